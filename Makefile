@@ -1,0 +1,48 @@
+# The two commands: `make demo` shows everything on a fleet of this machine's own, `make test` proves it.
+#   make demo RATE=1gbit DELAY=5ms HOSTS=4      make demo YES=1   (do not ask before installing packages)
+SHELL := /bin/bash
+HOSTS ?= 4
+RATE ?=
+DELAY ?=
+YES ?=
+
+# what the tool writes stays inside the checkout: .state (removed by clean) and .cache (wheels, kept)
+export XDG_STATE_HOME := $(CURDIR)/.state
+export XDG_CACHE_HOME := $(CURDIR)/.cache
+export XDG_CONFIG_HOME := $(CURDIR)/.state/config
+export ANSIBLE_HOME := $(CURDIR)/.state/ansible
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help demo test test-all lint setup clean distclean
+help:
+	@sed -n '1,2p' Makefile; echo "targets: demo test test-all lint setup clean distclean"
+
+setup:
+	@scripts/setup.sh $(if $(YES),--yes)
+
+demo: setup
+	@.venv/bin/python scripts/demo.py --hosts $(HOSTS) $(if $(RATE),--rate $(RATE)) $(if $(DELAY),--delay $(DELAY))
+
+lint: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/yamllint --strict .
+	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/ansible-lint --profile production --offline
+	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/ansible-playbook --syntax-check playbooks/site.yml playbooks/validate.yml
+
+test: setup lint
+	.venv/bin/python -m nodectl.wheels
+	.venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow"
+
+test-all: setup lint
+	.venv/bin/python -m nodectl.wheels
+	.venv/bin/pytest --basetemp=.state/pytest-tmp
+
+clean:
+	-[ ! -x .venv/bin/nodectl ] || .venv/bin/nodectl lab down
+	rm -rf .state dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv .cache
