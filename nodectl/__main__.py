@@ -1,0 +1,22 @@
+"""The process entry: answers --version before anything else is imported, so that it costs next to nothing."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; the exit status is the contract of docs/architecture.md."""
+    if sys.argv[1:] == ["--version"]:
+        from nodectl import __version__
+
+        sys.stdout.write(f"nodectl {__version__}\n")
+        return
+    try:
+        from nodectl.cli.root import run
+
+        run()
+    except KeyboardInterrupt:  # while modules were still being imported
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

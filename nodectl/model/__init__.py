@@ -1,0 +1,1 @@
+"""Result types: frozen, typed, standard library only."""

@@ -1,0 +1,20 @@
+"""What a host is to every other module: a name, a way to reach it, and its inventory variables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One host of the inventory.
+
+    `address` is `ansible_host` rendered, else the name; `port` and `user` are None where the inventory is silent.
+    """
+
+    name: str
+    address: str
+    port: int | None = None
+    user: str | None = None
+    connection: Literal["ssh", "local"] = "ssh"
+    variables: Mapping[str, object] = field(default_factory=dict, hash=False, compare=False, repr=False)

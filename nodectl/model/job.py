@@ -1,0 +1,74 @@
+"""What a job is to every other module: its parts on the hosts, its state, and what ended it first."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """State of a whole job; `ending`: it has failed or is being stopped, and processes of it are still there."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDING = "ending"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+    @property
+    def ended(self) -> bool:
+        """Nothing of it runs any more on any host that could be asked."""
+        return self in (JobState.FINISHED, JobState.FAILED, JobState.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One thing that went wrong; `rank` is the training program's, None where the whole host or its launcher failed.
+
+    `kind` is one of signal, exception, exit, checkpoint, start, host_lost, supervisor, link, launcher,
+    communication, terminated.
+    """
+
+    host: str
+    rank: int | None
+    kind: str
+    message: str
+    exit_status: int | None = None
+    time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobPart:
+    """One host's share of a job; `state` also lost (its supervisor died), unreachable, absent or received."""
+
+    host: str
+    rank: int
+    state: str
+    processes: int = 0
+    supervised: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One launch over its hosts, as far as they could be asked; times are seconds since the epoch."""
+
+    id: str
+    state: JobState
+    hosts: tuple[str, ...]
+    script: str
+    args: tuple[str, ...]
+    nproc_per_node: int
+    parts: tuple[JobPart, ...]
+    exit_status: int | None = None
+    first_failure: Failure | None = None
+    consequences: tuple[Failure, ...] = ()
+    created_at: float = 0.0
+    ended_at: float | None = None
+    operator: str = ""
+    checkpoint: str = ""
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Hosts of the job that could not be asked."""
+        return tuple(part.host for part in self.parts if part.state == "unreachable")

@@ -1,0 +1,32 @@
+"""The five statuses, their order, and the exit status that they add up to."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """Outcome of a check or a host; `rank` sorts the worst first."""
+
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    WARNING = "warning"
+    OK = "ok"
+    SKIPPED = "skipped"
+
+    @property
+    def rank(self) -> int:
+        """0 is the worst."""
+        return list(Status).index(self)
+
+
+def worst(statuses: Iterable[Status]) -> Status:
+    """The worst of them; OK where there is none."""
+    return min(statuses, key=lambda status: status.rank, default=Status.OK)
+
+
+def exit_status(statuses: Iterable[Status], *, strict: bool = False) -> int:
+    """1 if any failed, else 3 if anything could not be told, else 0; `strict` makes warnings 1."""
+    found = set(statuses)
+    if Status.FAILED in found or (strict and Status.WARNING in found):
+        return 1
+    return 3 if Status.UNKNOWN in found else 0
