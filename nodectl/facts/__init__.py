@@ -1,0 +1,1 @@
+"""What a host is: one file a subject, read from a recording's texts."""

@@ -1,0 +1,35 @@
+"""Reads `lscpu` in the C locale."""
+
+from nodectl.errors import ParseError
+from nodectl.model.facts import Cpu
+
+
+def parse_lscpu(text: str) -> Cpu:
+    """ParseError where the number of CPUs is missing or a count is no number."""
+    fields: dict[str, tuple[int, str]] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        key, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(key.strip(), (number, value.strip()))
+
+    def count(key: str) -> int | None:
+        number, value = fields.get(key, (0, "-"))
+        if value in ("-", ""):
+            return None
+        try:
+            return int(value)
+        except ValueError as error:
+            raise ParseError(f"lscpu line {number}: {key}: {value!r} is no number") from error
+
+    threads = count("CPU(s)")
+    if threads is None:
+        raise ParseError("lscpu names no 'CPU(s)'" if text.strip() else "lscpu printed nothing")
+    sockets, per_socket = count("Socket(s)"), count("Core(s) per socket")
+    return Cpu(
+        model=fields.get("Model name", (0, None))[1],
+        architecture=fields.get("Architecture", (0, None))[1],
+        sockets=sockets,
+        cores=sockets * per_socket if sockets and per_socket else None,
+        threads=threads,
+        numa_nodes=count("NUMA node(s)"),
+    )

@@ -1,0 +1,1 @@
+"""Results to text; knows result types only."""

@@ -1,0 +1,45 @@
+"""What a command printed on many hosts: identical output once, the largest group of hosts first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from nodectl.model.result import CommandResult, Outcome
+
+Fold = Callable[[Iterable[str]], str]
+
+
+def exec_table(results: Sequence[CommandResult], fold: Fold) -> str:
+    """The outputs of the hosts that ran it, then a line for each host that did not; a remedy is said once."""
+    return "\n".join([*_outputs(results, fold), *_failures(results, fold)])
+
+
+def _outputs(results: Sequence[CommandResult], fold: Fold) -> list[str]:
+    groups: dict[tuple[int, str, str, str], list[str]] = defaultdict(list)
+    for each in results:
+        if each.outcome is Outcome.RAN:
+            groups[each.exit_status or 0, each.stdout, each.stderr, each.error].append(each.host)
+    lines: list[str] = []
+    for (status, stdout, stderr, error), hosts in sorted(groups.items(), key=lambda group: -len(group[1])):
+        lines.append(_heading(fold(hosts), len(hosts), status, error))
+        lines += [text.rstrip("\n") for text in (stdout, stderr) if text.strip("\n")]
+    return lines
+
+
+def _heading(hosts: str, count: int, status: int, error: str) -> str:
+    words = [hosts, f"({count})" if count > 1 else "", f"exit status {status}" if status else "", error]
+    return "--- " + "  ".join(word for word in words if word)
+
+
+def _failures(results: Sequence[CommandResult], fold: Fold) -> list[str]:
+    lines = [_failure(each) for each in results if each.outcome is not Outcome.RAN]
+    remedies: dict[str, list[str]] = defaultdict(list)
+    for each in results:
+        if each.outcome is not Outcome.RAN and each.remedy:
+            remedies[each.remedy].append(each.host)
+    return lines + [f"  try ({fold(hosts)}): {remedy}" for remedy, hosts in remedies.items()]
+
+
+def _failure(result: CommandResult) -> str:
+    return f"!!! {result.host}  {result.outcome}: {' '.join(result.error.split())}"

@@ -1,0 +1,176 @@
+"""Jobs and plans as text and as JSON documents: the cause first, what followed from it after."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from nodectl.model.finding import Finding
+from nodectl.model.job import Failure, Job, JobState
+
+Fold = Callable[[Iterable[str]], str]
+_MOST_CONSEQUENCES = 8
+
+
+def job_document(job: Job) -> dict[str, object]:
+    """The keys of the contract, and more for those who want it."""
+    first = job.first_failure
+    return {
+        "id": job.id,
+        "state": job.state.value,
+        "hosts": list(job.hosts),
+        "exit_status": job.exit_status,
+        "first_failure": None if first is None else _failure_document(first),
+        "consequences": [_failure_document(failure) for failure in job.consequences],
+        "script": job.script,
+        "args": list(job.args),
+        "nproc_per_node": job.nproc_per_node,
+        "started_at": job.created_at,
+        "ended_at": job.ended_at,
+        "operator": job.operator,
+        "checkpoint": job.checkpoint,
+        "host_states": {part.host: part.state for part in job.parts},
+        "processes": {part.host: part.processes for part in job.parts},
+        "unreachable": {part.host: part.problem for part in job.parts if part.state == "unreachable"},
+    }
+
+
+def _failure_document(failure: Failure) -> dict[str, object]:
+    return {
+        "host": failure.host,
+        "rank": failure.rank,
+        "kind": failure.kind,
+        "message": failure.message,
+        "exit_status": failure.exit_status,
+    }
+
+
+def jobs_table(jobs: Sequence[Job], fold: Fold) -> str:
+    """A line a job, newest last."""
+    if not jobs:
+        return "no jobs"
+    rows = [("JOB", "STATE", "STARTED", "TIME", "HOSTS", "SCRIPT", "WHY")]
+    for job in jobs:
+        why = _where(job.first_failure) + ": " + job.first_failure.message if job.first_failure else ""
+        rows.append((job.id, job.state.value, _clock(job.created_at), _duration(job), fold(job.hosts), job.script, why))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        for row in rows
+    )
+
+
+def job_text(job: Job, fold: Fold) -> str:
+    """All about one job."""
+    lines = [
+        f"job       {job.id}",
+        f"state     {job.state.value}" + ("" if job.exit_status is None else f" (exit status {job.exit_status})"),
+        f"script    {' '.join([job.script, *job.args])}",
+        f"hosts     {fold(job.hosts)} · {job.nproc_per_node} ranks a host",
+        f"started   {_clock(job.created_at)} by {job.operator} · {_duration(job)}",
+    ]
+    if job.checkpoint:
+        lines.append(f"checkpoint  {job.checkpoint}")
+    for state in sorted({part.state for part in job.parts}):
+        parts = [part for part in job.parts if part.state == state]
+        lines.append(
+            f"{state:<9} {fold(part.host for part in parts)}" + (f": {parts[0].problem}" if parts[0].problem else "")
+        )
+    return "\n".join([*lines, *_failure_lines(job)])
+
+
+def conclusion(job: Job, fold: Fold) -> str:
+    """The last words of a launch."""
+    unheard = f"; {fold(job.unreachable)} could not be asked" if job.unreachable else ""
+    if job.state is JobState.FAILED:
+        return "\n".join(_failure_lines(job)) + (f"\n  {unheard[2:]}" if unheard else "")
+    took = f" after {_duration(job)}" if job.state.ended else ""
+    return f"job {job.state.value}{took}: {job.id} on {fold(job.hosts)}{unheard}"
+
+
+def _failure_lines(job: Job) -> list[str]:
+    if job.first_failure is None:
+        return []
+    head = f"job failed: {_where(job.first_failure)}: {job.first_failure.message}"
+    seen = dict.fromkeys(
+        f"  then {_where(item)}: {item.message}" for item in job.consequences if item.kind != "terminated"
+    )
+    after = list(seen)
+    more = len(after) - _MOST_CONSEQUENCES
+    return [head, *after[:_MOST_CONSEQUENCES], *([f"  … and {more} more"] if more > 0 else [])]
+
+
+def _where(failure: Failure | None) -> str:
+    if failure is None:
+        return ""
+    return f"host {failure.host}" + ("" if failure.rank is None else f", rank {failure.rank}")
+
+
+def findings_lines(findings: Sequence[Finding], fold: Fold) -> list[str]:
+    """What preflight found, worst first; hosts with the same finding share a line."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for item in sorted(findings, key=lambda item: item.status.rank):
+        groups.setdefault((item.status, item.check, item.subject, item.actual, item.expected), []).append(item)
+    lines = []
+    for (status, check, _, actual, expected), members in groups.items():
+        names = fold(item.host for item in members)
+        wanted = f"; expected {expected}" if expected else ""
+        remedy = _shared_remedy(members)
+        lines.append(f"{status}: {names}: {check}: {actual}{wanted}" + (f"\n  try: {remedy}" if remedy else ""))
+    return lines
+
+
+def _shared_remedy(members: Sequence[Finding]) -> str:
+    """The first one's, with its host name standing for all of them as an Ansible pattern that can be typed."""
+    first = members[0]
+    pattern = ",".join(dict.fromkeys(item.host for item in members))
+    return re.sub(rf"(?<![\w.-]){re.escape(first.host)}(?![\w.-])", lambda _: pattern, first.remedy)
+
+
+def plan_text(plan: Mapping[str, Any], fold: Fold) -> str:
+    """What --dry-run shows."""
+    hosts = plan["hosts"]
+    lines = [
+        f"job         {plan['id']}",
+        f"script      {' '.join([plan['script'], *plan['args']])}",
+        f"hosts       {fold(host['name'] for host in hosts)}",
+        f"ranks       {len(hosts) * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
+        f"launcher    {plan['launcher']}" + (f" (environment {plan['venv']})" if plan["venv"] else ""),
+        f"rendezvous  {hosts[0]['address']} port {plan['master_port']}",
+        f"heartbeat   UDP port {plan['heartbeat_port']}, every {plan['beat_s']:g} s, lease {plan['lease_s']:g} s",
+        f"variables   {', '.join(plan['env_names']) or 'none handed over'}",
+        f"checkpoint  {_checkpoint(plan)}",
+        "rank order",
+    ]
+    lines += [
+        f"  {place:>4}  {host['name']}  {host['address']}  {host['interface']}" for place, host in enumerate(hosts)
+    ]
+    return "\n".join(lines)
+
+
+def _checkpoint(plan: Mapping[str, Any]) -> str:
+    found = plan["checkpoint"]
+    if found is None:
+        return "none (the job starts afresh; see --checkpoint)"
+    names = [host["name"] for host in plan["hosts"]]
+    ways = {
+        "shared": "one folder, seen by all hosts",
+        "local": f"local; copied from {names[0]} to {names[min(1, len(names) - 1)]} at each save",
+        "single": "local; one host, so there is no copy",
+    }
+    source = found["restore_from"]
+    fetched = "" if source is None else f"; the newest is fetched from {names[source]} first"
+    return f"{found['dir']} ({ways[found['mode']]}{fetched})"
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _duration(job: Job) -> str:
+    end = job.ended_at if job.ended_at is not None else time.time()
+    seconds = max(0, round(end - job.created_at))
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}"
