@@ -1,0 +1,247 @@
+"""From a target to an authenticated SSH connection: socket or proxy, host key check, login, under one deadline."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+
+import paramiko
+
+from nodectl.errors import UnreachableError
+from nodectl.transport.credentials import Credentials
+from nodectl.transport.known_hosts import Standing, fingerprint, known_hosts
+from nodectl.transport.target import Target
+
+CONNECT_S = 10.0
+# kind of key in known_hosts → the algorithms that a server may sign with it
+ALGORITHMS = {
+    "ssh-ed25519": ("ssh-ed25519",),
+    "ecdsa-sha2-nistp256": ("ecdsa-sha2-nistp256",),
+    "ecdsa-sha2-nistp384": ("ecdsa-sha2-nistp384",),
+    "ecdsa-sha2-nistp521": ("ecdsa-sha2-nistp521",),
+    "ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256"),
+}
+# a link that is cut in the middle of a command is noticed after half a minute, not after TCP's quarter of an hour
+_SOCKET_OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
+)
+# whatever paramiko has to say is in the exception too, and from there in one clear line
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+_ACCEPT = "compare the fingerprint with the host's own, then: nodectl hostkeys accept"
+
+
+class Connector:
+    """Opens connections; those to jump hosts are shared by all that go through them."""
+
+    def __init__(self) -> None:
+        self._credentials = Credentials()
+        self._lock = threading.Lock()
+        self._jumps: dict[Target, _Shared] = {}
+
+    def connect(self, target: Target, password: str | None = None) -> paramiko.Transport:
+        """Connect and log in within CONNECT_S; UnreachableError says what failed and what to do about it."""
+        with _explained(target):
+            return self._login(target, password, monotonic() + CONNECT_S)
+
+    def offered_key(self, target: Target, algorithms: tuple[str, ...]) -> paramiko.PKey | None:
+        """The key of one of `algorithms` that the target shows, not checked (jump hosts are); None if it has none."""
+        deadline = monotonic() + CONNECT_S
+        with _explained(target):
+            try:
+                transport = handshake(self._reach(target, deadline), algorithms, deadline)
+            except paramiko.ssh_exception.IncompatiblePeer:
+                return None
+            key = transport.get_remote_server_key()
+            transport.close()
+            return key
+
+    def close(self) -> None:
+        """Close the connections to jump hosts."""
+        for shared in list(self._jumps.values()):
+            if shared.transport is not None:
+                shared.transport.close()
+
+    def _login(self, target: Target, password: str | None, deadline: float) -> paramiko.Transport:
+        transport = handshake(self._reach(target, deadline), _algorithms(target), deadline)
+        try:
+            check_key(target, transport.get_remote_server_key())
+            self._authenticate(target, transport, password, deadline)
+        except BaseException:
+            transport.close()
+            raise
+        return transport
+
+    def _reach(self, target: Target, deadline: float) -> socket.socket | paramiko.Channel:
+        if target.jump is None:
+            return open_socket(target, deadline)
+        with self._lock:
+            shared = self._jumps.setdefault(target.jump, _Shared())
+        with shared.lock, _explained(target.jump):
+            if shared.transport is None or not shared.transport.is_active():
+                shared.transport = self._login(target.jump, None, deadline)
+            through = shared.transport
+        return through.open_channel(
+            "direct-tcpip", (target.address, target.port), ("127.0.0.1", 0), timeout=_left(deadline)
+        )
+
+    def _authenticate(
+        self, target: Target, transport: paramiko.Transport, password: str | None, deadline: float
+    ) -> None:
+        refused: list[str] = []
+        for source, key in self._credentials.offered(target):
+            if _accepted(transport, partial(transport.auth_publickey, target.user, key), deadline):
+                return
+            refused.append(source)
+        if password is not None:
+            if _accepted(transport, partial(transport.auth_password, target.user, password), deadline):
+                return
+            refused.append("password")
+        reasons = [f"{source} refused" for source in refused] + self._credentials.unusable(target)
+        raise UnreachableError(
+            f"{target.label}: permission denied ({'; '.join(reasons) or 'no key to offer'})",
+            "check ansible_user and ansible_ssh_private_key_file, or load the key into your agent",
+        )
+
+
+@dataclass(slots=True)
+class _Shared:
+    """One connection to a jump host, opened by the first that needs it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    transport: paramiko.Transport | None = None
+
+
+def open_socket(target: Target, deadline: float) -> socket.socket:
+    """A TCP connection to the target, or to what its ProxyCommand says."""
+    if target.proxy_command is not None:
+        return _proxied(target.proxy_command)
+    sock = socket.create_connection((target.address, target.port), timeout=_left(deadline))
+    for level, option, value in _SOCKET_OPTIONS:
+        sock.setsockopt(level, option, value)
+    return sock
+
+
+def handshake(
+    sock: socket.socket | paramiko.Channel, algorithms: tuple[str, ...], deadline: float
+) -> paramiko.Transport:
+    """An encrypted but not authenticated connection over `sock`; nobody has looked at the host key yet."""
+    transport = paramiko.Transport(sock)
+    transport.daemon = True
+    transport.get_security_options().key_types = algorithms
+    left_s = _left(deadline)
+    transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = left_s
+    try:
+        transport.start_client(timeout=left_s)
+        if not transport.initial_kex_done:
+            raise TimeoutError("no SSH handshake in time")
+    except BaseException:
+        transport.close()
+        sock.close()
+        raise
+    return transport
+
+
+def check_key(target: Target, key: paramiko.PKey) -> None:
+    """UnreachableError unless known_hosts has exactly this key for the target."""
+    wire = key.asbytes()
+    standing = known_hosts(target.known_hosts_files).standing(target.key_name, target.port, wire)
+    shown = f"{key.get_name()} {fingerprint(wire)}"
+    match standing:
+        case Standing.KNOWN:
+            return
+        case Standing.UNKNOWN:
+            raise UnreachableError(f"{target.label}: unknown host key {shown}", _ACCEPT)
+        case Standing.CHANGED:
+            raise UnreachableError(
+                f"{target.label}: host key CHANGED, now {shown}: another machine, or an attack",
+                "only if the host was rebuilt: nodectl hostkeys show, then: nodectl hostkeys accept --replace",
+            )
+        case Standing.REVOKED:
+            raise UnreachableError(f"{target.label}: host key {shown} is revoked in known_hosts", "do not connect")
+        case Standing.AUTHORITY:
+            raise UnreachableError(
+                f"{target.label}: known_hosts names only a certificate authority for it, and nodectl reads plain keys",
+                _ACCEPT,
+            )
+
+
+def _algorithms(target: Target) -> tuple[str, ...]:
+    """Host key algorithms, those of the keys that are known for the target first, as OpenSSH asks for them."""
+    entries = known_hosts(target.known_hosts_files).entries(target.key_name, target.port)
+    known = [algorithm for entry in entries for algorithm in ALGORITHMS.get(entry.kind, ())]
+    every = [algorithm for names in ALGORITHMS.values() for algorithm in names]
+    return tuple(dict.fromkeys(known + every))
+
+
+def _accepted(transport: paramiko.Transport, login: Callable[[], list[str]], deadline: float) -> bool:
+    if not transport.is_active():  # the server has had enough of our keys
+        return False
+    transport.auth_timeout = _left(deadline)
+    try:
+        further = login()
+    except paramiko.AuthenticationException:
+        return False
+    if further:
+        raise paramiko.SSHException(f"the server asks for more than one proof ({', '.join(further)})")
+    return True
+
+
+@contextmanager
+def _explained(target: Target) -> Iterator[None]:
+    """Whatever goes wrong on the way becomes an UnreachableError that names the target."""
+    try:
+        yield
+    except (OSError, EOFError, paramiko.SSHException) as error:
+        text = str(error) or type(error).__name__
+        if isinstance(error, TimeoutError):
+            text = f"no answer within {CONNECT_S:g} s"
+        elif isinstance(error, OSError) and error.strerror:
+            text = error.strerror
+        remedy = "check the address, the link and sshd" if isinstance(error, OSError | EOFError) else ""
+        raise UnreachableError(f"{target.label}: {text}", remedy) from error
+
+
+class _ProxiedSocket(socket.socket):
+    """Our end of a ProxyCommand, which ends with it: some do not heed the end of their input."""
+
+    process: subprocess.Popen[bytes] | None = None
+
+    def close(self) -> None:
+        super().close()
+        process, self.process = self.process, None
+        if process is not None:
+            process.terminate()
+
+
+def _proxied(command: str) -> socket.socket:
+    ends = socket.socketpair()
+    ours, theirs = _ProxiedSocket(fileno=ends[0].detach()), ends[1]
+    with theirs:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", f"exec {command}"],
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
+            stderr=subprocess.DEVNULL,
+        )
+    ours.process = process
+    # somebody has to collect it when it ends
+    threading.Thread(target=process.wait, daemon=True).start()
+    return ours
+
+
+def _left(deadline: float) -> float:
+    left_s = deadline - monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s

@@ -1,0 +1,74 @@
+"""Work on many hosts at once: so many at a time, results as they come, Ctrl-C at any moment."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult
+from nodectl.transport.base import Transport
+
+H = TypeVar("H")
+T = TypeVar("T")
+
+
+def fan_out(hosts: Sequence[H], work: Callable[[H], T], forks: int) -> Iterator[tuple[H, T]]:
+    """`work` on each host, at most `forks` at a time, in the order in which they end.
+
+    An exception out of `work` is a bug and is raised here. When the caller stops, by Ctrl-C or by itself, no
+    further host is begun; what runs ends with the transport.
+    """
+    waiting: queue.SimpleQueue[H] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[H, T | BaseException, bool]] = queue.SimpleQueue()
+    stop = threading.Event()
+    for host in hosts:
+        waiting.put(host)
+    # daemon threads: one that hangs on a dead host must not keep the process from ending
+    for _ in range(min(forks, len(hosts))):
+        threading.Thread(target=_serve, args=(waiting, done, work, stop), daemon=True).start()
+    try:
+        for _ in hosts:
+            host, value, failed = done.get()
+            if failed:
+                raise value  # type: ignore[misc]
+            yield host, value  # type: ignore[misc]
+    finally:
+        stop.set()
+
+
+def _serve(
+    waiting: queue.SimpleQueue[H],
+    done: queue.SimpleQueue[tuple[H, T | BaseException, bool]],
+    work: Callable[[H], T],
+    stop: threading.Event,
+) -> None:
+    while not stop.is_set():
+        try:
+            host = waiting.get_nowait()
+        except queue.Empty:
+            return
+        try:
+            done.put((host, work(host), False))
+        except BaseException as error:
+            done.put((host, error, True))
+
+
+def run_all(
+    transport: Transport,
+    hosts: Sequence[Host],
+    argv: Sequence[str],
+    *,
+    timeout_s: float | None,
+    forks: int,
+    stdin: bytes | None = None,
+) -> list[CommandResult]:
+    """One command on all hosts; the results in the hosts' order."""
+
+    def work(host: Host) -> CommandResult:
+        return transport.run(host, argv, timeout_s=timeout_s, stdin=stdin)
+
+    found = {host.name: result for host, result in fan_out(hosts, work, forks)}
+    return [found[host.name] for host in hosts]

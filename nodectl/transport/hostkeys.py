@@ -1,0 +1,109 @@
+"""The keys that SSH servers show, and what known_hosts says of them; accepting them writes them there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nodectl.errors import UnreachableError
+from nodectl.model.host import Host
+from nodectl.transport.connection import ALGORITHMS, Connector
+from nodectl.transport.fanout import fan_out
+from nodectl.transport.known_hosts import Standing, fingerprint, known_hosts, store, written
+from nodectl.transport.target import Target, target_of
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedKey:
+    """One key of a server; `wire` is what known_hosts keeps of it. Unknown beside a known key of another kind is no
+    cause for worry."""
+
+    kind: str
+    wire: bytes
+    standing: Standing
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA256:…"""
+        return fingerprint(self.wire)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A host of the inventory, or a jump host on the way to one (named by its address)."""
+
+    name: str
+    target: Target
+
+    @property
+    def known_hosts_file(self) -> Path:
+        """Where its keys are accepted into."""
+        return self.target.known_hosts_files[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a server shows; no keys and an `error` where it could not be asked."""
+
+    server: Server
+    keys: tuple[OfferedKey, ...]
+    error: str = ""
+    remedy: str = ""
+
+
+def servers(hosts: Sequence[Host]) -> list[list[Server]]:
+    """The hosts and the jump hosts on the way to them, those first through which others are reached."""
+    found: dict[Target, tuple[int, str]] = {}
+    for host in hosts:
+        if host.connection == "ssh":
+            target = target_of(host)
+            found[target] = (_hops(target), host.name)
+            while target.jump is not None:
+                target = target.jump
+                found.setdefault(target, (_hops(target), target.label))
+    depths = sorted({hops for hops, _ in found.values()})
+    return [[Server(name, target) for target, (hops, name) in found.items() if hops == depth] for depth in depths]
+
+
+def survey(found: Sequence[Server], forks: int) -> list[Survey]:
+    """Ask each server for its keys, in the order given."""
+    connector = Connector()
+    try:
+        asked = dict(fan_out(found, lambda server: _ask(connector, server), forks))
+    finally:
+        connector.close()
+    return [asked[server] for server in found]
+
+
+def accept(surveys: Sequence[Survey]) -> None:
+    """Write the shown keys into the servers' known_hosts files, in place of what was there for the same names."""
+    files: dict[Path, dict[str, list[bytes]]] = defaultdict(dict)
+    for each in surveys:
+        target = each.server.target
+        files[each.server.known_hosts_file][written(target.key_name, target.port)] = [key.wire for key in each.keys]
+    for path, keys in files.items():
+        store(path, keys)
+
+
+def _hops(target: Target) -> int:
+    return 0 if target.jump is None else 1 + _hops(target.jump)
+
+
+def _ask(connector: Connector, server: Server) -> Survey:
+    target = server.target
+    known = known_hosts(target.known_hosts_files)
+    keys: list[OfferedKey] = []
+    for kind, algorithms in ALGORITHMS.items():
+        try:
+            key = connector.offered_key(target, algorithms)
+        except UnreachableError as error:
+            return Survey(server, (), error.message, error.remedy)
+        if key is not None:
+            wire = key.asbytes()
+            keys.append(OfferedKey(kind, wire, known.standing(target.key_name, target.port, wire)))
+    if any(key.standing is Standing.KNOWN for key in keys):
+        kinds = {entry.kind for entry in known.entries(target.key_name, target.port)}
+        keys = [key if key.kind in kinds else replace(key, standing=Standing.UNKNOWN) for key in keys]
+    return Survey(server, tuple(keys), "" if keys else f"{target.label}: no key that nodectl reads")

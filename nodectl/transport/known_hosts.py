@@ -1,0 +1,187 @@
+"""OpenSSH's known_hosts files: which keys a host may show, and how a key is written down."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fnmatch
+import hashlib
+import hmac
+import os
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+
+_SSH_PORT = 22
+_REVOKED, _AUTHORITY = "@revoked", "@cert-authority"
+
+
+class Standing(StrEnum):
+    """What known_hosts says of a key that a host shows; `authority`: only a certificate would be accepted."""
+
+    KNOWN = "known"
+    UNKNOWN = "unknown"
+    CHANGED = "changed"
+    REVOKED = "revoked"
+    AUTHORITY = "authority"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line: `key` is base64, decoded by nobody until it has to be compared."""
+
+    marker: str
+    kind: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHosts:
+    """The entries of some files, found by name without reading a thousand lines for each of a thousand hosts."""
+
+    by_name: dict[str, list[Entry]] = field(default_factory=dict)
+    hashed: list[tuple[bytes, bytes, Entry]] = field(default_factory=list)
+    patterns: list[tuple[tuple[str, ...], Entry]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, paths: Iterable[Path]) -> KnownHosts:
+        """Read `paths`; a file that is not there holds nothing, a line that cannot be read is skipped as in OpenSSH."""
+        known = cls()
+        for path in paths:
+            for line in _lines(path):
+                known.add(line)
+        return known
+
+    def entries(self, name: str, port: int) -> list[Entry]:
+        """The entries for the host; those without the port count where there are none with it, as in OpenSSH."""
+        return self.entries_named(written(name, port)) or (
+            self.entries_named(name.lower()) if port != _SSH_PORT else []
+        )
+
+    def standing(self, name: str, port: int, key: bytes) -> Standing:
+        """What is to be thought of `key` (the wire form) when the host shows it."""
+        encoded = base64.b64encode(key).decode()
+        found = self.entries(name, port)
+        if any(entry.marker == _REVOKED and entry.key == encoded for entry in found):
+            return Standing.REVOKED
+        plain = [entry for entry in found if not entry.marker]
+        if any(entry.key == encoded for entry in plain):
+            return Standing.KNOWN
+        if plain:
+            return Standing.CHANGED
+        return Standing.AUTHORITY if any(entry.marker == _AUTHORITY for entry in found) else Standing.UNKNOWN
+
+    def entries_named(self, name: str) -> list[Entry]:
+        """The entries for a name as it is `written`."""
+        found = list(self.by_name.get(name, []))
+        found += [entry for salt, digest, entry in self.hashed if _digest(salt, name) == digest]
+        found += [entry for words, entry in self.patterns if _matches(words, name)]
+        return found
+
+    def add(self, line: str) -> None:
+        """Take one line of a file."""
+        words = line.split()
+        marker = words.pop(0) if words[0].startswith("@") else ""
+        if len(words) < 3:
+            return
+        entry = Entry(marker, words[1], words[2])
+        names = words[0].lower().split(",") if not words[0].startswith("|") else [words[0]]
+        if names[0].startswith("|1|"):
+            self._add_hashed(names[0], entry)
+        elif any(set(name) & set("*?!") for name in names):
+            self.patterns.append((tuple(names), entry))
+        else:
+            for name in names:
+                self.by_name.setdefault(name, []).append(entry)
+
+    def _add_hashed(self, text: str, entry: Entry) -> None:
+        try:
+            salt, digest = (base64.b64decode(part) for part in text[3:].split("|"))
+        except (binascii.Error, ValueError):
+            return
+        self.hashed.append((salt, digest, entry))
+
+
+def written(name: str, port: int) -> str:
+    """The name as known_hosts has it: `host`, or `[host]:port` where the port is not 22."""
+    return name.lower() if port == _SSH_PORT else f"[{name.lower()}]:{port}"
+
+
+def fingerprint(key: bytes) -> str:
+    """SHA256:… of a key in its wire form, as ssh-keygen prints it."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
+
+
+@lru_cache(maxsize=64)
+def known_hosts(paths: tuple[Path, ...]) -> KnownHosts:
+    """The same as `KnownHosts.read`, once a process."""
+    return KnownHosts.read(paths)
+
+
+def store(path: Path, keys: Mapping[str, Sequence[bytes]]) -> None:
+    """Write `keys` (`written` name → keys in wire form) into `path`, in place of those that are there for the names.
+
+    The file is replaced as a whole (0600); lines for other hosts stay as they are, and so do those with a marker.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = [line for text in _text(path).splitlines() if (line := _without(text, keys)) is not None]
+    kept += [f"{name} {_kind(key)} {base64.b64encode(key).decode()}" for name in keys for key in keys[name]]
+    real = path.resolve()  # a symbolic link stays one
+    handle, temporary = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write("".join(f"{line}\n" for line in kept))
+        Path(temporary).replace(real)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    known_hosts.cache_clear()
+
+
+def _kind(key: bytes) -> str:
+    """The first string of a key's wire form names its kind."""
+    return key[4 : 4 + int.from_bytes(key[:4], "big")].decode("ascii")
+
+
+def _without(line: str, names: Collection[str]) -> str | None:
+    """`line` without `names`; None where nothing is left of it."""
+    words = line.split(None, 1)
+    if len(words) < 2 or line.lstrip().startswith(("#", "@")):
+        return line
+    if words[0].startswith("|"):
+        known = KnownHosts()
+        known.add(line)
+        return None if any(known.entries_named(name) for name in names) else line
+    left = [other for other in words[0].split(",") if other.lower() not in names]
+    if len(left) == len(words[0].split(",")):
+        return line
+    return f"{','.join(left)} {words[1]}" if left else None
+
+
+def _lines(path: Path) -> list[str]:
+    return [line for line in map(str.strip, _text(path).splitlines()) if line and not line.startswith("#")]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return ""
+
+
+def _digest(salt: bytes, name: str) -> bytes:
+    return hmac.digest(salt, name.encode(), "sha1")
+
+
+def _matches(words: Sequence[str], name: str) -> bool:
+    """OpenSSH's pattern lists: `*` and `?`, and a `!` that matches refuses the whole line."""
+    hit = False
+    for word in words:
+        if fnmatch.fnmatchcase(name, word.removeprefix("!").replace("[", "[[]")):
+            if word.startswith("!"):
+                return False
+            hit = True
+    return hit

@@ -1,0 +1,140 @@
+"""Commands on this machine (`ansible_connection=local`), with the lifeline that they would have over SSH."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from time import monotonic
+from typing import IO
+
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult
+from nodectl.transport.base import OnOutput
+from nodectl.transport.output import Output
+from nodectl.transport.remote import wrapped
+
+_CHUNK_BYTES = 65536
+# a daemon that was left behind may hold the pipes open: what the command itself wrote is there by now
+_DRAIN_S = 0.5
+
+
+class LocalTransport:
+    """Runs commands as children of this process, each in its own session."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def run(
+        self,
+        host: Host,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None,
+        stdin: bytes | None = None,
+        on_output: OnOutput | None = None,
+    ) -> CommandResult:
+        """See Transport.run."""
+        started, output = monotonic(), Output(on_output)
+        try:
+            process = _start(argv, stdin)
+        except (OSError, ValueError) as error:
+            return output.lost(host, argv, f"cannot start /bin/sh: {error}", "", monotonic() - started)
+        self._running.add(process)
+        try:
+            ended = _follow(process, output, None if timeout_s is None else started + timeout_s)
+            if not ended:
+                _kill_group(process)
+                return output.overran(host, argv, timeout_s or 0.0, monotonic() - started)
+            status = process.wait()
+            return output.ran(host, argv, status if status >= 0 else 128 - status, monotonic() - started)
+        finally:
+            self._running.discard(process)
+            _close(process)
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for process in list(self._running):
+            _kill_group(process)
+
+
+def _start(argv: Sequence[str], stdin: bytes | None) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        wrapped(argv, None if stdin is None else len(stdin)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    if stdin:
+        threading.Thread(target=_feed, args=(process, stdin), daemon=True).start()
+    return process
+
+
+def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Send the input and leave the pipe open: it is the lifeline."""
+    assert process.stdin is not None  # noqa: S101 - Popen was given PIPE
+    try:
+        process.stdin.write(data)
+        process.stdin.flush()
+    except (OSError, ValueError):  # the command has ended without reading it all
+        return
+
+
+def _follow(process: subprocess.Popen[bytes], output: Output, deadline: float | None) -> bool:
+    """Collect until the command ends (True) or the deadline is over (False)."""
+    with selectors.DefaultSelector() as selector:
+        for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
+            selector.register(pipe, selectors.EVENT_READ, name)  # type: ignore[arg-type]
+        ended_at: float | None = None
+        while selector.get_map():
+            now = monotonic()
+            if deadline is not None and now >= deadline and process.poll() is None:
+                return False
+            if ended_at is None and process.poll() is not None:
+                ended_at = now
+            if ended_at is not None and now - ended_at > _DRAIN_S:
+                return True
+            _drain(selector, output, 0.1 if deadline is None else max(0.0, min(0.1, deadline - now)))
+    return _ends_by(process, deadline)
+
+
+def _drain(selector: selectors.BaseSelector, output: Output, wait_s: float) -> None:
+    for key, _ in selector.select(wait_s):
+        pipe: IO[bytes] = key.fileobj  # type: ignore[assignment]
+        data = os.read(pipe.fileno(), _CHUNK_BYTES)
+        if data:
+            output.add(key.data, data)
+        else:
+            selector.unregister(pipe)
+
+
+def _ends_by(process: subprocess.Popen[bytes], deadline: float | None) -> bool:
+    try:
+        process.wait(None if deadline is None else max(0.0, deadline - monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """TERM, a moment, KILL; the leader is ours and not reaped, so its number cannot be another's."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None or number is signal.SIGKILL:
+            try:
+                os.killpg(process.pid, number)
+            except ProcessLookupError:
+                return
+        _ends_by(process, monotonic() + 2)
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except OSError:  # input that nobody read is still in the buffer
+                continue

@@ -1,0 +1,93 @@
+"""Programs of nodectl/payload on hosts: copied once a version, found again by their hash, run under python3."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from time import monotonic
+
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.resources import payload_dir
+from nodectl.transport.base import OnOutput, Transport
+from nodectl.transport.files import pack
+
+_ABSENT, _NO_PYTHON = 93, 94
+_MARK = "nodectl-payload: "
+_FOLDER = 'd="${XDG_STATE_HOME:-$HOME/.local/state}/nodectl/payload/$1"; '
+_RUN = (
+    _FOLDER + f'[ -d "$d" ] || {{ echo "{_MARK}no payload" >&2; exit {_ABSENT}; }}; '
+    f'command -v "$2" >/dev/null || {{ echo "{_MARK}no $2" >&2; exit {_NO_PYTHON}; }}; '
+    'p=$2 m=$d/$3; shift 3; exec "$p" "$m" "$@"'
+)
+# two operators may copy at the same time: the first rename wins, and the other finds the same bytes there
+_COPY = (
+    "umask 077; " + _FOLDER + 'mkdir -p -- "${d%/*}" && t=$(mktemp -d "$d.XXXXXX") || exit; '
+    'trap \'rm -rf -- "$t"\' EXIT; mkdir "$t/new" && tar -xf - -C "$t/new" || exit; '
+    'mv -T -- "$t/new" "$d" || [ -d "$d" ]'
+)
+
+
+def run_payload(
+    transport: Transport,
+    host: Host,
+    module: str,
+    args: Sequence[str],
+    *,
+    timeout_s: float | None,
+    stdin: bytes | None = None,
+    python: str | None = None,
+    on_output: OnOutput | None = None,
+) -> CommandResult:
+    """Run nodectl/payload/<module>.py on `host`: one round trip, and two more where it is not there yet."""
+    packed, digest = _packed()
+    argv = ["sh", "-c", _RUN, "sh", digest, python or "python3", f"{module}.py", *args]
+    heard = None if on_output is None else _Heard(on_output)
+    started = monotonic()
+    done = transport.run(host, argv, timeout_s=timeout_s, stdin=stdin, on_output=heard)
+    if _refused(done, heard, _ABSENT):
+        copied = transport.run(host, ["sh", "-c", _COPY, "sh", digest], timeout_s=timeout_s, stdin=packed)
+        if not copied.ok:
+            return replace(copied, error=copied.error or f"cannot copy the payload: {copied.stderr.strip()}")
+        left_s = None if timeout_s is None else max(1.0, timeout_s - (monotonic() - started))
+        done = transport.run(host, argv, timeout_s=left_s, stdin=stdin, on_output=heard)
+    if _refused(done, heard, _NO_PYTHON):
+        return replace(
+            done, exit_status=127, error=f"no {python or 'python3'} on the host", remedy="install Python 3.8+"
+        )
+    return done
+
+
+class _Heard:
+    """Hands output on, except for what the few lines of sh above say themselves."""
+
+    def __init__(self, on_output: OnOutput) -> None:
+        self._on_output = on_output
+        self.said = ""
+
+    def __call__(self, stream: str, data: bytes) -> None:
+        if stream == "stderr" and data.startswith(_MARK.encode()):
+            self.said = data.decode(errors="replace")
+        else:
+            self._on_output(stream, data)
+
+
+def _refused(done: CommandResult, heard: _Heard | None, status: int) -> bool:
+    said = done.stderr if heard is None else heard.said
+    return done.outcome is Outcome.RAN and done.exit_status == status and said.startswith(_MARK)
+
+
+@lru_cache(maxsize=1)
+def _packed() -> tuple[bytes, str]:
+    """The payload folder as a tar file, and the name under which hosts keep it."""
+    packed = pack(payload_dir(), ("__pycache__", "*.pyc"))
+    digest = hashlib.sha256()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        for member in archive:
+            file = archive.extractfile(member)
+            digest.update(f"{member.name} {member.mode:o} {member.size}\n".encode() + (file.read() if file else b""))
+    return packed, digest.hexdigest()[:16]

@@ -1,0 +1,41 @@
+"""The few lines of POSIX sh that tie a command on a host to the connection that started it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+# Standard input is the lifeline: nodectl keeps it open and sends nothing more. When it ends, for whatever reason, the
+# watcher ends the command's process group ($$ leads it: sshd and Popen(start_new_session) see to that). A daemon
+# that the command left behind on purpose outlives it, because by then $$ is gone. `exec` in a subshell runs programs
+# only, never a builtin; file descriptor 4 keeps the shell's own "Killed" out of the command's stderr.
+_CUT = (
+    "cut() { kill -0 $$ && { kill -TERM -$$; sleep 2; kill -KILL -$$; }; }; "
+    "deaf() { exec >/dev/null 2>&1 4>&-; trap '' HUP INT TERM; }; "
+    "watch() { deaf; while read -r _; do :; done; cut; }; "
+    "trap : HUP INT TERM; "
+)
+_OPEN = "exec 3<&0 </dev/null 4>&2 2>/dev/null; "
+_RUN = '(exec "$@") 2>&4 3<&- 4>&-; s=$?; kill -KILL $!; exit $s'
+_WITHOUT_INPUT = _CUT + _OPEN + "(exec <&3 3<&-; watch) & " + _RUN
+# With input the watcher can only read once the input is through; until then, another looks for the parent (sshd).
+_WITH_INPUT = (
+    _CUT
+    + "p=$PPID; n=$1; shift; "
+    + _OPEN
+    + "(exec 3<&-; deaf; while kill -0 $p; do sleep 1; done; cut) & "
+    + '{ head -c "$n" <&3; (exec <&3 3<&-; watch) & } | '
+    + _RUN
+)
+
+
+def wrapped(argv: Sequence[str], stdin_bytes: int | None) -> list[str]:
+    """`argv` with its lifeline; with `stdin_bytes`, so many bytes of the input are the command's own."""
+    if stdin_bytes is None:
+        return ["/bin/sh", "-c", _WITHOUT_INPUT, "sh", *argv]
+    return ["/bin/sh", "-c", _WITH_INPUT, "sh", str(stdin_bytes), *argv]
+
+
+def command_line(argv: Sequence[str], stdin_bytes: int | None) -> str:
+    """The same as one line for a login shell: the only place where an argv is quoted."""
+    return "exec " + shlex.join(wrapped(argv, stdin_bytes))

@@ -1,0 +1,220 @@
+"""Commands over SSH: one kept connection a host, one channel a command."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+import paramiko
+from paramiko.common import cMSG_CHANNEL_REQUEST
+
+from nodectl.errors import NodectlError, UnreachableError
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult
+from nodectl.transport.base import OnOutput
+from nodectl.transport.connection import CONNECT_S, Connector
+from nodectl.transport.output import Output
+from nodectl.transport.remote import command_line
+from nodectl.transport.target import target_of
+
+_CHUNK_BYTES = 65536
+# after its exit status a host has this long to send the rest; a daemon left behind may never close the channel
+_DRAIN_S = 0.5
+_POLL_S = 0.25
+# beyond so many hosts a connection is not kept for the next command: each costs a thread and a file descriptor
+_KEPT = 256
+
+
+class SshTransport:
+    """Runs commands on hosts over SSH; host keys are checked, always."""
+
+    def __init__(self) -> None:
+        self._connector = Connector()
+        self._lock = threading.Lock()
+        self._slots: dict[Host, _Slot] = {}
+        self._closed = False
+
+    def run(
+        self,
+        host: Host,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None,
+        stdin: bytes | None = None,
+        on_output: OnOutput | None = None,
+    ) -> CommandResult:
+        """See Transport.run; the deadline starts when the host is connected, which has one of its own."""
+        asked, output = monotonic(), Output(on_output)
+        try:
+            channel = self._channel(host)
+        except NodectlError as error:
+            return output.lost(host, argv, error.message, error.remedy, monotonic() - asked)
+        try:
+            return self._on(channel, host, argv, timeout_s, stdin, output)
+        finally:
+            self._release(host)
+
+    def _on(
+        self,
+        channel: paramiko.Channel,
+        host: Host,
+        argv: Sequence[str],
+        timeout_s: float | None,
+        stdin: bytes | None,
+        output: Output,
+    ) -> CommandResult:
+        started = monotonic()
+        try:
+            _start(channel, command_line(argv, None if stdin is None else len(stdin)), stdin)
+            ended = _follow(channel, output, None if timeout_s is None else started + timeout_s)
+        except (OSError, EOFError, paramiko.SSHException):
+            ended = True
+        duration_s = monotonic() - started
+        status = channel.exit_status
+        channel.close()
+        if not ended:
+            if stdin is not None:  # input that nobody took keeps the watcher from reading: end the whole connection
+                self._drop(host)
+            return output.overran(host, argv, timeout_s or 0.0, duration_s)
+        if status < 0:
+            return output.lost(
+                host, argv, "the connection was lost before the command ended", "check the host", duration_s
+            )
+        return output.ran(host, argv, status, duration_s)
+
+    def close(self) -> None:
+        """Close every connection; what still runs on the hosts ends with them."""
+        self._closed = True
+        for slot in list(self._slots.values()):
+            if slot.transport is not None:
+                slot.transport.close()
+        self._connector.close()
+
+    def _channel(self, host: Host) -> paramiko.Channel:
+        """A session on the kept connection, or on a new one where the kept one turns out to be dead."""
+        for _ in range(2):
+            kept = self._connected(host)
+            try:
+                return kept.open_session(timeout=CONNECT_S)
+            except (OSError, EOFError, paramiko.SSHException) as error:
+                self._release(host)
+                if kept.is_active():
+                    raise UnreachableError(f"{host.name}: no session: {error}", "check sshd (MaxSessions)") from error
+        raise UnreachableError(f"{host.name}: the connection was lost at once", "check the host")
+
+    def _connected(self, host: Host) -> paramiko.Transport:
+        with self._lock:
+            slot = self._slots.setdefault(host, _Slot())
+        with slot.lock:
+            if self._closed:
+                raise UnreachableError(f"{host.name}: interrupted")
+            if slot.transport is None or not slot.transport.is_active():
+                slot.transport = self._connector.connect(target_of(host), _password(host))
+                if self._closed:
+                    slot.transport.close()
+            slot.users += 1
+            return slot.transport
+
+    def _release(self, host: Host) -> None:
+        slot = self._slots[host]
+        with slot.lock:
+            slot.users -= 1
+            if slot.users == 0 and slot.transport is not None and len(self._slots) > _KEPT:
+                slot.transport.close()
+                slot.transport = None
+
+    def _drop(self, host: Host) -> None:
+        transport = self._slots[host].transport
+        if transport is not None:
+            transport.close()
+
+
+@dataclass(slots=True)
+class _Slot:
+    """The connection of one host."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    transport: paramiko.Transport | None = None
+    users: int = 0
+
+
+class _Wake(threading.Event):
+    """Set by either of a channel's streams; only the reader resets it, so that one stream cannot hide the other."""
+
+    def clear(self) -> None:
+        """Streams that run dry say so here; it does not matter."""
+
+    def reset(self) -> None:
+        """Before a look at both streams."""
+        super().clear()
+
+
+def _password(host: Host) -> str | None:
+    for variable in ("ansible_ssh_password", "ansible_ssh_pass", "ansible_password"):
+        value = host.variables.get(variable)
+        if value is not None:
+            return str(value)
+    return None
+
+
+def _start(channel: paramiko.Channel, command: str, stdin: bytes | None) -> None:
+    """Ask for the command without waiting for the answer: a refusal closes the channel."""
+    message = paramiko.Message()
+    message.add_byte(cMSG_CHANNEL_REQUEST)
+    message.add_int(channel.remote_chanid)
+    message.add_string("exec")
+    message.add_boolean(True)
+    message.add_string(command)
+    channel.get_transport()._send_user_message(message)  # type: ignore[attr-defined]
+    if stdin:
+        threading.Thread(target=_feed, args=(channel, stdin), daemon=True).start()
+
+
+def _feed(channel: paramiko.Channel, data: bytes) -> None:
+    """Send the input and leave the channel open: it is the lifeline."""
+    sent = 0
+    try:
+        while sent < len(data):
+            took = channel.send(data[sent : sent + _CHUNK_BYTES])
+            if took == 0:
+                return
+            sent += took
+    except (OSError, EOFError, paramiko.SSHException):  # the command has ended without reading it all
+        return
+
+
+def _follow(channel: paramiko.Channel, output: Output, deadline: float | None) -> bool:
+    """Collect until the command ends (True) or the deadline is over (False)."""
+    wake = _Wake()
+    channel.in_buffer.set_event(wake)
+    channel.in_stderr_buffer.set_event(wake)
+    quiet_since: float | None = None
+    while True:
+        wake.reset()
+        closed = channel.closed or channel.eof_received
+        got = _drain(channel, output)
+        now = monotonic()
+        ended = channel.status_event.is_set()
+        if (closed and ended) or channel.closed:
+            _drain(channel, output)
+            return True
+        if ended:
+            quiet_since = now if got or quiet_since is None else quiet_since
+            if now - quiet_since > _DRAIN_S:
+                return True
+        elif deadline is not None and now >= deadline:
+            return False
+        wake.wait(_POLL_S if deadline is None or ended else max(0.0, min(_POLL_S, deadline - now)))
+
+
+def _drain(channel: paramiko.Channel, output: Output) -> bool:
+    got = False
+    while channel.recv_ready():
+        output.add("stdout", channel.recv(_CHUNK_BYTES))
+        got = True
+    while channel.recv_stderr_ready():
+        output.add("stderr", channel.recv_stderr(_CHUNK_BYTES))
+        got = True
+    return got
