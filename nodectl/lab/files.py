@@ -1,0 +1,92 @@
+"""The files that make a lab an ordinary fleet: Ansible inventory, known hosts, an ssh configuration, keys."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from nodectl.lab.base import SHARE
+from nodectl.lab.state import HostRecord, LabFolder, LabState
+
+
+def new_key() -> tuple[bytes, str]:
+    """An ed25519 pair: the private file's content, and the public line without a comment."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    return private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Only its owner ever could read it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+
+
+def write_files(folder: LabFolder, state: LabState, host_keys: Mapping[str, str]) -> None:
+    """Inventory, known_hosts and ssh_config of a lab whose hosts have `host_keys` (name → public line)."""
+    folder.known_hosts.write_text(
+        "".join(f"{_known_line(host, host_keys[host.name])}\n" for host in state.hosts), encoding="utf-8"
+    )
+    folder.ssh_config.write_text(_ssh_config(folder, state), encoding="utf-8")
+    text = yaml.safe_dump(_inventory(folder, state), sort_keys=False, width=1000)
+    folder.inventory.write_text(
+        f"# the lab '{folder.name}': written by `nodectl lab up`, gone after `lab down`\n{text}"
+    )
+
+
+def know_host(folder: LabFolder, host: HostRecord, public: str) -> None:
+    """Make `public` the only key that known_hosts has for the host."""
+    lines = folder.known_hosts.read_text(encoding="utf-8").splitlines()
+    others = [line for line in lines if not {host.name, host.address} & set(line.split(" ")[0].split(","))]
+    folder.known_hosts.write_text("\n".join([*others, _known_line(host, public)]) + "\n", encoding="utf-8")
+
+
+def _known_line(host: HostRecord, public: str) -> str:
+    return f"{host.name},{host.address} {public}"
+
+
+def give_to_operator(folder: LabFolder) -> None:
+    """Under sudo: what the operator's own ssh reads, and may change, is the operator's."""
+    if "SUDO_UID" in os.environ and "SUDO_GID" in os.environ:
+        for path in (folder.inventory, folder.known_hosts, folder.ssh_config, folder.client_key):
+            os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
+
+
+def _inventory(folder: LabFolder, state: LabState) -> dict[str, object]:
+    variables = {
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": str(folder.client_key),
+        "ansible_ssh_common_args": f"-o UserKnownHostsFile={_quoted(folder.known_hosts)}",
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "nodectl_hardware": "lab-cpu",
+        "nodectl_stack": "cpu",
+        "nodectl_tuning": "stock",
+        "nodectl_wheelhouse": f"{SHARE}/wheels",
+        "nodectl_uv": f"{SHARE}/uv",
+    }
+    hosts = {host.name: {"ansible_host": host.address} for host in state.hosts}
+    return {"all": {"children": {"lab": {"hosts": hosts, "vars": variables}}}}
+
+
+def _ssh_config(folder: LabFolder, state: LabState) -> str:
+    shared = (
+        f"    User root\n    IdentityFile {_inner(folder.client_key)}\n    IdentitiesOnly yes\n"
+        f"    UserKnownHostsFile {_inner(folder.known_hosts)}\n    StrictHostKeyChecking yes\n"
+    )
+    return "".join(f"Host {host.name}\n    HostName {host.address}\n{shared}" for host in state.hosts)
+
+
+def _inner(path: Path) -> str:
+    """ssh splits its options at blanks and expands `%`."""
+    text = str(path).replace("%", "%%")
+    return f'"{text}"' if " " in text else text
+
+
+def _quoted(path: Path) -> str:
+    """The same, once more inside a shell-like argument list."""
+    inner = _inner(path)
+    return f"'{inner}'" if " " in inner else inner

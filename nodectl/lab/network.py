@@ -1,0 +1,168 @@
+"""The lab's network: which addresses are free, the switch in a namespace of its own, and the cables between."""
+
+import fcntl
+import ipaddress
+import json
+import os
+import socket
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from nodectl.errors import LabError
+from nodectl.lab.shape import port_shaping
+from nodectl.lab.state import HostRecord, LabFolder, LabState
+from nodectl.lab.syscalls import CLONE_NEWNET, bind, inside_network, setns, unshare
+
+PREFIX_BITS = 16
+_BRIDGE, _TRUNK = "switch", "uplink"
+_HOSTS_A_BLOCK = 250
+
+_SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSARP = 0x8914, 0x8916, 0x891C, 0x8955
+_IFF_UP, _IFF_RUNNING, _ATF_COM, _ATF_PERM, _ARPHRD_ETHER = 1, 0x40, 2, 4, 1
+
+
+@contextmanager
+def choosing_addresses() -> Iterator[None]:
+    """Keep labs of other folders from taking the same subnet meanwhile."""
+    descriptor = os.open("/run", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def free_subnet() -> str:
+    """A private /16 that no route of this machine touches."""
+    shown = ip(["-json", "-4", "route", "show", "table", "all"])
+    destinations = [route["dst"] for route in json.loads(shown or "[]") if route["dst"] != "default"]
+    taken = [ipaddress.ip_network(destination, strict=False) for destination in destinations]
+    for second in (77, *range(64, 128), *range(200, 250)):
+        candidate = ipaddress.ip_network(f"10.{second}.0.0/{PREFIX_BITS}")
+        if not any(candidate.overlaps(other) for other in taken if isinstance(other, ipaddress.IPv4Network)):
+            return str(candidate)
+    raise LabError("no /16 of 10.0.0.0/8 is free of this machine's routes", "free one, for example 10.77.0.0/16")
+
+
+def host_address(subnet: str, index: int) -> str:
+    """The address of the host number `index` (from 0); no last byte is 0 or 255."""
+    block, place = divmod(index, _HOSTS_A_BLOCK)
+    return str(ipaddress.ip_network(subnet).network_address + block * 256 + place + 1)
+
+
+def operator_address(subnet: str) -> str:
+    """The machine's own address in the lab."""
+    return str(ipaddress.ip_network(subnet).network_address + 255 * 256 + 254)
+
+
+def mac_of(address: str) -> str:
+    """A fixed, locally administered MAC for `address`: a host that comes back is known at once."""
+    return "02:4e:" + ":".join(f"{int(byte):02x}" for byte in address.split("."))
+
+
+def make_switch(folder: LabFolder) -> None:
+    """An empty network namespace that lasts as long as `folder.switch` is mounted."""
+    folder.switch.touch()
+    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        unshare(CLONE_NEWNET)
+        try:
+            bind("/proc/self/ns/net", str(folder.switch))
+            forbid_ipv6("all", "default")
+        finally:
+            setns(own, CLONE_NEWNET)
+    finally:
+        os.close(own)
+
+
+def join_machine(folder: LabFolder, subnet: str) -> None:
+    """The bridge, and the one cable between it and the machine's own network."""
+    with inside_network(folder.switch):
+        ip_batch([f"link add {_BRIDGE} type bridge mcast_snooping 0", f"link set {_BRIDGE} up", "link set lo up"])
+    address = operator_address(subnet)
+    ip(["link", "add", folder.uplink, "address", mac_of(address), "type", "veth", "peer", "name", _TRUNK])
+    forbid_ipv6(folder.uplink)
+    ip(["link", "set", _TRUNK, "netns", str(folder.switch)])
+    with inside_network(folder.switch):
+        ip_batch([f"link set {_TRUNK} master {_BRIDGE} up"])
+    ip_batch([f"addr add {address}/{PREFIX_BITS} dev {folder.uplink}", f"link set {folder.uplink} up"])
+
+
+def plug_in(folder: LabFolder, state: LabState) -> None:
+    """One cable a host, shaped at the switch's end; the hosts' namespaces must stand."""
+    lines: list[str] = []
+    shaping: list[str] = []
+    for index, host in enumerate(state.hosts):
+        pid = host.process.pid if host.process else 0
+        port = port_name(index)
+        lines += [
+            f"link add {port} type veth peer name eth0 address {host.mac} netns {pid}",
+            f"link set {port} master {_BRIDGE} up",
+        ]
+        shaping += port_shaping(port, state.spec, state.link)
+    with inside_network(folder.switch):
+        ip_batch(lines)
+        if shaping:
+            _run(["tc", "-batch", "-"], "\n".join(shaping) + "\n")
+    # fixed entries: the kernel's table of neighbours (1,024, all namespaces together) is not for a big lab
+    ip_batch([f"neigh replace {h.address} lladdr {h.mac} dev {folder.uplink} nud permanent" for h in state.hosts])
+
+
+def port_name(index: int) -> str:
+    """The switch's end of the cable of the host number `index`."""
+    return f"p{index}"
+
+
+def configure_interface(name: str, address: str, prefix_bits: int, neighbour: tuple[str, str] | None) -> None:
+    """Bring `lo` and `name` up in this network namespace, without a program; `neighbour` is (address, MAC)."""
+    forbid_ipv6("all", "default")
+    netmask = str(ipaddress.ip_network(f"0.0.0.0/{prefix_bits}").netmask)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", _IFF_UP | _IFF_RUNNING))
+        fcntl.ioctl(control, _SIOCSIFADDR, struct.pack("16s16s8x", name.encode(), _sockaddr(address)))
+        fcntl.ioctl(control, _SIOCSIFNETMASK, struct.pack("16s16s8x", name.encode(), _sockaddr(netmask)))
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH22x", name.encode(), _IFF_UP | _IFF_RUNNING))
+        if neighbour:
+            hardware = struct.pack("=H14s", _ARPHRD_ETHER, bytes.fromhex(neighbour[1].replace(":", "")))
+            entry = struct.pack(
+                "16s16si16s16s", _sockaddr(neighbour[0]), hardware, _ATF_COM | _ATF_PERM, b"", name.encode()
+            )
+            fcntl.ioctl(control, _SIOCSARP, entry)
+
+
+def forbid_ipv6(*interfaces: str) -> None:
+    """The lab speaks IPv4 only: no address that nobody asked for."""
+    for interface in interfaces:
+        switch = Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
+        if switch.exists():
+            switch.write_text("1")
+
+
+def ip(arguments: Sequence[str]) -> str:
+    """Run one `ip` command; its standard output."""
+    return _run(["ip", *arguments], "")
+
+
+def ip_batch(lines: Sequence[str]) -> None:
+    """Run many `ip` commands in one process."""
+    _run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def hosts_for(subnet: str, names: Sequence[str]) -> tuple[HostRecord, ...]:
+    """The lab's hosts with their addresses, not started yet."""
+    addresses = [host_address(subnet, index) for index in range(len(names))]
+    return tuple(HostRecord(name, address, mac_of(address)) for name, address in zip(names, addresses, strict=True))
+
+
+def _sockaddr(address: str) -> bytes:
+    return struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
+
+
+def _run(argv: list[str], text: str) -> str:
+    done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"{' '.join(argv)}: {done.stderr.strip()[:500]}", "`nodectl lab down`, then try again")
+    return done.stdout

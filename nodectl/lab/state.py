@@ -1,0 +1,233 @@
+"""A lab's folder: the journal of what was made for it, written before it is made, so that `down` can always find it."""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from nodectl.errors import LabError, UsageError
+from nodectl.lab.spec import LabSpec
+from nodectl.paths import state_dir
+
+Link = Literal["veth", "netem", "wire"]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that cannot be confused with a later one of the same number; `started` is in clock ticks since boot."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> "Process":
+        """The process that has `pid` now; ProcessLookupError where none has."""
+        return cls(pid, _start_time(pid))
+
+    @property
+    def alive(self) -> bool:
+        """It still runs (a zombie does not)."""
+        try:
+            return _start_time(self.pid) == self.started
+        except ProcessLookupError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class HostRecord:
+    """One host; `process` is its PID 1 as the machine sees it."""
+
+    name: str
+    address: str
+    mac: str
+    process: Process | None = None
+
+    @property
+    def up(self) -> bool:
+        """Its PID 1 runs."""
+        return self.process is not None and self.process.alive
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRecord:
+    """A fault that was asked for; `undo` is what heal needs to know."""
+
+    kind: str
+    host: str
+    undo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabState:
+    """The journal's content; `complete` is false until every host has answered; `first_loop` may be the lab's own."""
+
+    spec: LabSpec
+    subnet: str
+    link: Link
+    hosts: tuple[HostRecord, ...] = ()
+    wire: Process | None = None
+    faults: tuple[FaultRecord, ...] = ()
+    first_loop: int = 0
+    complete: bool = False
+
+    def host(self, name: str) -> HostRecord:
+        """The host of that name; an error that lists them where there is none."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        known = f"{self.hosts[0].name} to {self.hosts[-1].name}" if self.hosts else "none"
+        raise UsageError(f"the lab has no host '{name}'", f"its hosts are {known}")
+
+
+@dataclass(frozen=True, slots=True)
+class LabFolder:
+    """Where one lab lives, and the names that follow from it."""
+
+    path: Path
+    lab_id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]
+        object.__setattr__(self, "lab_id", digest)
+
+    @classmethod
+    def named(cls, name: str) -> "LabFolder":
+        """The folder of the lab `name` of this operator (not made yet)."""
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
+            raise UsageError(f"'{name}' is no name for a lab", "use lower-case letters, digits and dashes")
+        return cls((state_dir() / "lab" / name).resolve())
+
+    @property
+    def name(self) -> str:
+        """The lab's name."""
+        return self.path.name
+
+    @property
+    def uplink(self) -> str:
+        """The one interface that the lab has in the machine's own network."""
+        return f"nl-{self.lab_id}"
+
+    @property
+    def cgroup(self) -> str:
+        """The name of the lab's control group."""
+        return f"nodectl-lab-{self.lab_id}"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "lab.json"
+
+    @property
+    def switch(self) -> Path:
+        """The network namespace that holds the bridge, as a file."""
+        return self.path / "switch.net"
+
+    @property
+    def base(self) -> Path:
+        """The read-only layer that all hosts share (a small tmpfs)."""
+        return self.path / "base"
+
+    @property
+    def store(self) -> Path:
+        """One folder a host with what it has written."""
+        return self.path / "hosts"
+
+    @property
+    def inventory(self) -> Path:
+        return self.path / "inventory.yml"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.path / "known_hosts"
+
+    @property
+    def ssh_config(self) -> Path:
+        return self.path / "ssh_config"
+
+    @property
+    def client_key(self) -> Path:
+        return self.path / "id_ed25519"
+
+    def read(self) -> LabState | None:
+        """The journal, or None where there is no lab; LabError where it cannot be read."""
+        try:
+            return _from_json(json.loads(self.journal.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise LabError(f"{self.journal} is damaged: {error}", "`nodectl lab down` cleans up without it") from error
+
+    def write(self, state: LabState) -> LabState:
+        """Keep `state`, all or nothing; returned for chaining."""
+        draft = self.journal.with_suffix(".new")
+        document = asdict(state)
+        with draft.open("w", encoding="utf-8") as stream:
+            json.dump(document, stream, indent=1)
+        draft.replace(self.journal)
+        return state
+
+    def running(self) -> LabState:
+        """The journal of a lab that is up; an error where none is."""
+        state = self.read()
+        if state is None or not state.complete:
+            raise LabError(f"the lab '{self.name}' is not up", "run `nodectl lab up`")
+        return state
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """Keep a second `lab` command of this operator waiting; the lock leaves no file."""
+    descriptor = os.open(state_dir(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def with_fault(state: LabState, fault: FaultRecord) -> LabState:
+    """`state` with `fault` in the place of an earlier one of that kind on that host."""
+    others = tuple(f for f in state.faults if (f.kind, f.host) != (fault.kind, fault.host))
+    return replace(state, faults=(*others, fault))
+
+
+def without_fault(state: LabState, fault: FaultRecord) -> LabState:
+    """`state` without `fault`."""
+    return replace(state, faults=tuple(f for f in state.faults if f != fault))
+
+
+def _start_time(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise ProcessLookupError(pid) from error
+    state, *rest = text.rpartition(")")[2].split()  # a name may hold spaces and brackets
+    if state in "ZX":
+        raise ProcessLookupError(pid)
+    return int(rest[18])
+
+
+def _from_json(document: dict[str, Any]) -> LabState:
+    return LabState(
+        spec=LabSpec(**document["spec"]),
+        subnet=document["subnet"],
+        link=document["link"],
+        hosts=tuple(_host(**host) for host in document["hosts"]),
+        wire=_process(document["wire"]),
+        faults=tuple(FaultRecord(**fault) for fault in document["faults"]),
+        first_loop=document["first_loop"],
+        complete=document["complete"],
+    )
+
+
+def _host(*, process: dict[str, int] | None, **rest: str) -> HostRecord:
+    return HostRecord(process=_process(process), **rest)
+
+
+def _process(document: dict[str, int] | None) -> Process | None:
+    return Process(**document) if document else None

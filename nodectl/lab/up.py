@@ -1,0 +1,208 @@
+"""Bringing a lab up: the order in which its parts are made, each one in the journal before it exists."""
+
+import json
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nodectl.errors import LabError, UsageError
+from nodectl.lab import network
+from nodectl.lab.answer import silent_hosts
+from nodectl.lab.base import build_base, share_folder
+from nodectl.lab.cgroups import make_groups
+from nodectl.lab.disk import default_disk_bytes, loop_count, make_images
+from nodectl.lab.down import down
+from nodectl.lab.files import give_to_operator, new_key, write_files, write_secret
+from nodectl.lab.host import GO, READY, HostPlan, become
+from nodectl.lab.mounts import extra_mounts, store_needs_tmpfs
+from nodectl.lab.needs import require
+from nodectl.lab.shape import host_shaping, kernel_has_netem
+from nodectl.lab.spec import MAX_WIRED_HOSTS, LabSpec
+from nodectl.lab.state import HostRecord, LabFolder, LabState, Link, Process
+from nodectl.lab.syscalls import CLONE_NEWPID, mount, setns, unshare
+from nodectl.lab.wiring import start_wire
+from nodectl.paths import state_dir
+
+_ANSWER_S = 60.0
+_SHARED = ("cpu", "memory", "clock", "kernel", "sys")
+
+
+def up(folder: LabFolder, spec: LabSpec) -> LabState:
+    """The lab of that spec: made, or found as it is; UsageError where another one is up."""
+    present = folder.read()
+    if present and present.complete and any(host.up for host in present.hosts):
+        return _as_found(folder, present, spec)
+    if folder.path.exists():
+        down(folder)
+    if spec.disk_bytes is None:
+        spec = replace(spec, disk_bytes=default_disk_bytes(state_dir(), spec.hosts))
+    require(spec)
+    try:
+        return _make(folder, spec)
+    except OSError as error:
+        down(folder)
+        raise LabError(
+            f"this machine does not allow a lab: {error}",
+            "a container must be privileged, with /dev/net/tun for --delay",
+        ) from error
+    except BaseException:
+        down(folder)
+        raise
+
+
+def _as_found(folder: LabFolder, present: LabState, spec: LabSpec) -> LabState:
+    if not spec.fits(present.spec):
+        raise UsageError(
+            f"the lab '{folder.name}' is up with {present.spec.described()}, not {spec.described()}",
+            "run `nodectl lab down` first, or give the other one a --name",
+        )
+    dead = [host.name for host in present.hosts if not host.up]
+    if dead:
+        raise LabError(f"hosts of the lab '{folder.name}' are dead: {', '.join(dead)}", "run `nodectl lab down` first")
+    return present
+
+
+def _make(folder: LabFolder, spec: LabSpec) -> LabState:
+    folder.path.mkdir(mode=0o755, parents=True)
+    with network.choosing_addresses():
+        subnet = network.free_subnet()
+        hosts = network.hosts_for(subnet, spec.names())
+        loops = loop_count() if spec.disk_bytes else 0
+        state = folder.write(LabState(spec, subnet, "veth", hosts, first_loop=loops))
+        network.make_switch(folder)
+        state = folder.write(replace(state, link=_choose_link(folder, spec)))
+        if state.link != "wire":
+            network.join_machine(folder, subnet)
+    host_keys = {host.name: new_key() for host in hosts}
+    _write_keys(folder, state)
+    plans = _plans(folder, state, host_keys)
+    state = _start(folder, state, plans)
+    write_files(folder, state, {name: public for name, (_, public) in host_keys.items()})
+    give_to_operator(folder)
+    _wait_for_answers(state)
+    return folder.write(replace(state, complete=True))
+
+
+def _choose_link(folder: LabFolder, spec: LabSpec) -> Link:
+    if not spec.impaired:
+        return "veth"
+    if kernel_has_netem(folder.switch):
+        return "netem"
+    if spec.hosts > MAX_WIRED_HOSTS:
+        raise LabError(
+            f"this kernel has no netem, and the link in user space serves {MAX_WIRED_HOSTS} hosts, not {spec.hosts}",
+            "modprobe sch_netem, or leave out --delay and --loss",
+        )
+    return "wire"
+
+
+def _write_keys(folder: LabFolder, state: LabState) -> None:
+    private, public = new_key()
+    write_secret(folder.client_key, private)
+    folder.client_key.with_suffix(".pub").write_text(f"{public} nodectl-lab\n", encoding="utf-8")
+    build_base(folder, state.hosts, f"{public} nodectl-lab\n")
+
+
+def _plans(folder: LabFolder, state: LabState, keys: Mapping[str, tuple[bytes, str]]) -> list[HostPlan]:
+    folder.store.mkdir(mode=0o700)
+    if not state.spec.disk_bytes and store_needs_tmpfs(folder.store):
+        mount("nodectl-lab", str(folder.store), "tmpfs", 0, "mode=700")
+    layers = (("/", f"{folder.base}:/"), *((place, place) for place in extra_mounts()))
+    names = [host.name for host in state.hosts]
+    for name in names:
+        for part in ("disk", "root"):
+            (folder.store / name / part).mkdir(parents=True)
+    images = make_images(folder.store, names, state.spec.disk_bytes) if state.spec.disk_bytes else [None] * len(names)
+    groups = make_groups(folder.cgroup, names)
+    operator = network.operator_address(state.subnet)
+    return [
+        HostPlan(
+            name=host.name,
+            address=host.address,
+            prefix_bits=network.PREFIX_BITS,
+            neighbour=None if state.link == "wire" else (operator, network.mac_of(operator)),
+            folder=folder.store / host.name,
+            layers=layers,
+            files=_own_files(folder, host, keys[host.name]),
+            share=share_folder(),
+            cgroup=group,
+            image=image,
+            shaping=() if state.link == "wire" else host_shaping(state.spec),
+        )
+        for host, image, group in zip(state.hosts, images, groups, strict=True)
+    ]
+
+
+def _own_files(folder: LabFolder, host: HostRecord, key: tuple[bytes, str]) -> dict[str, tuple[bytes, int]]:
+    mark = {"lab": folder.name, "host": host.name, "shared": _SHARED}
+    machine_id = uuid.uuid5(uuid.NAMESPACE_OID, f"{folder.path}/{host.name}").hex
+    return {
+        "etc/hostname": (f"{host.name}\n".encode(), 0o644),
+        "etc/machine-id": (f"{machine_id}\n".encode(), 0o444),
+        "etc/nodectl-lab": (f"{json.dumps(mark)}\n".encode(), 0o644),
+        "etc/ssh/ssh_host_ed25519_key": (key[0], 0o600),
+        "etc/ssh/ssh_host_ed25519_key.pub": (f"{key[1]} root@{host.name}\n".encode(), 0o644),
+    }
+
+
+def _start(folder: LabFolder, state: LabState, plans: Sequence[HostPlan]) -> LabState:
+    """Fork the hosts, join them to the network, let them go; every process is in the journal before it may go on."""
+    ready_read, ready_write = os.pipe()
+    go_read, go_write = os.pipe()
+    try:
+        pids = [_fork_host(plan, ready_write, go_read, (ready_read, go_write)) for plan in plans]
+        os.close(ready_write)
+        hosts = tuple(replace(host, process=Process.of(pid)) for host, pid in zip(state.hosts, pids, strict=True))
+        state = folder.write(replace(state, hosts=hosts))
+        _expect_ready(ready_read, len(plans))
+        state = start_wire(folder, state) if state.link == "wire" else _plug_in(folder, state)
+        os.write(go_write, GO * len(plans))
+        _expect_silence(ready_read)  # it ends when the last host has become its sshd
+        return state
+    finally:
+        for descriptor in (ready_read, go_read, go_write):
+            os.close(descriptor)
+
+
+def _plug_in(folder: LabFolder, state: LabState) -> LabState:
+    network.plug_in(folder, state)
+    return state
+
+
+def _fork_host(plan: HostPlan, ready: int, go: int, not_ours: tuple[int, int]) -> int:
+    """A child that is the first process of a PID namespace of its own."""
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        unshare(CLONE_NEWPID)
+        pid = os.fork()
+        if pid == 0:
+            become(plan, ready, go)
+        setns(own, CLONE_NEWPID)
+        return pid
+    finally:
+        os.close(own)
+
+
+def _expect_ready(ready: int, count: int) -> None:
+    seen = b""
+    while len(seen) < count * len(READY):
+        chunk = os.read(ready, 65536)
+        seen += chunk
+        if not chunk or seen.strip(READY):
+            raise LabError(f"a host did not start: {seen.strip(READY).decode(errors='replace').strip() or 'it died'}")
+
+
+def _expect_silence(ready: int) -> None:
+    complaint = b"".join(iter(lambda: os.read(ready, 65536), b""))
+    if complaint:
+        raise LabError(f"a host did not start: {complaint.decode(errors='replace').strip()}")
+
+
+def _wait_for_answers(state: LabState) -> None:
+    silent = silent_hosts([host.address for host in state.hosts], _ANSWER_S)
+    if silent:
+        raise LabError(
+            f"{len(silent)} of {len(state.hosts)} hosts did not answer on port 22: {', '.join(silent[:5])}",
+            "a firewall of this machine may block 10.0.0.0/8 on interfaces named nl-*",
+        )
