@@ -1,0 +1,84 @@
+"""Where profiles lie and how their YAML is read: nodectl's own, then the fleet's `profiles/` beside the inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from nodectl.errors import ProfileError
+from nodectl.profiles.schema import Document
+from nodectl.resources import profiles_dir
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """SafeLoader that refuses a key given twice, where YAML would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def profile_dirs(inventory_sources: Iterable[str]) -> tuple[Path, ...]:
+    """The `profiles/` folders beside (or in) the inventories, in their order; those that exist."""
+    found: dict[Path, None] = {}
+    for source in inventory_sources:
+        path = Path(source)
+        for folder in (path.parent, path) if path.is_dir() else (path.parent,):
+            if (folder / "profiles").is_dir():
+                found[(folder / "profiles").resolve()] = None
+    return tuple(found)
+
+
+def find_profiles(kind: str, extra_dirs: Sequence[Path] = ()) -> dict[str, Path]:
+    """Name → file of all profiles of a kind; a fleet's own wins over nodectl's of the same name."""
+    files: dict[str, Path] = {}
+    for folder in (profiles_dir(), *extra_dirs):
+        files.update({path.stem: path for path in sorted((folder / kind).glob("*.yml"))})
+    return dict(sorted(files.items()))
+
+
+def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple[Document, Path]:
+    """The raw document of a profile and its file; ProfileError naming the known ones where there is none."""
+    known = find_profiles(kind, extra_dirs)
+    if name not in known:
+        raise ProfileError(
+            f"no {kind} profile {name!r}", f"set nodectl_{kind} to one of: {', '.join(known)}" if known else ""
+        )
+    return read_document(known[name]), known[name]
+
+
+def read_document(path: Path) -> Document:
+    """A YAML file as a mapping; ProfileError with its line where it is none."""
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506  # a SafeLoader
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise ProfileError(f"{path}: {' '.join(str(error).split())}", "correct the file") from error
+    if not isinstance(document, dict):
+        raise ProfileError(f"{path}: a profile is a mapping of fields", f"see {profiles_dir()} for examples")
+    return document
+
+
+def check_document(model: type[Model], document: object, where: str) -> Model:
+    """The document as its model; ProfileError naming `where` and the path of the first wrong field."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, item['loc'])) or 'profile'}: {_reason(item)}" for item in error.errors()]
+        raise ProfileError(f"{where}: {'; '.join(lines)}", "correct the field") from error
+
+
+def _reason(item: Any) -> str:
+    if item["type"] == "extra_forbidden":
+        return "no such field"
+    return str(item["msg"]).removeprefix("Value error, ")
