@@ -1,0 +1,1 @@
+"""What hosts do under load: one file a probe."""

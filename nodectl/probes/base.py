@@ -1,0 +1,62 @@
+"""What every probe is given and gives back."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.transport.base import Transport
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOptions:
+    """The operator's wishes; None is the probe's own default."""
+
+    duration_s: float | None = None
+    repetitions: int | None = None
+    sizes_bytes: tuple[int, ...] = (MIB, 64 * MIB)
+    streams: int = 1
+    pairs: str = "auto"
+    port: int | None = None
+    interface: str | None = None
+    scope: str = "all"
+    collectives: tuple[str, ...] = ()
+    forks: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """Measurements, and findings for what could not be measured or is wrong."""
+
+    measurements: tuple[Measurement, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    def __add__(self, other: "ProbeResult") -> "ProbeResult":
+        return ProbeResult(self.measurements + other.measurements, self.findings + other.findings)
+
+
+# a line for the operator while it goes on
+Note = Callable[[str], None]
+Probe = Callable[[Transport, Sequence[Host], ProbeOptions, Note], ProbeResult]
+
+
+def host_finding(probe: str, host: str, status: Status, actual: str, remedy: str = "") -> Finding:
+    """A finding that blames one host."""
+    return Finding(host, probe, status, actual=actual, remedy=remedy, kind="host", hosts=(host,))
+
+
+def path_finding(probe: str, sender: str, receiver: str, actual: str, remedy: str = "") -> Finding:
+    """A failed measurement between two hosts, either of which may be the culprit."""
+    subject = f"{sender} -> {receiver}"
+    return Finding(
+        sender, probe, Status.FAILED, subject, actual=actual, remedy=remedy, kind="path", hosts=(sender, receiver)
+    )
+
+
+def spread(values: Sequence[float], median: float) -> float | None:
+    """(max - min) / median; None for a single value, which shows none."""
+    return (max(values) - min(values)) / median if len(values) > 1 and median else None

@@ -1,0 +1,127 @@
+"""Programs that only work together, one a host: when one fails the others are ended, and the one to blame is told."""
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.probes.events import Events
+from nodectl.transport.base import Transport
+from nodectl.transport.payload import run_payload
+
+# a failure seen from elsewhere arrives first at times: wait a moment for the one that caused it
+_GRACE_S = 2.0
+# hosts that do not end in this time after they were told to are not waited for
+_END_S = 15.0
+_KILL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One host's program and what it is given."""
+
+    host: Host
+    module: str
+    args: tuple[str, ...]
+    python: str
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What became of one member: `done` is None where the host did not answer any more."""
+
+    member: Member
+    done: CommandResult | None
+    events: Events
+    was_ended: bool
+
+    @property
+    def ok(self) -> bool:
+        """It did its part to the end."""
+        return self.done is not None and self.done.ok
+
+    @property
+    def blames_peer(self) -> bool:
+        """It failed because another one did, by its own word or because we ended it."""
+        return self.was_ended or any(event.get("peer") for event in self.events.of("error"))
+
+
+def play(transport: Transport, members: Sequence[Member], timeout_s: float) -> list[Played]:
+    """Run all members at once, to the end of all or the failure of one; in the members' order."""
+    ended: queue.SimpleQueue[tuple[int, CommandResult]] = queue.SimpleQueue()
+    events = [Events() for _ in members]
+    for index, member in enumerate(members):
+        run = threading.Thread(target=_run, args=(transport, index, member, timeout_s, events[index], ended))
+        run.daemon = True  # a cut host holds its thread until the deadline: the process need not wait for it
+        run.start()
+    results = _gather(ended, len(members), time.monotonic() + timeout_s + _END_S, until_failure=True)
+    told: set[int] = set()
+    if len(results) < len(members):
+        results |= _gather(ended, len(members) - len(results), time.monotonic() + _GRACE_S)
+        told = set(range(len(members))) - set(results)
+        for index in told:
+            _end(transport, members[index], events[index])
+        results |= _gather(ended, len(told), time.monotonic() + _END_S)
+    return [
+        Played(member, results.get(index), events[index], index in told and index in results)
+        for index, member in enumerate(members)
+    ]
+
+
+def culprits(played: Sequence[Played]) -> list[Played]:
+    """Who failed by himself; those that only saw another fail where nobody did; empty where all went well."""
+    failed = [each for each in played if not each.ok]
+    return [each for each in failed if not each.blames_peer] or [each for each in failed if not each.was_ended]
+
+
+def _run(
+    transport: Transport,
+    index: int,
+    member: Member,
+    timeout_s: float,
+    events: Events,
+    ended: "queue.SimpleQueue[tuple[int, CommandResult]]",
+) -> None:
+    try:
+        done = run_payload(
+            transport,
+            member.host,
+            member.module,
+            member.args,
+            timeout_s=timeout_s,
+            python=member.python,
+            on_output=events.add,
+        )
+    except Exception as error:  # the gang must hear of it, or it would wait for ever
+        reason = f"{type(error).__name__}: {error}"
+        done = CommandResult(member.host.name, (), Outcome.UNREACHABLE, None, "", "", 0.0, reason)
+    ended.put((index, done))
+
+
+def _gather(
+    ended: "queue.SimpleQueue[tuple[int, CommandResult]]", count: int, until: float, *, until_failure: bool = False
+) -> dict[int, CommandResult]:
+    """Up to `count` results that arrive by then."""
+    found: dict[int, CommandResult] = {}
+    while len(found) < count:
+        try:
+            index, done = ended.get(timeout=max(0.0, until - time.monotonic()))
+        except queue.Empty:
+            break
+        found[index] = done
+        if until_failure and not done.ok:
+            break
+    return found
+
+
+def _end(transport: Transport, member: Member, events: Events) -> None:
+    """The process number is of a run that has not ended, so it cannot be another's."""
+    started = events.of("started")
+    if started:
+        argv = ["kill", "-s", "TERM", str(started[0]["pid"])]
+        threading.Thread(
+            target=transport.run, args=(member.host, argv), kwargs={"timeout_s": _KILL_S}, daemon=True
+        ).start()

@@ -1,0 +1,215 @@
+"""The tcp probe: iperf3 between pairs of hosts, both directions."""
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from nodectl.errors import ParseError, UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.model.status import Status
+from nodectl.parsers.iperf3 import Iperf3, parse_iperf3
+from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, path_finding, spread
+from nodectl.probes.endpoints import Endpoint, failure, find_endpoints
+from nodectl.probes.events import Event, Events
+from nodectl.probes.pairs import resolved, rounds_for
+from nodectl.probes.parallel import at_once
+from nodectl.transport.base import Transport
+from nodectl.transport.payload import run_payload
+
+_NAME = "tcp"
+DURATION_S = 3
+REPETITIONS = 3
+# what a test may take beyond its duration, and a run beyond its tests
+_SLACK_S = 15.0
+_LISTEN_S = 20.0
+_STOP_S = 3.0
+
+Pair = tuple[Endpoint, Endpoint]
+
+
+def run_tcp(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+    """Received Gbit/s of each pair and direction; a pair that fails is a finding, the others are still measured."""
+    if len(hosts) < 2:
+        raise UsageError("the tcp probe measures between hosts, and only one is selected", "widen --limit")
+    endpoints, findings = find_endpoints(transport, hosts, _NAME, options)
+    ready = [each for each in endpoints if each.iperf3]
+    findings += [_without_iperf3(each) for each in endpoints if not each.iperf3]
+    rounds = rounds_for(options.pairs, ready)
+    mode = resolved(options.pairs, len(ready))
+    count = sum(map(len, rounds))
+    note(f"tcp: pairs {mode}, {count} pairs in {len(rounds)} rounds of about {_estimate_s(options):g} s")
+    result = ProbeResult(findings=tuple(findings))
+    for number, pairs in enumerate(rounds, start=1):
+        note(f"tcp: round {number} of {len(rounds)}")
+        for each in at_once(transport, pairs, lambda pair: _measure(transport, pair, options)):
+            result += each
+    return result
+
+
+def _without_iperf3(endpoint: Endpoint) -> Finding:
+    remedy = "install the package iperf3 there"
+    return host_finding(_NAME, endpoint.host.name, Status.UNKNOWN, "iperf3 is not installed", remedy)
+
+
+def _seconds(options: ProbeOptions) -> int:
+    # iperf3 reads whole seconds only
+    return max(1, math.ceil(options.duration_s or DURATION_S))
+
+
+def _tests(options: ProbeOptions) -> int:
+    return 2 * (options.repetitions or REPETITIONS)
+
+
+def _estimate_s(options: ProbeOptions) -> float:
+    return _tests(options) * (_seconds(options) + 0.2)
+
+
+def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeResult:
+    """One pair: a server on the second host, a client on the first, who sends and receives in turn."""
+    server = pair[1]
+    serving = _start_server(transport, server, options)
+    listening = serving.events.wait("listening", _LISTEN_S)
+    if listening is None:
+        return _no_server(server, serving)
+    events = Events()
+    done = _run_client(transport, pair, int(listening["port"]), options, events)
+    if not done.ok:
+        _stop(transport, server, int(listening["pid"]))
+    return _result(pair, done, events, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """A server that runs; `done` holds its result once it has ended."""
+
+    events: Events
+    done: list[CommandResult]
+
+
+def _start_server(transport: Transport, server: Endpoint, options: ProbeOptions) -> _Serving:
+    serving = _Serving(Events(), [])
+    args = ["serve", "--address", server.address, "--port", str(options.port or 0), *_plan(options)]
+
+    def serve() -> None:
+        try:
+            deadline_s, hear = _deadline_s(options), serving.events.add
+            done = run_payload(transport, server.host, "probe_tcp", args, timeout_s=deadline_s, on_output=hear)
+            serving.done.append(done)
+        finally:
+            serving.events.end()
+
+    # a daemon: a server host that is cut off holds it until its deadline, and nobody need wait for that
+    threading.Thread(target=serve, daemon=True).start()
+    return serving
+
+
+def _run_client(transport: Transport, pair: Pair, port: int, options: ProbeOptions, events: Events) -> CommandResult:
+    client, server = pair
+    args = ["measure", "--address", server.address, "--port", str(port), *_plan(options)]
+    args += ["--streams", str(options.streams)]
+    if options.interface:
+        args += ["--bind", client.address]
+    return run_payload(transport, client.host, "probe_tcp", args, timeout_s=_deadline_s(options), on_output=events.add)
+
+
+def _plan(options: ProbeOptions) -> list[str]:
+    return ["--tests", str(_tests(options)), "--seconds", str(_seconds(options))]
+
+
+def _deadline_s(options: ProbeOptions) -> float:
+    return _estimate_s(options) + _LISTEN_S + _SLACK_S
+
+
+def _stop(transport: Transport, server: Endpoint, pid: int) -> None:
+    """End a server whose client has failed; it would end by itself, but only after a while."""
+    argv = ["kill", "-s", "TERM", str(pid)]
+    kill = threading.Thread(target=transport.run, args=(server.host, argv), kwargs={"timeout_s": 10.0}, daemon=True)
+    kill.start()
+    kill.join(_STOP_S)
+
+
+def _no_server(server: Endpoint, serving: _Serving) -> ProbeResult:
+    if serving.done:
+        status = Status.FAILED if serving.done[0].outcome is Outcome.RAN else Status.UNKNOWN
+        reason, remedy = failure(serving.done[0], serving.events)
+    else:
+        status, reason, remedy = Status.UNKNOWN, f"no answer within {_LISTEN_S:g} s", "is its link up?"
+    finding = host_finding(_NAME, server.host.name, status, f"iperf3 does not listen: {reason}", remedy)
+    return ProbeResult(findings=(finding,))
+
+
+def _result(pair: Pair, done: CommandResult, events: Events, options: ProbeOptions) -> ProbeResult:
+    client, server = pair
+    tests = events.of("test")
+    findings: list[Finding] = []
+    measurements: list[Measurement] = []
+    for reverse, ends in ((False, (client, server)), (True, (server, client))):
+        runs, reason = _readings([each for each in tests if each["reverse"] is reverse])
+        if runs:
+            measurements.append(_measurement(ends, runs, options))
+        if reason:
+            findings.append(path_finding(_NAME, ends[0].host.name, ends[1].host.name, reason, _remedy(reason)))
+    if done.outcome is not Outcome.RAN:
+        findings.append(host_finding(_NAME, client.host.name, Status.UNKNOWN, *failure(done, events)))
+    elif not done.ok and not findings:
+        reason, remedy = failure(done, events)
+        findings.append(path_finding(_NAME, client.host.name, server.host.name, reason, remedy or _remedy(reason)))
+    return ProbeResult(tuple(measurements), tuple(findings))
+
+
+def _readings(tests: Sequence[Event]) -> tuple[list[Iperf3], str]:
+    """The runs that measured something, and why one of the others did not."""
+    runs, reason = [], ""
+    for test in tests:
+        try:
+            run = parse_iperf3(test["text"])
+        except ParseError as error:
+            reason = test["stderr"] or error.message
+            continue
+        if run.error or run.received_gbit_s is None:
+            reason = run.error or "iperf3 did not say what was received"
+        else:
+            runs.append(run)
+    return runs, reason
+
+
+def _measurement(ends: Pair, runs: Sequence[Iperf3], options: ProbeOptions) -> Measurement:
+    sender, receiver = ends
+    rates = [run.received_gbit_s or 0.0 for run in runs]
+    last, value = runs[-1], median(rates)
+    conditions = {
+        "streams": options.streams,
+        "duration_s": _seconds(options),
+        "repetitions": len(runs),
+        "values_gbit_s": [round(rate, 6) for rate in rates],
+        "retransmits": _retransmits(runs),
+        "rtt_mean_ms": last.rtt_mean_ms,
+        "congestion": last.congestion,
+        "protocol": last.protocol,
+        "iperf3": last.version,
+        "mtu": [sender.mtu, receiver.mtu],
+        "addresses": [sender.address, receiver.address],
+        "interfaces": [sender.interface, receiver.interface],
+    }
+    names = (sender.host.name, receiver.host.name)
+    direction = " -> ".join(names)
+    return Measurement(_NAME, names, value, "Gbit/s", direction, None, spread(rates, value), conditions)
+
+
+def _retransmits(runs: Sequence[Iperf3]) -> int | None:
+    """None where no run counted them; a receiver does not."""
+    counted = [run.retransmits for run in runs if run.retransmits is not None]
+    return sum(counted) if counted else None
+
+
+def _remedy(reason: str) -> str:
+    if "refused" in reason:
+        return "is a firewall between them? try --port with one that it lets through"
+    if any(word in reason for word in ("No route", "unreachable", "did not end", "timed out")):
+        return "check the link and the route between them, or name the network with --interface"
+    return ""
