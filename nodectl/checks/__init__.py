@@ -1,0 +1,1 @@
+"""Facts and measurements against a profile: findings. Never fetches, never prints."""

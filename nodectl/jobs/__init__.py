@@ -1,0 +1,1 @@
+"""One launch of a training program over hosts: plan, start, follow, stop."""

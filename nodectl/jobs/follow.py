@@ -1,0 +1,163 @@
+"""Following a job's output on all hosts: whole lines as they come, through lost connections, until all have ended."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nodectl.jobs.node import MODULE, why
+from nodectl.model.host import Host
+from nodectl.model.result import Outcome
+from nodectl.transport.base import Transport
+from nodectl.transport.payload import run_payload
+
+_RETRY_S = 2.0
+_SILENT_S = 6.0  # a follower speaks every 2 s at least
+_LAST_CHANCE_S = 2.0
+_ONCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of output of a host."""
+
+    host: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A host's output cannot be read at the moment, and why."""
+
+    host: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Alive:
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    host: str
+
+
+Event: TypeAlias = Line | Trouble
+_Message: TypeAlias = Line | Trouble | _Alive | _Ended
+
+
+def follow(
+    transport: Transport, hosts: Sequence[Host], job_id: str, *, offset: int = 0, once: bool = False
+) -> Iterator[Event]:
+    """Events until the job has ended on every host that can be reached (`once`: what is there now).
+
+    `offset` is where to begin in each host's output, negative from its end, in bytes. A host whose connection breaks
+    is tried again every 2 s, for as long as others are still running.
+    """
+    messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+    over = threading.Event()
+    for host in hosts:
+        reader = _Reader(transport, host, job_id, offset, messages, over, once=once)
+        threading.Thread(target=reader.run, daemon=True).start()  # daemon: a dead host must not keep us
+    try:
+        yield from _collect(messages, [host.name for host in hosts])
+    finally:
+        over.set()
+
+
+def _collect(messages: queue.SimpleQueue[_Message], names: list[str]) -> Iterator[Event]:
+    heard = dict.fromkeys(names, time.monotonic())
+    running, troubled = set(names), set[str]()
+    while running:
+        try:
+            message = messages.get(timeout=0.5)
+        except queue.Empty:
+            message = None
+        now = time.monotonic()
+        match message:
+            case Line():
+                heard[message.host] = now
+                troubled.discard(message.host)
+                yield message
+            case _Alive():
+                heard[message.host] = now
+                troubled.discard(message.host)
+            case _Ended():
+                running.discard(message.host)
+            case Trouble():
+                if message.host not in troubled:
+                    yield message
+                troubled.add(message.host)
+        for host in running - troubled:
+            if now - heard[host] > _SILENT_S:
+                troubled.add(host)
+                yield Trouble(host, f"silent for {_SILENT_S:g} s")
+        others_ended = running and len(running) < len(names) and running <= troubled
+        if others_ended and now - max(heard[host] for host in running) > _SILENT_S + _LAST_CHANCE_S:
+            return
+
+
+class _Reader:
+    """One host's stream, begun again where it broke."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        host: Host,
+        job_id: str,
+        offset: int,
+        messages: queue.SimpleQueue[_Message],
+        over: threading.Event,
+        *,
+        once: bool,
+    ) -> None:
+        self._transport, self._host, self._job_id = transport, host, job_id
+        self._offset = offset
+        self._messages, self._over = messages, over
+        self._once = once
+        self._rest = b""
+        self._ended = False
+
+    def run(self) -> None:
+        """Read until the job's end, however many connections it takes."""
+        mode = "once" if self._once else "follow"
+        while not self._over.is_set():
+            self._rest = b""
+            done = run_payload(
+                self._transport,
+                self._host,
+                MODULE,
+                ["logs", self._job_id, mode, str(self._offset)],
+                timeout_s=_ONCE_S if self._once else None,
+                on_output=self._take,
+            )
+            if not self._ended:
+                self._messages.put(Trouble(self._host.name, why(done)))
+            if self._ended or self._once or (done.outcome is Outcome.RAN and done.exit_status == 1):
+                self._messages.put(_Ended(self._host.name))
+                return
+            self._over.wait(_RETRY_S)
+
+    def _take(self, stream: str, data: bytes) -> None:
+        if stream != "stdout":
+            return
+        *frames, self._rest = (self._rest + data).split(b"\n")
+        for frame in frames:
+            self._take_frame(frame)
+
+    def _take_frame(self, frame: bytes) -> None:
+        document = json.loads(frame)
+        if "text" in document:
+            self._offset = int(document["offset"])
+            for text in str(document["text"]).removesuffix("\n").split("\n"):
+                self._messages.put(Line(self._host.name, text))
+        elif "end" in document:
+            self._ended = True
+        else:
+            self._messages.put(_Alive(self._host.name))

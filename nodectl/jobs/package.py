@@ -1,0 +1,92 @@
+"""A job's folder as one archive for every host: plan, secret, environment, and the script's folder."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import secrets
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodectl.errors import JobError, UsageError
+from nodectl.jobs.plan import Plan
+from nodectl.resources import payload_dir
+
+CODE_LIMIT_MIB = 64
+_MIB = 1024 * 1024
+_SECRET_BYTES = 32
+_LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".tox"})
+_BUNDLED = "workload:"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What is copied: the folder, the script in it, and the files with their places in the copy."""
+
+    folder: Path
+    script: str
+    files: tuple[tuple[Path, str], ...]
+    size_bytes: int
+
+
+def find_code(script: str) -> Code:
+    """The script's folder; `workload:NAME` is a training program that nodectl ships."""
+    path = _bundled(script[len(_BUNDLED) :]) if script.startswith(_BUNDLED) else Path(script).resolve()
+    if not path.is_file():
+        raise UsageError(f"there is no script {script}", "give the path of a Python file on this machine")
+    files = tuple(_files(path.parent))
+    sizes = sorted(((source.stat().st_size, place) for source, place in files), reverse=True)
+    size = sum(entry for entry, _ in sizes)
+    if size > CODE_LIMIT_MIB * _MIB:
+        largest = ", ".join(f"{place} ({entry / _MIB:.0f} MiB)" for entry, place in sizes[:3])
+        raise UsageError(
+            f"the script's folder {path.parent} holds {size / _MIB:.0f} MiB, more than {CODE_LIMIT_MIB}: {largest}",
+            "put the script into a folder with its code alone; data belongs on the nodes or on a shared file system",
+        )
+    return Code(path.parent, path.name, files, size)
+
+
+def _bundled(name: str) -> Path:
+    folder = payload_dir().parent / "workloads"
+    known = sorted(path.stem for path in folder.glob("*.py") if path.stem.isidentifier() and _is_program(path))
+    if name not in known:
+        raise UsageError(f"there is no workload {name!r}", f"one of: {', '.join(known)}")
+    return folder / f"{name}.py"
+
+
+def _is_program(path: Path) -> bool:
+    return '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, str]]:
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+        for name in sorted(names):
+            path = Path(root, name)
+            if path.is_file() and not name.endswith((".pyc", ".pyo")):
+                yield path, path.relative_to(folder).as_posix()
+
+
+def pack(plan: Plan, code: Code, env: Mapping[str, str]) -> bytes:
+    """tar.gz with private modes; the secret is new for every job."""
+    buffer = io.BytesIO()
+    try:
+        with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=3, format=tarfile.PAX_FORMAT) as archive:
+            _add(archive, "plan.json", json.dumps(plan.document()).encode())
+            _add(archive, "secret", secrets.token_bytes(_SECRET_BYTES))
+            _add(archive, "env.json", json.dumps(dict(env)).encode())
+            for source, place in code.files:
+                executable = os.access(source, os.X_OK)
+                _add(archive, f"code/{place}", source.read_bytes(), 0o700 if executable else 0o600)
+    except OSError as error:
+        raise JobError(f"the script's folder cannot be read: {error}") from error
+    return buffer.getvalue()
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o600) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(data), mode
+    archive.addfile(entry, io.BytesIO(data))

@@ -1,0 +1,120 @@
+"""The plan of a job: who runs what with which addresses, ports and deadlines, decided before anything starts."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from nodectl.errors import JobError
+
+PLAN_VERSION = 1
+LEASE_S = 8.0
+_MIN_LEASE_S = 3.0
+_GRACE_S = 3.0  # SIGTERM to SIGKILL; with detection and settling it keeps the whole end below 10 s
+_START_DEADLINE_S = 30.0
+_BEAT_S, _BEAT_LARGE_S, _LARGE_FLEET = 0.5, 1.0, 128
+# below Linux's ephemeral ports (32768 and up), above the well-known services
+_FIRST_PORT, _LAST_PORT = 20_000, 32_000
+_CANDIDATES = 12
+_PORTS_NEEDED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PlanHost:
+    """A host of the job in rank order; `interface` is empty where the launcher is to choose."""
+
+    name: str
+    address: str
+    interface: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """`mode`: shared (all see one folder), local (copied to the second host), single (one host, no copy).
+
+    `restore_from` is the host (its place in the plan) whose newest checkpoint is fetched to the first before the start.
+    """
+
+    dir: str
+    mode: str
+    restore_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything the hosts need to know, and no secret value: `env_names` are names only."""
+
+    id: str
+    created_at: float
+    operator: str
+    hosts: tuple[PlanHost, ...]
+    nproc_per_node: int
+    script: str
+    args: tuple[str, ...]
+    env_names: tuple[str, ...]
+    master_port: int
+    heartbeat_port: int
+    lease_s: float
+    launcher: str
+    venv: str
+    checkpoint: CheckpointPlan | None = None
+    grace_s: float = _GRACE_S
+    start_deadline_s: float = _START_DEADLINE_S
+    beat_s: float = _BEAT_S
+    version: int = PLAN_VERSION
+
+    @property
+    def world_size(self) -> int:
+        """Ranks over all hosts."""
+        return len(self.hosts) * self.nproc_per_node
+
+    def document(self) -> dict[str, object]:
+        """As JSON for the nodes and for --dry-run."""
+        return asdict(self)
+
+
+def new_job_id() -> str:
+    """Sorts by time, and two launches in one second differ."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+
+
+def candidate_ports() -> tuple[int, ...]:
+    """Ports to try on all hosts, different from launch to launch so that jobs do not meet."""
+    first = secrets.randbelow(_LAST_PORT - _FIRST_PORT - _CANDIDATES) + _FIRST_PORT
+    return tuple(range(first, first + _CANDIDATES))
+
+
+def choose_ports(free: Sequence[int]) -> tuple[int, int]:
+    """Master port and heartbeat port from those that are free on every host."""
+    if len(free) < _PORTS_NEEDED:
+        raise JobError(
+            f"only {len(free)} of the tried ports are free on every host; {_PORTS_NEEDED} are needed",
+            "look for leftovers with `nodectl jobs list`, then launch again: other ports will be tried",
+        )
+    return free[0], free[1]
+
+
+def choose_nproc(asked: int | None, gpu_counts: Sequence[int]) -> int:
+    """Ranks a host: as asked, else one a GPU where all hosts have equally many, else (without GPUs) one."""
+    if asked is not None:
+        return asked
+    if len(set(gpu_counts)) > 1:
+        raise JobError(
+            f"the hosts have different numbers of GPUs: {sorted(set(gpu_counts))}",
+            "say --nproc-per-node, or leave the odd hosts out with --limit",
+        )
+    return max(1, gpu_counts[0])
+
+
+def beat_s(hosts: int) -> float:
+    """Seconds between heartbeats: fewer from a large fleet, where every host hears every other."""
+    return _BEAT_S if hosts <= _LARGE_FLEET else _BEAT_LARGE_S
+
+
+def check_lease(lease_s: float) -> float:
+    """A lease must outlive a few lost heartbeats."""
+    if lease_s < _MIN_LEASE_S:
+        raise JobError(f"a lease of {lease_s:g} s would end jobs for a hiccup", f"say at least {_MIN_LEASE_S:g} s")
+    return lease_s

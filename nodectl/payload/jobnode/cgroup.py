@@ -1,0 +1,93 @@
+"""The job's own cgroup v2 group: made where one may be made, emptied in one write, removed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Optional, Set
+
+_ATTEMPTS = 5
+
+
+def create(name: str) -> Optional[str]:
+    """The path of a new, writable group of this name for a job; None where this login may not make one."""
+    parent = _own_group()
+    if parent is None:
+        return None
+    top = os.path.join(parent, "nodectl")
+    path = os.path.join(top, name)
+    if not _make(path):
+        return None
+    writable = all(os.access(os.path.join(group, "cgroup.procs"), os.W_OK) for group in (parent, path))
+    if not writable or not os.path.exists(os.path.join(path, "cgroup.kill")):
+        remove(path)
+        return None
+    return path
+
+
+def _make(path: str) -> bool:
+    for _ in range(_ATTEMPTS):  # a job that ends meanwhile may remove the common parent
+        try:
+            os.makedirs(path, exist_ok=True)
+            return True
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return False
+    return False
+
+
+def _own_group() -> Optional[str]:
+    """Root's groups lie at the top, out of the login session's reach; other users' below their own group."""
+    mount = _mount_point()
+    if mount is None or os.geteuid() == 0:
+        return mount
+    with open("/proc/self/cgroup", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("0::/"):
+                return os.path.join(mount, line[4:].strip())
+    return None
+
+
+def _mount_point() -> Optional[str]:
+    with open("/proc/self/mounts", encoding="utf-8") as file:
+        for line in file:
+            fields = line.split()
+            if fields[2] == "cgroup2":
+                return fields[1]
+    return None
+
+
+def join(path: str) -> None:
+    """Move this process, and so all that it will start, into the group."""
+    with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file:
+        file.write("0")
+
+
+def members(path: str) -> Set[int]:
+    """Pids in the group and in groups below it; empty where it is gone."""
+    found: Set[int] = set()
+    for folder, _, _ in os.walk(path):
+        try:
+            with open(os.path.join(folder, "cgroup.procs"), encoding="ascii") as file:
+                found.update(int(line) for line in file)
+        except OSError:
+            continue
+    return found - {0}
+
+
+def kill(path: str) -> None:
+    """SIGKILL to every process of the group at once; a group that has gone is no error."""
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(path, "cgroup.kill"), "w", encoding="ascii") as file:
+        file.write("1")
+
+
+def remove(path: str) -> None:
+    """Remove the empty group, the groups below it, and the common parent after the last job."""
+    for folder, _, _ in os.walk(path, topdown=False):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(path))

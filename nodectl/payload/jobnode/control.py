@@ -1,0 +1,178 @@
+"""What a shell may ask of the jobs on a node: receive, start, list, logs, stop, clean; answers are JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tarfile
+import time
+from typing import Any, Callable, Dict, List
+
+from . import checkpoints, stop
+from .contain import Containment
+from .folder import JobFolder, JobFolderError, jobs_root, known_jobs, state_root
+from .launching import detach
+from .logs import stream
+from .supervisor import Supervisor
+
+_FRESH_S = 3600.0
+_PLAN_KEYS = ("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint")
+
+
+def main(argv: List[str]) -> int:
+    """Run one command; 1 with the reason on stderr where it failed."""
+    commands: Dict[str, Callable[..., None]] = {
+        "receive": receive,
+        "start": start,
+        "discard": discard,
+        "list": show,
+        "logs": stream,
+        "stop": stop_job,
+        "clean": clean,
+        "survey": survey,
+    }
+    os.umask(0o077)
+    try:
+        commands[argv[0]](*argv[1:])
+    except BrokenPipeError:  # the operator has gone
+        os._exit(1)
+    except (JobFolderError, OSError, tarfile.TarError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def receive(job_id: str, rank: str) -> None:
+    """Unpack a job's folder from stdin (tar.gz: plan.json, secret, env.json, code/), in one step or not at all."""
+    job = JobFolder(job_id)
+    if os.path.exists(job.path):
+        raise JobFolderError(f"{job.path} is there already")
+    partial = os.path.join(jobs_root(), f".{job.id}.partial")
+    os.makedirs(partial, mode=0o700)
+    try:
+        with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
+            options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            archive.extractall(partial, **options)  # noqa: S202 - what the operator's own nodectl packed
+        with open(os.path.join(partial, "rank"), "w", encoding="utf-8") as file:
+            json.dump({"rank": int(rank)}, file)
+        os.makedirs(os.path.join(partial, "ranks"), mode=0o700)
+        os.rename(partial, job.path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def start(job_id: str) -> None:
+    """Start the supervisor, detached; what it is, once it holds its port and its containment."""
+    job = JobFolder(job_id)
+    checkpoint = job.plan()["checkpoint"]
+    if checkpoint is not None:
+        checkpoints.clear_token(checkpoint["dir"], job.id)
+    answer = json.loads(detach(lambda pipe: _supervise(job, pipe)) or '{"error": "the supervisor died at its start"}')
+    if "error" in answer:
+        raise JobFolderError(answer["error"])
+    print(json.dumps(answer))
+
+
+def _supervise(job: JobFolder, pipe: int) -> None:
+    log = os.open(job.at("supervisor.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(log)
+    os.close(nothing)
+    os.chdir(job.path)
+    try:
+        supervisor = Supervisor(job)
+        supervisor.open()
+    except Exception as error:  # whatever it is, the operator must learn of it
+        os.write(pipe, json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+        raise
+    os.write(pipe, json.dumps({"pid": os.getpid(), "containment": supervisor.containment.kind}).encode())
+    os.close(pipe)
+    supervisor.run()
+
+
+def discard(job_id: str) -> None:
+    """Undo `receive` and `start`."""
+    job = JobFolder(job_id)
+    if job.exists:
+        stop.force(job)
+    shutil.rmtree(job.path, ignore_errors=True)
+
+
+def show(*job_ids: str) -> None:
+    """One line a job: what of the plan others may see, the state, and whether its supervisor lives."""
+    for job_id in job_ids or known_jobs():
+        job = JobFolder(job_id)
+        if job.exists:
+            print(json.dumps(describe(job)))
+
+
+def describe(job: JobFolder) -> Dict[str, Any]:
+    """One job as this node knows it."""
+    plan = job.plan()
+    state = job.state()
+    containment = Containment.recorded(job.id, state.get("containment", {}))
+    return {
+        "plan": {key: plan[key] for key in _PLAN_KEYS},
+        "rank": plan["rank"],
+        "alive": job.supervisor_alive(),
+        "processes": len(containment.members()) if containment.group or containment.outer else 0,
+        "state": state,
+    }
+
+
+def stop_job(job_id: str) -> None:
+    """End the job here; what it then is."""
+    job = JobFolder(job_id)
+    if job.exists:
+        stop.end(job)
+        print(json.dumps(describe(job)))
+
+
+def clean(*job_ids: str) -> None:
+    """Remove the folders of these jobs (of all, where none is named) that have ended, and payloads without a user."""
+    for job_id in job_ids or known_jobs():
+        job = JobFolder(job_id)
+        if not job.exists:
+            continue
+        removable = not job.supervisor_alive() and describe(job)["processes"] == 0
+        if removable:
+            Containment.recorded(job.id, job.state().get("containment", {})).remove()
+            shutil.rmtree(job.path)
+        print(json.dumps({"id": job.id, "removed": removable}))
+    _clean_payloads()
+
+
+def _clean_payloads() -> None:
+    """Remove payload folders other than this one that no living supervisor was started from."""
+    root = os.path.join(state_root(), "payload")
+    used = {os.path.realpath(_own_folder())}
+    for job_id in known_jobs():
+        job = JobFolder(job_id)
+        if job.supervisor_alive():
+            used.add(os.path.realpath(str(job.state().get("payload", ""))))
+    for name in os.listdir(root) if os.path.isdir(root) else ():
+        path = os.path.realpath(os.path.join(root, name))
+        if path not in used and not _is_fresh(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _own_folder() -> str:
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _is_fresh(path: str) -> bool:
+    """Another nodectl may be about to run what it has just copied."""
+    return time.time() - os.path.getmtime(path) < _FRESH_S
+
+
+def survey(folder: str, token: str, role: str) -> None:
+    """What the checkpoint folder holds here; `role` is mark (leave the token), look, or clear."""
+    if role == "clear":
+        checkpoints.clear_token(folder, token)
+        return
+    print(json.dumps(checkpoints.survey(folder, token, mark=role == "mark")))

@@ -1,0 +1,95 @@
+"""The message that supervisors send each other, and what silence means: authenticated, ordered, one datagram."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from typing import Any, Dict, List, NamedTuple, Optional, Set
+
+_MAGIC = b"nodectl1"
+_DIGEST_BYTES = 32
+_LONGEST_BYTES = 8192
+
+WAITING, RUNNING, ENDING, STOPPING = "waiting", "running", "ending", "stopping"
+FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
+TERMINAL = frozenset({FINISHED, FAILED, STOPPED})
+
+
+class Beat(NamedTuple):
+    """One heartbeat: who (rank of the host), the how-manyth, its state, and its first failure where it has one."""
+
+    rank: int
+    number: int
+    state: str
+    failure: Optional[Dict[str, Any]]
+
+
+def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:
+    """The datagram: magic, HMAC-SHA256, JSON."""
+    body = json.dumps({"j": job_id, "r": beat.rank, "n": beat.number, "s": beat.state, "f": beat.failure}).encode()
+    return _MAGIC + _sign(secret, body) + body
+
+
+def decode(secret: bytes, job_id: str, datagram: bytes) -> Optional[Beat]:
+    """The beat; None for anything that this job's key has not signed, or that is another job's."""
+    head = len(_MAGIC) + _DIGEST_BYTES
+    if len(datagram) > _LONGEST_BYTES or not datagram.startswith(_MAGIC):
+        return None
+    body = datagram[head:]
+    if not hmac.compare_digest(datagram[len(_MAGIC) : head], _sign(secret, body)):
+        return None
+    document = json.loads(body)
+    if document["j"] != job_id:
+        return None
+    return Beat(int(document["r"]), int(document["n"]), str(document["s"]), document["f"])
+
+
+def _sign(secret: bytes, body: bytes) -> bytes:
+    return hmac.new(secret, body, hashlib.sha256).digest()
+
+
+class Peers:
+    """What was heard from the other hosts of a job, by the given clock (seconds, monotonic)."""
+
+    def __init__(self, ranks: List[int], lease_s: float) -> None:
+        self.ranks = ranks
+        self.lease_s = lease_s
+        self.states: Dict[int, str] = {}
+        self.failures: Dict[int, Dict[str, Any]] = {}
+        self.lost: Set[int] = set()
+        self._heard_s: Dict[int, float] = {}
+        self._numbers: Dict[int, int] = {}
+
+    def hear(self, beat: Beat, now_s: float) -> bool:
+        """Take a beat in; False for an old one (a replay, or one that was overtaken) and for a stranger."""
+        if beat.rank not in self.ranks or beat.number <= self._numbers.get(beat.rank, 0):
+            return False
+        self._numbers[beat.rank] = beat.number
+        self._heard_s[beat.rank] = now_s
+        self.states[beat.rank] = beat.state
+        if beat.failure is not None:
+            self.failures[beat.rank] = beat.failure
+        return True
+
+    def unheard(self) -> List[int]:
+        """Hosts that have never been heard."""
+        return [rank for rank in self.ranks if rank not in self._heard_s]
+
+    def newly_lost(self, now_s: float) -> List[int]:
+        """Hosts whose lease ran out since the last call: silent, and not known to have ended."""
+        gone = [
+            rank
+            for rank, heard_s in self._heard_s.items()
+            if now_s - heard_s > self.lease_s and rank not in self.lost and self.states[rank] not in TERMINAL
+        ]
+        self.lost.update(gone)
+        return gone
+
+    def any_in(self, *states: str) -> bool:
+        """At least one host said that it is in one of these states."""
+        return any(state in states for state in self.states.values())
+
+    def all_ended(self) -> bool:
+        """Every other host has ended, is lost, or has never been heard."""
+        return all(self.states.get(rank) in TERMINAL or rank in self.lost for rank in self._heard_s)

@@ -1,0 +1,77 @@
+"""What /proc says about a process, and whether a recorded process is still that one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set
+
+
+class Stat(NamedTuple):
+    """The fields of /proc/PID/stat that are used here; `exit_code` is a wait status, meaningful for a zombie."""
+
+    state: str
+    ppid: int
+    start_ticks: int
+    exit_code: int
+
+    @property
+    def alive(self) -> bool:
+        """It is neither a zombie nor gone."""
+        return self.state not in "ZX"
+
+
+def read_stat(pid: int) -> Optional[Stat]:
+    """None where there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text[text.rindex(")") + 2 :].split()
+    return Stat(fields[0], int(fields[1]), int(fields[19]), int(fields[49]))
+
+
+def is_alive(pid: int, start_ticks: int) -> bool:
+    """The process that was recorded with this pid and start time still runs: a reused pid is not it."""
+    stat = read_stat(pid) if pid > 0 else None
+    return stat is not None and stat.alive and stat.start_ticks == start_ticks
+
+
+def all_pids() -> Iterator[int]:
+    """Every process that /proc shows."""
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def descendants(roots: Set[int]) -> Set[int]:
+    """All living processes below `roots`, without them."""
+    children: Dict[int, List[int]] = {}
+    for pid in all_pids():
+        stat = read_stat(pid)
+        if stat is not None and stat.alive:
+            children.setdefault(stat.ppid, []).append(pid)
+    found: Set[int] = set()
+    stack = list(roots)
+    while stack:
+        for child in children.get(stack.pop(), ()):
+            if child not in found:
+                found.add(child)
+                stack.append(child)
+    return found - roots
+
+
+def read_environ(pid: int) -> Dict[str, str]:
+    """The environment that a process was started with; empty where it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            data = file.read()
+    except OSError:
+        return {}
+    pairs = (item.partition(b"=") for item in data.split(b"\0") if item)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+
+
+def send(pid: int, number: int) -> None:
+    """Send a signal; a process that has gone is no error."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

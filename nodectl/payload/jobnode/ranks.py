@@ -1,0 +1,150 @@
+"""Which of a job's processes are ranks, and how each of them ended, seen before its launcher takes it away."""
+
+from __future__ import annotations
+
+import glob
+import os
+import selectors
+import signal
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
+
+from .classify import classify, torchrun_exit, wait_status
+from .contain import MARKER
+from .process import Stat, read_environ, read_stat
+
+_SETTLED_S = 3.0  # after this a process has executed what it will be
+_TAIL_BYTES = 16 * 1024
+_SUMMARY_BYTES = 256 * 1024
+
+
+class Rank(NamedTuple):
+    """A running rank; `handle` is a pidfd, readable at its end (-1 where this Python has none)."""
+
+    pid: int
+    start_ticks: int
+    rank: int
+    local_rank: int
+    handle: int
+
+
+class Death(NamedTuple):
+    """A rank that ended; `code` as returncode, None where its launcher was faster; `after_stop`: we had ended it."""
+
+    rank: int
+    local_rank: int
+    code: Optional[int]
+    time: float
+    after_stop: bool
+
+
+class RankWatch:
+    """Finds the ranks among `members()` and reports their ends."""
+
+    def __init__(self, job_id: str, members: Callable[[], Set[int]], selector: selectors.BaseSelector) -> None:
+        self._job_id = job_id
+        self._members = members
+        self._selector = selector
+        self._ranks: Dict[int, Rank] = {}
+        self._first_seen: Dict[int, float] = {}
+
+    def look(self) -> None:
+        """Take up ranks that have started since."""
+        now = time.monotonic()
+        members = self._members()
+        self._first_seen = {pid: self._first_seen.get(pid, now) for pid in members}
+        for pid, seen in self._first_seen.items():
+            if pid not in self._ranks and now - seen < _SETTLED_S:
+                self._take_up(pid)
+
+    def _take_up(self, pid: int) -> None:
+        env = read_environ(pid)
+        if not (env.get("RANK", "").isdigit() and env.get("LOCAL_RANK", "").isdigit()):
+            return
+        stat = read_stat(pid)
+        if stat is None or not self._is_launcher(read_environ(stat.ppid)):
+            return
+        rank = Rank(pid, stat.start_ticks, int(env["RANK"]), int(env["LOCAL_RANK"]), _pidfd(pid))
+        self._ranks[pid] = rank
+        if rank.handle >= 0:
+            self._selector.register(rank.handle, selectors.EVENT_READ)
+
+    def _is_launcher(self, env: Dict[str, str]) -> bool:
+        """Not a rank, whose data loaders carry its variables, and no supervisor or init, which adopt orphans."""
+        return env.get(MARKER) == self._job_id and "LOCAL_RANK" not in env
+
+    def deaths(self, *, after_stop: bool) -> List[Death]:
+        """Ranks that ended since the last call, in the order of their local rank."""
+        found = []
+        for rank in sorted(self._ranks.values(), key=lambda item: item.local_rank):
+            stat = read_stat(rank.pid)
+            if stat is not None and stat.alive and stat.start_ticks == rank.start_ticks:
+                continue
+            del self._ranks[rank.pid]
+            if rank.handle >= 0:
+                self._selector.unregister(rank.handle)
+                os.close(rank.handle)
+            found.append(Death(rank.rank, rank.local_rank, _code(rank, stat), time.time(), after_stop))
+        return found
+
+
+def _code(rank: Rank, stat: Optional[Stat]) -> Optional[int]:
+    if stat is None or stat.start_ticks != rank.start_ticks:
+        return None
+    return wait_status(stat.exit_code)
+
+
+def _pidfd(pid: int) -> int:
+    opener: Callable[[int], int] = getattr(os, "pidfd_open", lambda _pid: -1)  # Python 3.9, Linux 5.3
+    try:
+        return opener(pid)
+    except OSError:
+        return -1
+
+
+def describe(death: Death, logs: str, output: str, *, after_another: bool) -> Dict[str, Any]:
+    """The death as a failure: `kind`, `message`, `rank`, `exit_status`, `time`; {} where it is none."""
+    code = death.code
+    if code is None:
+        code = torchrun_exit(tail(output), death.local_rank)
+    if code == 0 or (code is None and not after_another and not death.after_stop):
+        return {}
+    kind, message = classify(code, _stderr(logs, output, death.local_rank), after_another=after_another)
+    if death.after_stop:
+        kind = "terminated"
+    status = None if code is None else (code if code >= 0 else 128 - code)
+    return {"kind": kind, "message": message, "rank": death.rank, "exit_status": status, "time": death.time}
+
+
+def unseen(plan: Dict[str, Any], logs: str, output: str, *, known: Set[int], after_stop: bool) -> List[Dict[str, Any]]:
+    """Failures of ranks that had gone before anybody looked, as torchrun tells of them; `known` are left out."""
+    text = tail(output, _SUMMARY_BYTES)
+    found = []
+    for local_rank in range(plan["nproc_per_node"]):
+        rank = plan["rank"] * plan["nproc_per_node"] + local_rank
+        code = torchrun_exit(text, local_rank)
+        if code and rank not in known:
+            ours = after_stop and code == -signal.SIGTERM
+            death = Death(rank, local_rank, code, time.time(), after_stop=ours)
+            found.append(describe(death, logs, output, after_another=False))
+    return found
+
+
+def _stderr(logs: str, output: str, local_rank: int) -> str:
+    """The end of what the rank wrote: from its own log where the launcher keeps one, else from the common output."""
+    own = glob.glob(os.path.join(glob.escape(logs), "**", f"attempt_*/{local_rank}/stderr.log"), recursive=True)
+    if own:
+        return tail(max(own, key=os.path.getmtime))
+    mark = f"[default{local_rank}]:"
+    lines = tail(output).splitlines()
+    return "\n".join(line[len(mark) :] if line.startswith(mark) else line for line in lines)
+
+
+def tail(path: str, size_bytes: int = _TAIL_BYTES) -> str:
+    """The last bytes of a file as text; empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size_bytes))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,73 @@
+"""Which programs a job would run with on this node: launcher, venv, torch, NCCL; read from files, never imported."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+_SMI_DEADLINE_S = 20
+
+
+def look(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Everything about programs and processors, under the names that the controller reads."""
+    venv = Path(request["venv"]) if request["venv"] else None
+    return {
+        "python": platform.python_version(),
+        "launcher_sha256": sha256_of(Path(request["launcher"])),
+        "launcher_runs": os.access(request["launcher"], os.X_OK),
+        "venv_python": venv_python(venv) if venv else "",
+        "torch": installed(venv, r"torch") if venv else "",
+        "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
+        "cpu_count": len(os.sched_getaffinity(0)),
+        "gpu_count": gpu_count(),
+    }
+
+
+def sha256_of(path: Path) -> str:
+    """Empty where there is no such file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def venv_python(venv: Path) -> str:
+    """The version of its Python; empty where there is no venv with a Python."""
+    settings = venv / "pyvenv.cfg"
+    if not os.access(venv / "bin" / "python", os.X_OK) or not settings.is_file():
+        return ""
+    text = settings.read_text(encoding="utf-8", errors="replace")
+    match = re.search(r"^version(?:_info)?\s*=\s*(\d+(?:\.\d+)*)", text, re.MULTILINE)
+    return match.group(1) if match else ""
+
+
+def installed(venv: Path, name: str) -> str:
+    """The version of a distribution from the name of its metadata folder; empty where it is not there."""
+    wanted = re.compile(rf"{name}-(\d[^-]*)\.dist-info", re.IGNORECASE)
+    for folder in venv.glob("lib*/python3*/site-packages/*.dist-info"):
+        match = wanted.fullmatch(folder.name)
+        if match:
+            return match.group(1)
+    return ""
+
+
+def gpu_count() -> Optional[int]:
+    """GPUs that the driver lists; None where it is there and does not answer."""
+    devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "-L"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_SMI_DEADLINE_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        return devices
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode != 0:
+        return None if devices else 0
+    return sum(line.startswith(b"GPU ") for line in done.stdout.splitlines())

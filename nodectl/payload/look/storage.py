@@ -1,0 +1,86 @@
+"""Where a job would write on this node, whether that works (by writing), how much room is left, and who else runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+
+if TYPE_CHECKING:
+    from nodectl.payload.jobnode.folder import JobFolder, known_jobs, state_root
+else:  # on a node the payload's folder is sys.path[0], and there is no nodectl
+    from jobnode.folder import JobFolder, known_jobs, state_root
+
+_BLOCK_BYTES = 64 * 1024
+_MIB = 1024 * 1024
+
+
+def look(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Everything about files and limits, under the names that the controller reads."""
+    state = Path(state_root())
+    checkpoints = Path(request["checkpoint_dir"]).expanduser() if request["checkpoint_dir"] else None
+    locked_bytes = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    return {
+        "state_dir": str(state),
+        "state_error": write_error(state),
+        "state_free_mib": free_mib(state),
+        "checkpoint_error": write_error(checkpoints) if checkpoints else "",
+        "checkpoint_free_mib": free_mib(checkpoints) if checkpoints else None,
+        "running_jobs": running_jobs(),
+        "shm_mib": shm_mib(),
+        "memlock_kib": None if locked_bytes == resource.RLIM_INFINITY else locked_bytes // 1024,
+        "rdma_devices": sorted(path.name for path in Path("/sys/class/infiniband").glob("*")),
+    }
+
+
+def write_error(folder: Path) -> str:
+    """Why nothing can be written there; empty where it can. What is missing of the path is made, and removed again."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(prefix=".nodectl-preflight-", dir=folder) as file:
+            file.write(b"\1" * _BLOCK_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error.strerror or str(error)
+    finally:
+        for path in missing:
+            # not empty: somebody else began to use it meanwhile
+            with contextlib.suppress(OSError):
+                path.rmdir()
+    return ""
+
+
+def free_mib(folder: Path) -> Optional[int]:
+    """Room for this login on the file system that holds, or would hold, `folder`; None where it cannot be told."""
+    try:
+        here = next(path for path in (folder, *folder.parents) if path.exists())
+        state = os.statvfs(here)
+    except (OSError, StopIteration):
+        return None
+    return state.f_bavail * state.f_frsize // _MIB
+
+
+def shm_mib() -> Optional[int]:
+    """Size of /dev/shm, through which ranks of one node talk; None where there is none."""
+    try:
+        state = os.statvfs("/dev/shm")  # noqa: S108 (looked at, nothing is put there)
+    except OSError:
+        return None
+    return state.f_blocks * state.f_frsize // _MIB
+
+
+def running_jobs() -> List[str]:
+    """Jobs of nodectl whose supervisor lives on this node."""
+    return [job_id for job_id in known_jobs() if _runs(JobFolder(job_id))]
+
+
+def _runs(job: JobFolder) -> bool:
+    try:
+        return job.supervisor_alive() and not job.state().get("final", False)
+    except (OSError, ValueError):
+        return False

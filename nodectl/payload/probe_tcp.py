@@ -1,0 +1,164 @@
+"""iperf3's two ends on a host: `serve` answers a number of tests and ends by itself, `measure` runs them.
+
+JSON lines; Python 3.8, standard library.
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+POLL_S = 0.01
+# a server that nobody comes to, and a client that finds the server between two tests
+IDLE_S = 15.0
+RETRY_S = 5.0
+# what a test may take beyond its duration: connecting over a slow path, exchanging results
+SLACK_S = 10.0
+ATTEMPTS = 5
+LISTEN = "0A"
+ESTABLISHED = "01"
+
+
+def say(**event: Any) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def port_states(port: int) -> List[str]:
+    """States of the TCP sockets of this network namespace with this local port."""
+    states = []
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with Path(path).open() as table:
+                rows = [line.split() for line in table][1:]
+        except OSError:
+            continue
+        states += [row[3] for row in rows if int(row[1].rpartition(":")[2], 16) == port]
+    return states
+
+
+def reserve(address: str, port: int) -> int:
+    """The port, any free one for 0; OSError where somebody listens on it: iperf3 would take his for its own."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address, port))
+        return int(sock.getsockname()[1])
+
+
+def start_server(address: str, port: int) -> "subprocess.Popen[bytes]":
+    """iperf3 for one test, listening."""
+    argv = ["iperf3", "-s", "-1", "-B", address, "-p", str(port)]
+    server = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    while LISTEN not in port_states(port):
+        if server.poll() is not None:
+            text = server.communicate()[0].decode(errors="replace").strip()
+            raise RuntimeError(text.splitlines()[-1] if text else "iperf3 ended with %d" % server.returncode)
+        time.sleep(POLL_S)
+    return server
+
+
+def first_server(address: str, port: int) -> Tuple["subprocess.Popen[bytes]", int]:
+    """A server on `port`; on any free one where that is 0, another one where somebody was quicker."""
+    for _ in range(ATTEMPTS):
+        chosen = reserve(address, port)
+        try:
+            return start_server(address, chosen), chosen
+        except RuntimeError as error:
+            if port or "in use" not in str(error):
+                raise
+    raise RuntimeError("no free port on %s in %d attempts" % (address, ATTEMPTS))
+
+
+def serve_one(server: "subprocess.Popen[bytes]", port: int, seconds: float) -> None:
+    """Wait for one test; an error where nobody comes, or where it overruns."""
+    began = time.monotonic()
+    seen = False
+    while server.poll() is None:
+        waited = time.monotonic() - began
+        seen = seen or ESTABLISHED in port_states(port)
+        if waited > (seconds + SLACK_S if seen else IDLE_S):
+            server.kill()
+            server.wait()
+            raise RuntimeError("a test overran its time" if seen else "no client came within %g s" % IDLE_S)
+        # while a test runs, looking often would cost what it measures
+        time.sleep(0.2 if seen else 0.05)
+
+
+def serve(options: argparse.Namespace) -> None:
+    running: List["subprocess.Popen[bytes]"] = []
+
+    def stop(*_: Any) -> None:
+        for each in running:
+            each.kill()
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    first, port = first_server(options.address, options.port)
+    running[:] = [first]
+    say(event="listening", port=port, pid=os.getpid())
+    serve_one(first, port, options.seconds)
+    for _ in range(options.tests - 1):
+        running[:] = [start_server(options.address, port)]
+        serve_one(running[0], port, options.seconds)
+
+
+def run_client(argv: List[str], seconds: float) -> "subprocess.CompletedProcess[bytes]":
+    """One test; retried while the server is between two tests."""
+    until = time.monotonic() + RETRY_S
+    while True:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds + SLACK_S
+        )
+        busy = b"Connection refused" in done.stdout or b"server is busy" in done.stdout
+        if not busy or time.monotonic() > until:
+            return done
+        time.sleep(0.05)
+
+
+def measure(options: argparse.Namespace) -> None:
+    argv = ["iperf3", "-c", options.address, "-p", str(options.port), "-J"]
+    argv += ["-t", "%g" % options.seconds, "-P", str(options.streams)]
+    argv += ["-B", options.bind] if options.bind else []
+    for number in range(options.tests):
+        reverse = number % 2 == 1
+        try:
+            done = run_client(argv + (["-R"] if reverse else []), options.seconds)
+        except subprocess.TimeoutExpired as late:
+            raise RuntimeError(
+                "iperf3 did not end within %g s: is the path cut?" % (options.seconds + SLACK_S)
+            ) from late
+        error = done.stderr.decode(errors="replace").strip()
+        say(event="test", reverse=reverse, text=done.stdout.decode(errors="replace"), stderr=error)
+        if done.returncode:
+            return
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, run in (("serve", serve), ("measure", measure)):
+        command = commands.add_parser(name)
+        command.set_defaults(run=run)
+        command.add_argument("--address", required=True, help="to bind to, or to connect to")
+        command.add_argument("--port", type=int, default=0)
+        command.add_argument("--tests", type=int, required=True, help="forth and back in turn")
+        command.add_argument("--seconds", type=float, required=True)
+        command.add_argument("--streams", type=int, default=1)
+        command.add_argument("--bind", help="the client's own address")
+    options = parser.parse_args(argv)
+    try:
+        options.run(options)
+    except (RuntimeError, OSError) as error:
+        say(event="error", text=str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
