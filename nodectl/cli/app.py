@@ -1,0 +1,109 @@
+"""What every command is given: the global options, and the hosts and the transport made from them when asked for."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from nodectl.inventory import Inventory
+    from nodectl.model.host import Host
+    from nodectl.transport.base import Transport
+
+DEFAULT_FORKS = 64
+
+
+@dataclass
+class App:
+    """Global options, resolved: flags, then NODECTL_*, then nodectl.toml beside the inventory."""
+
+    inventory_sources: tuple[str, ...]
+    limit: str | None
+    replay: str | None
+    output: str
+    forks: int
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        inventory: tuple[str, ...],
+        limit: str | None,
+        replay: str | None,
+        output: str | None,
+        forks: int | None,
+    ) -> App:
+        """Flags over the settings of the nodectl.toml that lies beside the inventory."""
+        settings = _read_settings(inventory)
+        return cls(
+            inventory_sources=inventory,
+            limit=limit or settings.get("limit"),
+            replay=replay,
+            output=output or settings.get("output", "table"),
+            forks=forks or settings.get("forks", DEFAULT_FORKS),
+            settings=settings,
+        )
+
+    def use_inventory(self, sources: tuple[str, ...]) -> None:
+        """Take another inventory, and the settings beside it."""
+        self.inventory_sources = sources
+        self.settings = _read_settings(sources)
+
+    def defaults_for(self, path: Sequence[str]) -> dict[str, Any]:
+        """The settings' table of a command, by its path: `[launch]`, `[jobs.logs]`."""
+        table: dict[str, Any] = self.settings
+        for name in path:
+            table = table.get(name, {})
+        return table
+
+    @property
+    def json(self) -> bool:
+        """The result is to be one JSON document."""
+        return self.output == "json"
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """The inventory, read once."""
+        from nodectl.paths import state_dir
+
+        # Ansible makes a folder for temporary files as soon as it is imported: in our state, not in ~/.ansible
+        os.environ.setdefault("ANSIBLE_LOCAL_TEMP", str(state_dir() / "ansible"))
+        from nodectl.inventory import Inventory
+
+        return Inventory.read(self.inventory_sources)
+
+    @cached_property
+    def hosts(self) -> tuple[Host, ...]:
+        """The hosts that the limit selects; an error where there is none."""
+        return self.inventory.hosts(self.limit)
+
+    @cached_property
+    def transport(self) -> Transport:
+        """How the hosts are reached; closed at the end of the command."""
+        from nodectl.transport.connect import connect
+
+        return connect(replay=self.replay)
+
+    def close(self) -> None:
+        """Close the transport, where one was opened."""
+        if "transport" in self.__dict__:
+            self.transport.close()
+
+
+def _read_settings(inventory: tuple[str, ...]) -> dict[str, Any]:
+    source = Path(inventory[0]) if inventory else Path(os.environ.get("ANSIBLE_INVENTORY", "inventory/hosts.yml"))
+    path = (source if source.is_dir() else source.parent) / "nodectl.toml"
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: {error}") from error

@@ -1,0 +1,63 @@
+"""`nodectl exec`: one command on all hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.app import App
+
+if TYPE_CHECKING:
+    from nodectl.model.result import CommandResult
+
+
+@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True,
+    help="Seconds a host has for the command."
+)  # fmt: skip
+@click.argument("argv", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.pass_obj
+def exec_(app: App, timeout_s: float, argv: tuple[str, ...]) -> None:
+    """Run ARGV on all hosts; identical output is shown once.
+
+    No shell reads ARGV. For pipes, globs and variables ask for one: nodectl exec -- sh -c 'ls *.log | wc -l'
+    """
+    from nodectl.transport.fanout import run_all
+
+    results = run_all(app.transport, app.hosts, argv, timeout_s=timeout_s, forks=app.forks)
+    _show(app, results)
+    raise SystemExit(_exit_status(results))
+
+
+def _show(app: App, results: Sequence[CommandResult]) -> None:
+    from nodectl.cli.terminal import emit_json, result
+    from nodectl.nodeset import fold
+    from nodectl.report.exec_table import exec_table
+
+    if app.json:
+        emit_json("exec", {"results": [_row(each) for each in results]})
+    else:
+        result(exec_table(results, fold))
+
+
+def _row(result: CommandResult) -> dict[str, object]:
+    return {
+        "host": result.host,
+        "outcome": str(result.outcome),
+        "exit_status": result.exit_status,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "duration_s": result.duration_s,
+        "error": result.error,
+        "remedy": result.remedy,
+    }
+
+
+def _exit_status(results: Sequence[CommandResult]) -> int:
+    """1 if it failed on a host that it ran on, else 3 if a host was not reached or overran its deadline."""
+    if any(each.exit_status not in (None, 0) for each in results):
+        return 1
+    return 0 if all(each.ok for each in results) else 3

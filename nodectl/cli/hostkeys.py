@@ -1,0 +1,120 @@
+"""`nodectl hostkeys`: show the hosts' SSH keys, and accept them after they were looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.terminal import emit_json, note, result
+
+if TYPE_CHECKING:
+    from nodectl.transport.hostkeys import Survey
+
+_BAD = ("changed", "revoked")
+
+
+@click.group("hostkeys")
+def hostkeys() -> None:
+    """Show and accept the hosts' SSH keys."""
+
+
+@hostkeys.command("show")
+@click.pass_obj
+def show(app: App) -> None:
+    """Fetch the keys that the hosts show, and say which are known.
+
+    Exit status: 1 if a key is changed or revoked, else 3 if a host was not reached, else 0.
+    """
+    from nodectl.transport.hostkeys import servers, survey
+
+    surveys = [each for stage in servers(app.hosts) for each in survey(stage, app.forks)]
+    if app.json:
+        emit_json("hostkeys", {"hosts": [_row(each) for each in surveys]})
+    else:
+        result("\n".join(line for each in surveys for line in _lines(each)))
+    raise SystemExit(_exit_status(surveys))
+
+
+@hostkeys.command("accept")
+@click.option("--yes", is_flag=True, help="Do not ask: the fingerprints were compared elsewhere.")
+@click.option("--replace", is_flag=True, help="Also replace keys that have changed.")
+@click.pass_obj
+def accept(app: App, yes: bool, replace: bool) -> None:
+    """Show the fingerprints of keys that are not known yet, ask, and store them in known_hosts.
+
+    A changed key is only replaced with --replace: look first whether the host was rebuilt, or is another machine.
+    """
+    from nodectl.transport.hostkeys import accept as store
+    from nodectl.transport.hostkeys import servers, survey
+
+    left: list[Survey] = []
+    for stage in servers(app.hosts):
+        surveys = survey(stage, app.forks)
+        wanted = [each for each in surveys if _wanted(each, replace=replace)]
+        left += [each for each in surveys if each not in wanted and not _known(each)]
+        if wanted:
+            result("\n".join(line for each in wanted for line in _lines(each)))
+            _agree(len(wanted), yes=yes)
+            store(wanted)
+            files = sorted({str(each.server.known_hosts_file) for each in wanted})
+            note(f"accepted the keys of {len(wanted)} in {', '.join(files)}")
+    for each in left:
+        note("\n".join(_lines(each)))
+    if any(key.standing in _BAD for each in left for key in each.keys):
+        note("  try: only if these hosts were rebuilt: nodectl hostkeys accept --replace")
+    raise SystemExit(_exit_status(left))
+
+
+def _agree(count: int, *, yes: bool) -> None:
+    from nodectl.errors import UsageError
+
+    if yes:
+        return
+    try:
+        agreed = click.confirm(f"Accept the keys of {count}?", err=True)
+    except click.Abort:
+        agreed = False
+    if not agreed:
+        raise UsageError("no key was accepted", "compare the fingerprints, then answer y or give --yes")
+
+
+def _wanted(survey: Survey, *, replace: bool) -> bool:
+    """Something new to store, and nothing that speaks against it."""
+    found = {str(key.standing) for key in survey.keys}
+    if "revoked" in found or ("changed" in found and not replace):
+        return False
+    return "changed" in found or ("known" not in found and bool(found))
+
+
+def _known(survey: Survey) -> bool:
+    found = {str(key.standing) for key in survey.keys}
+    return "known" in found and not found & set(_BAD)
+
+
+def _exit_status(surveys: Sequence[Survey]) -> int:
+    if any(key.standing in _BAD for each in surveys for key in each.keys):
+        return 1
+    return 3 if any(each.error for each in surveys) else 0
+
+
+def _lines(survey: Survey) -> list[str]:
+    if survey.error:
+        remedy = [f"  try: {survey.remedy}"] if survey.remedy else []
+        return [f"!!! {survey.server.name}  unreachable: {survey.error}", *remedy]
+    return [f"{survey.server.name}  {key.kind}  {key.fingerprint}  {key.standing}" for key in survey.keys]
+
+
+def _row(survey: Survey) -> dict[str, object]:
+    target = survey.server.target
+    keys = [{"kind": key.kind, "fingerprint": key.fingerprint, "state": str(key.standing)} for key in survey.keys]
+    return {
+        "host": survey.server.name,
+        "address": target.address,
+        "port": target.port,
+        "known_hosts": str(survey.server.known_hosts_file),
+        "keys": keys,
+        "error": survey.error,
+    }

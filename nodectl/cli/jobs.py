@@ -1,0 +1,207 @@
+"""`nodectl jobs`: what runs on the nodes, from any shell: list, show, logs, why, stop, clean."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.terminal import emit_json, note, result
+
+if TYPE_CHECKING:
+    from nodectl.jobs.registry import Listing
+    from nodectl.model.host import Host
+    from nodectl.model.job import Job
+
+_SETTLING_S = 15.0
+_TAIL_BYTES = 4000
+_TORCHRUN_MARK = re.compile(r"^\[default(\d+)\]:")
+
+
+@click.group()
+def jobs() -> None:
+    """List, follow, explain and stop jobs; JOB is an id, its beginning, or `last`."""
+
+
+@jobs.command("list")
+@click.pass_obj
+def list_(app: App) -> None:
+    """List the jobs on the hosts, newest last."""
+    from nodectl.nodeset import fold
+    from nodectl.report.jobs import jobs_table
+
+    listing = _read(app)
+    _emit(app, listing.jobs, jobs_table(listing.jobs, fold))
+    raise click.exceptions.Exit(3 if listing.unreachable else 0)
+
+
+@jobs.command()
+@click.argument("job")
+@click.pass_obj
+def show(app: App, job: str) -> None:
+    """Show one job: its hosts, its state, and what failed first."""
+    from nodectl.nodeset import fold
+    from nodectl.report.jobs import job_text
+
+    listing = _read(app)
+    found = listing.find(job)
+    _emit(app, [found], job_text(found, fold))
+    raise click.exceptions.Exit(_status(listing, found))
+
+
+@jobs.command()
+@click.argument("job")
+@click.pass_obj
+def why(app: App, job: str) -> None:
+    """Say why a job ended: the cause, what followed, and the failing host's last words."""
+    from nodectl.nodeset import fold
+    from nodectl.report.jobs import conclusion
+
+    listing = _read(app)
+    found = listing.find(job)
+    _emit(app, [found], conclusion(found, fold))
+    cause = found.first_failure
+    hosts = [host for host in app.hosts if cause is not None and host.name == cause.host]
+    if hosts and cause is not None and cause.host not in found.unreachable and not app.json:
+        result(f"the last output of {cause.host}:")
+        follow_output(app, hosts, found.id, offset=-_TAIL_BYTES, once=True)
+    raise click.exceptions.Exit(_status(listing, found))
+
+
+@jobs.command()
+@click.option("-f", "--follow", "following", is_flag=True, help="Until the job ends.")
+@click.argument("job")
+@click.pass_obj
+def logs(app: App, following: bool, job: str) -> None:
+    """Show the output of all ranks, each line with its host."""
+    listing = _read(app)
+    found = listing.find(job)
+    reached = _members(app, found)
+    follow_output(app, reached, found.id, offset=0, once=not following)
+    raise click.exceptions.Exit(_status(listing, found))
+
+
+@jobs.command()
+@click.argument("job")
+@click.pass_obj
+def stop(app: App, job: str) -> None:
+    """End a job on all its hosts, and leave nothing of it running."""
+    from nodectl.nodeset import fold
+    from nodectl.report.jobs import conclusion
+
+    found = _read(app).find(job)
+    problems = stop_job(app, _members(app, found), found.id)
+    after = _read(app, found.id).find(found.id)
+    _emit(app, [after], conclusion(after, fold))
+    raise click.exceptions.Exit(3 if problems or after.unreachable else 0)
+
+
+@jobs.command()
+@click.argument("job", nargs=-1)
+@click.pass_obj
+def clean(app: App, job: tuple[str, ...]) -> None:
+    """Remove what ended jobs left on the hosts (all that have ended, where none is named)."""
+    from nodectl.jobs.stop import clean as clean_hosts
+
+    listing = _read(app)
+    chosen = [listing.find(wanted) for wanted in job] or [found for found in listing.jobs if found.state.ended]
+    for found in chosen:
+        if not found.state.ended:
+            raise click.UsageError(f"{found.id} is {found.state.value}; stop it first: nodectl jobs stop {found.id}")
+    if chosen:
+        answers = clean_hosts(app.transport, app.hosts, [found.id for found in chosen], app.forks)
+        _note_problems(answers.problems)
+    ids = [found.id for found in chosen]
+    if app.json:
+        emit_json("jobs", {"removed": ids})
+    else:
+        result(f"removed {', '.join(ids)}" if ids else "nothing to remove")
+    raise click.exceptions.Exit(3 if listing.unreachable else 0)
+
+
+def follow_output(app: App, hosts: Sequence[Host], job_id: str, *, offset: int, once: bool = False) -> dict[str, str]:
+    """Print every line with its host, to stderr where stdout is to hold a JSON document; who was silent at the end."""
+    from nodectl.jobs.follow import Line, follow
+
+    width = max((len(host.name) for host in hosts), default=0)
+    show_line = note if app.json else result
+    silent: dict[str, str] = {}
+    for event in follow(app.transport, hosts, job_id, offset=offset, once=once):
+        if isinstance(event, Line):
+            silent.pop(event.host, None)
+            show_line(f"{event.host.ljust(width)} | {_TORCHRUN_MARK.sub(_local_rank, event.text)}")
+        else:
+            silent[event.host] = event.why
+            note(f"{event.host}: {event.why}")
+    return silent
+
+
+def _local_rank(found: re.Match[str]) -> str:
+    return f"[{found.group(1)}] "
+
+
+def stop_job(app: App, hosts: Sequence[Host], job_id: str) -> Mapping[str, str]:
+    """Stop the job on these hosts; those that could not be reached, with the reason."""
+    from nodectl.jobs.stop import stop as stop_hosts
+
+    answers = stop_hosts(app.transport, hosts, job_id, app.forks)
+    _note_problems(answers.problems)
+    return answers.problems
+
+
+def conclude(app: App, job_id: str, gone: Mapping[str, str]) -> int:
+    """Print what became of the job, and return the exit status of a launch; hosts that are `gone` are not asked."""
+    from nodectl.model.job import JobState
+    from nodectl.nodeset import fold
+    from nodectl.report.jobs import conclusion
+
+    until = time.monotonic() + _SETTLING_S
+    found = _read(app, job_id, gone=gone).find(job_id)
+    while not found.state.ended and found.state is not JobState.UNKNOWN and time.monotonic() < until:
+        time.sleep(0.5)
+        found = _read(app, job_id, gone=gone).find(job_id)
+    _emit(app, [found], conclusion(found, fold))
+    if found.state is JobState.FINISHED:
+        return 0
+    return 3 if found.state is JobState.UNKNOWN else 1
+
+
+def _read(app: App, *job_ids: str, gone: Mapping[str, str] | None = None) -> Listing:
+    from nodectl.jobs.registry import read_jobs
+
+    listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)
+    if not job_ids:
+        _note_problems(listing.unreachable)
+    return listing
+
+
+def _members(app: App, job: Job) -> list[Host]:
+    """The job's hosts that this inventory knows and that answered, in rank order."""
+    known = {host.name: host for host in app.hosts}
+    return [
+        known[part.host] for part in job.parts if part.host in known and part.state not in ("absent", "unreachable")
+    ]
+
+
+def _status(listing: Listing, job: Job) -> int:
+    return 3 if listing.unreachable and job.unreachable else 0
+
+
+def _note_problems(problems: Mapping[str, str]) -> None:
+    from nodectl.nodeset import fold
+
+    for reason in dict.fromkeys(problems.values()):
+        note(f"{fold(host for host, said in problems.items() if said == reason)}: {reason}")
+
+
+def _emit(app: App, found: Sequence[Job], text: str) -> None:
+    from nodectl.report.jobs import job_document
+
+    if app.json:
+        emit_json("jobs", {"jobs": [job_document(job) for job in found]})
+    else:
+        result(text)

@@ -1,0 +1,197 @@
+"""`nodectl lab`: options to a spec, one call, one answer; and the way to root where the caller is not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.terminal import emit_json, note, result
+from nodectl.errors import LabError
+
+if TYPE_CHECKING:
+    from nodectl.lab.state import LabFolder, LabState
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+_KEPT_VARIABLES = ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PYTHONPATH", "PYTHONSAFEPATH")
+
+
+def _name_option(command: _Command) -> _Command:
+    return click.option("--name", default="lab", show_default=True, help="Several labs may be up.")(command)
+
+
+def _yes_option(command: _Command) -> _Command:
+    return click.option("--yes", is_flag=True, help="Use sudo without asking.")(command)
+
+
+@click.group()
+def lab() -> None:
+    """A real fleet on this machine: own network, files, processes and sshd a host."""
+
+
+@lab.command("up")
+@click.option("-n", "--hosts", type=int, default=4, show_default=True, help="How many hosts.")
+@click.option("--rate", help="Of every link, each way: 1gbit, 100mbit.")
+@click.option("--delay", help="One way between two hosts (a round trip is twice that): 10ms.")
+@click.option("--loss", help="Of packets, each way: 0.1%.")
+@click.option("--disk", help="Size of each host's file system: 4G, or none.  [default: 8G to 64 hosts]")
+@_name_option
+@_yes_option
+def up_(
+    hosts: int, rate: str | None, delay: str | None, loss: str | None, disk: str | None, name: str, yes: bool
+) -> None:
+    """Bring a lab up and print its inventory's path, and nothing else."""
+    from nodectl.lab import spec
+    from nodectl.lab.base import share_folder
+    from nodectl.lab.state import LabFolder, locked
+
+    wanted = spec.LabSpec(
+        hosts=hosts,
+        rate_bits=spec.parse_rate(rate) if rate else 0,
+        delay_s=spec.parse_delay(delay) if delay else 0.0,
+        loss=spec.parse_loss(loss) if loss else 0.0,
+        disk_bytes=spec.parse_size(disk) if disk else None,
+    )
+    folder = LabFolder.named(name)
+    share_folder()  # made by the operator, so that it is the operator's
+    _become_root(yes)
+    from nodectl.lab.up import up
+
+    with locked():
+        state = up(folder, wanted)
+    login = f"ssh -F {folder.ssh_config} {state.hosts[0].name}"
+    note(f"lab '{name}' is up: {state.spec.described()}, {state.subnet}; `{login}`")
+    result(str(folder.inventory))
+
+
+@lab.command("down")
+@_name_option
+@_yes_option
+def down_(name: str, yes: bool) -> None:
+    """Take a lab down: no process, mount, link or file of it stays."""
+    from nodectl.lab.state import LabFolder, locked
+
+    folder = LabFolder.named(name)
+    _become_root(yes)
+    from nodectl.lab.down import down
+
+    with locked():
+        existed = down(folder)
+    note(f"lab '{name}' is down" if existed else f"no lab '{name}' was up")
+
+
+@lab.command()
+@click.option("--output", type=click.Choice(["table", "json"]), default=None, help="Default: as the whole command.")
+@_name_option
+@click.pass_obj
+def status(app: App, output: str | None, name: str) -> None:
+    """Show a lab's hosts, links and faults."""
+    from nodectl.lab.state import LabFolder
+
+    folder = LabFolder.named(name)
+    state = folder.read()
+    if output == "json" or (output is None and app.json):
+        emit_json("lab-status", _document(folder, state))
+    elif state is None:
+        note(f"no lab '{name}' is up; `nodectl lab up` makes one")
+    else:
+        result(_table(folder, state))
+
+
+@lab.command()
+@click.argument("kind")
+@click.argument("host")
+@_name_option
+@_yes_option
+def fault(kind: str, host: str, name: str, yes: bool) -> None:
+    """Break HOST: link-down, disk-full or host-key; `heal` makes it whole."""
+    from nodectl.lab.state import LabFolder, locked
+
+    folder = LabFolder.named(name)
+    _become_root(yes)
+    from nodectl.lab.faults import break_host
+
+    with locked():
+        break_host(folder, kind, host)
+    note(f"{host}: {kind}; `nodectl lab heal {host}` undoes it")
+
+
+@lab.command()
+@click.argument("host", required=False)
+@_name_option
+@_yes_option
+def heal(host: str | None, name: str, yes: bool) -> None:
+    """Undo the faults of HOST, or of all hosts."""
+    from nodectl.lab.state import LabFolder, locked
+
+    folder = LabFolder.named(name)
+    _become_root(yes)
+    from nodectl.lab.faults import heal_hosts
+
+    with locked():
+        healed = heal_hosts(folder, host)
+    note("\n".join(f"{fault.host}: {fault.kind} healed" for fault in healed) or "nothing to heal")
+
+
+def _document(folder: LabFolder, state: LabState | None) -> dict[str, object]:
+    from nodectl.lab.spec import show_delay, show_rate
+
+    if state is None:
+        return {"inventory": None, "known_hosts": None, "ssh_config": None, "hosts": [], "faults": []}
+    return {
+        "name": folder.name,
+        "inventory": str(folder.inventory),
+        "known_hosts": str(folder.known_hosts),
+        "ssh_config": str(folder.ssh_config),
+        "complete": state.complete,
+        "subnet": state.subnet,
+        "link": state.link,
+        "rate": show_rate(state.spec.rate_bits) if state.spec.rate_bits else None,
+        "delay": show_delay(state.spec.delay_s) if state.spec.delay_s else None,
+        "loss": state.spec.loss or None,
+        "disk_bytes": state.spec.disk_bytes or None,
+        "hosts": [
+            {
+                "name": host.name,
+                "address": host.address,
+                "pid": host.process.pid if host.process and host.up else None,
+                "state": "up" if host.up else "down",
+            }
+            for host in state.hosts
+        ],
+        "faults": [{"kind": fault.kind, "host": fault.host} for fault in state.faults],
+    }
+
+
+def _table(folder: LabFolder, state: LabState) -> str:
+    faults = {host.name: [f.kind for f in state.faults if f.host == host.name] for host in state.hosts}
+    lines = [f"{folder.name}: {state.spec.described()}, {state.subnet}" + ("" if state.complete else ", not complete")]
+    for host in state.hosts:
+        pid = host.process.pid if host.process and host.up else "-"
+        state_word = "up" if host.up else "down"
+        line = f"  {host.name}  {host.address:<14} {state_word:<5} pid {pid:<8} {', '.join(faults[host.name])}"
+        lines.append(line.rstrip())
+    return "\n".join([*lines, f"inventory {folder.inventory}"])
+
+
+def _become_root(yes: bool) -> None:
+    """Go on as root by sudo, asked for; a lab makes namespaces, mounts and links."""
+    if os.geteuid() == 0:
+        return
+    if not shutil.which("sudo"):
+        raise LabError(
+            "a lab needs root: mounts, network namespaces, an overlay of /", "run it as root, or install sudo"
+        )
+    kept = [f"{name}={os.environ[name]}" for name in _KEPT_VARIABLES if name in os.environ]
+    argv = ["sudo", "env", *kept, sys.executable, "-m", "nodectl", *sys.argv[1:]]
+    if not yes and not sys.stdin.isatty():
+        raise LabError("a lab needs root, and nobody can be asked for sudo here", "run it as root, or with --yes")
+    if not yes and not click.confirm("A lab needs root. Run this command by sudo?", err=True):
+        raise LabError("a lab needs root, and sudo was declined", "run it as root")
+    os.execvp(argv[0], argv)  # noqa: S606

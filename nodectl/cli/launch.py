@@ -1,0 +1,168 @@
+"""`nodectl launch`: preflight, plan, start, follow; the job outlives this command."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.terminal import emit_json, note, result
+
+if TYPE_CHECKING:
+    from nodectl.jobs.launch import LaunchRequest, Surroundings
+    from nodectl.jobs.package import Code
+    from nodectl.jobs.plan import Plan
+
+_CHANCE_S = 2.0
+_LAUNCHER = "/opt/nodectl/bin/nodectl-launch"
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.option("--nproc-per-node", type=click.IntRange(1, 1024), help="Ranks a host.  Default: one a GPU, else one.")
+@click.option("--lease", type=float, default=8.0, show_default=True, metavar="S", help="Silence that ends the job.")
+@click.option("--env", "names", multiple=True, metavar="NAME", help="Hand over a variable of your environment.")
+@click.option("--env-file", type=click.Path(path_type=Path), metavar="FILE", help="NAME=VALUE lines, mode 0600.")
+@click.option("--checkpoint", metavar="DIR", help="Folder on the nodes, or `auto`; NODECTL_CHECKPOINT_DIR there.")
+@click.option("--interface", metavar="IFNAME", help="Network interface of the job.")
+@click.option("--launcher", default=_LAUNCHER, show_default=True, metavar="PATH", help="Launch script on the nodes.")
+@click.option("--venv", metavar="DIR", help="Environment that holds torchrun.  Default: the inventory's pytorch_venv.")
+@click.option("--detach", is_flag=True, help="Print the job's id and return.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
+@click.argument("script")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def launch(
+    app: App,
+    nproc_per_node: int | None,
+    lease: float,
+    names: tuple[str, ...],
+    env_file: Path | None,
+    checkpoint: str | None,
+    interface: str | None,
+    launcher: str,
+    venv: str | None,
+    detach: bool,
+    dry_run: bool,
+    script: str,
+    args: tuple[str, ...],
+) -> None:
+    """Start SCRIPT on all hosts and follow it.
+
+    SCRIPT's folder is copied to the hosts; `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job;
+    closing the terminal does not.
+    """
+    from nodectl.jobs.environment import collect
+    from nodectl.jobs.launch import LaunchRequest, make_plan, plan_checkpoints, venv_of
+    from nodectl.jobs.package import find_code, pack
+    from nodectl.jobs.plan import check_lease, new_job_id
+    from nodectl.jobs.start import clear_survey, start
+
+    code = find_code(script)
+    env = collect(names, env_file, os.environ)
+    check_lease(lease)
+    hosts = app.hosts
+    request = LaunchRequest(
+        script=code.script,
+        args=args,
+        nproc_per_node=nproc_per_node,
+        lease_s=lease,
+        launcher=launcher,
+        venv=venv_of(hosts[0].variables, launcher, venv),
+        env_names=tuple(sorted(env)),
+        checkpoint=checkpoint,
+    )
+    folder = request.checkpoint_folder()
+    surroundings = _preflight(app, request, code, interface)
+    job_id = new_job_id()
+    saved = plan_checkpoints(app.transport, hosts, job_id, request, app.forks)
+    plan = make_plan(job_id, request, surroundings, saved)
+    if dry_run:
+        if folder is not None:
+            clear_survey(app.transport, hosts, job_id, folder, app.forks)
+        _show_plan(app, plan)
+        return
+    start(app.transport, hosts, plan, pack(plan, code, env), app.forks)
+    if detach:
+        _show_started(app, plan)
+        return
+    note(f"job {plan.id} runs on {len(hosts)} hosts; it goes on without this terminal: nodectl jobs logs -f {plan.id}")
+    raise click.exceptions.Exit(_follow(app, plan.id))
+
+
+def _preflight(app: App, request: LaunchRequest, code: Code, interface: str | None) -> Surroundings:
+    """Show what preflight found; the launch ends here where something failed or could not be told."""
+    from nodectl.jobs.launch import Surroundings
+    from nodectl.jobs.plan import PlanHost, candidate_ports
+    from nodectl.jobs.preflight import PreflightRequest, run_preflight
+    from nodectl.model.status import Status, exit_status
+    from nodectl.nodeset import fold
+    from nodectl.report.jobs import findings_lines
+
+    folder = request.checkpoint_folder()
+    asked = PreflightRequest(
+        candidate_ports=candidate_ports(),
+        interface=interface,
+        checkpoint_dir=folder if folder is not None and folder.startswith("/") else None,
+        launcher=request.launcher,
+        venv=request.venv or None,
+        code_bytes=code.size_bytes,
+    )
+    report = run_preflight(app.transport, app.hosts, asked, app.forks)
+    shown = [item for item in report.findings if item.status not in (Status.OK, Status.SKIPPED)]
+    for line in findings_lines(shown, fold):
+        note(line)
+    status = exit_status(item.status for item in report.findings)
+    if status:
+        note("not launched: preflight found what is named above")
+        if app.json:
+            emit_json("jobs", {"jobs": [], "findings": [asdict(item) for item in shown]})
+        raise click.exceptions.Exit(status)
+    nodes = [report.nodes[host.name] for host in app.hosts]
+    return Surroundings(
+        hosts=tuple(
+            PlanHost(host.name, node.address, node.interface or "") for host, node in zip(app.hosts, nodes, strict=True)
+        ),
+        gpu_counts=tuple(node.gpu_count or 0 for node in nodes),
+        free_ports=tuple(report.ports),
+    )
+
+
+def _show_plan(app: App, plan: Plan) -> None:
+    from nodectl.nodeset import fold
+    from nodectl.report.jobs import plan_text
+
+    if app.json:
+        emit_json("plan", {"plan": plan.document()})
+    else:
+        result(plan_text(plan.document(), fold))
+
+
+def _show_started(app: App, plan: Plan) -> None:
+    if app.json:
+        hosts = [host.name for host in plan.hosts]
+        job = {"id": plan.id, "state": "starting", "hosts": hosts, "exit_status": None, "first_failure": None}
+        emit_json("jobs", {"jobs": [job]})
+    else:
+        result(plan.id)
+
+
+def _follow(app: App, job_id: str) -> int:
+    from nodectl.cli.jobs import conclude, follow_output, stop_job
+
+    gone: dict[str, str] = {}
+    try:
+        gone = follow_output(app, app.hosts, job_id, offset=0)
+    except KeyboardInterrupt:
+        note(f"stopping {job_id} on all hosts in {_CHANCE_S:g} s; Ctrl-C again leaves it running")
+        try:
+            time.sleep(_CHANCE_S)
+        except KeyboardInterrupt:
+            note(f"it goes on: nodectl jobs logs -f {job_id}, nodectl jobs stop {job_id}")
+            return 130
+        gone = dict(stop_job(app, app.hosts, job_id))
+    return conclude(app, job_id, gone)

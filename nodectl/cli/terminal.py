@@ -1,0 +1,43 @@
+"""How text reaches the operator: results to stdout, all else to stderr, control characters of hosts made visible."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# C0 without tab and newline, DEL, C1, and the bidirectional overrides: what a host may not do to a terminal
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def safe(text: str) -> str:
+    r"""`text` with control characters spelled out (`\x1b`), so that no host can drive the terminal."""
+    return _UNSAFE.sub(lambda match: repr(match.group())[1:-1], text.replace("\r\n", "\n"))
+
+
+def result(text: str) -> None:
+    """A result: to stdout."""
+    click.echo(safe(text))
+
+
+def note(text: str) -> None:
+    """Anything that is not the result: to stderr."""
+    click.echo(safe(text), err=True)
+
+
+def emit_json(name: str, document: Mapping[str, object]) -> None:
+    """The result as one JSON document with its schema (`nodectl.<name>/1`)."""
+    click.echo(json.dumps({"schema": f"nodectl.{name}/1", **document}, indent=2, default=str))
+
+
+def stderr_console() -> Console:
+    """A rich console on stderr, for progress."""
+    from rich.console import Console
+
+    return Console(stderr=True)
