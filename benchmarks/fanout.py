@@ -1,0 +1,227 @@
+"""`true` on many hosts: nodectl exec against clush, ansible and parallel-ssh, on the same lab hosts, in turns.
+
+Wall time and the client's own CPU time (its children included), from starting the program to its end, inventory and
+all. Every tool has the same key and 64 hosts at a time; host keys are checked by all but parallel-ssh, which cannot.
+Ansible keeps its default settings, except that each run begins without connections of the run before. The last line
+is one JSON object: `ratios` are nodectl's medians over the rival's, so less is better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+_ROOT = Path(__file__).resolve().parent.parent
+_BIN = Path(sys.executable).parent
+_PARALLEL_SSH = """
+import sys
+from pssh.clients import ParallelSSHClient
+key, user, forks, *hosts = sys.argv[1:]
+client = ParallelSSHClient(hosts, user=user, pkey=key, pool_size=int(forks), num_retries=1, allow_agent=False)
+output = client.run_command("true")
+client.join(output)
+sys.exit(any(host.exit_code != 0 for host in output))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """The hosts that all tools are measured on."""
+
+    inventory: str
+    ssh_config: str
+    addresses: tuple[str, ...]
+    names: tuple[str, ...]
+    environment: Mapping[str, str]
+
+    @property
+    def key(self) -> str:
+        """The client's private key."""
+        return str(Path(self.inventory).parent / "id_ed25519")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one run took."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def main() -> None:
+    """Measure, and print the figures."""
+    options = _options()
+    rivals = _present(options.skip_missing)
+    signal.signal(signal.SIGTERM, _interrupt)
+    with _lab(options.hosts) as lab:
+        commands = {"nodectl": _nodectl, **{name: _RIVALS[name][1] for name in rivals}}
+        costs = _measure(lab, commands, options.rounds, options.forks)
+    _report(costs, options.hosts)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=64)
+    parser.add_argument("--forks", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--skip-missing", action="store_true", help="go on without rivals that are not installed")
+    return parser.parse_args()
+
+
+def _nodectl(lab: Lab, forks: int) -> list[str]:
+    return [*_NODECTL, "-i", lab.inventory, "--forks", str(forks), "exec", "--", "true"]
+
+
+def _clush(lab: Lab, forks: int) -> list[str]:
+    return [_program("clush"), "-f", str(forks), "-w", ",".join(lab.names), "-o", f"-F {lab.ssh_config}", "true"]
+
+
+def _ansible_raw(lab: Lab, forks: int) -> list[str]:
+    return [_program("ansible"), "-i", lab.inventory, "all", "-f", str(forks), "-m", "raw", "-a", "true"]
+
+
+def _ansible_ping(lab: Lab, forks: int) -> list[str]:
+    return [_program("ansible"), "-i", lab.inventory, "all", "-f", str(forks), "-m", "ping"]
+
+
+def _parallel_ssh(lab: Lab, forks: int) -> list[str]:
+    return [sys.executable, "-c", _PARALLEL_SSH, lab.key, "root", str(forks), *lab.addresses]
+
+
+_NODECTL = [sys.executable, "-m", "nodectl"]
+# rival: (package that it is in, its command line)
+_RIVALS: dict[str, tuple[str, Callable[[Lab, int], list[str]]]] = {
+    "clush": ("clustershell", _clush),
+    "ansible_raw": ("ansible-core", _ansible_raw),
+    "ansible_ping": ("ansible-core", _ansible_ping),
+    "parallel_ssh": ("parallel-ssh", _parallel_ssh),
+}
+
+
+def _program(name: str) -> str:
+    beside = _BIN / name
+    return str(beside) if beside.exists() else (shutil.which(name) or "")
+
+
+def _present(skip_missing: bool) -> list[str]:
+    """The rivals that are installed; ends with 2 and the names of the packages where one is not."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    missing: dict[str, str] = {}
+    for name, (package, _) in _RIVALS.items():
+        try:
+            version(package)
+        except PackageNotFoundError:
+            missing[name] = package
+    if missing and not skip_missing:
+        packages = " ".join(sorted(set(missing.values())))
+        print(f"not installed: {packages}\n  try: pip install {packages}, or --skip-missing", file=sys.stderr)
+        sys.exit(2)
+    return [name for name in _RIVALS if name not in missing]
+
+
+@contextmanager
+def _lab(hosts: int) -> Iterator[Lab]:
+    """A lab of its own in a temporary state folder; down again whatever happens."""
+    with tempfile.TemporaryDirectory(prefix="nodectl-fanout-") as folder:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "NODECTL_"))},
+            "XDG_STATE_HOME": f"{folder}/state",
+            "XDG_CACHE_HOME": f"{folder}/cache",
+            "PYTHONPATH": str(_ROOT),
+            "ANSIBLE_CONFIG": f"{folder}/ansible.cfg",
+            "ANSIBLE_HOME": f"{folder}/ansible",
+            "ANSIBLE_HOST_KEY_CHECKING": "True",
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{folder}/cp",
+        }
+        Path(folder, "ansible.cfg").touch()
+        name = ["--name", f"fanout-{os.getpid()}"]
+
+        def lab(*arguments: str) -> str:
+            command = [*_NODECTL, "--output", "json", "lab", *arguments, *name]
+            return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+        try:
+            lab("up", "-n", str(hosts))
+            status = json.loads(lab("status"))
+            yield Lab(
+                inventory=status["inventory"],
+                ssh_config=status["ssh_config"],
+                addresses=tuple(host["address"] for host in status["hosts"]),
+                names=tuple(host["name"] for host in status["hosts"]),
+                environment=environment,
+            )
+        finally:
+            lab("down")
+
+
+def _measure(
+    lab: Lab, commands: Mapping[str, Callable[[Lab, int], list[str]]], rounds: int, forks: int
+) -> dict[str, list[Cost]]:
+    """`rounds` runs of each, in turns, each round beginning with another; one run before that counts for nothing."""
+    costs: dict[str, list[Cost]] = {name: [] for name in commands}
+    names = list(commands)
+    for number in range(-1, rounds):
+        start = max(number, 0) % len(names)
+        for name in names[start:] + names[:start]:
+            cost = _run(commands[name](lab, forks), lab.environment)
+            _end_masters(lab)
+            if number >= 0:
+                costs[name].append(cost)
+                print(f"round {number + 1}  {name:<14} {cost.wall_s:7.2f} s wall  {cost.cpu_s:6.2f} s CPU", flush=True)
+    return costs
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
+    started = time.monotonic()
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/")
+    _, status, usage = os.wait4(process.pid, 0)
+    wall_s = time.monotonic() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(command[:4])} … ended with {process.returncode}: nothing to compare")
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime)
+
+
+def _end_masters(lab: Lab) -> None:
+    """Ansible leaves a connection a host behind: the next run is to begin as this one did."""
+    folder = Path(lab.environment["ANSIBLE_SSH_CONTROL_PATH_DIR"])
+    for socket in folder.glob("*") if folder.exists() else []:
+        subprocess.run(["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "x"], capture_output=True, check=False)
+
+
+def _report(costs: Mapping[str, Sequence[Cost]], hosts: int) -> None:
+    wall = {name: statistics.median(cost.wall_s for cost in runs) for name, runs in costs.items()}
+    cpu = {name: statistics.median(cost.cpu_s for cost in runs) for name, runs in costs.items()}
+    ratios = {name: wall["nodectl"] / wall[name] for name in costs if name != "nodectl"}
+    if "clush" in costs:
+        ratios["clush_cpu"] = cpu["nodectl"] / cpu["clush"]
+    document = {
+        "name": "fanout",
+        "ratios": {name: round(ratio, 3) for name, ratio in ratios.items()},
+        "hosts": hosts,
+        "seconds": {name: round(value, 3) for name, value in wall.items()},
+        "cpu_seconds": {name: round(value, 3) for name, value in cpu.items()},
+    }
+    print(json.dumps(document))
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Reference training programs; they run on nodes and import nothing of nodectl."""

@@ -1,0 +1,146 @@
+"""Knows the reference training program: a small transformer encoder trained data-parallel, timed, saved and resumed.
+
+Run it under torchrun over many hosts, or by itself. The last line of rank 0 is a JSON summary.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+# before torch loads OpenMP: where ranks share cores, threads that wait by spinning make a step twenty times as long
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from torch.distributed.elastic.multiprocessing.errors import record
+
+if TYPE_CHECKING:
+    from nodectl.workloads import checkpoint, ranks, settings
+    from nodectl.workloads.timing import Clock
+    from nodectl.workloads.training import Training
+else:  # on a node these files lie in one folder, without the package
+    import checkpoint
+    import ranks
+    import settings
+    from timing import Clock
+    from training import Training
+
+
+def train(options: settings.Settings, group: ranks.Ranks) -> None:
+    """The whole training, from where a checkpoint left it to its last step."""
+    training = Training(options, group)
+    resume(training)
+    begun_at = training.step
+    clock = Clock(group.device, training.total_steps - begun_at)
+    for indices in training.batches():
+        clock.start()
+        loss = training.train_step(indices)
+        clock.stop(len(indices) * group.world_size)
+        if training.step == 1 or _due(training, options.log_every):
+            note_loss(training, group.mean(loss), clock)
+        if _due(training, options.checkpoint_every):
+            save(training)
+    _tell(group, json.dumps(summary(training, clock, begun_at)))
+
+
+def _due(training: Training, every: int) -> bool:
+    return training.step % every == 0 or training.step == training.total_steps
+
+
+def note_loss(training: Training, loss: float, clock: Clock) -> None:
+    """Keep the loss of this step for the summary, and print a line."""
+    training.losses.setdefault("first", loss)
+    training.losses["last"] = loss
+    every = training.options.log_every
+    median_ms, samples_per_s = clock.median_step_ms(every), clock.samples_per_s(every)
+    speed = "warming up" if median_ms is None else f"step {median_ms:.1f} ms, {samples_per_s:.1f} samples/s"
+    place = f"epoch {training.begun_epochs} step {training.step}/{training.total_steps}"
+    _tell(training.group, f"{place} loss {loss:.6f} {speed}")
+
+
+def save(training: Training) -> None:
+    """Save a checkpoint if a folder was given; every rank must call it, rank 0 writes."""
+    folder = training.options.checkpoint_dir
+    if folder is None:
+        return
+    state = training.state()
+    if training.group.first:
+        try:
+            path = checkpoint.save(folder, training.step, state)
+        except OSError as error:
+            raise SystemExit(f"{error}; make room or choose another --checkpoint-dir") from error
+        _tell(training.group, f"saved {path}")
+
+
+def resume(training: Training) -> None:
+    """Take the newest usable checkpoint, which only rank 0's host must have."""
+    options, group = training.options, training.group
+    if options.checkpoint_dir is None:
+        return
+    data = None
+    if group.first and options.resume:
+        data = checkpoint.newest(options.checkpoint_dir, print_now)
+    elif group.first:
+        checkpoint.set_aside(options.checkpoint_dir)
+    data = group.broadcast(data)
+    if data is None:
+        return
+    state = checkpoint.load(data)
+    training.restore(state)
+    for line in training.differences(state["course"]):
+        _tell(group, f"not an exact continuation: {line}")
+
+
+def summary(training: Training, clock: Clock, begun_at: int) -> dict[str, Any]:
+    """What the last line says; losses belong to the whole training, times to this run."""
+    group, losses = training.group, training.losses
+    return {
+        "workload": "transformer",
+        "first_loss": losses.get("first"),
+        "last_loss": losses.get("last"),
+        "steps": training.step,
+        "resumed_from_step": begun_at,
+        "median_step_ms": clock.median_step_ms(),
+        "samples_per_s": clock.samples_per_s(),
+        "warmup_steps": clock.warmup,
+        "world_size": group.world_size,
+        "hosts": sorted(set(group.hostnames)),
+        "params": training.parameters,
+        "batch_per_rank": training.options.batch,
+        "precision": training.precision,
+        "device": group.device.type,
+        "backend": group.backend,
+    }
+
+
+def _tell(group: ranks.Ranks, text: str) -> None:
+    if group.first:
+        print_now(text)
+
+
+def print_now(text: str) -> None:
+    """Print without waiting for a buffer to fill: somebody follows the log."""
+    # one write a line: torchrun runs ranks unbuffered, and print would let another rank in before the line end
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+@record  # type: ignore[untyped-decorator]  # torch is not there where mypy runs
+def main() -> None:
+    """The program."""
+    options = settings.parse()
+    group = ranks.join(options.device)
+    place = f"rank {group.rank}/{group.world_size} on {group.hostnames[group.rank]}"
+    print_now(
+        f"{place}: local rank {group.local_rank}, device {group.device}, backend {group.backend}, pid {os.getpid()}"
+    )
+    try:
+        train(options, group)
+    finally:
+        ranks.leave()
+    ranks.end()
+
+
+if __name__ == "__main__":
+    main()
