@@ -1,0 +1,147 @@
+"""`nodectl exec` as a process: table, JSON, exit statuses; on this machine and on the lab's hosts."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+
+class Nodectl(Protocol):
+    """The command line (see tests/conftest.py)."""
+
+    def __call__(self, *args: str, check: bool = ...) -> subprocess.CompletedProcess[str]: ...
+
+
+class Lab(Protocol):
+    """A lab that is up (see tests/conftest.py)."""
+
+    inventory: str
+    hosts: tuple[str, ...]
+
+    def ssh(self, host: str, command: str) -> str: ...
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> str:
+    """Three names for this machine, and one for nobody."""
+    path = tmp_path / "hosts"
+    path.write_text(
+        "[here]\ngpu[01:03] ansible_connection=local\n[dead]\nzz ansible_host=127.0.0.1 ansible_port=1 ansible_user=x\n"
+    )
+    return str(path)
+
+
+def test_identical_output_once(nodectl: Nodectl, local: str) -> None:
+    done = nodectl("-i", local, "-l", "here", "exec", "--", "echo", "hello")
+    assert done.stdout == "--- gpu[01-03]  (3)\nhello\n"
+
+
+def test_json(nodectl: Nodectl, local: str) -> None:
+    done = nodectl(
+        "-i", local, "--output", "json", "exec", "--", "sh", "-c", "echo out; echo err >&2; exit 4", check=False
+    )
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["schema"]) == (1, "nodectl.exec/1")
+    first, *_, last = document["results"]
+    assert (first["host"], first["outcome"], first["exit_status"]) == ("gpu01", "ran", 4)
+    assert (first["stdout"], first["stderr"], first["duration_s"] > 0) == ("out\n", "err\n", True)
+    assert (last["host"], last["outcome"], last["exit_status"]) == ("zz", "unreachable", None)
+
+
+@pytest.mark.parametrize(
+    ("args", "status"),
+    [
+        (["-l", "here", "exec", "--", "true"], 0),
+        (["-l", "here", "exec", "true"], 0),
+        (["-l", "here", "exec", "--", "false"], 1),
+        (["exec", "--", "true"], 3),
+        (["exec", "--", "false"], 1),
+        (["-l", "here", "exec", "--timeout", "0.3", "--", "sleep", "30"], 3),
+        (["-l", "here", "exec"], 2),
+        (["-l", "nosuch", "exec", "--", "true"], 2),
+        (["-l", "here", "exec", "--", "echo two words"], 1),
+        (["-l", "here", "exec", "--", "ls", "--timeout", "x"], 1),
+    ],
+)
+def test_exit_status(nodectl: Nodectl, local: str, args: list[str], status: int) -> None:
+    assert nodectl("-i", local, *args, check=False).returncode == status
+
+
+def test_a_host_cannot_drive_the_terminal(nodectl: Nodectl, local: str) -> None:
+    done = nodectl("-i", local, "-l", "gpu01", "exec", "--", "printf", r"\033[2Jx\a\302\233")
+    assert done.stdout == "--- gpu01\n\\x1b[2Jx\\x07\\x9b\n"
+
+
+def test_an_inventory_with_a_syntax_error(nodectl: Nodectl, tmp_path: Path) -> None:
+    path = tmp_path / "bad.yml"
+    path.write_text("all:\n  hosts:\n    a: [\n")
+    done = nodectl("-i", str(path), "exec", "--", "true", check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{path}:" in done.stderr
+    assert "WARNING" not in done.stderr
+
+
+def test_an_unknown_ssh_option_is_named(nodectl: Nodectl, tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("a ansible_ssh_common_args='-o Ciphers=x'\n")
+    done = nodectl("-i", str(path), "exec", "--", "true", check=False)
+    assert (done.returncode, "Ciphers" in done.stderr) == (2, True)
+
+
+@pytest.mark.lab
+def test_on_the_hosts_of_the_lab(nodectl: Nodectl, lab4: Lab) -> None:
+    done = nodectl("-i", lab4.inventory, "--output", "json", "exec", "--", "hostname")
+    assert [each["stdout"].strip() for each in json.loads(done.stdout)["results"]] == list(lab4.hosts)
+
+
+@pytest.mark.lab
+def test_a_cut_link_costs_one_line_and_its_deadline(nodectl: Nodectl, lab4: Lab) -> None:
+    cut, *others = lab4.hosts
+    name = ["--name", Path(lab4.inventory).parent.name]
+    nodectl("lab", "fault", *name, "link-down", cut)
+    try:
+        started = time.monotonic()
+        done = nodectl("-i", lab4.inventory, "--output", "json", "exec", "--", "true", check=False)
+        assert time.monotonic() - started < 20
+        outcomes = {each["host"]: each["outcome"] for each in json.loads(done.stdout)["results"]}
+        assert outcomes == {cut: "unreachable", **dict.fromkeys(others, "ran")}
+        assert done.returncode == 3
+    finally:
+        nodectl("lab", "heal", *name)
+
+
+@pytest.mark.lab
+def test_a_changed_host_key_is_refused(nodectl: Nodectl, lab4: Lab) -> None:
+    changed, *others = lab4.hosts[1:]
+    name = ["--name", Path(lab4.inventory).parent.name]
+    nodectl("lab", "fault", *name, "host-key", changed)
+    try:
+        done = nodectl("-i", lab4.inventory, "-l", "all:!" + lab4.hosts[0], "exec", "--", "true", check=False)
+        assert (done.returncode, done.stdout.count("host key CHANGED")) == (3, 1)
+        assert f"({len(others)})" in done.stdout
+        accepted = nodectl("-i", lab4.inventory, "-l", changed, "hostkeys", "accept", "--yes", check=False)
+        assert accepted.returncode == 1
+    finally:
+        nodectl("lab", "heal", *name)
+    nodectl("-i", lab4.inventory, "exec", "--", "true")
+
+
+@pytest.mark.lab
+def test_killed_nodectl_leaves_nothing_on_the_hosts(lab4: Lab, cli_env: Mapping[str, str]) -> None:
+    command = [sys.executable, "-m", "nodectl", "-i", lab4.inventory, "exec", "--", "sleep", "98765"]
+    process = subprocess.Popen(command, env=dict(cli_env), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    look = "ps -eo args | grep -c '[s]leep 98765'"
+    deadline = time.monotonic() + 30
+    while any(lab4.ssh(host, look) == "0" for host in lab4.hosts):
+        assert time.monotonic() < deadline, "the command did not start"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 10
+    while any(lab4.ssh(host, look) != "0" for host in lab4.hosts):
+        assert time.monotonic() < deadline, "the command is still running"

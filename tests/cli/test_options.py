@@ -1,0 +1,70 @@
+"""Global options before and after a command's name, from the environment, and from nodectl.toml."""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from nodectl.cli import root
+from nodectl.cli.app import App
+
+
+@click.group()
+def group() -> None:
+    pass
+
+
+@group.command()
+@click.option("--times", type=int, default=1)
+@click.argument("argv", nargs=-1)
+@click.pass_obj
+def leaf(app: App, times: int, argv: tuple[str, ...]) -> None:
+    click.echo(json.dumps([app.limit, app.output, list(app.inventory_sources), times, list(argv)]))
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    module = ModuleType("probe_of_options")
+    module.group = group  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "probe_of_options", module)
+    monkeypatch.setitem(root.COMMANDS, "group", ("probe_of_options", "group", "help"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str, **env: str) -> Any:
+        outcome = CliRunner(env=env).invoke(root.cli, args)
+        assert outcome.exit_code == 0, outcome.output
+        return json.loads(outcome.output)
+
+    return run
+
+
+def test_after_the_command_like_before_it(seen: Any) -> None:
+    after = seen("group", "leaf", "--limit", "gpu01", "--output", "json", "word")
+    assert after == seen("--limit", "gpu01", "--output", "json", "group", "leaf", "word")
+    assert after == ["gpu01", "json", [], 1, ["word"]]
+
+
+def test_words_after_a_double_dash_are_the_commands(seen: Any) -> None:
+    assert seen("group", "leaf", "--", "-l", "gpu01") == [None, "table", [], 1, ["-l", "gpu01"]]
+
+
+def test_flags_then_environment_then_settings(seen: Any, tmp_path: Path) -> None:
+    (tmp_path / "nodectl.toml").write_text('limit = "settings"\n[group.leaf]\ntimes = 7\n')
+    inventory = str(tmp_path / "hosts")
+    assert seen("-i", inventory, "group", "leaf") == ["settings", "table", [inventory], 7, []]
+    assert seen("group", "leaf", "-i", inventory)[3] == 7
+    assert seen("-i", inventory, "group", "leaf", NODECTL_GROUP_LEAF_TIMES="8")[3] == 8
+    assert seen("-i", inventory, "group", "leaf", "--times", "9", NODECTL_GROUP_LEAF_TIMES="8")[3] == 9
+    assert seen("-i", inventory, "-l", "flag", "group", "leaf")[0] == "flag"
+
+
+def test_settings_that_cannot_be_read_are_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "nodectl.toml").write_text("limit = \n")
+    outcome = CliRunner().invoke(root.cli, ["-i", str(tmp_path / "hosts"), "facts"])
+    assert outcome.exit_code == 2
+    assert "nodectl.toml" in outcome.output and "line 1" in outcome.output

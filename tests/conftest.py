@@ -1,0 +1,113 @@
+"""What tests of several components share: the command line as a process, and one lab for all tests that need hosts."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# a real sshd on a loopback port, for what needs a server and no lab
+pytest_plugins = ["tests.transport.sshd_server"]
+
+# a shell lets its background jobs ignore Ctrl-C, and what the tests interrupt would inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Cli:
+    """Runs nodectl as an operator's shell does."""
+
+    env: Mapping[str, str]
+
+    def __call__(
+        self,
+        *args: str,
+        check: bool = True,
+        timeout: float = 120,
+        input: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """The finished process; with `check` an exit status other than 0 fails the test and shows what was said."""
+        done = subprocess.run(
+            [sys.executable, "-m", "nodectl", *args],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            input=input,
+            env={**self.env, **(env or {})},
+            check=False,
+        )
+        if check and done.returncode != 0:
+            pytest.fail(f"nodectl {' '.join(args)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+
+@dataclass(frozen=True, slots=True)
+class LabUnderTest:
+    """A lab that is up; `status` is `lab status --output json`."""
+
+    inventory: str
+    status: Mapping[str, Any]
+    hosts: tuple[str, ...]
+    ssh_config: str
+
+    def ssh(self, host: str, command: str) -> str:
+        """Standard output and error of a shell command on a host, whatever its exit status."""
+        argv = ["ssh", "-F", self.ssh_config, host, command]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        return (done.stdout + done.stderr).strip()
+
+
+@pytest.fixture(scope="session")
+def cli_env() -> dict[str, str]:
+    """The environment of every nodectl process in the tests; it writes below the checkout's ignored folders only."""
+    state = _ROOT / ".state" / "tests"
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("NODECTL_", "ANSIBLE_"))}
+    env |= {
+        "XDG_STATE_HOME": str(state / "state"),
+        "XDG_CONFIG_HOME": str(state / "config"),
+        "XDG_CACHE_HOME": str(_ROOT / ".cache"),
+        "ANSIBLE_HOME": str(state / "ansible"),
+        "PYTHONPATH": str(_ROOT),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    return env
+
+
+@pytest.fixture(scope="session")
+def nodectl(cli_env: dict[str, str]) -> Cli:
+    """`nodectl(*args)` runs the command line."""
+    return Cli(cli_env)
+
+
+@pytest.fixture(scope="session")
+def lab_machine() -> None:
+    """Skip, with the reason, where no lab can be."""
+    if os.geteuid() != 0:
+        pytest.skip("a lab needs root")
+    missing = [name for name in ("ssh", "ip", "tc") if not shutil.which(name)]
+    if missing or not Path("/usr/sbin/sshd").exists():
+        pytest.skip(f"a lab needs sshd, ssh, ip and tc; missing here: {' '.join(missing) or 'sshd'}")
+
+
+@pytest.fixture(scope="session")
+def lab4(nodectl: Cli, lab_machine: None) -> Iterator[LabUnderTest]:
+    """Four hosts for the whole session; tests leave them as they found them."""
+    for left in Path(nodectl.env["XDG_STATE_HOME"]).glob("nodectl/lab/tests-*"):
+        if not Path("/proc", left.name.removeprefix("tests-")).exists():  # that session was killed
+            nodectl("lab", "down", "--name", left.name)
+    name = f"tests-{os.getpid()}"
+    inventory = nodectl("lab", "up", "-n", "4", "--name", name).stdout.strip()
+    status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)
+    hosts = tuple(host["name"] for host in status["hosts"])
+    yield LabUnderTest(inventory, status, hosts, status["ssh_config"])
+    nodectl("lab", "down", "--name", name)

@@ -1,0 +1,148 @@
+"""Facts from recordings: a value, a refusal, a missing tool and a failed one are told apart."""
+
+from typing import Any
+
+import pytest
+
+from nodectl.facts.catalogue import DEFAULT_VENV, FACTS, commands_for, read_facts, venv_of
+from nodectl.model.facts import Clock, Cpu, Disk, Gpu, Gpus, Kernel, Lab, Memory, Nic, Unread, Versions
+from nodectl.model.host import Host
+from nodectl.model.recording import Entry, Recording
+
+IP = """[{"ifindex":1,"ifname":"lo","operstate":"UNKNOWN","mtu":65536,"address":"00:00:00:00:00:00","addr_info":[]},
+{"ifindex":7,"ifname":"eth0","operstate":"UP","mtu":9000,"address":"02:00:00:00:00:01",
+"addr_info":[{"local":"192.0.2.4","prefixlen":24}]}]"""
+DF = """Filesystem 1024-blocks Used Available Capacity Mounted on
+overlay 10485760 1 8388608 1% /
+/dev/sdb 20971520 1 4194304 1% /home
+"""
+SHM = """Filesystem 1024-blocks Used Available Capacity Mounted on
+tmpfs 65536 0 65536 0% /dev/shm
+"""
+GPUS = """index, name, uuid, pci.bus_id, memory.total [MiB], driver_version
+0, NVIDIA H100 80GB HBM3, GPU-1, 00000000:18:00.0, 81559 MiB, 560.35.03
+1, NVIDIA H100 80GB HBM3, GPU-2, 00000000:2A:00.0, [N/A], 560.35.03
+"""
+OUTPUTS = {
+    "lscpu": "CPU(s): 8\nSocket(s): 1\nCore(s) per socket: 4\nModel name: Xeon\nArchitecture: x86_64\nNUMA node(s): 2",
+    "meminfo": "MemTotal: 4194304 kB\nMemAvailable: 3145728 kB\nSwapTotal: 1048576 kB\n",
+    "df-shm": SHM,
+    "df": "/home/me/.local/state/nodectl\n" + DF,
+    "ip-address": IP,
+    "sys-class-net": "lo 1 00:00:00:00:00:00 - -\neth0 7 02:00:00:00:00:01 100000 mlx5_core\n",
+    "uname": "Linux 6.1.0-28-amd64 x86_64\n",
+    "os-release": 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12"\n',
+    "python3": "Python 3.11.2\n",
+    "venv": "venv /opt/v\npython 3.12.1\nwheel torch-2.7.0+cu128\nwheel nvidia_nccl_cu12-2.26.2\ncuda 12.8\n",
+    "nvidia-smi-version": "NVIDIA-SMI version  : 560.35.03\nCUDA Version        : 12.6\n",
+    "proc-driver-nvidia": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  560.35.05  Fri\n",
+    "iperf3-version": "iperf 3.12 (cJSON 1.7.15)\n",
+    "nvidia-smi-query": GPUS,
+    "lab": '{"lab": "lab", "host": "node01", "shared": ["cpu", "clock"]}',
+}
+
+
+def facts(**changes: Any) -> dict[str, Any]:
+    """Facts of the host above; a change is other output, an exit status, or None for what was not recorded."""
+    entries = {}
+    for key, text in {**OUTPUTS, **{key.replace("_", "-"): value for key, value in changes.items()}}.items():
+        if text is not None:
+            status, out = (text, "") if isinstance(text, int) else (0, text)
+            entries[key] = Entry(key, (key,), status, out, "it broke\n" if status else "", 0.01)
+    return read_facts(Recording("gpu01", entries, 0.00312, 0.2))
+
+
+def test_every_subject_and_every_value() -> None:
+    assert facts() == {
+        "cpu": Cpu("Xeon", "x86_64", 1, 4, 8, 2),
+        "memory": Memory(4096, 3072, 1024, 64),
+        "nics": {"eth0": Nic("eth0", "up", 9000, "02:00:00:00:00:01", ("192.0.2.4/24",), 100000, "mlx5_core")},
+        "kernel": Kernel("Linux", "6.1.0-28-amd64", "x86_64", "debian", "12", "Debian GNU/Linux 12"),
+        "versions": Versions(
+            "/opt/v", "3.11.2", "3.12.1", "2.7.0+cu128", "12.8", "2.26.2", "560.35.05", "12.6", "3.12", {}
+        ),
+        "gpus": Gpus(
+            2,
+            (
+                Gpu(0, "NVIDIA H100 80GB HBM3", "GPU-1", "0000:18:00.0", 81559),
+                Gpu(1, "NVIDIA H100 80GB HBM3", "GPU-2", "0000:2A:00.0", None, {"memory.total": "[N/A]"}),
+            ),
+        ),
+        "disk": Disk(10240, 8192, "/home/me/.local/state/nodectl", 4096),
+        "time": Clock(0.0031, 0.2),
+        "lab": Lab("lab", ("cpu", "clock")),
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "reason"),
+    [
+        (127, "absent", "nvidia-smi-query is not installed"),
+        (124, "unknown", "nvidia-smi-query did not end in time"),
+        (9, "unknown", "nvidia-smi-query: exit status 9: it broke"),
+        (None, "unknown", "nvidia-smi-query is not in the recording"),
+    ],
+)
+def test_gpus_that_cannot_be_counted_are_not_zero(status: int | None, kind: str, reason: str) -> None:
+    assert facts(nvidia_smi_query=status)["gpus"] == Unread(kind, reason)  # type: ignore[arg-type]
+
+
+def test_no_gpu_is_a_number_where_the_driver_answers() -> None:
+    entry = Entry("nvidia-smi-query", ("nvidia-smi",), 6, "No devices were found\n", "", 0.1)
+    assert read_facts(Recording("gpu01", {"nvidia-smi-query": entry}))["gpus"] == Gpus(0, ())
+
+
+def test_a_lost_gpu_is_named_beside_the_others() -> None:
+    text = GPUS + "Unable to determine the device handle for GPU2: 0000:5F:00.0: Unknown Error\n"
+    entry = Entry("nvidia-smi-query", ("nvidia-smi",), 15, text, "", 0.1)
+    found = read_facts(Recording("gpu01", {"nvidia-smi-query": entry}))["gpus"]
+    assert isinstance(found, Gpus)
+    assert (found.count, found.lost) == (2, ("0000:5F:00.0",))
+
+
+def test_versions_say_why_there_is_none() -> None:
+    cpu_only = facts(venv="venv /opt/v\npython 3.12.1\nwheel torch-2.7.0+cpu\ncuda None\n", nvidia_smi_version=127)
+    found = cpu_only["versions"]
+    assert (found.torch, found.cuda, found.nccl, found.driver_cuda) == ("2.7.0+cpu", None, None, None)
+    assert found.unavailable == {
+        "cuda": "torch is built without CUDA",
+        "nccl": "no such wheel in the venv",
+        "driver_cuda": "nvidia-smi-version is not installed",
+    }
+    nothing = facts(venv="venv /opt/v\n")["versions"]
+    assert {nothing.unavailable[name] for name in ("torch", "cuda", "nccl")} == {"no venv in /opt/v"}
+
+
+def test_the_driver_is_the_loaded_one_and_else_what_nvidia_smi_was_told() -> None:
+    assert facts(proc_driver_nvidia=1)["versions"].driver == "560.35.03"
+    assert facts(proc_driver_nvidia=1, nvidia_smi_query=127)["versions"].driver is None
+
+
+def test_an_interface_of_another_namespace_lends_no_speed() -> None:
+    nics = facts(sys_class_net="eth0 2 02:00:00:00:00:01 25000 ice\n")["nics"]
+    assert (nics["eth0"].speed_mbit, nics["eth0"].driver) == (None, None)
+    down = facts(sys_class_net="eth0 7 02:00:00:00:00:01 -1 ice\n")["nics"]
+    assert (down["eth0"].speed_mbit, down["eth0"].driver) == (None, "ice")
+
+
+def test_what_is_garbled_is_unknown() -> None:
+    found = facts(lscpu="CPU(s): many\n", df="/state\ndf: broken\n", lab="{", uname="Linux")
+    assert {name for name, value in found.items() if isinstance(value, Unread)} == {"cpu", "disk", "lab", "kernel"}
+
+
+def test_a_host_outside_a_lab_has_none_and_no_shared_memory_is_no_guess() -> None:
+    found = facts(lab=1, df_shm=1)
+    assert found["lab"] == Unread("absent", "not a lab host")
+    assert found["memory"].shm_mib is None
+
+
+def test_commands_are_asked_once_and_for_the_hosts_own_venv() -> None:
+    commands = commands_for(Host("gpu01", "192.0.2.4", variables={"pytorch_venv": "/data/my venv"}))
+    assert len({command.key for command in commands}) == len(commands)
+    assert ["/data/my venv" in command.argv for command in commands].count(True) == 1
+    assert {"gpus", "versions"} <= {fact.subject for fact in FACTS}
+
+
+@pytest.mark.parametrize("value", [None, "", "{{ base }}/venv", 3])
+def test_a_venv_that_only_ansible_can_tell_is_the_roles_default(value: object) -> None:
+    assert venv_of(Host("gpu01", "192.0.2.4", variables={"pytorch_venv": value})) == DEFAULT_VENV

@@ -1,0 +1,145 @@
+"""The verdict over all hosts: state, the failing host and rank first, and which host is the lost one."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from nodectl.jobs.diagnose import Report, merge
+from nodectl.model.job import Failure, Job, JobState
+
+HOSTS = ("gpu01", "gpu02", "gpu03")
+
+
+def failure(kind: Any, time_s: Any, rank: Any = None, message: Any = "", status: Any = None, **more: Any) -> Any:
+    return {"kind": kind, "message": message, "rank": rank, "exit_status": status, "time": time_s, **more}
+
+
+def lost(rank: Any, time_s: Any) -> Any:
+    return failure("host_lost", time_s, message=f"{HOSTS[rank]}: no heartbeat for 8 s", lost=rank)
+
+
+def report(
+    rank: int,
+    state: str,
+    failures: Sequence[Mapping[str, Any]] = (),
+    *,
+    final: bool = True,
+    alive: bool = False,
+    heard: Mapping[str, Any] | None = None,
+    created_at: float | None = None,
+    ended_at: float = 20.0,
+) -> Report:
+    plan = {
+        "id": "20261121-040000-ab12",
+        "created_at": time.time() if created_at is None else created_at,
+        "operator": "me@laptop",
+        "script": "train.py",
+        "args": ["--epochs", "3"],
+        "hosts": [{"name": name} for name in HOSTS],
+        "nproc_per_node": 2,
+    }
+    inner = {"state": state, "final": final, "failures": list(failures), "heard": heard or {}, "ended_at": ended_at}
+    return Report(HOSTS[rank], {"plan": plan, "rank": rank, "alive": alive, "processes": 0, "state": inner})
+
+
+def cause(job: Job) -> Failure:
+    assert job.first_failure is not None
+    return job.first_failure
+
+
+def test_all_finished() -> None:
+    job = merge([report(rank, "finished") for rank in range(3)], {})
+    assert (job.state, job.exit_status, job.first_failure) == (JobState.FINISHED, 0, None)
+    assert job.hosts == HOSTS
+    assert job.ended_at == 20.0
+
+
+def test_a_killed_rank_is_named_before_its_earlier_echo() -> None:
+    job = merge(
+        [
+            report(0, "failed", [failure("communication", 1.0, 0, "RuntimeError: Connection closed by peer", 1)]),
+            report(1, "failed", [failure("signal", 1.1, 3, "killed by signal 9 (SIGKILL)", 137)]),
+            report(2, "failed", [failure("terminated", 2.0, 4)]),
+        ],
+        {},
+    )
+    assert job.state is JobState.FAILED
+    assert (cause(job).host, cause(job).rank, cause(job).kind) == ("gpu02", 3, "signal")
+    assert job.exit_status == 137
+    assert [item.kind for item in job.consequences] == ["communication", "terminated"]
+
+
+def test_the_cut_host_is_the_one_that_most_others_lost() -> None:
+    reports = [report(0, "failed", [lost(1, 9.0)]), report(2, "failed", [lost(1, 9.1)])]
+    cut = report(1, "failed", [lost(0, 8.9), lost(2, 8.9)])
+    for seen, unreachable in (([*reports, cut], {}), (reports, {"gpu02": "no answer"})):
+        job = merge(seen, unreachable)
+        assert job.state is JobState.FAILED
+        assert (cause(job).host, cause(job).kind) == ("gpu02", "host_lost")
+        assert job.exit_status == 1
+
+
+def test_a_lost_host_comes_before_the_errors_it_caused() -> None:
+    echo = failure("communication", 1.0, 0, "Connection reset by peer", 1)
+    job = merge([report(0, "failed", [echo, lost(1, 9.0)]), report(2, "failed", [lost(1, 9.0)])], {"gpu02": "timeout"})
+    assert cause(job).kind == "host_lost"
+
+
+def test_two_hosts_that_lost_each_other_have_a_bad_link() -> None:
+    job = merge([report(0, "failed", [lost(1, 9.0)]), report(1, "failed", [lost(0, 9.0)]), report(2, "failed")], {})
+    assert cause(job).kind == "link"
+    assert cause(job).message == "gpu01 and gpu02 lost each other"
+
+
+def test_a_dead_supervisor_is_named() -> None:
+    dead = report(1, "running", final=False, alive=False)
+    job = merge([report(0, "failed", [lost(1, 9.0)]), dead, report(2, "failed", [lost(1, 9.0)])], {})
+    assert (cause(job).host, cause(job).kind) == ("gpu02", "supervisor")
+    assert {part.host: part.state for part in job.parts}["gpu02"] == "lost"
+
+
+def test_a_failure_that_only_the_others_heard_of() -> None:
+    heard = {"1": failure("exception", 1.0, 2, "ValueError: x", 1)}
+    job = merge([report(0, "failed", heard=heard), report(2, "failed", heard=heard)], {"gpu02": "no answer"})
+    assert (cause(job).host, cause(job).rank) == ("gpu02", 2)
+
+
+def test_stopped_by_the_operator_though_ranks_complained() -> None:
+    job = merge(
+        [
+            report(0, "stopped"),
+            report(1, "failed", [failure("communication", 1.0, 2, "reset", 1)]),
+            report(2, "stopped"),
+        ],
+        {},
+    )
+    assert (job.state, job.exit_status, job.first_failure) == (JobState.STOPPED, None, None)
+
+
+@pytest.mark.parametrize(
+    ("states", "unreachable", "expected"),
+    [
+        ([("running", False), ("running", False), ("running", False)], {}, JobState.RUNNING),
+        ([("waiting", False), ("running", False), ("waiting", False)], {}, JobState.STARTING),
+        ([("running", False), ("finished", True), ("running", False)], {}, JobState.RUNNING),
+        ([("ending", False), ("failed", True), ("running", False)], {}, JobState.ENDING),
+        ([("running", False), ("running", False)], {"gpu03": "no answer"}, JobState.RUNNING),
+        ([("finished", True), ("finished", True)], {"gpu03": "no answer"}, JobState.UNKNOWN),
+    ],
+)
+def test_states(states: Any, unreachable: Any, expected: Any) -> None:
+    reports = [report(rank, state, final=final, alive=True) for rank, (state, final) in enumerate(states)]
+    assert merge(reports, unreachable).state is expected
+
+
+def test_received_but_never_started() -> None:
+    assert merge([report(0, "received")], {}).state is JobState.STARTING
+    assert merge([report(0, "received", created_at=0.0)], {}).state is JobState.STOPPED
+
+
+def test_an_echo_alone_is_not_the_verdict_while_supervisors_still_listen() -> None:
+    echo = [failure("communication", 1.0, 0, "reset", 1)]
+    reports = [report(rank, "failed", echo, alive=True) for rank in (0, 2)]
+    assert merge(reports, {"gpu02": "no answer"}).state is JobState.ENDING

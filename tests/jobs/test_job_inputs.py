@@ -1,0 +1,184 @@
+"""Plan, environment and package: what a launch is made of, before any host is touched."""
+
+import io
+import json
+import stat
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.errors import JobError, UsageError
+from nodectl.jobs.environment import collect
+from nodectl.jobs.launch import LaunchRequest, Surroundings, make_plan
+from nodectl.jobs.package import find_code, pack
+from nodectl.jobs.plan import CheckpointPlan, PlanHost, candidate_ports, choose_nproc, new_job_id
+from nodectl.jobs.start import judge_survey
+
+HOSTS = (PlanHost("gpu01", "10.0.0.1", "eth1"), PlanHost("gpu02", "10.0.0.2", "eth1"))
+
+
+def request(**more: Any) -> Any:
+    values = {
+        "script": "train.py",
+        "args": ("--name", "a b; rm -rf /"),
+        "nproc_per_node": None,
+        "lease_s": 8.0,
+        "launcher": "/opt/nodectl/bin/nodectl-launch",
+        "venv": "/opt/nodectl/venv",
+        "env_names": ("TOKEN",),
+    }
+    return LaunchRequest(**{**values, **more})
+
+
+def plan(**more: Any) -> Any:
+    surroundings = Surroundings(HOSTS, (8, 8), (21_001, 21_002, 21_003))
+    return make_plan("20261121-040000-ab12", request(**more), surroundings, None)
+
+
+def test_the_plan_takes_ports_and_ranks_from_what_was_found() -> None:
+    made = plan()
+    assert (made.master_port, made.heartbeat_port) == (21_001, 21_002)
+    assert (made.nproc_per_node, made.world_size) == (8, 16)
+    assert made.document()["hosts"][1] == {"name": "gpu02", "address": "10.0.0.2", "interface": "eth1"}
+
+
+def test_ports_lie_below_the_ephemeral_range() -> None:
+    for _ in range(50):
+        assert all(20_000 <= port < 32_000 for port in candidate_ports())
+
+
+def test_too_few_free_ports() -> None:
+    with pytest.raises(JobError, match="only 1 of the tried ports"):
+        make_plan("20261121-040000-ab12", request(), Surroundings(HOSTS, (0, 0), (21_001,)), None)
+
+
+def test_a_short_lease_is_refused() -> None:
+    with pytest.raises(JobError, match="a lease of 1 s"):
+        plan(lease_s=1.0)
+
+
+@pytest.mark.parametrize(("asked", "gpus", "expected"), [(None, (8, 8), 8), (None, (0, 0), 1), (3, (8, 4), 3)])
+def test_ranks_a_host(asked: Any, gpus: Any, expected: Any) -> None:
+    assert choose_nproc(asked, gpus) == expected
+
+
+def test_unequal_gpus_need_a_word() -> None:
+    with pytest.raises(JobError, match=r"different numbers of GPUs: \[7, 8\]"):
+        choose_nproc(None, (8, 7))
+
+
+def test_job_ids_sort_and_differ() -> None:
+    ids = [new_job_id() for _ in range(20)]
+    assert len(set(ids)) > 1
+    assert all(set(job_id) <= set("0123456789abcdef-") for job_id in ids)
+
+
+@pytest.mark.parametrize(
+    ("asked", "folder"),
+    [(None, None), ("/mnt/ckpt", "/mnt/ckpt"), ("auto", "state:my-train"), ("rel/ative", UsageError)],
+)
+def test_checkpoint_folders(asked: Any, folder: Any) -> None:
+    made = request(script="My Train.py", checkpoint=asked)
+    if folder is UsageError:
+        with pytest.raises(UsageError, match="not an absolute path"):
+            made.checkpoint_folder()
+    else:
+        assert made.checkpoint_folder() == folder
+
+
+def survey(sees: Any, mtime_ns: Any = None) -> Any:
+    newest = None if mtime_ns is None else {"name": "step-1.pt", "mtime_ns": mtime_ns}
+    return {"path": "/c", "sees_token": sees, "newest": newest}
+
+
+def test_survey_of_checkpoint_folders() -> None:
+    assert judge_survey("/c", [("a", survey(True)), ("b", survey(True))]) == CheckpointPlan("/c", "shared")
+    assert judge_survey("/c", [("a", survey(True, 5)), ("b", survey(False, 4))]) == CheckpointPlan("/c", "local")
+    fetch = judge_survey("/c", [("a", survey(True)), ("b", survey(False, 4)), ("d", survey(False, 6))])
+    assert fetch == CheckpointPlan("/c", "local", 2)
+    mixed = judge_survey("/c", [("a", survey(True)), ("b", survey(False)), ("d", survey(True))])
+    assert isinstance(mixed, JobError)
+    assert "not on b" in mixed.message
+
+
+def test_values_come_from_the_operators_environment_by_name() -> None:
+    assert collect(["TOKEN"], None, {"TOKEN": "se'cret $x"}) == {"TOKEN": "se'cret $x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("TOKEN=abc", "a name, not a value"), ("A-B", "not a name"), ("MISSING", "has no MISSING"), ("NODECTL_X", "own")],
+)
+def test_wrong_names(name: Any, says: Any) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        collect([name], None, {})
+    assert "abc" not in caught.value.message
+
+
+def test_env_file(tmp_path: Path) -> None:
+    path = tmp_path / "secrets"
+    path.write_text("# a comment\n\nTOKEN=a=b c'd\nEMPTY=\n")
+    path.chmod(0o600)
+    assert collect([], path, {}) == {"TOKEN": "a=b c'd", "EMPTY": ""}
+
+
+def test_env_file_that_others_may_read(tmp_path: Path) -> None:
+    path = tmp_path / "secrets"
+    path.write_text("TOKEN=x\n")
+    path.chmod(0o640)
+    with pytest.raises(UsageError, match=r"mode 0640") as caught:
+        collect([], path, {})
+    assert caught.value.remedy == f"chmod 600 {path}"
+
+
+def test_env_file_line_without_value_is_named_without_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "secrets"
+    path.write_text("A=1\nhunter2\n")
+    path.chmod(0o600)
+    with pytest.raises(UsageError, match="line 2") as caught:
+        collect([], path, {})
+    assert "hunter2" not in caught.value.message
+
+
+def read(archive: tarfile.TarFile, name: str) -> str:
+    member = archive.extractfile(name)
+    assert member is not None
+    return member.read().decode()
+
+
+def test_the_package_holds_the_scripts_folder_and_private_files(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('hi')\n")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "data.py").write_text("x = 1\n")
+    for left_out in (".git", "__pycache__", ".venv"):
+        (tmp_path / left_out).mkdir()
+        (tmp_path / left_out / "junk").write_text("x")
+    code = find_code(str(tmp_path / "train.py"))
+    packed = pack(plan(), code, {"TOKEN": "secret-value"})
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        members = {member.name: member for member in archive.getmembers()}
+        texts = {name: read(archive, name) for name in ("env.json", "plan.json")}
+    assert set(members) == {"plan.json", "secret", "env.json", "code/train.py", "code/lib/data.py"}
+    assert json.loads(texts["env.json"]) == {"TOKEN": "secret-value"}
+    assert "secret-value" not in texts["plan.json"]
+    assert all(stat.S_IMODE(member.mode) & 0o077 == 0 for member in members.values())
+    assert members["secret"].size == 32
+
+
+def test_a_folder_that_is_too_big_names_its_largest_files(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    with (tmp_path / "weights.bin").open("wb") as file:
+        file.truncate(70 * 1024 * 1024)
+    with pytest.raises(UsageError, match=r"weights\.bin \(70 MiB\)"):
+        find_code(str(tmp_path / "train.py"))
+
+
+def test_scripts_that_do_not_exist() -> None:
+    with pytest.raises(UsageError, match=r"no script nosuch\.py"):
+        find_code("nosuch.py")
+    with pytest.raises(UsageError, match="no workload 'nosuch'") as caught:
+        find_code("workload:nosuch")
+    assert "transformer" in caught.value.remedy
+    assert find_code("workload:transformer").script == "transformer.py"

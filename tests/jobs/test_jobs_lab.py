@@ -1,0 +1,229 @@
+"""Jobs over SSH on four lab hosts, through the command line: what an operator sees, and what stays on the hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.payload.fleet import LAUNCHER
+
+pytestmark = [pytest.mark.lab]
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(1000)\n"
+_LAUNCHER = "/usr/local/bin/test-launcher"
+
+
+class Shell:
+    """An operator's shell with this lab as inventory."""
+
+    def __init__(self, lab: Any, nodectl: Any, folder: Path) -> None:
+        self.lab, self.nodectl, self.folder = lab, nodectl, folder
+
+    def run(self, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        done: subprocess.CompletedProcess[str] = self.nodectl("-i", self.lab.inventory, *args, check=False, **more)
+        return done
+
+    def launch_argv(self, text: str, *options: str, args: tuple[str, ...] = ()) -> list[str]:
+        script = self.folder / "script.py"
+        script.write_text(text)
+        return ["launch", "--launcher", _LAUNCHER, "--nproc-per-node", "2", *options, str(script), "--", *args]
+
+    def launch(self, text: str, *options: str, args: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        return self.run(*self.launch_argv(text, *options, args=args))
+
+    def begin(self, text: str, *options: str) -> str:
+        """Launch with --detach, wait until every rank has spoken; the job's id."""
+        done = self.launch(text, "--detach", *options)
+        assert done.returncode == 0, done.stderr
+        job_id = done.stdout.strip()
+        self.wait_up(job_id)
+        return job_id
+
+    def wait_up(self, job_id: str) -> None:
+        until = time.monotonic() + 30
+        while self.run("jobs", "logs", job_id).stdout.count("| up") < 8:
+            assert time.monotonic() < until, "the ranks did not start"
+
+    def job(self, wanted: str) -> dict[str, Any]:
+        done = self.run("--output", "json", "jobs", "show", wanted)
+        found: dict[str, Any] = json.loads(done.stdout)["jobs"][0]
+        return found
+
+    def wait_ended(self, job_id: str, timeout_s: float) -> dict[str, Any]:
+        until = time.monotonic() + timeout_s
+        while True:
+            job = self.job(job_id)
+            if job["state"] in ("failed", "finished", "stopped"):
+                return job
+            assert time.monotonic() < until, job
+
+    def left(self, job_id: str) -> str:
+        """Pids on all hosts that carry the job's mark; the lab's hosts share no process tree."""
+        command = f"grep -lz '^NODECTL_JOB_ID={job_id}$' /proc/[0-9]*/environ 2>/dev/null"
+        return "".join(self.lab.ssh(host, command) for host in self.lab.hosts)
+
+
+@pytest.fixture(scope="module")
+def launcher_everywhere(lab4: Any) -> None:
+    text = LAUNCHER.format(python="/usr/bin/python3")
+    for host in lab4.hosts:
+        said = lab4.ssh(host, f"printf %s {shlex.quote(text)} > {_LAUNCHER} && chmod 755 {_LAUNCHER}")
+        assert said == ""
+
+
+@pytest.fixture
+def shell(lab4: Any, nodectl: Any, launcher_everywhere: None, tmp_path: Path) -> Iterator[Shell]:
+    made = Shell(lab4, nodectl, tmp_path)
+    yield made
+    for job in json.loads(made.run("--output", "json", "jobs", "list").stdout)["jobs"]:
+        made.run("jobs", "stop", job["id"])
+    made.run("jobs", "clean")
+
+
+def test_launch_follows_to_the_end_and_passes_words_and_secrets_whole(shell: Shell) -> None:
+    words = ("a b", "$(touch /pwned)", "it's", "--x", "")
+    text = "import os, sys\nprint('got', sys.argv[1:], os.environ['TOKEN'], flush=True)\n"
+    argv = shell.launch_argv(text, "--env", "TOKEN", args=words)
+    done = shell.run(*argv, env={"TOKEN": "se'cret $(id)"})
+    assert done.returncode == 0, done.stderr
+    for host in shell.lab.hosts:
+        assert done.stdout.count(f"{host} | got {list(words)} se'cret $(id)\n") == 2
+    job = shell.job("last")
+    assert (job["state"], job["exit_status"], job["first_failure"]) == ("finished", 0, None)
+    assert job["hosts"] == list(shell.lab.hosts)
+    assert "se'cret" not in shell.lab.ssh(shell.lab.hosts[0], "cat ~/.local/state/nodectl/jobs/*/plan.json")
+
+
+def test_the_job_outlives_a_killed_nodectl(shell: Shell) -> None:
+    argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP)]
+    with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        while b"| up" not in process.stdout.readline():
+            continue
+        process.kill()
+    job = shell.job("last")
+    assert job["state"] == "running"
+    shell.wait_up(job["id"])
+    started = time.monotonic()
+    stopped = shell.run("jobs", "stop", job["id"][:-2])
+    assert (stopped.returncode, time.monotonic() - started < 10) == (0, True), stopped.stderr
+    assert shell.left(job["id"]) == ""
+    assert shell.job(job["id"])["state"] == "stopped"
+
+
+def test_logs_follow_from_another_shell(shell: Shell) -> None:
+    job_id = shell.begin("import time\nprint('up', flush=True)\ntime.sleep(6)\nprint('bye', flush=True)\n")
+    followed = shell.run("jobs", "logs", "-f", job_id)
+    assert followed.returncode == 0
+    assert followed.stdout.count("| bye") == 8
+
+
+def test_a_killed_rank_ends_the_job_within_ten_seconds(shell: Shell) -> None:
+    job_id = shell.begin(SLEEP)
+    host = shell.lab.hosts[2]
+    shell.lab.ssh(host, "kill -9 $(grep -lz '^RANK=5$' /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3)")
+    job = shell.wait_ended(job_id, 10)
+    assert (job["state"], job["exit_status"]) == ("failed", 137)
+    first = job["first_failure"]
+    assert (first["host"], first["rank"], first["kind"]) == (host, 5, "signal")
+    assert shell.left(job_id) == ""
+    why = shell.run("jobs", "why", job_id).stdout
+    assert why.startswith(f"job failed: host {host}, rank 5: killed by signal 9 (SIGKILL)\n")
+
+
+def test_a_cut_link_ends_the_job_within_twenty_seconds_and_names_the_host(shell: Shell) -> None:
+    job_id = shell.begin(SLEEP)
+    cut = shell.lab.hosts[1]
+    name = shell.lab.status["name"]
+    pid = next(host["pid"] for host in shell.lab.status["hosts"] if host["name"] == cut)
+    shell.nodectl("lab", "fault", "link-down", cut, "--name", name)
+    started = time.monotonic()
+    try:
+        marked = f"grep -lz '^NODECTL_JOB_ID={job_id}$' /proc/[0-9]*/environ 2>/dev/null"
+        inside = ["nsenter", "-t", str(pid), "-m", "-p", "sh", "-c", marked]
+        while subprocess.run(inside, capture_output=True, text=True, check=False).stdout:
+            assert time.monotonic() - started < 20, "ranks live on the cut host"
+            time.sleep(0.5)
+        others = ",".join(host for host in shell.lab.hosts if host != cut)
+        seen: dict[str, Any] = {"state": "running"}
+        while seen["state"] != "failed":
+            assert time.monotonic() - started < 20, seen
+            seen = json.loads(shell.run("-l", others, "--output", "json", "jobs", "show", job_id).stdout)["jobs"][0]
+        assert (seen["first_failure"]["host"], seen["first_failure"]["kind"]) == (cut, "host_lost")
+        listed = shell.run("jobs", "list")
+        assert listed.returncode == 3
+        assert job_id in listed.stdout
+        assert cut in listed.stderr
+    finally:
+        shell.nodectl("lab", "heal", "--name", name)
+    healed = shell.job(job_id)
+    assert (healed["first_failure"]["host"], healed["host_states"][cut]) == (cut, "failed")
+
+
+def test_ctrl_c_stops_the_job_on_all_hosts(shell: Shell) -> None:
+    argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP)]
+    with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        while b"| up" not in process.stdout.readline():
+            continue
+        os.kill(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert b"Ctrl-C again leaves it running" in said
+    job = shell.job("last")
+    assert job["state"] == "stopped"
+    assert shell.left(job["id"]) == ""
+
+
+def test_dry_run_prints_the_plan_and_starts_nothing(shell: Shell) -> None:
+    before = shell.run("--output", "json", "jobs", "list").stdout
+    done = shell.run("--output", "json", *shell.launch_argv(SLEEP, "--dry-run", "--lease", "12"))
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)["plan"]
+    assert [host["name"] for host in plan["hosts"]] == list(shell.lab.hosts)
+    assert (plan["nproc_per_node"], plan["lease_s"]) == (2, 12.0)
+    assert plan["master_port"] != plan["heartbeat_port"]
+    assert shell.run("--output", "json", "jobs", "list").stdout == before
+
+
+def test_a_host_that_cannot_take_the_job_undoes_it_everywhere(shell: Shell) -> None:
+    host = shell.lab.hosts[3]
+    folder = "~/.local/state/nodectl/jobs"
+    shell.lab.ssh(host, f"mkdir -p {folder} && mount -t tmpfs -o size=64k,mode=700 none {folder}")
+    try:
+        padding = "# " + os.urandom(100_000).hex() + "\n"
+        done = shell.launch(padding + SLEEP)
+    finally:
+        shell.lab.ssh(host, f"umount {folder}")
+    assert done.returncode == 1
+    assert f"{host} could not take the job's folder" in done.stderr
+    assert "No space left on device" in done.stderr
+    for name in shell.lab.hosts[:3]:
+        assert shell.lab.ssh(name, f"ls -A {folder}") == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("jobs", "show", "nosuch"), "there is no job 'nosuch'"),
+        (("jobs", "stop", "nosuch"), "there is no job 'nosuch'"),
+        (("launch", "nosuch.py"), "there is no script nosuch.py"),
+        (("launch", "--env", "A=b", __file__), "a name, not a value"),
+        (("launch", "--checkpoint", "relative", __file__), "not an absolute path"),
+    ],
+)
+def test_usage_errors(lab4: Any, nodectl: Any, tmp_path: Path, args: tuple[str, ...], says: str) -> None:
+    done = Shell(lab4, nodectl, tmp_path).run(*args)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stdout == ""

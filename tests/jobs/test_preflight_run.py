@@ -1,0 +1,178 @@
+"""Preflight over several hosts: one look each, what was heard put together, the way to the first tried."""
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.inventory import Inventory
+from nodectl.jobs.preflight import PreflightReport, PreflightRequest, run_preflight
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.model.status import Status
+from nodectl.transport.base import OnOutput
+from nodectl.transport.connect import connect
+
+REQUEST = PreflightRequest(candidate_ports=(23411, 23412, 23413), launcher="/bin/sh", venv=None)
+A, B = Host("a", "127.0.0.1"), Host("b", "127.0.0.2")
+
+
+@dataclass
+class Here:
+    """Every host is this machine, with a home of its own; `change` may alter what a host says."""
+
+    home: Path
+    change: Callable[[str, bytes], bytes] = field(default=lambda host, line: line)
+    dead: Sequence[str] = ()
+    path: str = os.environ["PATH"]
+
+    def run(
+        self,
+        host: Host,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None,
+        stdin: bytes | None = None,
+        on_output: OnOutput | None = None,
+    ) -> CommandResult:
+        if host.name in self.dead:
+            return CommandResult(
+                host.name, tuple(argv), Outcome.UNREACHABLE, None, "", "", 0.1, error="no route", remedy="plug it in"
+            )
+        home = str(self.home / host.name)
+        env = {"PATH": self.path, "HOME": home}
+        done = subprocess.run(list(argv), input=stdin, capture_output=True, env=env, timeout=60, check=False)
+        said = b"".join(self.change(host.name, line) for line in done.stdout.splitlines(keepends=True))
+        if on_output:
+            on_output("stdout", said)
+            on_output("stderr", done.stderr)
+        out, err = ("", "") if on_output else (said.decode(), done.stderr.decode())
+        return CommandResult(host.name, tuple(argv), Outcome.RAN, done.returncode, out, err, 0.1)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def of(report: PreflightReport, check: str) -> dict[str, Finding]:
+    return {finding.host: finding for finding in report.findings if finding.check == check}
+
+
+def bad(report: PreflightReport) -> set[tuple[str, str, str]]:
+    return {(one.host, one.check, one.status.value) for one in report.findings if one.status is not Status.OK}
+
+
+def test_one_host_is_fine_by_itself(tmp_path: Path) -> None:
+    report = run_preflight(Here(tmp_path), [A], REQUEST, forks=4)
+    assert bad(report) == set() and report.ports == REQUEST.candidate_ports
+    assert report.nodes["a"].hostname == socket.gethostname() and report.nodes["a"].cpu_count > 0
+    assert abs(report.nodes["a"].clock_offset_s or 99) < 5
+
+
+def test_a_dead_host_is_unknown_and_the_others_are_still_judged(tmp_path: Path) -> None:
+    report = run_preflight(Here(tmp_path, dead=["b"]), [A, B], REQUEST, forks=4)
+    assert {finding for finding in bad(report) if finding[0] == "b"} == {("b", "reachable", "unknown")}
+    assert of(report, "launcher")["a"].status is Status.OK
+    assert (of(report, "reachable")["b"].actual, of(report, "reachable")["b"].remedy) == ("no route", "plug it in")
+    assert list(report.nodes) == ["a"]
+
+
+def test_all_hosts_dead(tmp_path: Path) -> None:
+    report = run_preflight(Here(tmp_path, dead=["a", "b"]), [A, B], REQUEST, forks=4)
+    assert bad(report) == {("a", "reachable", "unknown"), ("b", "reachable", "unknown")} and report.ports == ()
+
+
+def test_one_machine_listed_twice_is_found(tmp_path: Path) -> None:
+    assert ("b", "hostname", "failed") in bad(run_preflight(Here(tmp_path), [A, B], REQUEST, forks=4))
+
+
+def test_clocks_are_compared_by_what_arrives(tmp_path: Path) -> None:
+    def late(host: str, line: bytes) -> bytes:
+        document = json.loads(line)
+        if host == "b" and "clock" in document:
+            document["clock"] += 30
+        return json.dumps(document).encode() + b"\n"
+
+    clocks = of(run_preflight(Here(tmp_path, late), [A, B], REQUEST, forks=4), "clock")
+    assert {host: clock.status.value for host, clock in clocks.items()} == {"a": "failed", "b": "failed"}
+    assert "behind" in clocks["a"].actual and "ahead" in clocks["b"].actual
+
+
+def test_a_host_without_python_fails_and_says_so(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "mkdir", "mktemp", "tar", "mv", "rm"):
+        (tools / name).symlink_to(
+            next(path for path in (Path("/bin") / name, Path("/usr/bin") / name) if path.exists())
+        )
+    report = run_preflight(Here(tmp_path, path=str(tools)), [A], REQUEST, forks=4)
+    assert bad(report) == {("a", "payload", "failed")} and "python3" in of(report, "payload")["a"].actual
+
+
+def test_a_host_that_talks_nonsense_is_unknown(tmp_path: Path) -> None:
+    report = run_preflight(Here(tmp_path, lambda host, line: b"motd\n"), [A], REQUEST, forks=4)
+    assert bad(report) == {("a", "reachable", "unknown")} and "motd" in of(report, "reachable")["a"].actual
+
+
+@contextmanager
+def changed(lab: Any, host: str, do: str, undo: str) -> Iterator[None]:
+    lab.ssh(host, do)
+    try:
+        yield
+    finally:
+        lab.ssh(host, undo)
+
+
+def preflight(lab: Any, **changes: Any) -> PreflightReport:
+    transport = connect()
+    try:
+        request = PreflightRequest(
+            **{"candidate_ports": (23421, 23422), "launcher": "/bin/sh", "venv": None, **changes}
+        )
+        return run_preflight(transport, Inventory.read([lab.inventory]).hosts(None), request, forks=8)
+    finally:
+        transport.close()
+
+
+@pytest.mark.lab
+def test_the_lab_is_fit_for_a_job(lab4: Any) -> None:
+    report = preflight(lab4)
+    assert bad(report) == set() and report.ports == (23421, 23422)
+    assert {node.interface for node in report.nodes.values()} == {"eth0"}
+    assert {finding.host for finding in of(report, "way_to_first").values()} == {"node02", "node03", "node04"}
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("do", "undo", "check", "status"),
+    [
+        ("ip route add blackhole {first}", "ip route del blackhole {first}", "way_to_first", "failed"),
+        ("ip link set eth0 mtu 1400", "ip link set eth0 mtu 1500", "mtu", "warning"),
+        ("hostname node02", "hostname node03", "hostname", "failed"),
+        ("hostname nobody-knows", "hostname node03", "own_name", "failed"),
+        ("mkdir -p /r && mount -t tmpfs -o ro none /r", "umount /r; rmdir /r", "checkpoint_folder", "failed"),
+    ],
+)
+def test_a_fault_on_one_host_is_found_there(lab4: Any, do: str, undo: str, check: str, status: str) -> None:
+    first = lab4.status["hosts"][0]["address"]
+    with changed(lab4, "node03", do.format(first=first), undo.format(first=first)):
+        report = preflight(lab4, checkpoint_dir="/r/deep")
+    assert ("node03", check, status) in bad(report)
+    assert {host for host, _, _ in bad(report)} <= {"node03", "node02" if check == "hostname" else "node03"}
+
+
+@pytest.mark.lab
+def test_a_launcher_that_differs_is_found(lab4: Any) -> None:
+    everywhere = "printf '#!/bin/sh\\n' > /tmp/l; chmod +x /tmp/l"
+    for host in lab4.hosts:
+        lab4.ssh(host, everywhere)
+    with changed(lab4, "node04", "echo >> /tmp/l", "true"):
+        report = preflight(lab4, launcher="/tmp/l")
+    assert bad(report) == {("node04", "launcher_version", "failed")}

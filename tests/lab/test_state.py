@@ -1,0 +1,82 @@
+"""The journal survives a round trip, and a process is never taken for another."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nodectl.errors import LabError, UsageError
+from nodectl.lab.spec import LabSpec
+from nodectl.lab.state import FaultRecord, HostRecord, LabFolder, LabState, Process, with_fault, without_fault
+
+STATE = LabState(
+    spec=LabSpec(hosts=2, rate_bits=10**9, delay_s=0.01, loss=0.001, disk_bytes=2**30),
+    subnet="10.77.0.0/16",
+    link="wire",
+    hosts=(HostRecord("node01", "10.77.0.1", "02:00", Process(10, 20)), HostRecord("node02", "10.77.0.2", "02:01")),
+    wire=Process(30, 40),
+    faults=(FaultRecord("link-down", "node02"),),
+    first_loop=8,
+    complete=True,
+)
+
+
+def test_the_journal_gives_back_what_was_written(tmp_path: Path) -> None:
+    folder = LabFolder(tmp_path)
+    assert folder.read() is None
+    folder.write(STATE)
+    assert folder.read() == STATE
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"spec": {}}', '{"spec": {"colour": 1}}'])
+def test_a_damaged_journal_is_an_error_that_names_the_way_out(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lab.json").write_text(text)
+    with pytest.raises(LabError) as damaged:
+        LabFolder(tmp_path).read()
+    assert "lab down" in damaged.value.remedy
+
+
+def test_an_unfinished_lab_is_not_running(tmp_path: Path) -> None:
+    with pytest.raises(LabError):
+        LabFolder(tmp_path).running()
+
+
+def test_a_process_is_known_by_its_start_too() -> None:
+    own = Process.of(os.getpid())
+    assert own.alive
+    assert not Process(own.pid, own.started + 1).alive
+
+
+def test_a_process_that_has_ended_is_not_alive_even_as_a_zombie() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    seen = Process.of(child.pid)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not seen.alive
+    child.wait()
+    with pytest.raises(ProcessLookupError):
+        Process.of(child.pid)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "A", "a b", "-x", "x" * 40])
+def test_a_labs_name_is_no_path(name: str) -> None:
+    with pytest.raises(UsageError):
+        LabFolder.named(name)
+
+
+def test_names_follow_from_the_folder_and_fit_the_kernel(tmp_path: Path) -> None:
+    one, other = LabFolder(tmp_path / "a"), LabFolder(tmp_path / "b")
+    assert one.uplink != other.uplink and len(one.uplink) <= 15
+
+
+def test_faults_come_and_go_by_kind_and_host() -> None:
+    fault = FaultRecord("host-key", "node01")
+    assert with_fault(with_fault(STATE, fault), fault).faults == (*STATE.faults, fault)
+    assert without_fault(STATE, STATE.faults[0]).faults == ()
+
+
+def test_an_unknown_host_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError) as refused:
+        STATE.host("node09")
+    assert "node01 to node02" in refused.value.remedy

@@ -1,0 +1,80 @@
+"""lscpu, /proc/meminfo, df, ip and os-release: every column once, and what must be refused."""
+
+from collections.abc import Callable
+
+import pytest
+
+from nodectl.errors import ParseError
+from nodectl.model.facts import Cpu, Nic
+from nodectl.parsers.df import FileSystem, parse_df
+from nodectl.parsers.ip_address import Interface, parse_ip_address
+from nodectl.parsers.lscpu import parse_lscpu
+from nodectl.parsers.os_release import parse_os_release
+from nodectl.parsers.proc_meminfo import parse_meminfo
+
+LSCPU = """\
+Architecture:            x86_64
+CPU(s):                  256
+  On-line CPU(s) list:   0-255
+Model name:              AMD EPYC 9534 64-Core Processor
+Thread(s) per core:      2
+Core(s) per socket:      64
+Socket(s):               3
+NUMA node(s):            8
+"""
+IP = """[{"ifindex":7,"ifname":"eth0@if9","operstate":"UP","mtu":9000,"address":"02:00:00:00:00:01",
+"addr_info":[{"family":"inet","local":"192.0.2.4","prefixlen":24},{"family":"inet6","local":"2001:db8::4",
+"prefixlen":64}]},{},{"ifindex":8,"ifname":"ib0","operstate":"DOWN","mtu":2044,"addr_info":[]}]"""
+
+
+def test_lscpu() -> None:
+    assert parse_lscpu(LSCPU) == Cpu("AMD EPYC 9534 64-Core Processor", "x86_64", 3, 192, 256, 8)
+
+
+def test_lscpu_of_a_machine_without_sockets() -> None:
+    cpu = parse_lscpu("CPU(s): 4\nSocket(s): -\n")
+    assert cpu == Cpu(None, None, None, None, 4, None)
+
+
+def test_meminfo_is_in_mib_and_leaves_counts_out() -> None:
+    text = "MemTotal:  24683720 kB\nMemAvailable: 22000640 kB\nHugePages_Total:       3\n"
+    assert parse_meminfo(text) == {"MemTotal": 24105, "MemAvailable": 21485}
+
+
+def test_df_with_blanks_in_names() -> None:
+    text = "Filesystem 1024-blocks Used Available Capacity Mounted on\n//nas/my share  2097152 5 1048576 50% /mnt/a b\n"
+    assert parse_df(text) == (FileSystem("//nas/my share", "/mnt/a b", 2048, 1024),)
+
+
+def test_ip_names_the_near_end_of_a_veth_pair() -> None:
+    assert parse_ip_address(IP) == (
+        Interface(7, Nic("eth0", "up", 9000, "02:00:00:00:00:01", ("192.0.2.4/24", "2001:db8::4/64"))),
+        Interface(8, Nic("ib0", "down", 2044, None, ())),
+    )
+
+
+def test_os_release_is_quoted_as_in_a_shell() -> None:
+    text = '# note\nID=debian\nVERSION_ID="12"\nPRETTY_NAME=\'A "b" c\'\nEMPTY=\n'
+    assert parse_os_release(text) == {"ID": "debian", "VERSION_ID": "12", "PRETTY_NAME": 'A "b" c', "EMPTY": ""}
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "told"),
+    [
+        (parse_lscpu, "", "printed nothing"),
+        (parse_lscpu, "CPU(s): many", "line 1.*many"),
+        (parse_lscpu, "Model name: x", "names no"),
+        (parse_meminfo, "MemTotal: 1 kB\nMemFree oops", "line 2"),
+        (parse_meminfo, "MemFree: 1 kB", "MemTotal"),
+        (parse_df, "Filesystem 1024-blocks Used Available Capacity Mounted on\ndf: /x: gone\n", "line 2"),
+        (parse_df, "", "no file system"),
+        (parse_ip_address, "[", "line 1"),
+        (parse_ip_address, "{}", "no list"),
+        (parse_ip_address, '[{"ifname":"eth0"}]', "eth0"),
+        (parse_os_release, "ID=debian\nNAME='open", "line 2"),
+        (parse_os_release, "no equals sign", "line 1"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(parse: Callable[[str], object], text: str, told: str) -> None:
+    with pytest.raises(ParseError, match=told):
+        parse(text)

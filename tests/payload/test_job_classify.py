@@ -1,0 +1,84 @@
+"""Cause or echo: what the ends of ranks mean. Texts as torch 2.13 with gloo wrote them."""
+
+from typing import Any
+
+import pytest
+
+from nodectl.payload.jobnode.classify import classify, first, last_exception, torchrun_exit, wait_status
+
+USER_ERROR = """[rank2]: Traceback (most recent call last):
+[rank2]:   File "/root/code/ddp.py", line 7, in <module>
+[rank2]:     if r == 2: raise ValueError('bad sample in shard 7')
+[rank2]:                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+[rank2]: ValueError: bad sample in shard 7
+terminate called without an active exception
+"""
+ECHO = """[rank1]: Traceback (most recent call last):
+[rank1]:   File "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3252, in all_reduce
+[rank1]:     work.wait()
+[rank1]: RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.77.0.1]:9857.
+"""
+WATCHDOG = "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  NCCL watchdog\n"
+TORCHRUN = (
+    "E1121 04:29:37.073000 2 torch/…/api.py:1002] failed (exitcode: -9) local_rank: 1 (pid: 10) of binary: python3"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "after_another", "kind"),
+    [
+        (-9, "", False, "signal"),
+        (-9, ECHO, True, "signal"),
+        (-15, "", False, "signal"),
+        (-15, "", True, "terminated"),
+        (1, USER_ERROR, False, "exception"),
+        (-6, USER_ERROR, False, "exception"),
+        (1, ECHO, False, "communication"),
+        (-6, WATCHDOG, False, "communication"),
+        (-6, "free(): invalid pointer", False, "signal"),
+        (1, "SyntaxError: invalid syntax", False, "exception"),
+        (9, "", False, "exit"),
+        (None, "", False, "exit"),
+    ],
+)
+def test_kinds(code: Any, stderr: Any, after_another: Any, kind: Any) -> None:
+    assert classify(code, stderr, after_another=after_another)[0] == kind
+
+
+def test_messages_name_what_happened() -> None:
+    assert classify(-9, "", after_another=False)[1] == "killed by signal 9 (SIGKILL)"
+    assert classify(3, "", after_another=False)[1] == "exit status 3"
+    assert classify(1, USER_ERROR, after_another=False)[1] == "ValueError: bad sample in shard 7"
+
+
+def test_the_last_traceback_counts() -> None:
+    assert last_exception(USER_ERROR + "Traceback (most recent call last):\n  x\nKeyError: 'y'\n") == "KeyError: 'y'"
+    assert last_exception("all is well\nDone: 3 epochs\n") == ""
+
+
+def test_a_cause_comes_before_an_earlier_echo() -> None:
+    echo = {"kind": "communication", "time": 1.0}
+    cause = {"kind": "signal", "time": 1.2}
+    assert first([echo, cause]) is cause
+    assert first([]) is None
+
+
+def test_what_the_launcher_says_of_a_rank_that_it_reaped_first() -> None:
+    assert torchrun_exit(TORCHRUN, 1) == -9
+    assert torchrun_exit(TORCHRUN, 0) is None
+
+
+@pytest.mark.parametrize(("status", "code"), [(0, 0), (256, 1), (9, -9), (139, -11)])
+def test_wait_statuses(status: Any, code: Any) -> None:
+    assert wait_status(status) == code
+
+
+def test_a_rank_that_its_launcher_ended_is_no_cause_beside_one_that_failed() -> None:
+    def failure(kind: str, exit_status: int | None, time: float) -> dict[str, object]:
+        return {"kind": kind, "exit_status": exit_status, "time": time}
+
+    ended, raised = failure("signal", 143, 1.0), failure("exception", 1, 2.0)
+    killed, echo = failure("signal", 137, 3.0), failure("communication", 1, 0.5)
+    assert first([ended, raised]) == raised
+    assert first([ended, raised, killed]) == killed
+    assert first([ended, echo]) == ended

@@ -1,0 +1,55 @@
+"""What a heartbeat proves, and when silence means that a host is lost."""
+
+from nodectl.payload.jobnode.heartbeat import ENDING, FINISHED, RUNNING, Beat, Peers, decode, encode
+
+KEY, JOB = b"k" * 32, "20261121-040000-ab12"
+
+
+def test_a_beat_survives_the_way() -> None:
+    failure = {"kind": "signal", "rank": 3, "message": "killed by signal 9 (SIGKILL)", "exit_status": 137, "time": 1.5}
+    beat = Beat(2, 41, ENDING, failure)
+    assert decode(KEY, JOB, encode(KEY, JOB, beat)) == beat
+
+
+def test_only_this_job_and_its_key_are_heard() -> None:
+    datagram = encode(KEY, JOB, Beat(1, 1, RUNNING, None))
+    assert decode(b"x" * 32, JOB, datagram) is None
+    assert decode(KEY, "20261121-040000-cd34", datagram) is None
+    assert decode(KEY, JOB, datagram[:-1] + b"!") is None
+    assert decode(KEY, JOB, b"") is None
+    assert decode(KEY, JOB, datagram + b" " * 10_000) is None
+
+
+def test_a_replayed_or_overtaken_beat_does_not_renew_the_lease() -> None:
+    peers = Peers([1], lease_s=8)
+    assert peers.hear(Beat(1, 5, RUNNING, None), 0.0)
+    assert not peers.hear(Beat(1, 5, RUNNING, None), 7.0)
+    assert not peers.hear(Beat(1, 4, RUNNING, None), 7.0)
+    assert peers.newly_lost(8.1) == [1]
+
+
+def test_strangers_are_not_heard() -> None:
+    assert not Peers([1, 2], lease_s=8).hear(Beat(7, 1, RUNNING, None), 0.0)
+
+
+def test_a_host_is_lost_once_and_only_after_its_lease() -> None:
+    peers = Peers([1, 2], lease_s=8)
+    peers.hear(Beat(1, 1, RUNNING, None), 0.0)
+    peers.hear(Beat(2, 1, RUNNING, None), 4.0)
+    assert peers.newly_lost(8.0) == []
+    assert peers.newly_lost(8.5) == [1]
+    assert peers.newly_lost(9.0) == []
+    assert peers.newly_lost(12.5) == [2]
+
+
+def test_a_host_that_has_ended_may_be_silent() -> None:
+    peers = Peers([1], lease_s=8)
+    peers.hear(Beat(1, 1, FINISHED, None), 0.0)
+    assert peers.newly_lost(100.0) == []
+    assert peers.all_ended()
+
+
+def test_unheard_hosts_are_known() -> None:
+    peers = Peers([1, 2], lease_s=8)
+    peers.hear(Beat(2, 1, RUNNING, None), 0.0)
+    assert peers.unheard() == [1]

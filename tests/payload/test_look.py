@@ -1,0 +1,132 @@
+"""preflight.py as a node runs it: a process of the machine's own python3, JSON in and out."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.resources import payload_dir
+
+PAYLOAD = payload_dir() / "preflight.py"
+
+
+def run(mode: str, request: dict[str, Any], state: Path) -> list[dict[str, Any]]:
+    env = {"PATH": os.environ["PATH"], "HOME": str(state), "XDG_STATE_HOME": str(state / "state")}
+    done = subprocess.run(
+        [sys.executable, "-B", str(PAYLOAD), mode],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=60,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def look(state: Path, **changes: Any) -> dict[str, Any]:
+    request: dict[str, Any] = {
+        "interface": "",
+        "address": "127.0.0.1",
+        "others": [],
+        "peers": ["localhost"],
+        "ports": [],
+        "launcher": "/nonexistent",
+        "venv": "",
+        "checkpoint_dir": "",
+    }
+    lines = run("look", {**request, **changes}, state)
+    node: dict[str, Any] = lines[-1]["node"]
+    assert [set(line) for line in lines] == [{"clock"}, {"clock"}, {"node"}]
+    return node
+
+
+def test_it_sees_ports_in_use_by_tcp_or_udp(tmp_path: Path) -> None:
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp, socket.socket() as unused:
+        for one in (tcp, udp, unused):
+            one.bind(("127.0.0.1", 0))
+        tcp.listen()
+        ports = [one.getsockname()[1] for one in (tcp, udp, unused)]
+        unused.close()
+        assert look(tmp_path, ports=ports)["free_ports"] == ports[2:]
+
+
+def test_it_reads_versions_without_importing(tmp_path: Path) -> None:
+    packages = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    for name in ("torch-2.13.0+cpu.dist-info", "torchvision-0.9.dist-info", "nvidia_nccl_cu12-2.27.3.dist-info"):
+        (packages / name).mkdir(parents=True)
+    (tmp_path / "venv" / "bin").mkdir()
+    (tmp_path / "venv" / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "venv" / "pyvenv.cfg").write_text("home = /usr/bin\nversion_info = 3.11.2\n")
+    launcher = tmp_path / "launch"
+    launcher.write_text("#!/bin/sh\n")
+    node = look(tmp_path, venv=str(tmp_path / "venv"), launcher=str(launcher))
+    assert (node["torch"], node["nccl"], node["venv_python"]) == ("2.13.0+cpu", "2.27.3", "3.11.2")
+    assert len(node["launcher_sha256"]) == 64 and not node["launcher_runs"]
+
+
+def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
+    node = look(tmp_path, venv=str(tmp_path / "none"))
+    assert (node["torch"], node["nccl"], node["venv_python"], node["launcher_sha256"]) == ("", "", "", "")
+
+
+def test_it_writes_for_real_and_leaves_nothing(tmp_path: Path) -> None:
+    node = look(tmp_path, checkpoint_dir=str(tmp_path / "deep" / "er"))
+    assert (node["state_error"], node["checkpoint_error"]) == ("", "") and node["state_free_mib"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert look(tmp_path, checkpoint_dir=str(tmp_path / "file" / "x"))["checkpoint_error"] == "Not a directory"
+    assert look(tmp_path, checkpoint_dir="/proc/nodectl")["checkpoint_error"]
+
+
+def test_a_named_interface_that_is_not_there(tmp_path: Path) -> None:
+    node = look(tmp_path, interface="nope0")
+    assert (node["address"], node["interface"]) == ("", "")
+
+
+def test_names_are_resolved_there(tmp_path: Path) -> None:
+    peers = look(tmp_path, peers=["localhost", "no-such-name.invalid"])["peers"]
+    assert "127.0.0.1" in peers["localhost"] and peers["no-such-name.invalid"] in ([], None)
+
+
+def free_port(kind: int) -> int:
+    with socket.socket(type=kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_two_hosts_find_each_other_by_both_protocols(tmp_path: Path) -> None:
+    ways = {"address": "127.0.0.1", "tcp_port": free_port(socket.SOCK_STREAM), "udp_port": free_port(socket.SOCK_DGRAM)}
+    asked = {**ways, "token": "t0ken"}
+    said: list[dict[str, Any]] = []
+    server = threading.Thread(
+        target=lambda: said.extend(run("listen", {**asked, "seconds": 20, "expected": 2}, tmp_path)), daemon=True
+    )
+    server.start()
+    for source in ("127.0.0.1", "127.0.0.2"):
+        assert run("connect", {**asked, "source": source, "seconds": 5}, tmp_path) == [{"udp": "", "tcp": ""}]
+    server.join(10)
+    assert not server.is_alive() and said == [{"listening": True}]
+
+
+@pytest.mark.parametrize("token", ["other", None])
+def test_nobody_or_somebody_else_there_is_no_way(tmp_path: Path, token: str | None) -> None:
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        port = stranger.getsockname()[1]
+        if token:
+            stranger.listen()
+            threading.Thread(target=lambda: stranger.accept()[0].sendall(token.encode()), daemon=True).start()
+        asked = {"address": "127.0.0.1", "tcp_port": port, "udp_port": free_port(socket.SOCK_DGRAM), "token": "t0ken"}
+        [answer] = run("connect", {**asked, "source": "127.0.0.1", "seconds": 1}, tmp_path)
+    assert answer["tcp"] and answer["udp"]

@@ -1,0 +1,161 @@
+"""The tcp probe: what becomes a measurement, what a finding, and whom it blames."""
+
+import json
+import shutil
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.tcp import run_tcp
+from nodectl.transport.local import LocalTransport
+from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play, silent
+
+LISTENING = Answer([{"event": "listening", "port": 40001, "pid": 77}])
+
+
+def quiet(_: str) -> None:
+    """Nobody looks at the progress."""
+
+
+def test(reverse: bool, gbit_s: float, **more: Any) -> dict[str, Any]:
+    end = {"sum_sent": {"bits_per_second": 2e9, "retransmits": 3}, "sum_received": {"bits_per_second": gbit_s * 1e9}}
+    document = {"start": {"version": "iperf 3.12"}, "end": {**end, "sender_tcp_congestion": "cubic"}, **more}
+    return {"event": "test", "reverse": reverse, "text": json.dumps(document), "stderr": ""}
+
+
+test.__test__ = False  # type: ignore[attr-defined]
+
+RUNS = [test(False, 0.94), test(True, 0.5), test(False, 0.95), test(True, 0.4), test(False, 0.96), test(True, 0.6)]
+
+
+def measured(host: str, module: str, args: Sequence[str]) -> Answer:
+    """Every host works."""
+    if module == "endpoint":
+        return Answer([ENDPOINT])
+    return LISTENING if args[0] == "serve" else Answer(RUNS)
+
+
+def probe(fleet: Any, *hosts: Host, **options: Any) -> ProbeResult:
+    return run_tcp(fleet, hosts or HOSTS[:2], ProbeOptions(**options), quiet)
+
+
+def test_both_directions_with_median_and_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = probe(play(monkeypatch, measured), streams=4)
+    there, back = found.measurements
+    assert (there.hosts, there.direction, there.unit) == (("node01", "node02"), "node01 -> node02", "Gbit/s")
+    assert (there.value, back.value) == pytest.approx((0.95, 0.5))
+    assert (there.spread, back.spread) == pytest.approx((0.02 / 0.95, 0.4))
+    assert back.hosts == ("node02", "node01")
+    assert {"streams": 4, "repetitions": 3, "retransmits": 9, "congestion": "cubic"}.items() <= there.conditions.items()
+    assert found.findings == ()
+
+
+def test_all_pairs_of_four_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = probe(play(monkeypatch, measured), *HOSTS)
+    assert len({each.direction for each in found.measurements}) == 12
+
+
+def test_a_dead_host_is_named_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        return silent() if host == "node03" else measured(host, module, args)
+
+    found = probe(play(monkeypatch, answers), *HOSTS)
+    assert [(each.host, each.status, each.kind) for each in found.findings] == [("node03", Status.UNKNOWN, "host")]
+    assert found.findings[0].actual == "no route to host"
+    assert {name for each in found.measurements for name in each.hosts} == {"node01", "node02", "node04"}
+
+
+def test_a_missing_tool_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        missing = Answer([{**ENDPOINT, "iperf3": None}])
+        return missing if host == "node02" and module == "endpoint" else measured(host, module, args)
+
+    found = probe(play(monkeypatch, answers))
+    assert not found.measurements
+    assert [(each.host, each.actual, each.remedy) for each in found.findings] == [
+        ("node02", "iperf3 is not installed", "install the package iperf3 there")
+    ]
+
+
+def test_a_path_that_fails_one_way_blames_that_way_and_ends_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = {"event": "test", "reverse": True, "stderr": "", "text": '{"error": "unable to connect: refused"}'}
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "probe_tcp" and args[0] == "measure":
+            return Answer([RUNS[0], refused], status=1)
+        return measured(host, module, args)
+
+    fleet = play(monkeypatch, answers)
+    found = probe(fleet)
+    assert [each.direction for each in found.measurements] == ["node01 -> node02"]
+    assert [(each.kind, each.hosts, each.status) for each in found.findings] == [
+        ("path", ("node02", "node01"), Status.FAILED)
+    ]
+    assert "firewall" in found.findings[0].remedy
+    assert fleet.killed == [("node02", "77")]
+
+
+def test_a_server_that_cannot_listen_is_its_hosts_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "probe_tcp" and args[0] == "serve":
+            return Answer([{"event": "error", "text": "Address already in use"}], status=1)
+        return measured(host, module, args)
+
+    found = probe(play(monkeypatch, answers), port=5201)
+    assert [(each.host, each.status, each.actual) for each in found.findings] == [
+        ("node02", Status.FAILED, "iperf3 does not listen: Address already in use")
+    ]
+
+
+def test_a_client_that_is_lost_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        lost = module == "probe_tcp" and args[0] == "measure"
+        return silent("the connection was lost") if lost else measured(host, module, args)
+
+    found = probe(play(monkeypatch, answers))
+    assert [(each.host, each.status) for each in found.findings] == [("node01", Status.UNKNOWN)]
+
+
+def test_one_host_alone_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError):
+        probe(play(monkeypatch, measured), HOSTS[0])
+
+
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")
+class TestForReal:
+    """iperf3 itself, over the loopback interface."""
+
+    A, B = Host("a", "127.0.0.1", connection="local"), Host("b", "127.0.0.1", connection="local")
+
+    @pytest.fixture(autouse=True)
+    def own_state(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def test_both_directions_and_nothing_left(self) -> None:
+        found = probe(LocalTransport(), self.A, self.B, duration_s=1, repetitions=1)
+        assert found.findings == ()
+        assert [each.hosts for each in found.measurements] == [("a", "b"), ("b", "a")]
+        assert all(each.value > 0.1 for each in found.measurements)
+        assert found.measurements[0].conditions["interfaces"] == ["lo", "lo"]
+        assert found.measurements[0].conditions["mtu"] == [65536, 65536]
+
+    def test_a_port_that_is_taken_is_told(self) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            found = probe(LocalTransport(), self.A, self.B, duration_s=1, repetitions=1, port=taken.getsockname()[1])
+        assert not found.measurements
+        assert [(each.host, each.status) for each in found.findings] == [("b", Status.FAILED)]
+        assert "in use" in found.findings[0].actual
+
+    def test_an_interface_that_is_not_there_names_those_that_are(self) -> None:
+        found = probe(LocalTransport(), self.A, self.B, interface="nosuch0")
+        assert {each.host for each in found.findings} == {"a", "b"}
+        assert "lo" in found.findings[0].actual

@@ -1,0 +1,49 @@
+"""Ansible and nodectl render templates/ to the same bytes."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodectl.resources import share_dir
+from nodectl.templating import render
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("nccl.conf.j2", {"profiles": "a, b", "variables": {}}),
+    ("nccl.conf.j2", {"profiles": "é", "variables": {"NCCL_B": "ring,tree;allreduce:tree", "NCCL_A": "=mlx5_0"}}),
+    ("launch.sh.j2", {"profiles": "a, b", "venv": "/opt/nodectl/venv"}),
+]
+
+
+@pytest.mark.parametrize(("template", "variables"), CASES)
+def test_both_give_the_same_bytes(tmp_path: Path, template: str, variables: dict[str, Any]) -> None:
+    task = {
+        "ansible.builtin.template": {
+            "src": str(share_dir() / "templates" / template),
+            "dest": str(tmp_path / "out"),
+            "mode": "0644",
+        },
+        "vars": variables,
+    }
+    play = tmp_path / "play.yml"
+    play.write_text(
+        yaml.safe_dump([{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}])
+    )
+    ansible = Path(sys.executable).with_name("ansible-playbook")
+    done = subprocess.run(
+        [ansible, "-i", "localhost,", play],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ANSIBLE_HOME": str(tmp_path), "LC_ALL": "C.UTF-8"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "out").read_bytes() == render(template, **variables).encode()
+
+
+def test_nccl_file_holds_nothing_that_nccl_would_misread() -> None:
+    lines = render("nccl.conf.j2", profiles="p", variables={"NCCL_B": "2", "NCCL_A": "1"}).splitlines()
+    assert lines[0].startswith("# Written by nodectl") and lines[1:] == ["NCCL_A=1", "NCCL_B=2"]

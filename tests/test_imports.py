@@ -1,0 +1,164 @@
+"""The rules of the house about imports, and what the oldest Python on a node can run."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "nodectl"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# who may import which parts of nodectl; parts that are not named here may import all but cli
+ALLOWED = {
+    "model": {"model"},
+    "parsers": {"parsers", "model", "errors"},
+    "report": {"report", "model", "errors"},
+    "facts": {"facts", "parsers", "model", "errors"},
+    "checks": {"checks", "facts", "profiles", "parsers", "model", "errors"},
+    "payload": {"payload"},
+    "workloads": {"workloads"},
+}
+# who may use which library
+HOMES = {
+    "fabric": {"transport"},
+    "paramiko": {"transport"},
+    "invoke": {"transport"},
+    "click": {"cli"},
+    "rich": {"cli"},
+    "torch": {"payload", "workloads"},
+    "ansible": {"inventory", "provision"},
+    "ansible_runner": {"inventory", "provision"},
+}
+ON_NODES = [path for path in FILES if path.relative_to(PACKAGE).parts[0] in ("payload", "workloads")]
+# added to Python after 3.8, and easily written by mistake
+NEWER_NAMES = {
+    *("removeprefix", "removesuffix", "is_relative_to", "with_stem", "hardlink_to", "bit_count", "randbytes"),
+    *("pairwise", "batched", "TaskGroup", "to_thread", "StrEnum", "UTC", "unparse", "waitstatus_to_exitcode"),
+    *("pidfd_open", "pidfd_send_signal", "lcm"),
+}
+NEWER_IN_OS = {"unshare", "setns", "eventfd", "splice"}
+NEWER_MODULES = {"zoneinfo", "graphlib", "tomllib"}
+NEWER_KEYWORDS = {("dataclass", "slots"), ("dataclass", "kw_only"), ("zip", "strict"), ("TemporaryDirectory", "delete")}
+GENERICS = {"list", "dict", "set", "frozenset", "tuple", "type", "Popen", "CompletedProcess", "Queue", "SimpleQueue"}
+
+
+def part(path: Path) -> str:
+    """The first folder, or the module's name, below nodectl."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Dotted names that a file imports anywhere in it; relative imports are made absolute."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            folder = ("nodectl", *path.relative_to(PACKAGE).parts)[: -node.level] if node.level else ()
+            module = ".".join([*folder, *([node.module] if node.module else [])])
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def own_parts(path: Path) -> set[str]:
+    """The parts of nodectl that a file imports."""
+    return {name.split(".")[1] for name in imported(path) if name.startswith("nodectl.")}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_parts_import_only_what_they_may(path: Path) -> None:
+    home, used = part(path), own_parts(path)
+    if home in ALLOWED:
+        assert used <= ALLOWED[home] | {"__version__"}
+    elif home not in ("cli", "__main__"):
+        assert "cli" not in used
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_libraries_stay_at_home(path: Path) -> None:
+    libraries = {name.split(".")[0] for name in imported(path)}
+    strays = {library for library in libraries & set(HOMES) if part(path) not in HOMES[library]}
+    # the entry point hands click's own errors on
+    assert not strays - ({"click"} if part(path) == "__main__" else set())
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if part(path) == "model"], ids=name)
+def test_the_model_needs_the_standard_library_only(path: Path) -> None:
+    assert {name.split(".")[0] for name in imported(path)} <= sys.stdlib_module_names | {"nodectl"}
+
+
+@pytest.mark.parametrize("path", ON_NODES, ids=name)
+def test_what_runs_on_nodes_is_python_3_8(path: Path) -> None:
+    assert list(too_new(path.read_text())) == []
+
+
+def too_new(source: str) -> Iterator[str]:
+    """What Python 3.8 would refuse or lack, as `line: what`."""
+    try:
+        tree = ast.parse(source, feature_version=(3, 8))
+    except SyntaxError as error:
+        yield f"{error.lineno}: {error.msg}"
+        return
+    if not any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body):
+        evaluated: Iterator[ast.AST] = ast.walk(tree)
+    else:
+        evaluated = without_annotations(tree)
+    for node in evaluated:
+        what = newer(node)
+        if what:
+            yield f"{getattr(node, 'lineno', 0)}: {what}"
+
+
+def newer(node: ast.AST) -> str:
+    """What is newer than 3.8 in this one node."""
+    if isinstance(node, ast.Attribute) and node.attr in NEWER_NAMES:
+        return node.attr
+    # a libc of ctypes has functions of the same names
+    if isinstance(node, ast.Attribute) and node.attr in NEWER_IN_OS and getattr(node.value, "id", "") == "os":
+        return f"os.{node.attr}"
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        names = {alias.name for alias in node.names} | ({node.module} if isinstance(node, ast.ImportFrom) else set())
+        return ", ".join(str(name) for name in names & (NEWER_MODULES | NEWER_NAMES))
+    if isinstance(node, ast.Call):
+        called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        return ", ".join(str(word.arg) for word in node.keywords if (called, word.arg) in NEWER_KEYWORDS)
+    if isinstance(node, ast.Subscript) and getattr(node.value, "id", getattr(node.value, "attr", "")) in GENERICS:
+        return f"{ast.unparse(node)} outside an annotation"
+    return ""
+
+
+def without_annotations(node: ast.AST) -> Iterator[ast.AST]:
+    """The tree without what `from __future__ import annotations` leaves unevaluated."""
+    yield node
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from without_annotations(child)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("match x:\n    case 1: pass\n", "2: Pattern matching is only supported in Python 3.10 and greater"),
+        ("def f(a: list[int]) -> None: ...\n", "1: list[int] outside an annotation"),
+        ("from __future__ import annotations\nX = dict[str, int]\n", "2: dict[str, int] outside an annotation"),
+        ("'a'.removeprefix('b')\n", "1: removeprefix"),
+        ("from itertools import pairwise\n", "1: pairwise"),
+        ("import os\nos.unshare(1)\n", "2: os.unshare"),
+        ("zip(a, b, strict=True)\n", "1: strict"),
+    ],
+)
+def test_the_judge_of_python_3_8_notices(source: str, said: str) -> None:
+    assert list(too_new(source)) == [said]
+
+
+def test_the_judge_of_python_3_8_lets_annotations_be() -> None:
+    assert (
+        list(too_new("from __future__ import annotations\ndef f(a: list[int] | None) -> dict[str, int]: ...\n")) == []
+    )

@@ -1,0 +1,211 @@
+"""Any Ansible inventory as hosts; what Ansible only warns of is an error."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nodectl.errors import InventoryError
+from nodectl.inventory import Inventory
+
+
+def write(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return str(path)
+
+
+def names(sources: list[str], limit: str | None = None) -> list[str]:
+    return [host.name for host in Inventory.read(sources).hosts(limit)]
+
+
+FLEET = """
+[gpu]
+gpu[01:12]
+[web]
+web-a ansible_port=2222 ansible_user=bob
+web-b
+[all:vars]
+ansible_user=root
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        ("gpu[1:3]", ["gpu02", "gpu03", "gpu04"]),
+        ("web*", ["web-a", "web-b"]),
+        ("all:!gpu", ["web-a", "web-b"]),
+        ("~web-[b-z]", ["web-b"]),
+        ("gpu:&gpu01", ["gpu01"]),
+        ("web-b:gpu12", ["gpu12", "web-b"]),
+    ],
+)
+def test_limit_is_ansibles_pattern(tmp_path: Path, limit: str, expected: list[str]) -> None:
+    assert sorted(names([write(tmp_path / "hosts", FLEET)], limit)) == expected
+
+
+def test_limit_from_a_file(tmp_path: Path) -> None:
+    retry = write(tmp_path / "retry", "gpu03\nweb-a\n")
+    assert sorted(names([write(tmp_path / "hosts", FLEET)], f"@{retry}")) == ["gpu03", "web-a"]
+
+
+def test_variables_of_a_host(tmp_path: Path) -> None:
+    hosts = {host.name: host for host in Inventory.read([write(tmp_path / "hosts", FLEET)]).hosts()}
+    assert (hosts["web-a"].user, hosts["web-a"].port, hosts["web-a"].address) == ("bob", 2222, "web-a")
+    assert (hosts["gpu01"].user, hosts["gpu01"].port) == ("root", None)
+
+
+def test_yaml_folders_group_vars_and_host_vars(tmp_path: Path) -> None:
+    write(tmp_path / "inv" / "a.yml", "all:\n  children:\n    gpu:\n      hosts:\n        gpu[1:2]:\n")
+    write(tmp_path / "inv" / "b.ini", "[web]\nweb1\n")
+    write(tmp_path / "inv" / "group_vars" / "gpu.yml", "colour: blue\nsize: 3\n")
+    write(tmp_path / "inv" / "group_vars" / "all.yml", "colour: grey\nnested: {list: [1, '{{ size }}']}\nsize: 1\n")
+    write(tmp_path / "inv" / "host_vars" / "gpu2.yml", "size: 5\n")
+    write(tmp_path / "inv" / "nodectl.toml", "forks = 8\n")
+    write(tmp_path / "inv" / "profiles" / "tuning" / "mine.yml", "sysctl: {}\n")
+    hosts = {host.name: host.variables for host in Inventory.read([str(tmp_path / "inv")]).hosts()}
+    assert sorted(hosts) == ["gpu1", "gpu2", "web1"]
+    assert [hosts[name]["colour"] for name in sorted(hosts)] == ["blue", "blue", "grey"]
+    assert [hosts[name]["size"] for name in sorted(hosts)] == [3, 5, 1]
+    assert hosts["gpu2"]["nested"] == {"list": [1, 5]}
+
+
+def test_several_sources_and_a_host_list(tmp_path: Path) -> None:
+    assert names([write(tmp_path / "hosts", "a\n"), "b,c"]) == ["a", "b", "c"]
+
+
+def test_a_program_as_inventory(tmp_path: Path) -> None:
+    script = Path(write(tmp_path / "dynamic", '#!/bin/sh\necho \'{"gpu": {"hosts": ["d1", "d2"]}}\'\n'))
+    script.chmod(0o755)
+    assert names([str(script)], "gpu") == ["d1", "d2"]
+
+
+def test_templates_are_rendered(tmp_path: Path) -> None:
+    source = write(
+        tmp_path / "hosts",
+        "[gpu]\ngpu[07:08]\n[gpu:vars]\nansible_host=10.0.{{ rack }}.{{ inventory_hostname[3:] | int }}\nrack=4\n"
+        "ansible_port={{ 2200 + rack | int }}\nansible_ssh_private_key_file={{ hostvars['gpu07'].rack }}.key\n",
+    )
+    last = Inventory.read([source]).hosts()[1]
+    assert (last.address, last.port, last.variables["ansible_ssh_private_key_file"]) == ("10.0.4.8", 2204, "4.key")
+    assert type(last.address) is str
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("a ansible_host='{{ nowhere }}'\n", "nowhere"),
+        ("a ansible_port=ssh\n", "ansible_port"),
+        ("a ansible_connection=winrm\n", "winrm"),
+        ("a ansible_ssh_extra_args='-o Ciphers=x'\n", "Ciphers"),
+    ],
+)
+def test_variables_that_cannot_be_used(tmp_path: Path, text: str, named: str) -> None:
+    inventory = Inventory.read([write(tmp_path / "hosts", text)])
+    with pytest.raises(InventoryError, match=named) as caught:
+        inventory.hosts()
+    assert "a" in caught.value.message
+
+
+def test_an_option_of_a_host_that_is_not_asked_for_is_no_error(tmp_path: Path) -> None:
+    assert names([write(tmp_path / "hosts", "a ansible_ssh_extra_args='-o Ciphers=x'\nb\n")], "b") == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("hosts.yml", "all:\n  hosts:\n    a:\n   b: [\n", 4),
+        ("hosts.yml", "all:\n  hosts: {a: {x: 'open}}\n", 3),
+        ("hosts", "[gpu]\na\nb c d\n", 3),
+        ("hosts", "a\n\n[gpu:wars]\n", 3),
+    ],
+)
+def test_syntax_errors_name_file_and_line(tmp_path: Path, name: str, text: str, line: int) -> None:
+    source = write(tmp_path / name, text)
+    with pytest.raises(InventoryError) as caught:
+        Inventory.read([source])
+    assert f"{source}:{line}" in caught.value.message
+    assert caught.value.exit_status == 2
+
+
+@pytest.mark.parametrize(("name", "text"), [("hosts", ""), ("hosts.yml", "all:\n  hsts: {a: {}}\n"), ("h", "[gpu]\n")])
+def test_an_inventory_without_hosts(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(InventoryError, match="holds no host"):
+        Inventory.read([write(tmp_path / name, text)])
+
+
+def test_a_program_that_fails(tmp_path: Path) -> None:
+    script = Path(write(tmp_path / "dynamic", "#!/bin/sh\nexit 3\n"))
+    script.chmod(0o755)
+    with pytest.raises(InventoryError, match="exit code 3"):
+        Inventory.read([str(script)])
+
+
+def test_one_bad_source_of_two(tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match=r"bad\.yml:"):
+        Inventory.read([write(tmp_path / "good", "a\n"), write(tmp_path / "bad.yml", "all: [\n")])
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match="no inventory at"):
+        Inventory.read([str(tmp_path / "absent")])
+
+
+@pytest.mark.parametrize("limit", ["nosuch", "all:!all", "@/no/such/file"])
+def test_a_limit_that_selects_nothing(tmp_path: Path, limit: str) -> None:
+    inventory = Inventory.read([write(tmp_path / "hosts", FLEET)])
+    with pytest.raises(InventoryError):
+        inventory.hosts(limit)
+
+
+def test_ansibles_hint_for_a_limit_is_passed_on(tmp_path: Path) -> None:
+    inventory = Inventory.read([write(tmp_path / "hosts", FLEET)])
+    with pytest.raises(InventoryError, match=r"Use \[x:y\]"):
+        inventory.hosts("gpu0[1-3]")
+
+
+def test_local_and_ssh(tmp_path: Path) -> None:
+    hosts = Inventory.read(
+        [write(tmp_path / "hosts", "a ansible_connection=local\nb ansible_connection=ssh\n")]
+    ).hosts()
+    assert [host.connection for host in hosts] == ["local", "ssh"]
+
+
+def test_ssh_settings_of_ansible_cfg(tmp_path: Path, cli_env: dict[str, str]) -> None:
+    config = write(
+        tmp_path / "ansible.cfg",
+        "[defaults]\ninventory = hosts\nprivate_key_file = k\n"
+        "[ssh_connection]\nssh_args = -C -o ControlMaster=auto\nssh_common_args = -o 'Port 7' -p 8\n",
+    )
+    write(tmp_path / "hosts", "a\nb ansible_ssh_common_args='-p 9'\n")
+    code = (
+        "from nodectl.inventory import Inventory\nfrom nodectl.transport.target import options_of\n"
+        "for host in Inventory.read(()).hosts(): print(options_of(host).port, *options_of(host).identity_files)"
+    )
+    environment = {**cli_env, "ANSIBLE_CONFIG": config}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["7", "9"]
+    assert all(line.endswith("k") for line in done.stdout.splitlines())
+
+
+def test_vault(tmp_path: Path, cli_env: dict[str, str]) -> None:
+    password = write(tmp_path / "password", "secret\n")
+    secret = write(tmp_path / "group_vars" / "all.yml", "ansible_connection: local\nansible_user: hidden\n")
+    environment = {**cli_env, "ANSIBLE_VAULT_PASSWORD_FILE": password}
+    subprocess.run(["ansible-vault", "encrypt", secret], env=environment, check=True, capture_output=True)
+    source = write(tmp_path / "hosts", "a\n")
+    command = [sys.executable, "-m", "nodectl", "-i", source, "exec", "--", "true"]
+    assert subprocess.run(command, env=environment, check=False, capture_output=True).returncode == 0
+    without = subprocess.run(command, env=cli_env, check=False, capture_output=True, text=True)
+    assert (without.returncode, "vault" in without.stderr.lower()) == (2, True)
+
+
+def test_a_thousand_hosts_in_seconds(tmp_path: Path) -> None:
+    text = "[gpu]\ngpu[0001:1000]\n[gpu:vars]\nansible_host='10.0.0.{{ inventory_hostname[-2:] | int }}'\n"
+    source = write(tmp_path / "hosts", text)
+    started = time.process_time()
+    assert len(Inventory.read([source]).hosts()) == 1000
+    assert time.process_time() - started < 5

@@ -1,0 +1,139 @@
+"""A real sshd on a loopback port, with its own keys: what the transport is tested against where there is no lab."""
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nodectl.model.host import Host
+from nodectl.transport.connect import connect
+
+_SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+_PRIVSEP = Path("/run/sshd")
+
+
+@dataclass(frozen=True, slots=True)
+class Sshd:
+    """An SSH server of this user on 127.0.0.1."""
+
+    port: int
+    folder: Path
+
+    @property
+    def key(self) -> Path:
+        """A private key that it lets in."""
+        return self.folder / "id"
+
+    @property
+    def host_key(self) -> str:
+        """Kind and base64 of its host key."""
+        return " ".join((self.folder / "host.pub").read_text().split()[:2])
+
+    @property
+    def known_hosts(self) -> Path:
+        """A known_hosts file that names it."""
+        return self.folder / "known_hosts"
+
+    def host(self, name: str = "web1", **variables: object) -> Host:
+        """It as a host of an inventory; `variables` come on top of those that reach it."""
+        reach: dict[str, object] = {
+            "ansible_ssh_private_key_file": str(self.key),
+            "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.known_hosts}",
+        }
+        return Host(name, "127.0.0.1", self.port, getpass.getuser(), "ssh", {**reach, **variables})
+
+    def inventory(self, folder: Path, hosts: str = "web1") -> Path:
+        """An inventory file with it under the names in `hosts`."""
+        path = folder / "hosts.ini"
+        path.write_text(
+            f"[web]\n{hosts}\n[web:vars]\nansible_host=127.0.0.1\nansible_port={self.port}\n"
+            f"ansible_user={getpass.getuser()}\nansible_ssh_private_key_file={self.key}\n"
+            f"ansible_ssh_common_args='-o UserKnownHostsFile={self.known_hosts}'\n"
+        )
+        return path
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def _keygen(path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+
+
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def _serve(folder: Path, authorized: Path) -> Iterator[Sshd]:
+    port = _free_port()
+    _keygen(folder / "host")
+    shutil.copy(authorized, folder / "id")
+    shutil.copy(authorized.with_suffix(".pub"), folder / "authorized_keys")
+    (folder / "config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized_keys\n"
+        f"PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nMaxStartups 200\nPermitRootLogin yes\n"
+        "Subsystem sftp internal-sftp\n"
+    )
+    made = os.getuid() == 0 and not _PRIVSEP.exists()
+    if made:
+        _PRIVSEP.mkdir(mode=0o755)
+    process = subprocess.Popen([_SSHD, "-D", "-f", str(folder / "config"), "-E", str(folder / "log")])
+    try:
+        deadline = time.monotonic() + 10
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"sshd did not start: {(folder / 'log').read_text()}")
+            time.sleep(0.02)
+        server = Sshd(port, folder)
+        server.known_hosts.write_text(f"[127.0.0.1]:{port} {server.host_key}\n")
+        yield server
+    finally:
+        process.terminate()
+        process.wait()
+        if made:
+            _PRIVSEP.rmdir()
+
+
+@pytest.fixture(scope="session")
+def client_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One private key for all servers."""
+    path = tmp_path_factory.mktemp("client") / "id"
+    _keygen(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path) -> Iterator[Sshd]:
+    """The server under test."""
+    if not Path(_SSHD).exists():
+        pytest.skip("no sshd on this machine")
+    yield from _serve(tmp_path_factory.mktemp("sshd"), client_key)
+
+
+@pytest.fixture(scope="session")
+def jump_sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path, sshd: Sshd) -> Iterator[Sshd]:
+    """A second server, to go through; the order of the fixtures keeps /run/sshd until both are gone."""
+    yield from _serve(tmp_path_factory.mktemp("jump"), client_key)
+
+
+@pytest.fixture
+def transport() -> Iterator[object]:
+    """What `nodectl` itself uses."""
+    made = connect()
+    yield made
+    made.close()

@@ -1,0 +1,62 @@
+"""Work on many hosts: bounded, as it ends, and over when the caller stops."""
+
+import threading
+import time
+
+import pytest
+
+from nodectl.model.host import Host
+from nodectl.transport.fanout import fan_out, run_all
+from nodectl.transport.local import LocalTransport
+
+HOSTS = [Host(f"h{number}", "x", connection="local") for number in range(20)]
+
+
+def test_no_more_than_forks_at_a_time() -> None:
+    lock, running, most = threading.Lock(), 0, 0
+
+    def work(host: Host) -> str:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02)
+        with lock:
+            running -= 1
+        return host.name
+
+    assert {name for _, name in fan_out(HOSTS, work, forks=4)} == {host.name for host in HOSTS}
+    assert most == 4
+
+
+def test_results_come_as_they_end() -> None:
+    order = [host.name for host, _ in fan_out(HOSTS[:3], lambda host: time.sleep(0.3 * (host.name == "h0")), forks=3)]
+    assert order[-1] == "h0"
+
+
+def test_an_exception_is_not_lost() -> None:
+    def work(host: Host) -> None:
+        raise ZeroDivisionError(host.name)
+
+    with pytest.raises(ZeroDivisionError):
+        list(fan_out(HOSTS, work, forks=2))
+
+
+def test_nothing_is_begun_after_the_caller_stopped() -> None:
+    begun: list[str] = []
+
+    def work(host: Host) -> None:
+        begun.append(host.name)
+        time.sleep(0.1)
+
+    results = fan_out(HOSTS, work, forks=2)
+    next(results)
+    results.close()  # type: ignore[attr-defined]
+    time.sleep(0.5)
+    assert len(begun) <= 4
+
+
+def test_run_all_keeps_the_order_of_the_hosts() -> None:
+    results = run_all(LocalTransport(), HOSTS, ["true"], timeout_s=10, forks=8)
+    assert [each.host for each in results] == [host.name for host in HOSTS]
+    assert all(each.ok for each in results)

@@ -1,0 +1,159 @@
+"""Files, folders and the payload onto a host, over a real sshd."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult
+from nodectl.transport import payload
+from nodectl.transport.base import OnOutput, Transport
+from nodectl.transport.files import pack, push_bytes, push_tree
+from nodectl.transport.payload import run_payload
+
+if TYPE_CHECKING:
+    from tests.transport.sshd_server import Sshd
+
+
+class Counting:
+    """Counts the round trips of another transport."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner, self.runs = inner, 0
+
+    def run(
+        self,
+        host: Host,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None,
+        stdin: bytes | None = None,
+        on_output: OnOutput | None = None,
+    ) -> CommandResult:
+        self.runs += 1
+        return self.inner.run(host, argv, timeout_s=timeout_s, stdin=stdin, on_output=on_output)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def test_bytes_with_their_mode(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    path = tmp_path / "new folder" / "a 'file'"
+    data = bytes(range(256)) * 1000
+    assert push_bytes(transport, sshd.host(), data, str(path), 0o640, timeout_s=20).ok
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (data, 0o640)
+    assert push_bytes(transport, sshd.host(), b"", str(path), 0o600, timeout_s=20).ok
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"", 0o600)
+    assert [child.name for child in path.parent.iterdir()] == [path.name]
+
+
+def test_bytes_that_cannot_be_written(sshd: Sshd, transport: Transport) -> None:
+    assert not push_bytes(transport, sshd.host(), b"x", "/proc/no/file", 0o600, timeout_s=20).ok
+
+
+def test_tree_replaces_what_was_there(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    source, there = tmp_path / "source", tmp_path / "there" / "tree"
+    (source / "sub" / "__pycache__").mkdir(parents=True)
+    (source / "run.sh").write_text("#!/bin/sh\n")
+    (source / "run.sh").chmod(0o755)
+    (source / "sub" / "b").write_text("b")
+    (source / "sub" / "__pycache__" / "c.pyc").write_text("c")
+    (source / "link").symlink_to("run.sh")
+    there.mkdir(parents=True)
+    (there / "old").write_text("old")
+    assert push_tree(transport, sshd.host(), source, str(there), timeout_s=20, exclude=["__pycache__"]).ok
+    assert sorted(path.relative_to(there).as_posix() for path in there.rglob("*")) == ["link", "run.sh", "sub", "sub/b"]
+    assert (there / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert [child.name for child in there.parent.iterdir()] == ["tree"]
+
+
+def test_the_same_folder_packs_to_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("b")
+    (tmp_path / "a").write_text("a")
+    first = pack(tmp_path)
+    assert pack(tmp_path) == first
+    (tmp_path / "a").write_text("changed")
+    assert pack(tmp_path) != first
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A payload folder with one program."""
+    folder = tmp_path / "payload"
+    folder.mkdir()
+    (folder / "helper.py").write_text("WORD = 'hello'\n")
+    (folder / "greet.py").write_text(
+        "import sys, helper\nprint(helper.WORD, *sys.argv[1:], sys.stdin.read())\nsys.stderr.write('err')\n"
+        "sys.exit(3 if 'fail' in sys.argv else 0)\n"
+    )
+    monkeypatch.setattr(payload, "payload_dir", lambda: folder)
+    payload._packed.cache_clear()
+    yield folder
+    payload._packed.cache_clear()
+
+
+def test_payload_is_copied_once(sshd: Sshd, transport: Transport, programs: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    counting = Counting(_WithState(transport, state))
+    done = run_payload(counting, sshd.host(), "greet", ["a b"], timeout_s=30, stdin=b"input")
+    assert (done.stdout, done.stderr, done.exit_status, counting.runs) == ("hello a b input\n", "err", 0, 3)
+    again = run_payload(counting, sshd.host(), "greet", ["fail"], timeout_s=30)
+    assert (again.stdout, again.exit_status, counting.runs) == ("hello fail \n", 3, 4)
+    copies = list((state / "nodectl" / "payload").iterdir())
+    assert [copy.stat().st_mode & 0o777 for copy in copies] == [0o700]
+    (programs / "helper.py").write_text("WORD = 'bye'\n")
+    payload._packed.cache_clear()
+    assert run_payload(counting, sshd.host(), "greet", [], timeout_s=30).stdout == "bye \n"
+
+
+def test_payload_hands_output_on(sshd: Sshd, transport: Transport, programs: Path, tmp_path: Path) -> None:
+    arrived: list[tuple[str, bytes]] = []
+    done = run_payload(
+        _WithState(transport, tmp_path / "state"),
+        sshd.host(),
+        "greet",
+        [],
+        timeout_s=30,
+        on_output=lambda stream, data: arrived.append((stream, data)),
+    )
+    assert done.ok
+    assert sorted(arrived) == [("stderr", b"err"), ("stdout", b"hello \n")]
+
+
+def test_a_host_without_python_says_so(sshd: Sshd, transport: Transport, programs: Path, tmp_path: Path) -> None:
+    done = run_payload(
+        _WithState(transport, tmp_path / "state"), sshd.host(), "greet", [], timeout_s=30, python="/no/python"
+    )
+    assert (done.exit_status, done.error) == (127, "no /no/python on the host")
+    assert done.remedy
+
+
+class _WithState(Counting):
+    """The login user's state folder elsewhere, so that a test leaves nothing in it."""
+
+    def __init__(self, inner: Transport, state: Path) -> None:
+        super().__init__(inner)
+        self.state = state
+
+    def run(
+        self,
+        host: Host,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None,
+        stdin: bytes | None = None,
+        on_output: OnOutput | None = None,
+    ) -> CommandResult:
+        elsewhere = ["env", f"XDG_STATE_HOME={self.state}", *argv]
+        return super().run(host, elsewhere, timeout_s=timeout_s, stdin=stdin, on_output=on_output)
+
+
+def test_tar_is_readable_by_tar(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    listed = subprocess.run(["tar", "-tf", "-"], input=pack(tmp_path), capture_output=True, check=True).stdout
+    assert listed == b"a\n"

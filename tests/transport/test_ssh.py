@@ -1,0 +1,287 @@
+"""Commands over a real sshd: results, input, deadlines, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nodectl.model.host import Host
+from nodectl.model.result import Outcome
+from nodectl.transport import ssh
+from nodectl.transport.base import Transport
+
+if TYPE_CHECKING:
+    from tests.transport.sshd_server import Sshd
+
+
+def processes(marker: str) -> list[str]:
+    """Command lines on this machine that hold `marker` as a whole argument of their own program."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if marker in words[1:]:
+            found.append(" ".join(words)[:100])
+    return found
+
+
+def gone(marker: str, within_s: float = 8) -> bool:
+    deadline = time.monotonic() + within_s
+    while processes(marker):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_arguments_arrive_as_they_were(sshd: Sshd, transport: Transport) -> None:
+    odd = ["a b", "$HOME", "'", '"', "*", "\n", "`id`", ";", "-n", "ü", ""]
+    done = transport.run(sshd.host(), ["printf", "%s|", *odd], timeout_s=20)
+    assert (done.outcome, done.exit_status, done.stdout) == (Outcome.RAN, 0, "|".join(odd) + "|")
+
+
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [(["true"], 0), (["sh", "-c", "exit 7"], 7), (["no-such-program"], 127), (["sh", "-c", "kill -9 $$"], 137)],
+)
+def test_exit_status(sshd: Sshd, transport: Transport, argv: list[str], status: int) -> None:
+    done = transport.run(sshd.host(), argv, timeout_s=20)
+    assert (done.outcome, done.exit_status, done.ok) == (Outcome.RAN, status, status == 0)
+
+
+def test_no_shell_reads_the_argument(sshd: Sshd, transport: Transport) -> None:
+    assert transport.run(sshd.host(), ["echo hello"], timeout_s=20).exit_status == 127
+
+
+def test_a_builtin_of_the_shell_is_no_program(sshd: Sshd, transport: Transport) -> None:
+    assert transport.run(sshd.host(), ["eval", "echo hello"], timeout_s=20).exit_status == 127
+
+
+def test_streams_are_kept_apart(sshd: Sshd, transport: Transport) -> None:
+    done = transport.run(sshd.host(), ["sh", "-c", "echo out; echo err >&2"], timeout_s=20)
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_537, 3_000_000])
+def test_input_is_exactly_what_was_given(sshd: Sshd, transport: Transport, size: int) -> None:
+    done = transport.run(sshd.host(), ["wc", "-c"], timeout_s=30, stdin=b"x" * size)
+    assert done.stdout.strip() == str(size)
+
+
+def test_without_input_it_reads_nothing(sshd: Sshd, transport: Transport) -> None:
+    assert transport.run(sshd.host(), ["cat"], timeout_s=20).ok
+
+
+def test_input_that_nobody_reads(sshd: Sshd, transport: Transport) -> None:
+    assert transport.run(sshd.host(), ["true"], timeout_s=20, stdin=b"x" * 3_000_000).ok
+
+
+def test_output_beyond_the_limit_is_cut_and_said(sshd: Sshd, transport: Transport) -> None:
+    done = transport.run(sshd.host(), ["sh", "-c", "head -c 20000000 /dev/zero; echo end >&2"], timeout_s=60)
+    assert (len(done.stdout), done.stderr, done.exit_status) == (16 << 20, "end\n", 0)
+    assert "cut" in done.error
+
+
+def test_bytes_that_are_no_text(sshd: Sshd, transport: Transport) -> None:
+    assert transport.run(sshd.host(), ["printf", r"a\377b"], timeout_s=20).stdout == "a\ufffdb"
+
+
+def test_output_is_handed_over_as_it_comes(sshd: Sshd, transport: Transport) -> None:
+    arrived: list[tuple[str, bytes, float]] = []
+    started = time.monotonic()
+    done = transport.run(
+        sshd.host(),
+        ["sh", "-c", "echo one; sleep 1; echo two"],
+        timeout_s=20,
+        on_output=lambda stream, data: arrived.append((stream, data, time.monotonic() - started)),
+    )
+    assert [(stream, data) for stream, data, _ in arrived] == [("stdout", b"one\n"), ("stdout", b"two\n")]
+    assert arrived[1][2] - arrived[0][2] > 0.7
+    assert (done.stdout, done.ok) == ("", True)
+
+
+@pytest.mark.parametrize("stdin", [None, b"x" * 1_000_000])
+def test_deadline_kills_the_whole_group(sshd: Sshd, transport: Transport, stdin: bytes | None) -> None:
+    marker = f"3{time.time_ns()}"
+    script = "trap '' TERM; sleep $1 & sleep $1"
+    started = time.monotonic()
+    done = transport.run(sshd.host(), ["sh", "-c", f"echo before; {script}", "sh", marker], timeout_s=1, stdin=stdin)
+    assert (done.outcome, done.exit_status, done.stdout) == (Outcome.TIMEOUT, None, "before\n")
+    assert time.monotonic() - started < 5
+    assert gone(marker)
+
+
+def test_a_daemon_left_on_purpose_lives_on(sshd: Sshd, transport: Transport) -> None:
+    done = transport.run(sshd.host(), ["sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!"], timeout_s=20)
+    pid = int(done.stdout)
+    transport.close()
+    time.sleep(3)
+    os.kill(pid, signal.SIGTERM)  # raises where it is gone
+
+
+def test_a_daemon_that_holds_the_output_delays_nobody(sshd: Sshd, transport: Transport) -> None:
+    started = time.monotonic()
+    done = transport.run(sshd.host(), ["sh", "-c", "sleep 30 & echo $!; exit 3"], timeout_s=20)
+    assert (done.exit_status, time.monotonic() - started < 10) == (3, True)
+    os.kill(int(done.stdout), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_runs_on_when_nodectl_is_gone(sshd: Sshd, tmp_path: Path, number: signal.Signals) -> None:
+    marker = f"4{time.time_ns()}"
+    inventory = sshd.inventory(tmp_path, "web[1:3]")
+    command = [sys.executable, "-m", "nodectl", "-i", str(inventory), "exec", "--", "sleep", marker]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    deadline = time.monotonic() + 20
+    while sum(line.startswith("sleep") for line in processes(marker)) < 3:
+        assert time.monotonic() < deadline, "the command did not start"
+        time.sleep(0.05)
+    process.send_signal(number)
+    process.communicate(timeout=10)
+    assert process.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
+    assert gone(marker)
+
+
+def test_refused_connection_is_a_result(sshd: Sshd, transport: Transport) -> None:
+    dead = Host("dead", "127.0.0.1", 1, "root", "ssh", {})
+    done = transport.run(dead, ["true"], timeout_s=5)
+    assert (done.outcome, done.exit_status, done.error) == (
+        Outcome.UNREACHABLE,
+        None,
+        "root@127.0.0.1:1: Connection refused",
+    )
+
+
+def test_connection_is_kept(sshd: Sshd, transport: Transport) -> None:
+    ports = {transport.run(sshd.host(), ["sh", "-c", "echo $SSH_CLIENT"], timeout_s=20).stdout for _ in range(3)}
+    assert len(ports) == 1
+
+
+def test_connections_beyond_the_limit_are_not_kept(
+    sshd: Sshd, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "_KEPT", 1)
+    asked = ["web1", "web2", "web2", "web1"]
+    ports = [transport.run(sshd.host(name), ["sh", "-c", "echo $SSH_CLIENT"], timeout_s=20).stdout for name in asked]
+    assert len(set(ports)) == 3
+    assert ports[0] == ports[3]
+
+
+def test_a_key_that_is_not_let_in(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+    done = transport.run(sshd.host(ansible_ssh_private_key_file=str(tmp_path / "other")), ["true"], timeout_s=5)
+    assert done.outcome is Outcome.UNREACHABLE
+    assert "permission denied" in done.error
+    assert str(tmp_path / "other") in done.error
+
+
+def test_an_encrypted_key_needs_the_agent(
+    sshd: Sshd, transport: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "locked"
+    key.write_bytes(sshd.key.read_bytes())
+    key.chmod(0o600)
+    subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", key], check=True)
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    done = transport.run(sshd.host(ansible_ssh_private_key_file=str(key)), ["true"], timeout_s=5)
+    assert "encrypted: load it into your agent" in done.error
+
+
+def test_the_agent_is_asked(sshd: Sshd, transport: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    socket = tmp_path / "agent"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
+    try:
+        while not socket.exists():
+            time.sleep(0.02)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        subprocess.run(["ssh-add", "-q", str(sshd.key)], check=True)
+        nowhere = str(tmp_path / "no-such-key")
+        assert transport.run(sshd.host(ansible_ssh_private_key_file=nowhere), ["true"], timeout_s=20).ok
+    finally:
+        agent.terminate()
+        agent.wait()
+
+
+def test_an_unknown_key_is_never_trusted(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    empty = tmp_path / "known_hosts"
+    done = transport.run(sshd.host(ansible_ssh_common_args=f"-o UserKnownHostsFile={empty}"), ["true"], timeout_s=5)
+    assert done.outcome is Outcome.UNREACHABLE
+    assert "unknown host key ssh-ed25519 SHA256:" in done.error
+    assert "hostkeys accept" in done.remedy
+    assert not empty.exists()
+
+
+def test_a_changed_key_is_refused(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    other = sshd.folder / "authorized_keys"
+    known = tmp_path / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{sshd.port} {' '.join(other.read_text().split()[:2])}\n")
+    done = transport.run(sshd.host(ansible_ssh_common_args=f"-o UserKnownHostsFile={known}"), ["true"], timeout_s=5)
+    assert "host key CHANGED" in done.error
+    assert "--replace" in done.remedy
+
+
+def test_through_a_jump_host(sshd: Sshd, jump_sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text(sshd.known_hosts.read_text() + jump_sshd.known_hosts.read_text())
+    args = f"-o UserKnownHostsFile={known} -J 127.0.0.1:{jump_sshd.port}"
+    done = transport.run(
+        sshd.host(ansible_ssh_common_args=args), ["sh", "-c", "echo $SSH_CONNECTION; wc -c"], timeout_s=20, stdin=b"abc"
+    )
+    assert done.ok, done.error
+    assert done.stdout.split()[-1] == "3"
+    twice = f"-o UserKnownHostsFile={known} -o ProxyJump=127.0.0.1:{jump_sshd.port},127.0.0.1:{jump_sshd.port}"
+    assert transport.run(sshd.host("web2", ansible_ssh_common_args=twice), ["true"], timeout_s=20).ok
+
+
+def test_the_key_of_a_jump_host_is_checked(sshd: Sshd, jump_sshd: Sshd, transport: Transport) -> None:
+    args = f"-o UserKnownHostsFile={sshd.known_hosts} -J 127.0.0.1:{jump_sshd.port}"
+    done = transport.run(sshd.host(ansible_ssh_common_args=args), ["true"], timeout_s=20)
+    assert done.outcome is Outcome.UNREACHABLE
+    assert f"127.0.0.1:{jump_sshd.port}: unknown host key" in done.error
+
+
+def test_through_a_proxy_command(sshd: Sshd, transport: Transport) -> None:
+    dial = "import socket,sys,os,threading;s=socket.create_connection((sys.argv[1],int(sys.argv[2])))"
+    code = (
+        f"{dial};threading.Thread(target=lambda:[s.sendall(d) for d in iter(lambda:os.read(0,65536),b'')],daemon=True)"
+        ".start();[os.write(1,d) for d in iter(lambda:s.recv(65536),b'')]"
+    )
+    command = f'{sys.executable} -c \\"{code}\\" %h %p'
+    args = f'-o UserKnownHostsFile={sshd.known_hosts} -o "ProxyCommand={command}"'
+    done = transport.run(sshd.host(ansible_ssh_common_args=args), ["echo", "hello"], timeout_s=20)
+    assert (done.stdout, done.error) == ("hello\n", "")
+    transport.close()
+    until = time.monotonic() + 5
+    while _commands_with(f"127.0.0.1\0{sshd.port}\0"):  # this one would not end with its input
+        assert time.monotonic() < until, "the proxy command lives on"
+        time.sleep(0.02)
+
+
+def _commands_with(text: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += [str(path)] if text in path.read_text(errors="replace") else []
+    return found
+
+
+def test_ssh_config_as_openssh_reads_it(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    included = tmp_path / "included"
+    included.write_text(
+        f"Host alias\n  HostName 127.0.0.1\n  Port {sshd.port}\n  IdentityFile {sshd.key}\n"
+        f"  UserKnownHostsFile {sshd.known_hosts}\n"
+    )
+    config = tmp_path / "config"
+    config.write_text(f"Include {included}\n")
+    host = Host("alias", "alias", None, None, "ssh", {"ansible_ssh_common_args": f"-F {config}"})
+    assert transport.run(host, ["echo", "hello"], timeout_s=20).stdout == "hello\n"

@@ -1,0 +1,128 @@
+"""What ansible_ssh_*_args may say, and that anything else is named."""
+
+import getpass
+from pathlib import Path
+
+import pytest
+
+from nodectl.errors import InventoryError
+from nodectl.model.host import Host
+from nodectl.transport import ssh_config
+from nodectl.transport.options import SshOptions, parse_options
+from nodectl.transport.target import target_of
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("-p 2222 -l bob", SshOptions(port=2222, user="bob")),
+        ("-p2222 -lbob -iid -Fcfg", SshOptions(port=2222, user="bob", identity_files=("id",), config_file="cfg")),
+        ("-J a@b:3,c", SshOptions(proxy_jump="a@b:3,c")),
+        ("-o ProxyJump=b -J c", SshOptions(proxy_jump="b")),
+        ("-o 'proxyjump b'", SshOptions(proxy_jump="b")),
+        ("-oPort=7 -o PORT=8", SshOptions(port=7)),
+        ("-i a -o IdentityFile=b", SshOptions(identity_files=("a", "b"))),
+        ("-o 'UserKnownHostsFile=/a /b'", SshOptions(known_hosts_files=("/a", "/b"))),
+        ('-o ProxyCommand="ssh -W %h:%p j"', SshOptions(proxy_command="ssh -W %h:%p j")),
+        ("-o StrictHostKeyChecking=yes", SshOptions()),
+    ],
+)
+def test_known_options(text: str, expected: SshOptions) -> None:
+    assert parse_options(text, "ansible_ssh_common_args") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("-v", "-v"),
+        ("-A -p 22", "-A"),
+        ("-o Ciphers=aes128-ctr", "Ciphers"),
+        ("-o ControlMaster=auto", "ControlMaster"),
+        ("-o StrictHostKeyChecking=no", "StrictHostKeyChecking"),
+        ("-o 'stricthostkeychecking accept-new'", "stricthostkeychecking"),
+        ("-p", "-p"),
+        ("-p ssh", "ssh"),
+        ("-o User", "User"),
+        ("host", "host"),
+        ("-J 'a", "quot"),
+    ],
+)
+def test_others_are_named(text: str, named: str) -> None:
+    with pytest.raises(InventoryError, match=named) as caught:
+        parse_options(text, "ansible_ssh_common_args")
+    assert "ansible_ssh_common_args" in caught.value.message
+    assert caught.value.remedy
+
+
+def test_ansibles_own_connection_sharing_means_nothing_here() -> None:
+    assert parse_options("-C -o ControlMaster=auto -o ControlPersist=60s", "ansible_ssh_args") == SshOptions()
+
+
+def host(address: str = "10.0.0.1", port: int | None = None, user: str | None = None, **variables: object) -> Host:
+    return Host("gpu01", address, port, user, "ssh", variables)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, and no system-wide ssh_config."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(ssh_config, "_GLOBAL", tmp_path / "etc" / "ssh_config")
+    ssh_config._speaks.cache_clear()
+    (tmp_path / ".ssh").mkdir()
+    return tmp_path
+
+
+def test_defaults_without_any_file(home: Path) -> None:
+    target = target_of(host())
+    assert (target.address, target.port, target.user, target.key_name) == (
+        "10.0.0.1",
+        22,
+        getpass.getuser(),
+        "10.0.0.1",
+    )
+    assert home / ".ssh" / "id_ed25519" in target.identity_files
+    assert target.known_hosts_files[0] == home / ".ssh" / "known_hosts"
+
+
+def test_the_inventory_comes_before_common_args(home: Path) -> None:
+    said = {"ansible_ssh_common_args": "-p 3 -l common -i /k2", "ansible_ssh_private_key_file": "~/k1"}
+    target = target_of(host(port=2, user="own", **said))
+    assert (target.port, target.user, target.identity_files) == (2, "own", (home / "k1", Path("/k2")))
+
+
+def test_harmless_directives_are_no_reason_to_ask_ssh(home: Path) -> None:
+    (home / ".ssh" / "more").write_text("Host *\n  SendEnv LANG\n  HashKnownHosts yes\n")
+    (home / ".ssh" / "config").write_text("Include more\n\n# comment\nHost a\n  ServerAliveInterval=5\n")
+    assert not ssh_config.asked_for(None)
+
+
+@pytest.mark.parametrize("directive", ["ProxyJump b", "User=bob", "Port 22", "HostKeyAlias x", "NobodyKnows y"])
+def test_directives_that_matter_are_found_behind_an_include(home: Path, directive: str) -> None:
+    (home / ".ssh" / "more.conf").write_text(f"  {directive}\n")
+    (home / ".ssh" / "config").write_text("Include *.conf\n")
+    assert ssh_config.asked_for(None)
+
+
+def test_ssh_config_is_resolved_by_ssh(home: Path) -> None:
+    config = home / "config"
+    config.write_text(
+        "Host 10.*\n  User cfg\n  Port 2200\n  ProxyJump hop@gate:2201\n  HostKeyAlias alias\n  IdentitiesOnly yes\n"
+        "Host gate\n  HostName gate.lan\n  UserKnownHostsFile /gate\n"
+    )
+    target = target_of(host(user="own", ansible_ssh_extra_args=f"-F {config} -o UserKnownHostsFile=/mine"))
+    assert (target.user, target.port, target.key_name, target.identities_only) == ("own", 2200, "alias", True)
+    assert target.known_hosts_files[0] == Path("/mine")
+    jump = target.jump
+    assert jump is not None
+    assert (jump.user, jump.address, jump.port) == ("hop", "gate.lan", 2201)
+    assert jump.known_hosts_files[0] == Path("/gate")
+
+
+def test_a_name_that_a_shell_would_read_stays_out_of_a_proxy_command(home: Path) -> None:
+    with pytest.raises(InventoryError, match="ProxyCommand"):
+        target_of(host("a;reboot", ansible_ssh_common_args='-o ProxyCommand="nc %h %p"'))
+
+
+def test_an_address_is_no_option(home: Path) -> None:
+    with pytest.raises(InventoryError, match="no address"):
+        target_of(host("-oProxyCommand=reboot"))

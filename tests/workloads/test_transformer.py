@@ -1,0 +1,190 @@
+"""The transformer program as nodes run it: a process of a Python that has torch, alone and as two ranks."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl import workloads
+from nodectl.workloads.settings import parse
+from tests.torch_venv import torch_venv
+
+PROGRAM = Path(next(iter(workloads.__path__))) / "transformer.py"
+TINY = ("--d-model", "32", "--layers", "2", "--heads", "4", "--seq", "8", "--batch", "8", "--samples", "64")
+
+
+def run(*options: object, ranks: int = 1, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    program = [str(PROGRAM), *TINY, "--device", "cpu", *map(str, options)]
+    if ranks > 1:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        place = ["--master-addr", "127.0.0.1", "--master-port", port, "--local-addr", "127.0.0.1"]
+        program = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *place, *program]
+    # more threads than free cores make OpenMP spin, and a step takes twenty times as long
+    base = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as scratch:  # torchrun leaves its logs where temporary files go
+        return subprocess.run(
+            [f"{torch_venv()}/bin/python", *program],
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+            env={**base, "TMPDIR": scratch, **(env or {})},
+        )
+
+
+def summary(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def losses(done: subprocess.CompletedProcess[str]) -> dict[int, str]:
+    return {int(step): loss for step, loss in re.findall(r"step (\d+)/\d+ loss (\S+)", done.stdout)}
+
+
+@pytest.fixture(scope="module")
+def whole() -> subprocess.CompletedProcess[str]:
+    """Two ranks, twelve steps without a break."""
+    return run("--steps", 12, "--log-every", 1, ranks=2)
+
+
+def test_the_loss_falls() -> None:
+    done = run("--steps", 120, "--log-every", 20)
+    told = summary(done)
+    assert told["last_loss"] < 0.5 * told["first_loss"], done.stdout
+    assert told["median_step_ms"] > 0 and told["samples_per_s"] > 0 and told["warmup_steps"] == 10
+    assert (told["steps"], told["world_size"], told["backend"], told["precision"]) == (120, 1, "none", "fp32")
+
+
+def test_every_rank_says_where_it_runs(whole: subprocess.CompletedProcess[str]) -> None:
+    told = summary(whole)
+    host = socket.gethostname()
+    for rank in range(2):
+        assert re.search(rf"^rank {rank}/2 on {host}: local rank {rank}, device cpu, backend gloo", whole.stdout, re.M)
+    assert (told["hosts"], told["world_size"], told["params"]) == ([host], 2, told["params"])
+    assert list(losses(whole)) == list(range(1, 13)) and told["steps"] == 12
+
+
+def test_a_resumed_run_goes_on_exactly(whole: subprocess.CompletedProcess[str], tmp_path: Path) -> None:
+    # 4 steps are an epoch here: 6 is in the middle of the second
+    folder = tmp_path / "checkpoints"
+    first = run("--steps", 6, "--log-every", 1, "--checkpoint-dir", folder, "--checkpoint-every", 2, ranks=2)
+    assert sorted(path.name for path in folder.iterdir()) == ["step-00000004.pt", "step-00000006.pt"]
+    env = {"NODECTL_CHECKPOINT_DIR": str(folder)}
+    second = run("--steps", 12, "--log-every", 1, "--checkpoint-every", 5, ranks=2, env=env)
+    assert {**losses(first), **losses(second)} == losses(whole)
+    told = summary(second)
+    assert told["resumed_from_step"] == 6 and min(losses(second)) == 7
+    assert told["first_loss"] == summary(whole)["first_loss"] and told["last_loss"] == summary(whole)["last_loss"]
+    assert sorted(path.name for path in folder.iterdir()) == ["step-00000010.pt", "step-00000012.pt"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A folder with checkpoints after 2 and 4 steps, and the summary."""
+    folder = tmp_path_factory.mktemp("trained")
+    return folder, summary(run("--steps", 4, "--checkpoint-every", 2, "--checkpoint-dir", folder))
+
+
+@pytest.fixture
+def folder(trained: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
+    """A copy of it to do harm to."""
+    return Path(shutil.copytree(trained[0], tmp_path / "copy"))
+
+
+def test_a_finished_training_has_nothing_to_do(folder: Path, trained: tuple[Path, dict[str, Any]]) -> None:
+    again = summary(run("--steps", 4, "--checkpoint-dir", folder))
+    assert again["last_loss"] == trained[1]["last_loss"] and again["resumed_from_step"] == again["steps"] == 4
+    assert again["median_step_ms"] is None
+
+
+def test_a_broken_checkpoint_gives_way_to_the_one_before(folder: Path) -> None:
+    newest = folder / "step-00000004.pt"
+    newest.write_bytes(newest.read_bytes()[:-1000])
+    done = run("--steps", 3, "--checkpoint-dir", folder)
+    assert summary(done)["resumed_from_step"] == 2
+    assert f"checkpoint {newest} is unusable" in done.stdout and "resuming from" in done.stdout
+    # what was saved since must not be taken for the oldest and dropped
+    assert (folder / "step-00000003.pt").exists()
+
+
+def test_every_kind_of_harm_is_noticed(folder: Path) -> None:
+    newest = folder / "step-00000004.pt"
+    whole = newest.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(flipped) // 2] ^= 1
+    harmed = {"cut": whole[: len(whole) // 2], "flip": bytes(flipped), "empty": b"", "code": b"\x80\x04cos\nsystem\n."}
+    for name, data in harmed.items():
+        (folder / name).mkdir()
+        (folder / name / newest.name).write_bytes(data)
+    ask = "import sys, pathlib, checkpoint as c; [print(c.newest(pathlib.Path(p), print)) for p in sys.argv[1:]]"
+    told = subprocess.run(
+        [f"{torch_venv()}/bin/python", "-c", ask, *(str(folder / name) for name in harmed)],
+        cwd=PROGRAM.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = told.stdout.splitlines()
+    assert lines[1::2] == ["None"] * len(harmed) and all("is unusable" in line for line in lines[::2])
+
+
+def test_no_resume_sets_older_checkpoints_aside(folder: Path) -> None:
+    assert summary(run("--steps", 1, "--no-resume", "--checkpoint-dir", folder))["resumed_from_step"] == 0
+    left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.pt"))
+    assert left == ["earlier/step-00000002.pt", "earlier/step-00000004.pt", "step-00000001.pt"]
+
+
+def test_another_model_is_refused(folder: Path) -> None:
+    done = run("--steps", 6, "--layers", 3, "--checkpoint-dir", folder)
+    assert done.returncode != 0 and "of another model" in done.stderr and "--no-resume" in done.stderr
+
+
+def test_another_course_is_said(folder: Path) -> None:
+    done = run("--steps", 6, "--lr", 0.01, "--precision", "bf16", "--checkpoint-dir", folder)
+    assert summary(done)["precision"] == "bf16"
+    for difference in ("lr was 0.001, is 0.01", "precision was fp32, is bf16"):
+        assert f"not an exact continuation: {difference}" in done.stdout
+
+
+def test_a_folder_that_cannot_be_written_ends_it_with_one_message() -> None:
+    done = run("--steps", 2, "--checkpoint-dir", "/proc/nodectl")
+    assert done.returncode != 0 and "make room or choose another --checkpoint-dir" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_fp16_without_a_gpu_is_refused() -> None:
+    done = run("--precision", "fp16")
+    assert done.returncode != 0 and "needs a GPU" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--heads", "5"), "cannot be shared"),
+        (("--batch", "0"), "whole number from 1"),
+        (("--steps", "-1"), "whole number from 0"),
+        (("--d-modell", "8"), "unrecognized"),
+    ],
+)
+def test_wrong_options_are_refused(options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse(options)
+    assert message in capsys.readouterr().err
+
+
+def test_the_checkpoint_folder_of_a_job_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODECTL_CHECKPOINT_DIR", "/c")
+    assert parse([]).checkpoint_dir == Path("/c") and parse(["--checkpoint-dir", "/d"]).checkpoint_dir == Path("/d")
+    monkeypatch.setenv("NODECTL_CHECKPOINT_DIR", "")
+    assert parse([]).checkpoint_dir is None
