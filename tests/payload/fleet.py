@@ -137,7 +137,7 @@ class Fleet:
         path = self.state(rank) / "jobs" / job_id / "output.log"
         return path.read_text() if path.exists() else ""
 
-    def wait(self, condition: Callable[[], bool], timeout_s: float = 40.0) -> float:
+    def wait(self, condition: Callable[[], bool], timeout_s: float = 120.0) -> float:
         """Seconds until `condition` held."""
         started = time.monotonic()
         while not condition():
@@ -145,7 +145,7 @@ class Fleet:
             time.sleep(0.05)
         return time.monotonic() - started
 
-    def wait_settled(self, job_id: str, ranks: Sequence[int] | None = None, timeout_s: float = 40.0) -> float:
+    def wait_settled(self, job_id: str, ranks: Sequence[int] | None = None, timeout_s: float = 120.0) -> float:
         """Seconds until the supervisors of `ranks` (all) have left."""
         asked = range(self.size) if ranks is None else ranks
         return self.wait(lambda: not any(self.report(rank, job_id)["alive"] for rank in asked), timeout_s)

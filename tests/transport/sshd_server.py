@@ -94,7 +94,7 @@ def _serve(folder: Path, authorized: Path) -> Iterator[Sshd]:
         _PRIVSEP.mkdir(mode=0o755)
     process = subprocess.Popen([_SSHD, "-D", "-f", str(folder / "config"), "-E", str(folder / "log")])
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not _answers(port):
             if process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"sshd did not start: {(folder / 'log').read_text()}")

@@ -43,7 +43,7 @@ def test_deadline(local: LocalTransport, stdin: bytes | None) -> None:
     started = time.monotonic()
     done = local.run(HOST, ["sh", "-c", "echo before; sleep 60"], timeout_s=0.5, stdin=stdin)
     assert (done.outcome, done.exit_status, done.stdout) == (Outcome.TIMEOUT, None, "before\n")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 def test_output_as_it_comes(local: LocalTransport) -> None:

@@ -35,7 +35,7 @@ def processes(marker: str) -> list[str]:
     return found
 
 
-def gone(marker: str, within_s: float = 8) -> bool:
+def gone(marker: str, within_s: float = 30) -> bool:
     deadline = time.monotonic() + within_s
     while processes(marker):
         if time.monotonic() > deadline:
@@ -46,7 +46,7 @@ def gone(marker: str, within_s: float = 8) -> bool:
 
 def test_arguments_arrive_as_they_were(sshd: Sshd, transport: Transport) -> None:
     odd = ["a b", "$HOME", "'", '"', "*", "\n", "`id`", ";", "-n", "ü", ""]
-    done = transport.run(sshd.host(), ["printf", "%s|", *odd], timeout_s=20)
+    done = transport.run(sshd.host(), ["printf", "%s|", *odd], timeout_s=60)
     assert (done.outcome, done.exit_status, done.stdout) == (Outcome.RAN, 0, "|".join(odd) + "|")
 
 
@@ -55,20 +55,20 @@ def test_arguments_arrive_as_they_were(sshd: Sshd, transport: Transport) -> None
     [(["true"], 0), (["sh", "-c", "exit 7"], 7), (["no-such-program"], 127), (["sh", "-c", "kill -9 $$"], 137)],
 )
 def test_exit_status(sshd: Sshd, transport: Transport, argv: list[str], status: int) -> None:
-    done = transport.run(sshd.host(), argv, timeout_s=20)
+    done = transport.run(sshd.host(), argv, timeout_s=60)
     assert (done.outcome, done.exit_status, done.ok) == (Outcome.RAN, status, status == 0)
 
 
 def test_no_shell_reads_the_argument(sshd: Sshd, transport: Transport) -> None:
-    assert transport.run(sshd.host(), ["echo hello"], timeout_s=20).exit_status == 127
+    assert transport.run(sshd.host(), ["echo hello"], timeout_s=60).exit_status == 127
 
 
 def test_a_builtin_of_the_shell_is_no_program(sshd: Sshd, transport: Transport) -> None:
-    assert transport.run(sshd.host(), ["eval", "echo hello"], timeout_s=20).exit_status == 127
+    assert transport.run(sshd.host(), ["eval", "echo hello"], timeout_s=60).exit_status == 127
 
 
 def test_streams_are_kept_apart(sshd: Sshd, transport: Transport) -> None:
-    done = transport.run(sshd.host(), ["sh", "-c", "echo out; echo err >&2"], timeout_s=20)
+    done = transport.run(sshd.host(), ["sh", "-c", "echo out; echo err >&2"], timeout_s=60)
     assert (done.stdout, done.stderr) == ("out\n", "err\n")
 
 
@@ -79,11 +79,11 @@ def test_input_is_exactly_what_was_given(sshd: Sshd, transport: Transport, size:
 
 
 def test_without_input_it_reads_nothing(sshd: Sshd, transport: Transport) -> None:
-    assert transport.run(sshd.host(), ["cat"], timeout_s=20).ok
+    assert transport.run(sshd.host(), ["cat"], timeout_s=60).ok
 
 
 def test_input_that_nobody_reads(sshd: Sshd, transport: Transport) -> None:
-    assert transport.run(sshd.host(), ["true"], timeout_s=20, stdin=b"x" * 3_000_000).ok
+    assert transport.run(sshd.host(), ["true"], timeout_s=60, stdin=b"x" * 3_000_000).ok
 
 
 def test_output_beyond_the_limit_is_cut_and_said(sshd: Sshd, transport: Transport) -> None:
@@ -93,7 +93,7 @@ def test_output_beyond_the_limit_is_cut_and_said(sshd: Sshd, transport: Transpor
 
 
 def test_bytes_that_are_no_text(sshd: Sshd, transport: Transport) -> None:
-    assert transport.run(sshd.host(), ["printf", r"a\377b"], timeout_s=20).stdout == "a\ufffdb"
+    assert transport.run(sshd.host(), ["printf", r"a\377b"], timeout_s=60).stdout == "a\ufffdb"
 
 
 def test_output_is_handed_over_as_it_comes(sshd: Sshd, transport: Transport) -> None:
@@ -102,7 +102,7 @@ def test_output_is_handed_over_as_it_comes(sshd: Sshd, transport: Transport) -> 
     done = transport.run(
         sshd.host(),
         ["sh", "-c", "echo one; sleep 1; echo two"],
-        timeout_s=20,
+        timeout_s=60,
         on_output=lambda stream, data: arrived.append((stream, data, time.monotonic() - started)),
     )
     assert [(stream, data) for stream, data, _ in arrived] == [("stdout", b"one\n"), ("stdout", b"two\n")]
@@ -117,12 +117,12 @@ def test_deadline_kills_the_whole_group(sshd: Sshd, transport: Transport, stdin:
     started = time.monotonic()
     done = transport.run(sshd.host(), ["sh", "-c", f"echo before; {script}", "sh", marker], timeout_s=1, stdin=stdin)
     assert (done.outcome, done.exit_status, done.stdout) == (Outcome.TIMEOUT, None, "before\n")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert gone(marker)
 
 
 def test_a_daemon_left_on_purpose_lives_on(sshd: Sshd, transport: Transport) -> None:
-    done = transport.run(sshd.host(), ["sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!"], timeout_s=20)
+    done = transport.run(sshd.host(), ["sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!"], timeout_s=60)
     pid = int(done.stdout)
     transport.close()
     time.sleep(3)
@@ -131,8 +131,8 @@ def test_a_daemon_left_on_purpose_lives_on(sshd: Sshd, transport: Transport) -> 
 
 def test_a_daemon_that_holds_the_output_delays_nobody(sshd: Sshd, transport: Transport) -> None:
     started = time.monotonic()
-    done = transport.run(sshd.host(), ["sh", "-c", "sleep 30 & echo $!; exit 3"], timeout_s=20)
-    assert (done.exit_status, time.monotonic() - started < 10) == (3, True)
+    done = transport.run(sshd.host(), ["sh", "-c", "sleep 30 & echo $!; exit 3"], timeout_s=60)
+    assert (done.exit_status, time.monotonic() - started < 20) == (3, True)
     os.kill(int(done.stdout), signal.SIGTERM)
 
 
@@ -142,19 +142,19 @@ def test_nothing_runs_on_when_nodectl_is_gone(sshd: Sshd, tmp_path: Path, number
     inventory = sshd.inventory(tmp_path, "web[1:3]")
     command = [sys.executable, "-m", "nodectl", "-i", str(inventory), "exec", "--", "sleep", marker]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while sum(line.startswith("sleep") for line in processes(marker)) < 3:
         assert time.monotonic() < deadline, "the command did not start"
         time.sleep(0.05)
     process.send_signal(number)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     assert process.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
     assert gone(marker)
 
 
 def test_refused_connection_is_a_result(sshd: Sshd, transport: Transport) -> None:
     dead = Host("dead", "127.0.0.1", 1, "root", "ssh", {})
-    done = transport.run(dead, ["true"], timeout_s=5)
+    done = transport.run(dead, ["true"], timeout_s=30)
     assert (done.outcome, done.exit_status, done.error) == (
         Outcome.UNREACHABLE,
         None,
@@ -163,7 +163,7 @@ def test_refused_connection_is_a_result(sshd: Sshd, transport: Transport) -> Non
 
 
 def test_connection_is_kept(sshd: Sshd, transport: Transport) -> None:
-    ports = {transport.run(sshd.host(), ["sh", "-c", "echo $SSH_CLIENT"], timeout_s=20).stdout for _ in range(3)}
+    ports = {transport.run(sshd.host(), ["sh", "-c", "echo $SSH_CLIENT"], timeout_s=60).stdout for _ in range(3)}
     assert len(ports) == 1
 
 
@@ -172,14 +172,14 @@ def test_connections_beyond_the_limit_are_not_kept(
 ) -> None:
     monkeypatch.setattr(ssh, "_KEPT", 1)
     asked = ["web1", "web2", "web2", "web1"]
-    ports = [transport.run(sshd.host(name), ["sh", "-c", "echo $SSH_CLIENT"], timeout_s=20).stdout for name in asked]
+    ports = [transport.run(sshd.host(name), ["sh", "-c", "echo $SSH_CLIENT"], timeout_s=60).stdout for name in asked]
     assert len(set(ports)) == 3
     assert ports[0] == ports[3]
 
 
 def test_a_key_that_is_not_let_in(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
-    done = transport.run(sshd.host(ansible_ssh_private_key_file=str(tmp_path / "other")), ["true"], timeout_s=5)
+    done = transport.run(sshd.host(ansible_ssh_private_key_file=str(tmp_path / "other")), ["true"], timeout_s=30)
     assert done.outcome is Outcome.UNREACHABLE
     assert "permission denied" in done.error
     assert str(tmp_path / "other") in done.error
@@ -193,7 +193,7 @@ def test_an_encrypted_key_needs_the_agent(
     key.chmod(0o600)
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", key], check=True)
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    done = transport.run(sshd.host(ansible_ssh_private_key_file=str(key)), ["true"], timeout_s=5)
+    done = transport.run(sshd.host(ansible_ssh_private_key_file=str(key)), ["true"], timeout_s=30)
     assert "encrypted: load it into your agent" in done.error
 
 
@@ -206,7 +206,7 @@ def test_the_agent_is_asked(sshd: Sshd, transport: Transport, tmp_path: Path, mo
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
         subprocess.run(["ssh-add", "-q", str(sshd.key)], check=True)
         nowhere = str(tmp_path / "no-such-key")
-        assert transport.run(sshd.host(ansible_ssh_private_key_file=nowhere), ["true"], timeout_s=20).ok
+        assert transport.run(sshd.host(ansible_ssh_private_key_file=nowhere), ["true"], timeout_s=60).ok
     finally:
         agent.terminate()
         agent.wait()
@@ -214,7 +214,7 @@ def test_the_agent_is_asked(sshd: Sshd, transport: Transport, tmp_path: Path, mo
 
 def test_an_unknown_key_is_never_trusted(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
     empty = tmp_path / "known_hosts"
-    done = transport.run(sshd.host(ansible_ssh_common_args=f"-o UserKnownHostsFile={empty}"), ["true"], timeout_s=5)
+    done = transport.run(sshd.host(ansible_ssh_common_args=f"-o UserKnownHostsFile={empty}"), ["true"], timeout_s=30)
     assert done.outcome is Outcome.UNREACHABLE
     assert "unknown host key ssh-ed25519 SHA256:" in done.error
     assert "hostkeys accept" in done.remedy
@@ -225,7 +225,7 @@ def test_a_changed_key_is_refused(sshd: Sshd, transport: Transport, tmp_path: Pa
     other = sshd.folder / "authorized_keys"
     known = tmp_path / "known_hosts"
     known.write_text(f"[127.0.0.1]:{sshd.port} {' '.join(other.read_text().split()[:2])}\n")
-    done = transport.run(sshd.host(ansible_ssh_common_args=f"-o UserKnownHostsFile={known}"), ["true"], timeout_s=5)
+    done = transport.run(sshd.host(ansible_ssh_common_args=f"-o UserKnownHostsFile={known}"), ["true"], timeout_s=30)
     assert "host key CHANGED" in done.error
     assert "--replace" in done.remedy
 
@@ -235,17 +235,17 @@ def test_through_a_jump_host(sshd: Sshd, jump_sshd: Sshd, transport: Transport, 
     known.write_text(sshd.known_hosts.read_text() + jump_sshd.known_hosts.read_text())
     args = f"-o UserKnownHostsFile={known} -J 127.0.0.1:{jump_sshd.port}"
     done = transport.run(
-        sshd.host(ansible_ssh_common_args=args), ["sh", "-c", "echo $SSH_CONNECTION; wc -c"], timeout_s=20, stdin=b"abc"
+        sshd.host(ansible_ssh_common_args=args), ["sh", "-c", "echo $SSH_CONNECTION; wc -c"], timeout_s=60, stdin=b"abc"
     )
     assert done.ok, done.error
     assert done.stdout.split()[-1] == "3"
     twice = f"-o UserKnownHostsFile={known} -o ProxyJump=127.0.0.1:{jump_sshd.port},127.0.0.1:{jump_sshd.port}"
-    assert transport.run(sshd.host("web2", ansible_ssh_common_args=twice), ["true"], timeout_s=20).ok
+    assert transport.run(sshd.host("web2", ansible_ssh_common_args=twice), ["true"], timeout_s=60).ok
 
 
 def test_the_key_of_a_jump_host_is_checked(sshd: Sshd, jump_sshd: Sshd, transport: Transport) -> None:
     args = f"-o UserKnownHostsFile={sshd.known_hosts} -J 127.0.0.1:{jump_sshd.port}"
-    done = transport.run(sshd.host(ansible_ssh_common_args=args), ["true"], timeout_s=20)
+    done = transport.run(sshd.host(ansible_ssh_common_args=args), ["true"], timeout_s=60)
     assert done.outcome is Outcome.UNREACHABLE
     assert f"127.0.0.1:{jump_sshd.port}: unknown host key" in done.error
 
@@ -258,10 +258,10 @@ def test_through_a_proxy_command(sshd: Sshd, transport: Transport) -> None:
     )
     command = f'{sys.executable} -c \\"{code}\\" %h %p'
     args = f'-o UserKnownHostsFile={sshd.known_hosts} -o "ProxyCommand={command}"'
-    done = transport.run(sshd.host(ansible_ssh_common_args=args), ["echo", "hello"], timeout_s=20)
+    done = transport.run(sshd.host(ansible_ssh_common_args=args), ["echo", "hello"], timeout_s=60)
     assert (done.stdout, done.error) == ("hello\n", "")
     transport.close()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while _commands_with(f"127.0.0.1\0{sshd.port}\0"):  # this one would not end with its input
         assert time.monotonic() < until, "the proxy command lives on"
         time.sleep(0.02)
@@ -284,4 +284,4 @@ def test_ssh_config_as_openssh_reads_it(sshd: Sshd, transport: Transport, tmp_pa
     config = tmp_path / "config"
     config.write_text(f"Include {included}\n")
     host = Host("alias", "alias", None, None, "ssh", {"ansible_ssh_common_args": f"-F {config}"})
-    assert transport.run(host, ["echo", "hello"], timeout_s=20).stdout == "hello\n"
+    assert transport.run(host, ["echo", "hello"], timeout_s=60).stdout == "hello\n"
