@@ -17,6 +17,7 @@ from typing import Any
 
 from nodectl.errors import ProvisionError
 from nodectl.paths import cache_dir
+from nodectl.profiles.addresses import addresses
 from nodectl.profiles.resolve import load_profile
 from nodectl.profiles.schema import Stack
 
@@ -78,14 +79,15 @@ def _fill_wheels(wheels: Path, stack: Stack, python: str, note: Note) -> None:
     pip = [*_pip(), "--disable-pip-version-check"]
     # --target is needed beside --python-version, and nothing is put there
     tags = ["--only-binary", ":all:", "--python-version", python]
-    source = ["--index-url", stack.index] if _answers(stack.index) else []
+    index = addresses().index(stack.index)
+    source = ["--index-url", index] if _answers(index) else []
     report = _dry_run(pip, [*tags, *source], stack.requirements)
     if report is None and source:
         source = []
         report = _dry_run(pip, tags, stack.requirements)
     if report is None:
         raise ProvisionError(
-            f"neither {stack.index} nor pip's own settings give {' '.join(stack.requirements)} for Python {python}",
+            f"neither {index} nor pip's own settings give {' '.join(stack.requirements)} for Python {python}",
             f"put the wheels into {wheels}, or set pip's index-url or find-links",
         )
     packages = {item["metadata"]["name"]: item["download_info"]["url"] for item in report["install"]}

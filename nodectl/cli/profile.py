@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,44 +23,51 @@ def profile() -> None:
 @profile.command("list")
 @click.pass_obj
 def list_(app: App) -> None:
-    """All profiles by kind; a fleet's own lie in profiles/ beside its inventory."""
+    """All profiles by kind, those that warn marked; a fleet's own lie in profiles/ beside its inventory."""
+    from nodectl.profiles.describe import own_warnings
     from nodectl.profiles.load import find_profiles
     from nodectl.profiles.resolve import load_profile
     from nodectl.profiles.schema import KINDS
 
     folders = _own_dirs(app)
-    rows = [
-        {
-            "kind": kind,
-            "name": name,
-            "description": load_profile(kind, name, folders).description,
-            "file": str(path),
-        }
-        for kind in KINDS
-        for name, path in find_profiles(kind, folders).items()
-    ]
+    rows = []
+    for kind in KINDS:
+        for name, path in find_profiles(kind, folders).items():
+            found = load_profile(kind, name, folders)
+            warns = list(own_warnings(found))
+            rows.append(
+                {"kind": kind, "name": name, "description": found.description, "file": str(path), "warnings": warns}
+            )
     if app.json:
         emit_json("profile-list", {"profiles": rows})
         return
-    width = max(len(row["name"]) for row in rows)
+    width = max(len(str(row["name"])) for row in rows)
     for row in rows:
-        result(f"{row['kind']:8}  {row['name']:{width}}  {row['description']}")
+        mark = "!" if row["warnings"] else " "
+        result(f"{row['kind']:8}  {row['name']:{width}} {mark} {row['description']}")
+    if any(row["warnings"] for row in rows):
+        note("! warns when it is used: nodectl profile show NAME says of what")
 
 
 @profile.command()
 @click.argument("name")
 @click.pass_obj
 def show(app: App, name: str) -> None:
-    """Each value of the profile NAME (or KIND/NAME), with its reason and its source."""
+    """Each value of the profile NAME (or KIND/NAME), with its reason, its source and where it comes from."""
+    from nodectl.profiles.describe import own_warnings, values
+
     kind, found = _named(app, name)
-    lines = dict(_values(found))
+    lines, warnings = dict(values(found)), own_warnings(found)
     if app.json:
-        emit_json("profile", {"kind": kind, "name": name.rpartition("/")[2], "values": lines})
+        document = {"kind": kind, "name": name.rpartition("/")[2], "values": lines, "warnings": list(warnings)}
+        emit_json("profile", document)
     else:
         result(f"{kind} {name.rpartition('/')[2]}: {found.description}")
-        for path, value in lines.items():
-            result(f"  {path} = {value['value']}" + "".join(f"\n      {word}" for word in _reasons(value)))
-    _warn(found)
+        for path, row in lines.items():
+            if row["value"] not in (None, [], {}):
+                result(f"  {path} = {_text(row['value'])}" + "".join(f"\n      {word}" for word in _reasons(row)))
+    for warning in warnings:
+        note(f"warning: {warning}")
 
 
 @profile.command()
@@ -70,11 +76,13 @@ def show(app: App, name: str) -> None:
 @click.pass_obj
 def diff(app: App, first: str, second: str) -> None:
     """What differs between two profiles of one kind."""
+    from nodectl.profiles.describe import values
+
     kind, left = _named(app, first)
     other, right = _named(app, second, kind)
     if kind != other:
         raise ProfileError(f"{first} is a {kind} profile and {second} a {other} profile", "compare two of one kind")
-    before, after = dict(_values(left)), dict(_values(right))
+    before, after = dict(values(left)), dict(values(right))
     paths = sorted(path for path in before | after if _plain(before.get(path)) != _plain(after.get(path)))
     if app.json:
         rows = [{"path": p, "first": _plain(before.get(p)), "second": _plain(after.get(p))} for p in paths]
@@ -82,26 +90,46 @@ def diff(app: App, first: str, second: str) -> None:
         return
     for path in paths:
         for sign, side in (("-", before), ("+", after)):
-            if path in side:
-                result(f"{sign} {path} = {side[path]['value']}")
+            if _plain(side.get(path)) not in (None, [], {}):
+                result(f"{sign} {path} = {_text(side[path]['value'])}")
 
 
 @profile.command()
 @click.option("--hardware", required=True, metavar="NAME")
 @click.option("--stack", required=True, metavar="NAME")
 @click.option("--tuning", default="stock", show_default=True, metavar="NAME")
-@click.pass_obj
-def validate(app: App, hardware: str, stack: str, tuning: str) -> None:
-    """Whether these profiles can work together: exit status 0, or 1 with the reason."""
+@click.option("--allow-unsupported", multiple=True, metavar="REASON", help="As nodectl_allow_unsupported; repeatable.")
+@click.pass_context
+def validate(ctx: click.Context, hardware: str, stack: str, tuning: str, allow_unsupported: tuple[str, ...]) -> None:
+    """Whether these profiles can work together: exit status 0, or 1 with the reason and the nearest working choice."""
+    from nodectl.profiles.compat import IncompatibleError
+    from nodectl.profiles.describe import problem_row
     from nodectl.profiles.resolve import resolve
 
-    resolved = resolve(hardware, stack, tuning, extra_dirs=_own_dirs(app))
+    app: App = ctx.obj
+    try:
+        resolved = resolve(hardware, stack, tuning, extra_dirs=_own_dirs(app), allow_unsupported=allow_unsupported)
+    except IncompatibleError as error:
+        if not app.json:
+            raise
+        warnings = [problem.text for problem in error.problems if not problem.refuses]
+        rows = [problem_row(problem) for problem in error.refusals]
+        emit_json("profile-validate", {"valid": False, "refusals": rows, "warnings": warnings})
+        note(error.message)
+        ctx.exit(error.exit_status)
     for warning in resolved.warnings:
         note(f"warning: {warning}")
     if app.json:
-        emit_json("profile-validate", {"valid": True, "warnings": list(resolved.warnings)})
+        document = {
+            "valid": True,
+            "refusals": [],
+            "warnings": list(resolved.warnings),
+            "unsupported": list(resolved.unsupported),
+        }
+        emit_json("profile-validate", document)
     else:
-        result(f"hardware {hardware}, stack {stack}, tuning {tuning}: can work together")
+        verdict = "unsupported, and allowed" if resolved.unsupported else "can work together"
+        result(f"hardware {hardware}, stack {stack}, tuning {tuning}: {verdict}")
 
 
 def _own_dirs(app: App) -> tuple[Path, ...]:
@@ -133,35 +161,14 @@ def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardwar
     return kinds[0], load_profile(kinds[0], bare, folders)
 
 
-def _values(found: Hardware | Stack | Tuning) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(path, {value, why, source}) of each field and setting."""
-    for field, value in found.model_dump(exclude={"description"}).items():
-        if isinstance(value, dict):
-            for key, setting in value.items():
-                yield f"{field}.{key}", _setting(setting)
-        else:
-            yield field, {"value": value}
+def _reasons(row: dict[str, Any]) -> list[str]:
+    words = ("why", "source", "origin", "unverified")
+    return [f"{word}: {row[word]}" for word in words if row.get(word)]
 
 
-def _setting(setting: Any) -> dict[str, Any]:
-    if not isinstance(setting, dict):
-        return {"value": setting}
-    forms = [
-        f"{form['value']} (NCCL < {form['below']})" if form["below"] else form["value"]
-        for form in setting.get("forms", ())
-    ]
-    return {"value": " | ".join(forms) or setting["value"], "why": setting["why"], "source": setting["source"]}
+def _plain(row: dict[str, Any] | None) -> Any:
+    return row["value"] if row else None
 
 
-def _reasons(value: dict[str, Any]) -> list[str]:
-    return [f"{word}: {value[word]}" for word in ("why", "source") if value.get(word)]
-
-
-def _plain(value: dict[str, Any] | None) -> Any:
-    return value["value"] if value else None
-
-
-def _warn(found: Hardware | Stack | Tuning) -> None:
-    names = getattr(found, "debug_variables", ())
-    if names:
-        note(f"warning: {', '.join(names)}: of NCCL's debugging class, which may cost speed or hang a job")
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from nodectl.errors import ProfileError
-from nodectl.profiles.schema import Document
+from nodectl.profiles.fields import Document
 from nodectl.resources import profiles_dir
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -41,10 +41,10 @@ def profile_dirs(inventory_sources: Iterable[str]) -> tuple[Path, ...]:
 
 
 def find_profiles(kind: str, extra_dirs: Sequence[Path] = ()) -> dict[str, Path]:
-    """Name → file of all profiles of a kind; a fleet's own wins over nodectl's of the same name."""
+    """Name → file of all profiles of a kind; a fleet's own wins over nodectl's; files named `_…` are none."""
     files: dict[str, Path] = {}
     for folder in (profiles_dir(), *extra_dirs):
-        files.update({path.stem: path for path in sorted((folder / kind).glob("*.yml"))})
+        files.update({path.stem: path for path in sorted((folder / kind).glob("[!_]*.yml"))})
     return dict(sorted(files.items()))
 
 

@@ -16,6 +16,14 @@ _DEBUG_NAME = re.compile(
     r"|(CUMEM|MNNVL|RAS|LAUNCH)_.*)\Z"
 )
 
+# names and numbers of one node's interfaces; the GID index also depends on the addresses that the node holds
+_HOST_NAME = re.compile(r"(IB_HCA|IB_GID_INDEX|IB_ADDR_RANGE|SOCKET_IFNAME|OOB_NET_IFNAME|OOB_NET_HCA|TOPO_FILE)\Z")
+
+
+def is_host_variable(name: str) -> bool:
+    """The value of `name` belongs to one node: a profile for many may not hold it."""
+    return _HOST_NAME.match(name.removeprefix("NCCL_")) is not None
+
 
 def is_debug_variable(name: str) -> bool:
     """`name` is of NCCL's debugging category."""

@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nodectl.errors import ProfileError
-from nodectl.profiles.compat import IncompatibleError, refusals
-from nodectl.profiles.load import check_document, read_document, read_profile
+from nodectl.profiles.compat import IncompatibleError, profile_problems
+from nodectl.profiles.host_compat import HostLook, host_problems
+from nodectl.profiles.load import check_document, find_profiles, read_document, read_profile
+from nodectl.profiles.matrix import matrix
+from nodectl.profiles.nearest import with_nearest
+from nodectl.profiles.overrides import (
+    OVERRIDES,
+    SETTINGS,
+    checked_overrides,
+    checked_reasons,
+    merge_fields,
+    merge_settings,
+)
+from nodectl.profiles.problem import Problem
 from nodectl.profiles.schema import Document, Hardware, Stack, Tuning
+from nodectl.profiles.variables import hardware_variables, stack_variables, tuning_variables
 from nodectl.resources import profiles_dir
 
-OVERRIDES = "nodectl_overrides"
-_SETTINGS = ("sysctl", "nccl", "limits")
 _FIELDS = ("hardware", "stack")
+_REMEDY = "choose another combination, or give your reasons in nodectl_allow_unsupported to go on with a warning"
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What one host should be; `names` holds the profiles' names by kind."""
+    """What one host should be; `names` holds the profiles' names by kind.
+
+    `problems` are those that do not stop it: warnings, and refusals that the reasons in `unsupported` allow.
+    `refusals` are what the host itself stands against, where a host was looked at.
+    """
 
     names: Mapping[str, str]
     hardware: Hardware
     stack: Stack
     tuning: Tuning
+    problems: tuple[Problem, ...] = ()
+    refusals: tuple[Problem, ...] = ()
+    unsupported: tuple[str, ...] = ()
+    look: HostLook | None = None
 
     @property
     def nccl_env(self) -> dict[str, str]:
@@ -35,29 +56,29 @@ class Resolved:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What an operator must be told each time these profiles are used."""
+        return tuple(self._warnings())
+
+    def _warnings(self) -> Iterator[str]:
         found = ", ".join(self.tuning.debug_variables)
-        text = f"tuning {self.names['tuning']} persists {found}: of NCCL's debugging class, which may cost speed"
-        return (f"{text} or hang a job; use it to measure, not to stay",) if found else ()
+        if found:
+            text = f"tuning {self.names['tuning']} persists {found}: of NCCL's debugging class, which may cost speed"
+            yield f"{text} or hang a job; use it to measure, not to stay"
+        if self.look and self.look.node.recorded:
+            yield f"recorded, not found on this host: {', '.join(self.look.node.recorded)} (nodectl_recorded_look)"
+        allowed = " / ".join(self.unsupported)
+        for problem in self.problems:
+            yield f"unsupported, and allowed because: {allowed}. {problem.text}" if problem.refuses else problem.text
 
     def as_variables(self) -> dict[str, Any]:
-        """Plain data for Ansible: names, stack, sysctl, nccl_env, limits, warnings."""
-        stack = self.stack
+        """Plain data for Ansible: names, hardware, stack, tuning's groups, warnings, refusals, unsupported."""
         return {
             "names": dict(self.names),
-            "stack": {
-                "requirements": list(stack.requirements),
-                "index": stack.index,
-                "python_min": stack.python.min,
-                "python_max": stack.python.max,
-                "nccl": stack.nccl,
-            },
-            "sysctl": [
-                {"key": key, "value": setting.value, "never_lower": setting.never_lower, "why": setting.why}
-                for key, setting in sorted(self.tuning.sysctl.items())
-            ],
-            "nccl_env": self.nccl_env,
-            "limits": {name: setting.value for name, setting in sorted(self.tuning.limits.items())},
+            "hardware": hardware_variables(self.hardware, self.look),
+            "stack": stack_variables(self.stack),
+            **tuning_variables(self.tuning, self.stack.nccl),
             "warnings": list(self.warnings),
+            "refusals": [problem.text for problem in self.refusals],
+            "unsupported": list(self.unsupported),
         }
 
 
@@ -68,26 +89,81 @@ def resolve(
     *,
     overrides: Mapping[str, Any] | None = None,
     extra_dirs: Sequence[Path] = (),
+    allow_unsupported: Any = (),
+    look: HostLook | None = None,
 ) -> Resolved:
-    """Merge and validate; ProfileError for an unknown name or a malformed profile, its child for an impossible pair."""
-    changes = _checked_overrides(overrides)
+    """Merge and validate; ProfileError for an unknown name or a malformed profile, its child for an impossible pair.
+
+    What a host itself stands against is not raised but returned, so that it is refused before anything changes.
+    """
+    changes = checked_overrides(overrides)
+    allowed = checked_reasons(allow_unsupported)
     documents = {
         kind: _load(kind, name, extra_dirs)
         for kind, name in (("hardware", hardware), ("stack", stack), ("tuning", tuning))
     }
     for kind in _FIELDS:
-        documents[kind] |= changes.get(kind, {})
-    _merge_settings(documents["tuning"], changes)
-    resolved = Resolved(
+        merge_fields(documents[kind], changes.get(kind, {}))
+    merge_settings(documents["tuning"], changes)
+    merged = Resolved(
         names={"hardware": hardware, "stack": stack, "tuning": tuning},
         hardware=check_document(Hardware, documents["hardware"], f"hardware {hardware} with {OVERRIDES}"),
         stack=check_document(Stack, documents["stack"], f"stack {stack} with {OVERRIDES}"),
         tuning=check_document(Tuning, documents["tuning"], f"tuning {tuning} with {OVERRIDES}"),
     )
-    reasons = refusals(resolved.hardware, resolved.stack)
-    if reasons:
-        raise IncompatibleError(f"hardware {hardware}, stack {stack}: {'; '.join(reasons)}", "choose another stack")
-    return resolved
+    of_profiles, of_host = _judge(merged, look, extra_dirs)
+    refused = [problem for problem in of_profiles if problem.refuses]
+    if refused and not allowed:
+        text = "; ".join(problem.text for problem in refused)
+        raise IncompatibleError(f"hardware {hardware}, stack {stack}, tuning {tuning}: {text}", _REMEDY, of_profiles)
+    standing = [] if allowed else [problem for problem in of_host if problem.refuses]
+    used = any(problem.refuses for problem in (*of_profiles, *of_host))
+    return replace(
+        merged,
+        problems=tuple(problem for problem in (*of_profiles, *of_host) if problem not in standing),
+        refusals=tuple(standing),
+        unsupported=allowed if used else (),
+        look=look,
+    )
+
+
+def _judge(
+    merged: Resolved, look: HostLook | None, extra_dirs: Sequence[Path]
+) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+    """Problems of the profiles with each other and with the host, each with its nearest working choice."""
+
+    def of_profiles(stack: Stack) -> Iterator[Problem]:
+        return profile_problems(merged.hardware, stack, merged.tuning, matrix())
+
+    def of_host(stack: Stack) -> Iterator[Problem]:
+        if look is not None:
+            yield from host_problems(merged.hardware, stack, look, matrix())
+
+    gpus = merged.hardware.gpus
+    cuda_wanted = bool(merged.stack.cuda) if gpus is None else gpus > 0
+
+    def fits(stack: Stack) -> bool:
+        if bool(stack.cuda) != cuda_wanted:
+            return False
+        return not any(problem.refuses for problem in (*of_profiles(stack), *of_host(stack)))
+
+    def stacks() -> dict[str, Stack]:
+        return load_stacks(extra_dirs)
+
+    both = (of_profiles(merged.stack), of_host(merged.stack))
+    first, second = (with_nearest(found, merged.stack, stacks, fits) for found in both)
+    return first, second
+
+
+def load_stacks(extra_dirs: Sequence[Path] = ()) -> dict[str, Stack]:
+    """All stacks known here; a fleet's own that is malformed is no choice, and complains where it is used."""
+    known: dict[str, Stack] = {}
+    for name in find_profiles("stack", extra_dirs):
+        with suppress(ProfileError):
+            found = load_profile("stack", name, extra_dirs)
+            if isinstance(found, Stack):
+                known[name] = found
+    return known
 
 
 def load_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> Hardware | Stack | Tuning:
@@ -108,7 +184,7 @@ def _load(kind: str, name: str, extra_dirs: Sequence[Path]) -> Document:
     if kind != "tuning":
         return document
     base = base_tuning().model_dump(exclude_unset=True)
-    for group in _SETTINGS:
+    for group in SETTINGS:
         document[group] = base.get(group, {}) | document.get(group, {})
     return document
 
@@ -116,7 +192,7 @@ def _load(kind: str, name: str, extra_dirs: Sequence[Path]) -> Document:
 def _with_origin(document: Document, origin: str) -> Document:
     """Each setting told where it came from; what is malformed is left for the schema to refuse."""
     marked = dict(document)
-    for group in _SETTINGS:
+    for group in SETTINGS:
         settings = document.get(group)
         if isinstance(settings, dict):
             marked[group] = {
@@ -124,33 +200,3 @@ def _with_origin(document: Document, origin: str) -> Document:
                 for key, setting in settings.items()
             }
     return marked
-
-
-def _checked_overrides(overrides: Mapping[str, Any] | None) -> Document:
-    if overrides is None:
-        return {}
-    known = {*_SETTINGS, *_FIELDS, "allow_debug_variables"}
-    if not isinstance(overrides, Mapping):
-        raise ProfileError(
-            f"{OVERRIDES} is {overrides!r}", f"make it a mapping with any of: {', '.join(sorted(known))}"
-        )
-    for field, value in overrides.items():
-        if field not in known:
-            raise ProfileError(f"{OVERRIDES}.{field}: no such field", f"known: {', '.join(sorted(known))}")
-        if field != "allow_debug_variables" and not isinstance(value, Mapping):
-            raise ProfileError(f"{OVERRIDES}.{field}: {value!r} is no mapping", "give it as name: value")
-    return {str(field): value for field, value in overrides.items()}
-
-
-def _merge_settings(tuning: Document, changes: Document) -> None:
-    """Put a host's own values over the profile's: a bare value, a mapping of fields, or null to take one away."""
-    if "allow_debug_variables" in changes:
-        tuning["allow_debug_variables"] = changes["allow_debug_variables"]
-    for group in _SETTINGS:
-        for key, change in changes.get(group, {}).items():
-            if change is None:
-                tuning[group].pop(key, None)
-            elif isinstance(change, Mapping):
-                tuning[group][key] = {"why": "this host's own", **change, "origin": OVERRIDES}
-            else:
-                tuning[group][key] = {"value": change, "why": "this host's own", "origin": OVERRIDES}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import sys
 from typing import Any
 
 from ansible.errors import AnsibleError
@@ -16,15 +15,21 @@ short_description: What a host should be
 description: Resolves hardware, stack and tuning profiles with the host's overrides, as `nodectl profile` does.
 author: The nodectl authors
 options:
-  _terms: {description: Names of the hardware, stack and tuning profile., required: true}
+  _terms: {description: "Names of the hardware, stack and tuning profile.", required: true}
   overrides: {description: The host's nodectl_overrides., type: dict, default: {}}
   nccl: {description: The host's nodectl_nccl_env., type: dict, default: {}}
+  allow_unsupported: {description: The host's nodectl_allow_unsupported., type: raw, default: []}
+  node: {description: What node_look found on the host; without it the profiles alone are judged., type: dict}
+  driver: {description: The host's nodectl_driver (keep or manage)., type: raw}
 """
 EXAMPLES = r"""
 fleet: "{{ lookup('fleet_profile', nodectl_hardware, nodectl_stack, nodectl_tuning) }}"
 """
 RETURN = r"""
-_raw: {description: Names, stack, sysctl, nccl_env, limits, warnings and uv., type: list, elements: dict}
+_raw:
+  description: Names, hardware, stack, sysctl, nccl_env, limits, nic, gpu, warnings, refusals, unsupported and uv.
+  type: list
+  elements: dict
 """
 
 
@@ -33,27 +38,37 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **options: Any) -> list[dict[str, Any]]:
         """One dictionary; AnsibleError with the reason and the remedy in one line."""
-        try:
-            from uv import find_uv_bin
+        # here, not above: run_identity, which comes first, says where Ansible's Python has no nodectl
+        from uv import find_uv_bin
 
-            from nodectl.errors import NodectlError
-            from nodectl.profiles.load import profile_dirs
-            from nodectl.profiles.resolve import resolve
-        except ImportError as error:
-            raise AnsibleError(
-                f"Ansible's Python ({sys.executable}) has no nodectl ({error}): install it there, "
-                "or run ansible-playbook from the environment that holds nodectl"
-            ) from None
+        from nodectl.errors import NodectlError
+        from nodectl.profiles.host_compat import HostLook
+        from nodectl.profiles.load import profile_dirs
+        from nodectl.profiles.resolve import resolve
+
         self.set_options(var_options=variables, direct=options)
         overrides = {**self.get_option("overrides")}
         if self.get_option("nccl"):
             overrides["nccl"] = {**overrides.get("nccl", {}), **self.get_option("nccl")}
         folders = profile_dirs((variables or {}).get("ansible_inventory_sources") or ())
         try:
-            # through JSON: plain text and numbers, without Ansible's tags
-            hardware, stack, tuning = json.loads(json.dumps(terms))
-            resolved = resolve(hardware, stack, tuning, overrides=json.loads(json.dumps(overrides)), extra_dirs=folders)
+            hardware, stack, tuning = _plain(terms)
+            node = _plain(self.get_option("node"))
+            resolved = resolve(
+                hardware,
+                stack,
+                tuning,
+                overrides=_plain(overrides),
+                extra_dirs=folders,
+                allow_unsupported=_plain(self.get_option("allow_unsupported")),
+                look=HostLook.create(node, _plain(self.get_option("driver"))) if node else None,
+            )
         except NodectlError as error:
             # Ansible prints each cause again
             raise AnsibleError(". ".join(part for part in (error.message, error.remedy) if part)) from None
         return [{**resolved.as_variables(), "uv": {"path": find_uv_bin(), "machine": platform.machine()}}]
+
+
+def _plain(value: Any) -> Any:
+    """Through JSON: plain text and numbers, without Ansible's tags."""
+    return json.loads(json.dumps(value))

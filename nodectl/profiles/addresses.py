@@ -1,0 +1,40 @@
+"""The public addresses that stacks come from; they stand in stack/_addresses.yml and nowhere else."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated
+
+from pydantic import Field
+
+from nodectl.profiles.fields import Strict
+from nodectl.profiles.load import check_document, read_document
+from nodectl.resources import profiles_dir
+
+_Url = Annotated[str, Field(pattern=r"^https://[^\s/]\S*[^\s/]$")]
+
+
+class NvidiaRepository(Strict):
+    """NVIDIA's apt repositories, and the key that signs them."""
+
+    base_url: _Url
+    key_fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+
+
+class Addresses(Strict):
+    """Where PyTorch's wheels, NVIDIA's packages and the sources of nccl-tests are."""
+
+    pytorch: _Url
+    nvidia: NvidiaRepository
+    nccl_tests: _Url
+
+    def index(self, name: str) -> str:
+        """The full address of an index: PyTorch's folder of that name, or the address itself."""
+        return name if "://" in name else f"{self.pytorch}/{name}"
+
+
+@cache
+def addresses() -> Addresses:
+    """The shipped addresses, read once."""
+    path = profiles_dir() / "stack" / "_addresses.yml"
+    return check_document(Addresses, read_document(path), str(path))

@@ -1,0 +1,151 @@
+"""What the profiles say against what a host is: its system, GPUs and driver, as node_look found them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nodectl.errors import ProfileError
+from nodectl.profiles.compat import gpu_problems
+from nodectl.profiles.matrix import Matrix
+from nodectl.profiles.nccl import version_key
+from nodectl.profiles.problem import Problem
+from nodectl.profiles.schema import Hardware, Stack
+
+DriverPolicy = Literal["keep", "manage"]
+# a driver of these origins is not nodectl's to replace
+_OWNED = ("dgx", "run", "foreign")
+# from Blackwell on the NVSwitches are not on the node's own bus
+_SWITCH_OFF_BUS = "10.0"
+
+
+class _Look(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Os(_Look):
+    key: str = ""
+
+
+class LiveDriver(_Look):
+    """The driver as found: the loaded version, and where the installed one came from."""
+
+    version: str | None = None
+    origin: str = "none"
+
+
+class Node(_Look):
+    """The part of a look that is judged; `recorded` names what was not found but given."""
+
+    os: _Os = _Os()
+    architecture: str = ""
+    gpus: tuple[Mapping[str, Any], ...] = ()
+    nvswitch: bool = False
+    driver: LiveDriver = LiveDriver()
+    recorded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostLook:
+    """What was found on a host, and what the operator says of its driver."""
+
+    node: Node
+    driver: DriverPolicy | None = None
+
+    @classmethod
+    def create(cls, node: Mapping[str, Any], driver: Any = None) -> HostLook:
+        """From what node_look told; ProfileError where it, or nodectl_driver, is malformed."""
+        if driver not in ("keep", "manage", None, ""):
+            raise ProfileError(f"nodectl_driver is {driver!r}", "make it keep or manage, or leave it away")
+        try:
+            return cls(Node.model_validate(node), driver or None)
+        except ValidationError as error:
+            raise ProfileError(f"the look at the host is malformed: {error.errors()[0]}", "see node_look") from error
+
+    @property
+    def policy(self) -> DriverPolicy:
+        """What is done with the driver: what the operator says, else keep what works or belongs to somebody."""
+        found = self.node.driver
+        return self.driver or ("keep" if found.version or found.origin in _OWNED else "manage")
+
+
+def host_problems(hardware: Hardware, stack: Stack, look: HostLook, matrix: Matrix) -> Iterator[Problem]:
+    """Reasons why this host cannot be what its profiles say, or may not."""
+    recorded = f" (recorded: {', '.join(look.node.recorded)})" if look.node.recorded else ""
+    for found in (_system(stack, look.node), _gpus(hardware, stack, look.node, matrix), _driver(stack, look, matrix)):
+        for problem in found:
+            yield replace(problem, reason=problem.reason + recorded)
+
+
+def _system(stack: Stack, node: Node) -> Iterator[Problem]:
+    said = "the stack's profile"
+    if stack.os and node.os.key not in stack.os:
+        reason = f"the stack exists for {', '.join(stack.os)}, and this host runs {node.os.key or 'an unknown system'}"
+        source = stack.sources.get("os", said)
+        yield Problem("os", reason, source, f"{stack.os[-1]}", other_stack=True)
+    if stack.architectures and node.architecture not in stack.architectures:
+        reason = f"the stack exists for {', '.join(stack.architectures)}, and this host is {node.architecture}"
+        yield Problem("architecture", reason, stack.sources.get("architectures", said), other_stack=True)
+
+
+def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
+    found, wanted = len(node.gpus), hardware.gpus
+    if wanted and not found:
+        reason = f"the profile says {wanted} GPUs, none seen here: nothing of the driver can be verified"
+        yield Problem("gpus-not-seen", reason, "the PCI bus of the host", mild=True)
+    elif wanted and found != wanted:
+        yield Problem("gpu-count", f"the profile says {wanted} GPUs, {found} seen here", "the PCI bus", mild=True)
+    if wanted is None and not found and stack.cuda:
+        reason = f"the stack brings CUDA {stack.cuda}, and no GPU is seen here: nothing of the driver can be verified"
+        yield Problem("gpus-not-seen", reason, "the PCI bus of the host", mild=True)
+    if found and stack.cuda is None and not wanted:
+        reason = f"{found} NVIDIA GPUs are seen here, which a stack without CUDA leaves idle"
+        yield Problem("gpus-idle", reason, "the PCI bus of the host", mild=True, other_stack=True)
+    yield from _models(hardware, stack, node, matrix)
+    if hardware.nvswitch and found and not node.nvswitch:
+        reason = "the profile claims NVSwitch and its fabric manager, and no NVSwitch is seen here"
+        blackwell = hardware.gpu and version_key(hardware.gpu.compute_capability) >= version_key(_SWITCH_OFF_BUS)
+        nearest = "nodectl_overrides: {hardware: {nvswitch: false, link: null}}"
+        yield Problem("nvswitch", reason, "the PCI bus of the host", nearest, mild=bool(blackwell))
+
+
+def _models(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
+    """GPUs that are not what the profile says are judged as what they are."""
+    said = hardware.gpu.compute_capability if hardware.gpu else None
+    identities = dict.fromkeys(str(gpu.get("device", "")) for gpu in node.gpus)
+    rows = dict.fromkeys(row for row in map(matrix.device, identities) if row and row.compute_capability != said)
+    for row in rows:
+        seen = f"{row.name}, compute capability {row.compute_capability}"
+        if said:
+            reason = f"the profile says {hardware.gpu and hardware.gpu.model}, and {seen}, is seen here"
+            yield Problem("gpu-model", reason, row.source, mild=True)
+        for problem in gpu_problems(row.compute_capability, stack, matrix):
+            yield replace(
+                problem,
+                reason=f"seen here: {problem.reason}",
+                source=problem.source and row.source and (f"{problem.source}; {row.source}"),
+            )
+
+
+def _driver(stack: Stack, look: HostLook, matrix: Matrix) -> Iterator[Problem]:
+    row, live = matrix.cuda_row(stack.cuda), look.node.driver.version
+    if row is None or live is None or look.policy == "manage":
+        return
+    least = stack.driver.min if stack.driver else row.min_driver
+    if version_key(live) < version_key(row.min_driver):
+        reason, source = f"CUDA {stack.cuda} needs driver {row.min_driver}", row.source
+    elif version_key(live) < version_key(least):
+        reason, source = f"the stack asks for driver {least}", stack.sources.get("driver", "")
+    else:
+        return
+    nearest = _newer_driver(stack, look.node, least)
+    yield Problem("driver-too-old", f"{reason}, and this host keeps {live}", source, nearest, other_stack=True)
+
+
+def _newer_driver(stack: Stack, node: Node, least: str) -> str:
+    if stack.driver and node.driver.origin not in _OWNED:
+        return f"nodectl_driver: manage, which installs branch {stack.driver.branch}"
+    return f"a driver from {least} on, installed by whoever owns this one"

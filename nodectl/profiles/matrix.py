@@ -1,0 +1,114 @@
+"""The compatibility matrix as typed rows; the rows themselves, with their sources, are data in compat.yml."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated
+
+from pydantic import Field
+
+from nodectl.profiles.fields import Strict, Version
+from nodectl.profiles.load import check_document, read_document
+from nodectl.profiles.nccl import version_key
+from nodectl.profiles.stack_schema import Flavour, PythonRange, Stack
+from nodectl.resources import profiles_dir
+
+
+class GpuRow(Strict):
+    """A generation of GPUs: the first CUDA with code for it, and the one that dropped it."""
+
+    compute_capability: Version
+    name: str
+    min_cuda: Version
+    source: str = ""
+    dropped_by: Version | None = None
+    dropped_source: str = ""
+
+
+class DeviceRow(Strict):
+    """GPUs by their PCI device ids, and what they can compute."""
+
+    compute_capability: Version
+    name: str
+    ids: tuple[Annotated[str, Field(pattern=r"^0x[0-9a-f]{4}$")], ...]
+    source: str = ""
+
+
+class CudaRow(Strict):
+    """A major version of CUDA and the lowest driver that runs it."""
+
+    major: int
+    min_driver: Version
+    source: str = ""
+
+
+class FlavourRow(Strict):
+    """Which GPUs a flavour of the driver's kernel modules is for."""
+
+    flavour: Flavour
+    from_capability: Version | None = None
+    below_capability: Version | None = None
+    source: str = ""
+
+
+class TorchRow(Strict):
+    """One build of torch, and what its wheel loads; fields in `unsure` are general knowledge."""
+
+    torch: Version
+    cuda: Version | None = None
+    cudnn: Version | None = None
+    nccl: Version | None = None
+    python: PythonRange
+    unsure: tuple[str, ...] = ()
+    source: str = ""
+
+
+class DeepspeedRow(Strict):
+    """Versions of DeepSpeed that do not work with a torch, and why."""
+
+    below: Version
+    torch_from: Version
+    why: str
+    source: str = ""
+
+
+class Matrix(Strict):
+    """All rows."""
+
+    gpus: tuple[GpuRow, ...]
+    devices: tuple[DeviceRow, ...]
+    cuda: tuple[CudaRow, ...]
+    flavours: tuple[FlavourRow, ...]
+    torch: tuple[TorchRow, ...]
+    deepspeed: tuple[DeepspeedRow, ...]
+
+    def gpu(self, compute_capability: str | None) -> GpuRow | None:
+        """The row of a compute capability; None where the matrix does not know it."""
+        return next((row for row in self.gpus if row.compute_capability == compute_capability), None)
+
+    def device(self, identity: str) -> DeviceRow | None:
+        """The row of a PCI device id; None where the matrix does not know it."""
+        return next((row for row in self.devices if identity in row.ids), None)
+
+    def cuda_row(self, cuda: str | None) -> CudaRow | None:
+        """The row of a CUDA version's major; None where the matrix does not know it."""
+        return next((row for row in self.cuda if cuda and row.major == version_key(cuda)[0]), None)
+
+    def torch_row(self, stack: Stack) -> TorchRow | None:
+        """The row of the stack's torch with the stack's CUDA; None where the matrix does not know it."""
+        return next((row for row in self.torch_rows(stack.torch) if row.cuda == _minor(stack.cuda)), None)
+
+    def torch_rows(self, torch: str) -> tuple[TorchRow, ...]:
+        """All builds of a torch; the build that a version names with a + does not matter."""
+        return tuple(row for row in self.torch if row.torch == torch.partition("+")[0])
+
+
+@cache
+def matrix() -> Matrix:
+    """The shipped matrix, read once."""
+    path = profiles_dir() / "compat.yml"
+    return check_document(Matrix, read_document(path), str(path))
+
+
+def _minor(cuda: str | None) -> str | None:
+    return ".".join(cuda.split(".")[:2]) if cuda else None

@@ -1,0 +1,65 @@
+"""What a host's own variables add to its profiles: nodectl_overrides, and the reasons for what is not supported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodectl.errors import ProfileError
+from nodectl.profiles.fields import Document
+
+OVERRIDES = "nodectl_overrides"
+SETTINGS = ("sysctl", "nccl", "limits", "nic", "gpu")
+_FIELDS = ("hardware", "stack")
+_ALLOW = "nodectl_allow_unsupported"
+
+
+def checked_reasons(reasons: Any) -> tuple[str, ...]:
+    """The reasons given for what is not supported; ProfileError where they are no list of sentences."""
+    if not isinstance(reasons, list | tuple) or not all(isinstance(each, str) and each.strip() for each in reasons):
+        raise ProfileError(f"{_ALLOW} is {reasons!r}", "make it a list of reasons, each a sentence: [we measure this]")
+    return tuple(" ".join(each.split()) for each in reasons)
+
+
+def checked_overrides(overrides: Mapping[str, Any] | None) -> Document:
+    """The overrides, if each field exists and holds a mapping; ProfileError if not."""
+    if overrides is None:
+        return {}
+    known = {*SETTINGS, *_FIELDS, "allow_debug_variables"}
+    if not isinstance(overrides, Mapping):
+        raise ProfileError(
+            f"{OVERRIDES} is {overrides!r}", f"make it a mapping with any of: {', '.join(sorted(known))}"
+        )
+    for field, value in overrides.items():
+        if field not in known:
+            raise ProfileError(f"{OVERRIDES}.{field}: no such field", f"known: {', '.join(sorted(known))}")
+        if field != "allow_debug_variables" and not isinstance(value, Mapping):
+            raise ProfileError(f"{OVERRIDES}.{field}: {value!r} is no mapping", "give it as name: value")
+    return {str(field): value for field, value in overrides.items()}
+
+
+def merge_fields(document: Document, changes: Mapping[str, Any]) -> None:
+    """Put fields over a profile's; a mapping is merged key by key, and null inside one takes its key away."""
+    for field, change in changes.items():
+        before = document.get(field)
+        if isinstance(change, Mapping) and isinstance(before, Mapping):
+            merged = {**before}
+            merge_fields(merged, {key: value for key, value in change.items() if value is not None})
+            gone = {key for key, value in change.items() if value is None}
+            document[field] = {key: value for key, value in merged.items() if key not in gone}
+        else:
+            document[field] = change
+
+
+def merge_settings(tuning: Document, changes: Document) -> None:
+    """Put a host's own values over the profile's: a bare value, a mapping of fields, or null to take one away."""
+    if "allow_debug_variables" in changes:
+        tuning["allow_debug_variables"] = changes["allow_debug_variables"]
+    for group in SETTINGS:
+        for key, change in changes.get(group, {}).items():
+            if change is None:
+                tuning[group].pop(key, None)
+            elif isinstance(change, Mapping):
+                tuning[group][key] = {"why": "this host's own", **change, "origin": OVERRIDES}
+            else:
+                tuning[group][key] = {"value": change, "why": "this host's own", "origin": OVERRIDES}

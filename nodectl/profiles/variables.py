@@ -1,0 +1,71 @@
+"""What Ansible is told of a host's profiles: plain data, under the names that plays and roles rely on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nodectl.profiles.addresses import addresses
+
+if TYPE_CHECKING:
+    from nodectl.profiles.host_compat import HostLook
+    from nodectl.profiles.schema import Hardware, Stack, Tuning
+
+
+def hardware_variables(hardware: Hardware, look: HostLook | None) -> dict[str, Any]:
+    """`fleet.hardware`; where the profile does not know (`known` is false) it is what was seen on the host."""
+    seen = look.node if look else None
+    known = hardware.gpus is not None
+    return {
+        "known": known,
+        "gpus": hardware.gpus or 0 if known or seen is None else len(seen.gpus),
+        "gpu": hardware.gpu.model if hardware.gpu else None,
+        "compute_capability": hardware.gpu.compute_capability if hardware.gpu else None,
+        "nvswitch": hardware.nvswitch if known or seen is None else seen.nvswitch,
+        "link": hardware.link,
+        "rdma": any(nic.kind in ("infiniband", "roce") for nic in hardware.nics),
+    }
+
+
+def stack_variables(stack: Stack) -> dict[str, Any]:
+    """`fleet.stack`: what is installed, and for which systems it exists."""
+    known, system = addresses(), stack.system
+    cuda = stack.cuda is not None
+    return {
+        "requirements": list(stack.requirements),
+        "index": known.index(stack.index),
+        "python_min": stack.python.min,
+        "python_max": stack.python.max,
+        "torch": stack.torch,
+        "cuda": stack.cuda,
+        "cudnn": stack.cudnn,
+        "nccl": stack.nccl,
+        "os": list(stack.os),
+        "architectures": list(stack.architectures),
+        "driver": stack.driver.model_dump() if stack.driver else None,
+        "toolkit": system.toolkit.model_dump() if system.toolkit else None,
+        "system_cudnn": system.cudnn.model_dump() if system.cudnn else None,
+        "system_nccl": system.nccl.model_dump() if system.nccl else None,
+        "dcgm": list(stack.dcgm),
+        "deepspeed": stack.deepspeed,
+        "nccl_tests": {"version": stack.nccl_tests, "url": known.nccl_tests} if stack.nccl_tests else None,
+        "nvidia_repository": known.nvidia.model_dump() if cuda else None,
+        "unverified": sorted(stack.unverified),
+    }
+
+
+def tuning_variables(tuning: Tuning, nccl: str | None) -> dict[str, Any]:
+    """`fleet.sysctl`, `nccl_env`, `limits`, `nic` and `gpu`; what the tuning leaves alone is null."""
+    return {
+        "sysctl": [
+            {"key": key, "value": setting.value, "never_lower": setting.never_lower, "why": setting.why}
+            for key, setting in sorted(tuning.sysctl.items())
+        ],
+        "nccl_env": {name: setting.render(nccl) for name, setting in sorted(tuning.nccl.items())},
+        "limits": {name: setting.value for name, setting in sorted(tuning.limits.items())},
+        "nic": _values(tuning.nic),
+        "gpu": _values(tuning.gpu),
+    }
+
+
+def _values(group: Any) -> dict[str, Any]:
+    return {name: getattr(getattr(group, name), "value", None) for name in type(group).model_fields}

@@ -1,0 +1,129 @@
+"""What a node's own files say of NVIDIA hardware and its driver; nvidia-smi is not needed, and nothing is loaded."""
+
+from __future__ import annotations
+
+import os
+import re
+
+NVIDIA = "0x10de"
+# PCI classes: display controllers, and the bridge that an NVSwitch is
+_DISPLAY = ("0x0300", "0x0302")
+_BRIDGE = "0x0680"
+_VERSION = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
+_DRIVER_PACKAGE = re.compile(
+    r"(cuda-drivers(-\d+)?|nvidia-open(-\d+)?|nvidia-driver(-.+)?|nvidia-(dkms|headless|utils|kernel|legacy)-.+"
+    r"|nvidia-fabricmanager(-.+)?|nvidia-kernel-(open-)?dkms|libnvidia-compute(-.+)?|libcuda1)\Z"
+)
+_DISTRIBUTION = re.compile(r"@(lists\.)?(ubuntu|debian|canonical)\.(com|org)|@alioth-lists\.debian\.net", re.I)
+
+
+def read(path, default=""):
+    """The text of a small file; `default` where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as handle:
+            return handle.read()
+    except OSError:
+        return default
+
+
+def pci_devices(root="/"):
+    """NVIDIA's GPUs, and whether there is an NVSwitch, from the PCI bus alone."""
+    folder = os.path.join(root, "sys/bus/pci/devices")
+    gpus, nvswitch = [], False
+    for address in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        device = os.path.join(folder, address)
+        if read(os.path.join(device, "vendor")).strip() != NVIDIA:
+            continue
+        kind = read(os.path.join(device, "class")).strip()[:6]
+        nvswitch = nvswitch or kind == _BRIDGE
+        if kind in _DISPLAY:
+            identity = read(os.path.join(device, "device")).strip()
+            numa = read(os.path.join(device, "numa_node"), "-1").strip()
+            gpus.append({"address": address, "device": identity, "numa_node": int(numa or -1)})
+    switch_file = os.path.exists(os.path.join(root, "dev/nvidia-nvswitch0"))
+    return {"gpus": gpus, "nvswitch": nvswitch or switch_file}
+
+
+def packages(root="/"):
+    """The driver's installed packages: name, version, and whose they are (nvidia, distribution, other)."""
+    found = []
+    for paragraph in read(os.path.join(root, "var/lib/dpkg/status")).split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line and line[0] != " ")
+        if _DRIVER_PACKAGE.match(fields.get("Package", "")) and fields.get("Status", "").endswith(" installed"):
+            found.append(
+                {"name": fields["Package"], "version": fields.get("Version", ""), "from": _owner(fields)},
+            )
+    return sorted(found, key=lambda package: package["name"])
+
+
+def _owner(fields):
+    maintainer = fields.get("Maintainer", "")
+    if "@nvidia.com" in maintainer.lower():
+        return "nvidia"
+    return "distribution" if _DISTRIBUTION.search(maintainer) else "other"
+
+
+def driver(root="/"):
+    """The loaded driver (version, flavour), and where the installed one came from.
+
+    origin: none, apt (with `from`), run (NVIDIA's own installer), dgx (a DGX release owns it), or foreign.
+    """
+    said = read(os.path.join(root, "proc/driver/nvidia/version")).partition("\n")[0]
+    match = _VERSION.search(said)
+    loaded = match.group(1) if match else read(os.path.join(root, "sys/module/nvidia/version")).strip() or None
+    flavour = None
+    if loaded:
+        license_ = read(os.path.join(root, "sys/module/nvidia/license")) or said
+        flavour = "open" if "Open Kernel" in said or "MIT" in license_ else "proprietary"
+    installed = packages(root)
+    origins = {package["from"] for package in installed}
+    return {
+        "version": loaded,
+        "flavour": flavour,
+        "origin": _origin(root, bool(loaded), origins),
+        "from": sorted(origins),
+        "packages": installed,
+    }
+
+
+def _origin(root, loaded, origins):
+    def exists(path):
+        return os.path.exists(os.path.join(root, path))
+
+    if exists("etc/dgx-release"):
+        return "dgx"
+    if "other" in origins:
+        return "foreign"
+    if exists("usr/bin/nvidia-uninstall") or exists("usr/bin/nvidia-installer"):
+        return "run"
+    if origins:
+        return "apt"
+    return "foreign" if loaded else "none"
+
+
+def users(root="/", limit=32):
+    """Processes that hold a GPU open: [{pid, name}], at most `limit` of them."""
+    if not os.path.exists(os.path.join(root, "dev/nvidiactl")):
+        return []
+    proc, found = os.path.join(root, "proc"), []
+    for pid in sorted((name for name in os.listdir(proc) if name.isdigit()), key=int):
+        if len(found) == limit:
+            break
+        if _holds_gpu(os.path.join(proc, pid, "fd")):
+            found.append({"pid": int(pid), "name": read(os.path.join(proc, pid, "comm")).strip()})
+    return found
+
+
+def _holds_gpu(folder):
+    try:
+        descriptors = os.listdir(folder)
+    except OSError:
+        return False
+    for descriptor in descriptors:
+        try:
+            target = os.readlink(os.path.join(folder, descriptor))
+        except OSError:
+            continue
+        if re.match(r"/dev/nvidia(\d+|ctl|-uvm)\Z", target):
+            return True
+    return False

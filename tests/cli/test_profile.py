@@ -1,0 +1,127 @@
+"""`nodectl profile` as an operator runs it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.profiles.load import find_profiles
+from nodectl.profiles.schema import KINDS
+from tests.conftest import Cli
+
+
+def answer(nodectl: Cli, *args: str, check: bool = True) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(nodectl("profile", *args, "--output", "json", check=check).stdout)
+    return found
+
+
+def test_list_shows_every_profile_and_marks_those_that_warn(nodectl: Cli) -> None:
+    done = nodectl("profile", "list")
+    lines = {tuple(line.split()[:2]): line for line in done.stdout.splitlines()}
+    assert set(lines) == {(kind, name) for kind in KINDS for name in find_profiles(kind)}
+    assert " ! " in lines["tuning", "article-20g"] and " ! " in lines["stack", "cu116"]
+    assert " ! " not in lines["stack", "cu121"] and "! warns" in done.stderr
+
+
+def test_list_names_the_warnings_in_json(nodectl: Cli) -> None:
+    document = answer(nodectl, "list")
+    assert document["schema"] == "nodectl.profile-list/1"
+    rows = {(row["kind"], row["name"]): row for row in document["profiles"]}
+    assert "NCCL_ALGO, NCCL_PROTO" in rows["tuning", "article-20g"]["warnings"][0]
+    assert rows["tuning", "stock"]["warnings"] == []
+
+
+def test_show_says_value_why_source_and_origin(nodectl: Cli) -> None:
+    values = answer(nodectl, "show", "article-20g")["values"]
+    row = values["nccl.NCCL_ALGO"]
+    assert row["value"] == "Tree (NCCL < 2.24) | ring,tree;allreduce:tree"
+    assert "bare Tree" in row["why"] and "article 002" in row["source"] and row["origin"] == "tuning article-20g"
+
+
+def test_show_names_a_floor_with_its_link_and_source(nodectl: Cli) -> None:
+    text = nodectl("profile", "show", "a100-pcie-8").stdout
+    assert "nccl over nvswitch, collective all_reduce, gpus 8, size 8G: at least 228 GB/s" in text
+    assert "nccl over pcie, collective all_reduce, size 8G: at least 25 GB/s" in text
+    assert "source: Azure azurehpc-health-checks, nd96amsr_v4" in text
+
+
+def test_show_says_what_is_not_confirmed_and_warns_of_it(nodectl: Cli) -> None:
+    done = nodectl("profile", "show", "cu118")
+    assert "unverified: the +cu118 wheel links its own" in done.stdout
+    assert "warning: nccl is not confirmed" in done.stderr
+
+
+def test_diff_says_what_two_stacks_do_not_share(nodectl: Cli) -> None:
+    rows = {row["path"]: row for row in answer(nodectl, "diff", "cu118", "cu121")["differences"]}
+    assert (rows["cuda"]["first"], rows["cuda"]["second"]) == ("11.8", "12.1")
+    assert "architectures" not in rows and rows["deepspeed"]["first"] is None
+
+
+def test_diff_of_two_kinds_is_a_slip(nodectl: Cli) -> None:
+    done = nodectl("profile", "diff", "cu118", "stock", check=False)
+    assert done.returncode == 2 and "compare two of one kind" in done.stderr
+
+
+def test_validate_ends_with_0_where_the_profiles_work_together(nodectl: Cli) -> None:
+    done = nodectl("profile", "validate", "--hardware", "rtx4090-3", "--stack", "cu121", "--tuning", "consumer-pcie")
+    assert "can work together" in done.stdout and "NCCL_P2P_DISABLE" in done.stderr
+
+
+def test_validate_ends_with_1_the_reason_and_the_nearest_choice(nodectl: Cli) -> None:
+    done = nodectl("profile", "validate", "--hardware", "rtx4090-3", "--stack", "cu116", check=False)
+    assert done.returncode == 1 and not done.stdout
+    assert "needs CUDA 11.8, and the stack brings 11.6; nearest working choice: stack cu118 (source: " in done.stderr
+    again = nodectl("profile", "validate", "--hardware", "rtx4090-3", "--stack", "cu118")
+    assert "can work together" in again.stdout
+
+
+def test_validate_refuses_in_json_as_well(nodectl: Cli) -> None:
+    words = ("validate", "--hardware", "lab-cpu", "--stack", "cu13")
+    done = nodectl("profile", *words, "--output", "json", check=False)
+    document = json.loads(done.stdout)
+    (refusal,) = document["refusals"]
+    assert (done.returncode, document["valid"], document["schema"]) == (1, False, "nodectl.profile-validate/1")
+    assert (refusal["code"], refusal["nearest"]) == ("cuda-without-gpus", "stack cpu") and refusal["source"]
+    assert document["warnings"] == []
+
+
+def test_what_only_warns_is_told_beside_a_refusal(nodectl: Cli) -> None:
+    document = answer(nodectl, "validate", "--hardware", "rtx4090-3", "--stack", "cu116", check=False)
+    assert [row["code"] for row in document["refusals"]] == ["gpu-newer-than-cuda"]
+    assert any("nccl is not confirmed" in text for text in document["warnings"])
+
+
+def test_validate_goes_on_with_a_warning_where_a_reason_is_given(nodectl: Cli) -> None:
+    words = (
+        "validate",
+        "--hardware",
+        "rtx4090-3",
+        "--stack",
+        "cu116",
+        "--allow-unsupported",
+        "article 003 is measured",
+    )
+    document = answer(nodectl, *words)
+    assert document["valid"] and document["unsupported"] == ["article 003 is measured"]
+    assert any("needs CUDA 11.8" in text for text in document["warnings"])
+
+
+def test_validate_ends_with_2_for_a_name_that_does_not_exist(nodectl: Cli) -> None:
+    done = nodectl("profile", "validate", "--hardware", "rtx4090", "--stack", "cu121", check=False)
+    assert done.returncode == 2 and "rtx4090-3" in done.stderr
+
+
+@pytest.mark.parametrize("variable", ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_IB_GID_INDEX"])
+def test_a_profile_may_not_hold_the_names_of_one_host(nodectl: Cli, tmp_path: Path, variable: str) -> None:
+    folder = tmp_path / "profiles" / "tuning"
+    folder.mkdir(parents=True)
+    (folder / "mine.yml").write_text(f"description: x\nnccl: {{{variable}: {{value: 'mlx5_0', why: x}}}}\n")
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {a: {}}}\n")
+    done = nodectl("-i", str(tmp_path / "hosts.yml"), "profile", "show", "mine", check=False)
+    assert done.returncode == 2 and variable in done.stderr and "nodectl_nccl_env" in done.stderr
+
+
+def test_files_that_begin_with_an_underscore_are_no_profiles(nodectl: Cli) -> None:
+    done = nodectl("profile", "show", "_addresses", check=False)
+    assert done.returncode == 2 and "no profile '_addresses'" in done.stderr

@@ -1,0 +1,213 @@
+"""Combinations that cannot work, each as the variables of a host and the words that refuse it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+A100 = {"address": "0000:07:00.0", "device": "0x20b2", "numa_node": 0}
+# a DGX A100 as node_look sees it; each case changes what it is about
+LOOK: dict[str, Any] = {
+    "os": {"id": "ubuntu", "version": "22.04", "key": "ubuntu-22.04"},
+    "architecture": "x86_64",
+    "gpus": [A100] * 8,
+    "nvswitch": True,
+    "driver": {"version": "535.183.01", "origin": "apt"},
+}
+V100 = {"model": "Tesla V100-SXM2-32GB", "compute_capability": "7.0", "memory_gb": 32}
+B200 = {"model": "NVIDIA B200", "compute_capability": "10.0", "memory_gb": 180}
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """`reason` and `nearest` are words of the refusal; `look` is merged over LOOK."""
+
+    code: str
+    hardware: str
+    stack: str
+    reason: str
+    nearest: str
+    tuning: str = "stock"
+    overrides: dict[str, Any] = field(default_factory=dict)
+    look: dict[str, Any] = field(default_factory=dict)
+    driver: str = ""
+
+    @property
+    def host(self) -> str:
+        """The name of the host that stands for it."""
+        return f"case-{self.code}"
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The host's variables; no look at all where only the profiles matter."""
+        found: dict[str, Any] = {
+            "nodectl_hardware": self.hardware,
+            "nodectl_stack": self.stack,
+            "nodectl_tuning": self.tuning,
+            "nodectl_overrides": self.overrides,
+            "nodectl_recorded_look": {**LOOK, **self.look},
+        }
+        return {**found, "nodectl_driver": self.driver} if self.driver else found
+
+
+REFUSED = (
+    Combination(
+        "gpus-without-cuda", "dgx-a100", "cpu", "8 GPUs, which a stack without CUDA leaves idle", "stack cu128"
+    ),
+    Combination("cuda-without-gpus", "lab-cpu", "cu121", "brings CUDA 12.1, and the hardware has no GPU", "stack cpu"),
+    Combination(
+        "gpu-newer-than-cuda", "rtx4090-3", "cu116", "8.9, needs CUDA 11.8, and the stack brings 11.6", "cu118"
+    ),
+    Combination(
+        "b200-below-12.8",
+        "dgx-a100",
+        "cu121",
+        "10.0, needs CUDA 12.8",
+        "stack cu128",
+        overrides={"hardware": {"gpu": B200}},
+    ),
+    Combination(
+        "gpu-dropped-by-cuda",
+        "dgx-a100",
+        "cu13",
+        "was dropped by CUDA 13.0",
+        "stack cu121",
+        overrides={"hardware": {"gpu": V100}},
+    ),
+    Combination(
+        "driver-too-old",
+        "dgx-a100",
+        "cu128",
+        "CUDA 12.8 needs driver 525, and this host keeps 470.57.02",
+        "stack cu118 or nodectl_driver: manage, which installs branch 580",
+        look={"driver": {"version": "470.57.02", "origin": "apt"}},
+        driver="keep",
+    ),
+    Combination(
+        "driver-of-a-dgx-too-old",
+        "dgx-a100",
+        "cu13",
+        "needs driver 580, and this host keeps 535.183.01",
+        "stack cu128 or a driver from 580 on, installed by whoever owns this one",
+        look={"driver": {"version": "535.183.01", "origin": "dgx"}},
+    ),
+    Combination(
+        "driver-branch-too-old",
+        "dgx-a100",
+        "cu121",
+        "the stack installs branch 470",
+        "driver branch 525",
+        overrides={"stack": {"driver": {"branch": "470"}}},
+        driver="manage",
+    ),
+    Combination(
+        "driver-min-too-old",
+        "dgx-a100",
+        "cu121",
+        "the stack is content with 450.80.02",
+        "driver.min 525",
+        overrides={"stack": {"driver": {"min": "450.80.02"}}},
+    ),
+    Combination(
+        "flavour-open",
+        "dgx-a100",
+        "cu128",
+        "open kernel modules, which compute capability 7.0 cannot use",
+        "stack cu121 or driver flavour proprietary",
+        overrides={"hardware": {"gpu": V100}},
+    ),
+    Combination(
+        "flavour-proprietary",
+        "dgx-a100",
+        "cu128",
+        "proprietary kernel modules, which compute capability 10.0 cannot use",
+        "driver flavour open",
+        overrides={"hardware": {"gpu": B200}, "stack": {"driver": {"flavour": "proprietary"}}},
+    ),
+    Combination(
+        "python-outside-wheel",
+        "dgx-a100",
+        "cu121",
+        "wheels for Python 3.8 to 3.11, and the stack allows 3.8 to 3.12",
+        "python 3.8 to 3.11",
+        overrides={"stack": {"python": {"max": "3.12"}}},
+    ),
+    Combination(
+        "python-above-torch-1.12",
+        "a100-pcie-8",
+        "cu116",
+        "wheels for Python 3.7 to 3.10",
+        "python 3.7 to 3.10",
+        overrides={"stack": {"python": {"max": "3.11"}, "os": ["ubuntu-22.04"]}},
+    ),
+    Combination(
+        "python-range",
+        "dgx-a100",
+        "cu121",
+        "python.min 3.11 is above python.max 3.8",
+        "python.min 3.8",
+        overrides={"stack": {"python": {"min": "3.11", "max": "3.8"}}},
+    ),
+    Combination(
+        "torch-cuda",
+        "dgx-a100",
+        "cu121",
+        "torch 2.1.2 with CUDA 12.4 is no row of the matrix",
+        "torch 2.1.2 with CUDA 12.1 (cuDNN 8.9.2.26, NCCL 2.18.1)",
+        overrides={"stack": {"cuda": "12.4"}},
+    ),
+    Combination(
+        "torch-cudnn",
+        "dgx-a100",
+        "cu121",
+        "loads cuDNN 8.9.2.26 of its wheel, and the stack says 8.9.0.131",
+        "cudnn: 8.9.2.26",
+        overrides={"stack": {"cudnn": "8.9.0.131"}},
+    ),
+    Combination(
+        "torch-nccl",
+        "dgx-a100",
+        "cu121",
+        "loads NCCL 2.18.1 of its wheel, and the stack says 2.17.1",
+        "nccl: 2.18.1",
+        overrides={"stack": {"nccl": "2.17.1"}},
+    ),
+    Combination(
+        "nvswitch",
+        "dgx-a100",
+        "cu121",
+        "claims NVSwitch and its fabric manager, and no NVSwitch is seen here",
+        "nodectl_overrides: {hardware: {nvswitch: false, link: null}}",
+        look={"nvswitch": False},
+    ),
+    Combination(
+        "os",
+        "dgx-a100",
+        "cu121",
+        "this host runs debian-12",
+        "stack cu128",
+        look={"os": {"id": "debian", "version": "12", "key": "debian-12"}},
+    ),
+    Combination(
+        "architecture",
+        "dgx-a100",
+        "cu121",
+        "this host is aarch64",
+        "stack cu13",
+        look={"architecture": "aarch64", "driver": {"version": "580.65.06", "origin": "apt"}},
+    ),
+    Combination(
+        "deepspeed-torch",
+        "dgx-a100",
+        "cu128",
+        "DeepSpeed 0.12.6 does not work with torch 2.9.1",
+        "deepspeed 0.14.1 or later, or torch before 2.4",
+        overrides={"stack": {"deepspeed": "0.12.6"}},
+    ),
+    Combination(
+        "nccl-algo-bare",
+        "dgx-a100",
+        "cu128",
+        "makes every collective but all_reduce fail with NCCL 2.27.5",
+        "NCCL_ALGO=ring,tree;allreduce:tree",
+        overrides={"allow_debug_variables": True, "nccl": {"NCCL_ALGO": "Tree"}},
+    ),
+)

@@ -1,0 +1,238 @@
+"""The matrix and its rules: every shipped stack agrees with it, and the nearest choice is one that really works."""
+
+from typing import Any
+
+import pytest
+
+from nodectl.errors import ProfileError
+from nodectl.profiles.compat import IncompatibleError
+from nodectl.profiles.host_compat import HostLook
+from nodectl.profiles.load import find_profiles
+from nodectl.profiles.matrix import matrix
+from nodectl.profiles.resolve import Resolved, load_profile, load_stacks, resolve
+from nodectl.profiles.schema import Hardware
+from tests.profiles.combinations import LOOK, REFUSED, Combination
+
+STACKS = load_stacks()
+ARTICLES = {
+    "cu116": ("11.6", "1.12.1", ("3.7", "3.10")),
+    "cu118": ("11.8", "2.0.1", ("3.8", "3.11")),
+    "cu121": ("12.1", "2.1.2", ("3.8", "3.11")),
+}
+
+
+def look(policy: str | None = None, **found: Any) -> HostLook:
+    return HostLook.create({**LOOK, **found}, policy)
+
+
+def codes(resolved: Resolved) -> set[str]:
+    return {problem.code for problem in resolved.problems}
+
+
+@pytest.mark.parametrize("name", sorted(STACKS))
+def test_every_shipped_stack_is_a_row_of_the_matrix(name: str) -> None:
+    stack = STACKS[name]
+    row = matrix().torch_row(stack)
+    assert row is not None and row.source
+    for field in ("cudnn", "nccl"):
+        assert getattr(stack, field) == getattr(row, field)
+        assert (field in row.unsure) == (field in stack.unverified)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in STACKS if name != "cpu"))
+def test_every_shipped_cuda_stack_says_for_what_it_exists_and_who_says_so(name: str) -> None:
+    stack = STACKS[name]
+    assert stack.os and stack.architectures and stack.driver and stack.dcgm and stack.nccl_tests
+    said = {*stack.sources, *stack.unverified}
+    told = {"os", "python", "cuda", "cudnn", "nccl", "driver", "dcgm", "nccl_tests"}
+    assert told <= said
+
+
+@pytest.mark.parametrize("name", sorted(ARTICLES))
+def test_the_articles_stacks_are_the_articles(name: str) -> None:
+    stack = STACKS[name]
+    cuda, torch, python = ARTICLES[name]
+    assert (stack.cuda, stack.torch.partition("+")[0], (stack.python.min, stack.python.max)) == (cuda, torch, python)
+
+
+def test_the_systems_libraries_may_differ_from_those_that_torch_loads() -> None:
+    stack = STACKS["cu118"]
+    assert stack.cudnn and stack.system.cudnn
+    assert not stack.system.cudnn.packages["libcudnn8"].startswith(stack.cudnn)
+    resolve("dgx-a100", "cu118", "stock")
+
+
+def test_every_row_of_the_matrix_that_may_refuse_has_a_source() -> None:
+    rows = matrix()
+    sources = [row.source for group in (rows.cuda, rows.flavours, rows.torch, rows.deepspeed) for row in group]
+    assert all(sources)
+    assert all(row.dropped_source for row in rows.gpus if row.dropped_by)
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.code)
+def test_a_named_stack_really_works_in_the_place_of_the_refused_one(case: Combination) -> None:
+    found = refusal(case)
+    named = [word.split()[1] for word in found.nearest.split(" or ") if word.startswith("stack ")]
+    for name in named:
+        # the overrides of the stack belong to the refused one
+        overrides = {key: value for key, value in case.overrides.items() if key != "stack"}
+        settled = resolve(
+            case.hardware,
+            name,
+            case.tuning,
+            overrides=overrides,
+            look=HostLook.create(case.variables["nodectl_recorded_look"], case.driver),
+        )
+        assert settled.refusals == ()
+
+
+def refusal(case: Combination) -> Any:
+    host = HostLook.create(case.variables["nodectl_recorded_look"], case.driver)
+    try:
+        (problem,) = resolve(case.hardware, case.stack, case.tuning, overrides=case.overrides, look=host).refusals
+    except IncompatibleError as error:
+        (problem,) = (each for each in error.problems if case.reason in each.reason)
+    return problem
+
+
+def test_general_knowledge_warns_and_never_refuses() -> None:
+    # torch 2.8 ends at Python 3.13 as far as is generally known
+    stack = {"torch": "2.8.0", "nccl": "2.27.3", "python": {"max": "3.14"}}
+    found = resolve("dgx-a100", "cu128", "stock", overrides={"stack": stack})
+    assert "python-outside-wheel" in codes(found)
+    assert any("wheels for Python 3.9 to 3.13" in text and "no source" in text for text in found.warnings)
+
+
+def test_what_the_matrix_does_not_know_is_a_warning() -> None:
+    stack = {"torch": "3.0.0", "cuda": "14.1", "driver": {"branch": "700", "min": "700"}}
+    gpu = {"gpu": {"compute_capability": "13.0"}}
+    found = resolve("dgx-a100", "cu13", "stock", overrides={"stack": stack, "hardware": gpu})
+    assert {"torch-unknown", "cuda-unknown", "gpu-unknown"} <= codes(found)
+
+
+@pytest.mark.parametrize("policy", [None, "keep"])
+def test_a_driver_that_works_is_kept_by_itself(policy: str | None) -> None:
+    old = look(policy, driver={"version": "470.57.02", "origin": "apt"})
+    assert {each.code for each in resolve("dgx-a100", "cu121", "stock", look=old).refusals} == {"driver-too-old"}
+    assert resolve("dgx-a100", "cu118", "stock", look=old).refusals == ()
+
+
+def test_a_driver_that_is_managed_is_not_judged_as_it_is() -> None:
+    old = look("manage", driver={"version": "470.57.02", "origin": "apt"})
+    assert resolve("dgx-a100", "cu121", "stock", look=old).refusals == ()
+
+
+@pytest.mark.parametrize("wrong", ["kepp", True, 3])
+def test_a_wrong_nodectl_driver_is_refused(wrong: object) -> None:
+    with pytest.raises(ProfileError) as caught:
+        HostLook.create(LOOK, wrong)
+    assert "nodectl_driver is" in caught.value.message
+
+
+def test_reasons_turn_refusals_into_warnings_that_carry_them() -> None:
+    found = resolve("rtx4090-3", "cu116", "stock", allow_unsupported=["article 003 is measured"])
+    assert found.unsupported == ("article 003 is measured",)
+    assert any("allowed because: article 003 is measured. " in text and "8.9" in text for text in found.warnings)
+    assert found.as_variables()["unsupported"] == ["article 003 is measured"]
+
+
+def test_reasons_for_a_host_let_it_pass_with_a_warning() -> None:
+    debian = look(os={"id": "debian", "version": "12", "key": "debian-12"})
+    assert resolve("dgx-a100", "cu121", "stock", look=debian).refusals
+    found = resolve("dgx-a100", "cu121", "stock", look=debian, allow_unsupported=["our own build"])
+    assert found.refusals == () and any("debian-12" in text and "our own build" in text for text in found.warnings)
+
+
+def test_reasons_that_nothing_needs_say_nothing() -> None:
+    found = resolve("dgx-a100", "cu121", "stock", allow_unsupported=["just in case"])
+    assert found.unsupported == () and found.warnings == ()
+
+
+@pytest.mark.parametrize("wrong", ["yes", True, [""], [1], {"a": 1}])
+def test_reasons_are_a_list_of_sentences(wrong: object) -> None:
+    with pytest.raises(ProfileError) as caught:
+        resolve("rtx4090-3", "cu116", "stock", allow_unsupported=wrong)
+    assert "nodectl_allow_unsupported" in caught.value.message and caught.value.exit_status == 2
+
+
+@pytest.mark.parametrize(("gpus", "code"), [([], "gpus-not-seen"), (LOOK["gpus"][:5], "gpu-count")])
+def test_missing_gpus_are_a_warning_and_no_refusal(gpus: list[Any], code: str) -> None:
+    found = resolve("a100-pcie-8", "cu121", "stock", look=look(gpus=gpus))
+    assert found.refusals == () and code in codes(found)
+
+
+def test_unknown_hardware_is_what_is_seen_and_never_refused() -> None:
+    hardware = resolve("unknown", "cu121", "stock", look=look()).as_variables()["hardware"]
+    assert (hardware["known"], hardware["gpus"], hardware["nvswitch"]) == (False, 8, True)
+    idle = resolve("unknown", "cpu", "stock", look=look())
+    assert idle.refusals == () and "gpus-idle" in codes(idle)
+    assert resolve("unknown", "cpu", "stock").as_variables()["hardware"]["gpus"] == 0
+
+
+def test_a_recorded_look_is_told_of_each_time() -> None:
+    found = resolve("dgx-a100", "cu121", "stock", look=look(recorded=["driver", "os"]))
+    assert "recorded, not found on this host: driver, os (nodectl_recorded_look)" in found.warnings
+
+
+def test_gpus_that_are_seen_are_judged_as_what_they_are() -> None:
+    cards = [{"address": "0000:01:00.0", "device": "0x2684"}] * 8
+    found = resolve("unknown", "cu116", "stock", look=look(gpus=cards)).refusals
+    (problem,) = (each for each in found if each.code == "gpu-newer-than-cuda")
+    assert problem.reason.startswith("seen here: Ada") and problem.nearest == "stack cu118"
+    assert "pci.ids" in problem.source
+    other = resolve("a100-pcie-8", "cu121", "stock", look=look(gpus=cards))
+    assert other.refusals == () and any("RTX 4090" in text and "seen here" in text for text in other.warnings)
+    assert "gpu-model" not in codes(resolve("a100-pcie-8", "cu121", "stock", look=look()))
+
+
+def test_more_sockets_than_nccl_opens_are_a_warning_with_a_number_that_fits() -> None:
+    env = {"NCCL_SOCKET_NTHREADS": 16, "NCCL_NSOCKS_PERTHREAD": 8}
+    found = resolve("dgx-a100", "cu121", "stock", overrides={"nccl": env})
+    (problem,) = (each for each in found.problems if each.code == "nccl-sockets")
+    assert problem.nearest == "NCCL_NSOCKS_PERTHREAD=4" and not problem.refuses
+
+
+@pytest.mark.parametrize(("stack", "asked"), [("cu121", True), ("cu128", False)])
+def test_roce_needs_a_gid_index_only_where_nccl_does_not_find_it(stack: str, asked: bool) -> None:
+    assert ("nccl-gid-index-missing" in codes(resolve("dgx-a100-20g", stack, "roce"))) is asked
+    host = {"nccl": {"NCCL_IB_GID_INDEX": 3}}
+    found = codes(resolve("dgx-a100-20g", stack, "roce", overrides=host))
+    assert "nccl-gid-index-missing" not in found and ("nccl-gid-index" in found) is not asked
+
+
+@pytest.mark.parametrize("value", ["Tree", "tree,collnetdirect", "Tree;allreduce:tree"])
+def test_a_bare_algorithm_is_refused_from_nccl_2_24_on_only(value: str) -> None:
+    overrides = {"allow_debug_variables": True, "nccl": {"NCCL_ALGO": value}}
+    with pytest.raises(IncompatibleError):
+        resolve("dgx-a100", "cu128", "stock", overrides=overrides)
+    resolve("dgx-a100", "cu121", "stock", overrides=overrides)
+
+
+@pytest.mark.parametrize("value", ["ring,tree;allreduce:tree", "^nvls", "Ring", "allreduce:tree"])
+def test_an_algorithm_that_leaves_a_way_for_every_collective_passes(value: str) -> None:
+    resolve(
+        "dgx-a100",
+        "cu128",
+        "stock",
+        overrides={"allow_debug_variables": True, "nccl": {"NCCL_ALGO": value}},
+    )
+
+
+def hardware(name: str) -> Hardware:
+    found = load_profile("hardware", name)
+    assert isinstance(found, Hardware)
+    return found
+
+
+def test_a_floor_follows_the_link_that_is_found() -> None:
+    floors = hardware("a100-pcie-8")
+    nccl = {
+        link: [floor.value for floor in floors.floors_for(link) if floor.probe == "nccl"]
+        for link in ("nvswitch", "pcie", "nvlink-bridge", None)
+    }
+    assert nccl == {"nvswitch": [228], "pcie": [25], "nvlink-bridge": [193], None: []}
+
+
+@pytest.mark.parametrize("name", find_profiles("hardware"))
+def test_every_floor_names_its_source(name: str) -> None:
+    assert all(floor.source and floor.unit for floor in hardware(name).floors)

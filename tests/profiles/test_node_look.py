@@ -1,0 +1,173 @@
+"""node_look on file systems made up for the test: what it says of the system, the GPUs and where a driver came from."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import ansible.module_utils
+import pytest
+
+from nodectl.resources import share_dir
+from tests.roles.run_module import run_module
+
+MODULE = "playbooks/library/node_look.py"
+PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\n"
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder)\n"
+# of NVIDIA's own repository, and of the distribution's
+NVIDIA = ("cuda-drivers-535", "535.183.01-1", "NVIDIA CORPORATION <cudatools@nvidia.com>")
+UBUNTU = ("nvidia-headless-535-server", "535.183.01-0ubuntu1", "Ubuntu Core <ubuntu-devel-discuss@lists.ubuntu.com>")
+OTHER = ("nvidia-driver-535", "535.1", "A workstation vendor <packages@example.com>")
+
+
+def node_look() -> ModuleType:
+    """The module as Ansible loads it, with the helpers that Ansible sends along."""
+    helpers = str(share_dir() / "playbooks" / "module_utils")
+    if helpers not in ansible.module_utils.__path__:
+        ansible.module_utils.__path__.append(helpers)
+    spec = importlib.util.spec_from_file_location("node_look", share_dir() / MODULE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Root:
+    """A file system to look at, filled piece by piece."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.write("etc/os-release", 'NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="22.04"\n')
+
+    def write(self, name: str, text: str = "") -> None:
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def device(self, address: str, vendor: str, kind: str, identity: str) -> None:
+        for name, text in (("vendor", vendor), ("class", kind), ("device", identity), ("numa_node", "1")):
+            self.write(f"sys/bus/pci/devices/{address}/{name}", text + "\n")
+
+    def packages(self, *rows: tuple[str, str, str], status: str = "install ok installed") -> None:
+        stanzas = [
+            f"Package: {name}\nStatus: {status}\nMaintainer: {who}\nVersion: {version}\nDescription: x\n more: y\n"
+            for name, version, who in rows
+        ]
+        self.write("var/lib/dpkg/status", "\n".join(stanzas))
+
+    def look(self) -> dict[str, Any]:
+        return dict(LOOK_MODULE.look(str(self.path)))
+
+
+LOOK_MODULE = node_look()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+def test_gpus_and_switches_come_from_the_pci_bus(root: Root) -> None:
+    root.device("0000:07:00.0", "0x10de", "0x030200", "0x20b2")
+    root.device("0000:0f:00.0", "0x10de", "0x030000", "0x2684")
+    root.device("0000:c4:00.0", "0x10de", "0x068000", "0x1af1")
+    root.device("0000:0f:00.1", "0x10de", "0x040300", "0x22ba")  # a card's sound
+    root.device("0000:00:02.0", "0x8086", "0x030000", "0x4680")  # another maker's display
+    found = root.look()
+    assert [gpu["device"] for gpu in found["gpus"]] == ["0x20b2", "0x2684"]
+    assert found["gpus"][0] == {"address": "0000:07:00.0", "device": "0x20b2", "numa_node": 1}
+    assert found["nvswitch"] is True
+
+
+def test_a_machine_without_nvidia_has_no_gpu_and_no_driver(root: Root) -> None:
+    found = root.look()
+    assert (found["gpus"], found["nvswitch"], found["gpu_users"]) == ([], False, [])
+    assert found["driver"] == {"version": None, "flavour": None, "origin": "none", "from": [], "packages": []}
+    assert found["os"] == {"id": "ubuntu", "version": "22.04", "key": "ubuntu-22.04"}
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "flavour"), [(PROPRIETARY, "535.183.01", "proprietary"), (OPEN, "580.65.06", "open")]
+)
+def test_the_loaded_driver_tells_its_version_and_flavour(root: Root, said: str, version: str, flavour: str) -> None:
+    root.write("proc/driver/nvidia/version", said + "GCC version:  gcc version 11.4.0\n")
+    driver = root.look()["driver"]
+    assert (driver["version"], driver["flavour"]) == (version, flavour)
+
+
+@pytest.mark.parametrize(
+    ("files", "rows", "origin", "owners"),
+    [
+        ((), (), "foreign", []),
+        ((), (NVIDIA,), "apt", ["nvidia"]),
+        ((), (UBUNTU,), "apt", ["distribution"]),
+        ((), (NVIDIA, UBUNTU), "apt", ["distribution", "nvidia"]),
+        ((), (OTHER,), "foreign", ["other"]),
+        (("usr/bin/nvidia-uninstall",), (), "run", []),
+        (("etc/dgx-release",), (NVIDIA,), "dgx", ["nvidia"]),
+    ],
+)
+def test_a_loaded_driver_tells_where_it_came_from(
+    root: Root, files: tuple[str, ...], rows: tuple[tuple[str, str, str], ...], origin: str, owners: list[str]
+) -> None:
+    root.write("proc/driver/nvidia/version", PROPRIETARY)
+    root.packages(*rows)
+    for name in files:
+        root.write(name)
+    driver = root.look()["driver"]
+    assert (driver["origin"], driver["from"]) == (origin, owners)
+    assert [package["name"] for package in driver["packages"]] == sorted(name for name, _, _ in rows)
+
+
+def test_a_removed_package_is_no_driver(root: Root) -> None:
+    root.packages(NVIDIA, status="deinstall ok config-files")
+    assert root.look()["driver"]["origin"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "key", "value"),
+    [
+        ("run/systemd/system/x", "", "systemd", True),
+        ("run/host/container-manager", "systemd-nspawn", "container", "systemd-nspawn"),
+        ("run/.containerenv", "", "container", "podman"),
+        ("sys/class/dmi/id/product_name", "Standard PC (Q35 + ICH9, 2009) QEMU", "virtual", "QEMU"),
+        ("proc/cpuinfo", "processor : 0\nflags\t\t: fpu hypervisor lahf_lm\n", "virtual", "hypervisor"),
+        ("sys/module/nouveau/initstate", "live", "nouveau", True),
+    ],
+)
+def test_the_kind_of_machine(root: Root, path: str, text: str, key: str, value: object) -> None:
+    assert not root.look()[key]
+    root.write(path, text)
+    assert root.look()[key] == value
+
+
+def test_secure_boot_is_the_last_byte_of_its_variable(root: Root) -> None:
+    variable = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    assert root.look()["secure_boot"] is None
+    for text, value in (("\x06\0\0\0\x01", True), ("\x06\0\0\0\0", False)):
+        root.write(variable, text)
+        assert root.look()["secure_boot"] is value
+
+
+def test_interpreters_are_listed_once_by_version(root: Root) -> None:
+    for name in ("python3.10", "python3.8"):
+        root.write(f"usr/bin/{name}")
+        (root.path / "usr/bin" / name).chmod(0o755)
+    (root.path / "usr/bin/python3").symlink_to("python3.10")
+    found = root.look()["pythons"]
+    assert [each["version"] for each in found] == ["3.8", "3.10"]
+
+
+def test_what_is_recorded_replaces_what_is_found_and_is_named(root: Root) -> None:
+    root.write("proc/driver/nvidia/version", PROPRIETARY)
+    arguments = {"root": str(root.path), "recorded": {"driver": {"version": "470.57.02"}, "nvswitch": True}}
+    answer = run_module(MODULE, arguments, folder=root.path, check=True)
+    assert answer["changed"] is False
+    found = answer["node"]
+    assert found["driver"]["version"] == "470.57.02" and found["driver"]["flavour"] == "proprietary"
+    assert found["nvswitch"] is True and found["recorded"] == ["driver", "nvswitch"]
+
+
+def test_an_unknown_recorded_key_is_refused(root: Root) -> None:
+    answer = run_module(MODULE, {"root": str(root.path), "recorded": {"gpu": []}}, folder=root.path)
+    assert answer["failed"] and "no such key: gpu; known: architecture" in answer["msg"]
