@@ -1,42 +1,16 @@
-"""How the playbooks are run: ansible-runner, its events as values, and its artifacts below the state folder."""
+"""Ansible's events as values: what became of each task, the hosts' tallies, and the answers of our own modules."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from nodectl.errors import ProvisionError
-from nodectl.paths import state_dir
-from nodectl.resources import share_dir
-
-KEPT_RUNS = 20
 _LAST_LINES = 12
 # Ansible says first through which of its parts the message came
 _PROFILE_ERROR = "The lookup plugin 'fleet_profile' failed: "
-
-
-@dataclass(frozen=True, slots=True)
-class ProvisionRequest:
-    """What to run on which hosts; `become_password` is handed over on Ansible's prompt and written nowhere."""
-
-    playbook: str
-    inventory: tuple[str, ...]
-    limit: str | None = None
-    check: bool = False
-    diff: bool = False
-    tags: tuple[str, ...] = ()
-    skip_tags: tuple[str, ...] = ()
-    forks: int = 20
-    become_password: str | None = None
+# a result that holds one of these is kept whole, for the command that asked for it
+ANSWER_KEYS = ("findings", "rollback")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +22,15 @@ class TaskEvent:
     outcome: str
     text: str = ""
     diff: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A module's whole result on one host, for those that have any of ANSWER_KEYS."""
+
+    host: str
+    task: str
+    result: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +51,7 @@ class ProvisionRun:
     hosts: Mapping[str, HostTally]
     problems: tuple[TaskEvent, ...]
     reports: tuple[TaskEvent, ...]
+    answers: tuple[Answer, ...] = ()
 
     @property
     def exit_status(self) -> int:
@@ -77,115 +61,15 @@ class ProvisionRun:
         return 3 if any(tally.unreachable for tally in self.hosts.values()) else 0
 
 
-def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) -> ProvisionRun:
-    """Run the playbook to its end; ProvisionError where Ansible itself could not, KeyboardInterrupt where cancelled."""
-    import ansible_runner
-
-    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
-    listener = _Listener(on_event)
-    with _control_sockets() as sockets:
-        runner = ansible_runner.run(
-            private_data_dir=str(_runs_dir()),
-            ident=name,
-            project_dir=str(Path.cwd()),
-            playbook=str(share_dir() / "playbooks" / f"{request.playbook}.yml"),
-            limit=request.limit,
-            cmdline=_command_line(request),
-            envvars=_environment(sockets),
-            passwords={r"^BECOME password.*:\s*?$": request.become_password} if request.become_password else None,
-            forks=request.forks,
-            event_handler=listener.hear,
-            status_handler=_forget_environment,
-            # else the password would be written into a file of the run
-            suppress_env_files=True,
-            quiet=True,
-        )
-    _prune()
-    if runner.status == "canceled":
-        raise KeyboardInterrupt
-    if not listener.tallies:
-        raise ProvisionError(f"Ansible ended with {runner.rc}: {listener.tail()}", f"see {_artifacts(name) / 'stdout'}")
-    return ProvisionRun(name, listener.tallies, tuple(listener.problems), tuple(listener.reports))
-
-
-def _runs_dir() -> Path:
-    path = state_dir() / "runs"
-    path.mkdir(mode=0o700, exist_ok=True)
-    return path
-
-
-def _artifacts(name: str) -> Path:
-    return state_dir() / "runs" / "artifacts" / name
-
-
-def _command_line(request: ProvisionRequest) -> str:
-    import shlex
-
-    words = [word for source in request.inventory for word in ("-i", source)]
-    words += ["--check"] * request.check + ["--diff"] * request.diff
-    for option, tags in (("--tags", request.tags), ("--skip-tags", request.skip_tags)):
-        words += [option, ",".join(tags)] if tags else []
-    words += ["--ask-become-pass"] if request.become_password else []
-    return shlex.join(words)
-
-
-def _environment(sockets: Path) -> dict[str, str]:
-    """Our own settings over the operator's ansible.cfg, and Ansible's files inside the state folder."""
-    home = state_dir() / "ansible"
-    return {
-        # ansible-playbook stands beside the interpreter, also where the environment is not activated
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
-        "ANSIBLE_HOME": str(home),
-        "ANSIBLE_LOCAL_TEMP": str(home / "tmp"),
-        "ANSIBLE_ROLES_PATH": str(share_dir() / "roles"),
-        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
-        "ANSIBLE_PIPELINING": "True",
-        "ANSIBLE_HOST_KEY_CHECKING": "True",
-        "ANSIBLE_GATHERING": "explicit",
-        "ANSIBLE_INTERPRETER_PYTHON": "auto_silent",
-        "ANSIBLE_RETRY_FILES_ENABLED": "False",
-        "ANSIBLE_NOCOWS": "True",
-        "ANSIBLE_FORCE_COLOR": "False",
-        "ANSIBLE_NOCOLOR": "True",
-        "ANSIBLE_DEPRECATION_WARNINGS": "False",
-    }
-
-
-@contextmanager
-def _control_sockets() -> Iterator[Path]:
-    """A folder with a path short enough for a socket; the connections that ssh keeps there end with the run."""
-    folder = Path(tempfile.mkdtemp(prefix="nodectl-"))
-    try:
-        yield folder
-    finally:
-        for socket in folder.iterdir():
-            argv = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "nodectl"]
-            with suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(argv, capture_output=True, timeout=5, check=False)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _forget_environment(status: Mapping[str, Any], runner_config: Any) -> None:
-    """ansible-runner notes its whole environment, with whatever secrets the operator's shell holds: not kept."""
-    if status["status"] != "starting":
-        (Path(runner_config.artifact_dir) / "command").unlink(missing_ok=True)
-
-
-def _prune() -> None:
-    """Keep the last runs only."""
-    runs = sorted((state_dir() / "runs" / "artifacts").glob("*/"), key=lambda path: path.stat().st_mtime)
-    for old in runs[:-KEPT_RUNS]:
-        shutil.rmtree(old, ignore_errors=True)
-
-
 @dataclass(slots=True)
-class _Listener:
+class Listener:
     """Turns ansible-runner's events into ours, and keeps those that the summary shows."""
 
     on_event: Callable[[TaskEvent], None]
     tallies: dict[str, HostTally] = field(default_factory=dict)
     problems: list[TaskEvent] = field(default_factory=list)
     reports: list[TaskEvent] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
     def hear(self, raw: Mapping[str, Any]) -> bool:
@@ -194,6 +78,9 @@ class _Listener:
         self.lines = [*self.lines, *str(raw.get("stdout", "")).splitlines()][-_LAST_LINES:]
         if raw["event"] == "playbook_on_stats":
             self.tallies = read_tallies(data)
+        result = data.get("res")
+        if isinstance(result, Mapping) and any(key in result for key in ANSWER_KEYS):
+            self.answers.append(Answer(str(data.get("host", "")), str(data.get("task", "")), result))
         event = read_event(str(raw["event"]), data, str(raw.get("stdout", "")))
         if event is not None:
             if event.outcome in ("failed", "unreachable"):

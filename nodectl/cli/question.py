@@ -1,0 +1,62 @@
+"""The one question before several hosts change: what is shown, and what counts as an answer."""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.terminal import note, safe
+from nodectl.errors import NodectlError, UsageError
+
+if TYPE_CHECKING:
+    from nodectl.model.host import Host
+
+
+class DeclinedError(NodectlError):
+    """The operator said no."""
+
+
+def ask(hosts: Sequence[Host], question: str, shown: Sequence[str], *, yes: bool) -> None:
+    """Return where it may go on: one host, `--yes`, an answer, or a lab that nobody is asked about."""
+    if len(hosts) < 2 or yes:
+        return
+    for line in shown:
+        note(line)
+    if _at_terminal():
+        if not click.confirm(safe(question), err=True):
+            raise DeclinedError("nothing was changed")
+        return
+    answer = _waiting_answer()
+    if answer.lower() in ("y", "yes"):
+        note(f"{question} {answer}")
+    elif answer:
+        raise DeclinedError(f"{question} {answer}: nothing was changed")
+    elif all(_is_true(host.variables.get("nodectl_lab")) for host in hosts):
+        note(f"{question} these are a lab's hosts: going on without an answer")
+    else:
+        raise UsageError(
+            f"{question} there is no terminal to ask on: nothing was changed",
+            "add --yes, or look first with --check --diff",
+        )
+
+
+def _at_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _waiting_answer() -> str:
+    """A line that already waits on standard input (`echo n | nodectl …`); empty where none does."""
+    try:
+        if sys.stdin is not None and select.select([sys.stdin], [], [], 0)[0]:
+            return sys.stdin.readline().strip()
+    except (OSError, ValueError):  # closed, or not a file that can be waited for
+        return ""
+    return ""
+
+
+def _is_true(value: object) -> bool:
+    return value is True or str(value).lower() in ("true", "yes", "1")

@@ -1,0 +1,60 @@
+"""What can be said about a run before it: which hosts get which profiles by which roles, and who may be rebooted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from nodectl.model.host import Host
+from nodectl.nodeset import fold
+from nodectl.resources import share_dir
+
+# the plays of site.yml that change a node
+CHANGING = ("provision", "tune")
+_PROFILES = ("hardware", "stack", "tuning")
+
+
+def described(hosts: Sequence[Host], roles: Sequence[str], allow_reboot: bool) -> list[str]:
+    """Lines for the operator who is asked."""
+    groups: dict[str, list[str]] = {}
+    for host in hosts:
+        names = [f"{kind} {host.variables.get(f'nodectl_{kind}', 'not set')}" for kind in _PROFILES]
+        groups.setdefault(", ".join(names), []).append(host.name)
+    lines = [f"{fold(names)}: {profiles}" for profiles, names in groups.items()]
+    lines.append(f"roles: {', '.join(roles) or 'none'}")
+    rebooted = [host.name for host in hosts if allow_reboot or _allowed(host.variables.get("nodectl_allow_reboot"))]
+    if rebooted:
+        lines.append(f"rebooted one at a time where a change needs it: {fold(rebooted)}")
+    lines.append("what stands there is recorded first, and `nodectl rollback` puts it back; --check --diff shows all")
+    return lines
+
+
+def selected_roles(tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
+    """The roles of the changing plays that Ansible's tags leave."""
+    wanted, unwanted = _words(tags), _words(skip_tags)
+    chosen: list[str] = []
+    for name, own in _roles():
+        if name not in chosen and (not wanted or wanted & {*own, "all"}) and not unwanted & {*own}:
+            chosen.append(name)
+    return chosen
+
+
+def _words(options: Sequence[str]) -> set[str]:
+    """`-t a,b -t c` as Ansible splits it."""
+    return {word.strip() for option in options for word in option.split(",")}
+
+
+def _roles() -> Iterator[tuple[str, list[str]]]:
+    """(role, its tags) in the order of the plays."""
+    for playbook in CHANGING:
+        for play in yaml.safe_load((share_dir() / "playbooks" / f"{playbook}.yml").read_text(encoding="utf-8")):
+            for task in play.get("tasks", ()):
+                role: Mapping[str, Any] = task.get("ansible.builtin.import_role", {})
+                if role:
+                    yield str(role["name"]), list(task.get("tags", ()))
+
+
+def _allowed(value: object) -> bool:
+    return value is True or str(value).lower() in ("true", "yes", "1")

@@ -1,0 +1,73 @@
+"""Ansible lookup: under which name the nodes record this run, and who started it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.plugins.lookup import LookupBase
+
+DOCUMENTATION = r"""
+name: run_identity
+short_description: Name of this run, and who started it
+description:
+  - The name is that of `nodectl provision` (NODECTL_RUN); plain ansible-playbook makes one, the same for all its hosts.
+author: The nodectl authors
+options:
+  _terms: {description: None are taken., required: false}
+"""
+EXAMPLES = r"""
+run: "{{ lookup('run_identity').run }}"
+"""
+RETURN = r"""
+_raw: {description: run, by (login and machine of the operator) and nodectl (its version)., type: list, elements: dict}
+"""
+
+
+def own_name() -> str:
+    """One name for the whole run: whichever worker comes first leaves it in Ansible's folder for this run."""
+    kept = Path(constants.DEFAULT_LOCAL_TMP, "nodectl-run")
+    if not kept.exists():
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
+        handle, staged = tempfile.mkstemp(dir=constants.DEFAULT_LOCAL_TMP)
+        with os.fdopen(handle, "w") as stream:
+            stream.write(name)
+        try:
+            kept.hardlink_to(staged)
+        except FileExistsError:
+            pass
+        finally:
+            Path(staged).unlink()
+    return kept.read_text()
+
+
+def operator() -> str:
+    """Login and machine of whoever runs Ansible."""
+    try:
+        login = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):  # a uid without a name
+        login = str(os.getuid())
+    return f"{login}@{socket.gethostname()}"
+
+
+class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
+    """Known on the controller alone."""
+
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **options: Any) -> list[dict[str, Any]]:
+        """One dictionary; AnsibleError where Ansible's Python has no nodectl, without which no play can go on."""
+        try:
+            from nodectl import __version__ as version
+        except ImportError as error:
+            raise AnsibleError(
+                f"Ansible's Python ({sys.executable}) has no nodectl ({error}): install it there, "
+                "or run ansible-playbook from the environment that holds nodectl"
+            ) from None
+        return [{"run": os.environ.get("NODECTL_RUN") or own_name(), "by": operator(), "nodectl": version}]

@@ -1,0 +1,143 @@
+"""What lives in a node beside its files: units of systemd, kernel values, and what only a program reads and sets."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from collections.abc import Callable
+
+    Run = Callable[[list[str]], tuple[int, str, str]]
+    State = dict[str, str]
+
+RING_FIELDS = {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"}
+GPU_FIELDS = ("uuid", "persistence_mode", "power.limit", "clocks.applications.memory", "clocks.applications.graphics")
+
+
+def systemd_runs() -> bool:
+    """systemd is process 1 here."""
+    return os.path.isdir("/run/systemd/system")
+
+
+def look_units(run: Run, names: list[str]) -> dict[str, State]:
+    """Enabled and active state of each unit; without a running systemd only what the unit files say."""
+    if not names or not shutil.which("systemctl"):
+        return {}
+    if not systemd_runs():
+        # one line a unit, but none for a unit that does not exist: so one call each
+        return {name: {"enabled": run(["systemctl", "is-enabled", name])[1].strip() or "not-found"} for name in names}
+    fields = "--property=Id,Names,UnitFileState,ActiveState,LoadState"
+    found = {}
+    for block in run(["systemctl", "show", fields, "--", *names])[1].split("\n\n"):
+        shown = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        state = {"enabled": shown.get("UnitFileState") or "not-found", "active": shown.get("ActiveState", "inactive")}
+        if shown.get("LoadState") == "masked":
+            state["enabled"] = "masked"
+        for name in {shown.get("Id", ""), *shown.get("Names", "").split()}:
+            found[name] = state
+    return {name: found.get(name, {"enabled": "not-found", "active": "inactive"}) for name in names}
+
+
+def sysctl_path(key: str) -> str:
+    """The kernel's file for a key; after a first dot, a slash in a key stands for a dot in a name, as in sysctl.d."""
+    first = next((letter for letter in key if letter in "./"), "/")
+    return "/proc/sys/" + (key.translate(str.maketrans("./", "/.")) if first == "." else key)
+
+
+def keys_of(path: str) -> list[str]:
+    """The kernel settings that an earlier run noted as its own."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return sorted(json.load(stream))
+    except (OSError, ValueError):
+        return []
+
+
+def look_values(patterns: list[str]) -> dict[str, str | None]:
+    """Each kernel file's value; None where there is none."""
+    values: dict[str, str | None] = {}
+    for pattern in patterns:
+        for path in sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]:
+            values[path] = read_value(path)
+    return values
+
+
+def read_value(path: str) -> str | None:
+    """A kernel file's value, with single spaces."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return " ".join(stream.read().split())
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def write_value(path: str, value: str) -> str:
+    """Write a kernel value and read it back; the reason where it does not hold."""
+    try:
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(value)
+    except OSError as error:
+        if not by_netlink(path, value):
+            return str(error.strerror)
+    held = read_value(path)
+    return "" if held == value else "the kernel holds %s" % held
+
+
+def by_netlink(path: str, value: str) -> bool:
+    """An interface's MTU, where its file in a container is read-only, is still the container's to set."""
+    found = re.match(r"/sys/class/net/([^/]+)/mtu$", path)
+    argv = ["ip", "link", "set", "dev", found.group(1), "mtu", value] if found else []
+    return bool(argv) and subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def look_live(run: Run, item: dict[str, str]) -> State:
+    """A value that only a program reads: `rings` of an interface, settings of the GPUs; empty where there is none."""
+    if item["kind"] == "rings" and shutil.which("ethtool"):
+        status, out, _ = run(["ethtool", "-g", item["interface"]])
+        return parse_rings(out) if status == 0 else {}
+    if item["kind"] == "gpu" and shutil.which("nvidia-smi"):
+        status, out, _ = run(["nvidia-smi", "--query-gpu=" + ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"])
+        return parse_gpus(out) if status == 0 else {}
+    return {}
+
+
+def parse_rings(text: str) -> State:
+    """Current ring sizes of `ethtool -g`, by the names that `ethtool -G` takes."""
+    current = text.partition("Current hardware settings:")[2]
+    found = re.findall(r"^(\w[\w ]*):\s+(\d+)$", current, re.MULTILINE)
+    return {RING_FIELDS[name]: size for name, size in found if name in RING_FIELDS}
+
+
+def parse_gpus(text: str) -> State:
+    """{uuid: its settings as one line} from nvidia-smi's csv."""
+    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
+    return {row[0]: ",".join(row[1:]) for row in rows if len(row) == len(GPU_FIELDS)}
+
+
+def live_commands(item: dict[str, str], before: State, now: State) -> list[list[str]]:
+    """Pure: the commands that bring `now` back to `before`."""
+    if item["kind"] == "rings":
+        words = [word for name in sorted(before) if now.get(name) != before[name] for word in (name, before[name])]
+        return [["ethtool", "-G", item["interface"], *words]] if words else []
+    commands = []
+    for uuid in sorted(set(before) & set(now)):
+        old, new = before[uuid].split(","), now[uuid].split(",")
+        smi = ["nvidia-smi", "-i", uuid]
+        if old[0] != new[0] and old[0] in ("Enabled", "Disabled"):
+            commands.append([*smi, "-pm", "1" if old[0] == "Enabled" else "0"])
+        if old[1] != new[1] and number(old[1]):
+            commands.append([*smi, "-pl", old[1]])
+        if old[2:] != new[2:] and number(old[2]) and number(old[3]):
+            commands.append([*smi, "-ac", ",".join(old[2:])])
+    return commands
+
+
+def number(text: str) -> bool:
+    """`300` and `300.00`, not `[N/A]`."""
+    return re.match(r"\d+(\.\d+)?$", text) is not None

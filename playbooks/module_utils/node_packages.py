@@ -1,0 +1,139 @@
+"""What dpkg and apt know of a node's packages, read from their own files, and which of them may go."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from collections.abc import Iterator
+
+    Package = dict[str, Any]
+    Packages = dict[str, Package]
+
+STATUS = "/var/lib/dpkg/status"
+MARKS = "/var/lib/apt/extended_states"
+# a host that loses these loses its GPUs, so they go by name only (`--packages`); docs/rollback.md lists them too
+DRIVER_FAMILY = (
+    "cuda-drivers*",
+    "libnvidia-*",
+    "libxnvctrl*",
+    "linux-modules-nvidia-*",
+    "linux-objects-nvidia-*",
+    "linux-signatures-nvidia-*",
+    "nvidia-compute-utils-*",
+    "nvidia-dkms-*",
+    "nvidia-driver-*",
+    "nvidia-fabricmanager*",
+    "nvidia-firmware-*",
+    "nvidia-headless-*",
+    "nvidia-imex*",
+    "nvidia-kernel-*",
+    "nvidia-modprobe",
+    "nvidia-open*",
+    "nvidia-persistenced",
+    "nvidia-settings",
+    "nvidia-utils-*",
+    "xserver-xorg-video-nvidia*",
+)
+NOT_DRIVER = ("libnvidia-container*",)
+
+
+def is_driver(key: str) -> bool:
+    """The package of this key (`name` or `name:architecture`) belongs to the driver family."""
+    name = key.partition(":")[0]
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in NOT_DRIVER):
+        return False
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in DRIVER_FAMILY)
+
+
+def stanzas(text: str) -> Iterator[dict[str, str]]:
+    """Paragraphs of `Field: value`; continuation lines are not needed here and left out."""
+    for block in text.split("\n\n"):
+        fields = {}
+        for line in block.splitlines():
+            name, colon, value = line.partition(":")
+            if colon and not line[0].isspace():
+                fields[name] = value.strip()
+        if "Package" in fields:
+            yield fields
+
+
+def read_text(path: str) -> str:
+    """The file's text; empty where there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return ""
+
+
+def parse(status: str, marks: str) -> tuple[Packages, dict[str, dict[str, str]]]:
+    """({key: version, selection, state, auto}, {key: dpkg's fields}); a key has `:architecture` only where foreign."""
+    found = [fields for fields in stanzas(status) if fields.get("Status", "").split()[2:] != ["not-installed"]]
+    native = next((fields["Architecture"] for fields in found if fields["Package"] == "dpkg"), "all")
+    automatic = {
+        (fields["Package"], fields.get("Architecture", native))
+        for fields in stanzas(marks)
+        if fields.get("Auto-Installed") == "1"
+    }
+    packages, details = {}, {}
+    for fields in found:
+        name, architecture = fields["Package"], fields.get("Architecture", native)
+        own = architecture in (native, "all")
+        key = name if own else "%s:%s" % (name, architecture)
+        words = fields.get("Status", "").split()
+        if len(words) != 3:
+            continue
+        packages[key] = {
+            "version": fields.get("Version", ""),
+            "selection": words[0],
+            "state": words[2],
+            # apt notes a package for all architectures under the machine's own
+            "auto": (name, architecture) in automatic or (architecture == "all" and (name, native) in automatic),
+        }
+        details[key] = fields
+    return packages, details
+
+
+def installed_now() -> Packages:
+    """The node's packages, without asking a program."""
+    return parse(read_text(STATUS), read_text(MARKS))[0]
+
+
+def there(package: Package | None) -> bool:
+    """Installed in some way, not only its leftover configuration."""
+    return package is not None and package["state"] not in ("config-files", "not-installed")
+
+
+def alternatives(fields: dict[str, str]) -> Iterator[list[str]]:
+    """Each dependency as the names that can meet it, without versions and architectures."""
+    for field in ("Pre-Depends", "Depends"):
+        for group in filter(None, (part.strip() for part in fields.get(field, "").split(","))):
+            yield [re.split(r"[\s:(]", name.strip(), maxsplit=1)[0] for name in group.split("|")]
+
+
+def provided(fields: dict[str, str]) -> set[str]:
+    """Names that the package answers to."""
+    names = (re.split(r"[\s:(]", part.strip(), maxsplit=1)[0] for part in fields.get("Provides", "").split(","))
+    return {fields["Package"], *filter(None, names)}
+
+
+def needed(candidates: set[str], details: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Pure: {candidate: who needs it}: those that cannot go because something that stays depends on them."""
+    staying = set(details) - candidates
+    kept: dict[str, str] = {}
+    while True:
+        held = staying | set(kept)
+        names = set().union(*(provided(details[key]) for key in held)) if held else set()
+        found: dict[str, str] = {}
+        for key in sorted(held):
+            for group in alternatives(details[key]):
+                if not names.intersection(group):
+                    for candidate in sorted(candidates - held):
+                        if candidate in details and provided(details[candidate]).intersection(group):
+                            found.setdefault(candidate, key)
+        if not found:
+            return kept
+        kept.update(found)

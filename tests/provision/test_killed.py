@@ -1,0 +1,158 @@
+"""A run that is killed at any point: the next one converges, nothing is half-written, and the way back still works."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from nodectl.resources import share_dir
+from tests.provision.conftest import Fleet
+
+# the first play that changes something, and the tasks in it and after it at which the blow falls
+FIRST_CHANGE = r"PLAY \[Install what the stack profile says"
+POINTS = {
+    "recording": r"TASK \[Note what stands there",
+    "limits": r"TASK \[limits : Limits of logins",
+    "environment": r"TASK \[pytorch : Make the environment",
+    "launcher": r"TASK \[launcher : Write",
+    "kernel": r"TASK \[kernel_settings : Set",
+}
+SETTINGS = ("--tags", "limits,kernel_settings,nccl_env")
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def article(fleet: Callable[..., Fleet]) -> Iterator[Fleet]:
+    """One host's run is enough to be killed; another shows that the rest goes on."""
+    made = fleet("node01", "node02", nodectl_tuning="article-20g")
+    made.lab.ssh("node01", "sysctl -qw net.ipv4.tcp_rmem='4096 131072 6291456'")
+    made.lab.ssh("node02", "echo NCCL_IB_TIMEOUT=23 > /etc/nccl.conf")
+    yield made
+    end_children(made.inventory)
+
+
+def end_children(inventory: str) -> None:
+    """What outlived its killed ansible-playbook in sessions of its own, known by this test's inventory."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if inventory in (entry / "cmdline").read_text().split("\0") and int(entry.name) != os.getpid():
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def started_until(fleet: Fleet, task: str, *options: str) -> subprocess.Popen[str]:
+    """ansible-playbook with site.yml in a process group of its own, in the middle of the task."""
+    site = str(share_dir() / "playbooks" / "site.yml")
+    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", fleet.inventory, site, *options]
+    process = subprocess.Popen(
+        argv,
+        cwd=share_dir(),
+        env={**fleet.cli.env, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    changing, said = False, []
+    for line in process.stdout:
+        said.append(line)
+        changing = changing or bool(re.match(FIRST_CHANGE, line))
+        if changing and re.match(task, line):
+            time.sleep(0.4)  # the module is on its way or at work
+            return process
+    pytest.fail(f"site.yml ended without {task}:\n{''.join(said)}")
+
+
+def kill_sessions(fleet: Fleet, host: str) -> None:
+    """SIGKILL everything on a host but its listening sshd: sessions, shells and what they run."""
+    first = next(entry["pid"] for entry in fleet.lab.status["hosts"] if entry["name"] == host)
+    namespace = Path(f"/proc/{first}/ns/pid").readlink()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int(entry.name) != first and (entry / "ns" / "pid").readlink() == namespace:
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """What the rest of the run said."""
+    said, _ = process.communicate(timeout=240)
+    return said
+
+
+def assert_converges_and_goes_back(fleet: Fleet, before: dict[str, dict[str, str]], *options: str) -> None:
+    """The next run finishes, the one after has nothing to do, and the start is still the start."""
+    fleet.run("provision", *options)
+    fleet.assert_nothing_half_written()
+    assert fleet.changed("provision", *options) == {0}
+    fleet.run("rollback", "--to", "start")
+    fleet.assert_nothing_half_written()
+    fleet.assert_as(before)
+
+
+def test_sigkill_of_ansible_in_mid_run(article: Fleet) -> None:
+    before = article.snapshot()
+    process = started_until(article, POINTS["limits"], *SETTINGS)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=30)
+    article.run("rollback", "--to", "start")
+    article.assert_nothing_half_written()
+    article.assert_as(before)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", POINTS)
+def test_after_sigkill_of_ansible_the_next_run_converges(article: Fleet, point: str) -> None:
+    before = article.snapshot()
+    process = started_until(article, POINTS[point])
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=30)
+    assert_converges_and_goes_back(article, before)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", POINTS)
+def test_after_sigkill_on_one_node_the_next_run_converges(article: Fleet, point: str) -> None:
+    before = article.snapshot()
+    process = started_until(article, POINTS[point])
+    kill_sessions(article, "node01")
+    said = ended(process)
+    other = re.search(r"^node02\s+: ok=(\d+) .*unreachable=0\s+failed=0", said, re.MULTILINE)
+    assert other, f"the other host goes on\n{said}"
+    assert_converges_and_goes_back(article, before)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_rollback_that_is_killed_is_finished_by_the_next(article: Fleet) -> None:
+    before = article.snapshot()
+    article.run("provision", *SETTINGS)
+    for delay in (0.0, 0.2, 0.4):
+        playbook = str(share_dir() / "playbooks" / "rollback.yml")
+        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", article.inventory, playbook]
+        process = subprocess.Popen(
+            argv,
+            cwd=share_dir(),
+            env={**article.cli.env, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        assert any("TASK [Put it back" in line for line in process.stdout)
+        time.sleep(delay)
+        for host in article.hosts:
+            kill_sessions(article, host)
+        ended(process)
+    article.run("rollback", "--to", "start")
+    article.assert_nothing_half_written()
+    article.assert_as(before)

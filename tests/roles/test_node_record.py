@@ -1,0 +1,401 @@
+"""What stands on a node is noted, kept, folded and put back: the modules on folders of a test, run as Ansible does."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from nodectl.resources import share_dir
+from tests.node_snapshot import described, fenced
+
+DOCUMENT = share_dir() / "docs" / "rollback.md"
+UTILS = share_dir() / "playbooks" / "module_utils"
+
+
+@pytest.fixture(scope="module")
+def utils() -> Callable[[str], ModuleType]:
+    """`utils("node_store")`: a module of the playbooks, as Ansible's own package holds it on a node."""
+    return lambda name: importlib.import_module(f"ansible.module_utils.{name}")
+
+
+class Node:
+    """Files of a test, and the modules run on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.state = folder, folder / "state"
+        self.etc = folder / "etc"
+        self.etc.mkdir()
+
+    def module(self, name: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+        internal = {"_ansible_check_mode": check, "_ansible_tmpdir": str(self.folder), "_ansible_diff": True}
+        script = (
+            "import runpy, sys\n"
+            "import ansible.module_utils as home\n"
+            f"home.__path__.append({str(UTILS)!r})\n"
+            "from ansible.module_utils import basic\n"
+            "basic._ANSIBLE_ARGS, basic._ANSIBLE_PROFILE = sys.stdin.buffer.read(), 'legacy'\n"
+            f"runpy.run_path({str(share_dir() / 'playbooks' / 'library' / f'{name}.py')!r}, run_name='__main__')\n"
+        )
+        stdin = json.dumps({"ANSIBLE_MODULE_ARGS": {"folder": str(self.state), **arguments, **internal}})
+        done = subprocess.run([sys.executable, "-c", script], input=stdin, capture_output=True, text=True, check=False)
+        answer: dict[str, Any] = json.loads(done.stdout or json.dumps({"msg": done.stderr, "failed": True}))
+        return answer
+
+    def begin(self, run: str, check: bool = False, **touches: Any) -> dict[str, Any]:
+        return self.module(
+            "node_record", state="begin", run=run, by="me@here", touches={"a_touches": touches}, check=check
+        )
+
+    def settle(self, run: str) -> dict[str, Any]:
+        return self.module("node_record", state="settle", run=run)
+
+    def undo(self, to: str = "", **more: Any) -> dict[str, Any]:
+        return self.module("node_rollback", state="undone", to=to, **more)
+
+    def write(self, name: str, text: str, mode: int = 0o644) -> Path:
+        path = self.etc / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    def all(self) -> dict[str, str]:
+        return {str(path): described(str(path)) for path in sorted(self.etc.rglob("*"))}
+
+    def records(self) -> list[str]:
+        return sorted(path.name for path in self.state.glob("runs/[!.]*"))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_content_owner_mode_links_and_absence_come_back(node: Node) -> None:
+    kept, link = node.write("kept.conf", "old\n", 0o640), node.etc / "link"
+    link.symlink_to("kept.conf")
+    node.write("own.d/one", "1")
+    before = node.all()
+    paths = [str(kept), str(link), str(node.etc / "own.d"), str(node.etc / "new.d" / "deep" / "x")]
+    assert not node.begin("r1", paths=paths)["changed"]
+    kept.write_text("new\n")
+    kept.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(kept, 7, 8)
+    link.unlink()
+    link.write_text("a file now")
+    node.write("own.d/two", "2")
+    (node.etc / "own.d" / "one").unlink()
+    node.write("new.d/deep/x", "new")
+    assert node.settle("r1")["kept"]
+    done = node.undo()
+    assert done["changed"] and not done["rollback"]["warnings"], done
+    assert node.all() == before
+    assert not node.records() and (node.state / "undone" / "r1" / "run.json").exists()
+    assert not node.undo()["changed"]
+
+
+def test_the_records_are_roots_alone(node: Node) -> None:
+    node.begin("r1", paths=[str(node.write("secret", "s", 0o600))])
+    for folder in ("runs", "undone", "runs/r1", "runs/r1/files"):
+        assert (node.state / folder).stat().st_mode & 0o777 == 0o700
+    for path in (node.state / "runs" / "r1").rglob("*"):
+        assert path.is_dir() or path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_run_that_changed_nothing_leaves_no_record(node: Node) -> None:
+    node.begin("r1", paths=[str(node.write("a", "1")), str(node.etc / "absent")])
+    assert node.records() == ["r1"]
+    assert not node.settle("r1")["kept"] and not node.records()
+
+
+def test_check_writes_nothing(node: Node) -> None:
+    path = node.write("a", "1")
+    assert not node.begin("r1", check=True, paths=[str(path)])["kept"] and not node.state.exists()
+    node.begin("r1", paths=[str(path)])
+    path.write_text("2")
+    before = {str(p): described(str(p)) for p in node.state.rglob("*")}
+    looked = node.undo(check=True)
+    assert looked["changed"] and path.read_text() == "2"
+    assert {str(p): described(str(p)) for p in node.state.rglob("*")} == before
+    assert looked["diff"][0]["before"] == "2" and looked["diff"][0]["after"] == "1"
+    assert [change["subject"] for change in node.undo()["rollback"]["changes"]] == [str(path)]
+
+
+def test_a_later_play_of_the_run_adds_and_does_not_overwrite(node: Node) -> None:
+    one, two = node.write("one", "1"), node.write("two", "2")
+    node.begin("r1", paths=[str(one)])
+    one.write_text("changed by the first play")
+    node.begin("r1", paths=[str(one), str(two)])
+    two.write_text("changed by the second play")
+    node.settle("r1")
+    node.undo()
+    assert (one.read_text(), two.read_text()) == ("1", "2")
+
+
+def test_a_settled_run_may_go_on(node: Node) -> None:
+    one, two = node.write("one", "1"), node.write("two", "2")
+    node.begin("r1", paths=[str(one), str(two)])
+    one.write_text("x")
+    node.settle("r1")
+    node.begin("r1", paths=[str(one), str(two)])
+    two.write_text("y")
+    node.settle("r1")
+    node.undo()
+    assert (one.read_text(), two.read_text()) == ("1", "2")
+
+
+def test_a_killed_run_keeps_its_record_and_the_next_begin_closes_it(node: Node) -> None:
+    path, half = node.write("a.conf", "1"), node.etc / ".ansible_tmpab12cd34a.conf"
+    node.begin("r1", paths=[str(path)])
+    path.write_text("2")
+    half.write_text("half")
+    node.begin("r2", paths=[str(path)])
+    assert not half.exists(), "what a killed module left beside its file"
+    assert json.loads((node.state / "runs" / "r1" / "record.json").read_text())["settled"]
+    node.settle("r2")
+    assert node.records() == ["r1"]
+    node.undo()
+    assert path.read_text() == "1"
+
+
+def test_to_a_run_means_as_it_left_things_and_start_means_before_all(node: Node) -> None:
+    path = node.write("a", "0")
+    for number in (1, 2, 3):
+        node.begin(f"r{number}", paths=[str(path)])
+        path.write_text(str(number))
+        node.settle(f"r{number}")
+    assert node.undo("r1")["rollback"]["runs"] == ["r2", "r3"] and path.read_text() == "1"
+    assert "taken back" in node.undo("r3")["msg"]
+    node.undo("start")
+    assert path.read_text() == "0" and not node.records()
+
+
+def test_what_somebody_changed_since_is_kept_beside(node: Node) -> None:
+    path, new = node.write("a", "before"), node.etc / "new"
+    node.begin("r1", paths=[str(path), str(new)])
+    path.write_text("ours")
+    new.write_text("ours too")
+    node.settle("r1")
+    path.write_text("theirs")
+    new.write_text("theirs too")
+    done = node.undo()
+    assert path.read_text() == "before" and not new.exists()
+    kept = node.state / "undone" / "r1" / "conflicts"
+    assert Path(f"{kept}{path}").read_text() == "theirs" and Path(f"{kept}{new}").read_text() == "theirs too"
+    assert sum("was changed since" in line and str(kept) in line for line in done["rollback"]["warnings"]) == 2
+
+
+def test_folders_that_others_use_stay(node: Node) -> None:
+    node.begin("r1", paths=[str(node.etc / "new.d" / "ours")])
+    node.write("new.d/ours", "1")
+    node.settle("r1")
+    theirs = node.write("new.d/theirs", "2")
+    done = node.undo()
+    assert theirs.exists() and not (node.etc / "new.d" / "ours").exists()
+    assert [change["subject"] for change in done["rollback"]["changes"]] == [str(node.etc / "new.d" / "ours")]
+
+
+def test_trees_lose_what_is_new_and_a_moved_folder_comes_home(node: Node) -> None:
+    trees, venv = node.etc / "venvs", node.etc / "venv"
+    node.write("venv/lib/x", "old environment")
+    node.write("venvs/first/x", "1")
+    before = node.all()
+    node.begin("r1", trees=[str(venv), str(trees)])
+    venv.rename(trees / "legacy")
+    node.write("venvs/second/x", "2")
+    venv.symlink_to("venvs/second")
+    node.settle("r1")
+    done = node.undo()
+    assert node.all() == before, done
+
+
+def test_live_values_come_back_unless_somebody_else_set_them(node: Node) -> None:
+    mtu, rings, same = node.write("mtu", "1500\n"), node.write("rings", "256"), node.write("same", "7")
+    node.begin("r1", values=[str(node.etc / "mtu"), str(rings), str(same)])
+    mtu.write_text("9000\n")
+    rings.write_text("4096")
+    node.settle("r1")
+    rings.write_text("1024")
+    done = node.undo()
+    assert mtu.read_text() == "1500" and rings.read_text() == "1024" and same.read_text() == "7"
+    assert any(str(rings) in line and "did not set" in line for line in done["rollback"]["warnings"])
+
+
+def test_old_runs_are_folded_and_the_start_stays_reachable(node: Node, utils: Any) -> None:
+    store_module = utils("node_store")
+    path = node.write("a", "0")
+    for number in range(1, 6):
+        node.begin(f"r{number}", paths=[str(path)])
+        path.write_text(str(number))
+        node.settle(f"r{number}")
+    store = store_module.Store(str(node.state))
+    with store.locked():
+        store.prune(keep=2)
+    assert node.records() == ["r4", "r5", "start"] and store.names() == ["r4", "r5"]
+    with store.locked():
+        store.prune(keep=1)
+    assert node.records() == ["r5", "start"]
+    node.undo()
+    assert path.read_text() == "4"
+    assert not node.undo()["changed"], "the start is only gone back to by name"
+    node.undo("start")
+    assert path.read_text() == "0" and not node.records()
+
+
+@pytest.mark.parametrize("at", ["write_whole", "rename"])
+def test_a_record_is_whole_or_not_there(node: Node, utils: Any, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    history, store_module, files = utils("node_history"), utils("node_store"), utils("node_files")
+    path, store = node.write("a", "0"), store_module.Store(str(node.state))
+
+    class CutError(BaseException):
+        """As SIGKILL: nothing that handles errors sees it."""
+
+    def cut(*_: Any, **__: Any) -> None:
+        raise CutError
+
+    touches = history.joined({"a_touches": {"paths": [str(path)]}})
+    with monkeypatch.context() as patch:
+        patch.setattr(files if at == "write_whole" else os, at, cut)
+        with store.locked(), pytest.raises(CutError):
+            history.begin(store, None, "r1", {}, touches)
+    assert not store.exists("r1")
+    assert not node.begin("r2", paths=[str(path)]).get("failed") and node.records() == ["r2"]
+    assert not list(node.state.rglob(".new-*")) and not list(node.state.rglob(".nodectl-*"))
+
+
+@pytest.mark.parametrize(
+    ("touches", "words"),
+    [
+        ({"pahts": ["/etc/a"]}, "a_touches.pahts"),
+        ({"paths": "/etc/a"}, "a_touches.paths"),
+        ({"paths": ["etc/a"]}, "absolute"),
+        ({"paths": ["/etc/../a"]}, "absolute"),
+        ({"trees": ["/"]}, "absolute"),
+    ],
+)
+def test_what_a_role_declares_wrongly_is_refused(node: Node, touches: dict[str, Any], words: str) -> None:
+    answer = node.begin("r1", **touches)
+    assert answer["failed"] and words in answer["msg"] and not node.records()
+
+
+@pytest.mark.parametrize("name", ["../r", "start", "", "a b", ".hidden"])
+def test_a_run_needs_a_plain_name(node: Node, name: str) -> None:
+    assert node.begin(name)["failed"] and not node.state.exists()
+
+
+def test_two_processes_at_once_take_turns(node: Node) -> None:
+    paths = [node.write(f"f{number}", "0") for number in range(4)]
+    answers: list[dict[str, Any]] = []
+    threads = [
+        threading.Thread(target=lambda path=path: answers.append(node.begin("r1", paths=[str(path)]))) for path in paths
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    record = json.loads((node.state / "runs" / "r1" / "record.json").read_text())
+    assert not any(answer.get("failed") for answer in answers)
+    assert {str(path) for path in paths} <= set(record["before"]["paths"])
+
+
+# --- packages -----------------------------------------------------------------------------------------------------
+
+STATUS = """Package: dpkg
+Status: install ok installed
+Architecture: amd64
+Version: 1.21
+
+Package: cuda-toolkit-11-8
+Status: hold ok installed
+Architecture: amd64
+Version: 11.8.0-1
+Depends: libtool-a | libtool-b (>= 2),
+ continued
+
+Package: libtool-b
+Status: install ok installed
+Architecture: all
+Version: 2
+
+Package: libc6
+Status: install ok installed
+Architecture: i386
+Version: 2.36
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1
+"""
+MARKS = """Package: libtool-b
+Architecture: amd64
+Auto-Installed: 1
+
+Package: dpkg
+Architecture: amd64
+Auto-Installed: 0
+"""
+
+
+def test_dpkgs_and_apts_files_are_read_as_they_are(utils: Any) -> None:
+    packages, _ = utils("node_packages").parse(STATUS, MARKS)
+    assert set(packages) == {"dpkg", "cuda-toolkit-11-8", "libtool-b", "libc6:i386", "gone"}
+    held = {"version": "11.8.0-1", "selection": "hold", "state": "installed", "auto": False}
+    assert packages["cuda-toolkit-11-8"] == held
+    assert packages["libtool-b"]["auto"] and not packages["dpkg"]["auto"]
+    assert not utils("node_packages").there(packages["gone"])
+
+
+def test_what_something_else_needs_stays(utils: Any) -> None:
+    node_packages = utils("node_packages")
+
+    def details(**depends: str) -> dict[str, dict[str, str]]:
+        return {name: {"Package": name, "Depends": text} for name, text in depends.items()}
+
+    mine = details(theirs="a (>= 1) | b", a="c", b="", c="", d="a")
+    assert node_packages.needed({"a", "c", "d"}, mine) == {}, "b meets it"
+    assert node_packages.needed({"a", "b", "c", "d"}, mine) == {"a": "theirs", "b": "theirs", "c": "a"}
+    virtual = details(theirs="mail", x="", y="")
+    virtual["x"]["Provides"] = "mail (= 1), other"
+    assert node_packages.needed({"x", "y"}, virtual) == {"x": "theirs"}
+
+
+def test_the_document_names_the_driver_family_as_the_code_has_it(utils: Any) -> None:
+    node_packages = utils("node_packages")
+    assert fenced(DOCUMENT.read_text(), "driver-packages") == list(node_packages.DRIVER_FAMILY)
+    for name in ("nvidia-driver-535", "libnvidia-compute-535:i386", "nvidia-fabricmanager-535", "cuda-drivers-535"):
+        assert node_packages.is_driver(name)
+    for name in ("cuda-toolkit-11-8", "libcudnn8", "libnccl2", "libnvidia-container1", "nvidia-container-toolkit"):
+        assert not node_packages.is_driver(name)
+
+
+def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(utils: Any) -> None:
+    live = utils("node_live")
+    text = (
+        "Ring parameters for eth0:\nPre-set maximums:\nRX:\t\t8192\nRX Mini:\tn/a\nTX:\t\t8192\n"
+        "Current hardware settings:\nRX:\t\t1024\nRX Mini:\tn/a\nTX:\t\t512\n"
+    )
+    before = live.parse_rings(text)
+    assert before == {"rx": "1024", "tx": "512"}
+    item = {"kind": "rings", "interface": "eth0"}
+    assert live.live_commands(item, before, {"rx": "8192", "tx": "512"}) == [["ethtool", "-G", "eth0", "rx", "1024"]]
+    old = live.parse_gpus("GPU-1, Disabled, 350.00, 877, 1380\nGPU-2, Enabled, [N/A], [N/A], [N/A]\n")
+    new = live.parse_gpus("GPU-1, Enabled, 300.00, 877, 1530\nGPU-2, Enabled, [N/A], [N/A], [N/A]\n")
+    smi = ["nvidia-smi", "-i", "GPU-1"]
+    wanted = [[*smi, "-pm", "0"], [*smi, "-pl", "350.00"], [*smi, "-ac", "877,1380"]]
+    assert live.live_commands({"kind": "gpu"}, old, new) == wanted
+
+
+def test_names_of_sysctls_are_those_of_sysctl(utils: Any) -> None:
+    path = utils("node_live").sysctl_path
+    assert path("net.ipv4.tcp_rmem") == "/proc/sys/net/ipv4/tcp_rmem"
+    assert path("net.ipv4.conf.eth0/1.forwarding") == "/proc/sys/net/ipv4/conf/eth0.1/forwarding"
