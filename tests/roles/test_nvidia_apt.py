@@ -1,0 +1,138 @@
+"""Reading keys, sources and apt's words: the pure parts behind the NVIDIA roles."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils import apt_plan, apt_sources, nvidia_apt_files, openpgp
+
+PUBLIC = sorted(Path("/usr/share/keyrings").glob("debian-archive-*.gpg"))
+
+
+@pytest.mark.skipif(not PUBLIC, reason="no Debian keyrings here")
+def test_fingerprints_are_those_that_gpg_tells() -> None:
+    listing = subprocess.run(
+        ["gpg", "--show-keys", "--with-colons", *PUBLIC], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    primary = [line.startswith("pub:") for line in listing]
+    told = []
+    for number, line in enumerate(listing):
+        # the first fingerprint after a primary key is its own; revocation keys may stand between
+        if line.startswith("fpr:") and next(is_pub for is_pub in _back(listing, primary, number) if is_pub is not None):
+            told.append(line.split(":")[9])
+    found = [name for path in PUBLIC for name, _ in openpgp.keys(path.read_bytes())]
+    assert sorted(set(found)) == sorted(set(told))
+
+
+def _back(listing: list[str], primary: list[bool], number: int) -> list[bool | None]:
+    """For each line above, nearest first: a primary key, a subkey, or neither."""
+    kinds: list[bool | None] = []
+    for line, is_pub in zip(reversed(listing[:number]), reversed(primary[:number]), strict=True):
+        kinds.append(is_pub if line.startswith(("pub:", "sub:")) else None)
+    return kinds
+
+
+@pytest.mark.skipif(not PUBLIC, reason="no Debian keyrings here")
+def test_armour_comes_off_and_a_changed_one_is_noticed() -> None:
+    raw = PUBLIC[0].read_bytes()
+    armoured = subprocess.run(["gpg", "--enarmor"], input=raw, capture_output=True, check=True).stdout
+    armoured = armoured.replace(b"PGP ARMORED FILE", b"PGP PUBLIC KEY BLOCK")
+    assert openpgp.dearmor(armoured) == raw
+    at = len(armoured) // 2
+    other = b"A" if armoured[at : at + 1] != b"A" else b"B"
+    with pytest.raises(openpgp.BadKeyError, match="checksum does not fit"):
+        openpgp.dearmor(armoured[:at] + other + armoured[at + 1 :])
+
+
+@pytest.mark.skipif(not PUBLIC, reason="no Debian keyrings here")
+def test_a_cut_key_is_no_key() -> None:
+    with pytest.raises(openpgp.BadKeyError, match="cut"):
+        openpgp.keys(PUBLIC[0].read_bytes()[:-7])
+    with pytest.raises(openpgp.BadKeyError, match="no OpenPGP packet"):
+        openpgp.keys(b"<html>not found</html>")
+
+
+def test_sources_of_both_forms_are_read(tmp_path: Path) -> None:
+    parts = tmp_path / "etc/apt/sources.list.d"
+    parts.mkdir(parents=True)
+    (parts / "a.list").write_text(
+        "# deb http://commented.example/ /\n"
+        "deb [arch=amd64 signed-by=/k.gpg] https://one.example/compute/cuda/repos/ubuntu2204/x86_64/ /\n"
+        "deb-src http://src.example/ main x\n"
+    )
+    (parts / "b.sources").write_text(
+        "Types: deb\nURIs: http://two.example/debian\nSuites: bookworm bookworm-updates\nComponents: main\n\n"
+        "Enabled: no\nTypes: deb\nURIs: http://off.example/\nSuites: /\n\n"
+        "Types: deb\nURIs: http://three.example/\nSuites: /\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n"
+    )
+    (parts / "c.list.disabled").write_text("deb http://disabled.example/ /\n")
+    found = [(each["file"], each["uri"], each["suite"], each["signed_by"]) for each in apt_sources.read(str(tmp_path))]
+    place = "/etc/apt/sources.list.d"
+    assert found == [
+        (f"{place}/a.list", "https://one.example/compute/cuda/repos/ubuntu2204/x86_64/", "/", "/k.gpg"),
+        (f"{place}/b.sources", "http://two.example/debian", "bookworm", ""),
+        (f"{place}/b.sources", "http://two.example/debian", "bookworm-updates", ""),
+        (f"{place}/b.sources", "http://three.example/", "/", "(inline)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered", "version"),
+    [
+        ("2.12.7-1+cuda11.6", ["2.14.3-1+cuda11.7", "2.12.12-1+cuda11.6", "2.12.10-1+cuda11.6"], "2.12.10-1+cuda11.6"),
+        ("2.13.1-1+cuda11.6", ["2.12.12-1+cuda11.6", "2.12.10-1+cuda11.6"], "2.12.12-1+cuda11.6"),
+        ("2.12.7-1+cuda11.6", ["2.12.7-1+cuda11.5"], None),
+    ],
+)
+def test_the_nearest_is_of_the_same_cuda(wanted: str, offered: list[str], version: str | None) -> None:
+    assert apt_plan.nearest(wanted, offered) == version
+
+
+def test_madison_and_simulation_are_read() -> None:
+    madison = (
+        "  libnccl2 | 2.15.5-1+cuda11.8 | file:/r/ubuntu2204/x86_64  Packages\n"
+        "  libnccl2 | 2.12.10-1+cuda11.6 | file:/r/ubuntu2204/x86_64  Packages\n"
+        "  libnccl2 | 2.15.5-1+cuda11.8 | http://mirror.example/ubuntu2204/x86_64  Packages\n"
+        "      nccl | 2.15.5-1 | http://mirror.example/ubuntu2204 Sources\n"
+    )
+    offers = apt_plan.parse_madison(madison)
+    assert offers["libnccl2"] == ["2.15.5-1+cuda11.8", "2.12.10-1+cuda11.6"] and not offers.get("nccl")
+    steps = apt_plan.parse_simulation(
+        "Remv a [1.0]\nInst b [2:1-1] (2:2-1 NVIDIA CUDA:1 [amd64])\nInst c (3 X [all])\nConf c (3 X [all])\n"
+    )
+    assert [(step["action"], step["name"], step["before"], step["after"]) for step in steps] == [
+        ("remove", "a", "1.0", ""),
+        ("install", "b", "2:1-1", "2:2-1"),
+        ("install", "c", "", "3"),
+    ]
+
+
+def test_only_what_was_asked_for_may_happen() -> None:
+    steps = apt_plan.parse_simulation("Inst own (1 X)\nInst cuda-drivers (2 X)\nRemv old [1]\nInst held [1] (2 X)\n")
+    never: Any = {"cuda-drivers"}
+    said = apt_plan.objections(steps, {"own"}, [], lambda name: name not in never, {"held"})
+    assert said == [
+        "it would bring cuda-drivers 2",
+        "it would remove old 1",
+        "it would change held, which is held at 1",
+    ]
+    assert not apt_plan.objections(steps, {"own", "cuda-drivers", "held"}, ["old"], lambda name: False, set())
+
+
+def test_the_first_name_that_is_to_be_had_is_taken() -> None:
+    wanted = {"names": ["cuda-drivers-590", "cuda-drivers"], "version": "590.*"}
+    offers = {"cuda-drivers": ["595.45.04-1", "590.48.01-1"]}
+    assert apt_plan.choose(wanted, offers) == ("cuda-drivers", "590.48.01-1")
+    with pytest.raises(apt_plan.NoVersionError, match=r"it has cuda-drivers 595\.45\.04-1"):
+        apt_plan.choose({**wanted, "version": "580.*"}, offers)
+    with pytest.raises(
+        apt_plan.NoVersionError, match="no repository of this host has cuda-drivers-590 or cuda-drivers"
+    ):
+        apt_plan.choose(wanted, {})
+
+
+def test_a_container_library_is_no_driver_to_the_pins() -> None:
+    for branch in ("535", ""):
+        text = nvidia_apt_files.preferences([], branch)
+        assert text.index("Package: libnvidia-container*") < text.index("libnvidia-* ")

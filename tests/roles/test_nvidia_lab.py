@@ -1,0 +1,218 @@
+"""The NVIDIA roles on a lab host: real apt and dpkg, packages of the real names that hold no NVIDIA software.
+
+The host is Debian 12 without systemd and without a GPU, and is given Ubuntu 22.04's part of the test repository, since
+only that has every layer: so this shows what apt and dpkg do with names, pins and holds, not that a GPU works.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.resources import share_dir
+from tests.apt_repo import Repository, build
+from tests.conftest import Cli, LabUnderTest
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(
+        not all(map(shutil.which, ("apt-get", "dpkg-deb", "gpg"))), reason="needs apt, dpkg-deb and gpg"
+    ),
+]
+
+PLACE = "/opt/nvidia-repository"
+LAYERS = ("nvidia_repository", "nvidia_driver", "cuda", "cudnn", "nccl", "fabric_manager", "dcgm")
+PLAY = """
+- hosts: all
+  gather_facts: false
+  tasks:
+{tasks}
+"""
+
+
+def roles(names: tuple[str, ...], step: str = "main") -> str:
+    """A play of these roles."""
+    lines = [f"    - import_role: {{name: {name}, tasks_from: {step}, rolespec_validate: false}}\n" for name in names]
+    return PLAY.format(tasks="".join(lines))
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    return build(tmp_path_factory.mktemp("nvidia"), ["ubuntu2204"])
+
+
+@pytest.fixture(scope="module")
+def gpu_host(nodectl: Cli, lab_machine: None, repository: Repository) -> Iterator[LabUnderTest]:
+    """One host of its own, since packages stay on it; the repository lies on it."""
+    name = f"nvidia-{os.getpid()}"
+    inventory = nodectl("lab", "up", "-n", "1", "--name", name).stdout.strip()
+    status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)
+    lab = LabUnderTest(inventory, status, tuple(host["name"] for host in status["hosts"]), status["ssh_config"])
+    packed = BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(repository.base_url_path, arcname=PLACE)
+    # none of the packages needs the distribution, whose long lists would make each call of apt take seconds
+    quick = "rm -rf /etc/apt/sources.list.d/* /var/lib/apt/lists/* /etc/apt/apt.conf.d/docker-clean"
+    command = f"tar -C / -x && {quick} && echo force-unsafe-io > /etc/dpkg/dpkg.cfg.d/tests"
+    subprocess.run(["ssh", "-F", lab.ssh_config, lab.hosts[0], command], input=packed.getvalue(), check=True)
+    yield lab
+    nodectl("lab", "down", "--name", name)
+
+
+@pytest.fixture
+def variables(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setenv("ANSIBLE_LOOKUP_PLUGINS", str(share_dir() / "playbooks" / "lookup_plugins"))
+    driver: dict[str, Any] = {"version": None, "flavour": None, "origin": "none", "from": [], "packages": []}
+    return {
+        "nvidia_repository_base_url": f"file://{PLACE}",
+        "nvidia_repository_key_fingerprint": repository.fingerprint,
+        "nvidia_repository_distribution": "ubuntu2204",
+        "nvidia_repository_architecture": "x86_64",
+        "nvidia_repository_driver_branch": "535",
+        "nvidia_repository_revoked_keys": [],
+        "nvidia_repository_pins": [
+            {"name": "libcudnn8", "version": "8.6.0.163-1+cuda11.8"},
+            {"name": "libcudnn8-dev", "version": "8.6.0.163-1+cuda11.8"},
+            {"name": "libnccl2", "version": "2.12.7-1+cuda11.6", "nearest": True},
+        ],
+        "nvidia_driver_node": {"driver": driver, "kernel": "6.1.0-0-test", "gpus": [{"address": "0000:07:00.0"}]},
+        "nvidia_driver_mode": "manage",
+        "nvidia_driver_packages": ["cuda-drivers-535", "cuda-drivers"],
+        "nvidia_driver_branch": "535",
+        "cuda_package": "cuda-toolkit-11-8",
+        "cudnn_packages": {"libcudnn8": "8.6.0.163-1+cuda11.8", "libcudnn8-dev": "8.6.0.163-1+cuda11.8"},
+        "cudnn_of_torch": "8.7.0.84",
+        "nccl_packages": {"libnccl2": "2.12.7-1+cuda11.6"},
+        "fabric_manager_wanted": True,
+        "fabric_manager_nvswitch": True,
+        "fabric_manager_driver": "535.183.01",
+        "fabric_manager_systemd": False,
+        "dcgm_packages": ["datacenter-gpu-manager-4-cuda12"],
+        "dcgm_systemd": False,
+    }
+
+
+def state(lab: LabUnderTest) -> str:
+    """Everything that a check may not change: packages with their holds, and the files where the roles write."""
+    command = (
+        "dpkg --get-selections | sort; find /etc /usr/local /var/lib/nodectl -newer /etc/dpkg/dpkg.cfg.d/tests -type f"
+    )
+    return lab.ssh(lab.hosts[0], command)
+
+
+def test_installed_held_and_then_nothing_left_to_do(
+    ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
+) -> None:
+    host, before = gpu_host.hosts[0], state(gpu_host)
+    checked = ansible_play(
+        roles(LAYERS).replace("gather_facts", "check_mode: true\n  gather_facts"), gpu_host, host, **variables
+    )
+    assert checked.changed == 9 and before == state(gpu_host)
+    made = ansible_play(roles(LAYERS), gpu_host, host, **variables)
+    assert made.changed == 9, made.text
+    held = gpu_host.ssh(host, "apt-mark showhold").split()
+    assert {"cuda-drivers-535", "nvidia-dkms-535", "libnvidia-compute-535", "cuda-toolkit-11-8"} <= set(held)
+    assert {"libcudnn8", "libcudnn8-dev", "libnccl2", "nvidia-fabricmanager-535"} <= set(held)
+    versions = gpu_host.ssh(
+        host, "dpkg-query -W -f '${Package} ${Version}\\n' libcudnn8 libnccl2 nvidia-fabricmanager-535"
+    )
+    assert versions.splitlines() == [
+        "libcudnn8 8.6.0.163-1+cuda11.8",
+        "libnccl2 2.12.10-1+cuda11.6",
+        "nvidia-fabricmanager-535 535.183.01-1",
+    ]
+    assert "Driver 535.183.01 is installed, none is loaded" in made.text
+    after = state(gpu_host)
+    assert ansible_play(roles(LAYERS), gpu_host, host, **variables).changed == 0
+    assert after == state(gpu_host)
+
+
+def test_verify_reads_dpkg_and_apt(
+    ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
+) -> None:
+    """After the test above."""
+    host, found = gpu_host.hosts[0], ("nvidia_repository", "cuda", "cudnn", "nccl", "dcgm")
+    show = "".join(f'    - debug: {{msg: "{{{{ {name}_verified.findings | to_json }}}}"}}\n' for name in found)
+    gpu_host.ssh(host, "apt-mark unhold cuda-toolkit-11-8")
+    text = ansible_play(roles(found, "verify") + show, gpu_host, host, **variables).text.replace('\\"', '"')
+    gpu_host.ssh(host, "apt-mark hold cuda-toolkit-11-8")
+    assert '"status": "failed"' not in text, text
+    assert "11.8.0-1, not held" in text
+    assert (
+        "torch's own 8.7.0.84, the system's libcudnn8 8.6.0.163-1+cuda11.8" in text and "torch loads the first" in text
+    )
+    assert "the repository has no 2.12.7-1+cuda11.6, this is its nearest for the same CUDA" in text
+
+
+@pytest.mark.slow
+def test_an_interrupted_installation_is_brought_to_its_end(
+    ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
+) -> None:
+    host, deb = gpu_host.hosts[0], f"{PLACE}/ubuntu2204/x86_64/cuda-toolkit-13-0_13.0.3-1_amd64.deb"
+    gpu_host.ssh(host, f"dpkg --unpack {deb}")
+    assert "unpacked" in gpu_host.ssh(host, "dpkg-query -W -f '${Status}' cuda-toolkit-13-0")
+    wanted = {**variables, "cuda_package": "cuda-toolkit-13-0"}
+    assert ansible_play(roles(("cuda",)), gpu_host, host, **wanted).changed == 1
+    assert gpu_host.ssh(host, "dpkg-query -W -f '${Status}' cuda-toolkit-13-0") == "hold ok installed"
+    assert ansible_play(roles(("cuda",)), gpu_host, host, **wanted).changed == 0
+
+
+def test_a_meta_package_is_refused_by_its_name_and_by_its_plan(
+    ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
+) -> None:
+    host, before = gpu_host.hosts[0], state(gpu_host)
+    said = ansible_play(roles(("cuda",)), gpu_host, host, check=False, **{**variables, "cuda_package": "cuda"}).text
+    assert "bring a driver" in said and before == state(gpu_host)
+
+
+@pytest.mark.slow
+def test_a_foreign_source_is_refused_and_one_with_the_same_key_adopted(
+    ansible_play: Callable[..., Any], gpu_host: LabUnderTest, repository: Repository, variables: dict[str, Any]
+) -> None:
+    host, other = gpu_host.hosts[0], "/etc/apt/sources.list.d/cuda-ubuntu2204-x86_64.list"
+    key = "/usr/share/keyrings/cuda-archive-keyring.gpg"
+    line = f"deb [signed-by={key}] file://{PLACE}/ubuntu2204/x86_64/ /"
+    # the key of another repository first, then the right one; and a revoked key among those that apt trusts for all
+    gpu_host.ssh(host, f"cp /usr/share/keyrings/debian-archive-keyring.gpg {key}; echo '{line}' > {other}")
+    refused = ansible_play(roles(("nvidia_repository",)), gpu_host, host, check=False, **variables).text
+    assert other in refused and "which holds another key" in refused
+    gpu_host.ssh(host, f"cp /etc/apt/keyrings/nodectl-nvidia.gpg {key}; cp {key} /etc/apt/trusted.gpg.d/old-cuda.gpg")
+    revoked = {**variables, "nvidia_repository_revoked_keys": [repository.fingerprint]}
+    assert ansible_play(roles(("nvidia_repository",)), gpu_host, host, **revoked).changed == 1
+    left = gpu_host.ssh(
+        host, "ls /etc/apt/sources.list.d /etc/apt/trusted.gpg.d; apt-get update --print-uris 2>&1 | grep -c Conflict"
+    )
+    assert "nodectl-nvidia.sources" not in left and "old-cuda.gpg" not in left and left.endswith("\n0")
+    gpu_host.ssh(host, f"rm {other} {key}")
+    assert ansible_play(roles(("nvidia_repository",)), gpu_host, host, **variables).changed == 1
+
+
+@pytest.mark.slow
+def test_a_key_of_another_is_not_trusted(
+    ansible_play: Callable[..., Any], gpu_host: LabUnderTest, repository: Repository, variables: dict[str, Any]
+) -> None:
+    host, wrong = gpu_host.hosts[0], "0" * 32 + repository.fingerprint[-8:]
+    gpu_host.ssh(host, "rm -f /etc/apt/keyrings/nodectl-nvidia.gpg")
+    answer = ansible_play(
+        roles(("nvidia_repository",)),
+        gpu_host,
+        host,
+        check=False,
+        **{**variables, "nvidia_repository_key_fingerprint": wrong},
+    )
+    assert "not trusted, nothing was written" in answer.text
+    assert "No such file" in gpu_host.ssh(host, "ls /etc/apt/keyrings/nodectl-nvidia.gpg")
+    given = {**variables, "nvidia_repository_keyring": str(Path(repository.key_file))}
+    bad = ansible_play(
+        roles(("nvidia_repository",)), gpu_host, host, check=False, nvidia_repository_keyring_sha256="0" * 64, **given
+    )
+    assert f"has the SHA-256 {repository.sha256}" in bad.text
+    good = {**given, "nvidia_repository_keyring_sha256": repository.sha256}
+    assert ansible_play(roles(("nvidia_repository",)), gpu_host, host, **good).changed == 1

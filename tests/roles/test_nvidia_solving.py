@@ -1,0 +1,240 @@
+"""Names, pins and refusals on Ubuntu 20.04, 22.04, 24.04 and Debian 12, as apt itself solves them.
+
+Each runs in a private apt root with that distribution's part of the repository that tests/apt_repo builds: nothing is
+booted and nothing installed. What is installed for real is in test_nvidia_lab.py and in tests/booted.
+"""
+
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from nodectl.profiles.resolve import resolve
+from nodectl.resources import share_dir
+from tests.apt_repo import Repository, build, served
+from tests.roles.run_module import run_module
+
+SOURCE = "roles/nvidia_repository/library/nvidia_source.py"
+PINNED = "playbooks/library/apt_pinned.py"
+PREFERENCES = "etc/apt/preferences.d/90-nodectl-nvidia"
+KEYRING = "etc/apt/keyrings/nodectl-nvidia.gpg"
+SOURCE_FILE = "etc/apt/sources.list.d/nodectl-nvidia.sources"
+
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, ("apt-get", "dpkg-deb", "gpg"))), reason="needs apt, dpkg-deb and gpg"
+)
+
+
+def stacks() -> Iterator[tuple[str, str]]:
+    """Each CUDA stack with each distribution that it says to exist for."""
+    for name in ("cu116", "cu118", "cu121", "cu128", "cu13"):
+        for system in resolve("unknown", name, "stock").as_variables()["stack"]["os"]:
+            yield name, system.replace("-", "").replace(".", "")
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    return build(tmp_path_factory.mktemp("nvidia"), archive=True)
+
+
+@pytest.fixture(scope="session")
+def filters() -> ModuleType:
+    path = share_dir() / "playbooks" / "filter_plugins" / "nvidia.py"
+    spec = importlib.util.spec_from_file_location("nvidia_filters", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@dataclass(frozen=True)
+class Host:
+    """A private apt root, and nodectl's modules run on it."""
+
+    root: Path
+    repository: Repository
+    distribution: str
+
+    def path(self, name: str) -> Path:
+        return self.root / name.lstrip("/")
+
+    def source(self, check: bool = False, **options: Any) -> dict[str, Any]:
+        arguments = {
+            "base_url": self.repository.url,
+            "distribution": self.distribution,
+            "architecture": "x86_64",
+            "fingerprint": self.repository.fingerprint,
+            "root": str(self.root),
+        }
+        return run_module(SOURCE, arguments | options, folder=self.root / "tmp", check=check)
+
+    def packages(self, packages: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
+        arguments = {"check": "nvidia", "packages": packages, "root": str(self.root)}
+        return run_module(PINNED, arguments | options, folder=self.root / "tmp", check=True)
+
+    def policy(self, name: str) -> str:
+        options = ["-o", f"Dir={self.root}", "-o", f"Dir::State::status={self.root}/var/lib/dpkg/status"]
+        argv = ["apt-cache", *options, "policy", name]
+        out = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        return next(line.split()[1] for line in out.splitlines() if "Candidate:" in line)
+
+    def files(self) -> dict[str, bytes]:
+        below = self.root / "etc"
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in below.rglob("*") if path.is_file()}
+
+    def holds(self, *stanzas: str) -> None:
+        """What dpkg has: its own package, for the architecture, and these."""
+        own = "Package: dpkg\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1.21.22\n"
+        self.path("var/lib/dpkg/status").write_text("\n".join([own, *stanzas]))
+
+
+@pytest.fixture
+def host(tmp_path: Path, repository: Repository, request: pytest.FixtureRequest) -> Host:
+    folders = ("etc/apt/sources.list.d", "etc/apt/preferences.d", "etc/apt/apt.conf.d", "etc/apt/trusted.gpg.d", "tmp")
+    for folder in (*folders, "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg"):
+        (tmp_path / folder).mkdir(parents=True)
+    made = Host(tmp_path, repository, getattr(request, "param", "ubuntu2204"))
+    made.holds()
+    return made
+
+
+@pytest.mark.parametrize(("stack", "host"), list(stacks()), indirect=["host"])
+def test_solved_not_installed_each_stack_finds_its_pins(stack: str, host: Host, filters: ModuleType) -> None:
+    wanted = resolve("unknown", stack, "stock").as_variables()["stack"]
+    pins = filters.nvidia_pins(wanted)
+    branch = wanted["driver"]["branch"]
+    answer = host.source(pins=pins, driver_branch=branch)
+    assert answer["changed"], answer
+    assert not host.source(pins=pins, driver_branch=branch)["changed"]
+    for pin in pins:
+        candidate = host.policy(pin["name"])
+        assert candidate == pin["version"] or (pin["nearest"] and candidate.endswith(pin["version"].partition("+")[2]))
+    layers = [filters.wanted_package(pin["name"], pin["version"], pin["nearest"]) for pin in pins]
+    layers += [filters.wanted_package(wanted["toolkit"]["package"])]
+    layers += [filters.wanted_package(name) for name in wanted["dcgm"]]
+    plan = host.packages(layers)
+    assert "plan" in plan, plan
+    assert {pin["name"] for pin in pins} <= {step["name"] for step in plan["plan"]}
+    driver = {"names": filters.driver_packages(wanted["driver"]), "version": f"{branch}.*"}
+    plan = host.packages([driver], driver=True)
+    drivers = [step["after"] for step in plan["plan"]]
+    assert drivers and all(version.startswith(branch) for version in drivers), plan
+
+
+@pytest.mark.parametrize("host", ["ubuntu2004", "ubuntu2204"], indirect=True)
+def test_solved_not_installed_a_meta_package_that_brings_a_driver_is_refused(host: Host) -> None:
+    host.source(driver_branch="530")
+    answer = host.packages([{"names": ["cuda"]}])
+    assert answer["failed"] and "it would bring cuda-drivers 530.30.02-1" in answer["msg"], answer
+
+
+def test_solved_not_installed_a_kept_driver_is_no_candidate(host: Host) -> None:
+    host.source(driver_branch="")
+    assert host.policy("cuda-drivers-535") == "(none)"
+    assert host.policy("nvidia-open-580") == "(none)"
+    assert host.policy("libcudnn9-cuda-12") != "(none)"
+
+
+def test_solved_not_installed_another_branch_is_no_candidate(host: Host) -> None:
+    host.source(driver_branch="535")
+    assert host.policy("cuda-drivers-535").startswith("535.")
+    assert host.policy("nvidia-driver-580-open") == "(none)"
+
+
+@pytest.mark.parametrize("host", ["ubuntu2004"], indirect=True)
+def test_solved_not_installed_the_nearest_nccl_of_the_same_cuda_stands_in(host: Host, filters: ModuleType) -> None:
+    wanted = resolve("unknown", "cu116", "stock").as_variables()["stack"]
+    asked = wanted["system_nccl"]["packages"]["libnccl2"]
+    host.source(pins=filters.nvidia_pins(wanted))
+    answer = host.packages(filters.wanted_packages(wanted["system_nccl"]["packages"], nearest=True))
+    chosen = {step["name"]: step["after"] for step in answer["plan"]}
+    assert chosen["libnccl2"] == chosen["libnccl-dev"] == host.policy("libnccl2") != asked
+    assert chosen["libnccl2"].endswith("+cuda11.6")
+    assert {(found["status"], found["expected"]) for found in answer["findings"]} == {("warning", asked)}
+
+
+def test_solved_not_installed_a_version_that_is_nowhere_is_refused_with_what_there_is(host: Host) -> None:
+    host.source()
+    answer = host.packages([{"names": ["libcudnn8"], "version": "8.6.0.163-1+cuda99.9"}])
+    assert answer["failed"] and "it has libcudnn8 8.9.7.29-1+cuda12.2" in answer["msg"], answer
+
+
+def test_solved_not_installed_fabric_manager_follows_the_driver(host: Host) -> None:
+    host.source(driver_branch="535")
+    names = ["nvidia-fabricmanager-535", "nvidia-fabricmanager"]
+    answer = host.packages([{"names": names, "version": "535.129.03-*"}])
+    assert [step["after"] for step in answer["plan"]] == ["535.129.03-1"], answer
+    answer = host.packages([{"names": names, "version": "535.161.07-*"}])
+    assert answer["failed"] and "nvidia-fabricmanager-535 535.183.01-1, 535.129.03-1" in answer["msg"], answer
+
+
+def test_solved_not_installed_a_transitional_fabric_manager_is_refused(host: Host) -> None:
+    host.source(driver_branch="")
+    place = f"{host.repository.url}/archive/x86_64/ /"
+    text = f"deb [signed-by={host.repository.key_file}] {place}\n"
+    host.path("etc/apt/sources.list.d/archive.list").write_text(text)
+    options = ["-o", f"Dir={host.root}", "-o", f"Dir::State::status={host.root}/var/lib/dpkg/status"]
+    update = ["apt-get", *options, "-o", "APT::Sandbox::User=root", "-qq", "update"]
+    subprocess.run(update, check=True, capture_output=True)
+    host.path(PREFERENCES).unlink()  # as before nodectl: the archive's package leads to another branch
+    answer = host.packages([{"names": ["nvidia-fabricmanager-570"], "version": "570.211.01-*"}])
+    assert answer["failed"] and "it would bring nvidia-fabricmanager-580" in answer["msg"], answer
+
+
+def test_solved_not_installed_dcgm_4_takes_the_place_of_3(host: Host) -> None:
+    host.holds(
+        "Package: datacenter-gpu-manager\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:3.3.6\n"
+        "Maintainer: x\nDescription: x\n"
+    )
+    host.source()
+    wanted = [{"names": ["datacenter-gpu-manager-4-cuda12"]}]
+    refused = host.packages(wanted)
+    assert refused["failed"] and "it would remove datacenter-gpu-manager 1:3.3.6" in refused["msg"], refused
+    plan = host.packages(wanted, absent=["datacenter-gpu-manager"])["plan"]
+    assert {"action": "remove", "name": "datacenter-gpu-manager", "before": "1:3.3.6", "after": ""} in plan
+    assert "datacenter-gpu-manager-4-core" in {step["name"] for step in plan}
+
+
+def test_solved_not_installed_what_somebody_holds_stays(host: Host) -> None:
+    stanza = "Maintainer: x\nDescription: x\nArchitecture: amd64\n"
+    host.holds(f"Package: libnccl2\nStatus: hold ok installed\nVersion: 2.14.3-1+cuda11.7\n{stanza}")
+    host.source()
+    answer = host.packages([{"names": ["libnccl-dev"], "version": "2.15.5-1+cuda11.8"}])
+    assert answer["failed"] and "but 2.14.3-1+cuda11.7 is to be installed" in answer["msg"], answer
+
+
+def test_solved_not_installed_nothing_changes_under_work(host: Host) -> None:
+    host.source(driver_branch="535")
+    wanted = [{"names": ["cuda-drivers-535"], "version": "535.*"}]
+    answer = host.packages(wanted, driver=True, blocked_by="a GPU is in use by python3 (pid 99)")
+    assert answer["failed"] and answer["msg"].endswith("a GPU is in use by python3 (pid 99)"), answer
+
+
+def test_a_mirror_over_http_is_read_and_one_that_does_not_answer_is_named(host: Host) -> None:
+    with served(host.repository.base_url_path) as url:
+        assert host.source(base_url=url)["changed"]
+        assert host.policy("libcudnn9-cuda-12") != "(none)"
+    host.path(KEYRING).unlink()
+    answer = host.source(base_url=url)
+    assert answer["failed"] and f"{url}/ubuntu2204/x86_64/" in answer["msg"] and "nvidia_repo_keyring" in answer["msg"]
+    assert not host.path(KEYRING).exists()
+
+
+def test_check_mode_shows_the_files_and_writes_none(host: Host) -> None:
+    before = host.files()
+    answer = host.source(check=True, driver_branch="535")
+    assert answer["changed"] and host.files() == before
+    assert {part["after_header"] for part in answer["diff"]} >= {f"/{SOURCE_FILE}", f"/{PREFERENCES}", f"/{KEYRING}"}
+
+
+def test_an_answer_before_the_repository_is_there_is_a_plan_not_a_refusal(host: Host) -> None:
+    wanted = [{"names": ["libnccl2"], "version": "2.17.1-1+cuda12.1"}]
+    assert host.packages(wanted)["failed"]
+    foreseen = host.packages(wanted, source_expected=True)
+    assert foreseen["changed"] and foreseen["diff"]["after"] == "libnccl2 2.17.1-1+cuda12.1 (held)\n"
