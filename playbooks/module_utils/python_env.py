@@ -1,0 +1,106 @@
+"""What a Python environment of a node holds, read from its own files; nothing here imports or runs a package."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
+    from collections.abc import Callable, Iterable, Sequence
+
+
+def canonical(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def key(version: str) -> tuple[int, ...]:
+    """`3.11.2` as (3, 11, 2)."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def site_packages(path: Path) -> Path | None:
+    """The site-packages folder of an environment."""
+    return next(iter(sorted(path.glob("lib/python3*/site-packages"))), None)
+
+
+def distributions(path: Path) -> dict[str, str]:
+    """{canonical name: version} from the dist-info folders of an environment; one that was cut off does not count."""
+    found = {}
+    for folder in (site_packages(path) or Path("/nonexistent")).glob("*.dist-info"):
+        name, _, version = folder.name[: -len(".dist-info")].rpartition("-")
+        if (folder / "RECORD").is_file():
+            found[canonical(name)] = version
+    return found
+
+
+def lacking(requirements: Iterable[str], found: dict[str, str]) -> list[str]:
+    """Requirements that are not met; a pin without a local part (`+cpu`) is met by any."""
+    missing = []
+    for requirement in requirements:
+        name, _, wanted = requirement.partition("==")
+        version = found.get(canonical(name), "")
+        if wanted not in (version, version.partition("+")[0]):
+            missing.append(requirement)
+    return missing
+
+
+def venv_python(path: Path) -> str:
+    """Version of the interpreter that the environment was made with; empty where it does not run."""
+    try:
+        fields = dict(re.findall(r"^([\w-]+)\s*=\s*(.+)$", (path / "pyvenv.cfg").read_text(), re.MULTILINE))
+    except OSError:
+        return ""
+    version: str = fields.get("version_info", fields.get("version", ""))
+    return version.strip() if os.access(path / "bin" / "python", os.X_OK) else ""
+
+
+def stamp(paths: Iterable[Path]) -> str:
+    """A digest of names, sizes, inodes and times: it differs as soon as one of the files was touched or replaced."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            state = path.stat()
+            digest.update(f"{path} {state.st_size} {state.st_ino} {state.st_mtime_ns}\n".encode())
+        except OSError:
+            digest.update(f"{path} absent\n".encode())
+    return digest.hexdigest()
+
+
+def environment_stamp(path: Path) -> str:
+    """Changes with every package that comes, goes or is replaced, with the loader's cache and with the driver."""
+    real = path.resolve()
+    site = site_packages(real) or real
+    records = sorted(folder / "RECORD" for folder in site.glob("*.dist-info"))
+    outside = [Path("/etc/ld.so.cache"), Path("/etc/ld.so.preload"), real / "pyvenv.cfg", real / "bin" / "python"]
+    driver = Path("/proc/driver/nvidia/version")
+    text = driver.read_text() if driver.exists() else ""
+    searched = os.environ.get("LD_LIBRARY_PATH", "")
+    return hashlib.sha256(f"{stamp([site, *records, *outside])}\n{text}\n{searched}".encode()).hexdigest()
+
+
+def remembered(cache: Path, signature: str, look: Callable[[], Any], keep: bool) -> Any:
+    """What `look` said the last time, where nothing that could change its answer has changed since."""
+    try:
+        known = json.loads(cache.read_text())
+        if known["signature"] == signature:
+            return known["answer"]
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    answer = look()
+    if keep:
+        cache.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        staged = cache.with_name(cache.name + ".partial")
+        staged.write_text(json.dumps({"signature": signature, "answer": answer}, sort_keys=True) + "\n")
+        staged.replace(cache)
+    return answer
+
+
+def requirement_digest(requirements: Sequence[str], constraints: Sequence[str], python: str, index: str) -> str:
+    """Names an environment by all that decides what is in it."""
+    text = json.dumps([sorted(requirements), sorted(constraints), python, index])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

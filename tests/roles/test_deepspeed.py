@@ -1,0 +1,189 @@
+"""DeepSpeed's files are ones that DeepSpeed reads, and their batch sizes hold together."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from nodectl.resources import share_dir
+from nodectl.templating import render
+
+CONFIG: dict[str, Any] = {
+    "train_batch": 12,
+    "micro_batch": 1,
+    "accumulation": 4,
+    "clip": 1.0,
+    "learning_rate": 6e-05,
+    "weight_decay": 0.01,
+    "precision": "fp16",
+    "zero_stage": 3,
+    "offload_optimizer": True,
+    "offload_parameters": True,
+    "checkpoint_activations": True,
+    "bucket": 500000000,
+}
+NODES = [{"address": "10.0.0.1", "slots": 2}, {"address": "gpu02", "slots": 1}]
+
+
+@pytest.fixture(scope="module")
+def look(role_module: Callable[[str, str], ModuleType]) -> ModuleType:
+    return role_module("deepspeed", "deepspeed_look")
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(render("ds_config.json.j2", **{**CONFIG, **changes}))
+    return document
+
+
+def test_the_articles_settings_come_out_as_json() -> None:
+    document = config()
+    assert document["fp16"] == {"enabled": True, "initial_scale_power": 16, "loss_scale_window": 1000}
+    assert document["optimizer"] == {"type": "AdamW", "params": {"lr": 6e-05, "weight_decay": 0.01}}
+    zero = document["zero_optimization"]
+    assert (
+        zero["stage"] == 3 and zero["reduce_bucket_size"] == 500000000 and zero["offload_param"]["pin_memory"] is True
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "absent", "present"),
+    [
+        ({"precision": "bf16"}, "fp16", "bf16"),
+        ({"precision": "fp32"}, "fp16", "optimizer"),
+    ],
+)
+def test_a_choice_leaves_the_others_out(changes: dict[str, Any], absent: str, present: str) -> None:
+    document = config(**changes)
+    assert absent not in document and present in document
+
+
+def test_parameters_are_offloaded_with_stage_3_only() -> None:
+    zero = config(zero_stage=2)["zero_optimization"]
+    assert "offload_param" not in zero and "offload_optimizer" in zero
+    assert "offload_optimizer" not in config(offload_optimizer=False)["zero_optimization"]
+
+
+def test_the_hostfile_is_one_that_deepspeed_reads(look: ModuleType) -> None:
+    text = render("hostfile.j2", nodes=NODES)
+    assert text.splitlines()[1:] == ["10.0.0.1 slots=2", "gpu02 slots=1"]
+    assert look.ranks(text) == 3
+    for wrong in ("", "gpu01 slots=two", "a slots=1\na slots=1", "a slots=1 # two"):
+        with pytest.raises(ValueError, match=r"line|host"):
+            look.ranks(wrong)
+
+
+def test_the_rule_of_the_batch_is_checked_on_both_files(look: ModuleType) -> None:
+    hostfile = render("hostfile.j2", nodes=NODES)
+    (good,) = look.judge_files(render("ds_config.json.j2", **CONFIG), hostfile)
+    assert good["status"] == "ok" and good["expected"].startswith("train_batch_size 12 = 1 micro x 4")
+    # the launch script of article 004: 16 samples over 3 ranks
+    (bad,) = look.judge_files(render("ds_config.json.j2", **{**CONFIG, "train_batch": 16}), hostfile)
+    assert bad["status"] == "failed" and bad["actual"] == "train_batch_size 16"
+    assert [finding["subject"] for finding in look.judge_files("{", hostfile)] == ["configuration"]
+    assert [finding["subject"] for finding in look.judge_files("{}", "")] == ["hostfile"]
+
+
+def test_an_import_that_fails_or_is_another_version_is_failed(look: ModuleType) -> None:
+    assert look.judge_import({"version": "0.12.6"}, "0.12.6")["status"] == "ok"
+    assert look.judge_import({"version": "0.12.6+unknown"}, "0.12.6")["status"] == "ok"
+    assert look.judge_import({"version": "0.19.8"}, "0.12.6")["status"] == "failed"
+    assert look.judge_import({"error": "No module named 'deepspeed'"}, "0.12.6")["status"] == "failed"
+
+
+def playbook(tmp_path: Path, *arguments: str, roles: Sequence[tuple[str, str]], **variables: Any) -> str:
+    """What ansible-playbook says of these roles; the test fails where it ends with an error that is not expected."""
+    tasks = [{"ansible.builtin.import_role": {"name": name, "tasks_from": part}} for name, part in roles]
+    tasks.append({"ansible.builtin.debug": {"msg": "FOUND {{ deepspeed_verified.findings | default([]) | to_json }}"}})
+    play = {"hosts": variables.pop("hosts", "all"), "gather_facts": False, "vars": variables, "tasks": tasks}
+    path = tmp_path / "play.yml"
+    path.write_text(yaml.safe_dump([play]))
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ANSIBLE_HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    env |= {"ANSIBLE_ROLES_PATH": str(share_dir() / "roles")}
+    env |= {"ANSIBLE_MODULE_UTILS": str(share_dir() / "playbooks" / "module_utils"), "ANSIBLE_PIPELINING": "1"}
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), *arguments, str(path)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=280)
+    return done.stdout + done.stderr
+
+
+def test_numbers_that_deepspeed_would_end_with_are_refused_before_anything_changes(tmp_path: Path) -> None:
+    said = playbook(
+        tmp_path,
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        roles=[("deepspeed", "validate")],
+        deepspeed_version="0.12.6",
+        deepspeed_nodes=NODES,
+        deepspeed_train_batch=16,
+    )
+    assert "deepspeed_train_batch 16 is not 1 (deepspeed_micro_batch) x 4" in said and "set it to 12" in said, said
+
+
+@pytest.mark.lab
+@pytest.mark.slow
+def test_deepspeed_is_installed_imported_and_reads_its_configuration_on_a_real_host(lab4: Any, tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    names = ["deepspeed==0.19.8", "einops", "hjson", "msgpack", "ninja", "packaging", "psutil", "py-cpuinfo"]
+    names += ["pydantic", "tqdm", "setuptools", "wheel"]
+    fetched = subprocess.run(
+        [sys.executable, "-m", "pip", "--version"], capture_output=True, check=False
+    ).returncode  # a venv made by uv has no pip
+    pip = [
+        sys.executable if fetched == 0 else "/usr/bin/python3",
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--no-deps",
+        "-d",
+        str(wheels),
+    ]
+    done = subprocess.run(
+        [*pip, *names, "annotated-types", "typing-inspection"], capture_output=True, text=True, check=False
+    )
+    core = subprocess.run(
+        [*(word for word in pip if word != "--no-deps"), "pydantic"], capture_output=True, text=True, check=False
+    )
+    if done.returncode or core.returncode:
+        pytest.skip(f"pip's own settings give no DeepSpeed here: {(done.stderr + core.stderr).strip()[-200:]}")
+    host = lab4.hosts[3]
+    lab4.ssh(host, "mkdir -p /root/wheels")
+    copy = ["scp", "-q", "-F", lab4.ssh_config, *map(str, wheels.iterdir()), f"{host}:/root/wheels/"]
+    subprocess.run(copy, check=True, timeout=120)
+    # the lab's own wheels, but for those that came with DeepSpeed
+    lab4.ssh(host, "for wheel in /srv/nodectl/wheels/*.whl; do ln -s $wheel /root/wheels/ 2>/dev/null; done")
+    said = playbook(
+        tmp_path,
+        "-i",
+        lab4.inventory,
+        "-l",
+        host,
+        "-b",
+        roles=[("pytorch", "main"), ("deepspeed", "main"), ("deepspeed", "verify")],
+        pytorch_requirements=["torch==2.13.0", "numpy==2.2.6", "deepspeed==0.19.8"],
+        pytorch_index="https://example.invalid/simple",
+        pytorch_python_min="3.10",
+        pytorch_python_max="3.13",
+        pytorch_uv="/srv/nodectl/uv",
+        pytorch_wheelhouse="/root/wheels",
+        deepspeed_version="0.19.8",
+        deepspeed_nodes=NODES,
+    )
+    assert "failed=0" in said and said.count('\\"status\\": \\"ok\\"') == 2, said
+    # DeepSpeed's own arithmetic for three ranks, without starting them: only who this rank is comes from here
+    program = (
+        "import deepspeed.runtime.config as own; own.dist.get_rank = lambda *a, **k: 0;"
+        "ranks = type('Ranks', (), {'get_data_parallel_world_size': lambda self: 3})();"
+        "config = own.DeepSpeedConfig('/opt/nodectl/etc/ds_config.json', mpu=ranks);"
+        "print('BATCH', config.train_batch_size, config.zero_config.stage)"
+    )
+    told = lab4.ssh(host, f'cd /; /opt/nodectl/venv/bin/python -c "{program}" 2>&1 | grep -E "BATCH|Error"')
+    assert told.endswith("BATCH 12 3"), told
+    lab4.ssh(host, "rm -rf /root/wheels /opt/nodectl/etc")

@@ -1,0 +1,189 @@
+"""nccl-tests are built by their own make, against the environment's NCCL, and judged by what they really load.
+
+The source here is a stand-in of a few lines with the real one's variables and target names: it asks NCCL for its
+version and measures nothing. With nvcc and NVIDIA's NCCL wheel it is compiled and run for real (slow); else by g++
+against a small libnccl.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.roles.run_module import run_module
+
+MAKEFILE = """\
+CUDA_HOME ?= /usr/local/cuda
+BUILDDIR ?= build
+NVCC = $(CUDA_HOME)/bin/nvcc
+NVCC_GENCODE ?= -gencode=arch=compute_80,code=sm_80
+NVCUFLAGS := $(NVCC_GENCODE) -I$(NCCL_HOME)/include/
+NVLDFLAGS := -L$(NCCL_HOME)/lib -lnccl
+build: $(BUILDDIR)/all_reduce_perf
+$(BUILDDIR)/all_reduce_perf: all_reduce.cu
+\t@mkdir -p $(BUILDDIR)
+\t$(NVCC) -o $@ $(NVCUFLAGS) $< $(NVLDFLAGS)
+"""
+SOURCE = """\
+#include <nccl.h>
+#include <cstdio>
+int main() {
+  int version = 0;
+  ncclGetVersion(&version);
+  std::printf("# nccl-headers=%d nccl-library=%d\\n", NCCL_VERSION_CODE, version);
+}
+"""
+HEADER = """\
+#define NCCL_MAJOR 2
+#define NCCL_MINOR 18
+#define NCCL_PATCH {patch}
+#define NCCL_VERSION_CODE 2180{patch}
+extern "C" int ncclGetVersion(int *version);
+"""
+# takes nvcc's words and hands to g++ what that knows
+NVCC = """#!/bin/sh
+[ "$1" = --version ] && {{ echo 'Cuda compilation tools, release {release}, V{release}.89'; exit 0; }}
+out=
+for word; do case $word in -gencode=*) ;; *.cu) out="$out -x c++ $word -x none" ;; *) out="$out $word" ;; esac; done
+exec g++ $out
+"""
+
+
+@pytest.fixture(scope="module")
+def tests(role_module: Callable[[str, str], ModuleType]) -> ModuleType:
+    return role_module("nccl_tests", "nccl_tests")
+
+
+def source(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "Makefile").write_text(MAKEFILE)
+    (folder / "all_reduce.cu").write_text(SOURCE)
+    return folder
+
+
+def standin_nccl(venv: Path, patch: int) -> Path:
+    """A libnccl of a few lines, laid out like NVIDIA's wheel: the library under its version's name only."""
+    home = venv / "lib" / "python3.11" / "site-packages" / "nvidia" / "nccl"
+    for name in ("include", "lib"):
+        (home / name).mkdir(parents=True, exist_ok=True)
+    (home / "include" / "nccl.h").write_text(HEADER.format(patch=patch))
+    code = f'extern "C" int ncclGetVersion(int *v) {{ *v = 2180{patch}; return 0; }}'
+    command = [
+        "g++",
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname,libnccl.so.2",
+        "-x",
+        "c++",
+        "-",
+        "-o",
+        str(home / "lib" / "libnccl.so.2"),
+    ]
+    subprocess.run(command, input=code, text=True, check=True)
+    return home
+
+
+def standin_toolkit(folder: Path, release: str) -> Path:
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
+    (folder / "bin" / "nvcc").write_text(NVCC.format(release=release))
+    (folder / "bin" / "nvcc").chmod(0o755)
+    return folder
+
+
+def run(tmp_path: Path, *, cuda_home: Path, check: bool = False, **arguments: Any) -> dict[str, Any]:
+    wanted = {
+        "version": "v2.13.9",
+        "folder": str(tmp_path / "nccl-tests"),
+        "venv": str(tmp_path / "venv"),
+        "cuda_home": str(cuda_home),
+        "capability": "8.0",
+        "source": str(tmp_path / "nccl-tests" / ".partial-source"),
+        "jobs": 1,
+        **arguments,
+    }
+    return run_module("roles/nccl_tests/library/nccl_tests.py", wanted, folder=tmp_path, check=check)
+
+
+@pytest.mark.skipif(not shutil.which("g++") or not shutil.which("make"), reason="no g++ and make here")
+def test_built_against_the_environments_nccl_and_again_when_that_is_another(tmp_path: Path) -> None:
+    toolkit = standin_toolkit(tmp_path / "cuda", "11.8")
+    standin_nccl(tmp_path / "venv", 1)
+    target = tmp_path / "nccl-tests" / "v2.13.9"
+    assert run(tmp_path, cuda_home=toolkit, check=True)["changed"] and not target.exists()
+    source(tmp_path / "nccl-tests" / ".partial-source")
+    first = run(tmp_path, cuda_home=toolkit)
+    assert first["changed"], first
+    assert (first["note"]["nccl"], first["note"]["cuda"], first["note"]["capability"]) == ("2.18.1", "11.8", "8.0")
+    assert sorted(path.name for path in target.parent.iterdir()) == ["v2.13.9"], (
+        "nothing half-made and no source is left"
+    )
+    clean = {name: text for name, text in os.environ.items() if name != "LD_LIBRARY_PATH"}
+    shown = subprocess.run([target / "all_reduce_perf"], capture_output=True, text=True, env=clean, check=True).stdout
+    assert shown == "# nccl-headers=21801 nccl-library=21801\n", "found without a search path"
+    assert not run(tmp_path, cuda_home=toolkit)["changed"]
+
+    live = run(tmp_path, cuda_home=toolkit, state="verify")["findings"]
+    assert [(found["subject"], found["status"]) for found in live][:2] == [("library", "ok"), ("headers", "ok")]
+    assert live[0]["actual"].endswith("libnccl.so.2 2.18.1")
+
+    standin_nccl(tmp_path / "venv", 3)
+    stale = run(tmp_path, cuda_home=toolkit, state="verify")["findings"]
+    assert [found["status"] for found in stale] == ["failed"] and stale[0]["actual"] == "built from something else"
+    source(tmp_path / "nccl-tests" / ".partial-source")
+    assert run(tmp_path, cuda_home=toolkit)["note"]["nccl"] == "2.18.3"
+    assert not run(tmp_path, cuda_home=toolkit)["changed"]
+
+
+def test_without_a_compiler_nothing_is_built_and_verify_says_so(tmp_path: Path) -> None:
+    answer = run(tmp_path, cuda_home=tmp_path / "none")
+    assert not answer["changed"] and not answer["built"]
+    (found,) = run(tmp_path, cuda_home=tmp_path / "none", state="verify")["findings"]
+    assert found["status"] == "warning" and f"no nvcc in {tmp_path}/none" in found["actual"]
+
+
+def test_a_source_that_does_not_build_is_told_with_its_last_lines(tmp_path: Path) -> None:
+    toolkit = standin_toolkit(tmp_path / "cuda", "11.8")
+    if not shutil.which("g++"):
+        pytest.skip("no g++ here")
+    standin_nccl(tmp_path / "venv", 1)
+    (source(tmp_path / "nccl-tests" / ".partial-source") / "all_reduce.cu").write_text(
+        "int main() { return nonsense; }\n"
+    )
+    answer = run(tmp_path, cuda_home=toolkit)
+    assert answer["failed"] and "nccl-tests could not be built" in answer["msg"] and "nonsense" in answer["msg"]
+    assert not (tmp_path / "nccl-tests" / "v2.13.9").exists()
+
+
+def test_the_programs_own_words_are_read(tests: ModuleType) -> None:
+    text = "# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22807\n# Out of bounds values : 0 OK\n"
+    assert tests.own_words(text) == {"headers": "22809", "library": "22807", "wrong": "0"}
+    assert tests.own_words("# nThread 1 nGpus 1\n# Out of bounds values : 3 FAILED\n") == {"wrong": "3"}
+
+
+@pytest.mark.slow
+def test_nvcc_and_nvidias_own_nccl_wheel_for_real(tmp_path: Path) -> None:
+    toolkit = Path("/usr/local/cuda")
+    if not (toolkit / "bin" / "nvcc").exists():
+        pytest.skip(f"no nvcc in {toolkit}")
+    site = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    pip = [sys.executable, "-m", "pip"]
+    if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode != 0:
+        pip = ["/usr/bin/python3", "-m", "pip"]
+    command = [*pip, "install", "-q", "--no-deps", "--target", str(site), "nvidia-nccl-cu13"]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("pip's own settings give no nvidia-nccl-cu13 here")
+    source(tmp_path / "nccl-tests" / ".partial-source")
+    assert run(tmp_path, cuda_home=toolkit)["changed"]
+    shown = subprocess.run(
+        [tmp_path / "nccl-tests" / "v2.13.9" / "all_reduce_perf"], capture_output=True, text=True, check=True
+    ).stdout
+    headers, library = (word.partition("=")[2] for word in shown.split()[1:])
+    assert headers == library and int(library) > 20000
+    live = run(tmp_path, cuda_home=toolkit, state="verify")["findings"]
+    assert [found["status"] for found in live][:2] == ["ok", "ok"], live

@@ -1,0 +1,22 @@
+"""Small real wheels for tests: a distribution with one module, installable by uv without any index."""
+
+import zipfile
+from pathlib import Path
+
+
+def wheel(folder: Path, name: str, version: str) -> Path:
+    """`name`-`version` whose module says its version; called a stand-in in its own summary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}/__init__.py": f'__version__ = "{version}"\n',
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: a stand-in for tests\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[console_scripts]\n{name}-run = {name}:__name__.strip\n",
+    }
+    record = "".join(f"{entry},,\n" for entry in (*files, f"{info}/RECORD"))
+    with zipfile.ZipFile(path, "w") as archive:
+        for entry, text in {**files, f"{info}/RECORD": record}.items():
+            archive.writestr(entry, text)
+    return path
