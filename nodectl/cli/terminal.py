@@ -31,9 +31,14 @@ def note(text: str) -> None:
     click.echo(safe(text), err=True)
 
 
+def as_json(name: str, document: Mapping[str, object]) -> str:
+    """One JSON document with its schema (`nodectl.<name>/1`)."""
+    return json.dumps({"schema": f"nodectl.{name}/1", **document}, indent=2, default=str)
+
+
 def emit_json(name: str, document: Mapping[str, object]) -> None:
-    """The result as one JSON document with its schema (`nodectl.<name>/1`)."""
-    click.echo(json.dumps({"schema": f"nodectl.{name}/1", **document}, indent=2, default=str))
+    """The result as one JSON document."""
+    click.echo(as_json(name, document))
 
 
 def stderr_console() -> Console:

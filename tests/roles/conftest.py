@@ -1,12 +1,24 @@
 """Modules that roles bring with them, loaded by their path as Ansible does."""
 
 import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
+import ansible.module_utils
 import pytest
 
 from nodectl.resources import share_dir
+from tests.conftest import LabUnderTest
+
+# the helpers that Ansible sends along with a module
+ansible.module_utils.__path__.append(str(share_dir() / "playbooks" / "module_utils"))
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +31,37 @@ def role_module() -> Callable[[str, str], ModuleType]:
         return module
 
     return load
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What an ansible-playbook printed, and how many tasks changed something."""
+
+    text: str
+    changed: int
+
+
+@pytest.fixture
+def ansible_play(tmp_path: Path, cli_env: dict[str, str]) -> Callable[..., Play]:
+    """`ansible_play(text, lab, limit, check=True, **variables)` runs a play of a test's own with nodectl's roles."""
+
+    def play(text: str, lab: LabUnderTest, limit: str, check: bool = True, **variables: object) -> Play:
+        path = tmp_path / "play.yml"
+        path.write_text(text)
+        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", lab.inventory, "-l", limit]
+        argv += ["-e", json.dumps(variables), str(path)]
+        share = share_dir()
+        paths = {
+            "ANSIBLE_ROLES_PATH": str(share / "roles"),
+            "ANSIBLE_LIBRARY": str(share / "playbooks" / "library"),
+            "ANSIBLE_MODULE_UTILS": str(share / "playbooks" / "module_utils"),
+            "ANSIBLE_FILTER_PLUGINS": str(share / "playbooks" / "filter_plugins"),
+            "ANSIBLE_PIPELINING": "True",
+        }
+        env = {**os.environ, **cli_env, **paths}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120, env=env)
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        changed = re.search(r"changed=(\d+)", done.stdout)
+        return Play(done.stdout + done.stderr, int(changed.group(1)) if changed else -1)
+
+    return play

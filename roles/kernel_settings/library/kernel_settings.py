@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.findings import finding, not_settable
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
@@ -40,7 +41,8 @@ EXAMPLES = r"""
     record: /var/lib/nodectl/kernel_settings.json
 """
 RETURN = r"""
-report: {description: Lines on what was kept or cannot be held here., type: list, returned: always}
+report: {description: Lines on what was kept or cannot be held here., type: list, returned: without verify}
+findings: {description: What the live kernel holds., type: list, elements: dict, returned: with verify}
 """
 
 HEADER = "# Written by nodectl from the host's tuning profile; changes made here are lost.\n"
@@ -111,19 +113,25 @@ def plan(settings: list[Setting], record: Record, read: Read) -> tuple[dict[str,
     return changes, new_record, report
 
 
-def shortfalls(settings: list[Setting], read: Read) -> tuple[list[str], list[str]]:
-    """Pure: (what is not as wanted, report)."""
-    wrong, report = [], []
-    for setting in settings:
-        key, wanted = setting["key"], wanted_value(setting)
-        live, reason = read(key)
-        if reason:
-            report.append(f"{key}: not settable on this host ({reason})")
-        elif merge(live, wanted, setting.get("never_lower", True)) != live:
-            wrong.append(f"{key} is {live}, the profile says {wanted}")
-        elif live != wanted:
-            report.append(kept(key, live, wanted))
-    return wrong, report
+def judge(settings: list[Setting], read: Read) -> list[dict[str, str]]:
+    """Pure: a finding a setting, on what the live kernel holds."""
+    return [_judged(setting, *read(setting["key"])) for setting in settings]
+
+
+def _judged(setting: Setting, live: str, reason: str | None) -> dict[str, str]:
+    key, wanted = setting["key"], wanted_value(setting)
+    if reason:
+        return not_settable("kernel_settings", key, wanted, reason)
+    held = merge(live, wanted, setting.get("never_lower", True)) == live
+    return finding(
+        "kernel_settings",
+        "ok" if held else "failed",
+        key,
+        expected=wanted,
+        actual=live,
+        remedy="run `nodectl provision --tags kernel_settings`; if it comes back, another program sets it (tuned?)",
+        evidence=kept(key, live, wanted) if held and live != wanted else "",
+    )
 
 
 def drop_in(record: Record) -> str:
@@ -218,10 +226,7 @@ def main() -> None:
 
     if not module.params["verify"]:
         converge(module, wanted, read)
-    wrong, report = shortfalls(wanted, read)
-    if wrong:
-        module.fail_json(msg="; ".join(wrong), report=report)
-    module.exit_json(changed=False, report=report)
+    module.exit_json(changed=False, findings=judge(wanted, read))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,152 @@
+"""Whether a live host holds what its tuning sets: kernel settings, limits, NCCL's file, MTU, access control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from nodectl.checks.base import NOT_SETTABLE, Subject, held
+from nodectl.model.facts import Nic
+from nodectl.model.finding import Finding
+from nodectl.model.settings import Bridges, NcclFiles, SessionLimits, Sysctl
+from nodectl.model.status import Status
+from nodectl.profiles.nccl import MAX_CHARS, is_debug_variable, version_key
+
+# NCCL user guide, troubleshooting: glibc gives threads 2 MB of an unlimited stack; from 2.28 on NCCL mends that itself
+_STACK_MENDED = (2, 28)
+
+
+def kernel_settings(host: Subject) -> Iterator[Finding]:
+    """Each number of a never-lowered setting is at least the profile's, any other is equal."""
+    wanted = host.wanted.tuning.sysctl if host.wanted else {}
+    live = host.facts.get("sysctl")
+    if not wanted:
+        return
+    yield from host.unread("kernel_settings", live, "the tuning's values")
+    if not isinstance(live, Mapping):
+        return
+    for key, setting in sorted(wanted.items()):
+        yield _kernel_setting(host, key, setting.value, setting.never_lower, live.get(key))
+
+
+def _kernel_setting(host: Subject, key: str, wanted: str, never_lower: bool, live: object) -> Finding:
+    check = "kernel_settings"
+    if not isinstance(live, Sysctl):
+        remedy = f"run `sysctl {key}` there"
+        return host.finding(check, Status.UNKNOWN, key, expected=wanted, actual="not read", remedy=remedy)
+    value = live.value or ""
+    if live.value is not None and _is_held(value, wanted, never_lower):
+        return host.finding(check, Status.OK, key, expected=wanted, actual=value)
+    if live.fixed:
+        return host.finding(check, Status.SKIPPED, key, expected=wanted, actual=f"{NOT_SETTABLE}: {live.fixed}")
+    remedy = "run `nodectl provision --tags kernel_settings`"
+    return host.finding(check, Status.FAILED, key, expected=wanted, actual=value, remedy=remedy)
+
+
+def _is_held(live: str, wanted: str, never_lower: bool) -> bool:
+    old, new = live.split(), wanted.split()
+    numbers = len(old) == len(new) and all(word.lstrip("-").isdigit() for word in old + new)
+    if never_lower and numbers:
+        return all(int(a) >= int(b) for a, b in zip(old, new, strict=True))
+    return old == new
+
+
+def limits(host: Subject) -> Iterator[Finding]:
+    """What this very session gets; and never an unlimited stack for an NCCL that crashes on it."""
+    wanted = host.wanted.tuning.limits if host.wanted else {}
+    live = host.facts.get("limits")
+    yield from host.unread("limits", live, "the limits of a session")
+    if not isinstance(live, SessionLimits):
+        return
+    for name, setting in sorted(wanted.items()):
+        actual = live.memlock if name == "memlock" else live.nofile
+        enough = actual == "unlimited" or (setting.value != "unlimited" and int(actual) >= int(setting.value))
+        status = held(enough) if enough or live.raisable else Status.SKIPPED
+        said = actual if status is not Status.SKIPPED else f"{NOT_SETTABLE}: {actual}, root here may not raise it"
+        remedy = "run `nodectl provision --tags limits`, then log in anew"
+        yield host.finding("limits", status, name, expected=setting.value, actual=said, remedy=remedy)
+    nccl = host.wanted.stack.nccl if host.wanted else None
+    if nccl:
+        bad = live.stack == "unlimited" and version_key(nccl) < _STACK_MENDED
+        remedy = "remove `stack unlimited` from /etc/security/limits.conf and limits.d"
+        expected = f"a limit: threads of NCCL {nccl} crash on an unlimited stack"
+        status = Status.WARNING if bad else Status.OK
+        yield host.finding("limits", status, "stack", expected=expected, actual=live.stack, remedy=remedy)
+
+
+def nccl_file(host: Subject) -> Iterator[Finding]:
+    """NCCL's files as NCCL reads them, against the profile; each debugging variable is a warning of its own."""
+    files = host.facts.get("nccl_files")
+    yield from host.unread("nccl_file", files, "NCCL's files")
+    if not isinstance(files, NcclFiles):
+        return
+    system, user = parse_nccl(files.system or ""), parse_nccl(files.user or "")
+    remedy = "run `nodectl provision --tags nccl_env`"
+    wanted = host.wanted.nccl_env if host.wanted else {}
+    for name, value in sorted(wanted.items()):
+        actual = system.get(name, "not in /etc/nccl.conf")
+        yield host.finding("nccl_file", held(actual == value), name, expected=value, actual=actual, remedy=remedy)
+        if user.get(name, value) != value:
+            said = f"{user[name]}, by ~/.nccl.conf, which goes before /etc/nccl.conf"
+            way = f"remove {name} from ~/.nccl.conf there"
+            yield host.finding("nccl_file", Status.WARNING, f"{name} of user", expected=value, actual=said, remedy=way)
+    for name in sorted(set(system) - set(wanted)) if host.wanted else ():
+        yield host.finding(
+            "nccl_file", Status.WARNING, name, expected="no such line", actual=system[name], remedy=remedy
+        )
+    for name in sorted({*system, *user}):
+        if is_debug_variable(name):
+            said = user.get(name, system.get(name, ""))
+            expected = "not persisted: of NCCL's debugging class"
+            way = "keep it only while it is measured: NVIDIA says it may cost speed or hang a job"
+            yield host.finding("nccl_debug", Status.WARNING, name, expected=expected, actual=said, remedy=way)
+
+
+def parse_nccl(text: str) -> dict[str, str]:
+    """Name and value as NCCL takes them: cut, untrimmed, the first writer wins, `#` only in the first column."""
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(name[:MAX_CHARS], value[:MAX_CHARS])
+    return found
+
+
+def mtu(host: Subject) -> Iterator[Finding]:
+    """The named training interfaces have the tuning's MTU; without names, those with a driver."""
+    wanted = host.wanted.tuning.nic.mtu if host.wanted else None
+    nics = host.facts.get("nics")
+    if wanted is None:
+        return
+    yield from host.unread("mtu", nics, str(wanted.value))
+    known = nics if isinstance(nics, Mapping) else {}
+    named = host.variables.get("nodectl_nics")
+    names = named if isinstance(named, list) else [n for n, nic in known.items() if isinstance(nic, Nic) and nic.driver]
+    for name in map(str, names):
+        nic = known.get(name)
+        if not isinstance(nic, Nic):
+            remedy = "correct nodectl_nics"
+            yield host.finding(
+                "mtu", Status.FAILED, name, expected=str(wanted.value), actual="no such NIC", remedy=remedy
+            )
+        elif named or nic.mtu == wanted.value:
+            remedy = "run `nodectl provision --tags nic`"
+            status = held(nic.mtu == wanted.value)
+            yield host.finding("mtu", status, name, expected=str(wanted.value), actual=str(nic.mtu), remedy=remedy)
+
+
+def access_control(host: Subject) -> Iterator[Finding]:
+    """On bare metal no bridge sends traffic between devices through the root complex."""
+    wanted = host.wanted.tuning.gpu.acs if host.wanted else None
+    bridges = host.facts.get("bridges")
+    if wanted is None:
+        return
+    expected = "off on every PCIe bridge"
+    yield from host.unread("access_control", bridges, expected)
+    if isinstance(bridges, Bridges) and bridges.virtual:
+        actual = f"{NOT_SETTABLE}: a virtual machine's host relies on it"
+        yield host.finding("access_control", Status.SKIPPED, expected=expected, actual=actual)
+    elif isinstance(bridges, Bridges):
+        on = ", ".join(bridges.redirecting)
+        remedy = "run `nodectl provision --tags gpu_settings`"
+        actual = f"on at {on}" if on else f"off; {bridges.known} bridges have it"
+        yield host.finding("access_control", held(not on), expected=expected, actual=actual, remedy=remedy)

@@ -1,0 +1,24 @@
+"""`nodectl sudoers`: the drop-in that lets an unprivileged login look, and what provisioning needs beyond."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.option("--user", metavar="NAME", help="The login on the nodes, or %GROUP.  Default: your own login's name.")
+@click.option(
+    "--provision",
+    type=click.Choice(["none", "password", "nopasswd"]),
+    default="none",
+    show_default=True,
+    help="Also allow provisioning, which is root with all rights.",
+)
+def sudoers(user: str | None, provision: str) -> None:
+    """Print a drop-in for /etc/sudoers.d: exactly the commands that nodectl runs by `sudo -n` on a node."""
+    import getpass
+
+    from nodectl.cli.terminal import result
+    from nodectl.sudoers import sudoers as drop_in
+
+    result(drop_in(user or getpass.getuser(), provision).rstrip("\n"))

@@ -1,0 +1,55 @@
+"""Findings in Prometheus' text format, for node_exporter's textfile collector."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status, worst
+
+Labels = tuple[tuple[str, str], ...]
+Samples = dict[Labels, float]
+
+
+def prometheus(findings: Sequence[Finding], profiles: Mapping[str, Mapping[str, str]], *, time_s: float) -> str:
+    """Counts by check, each problem, each host's worst status as states; `profiles` is {host: {kind: name}}."""
+    hosts = sorted({found.host for found in findings} | set(profiles))
+    counted = Counter((found.host, found.check, found.status) for found in findings)
+    counts: Samples = {
+        (("host", host), ("check", check), ("status", status.value)): number
+        for (host, check, status), number in sorted(counted.items())
+    }
+    problems: Samples = {
+        (("host", f.host), ("check", f.check), ("subject", f.subject), ("status", f.status.value)): 1
+        for f in findings
+        if f.status not in (Status.OK, Status.SKIPPED)
+    }
+    states: Samples = {
+        (("host", host), ("status", status.value)): int(status is worst(f.status for f in findings if f.host == host))
+        for host in hosts
+        for status in Status
+    }
+    info: Samples = {(("host", host), *sorted(names.items())): 1 for host, names in sorted(profiles.items())}
+    return "".join(
+        [
+            _family("nodectl_health_findings", "Findings by check and status.", counts),
+            _family("nodectl_health_problem", "A finding that is neither ok nor skipped.", problems),
+            _family("nodectl_health_status", "1 for the worst status of the host.", states),
+            _family("nodectl_health_profiles_info", "The profiles that the host is held against.", info),
+            _family("nodectl_health_last_run_timestamp_seconds", "When it was looked.", {(): round(time_s, 3)}),
+        ]
+    )
+
+
+def _family(name: str, text: str, samples: Mapping[Labels, float]) -> str:
+    lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
+    lines += [f"{name}{_labels(labels)} {value}" for labels, value in samples.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _labels(labels: Labels) -> str:
+    inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+    return f"{{{inside}}}" if inside else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

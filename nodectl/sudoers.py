@@ -1,0 +1,53 @@
+"""What an unprivileged login needs of sudo: exactly the commands that `health` runs as root, and a choice beyond."""
+
+from __future__ import annotations
+
+import re
+
+from nodectl.errors import UsageError
+from nodectl.facts.settings import ROOT_ARGV
+
+# a login or, after a per cent sign, a group; what sudoers would take for syntax is left out
+_NAME = re.compile(r"%?[A-Za-z_][A-Za-z0-9_.-]*\Z")
+_ARGUMENT = re.compile(r"[A-Za-z0-9./-]+\Z")
+# where Debian and Ubuntu have them; sudo compares the file, so /bin/dmesg is the same one
+_FOLDER = "/usr/bin"
+
+_HEAD = """\
+# What nodectl needs of sudo on a node, for {name}. Put it there as /etc/sudoers.d/nodectl, owner root, mode 0440, after
+#   visudo -cf FILE
+
+# Provisioning (nodectl provision, rollback): Ansible's become starts a Python as root that does what the playbook says.
+# That is root with all rights, and no list of commands makes it less. Choose one of
+#   {name} ALL=(root) PASSWD: ALL      run `nodectl provision -K`, which asks for the password
+#   {name} ALL=(root) NOPASSWD: ALL    runs unattended
+# or neither: who may only look needs no more than what stands below.
+"""
+_LOOK = """
+# Looking (nodectl health): only what a login cannot read, with exactly these arguments. Nothing is changed by them.
+# Of several lines that fit, sudo takes the last: keep this one at the end.
+"""
+_CHOICES = {"none": "", "password": "{name} ALL=(root) PASSWD: ALL\n", "nopasswd": "{name} ALL=(root) NOPASSWD: ALL\n"}
+
+
+def sudoers(name: str, provisioning: str = "none") -> str:
+    """A drop-in that visudo accepts; `provisioning` is none, password or nopasswd."""
+    if not _NAME.match(name):
+        raise UsageError(f"{name!r} is no login or %group", "give a name of letters, digits and ._-")
+    commands = ", ".join(_command(argv) for argv in ROOT_ARGV.values())
+    return "".join(
+        [
+            _HEAD.format(name=name),
+            _CHOICES[provisioning].format(name=name),
+            _LOOK,
+            f"Cmnd_Alias NODECTL_LOOK = {commands}\n{name} ALL=(root) NOPASSWD: NODECTL_LOOK\n",
+        ]
+    )
+
+
+def _command(argv: tuple[str, ...]) -> str:
+    """As sudoers writes it; `""` means no argument, where nothing would mean any."""
+    program, *arguments = argv
+    if not all(_ARGUMENT.match(word) for word in argv):
+        raise ValueError(argv)
+    return " ".join([f"{_FOLDER}/{program}", *(arguments or ['""'])])

@@ -1,0 +1,167 @@
+#!/usr/bin/python3
+"""A node's GPUs and PCIe bridges: what they hold, and what has to be run so that they hold what should be.
+
+Roles send it along with their module, and `gpu_settings` installs it as the program that a boot runs: it needs
+Python, and the programs nvidia-smi, lspci and setpci.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
+    from collections.abc import Callable, Mapping
+
+    Run = Callable[[list[str]], tuple[int, str, str]]
+    Gpu = dict[str, str]
+
+FIELDS = {
+    "uuid": "uuid",
+    "persistence": "persistence_mode",
+    "display": "display_active",
+    "power": "power.limit",
+    "power_min": "power.min_limit",
+    "power_max": "power.max_limit",
+    "memory": "clocks.applications.memory",
+    "graphics": "clocks.applications.graphics",
+    "max_memory": "clocks.max.memory",
+    "max_graphics": "clocks.max.graphics",
+}
+# what of access control sends traffic between devices up to the root complex
+ACS_FLAGS = ("SrcValid+", "ReqRedir+", "CmpltRedir+", "UpstreamFwd+")
+_DEVICE = re.compile(r"((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.*)")
+
+
+def gpus(run: Run) -> list[Gpu] | None:
+    """Each GPU's settings as nvidia-smi prints them, without units; None where it does not answer."""
+    query = ",".join(FIELDS.values())
+    status, out, _ = run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"])
+    if status != 0:
+        return None
+    rows = [[cell.strip() for cell in line.split(",")] for line in out.splitlines()]
+    return [dict(zip(FIELDS, row)) for row in rows if len(row) == len(FIELDS)]  # noqa: B905 - Python 3.8
+
+
+def number(text: str) -> float | None:
+    """`700.00` as a number; None for `[N/A]` and the like."""
+    return float(text) if re.match(r"\d+(\.\d+)?$", text) else None
+
+
+def wanted_clocks(gpu: Gpu, clocks: str) -> str:
+    """`memory,graphics` for this GPU; `max` is its own; empty where it has no application clocks."""
+    if number(gpu["memory"]) is None or number(gpu["graphics"]) is None:
+        return ""
+    return f"{gpu['max_memory']},{gpu['max_graphics']}" if clocks == "max" else clocks
+
+
+def supported_clocks(run: Run, gpu: Gpu) -> set[str]:
+    """The pairs that this GPU knows."""
+    argv = [
+        "nvidia-smi",
+        "-i",
+        gpu["uuid"],
+        "--query-supported-clocks=memory,graphics",
+        "--format=csv,noheader,nounits",
+    ]
+    return {re.sub(r"\s", "", line) for line in run(argv)[1].splitlines()}
+
+
+def bridges(run: Run) -> dict[str, str] | None:
+    """{bridge: its access control} of the PCIe bridges that have any; None where lspci does not answer."""
+    status, out, _ = run(["lspci", "-D", "-vvv"])
+    return parse_bridges(out) if status == 0 else None
+
+
+def parse_bridges(text: str) -> dict[str, str]:
+    """The ACSCtl line of each PCI bridge in `lspci -vvv`."""
+    found, device = {}, ""
+    for line in text.splitlines():
+        head = _DEVICE.match(line)
+        if head:
+            device = head.group(1) if head.group(2).startswith("PCI bridge") else ""
+        elif device and line.strip().startswith("ACSCtl:"):
+            found[device] = " ".join(line.split()[1:])
+    return found
+
+
+def redirected(control: str) -> bool:
+    """This access control sends traffic between devices through the root complex."""
+    return any(flag in control.split() for flag in ACS_FLAGS)
+
+
+def virtual(cpuinfo: str = "/proc/cpuinfo") -> bool:
+    """A virtual machine, whose host relies on access control: it stays on."""
+    flags = re.search(r"^flags\s*:(.*)$", Path(cpuinfo).read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    return bool(flags and "hypervisor" in flags.group(1).split())
+
+
+def gpu_commands(run: Run, gpu: Gpu, wanted: Mapping[str, Any]) -> list[list[str]]:
+    """What has to be run for one GPU; nothing where a display uses it, or for what it does not offer."""
+    if gpu["display"] == "Enabled":
+        return []
+    smi, todo = ["nvidia-smi", "-i", gpu["uuid"]], []
+    mode = {True: "Enabled", False: "Disabled"}.get(wanted.get("persistence"))
+    if mode and gpu["persistence"] not in (mode, "[N/A]"):
+        todo.append([*smi, "-pm", "1" if mode == "Enabled" else "0"])
+    limit = wanted.get("power_limit_w")
+    if limit and number(gpu["power"]) not in (None, float(limit)) and not power_refusal(gpu, limit):
+        todo.append([*smi, "-pl", str(limit)])
+    clocks = wanted_clocks(gpu, wanted["clocks"]) if wanted.get("clocks") else ""
+    if clocks and clocks != f"{gpu['memory']},{gpu['graphics']}" and not clock_refusal(run, gpu, clocks):
+        todo.append([*smi, "-ac", clocks])
+    return todo
+
+
+def power_refusal(gpu: Gpu, limit: int) -> str:
+    """Why this card cannot have the limit; empty where it can, or names no range."""
+    low, high = number(gpu["power_min"]), number(gpu["power_max"])
+    if low is None or high is None or low <= limit <= high:
+        return ""
+    return f"{gpu['uuid']}: a power limit of {limit} W is outside the card's {low:g} to {high:g} W"
+
+
+def clock_refusal(run: Run, gpu: Gpu, clocks: str) -> str:
+    """Why this card cannot have the clocks; empty where it can."""
+    if clocks in supported_clocks(run, gpu):
+        return ""
+    return f"{gpu['uuid']}: clocks {clocks} are none of the card's: nvidia-smi --query-supported-clocks=memory,graphics"
+
+
+def commands(run: Run, wanted: Mapping[str, Any]) -> list[list[str]]:
+    """All that has to be run now; bridges only on bare metal."""
+    asked = any(wanted.get(key) is not None for key in ("persistence", "clocks", "power_limit_w"))
+    todo = [each for gpu in (gpus(run) if asked else None) or () for each in gpu_commands(run, gpu, wanted)]
+    if wanted.get("acs") == "off" and not virtual():
+        for device, control in sorted((bridges(run) or {}).items()):
+            if redirected(control):
+                todo.append(["setpci", "-s", device, "ECAP_ACS+0x6.w=0000"])
+    return todo
+
+
+def _run(argv: list[str]) -> tuple[int, str, str]:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, "", str(error)
+    return done.returncode, done.stdout, done.stderr
+
+
+def main(path: str) -> int:
+    """At boot: apply the settings of this file; 1 where something could not be set."""
+    wanted = json.loads(Path(path).read_text(encoding="utf-8"))
+    status = 0
+    for command in commands(_run, wanted):
+        code, out, err = _run(command)
+        if code != 0:
+            sys.stderr.write(f"{' '.join(command)}: {(err or out).strip()}\n")
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

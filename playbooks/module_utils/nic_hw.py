@@ -1,0 +1,170 @@
+#!/usr/bin/python3
+"""A node's network interfaces: what they hold, and what has to be run so that they hold what should be.
+
+Roles send it along with their module, and `nic` installs it as the program that a boot runs: it needs Python alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
+    from collections.abc import Callable, Mapping, Sequence
+
+    Run = Callable[[list[str]], tuple[int, str, str]]
+    Look = dict[str, Any]
+
+SYS, PROC = "/sys", "/proc"
+RINGS = {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"}
+
+
+def links(run: Run) -> dict[str, Look]:
+    """{name: mtu, min_mtu, max_mtu (0: the device names none), up}; {} where `ip` does not answer."""
+    status, out, _ = run(["ip", "-details", "-json", "link", "show"])
+    rows = json.loads(out) if status == 0 else []
+    return {
+        row["ifname"]: {
+            "mtu": row["mtu"],
+            "min_mtu": row.get("min_mtu", 0),
+            "max_mtu": row.get("max_mtu", 0),
+            "up": row.get("operstate") == "UP",
+        }
+        for row in rows
+    }
+
+
+def on_pci(name: str, sys_root: str = SYS) -> bool:
+    """It is a device on the PCI bus, neither virtual nor USB."""
+    return Path(f"{sys_root}/class/net/{name}/device/subsystem").resolve().name == "pci"
+
+
+def session_interface(run: Run, local_address: str) -> str:
+    """The interface that holds this address, through which an operator's session comes; empty where none does."""
+    status, out, _ = run(["ip", "-json", "address", "show"])
+    for row in json.loads(out) if status == 0 and local_address else []:
+        if any(each.get("local") == local_address for each in row.get("addr_info", ())):
+            return str(row["ifname"])
+    return ""
+
+
+def session_address(proc_root: str = PROC) -> str:
+    """This host's own address in SSH_CONNECTION, of this process or of one that it comes from: sudo drops it."""
+    pid = os.getpid()
+    while pid > 1:
+        try:
+            environ = Path(proc_root, str(pid), "environ").read_bytes()
+            found = re.search(rb"(?:^|\0)SSH_CONNECTION=\S+ \S+ (\S+) ", environ)
+            stat = Path(proc_root, str(pid), "stat").read_text(encoding="utf-8", errors="replace")
+            pid = int(stat.rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return ""
+        if found:
+            return found.group(1).decode()
+    return ""
+
+
+def rings(run: Run, name: str) -> tuple[dict[str, int], dict[str, int]] | None:
+    """(pre-set maximums, current sizes) by the names that `ethtool -G` takes; None where the device has none."""
+    status, out, _ = run(["ethtool", "-g", name])
+    if status != 0:
+        return None
+    maximums, _, current = out.partition("Current hardware settings:")
+    return _ring_sizes(maximums), _ring_sizes(current)
+
+
+def _ring_sizes(text: str) -> dict[str, int]:
+    found = re.findall(r"^(\w[\w ]*):\s+(\d+)$", text, re.MULTILINE)
+    return {RINGS[name]: int(size) for name, size in found if name in RINGS and int(size)}
+
+
+def interrupts(name: str, sys_root: str = SYS, proc_root: str = PROC) -> tuple[str, dict[str, str]] | None:
+    """(CPUs of the interface's NUMA node, {irq: CPUs that may serve it}); None where it has no NUMA node."""
+    device = f"{sys_root}/class/net/{name}/device"
+    try:
+        numbers = sorted((each.name for each in Path(device, "msi_irqs").iterdir()), key=int)
+        if int(_text(f"{device}/numa_node")) < 0:
+            return None
+        cpus = _text(f"{device}/local_cpulist")
+        return cpus, {irq: _text(f"{proc_root}/irq/{irq}/smp_affinity_list") for irq in numbers}
+    except (OSError, ValueError):
+        return None
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8").strip()
+
+
+def cpu_set(text: str) -> frozenset[int]:
+    """`0-2,8` as numbers."""
+    found = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def commands(run: Run, name: str, wanted: Mapping[str, Any], link: Look) -> list[list[str]]:
+    """What has to be run for `name` to hold what is wanted; nothing where it does, or where it cannot."""
+    todo = []
+    if wanted.get("mtu") and link["mtu"] != wanted["mtu"] and mtu_fits(link, wanted["mtu"]):
+        todo.append(["ip", "link", "set", "dev", name, "mtu", str(wanted["mtu"])])
+    sizes = rings(run, name) if wanted.get("rings") else None
+    if sizes:
+        words = [word for ring, size in sorted(sizes[0].items()) if sizes[1].get(ring) != size for word in (ring, size)]
+        todo += [["ethtool", "-G", name, *map(str, words)]] if words else []
+    found = interrupts(name) if wanted.get("irq") else None
+    if found:
+        cpus, affinity = found
+        for irq, now in affinity.items():
+            if not cpu_set(now) <= cpu_set(cpus):
+                todo.append(["write", f"{PROC}/irq/{irq}/smp_affinity_list", cpus])
+    return todo
+
+
+def mtu_fits(link: Look, mtu: int) -> bool:
+    """The device can do it, as far as it says."""
+    return link["min_mtu"] <= mtu and (not link["max_mtu"] or mtu <= link["max_mtu"])
+
+
+def execute(run: Run, command: Sequence[str]) -> str:
+    """Run it, or write a kernel file; the reason where it did not work."""
+    if command[0] != "write":
+        status, out, err = run(list(command))
+        return "" if status == 0 else (err or out).strip()
+    try:
+        Path(command[1]).write_text(command[2], encoding="utf-8")
+    except OSError as error:
+        return f"{command[1]}: {error.strerror}"
+    return ""
+
+
+def _run(argv: list[str]) -> tuple[int, str, str]:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, "", str(error)
+    return done.returncode, done.stdout, done.stderr
+
+
+def main(path: str) -> int:
+    """At boot: apply the settings of this file to the interfaces that it names; 1 where one does not hold them."""
+    wanted = json.loads(Path(path).read_text(encoding="utf-8"))
+    there, failures = links(_run), []
+    for name in wanted["interfaces"]:
+        if name not in there:
+            failures.append(f"{name}: no such interface")
+            continue
+        reasons = [execute(_run, each) for each in commands(_run, name, wanted, there[name])]
+        failures += [f"{name}: {reason}" for reason in reasons if reason]
+    sys.stderr.write("".join(line + "\n" for line in failures))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

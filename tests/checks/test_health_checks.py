@@ -1,0 +1,144 @@
+"""Each check of `health`: when it fires, when it is quiet, when it cannot tell."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodectl.checks.base import Subject
+from nodectl.checks.health import CHECKS, judge
+from nodectl.checks.settings import parse_nccl
+from nodectl.model.facts import Clock, Disk, Gpus, Lab, Memory, Nic, Unread, Versions
+from nodectl.model.settings import Bridges, ClockSync, KernelLog, NcclFiles, SessionLimits, Sysctl
+from nodectl.profiles.resolve import Resolved, resolve
+
+RMEM = "net.ipv4.tcp_rmem"
+WANTED = resolve("unknown", "cpu", "article-20g", overrides={"nic": {"mtu": 9000}})
+CONF = "".join(f"{name}={value}\n" for name, value in WANTED.nccl_env.items())
+UNLIMITED = SessionLimits("unlimited", "1048576", "8192")
+GOOD: dict[str, object] = {
+    "sysctl": {key: Sysctl(key, setting.value) for key, setting in WANTED.tuning.sysctl.items()},
+    "limits": UNLIMITED,
+    "nccl_files": NcclFiles(CONF, None),
+    "nics": {"ens1": Nic("ens1", "up", 9000, None, (), 100000, "mlx5_core"), "br0": Nic("br0", "up", 1500, None, ())},
+    "versions": Versions("/v", torch=f"{WANTED.stack.torch}+cpu"),
+    "gpus": Unread("absent", "nvidia-smi is not installed"),
+    "memory": Memory(64000, 60000, 0, 32000),
+    "disk": Disk(50000, 20000, "/root/.local/state/nodectl", 20000),
+    "time": Clock(0.01, 0.02),
+    "clock_sync": ClockSync(True, "chrony: Normal"),
+    "lab": Unread("absent", "not a lab host"),
+}
+
+
+def bad(
+    wanted: Resolved | None = WANTED, variables: dict[str, Any] | None = None, **facts: object
+) -> set[tuple[str, ...]]:
+    found = judge(Subject("gpu01", {**GOOD, **facts}, wanted, variables or {}))
+    return {
+        (each.check, each.subject, each.status.value) for each in found if each.status.value not in ("ok", "skipped")
+    }
+
+
+# the article's two variables of NCCL's debugging class are a warning wherever they stand
+DEBUG = {("nccl_debug", "NCCL_ALGO", "warning"), ("nccl_debug", "NCCL_PROTO", "warning")}
+
+
+def test_a_host_that_is_as_wanted_is_quiet_but_for_debugging_variables() -> None:
+    assert bad() == DEBUG
+    found = judge(Subject("gpu01", GOOD, WANTED))
+    assert {each.host for each in found} == {"gpu01"} and len(found) > len(CHECKS)
+    assert not [each for each in found if each.status.value == "ok" and each.remedy]
+
+
+@pytest.mark.parametrize(
+    ("facts", "finding"),
+    [
+        ({"sysctl": {}}, ("kernel_settings", RMEM, "unknown")),
+        ({"sysctl": {RMEM: Sysctl(RMEM, "4096 131072 6291456")}}, ("kernel_settings", RMEM, "failed")),
+        ({"sysctl": Unread("unknown", "cut")}, ("kernel_settings", "", "unknown")),
+        ({"limits": SessionLimits("8192", "1048576", "8192")}, ("limits", "memlock", "failed")),
+        ({"limits": SessionLimits("unlimited", "1024", "8192")}, ("limits", "nofile", "failed")),
+        ({"limits": Unread("unknown", "cut")}, ("limits", "", "unknown")),
+        ({"nccl_files": NcclFiles(None, None)}, ("nccl_file", "NCCL_ALGO", "failed")),
+        ({"nccl_files": NcclFiles(CONF.replace("=4", "= 4"), None)}, ("nccl_file", "NCCL_NSOCKS_PERTHREAD", "failed")),
+        ({"nccl_files": NcclFiles(CONF + "NCCL_NET=IB\n", None)}, ("nccl_file", "NCCL_NET", "warning")),
+        ({"nccl_files": NcclFiles(CONF, "NCCL_ALGO=Ring\n")}, ("nccl_file", "NCCL_ALGO of user", "warning")),
+        ({"nccl_files": NcclFiles(CONF, "NCCL_P2P_DISABLE=1\n")}, ("nccl_debug", "NCCL_P2P_DISABLE", "warning")),
+        ({"versions": Versions("/v", torch="2.1.2")}, ("versions", "torch", "failed")),
+        ({"versions": Versions("/v", unavailable={"torch": "no venv"})}, ("versions", "torch", "failed")),
+        ({"memory": Memory(64000, 60000, 0, 64)}, ("shared_memory", "/dev/shm", "warning")),
+        ({"memory": Memory(64000, 60000, 0, None)}, ("shared_memory", "/dev/shm", "unknown")),
+        ({"disk": Disk(50000, 20, "/s", 2000)}, ("disk", "/", "warning")),
+        ({"time": Clock(-9.0, 0.1)}, ("clock", "offset", "failed")),
+        ({"time": Clock(2.0, 0.1)}, ("clock", "offset", "warning")),
+        ({"clock_sync": ClockSync(False, "systemd: no")}, ("clock", "synchronisation", "warning")),
+        ({"clock_sync": Unread("unknown", "nobody answers")}, ("clock", "", "unknown")),
+    ],
+)
+def test_what_is_not_as_wanted_is_found(facts: dict[str, Any], finding: tuple[str, str, str]) -> None:
+    assert finding in bad(**facts)
+
+
+def test_higher_values_and_what_cannot_be_set_are_not_at_fault() -> None:
+    live = {key: Sysctl(key, None, "absent from this kernel view") for key in WANTED.tuning.sysctl}
+    assert bad(sysctl=live) == DEBUG
+    live[RMEM] = Sysctl(RMEM, "8192 131072 33554432")
+    assert bad(sysctl=live) == DEBUG
+    lab = Lab("lab", ("clock", "kernel"))
+    assert bad(lab=lab, limits=SessionLimits("8192", "1024", "8192", False), clock_sync=Unread("unknown", "x")) == DEBUG
+
+
+def test_a_clock_that_may_be_right_is_not_called_wrong() -> None:
+    assert bad(time=Clock(-6.0, 6.5)) == DEBUG, "within the error of the round trip"
+
+
+def test_mtu_is_that_of_the_named_interfaces() -> None:
+    assert ("mtu", "br0", "failed") in bad(variables={"nodectl_nics": ["br0"]})
+    assert ("mtu", "ens9", "failed") in bad(variables={"nodectl_nics": ["ens9"]})
+    assert bad(variables={"nodectl_nics": ["ens1"]}) == DEBUG
+
+
+def test_without_profiles_only_the_host_itself_is_judged() -> None:
+    assert {check for check, _, _ in bad(None)} == {"nccl_debug"}
+    assert ("disk", "/", "warning") in bad(None, disk=Disk(50000, 20, "/s", 2000))
+
+
+def gpu_host() -> Resolved:
+    """The article's stack with an unlimited stack's NCCL, and access control off."""
+    base = resolve("unknown", "cu121", "stock", overrides={"gpu": {"acs": "off"}})
+    return replace(base, hardware=base.hardware.model_copy(update={"gpus": 3}))
+
+
+@pytest.mark.parametrize(
+    ("facts", "finding"),
+    [
+        ({}, ("gpus", "", "unknown")),
+        ({"gpus": Gpus(2, ())}, ("gpus", "", "failed")),
+        ({"gpus": Gpus(3, (), ("0000:41:00.0",))}, ("gpus", "", "failed")),
+        ({"kernel_log": KernelLog(("NVRM: Xid (PCI:0000:41:00): 79",))}, ("kernel_log", "Xid", "warning")),
+        ({"kernel_log": Unread("unknown", "sudo wants a password")}, ("kernel_log", "", "unknown")),
+        ({"bridges": Bridges(4, ("0000:00:01.1",), False)}, ("access_control", "", "failed")),
+        ({"bridges": Unread("absent", "lspci is not installed")}, ("access_control", "", "unknown")),
+        ({"limits": replace(UNLIMITED, stack="unlimited")}, ("limits", "stack", "warning")),
+        ({"versions": Versions("/v", torch="2.1.2+cu121", driver="470.57.02")}, ("versions", "driver", "failed")),
+        ({"versions": Versions("/v", torch="2.1.2+cu121")}, ("versions", "driver", "unknown")),
+    ],
+)
+def test_a_gpu_host(facts: dict[str, Any], finding: tuple[str, str, str]) -> None:
+    wanted = gpu_host()
+    stack = wanted.stack
+    quiet: dict[str, Any] = {
+        "nccl_files": NcclFiles(None, None),
+        "gpus": Gpus(3, ()),
+        "kernel_log": KernelLog(()),
+        "bridges": Bridges(4, ("0000:00:01.1",), True),
+        "versions": Versions("/v", torch=stack.torch, cuda=stack.cuda, nccl=stack.nccl, driver="610.57.04"),
+    }
+    assert bad(wanted, **quiet) == set()
+    assert finding in bad(wanted, **{**quiet, **(facts or {"gpus": Unread("absent", "no nvidia-smi")})})
+
+
+def test_nccl_reads_unkindly() -> None:
+    text = "# a=b\nNCCL_A=1 # why\nNCCL_A=2\nNCCL_B =3\nnothing\nNCCL_C==eth0"
+    assert parse_nccl(text) == {"NCCL_A": "1 # why", "NCCL_B ": "3", "NCCL_C": "=eth0"}

@@ -1,0 +1,55 @@
+"""`nodectl sudoers`: visudo accepts it, and a login that has only this can look, and nothing else."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.facts.settings import LOG
+from nodectl.sudoers import sudoers
+from tests.conftest import Cli, LabUnderTest
+
+
+@pytest.mark.parametrize("provisioning", ["none", "password", "nopasswd"])
+@pytest.mark.parametrize("name", ["op", "gpu.admin_1-x", "%ops"])
+def test_visudo_accepts_it(name: str, provisioning: str) -> None:
+    if not shutil.which("visudo"):
+        pytest.skip("no visudo here: package sudo")
+    text = sudoers(name, provisioning)
+    done = subprocess.run(["visudo", "-cf", "-"], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rules = [line for line in text.splitlines() if line and not line.startswith(("#", "Cmnd_Alias"))]
+    assert len(rules) == (1 if provisioning == "none" else 2)
+    assert rules[-1] == f"{name} ALL=(root) NOPASSWD: NODECTL_LOOK", "sudo takes the last line that fits"
+
+
+@pytest.mark.parametrize("name", ["", "op ALL=(ALL) ALL #", "a\nb", "ALL,x", "!op", "+net", "a=b"])
+def test_a_name_that_sudoers_would_take_for_syntax_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="is no login"):
+        sudoers(name)
+
+
+def test_the_command_prints_it(nodectl: Cli) -> None:
+    assert nodectl("sudoers", "--user", "op").stdout == sudoers("op")
+    assert nodectl("sudoers", "--user", "a b", check=False).returncode == 2
+
+
+@pytest.mark.lab
+def test_a_login_with_only_this_can_look_and_nothing_else(lab4: LabUnderTest) -> None:
+    host = lab4.hosts[2]
+    if "sudo" not in lab4.ssh(host, "command -v sudo"):
+        pytest.skip("no sudo on the lab's hosts: install the package sudo on this machine")
+    # a stand-in for a kernel log that a namespace may not read: what matters here is whom sudo lets run it
+    script = LOG.commands("")[0].argv[2]
+    try:
+        lab4.ssh(host, "useradd --create-home op && install -m 0440 /dev/null /etc/sudoers.d/nodectl")
+        lab4.ssh(host, f"cat >/etc/sudoers.d/nodectl <<'END'\n{sudoers('op')}END")
+        lab4.ssh(host, "cp /usr/bin/dmesg /root/dmesg.kept; printf '#!/bin/sh\\nid -un\\n' >/usr/bin/dmesg")
+        lab4.ssh(host, f"cat >/home/op/look <<'END'\n{script}\nEND")
+        assert lab4.ssh(host, "runuser -l op -c 'sh /home/op/look dmesg'") == "root"
+        for refused in ("dmesg -C", "id", "sh", "lspci", "cat /etc/shadow"):
+            said = lab4.ssh(host, f"runuser -l op -c 'sudo -n -- {refused}'")
+            assert "password is required" in said, f"{refused}: {said}"
+    finally:
+        lab4.ssh(host, "mv /root/dmesg.kept /usr/bin/dmesg; userdel --remove op; rm -f /etc/sudoers.d/nodectl")

@@ -1,0 +1,83 @@
+"""What provisioning sets, read from what hosts print: every outcome of the commands that `health` adds."""
+
+import subprocess
+
+import pytest
+
+from nodectl.facts import settings
+from nodectl.facts.base import Fact, read_fact
+from nodectl.model.facts import Unread
+from nodectl.model.recording import Entry, Recording
+from nodectl.model.settings import Bridges, ClockSync, KernelLog, NcclFiles, SessionLimits, Sysctl
+
+
+def said(fact: Fact, **outputs: tuple[int, str, str]) -> object:
+    entries = {
+        key.replace("_", "-"): Entry(key, ("sh",), status, out, err, 0.1) for key, (status, out, err) in outputs.items()
+    }
+    return read_fact(fact, Recording("gpu01", entries))
+
+
+def test_the_kernel_of_this_machine_is_read_by_the_real_command() -> None:
+    fact = settings.sysctl_fact(["net.ipv4.tcp_rmem", "net.ipv4.no_such_thing", "kernel.ostype"])
+    argv = fact.commands("")[0].argv
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    found = said(fact, sysctl=(0, done.stdout, ""))
+    assert isinstance(found, dict) and set(found) == {"net.ipv4.tcp_rmem", "net.ipv4.no_such_thing", "kernel.ostype"}
+    assert len(found["net.ipv4.tcp_rmem"].value.split()) == 3
+    assert found["net.ipv4.no_such_thing"] == Sysctl("net.ipv4.no_such_thing", None, "absent from this kernel view")
+    assert found["kernel.ostype"] == Sysctl("kernel.ostype", "Linux", "read-only in this kernel view, at Linux")
+
+
+def test_a_slash_in_a_key_is_a_dot_of_a_name() -> None:
+    assert settings.proc_path("net.ipv4.conf.eth0/1.forwarding") == "net/ipv4/conf/eth0.1/forwarding"
+
+
+def test_limits_are_the_lower_of_soft_and_hard() -> None:
+    text = "8192\nunlimited\n1024\n4096\n8191\nunlimited\ncap "
+    container, machine = "00000000fcecbfff\n", "000001ffffffffff\n"
+    wanted = ("8192", "1024", "8191")
+    assert said(settings.LIMITS, session_limits=(0, text + machine, "")) == SessionLimits(*wanted, True)
+    assert said(settings.LIMITS, session_limits=(0, text + container, "")) == SessionLimits(*wanted, False)
+    assert isinstance(said(settings.LIMITS, session_limits=(0, text, "")), Unread)
+    assert isinstance(said(settings.LIMITS, session_limits=(0, "8192\n", "")), Unread)
+    done = subprocess.run(settings.LIMITS.commands("")[0].argv, capture_output=True, text=True, check=True)
+    assert isinstance(said(settings.LIMITS, session_limits=(0, done.stdout, "")), SessionLimits)
+
+
+def test_a_missing_nccl_file_is_none_and_an_unreadable_one_is_unknown() -> None:
+    missing = (1, "", "cat: /etc/nccl.conf: No such file or directory")
+    assert said(settings.NCCL, nccl_conf=(0, "A=1\n", ""), nccl_conf_user=missing) == NcclFiles("A=1\n", None)
+    denied = (1, "", "cat: /etc/nccl.conf: Permission denied")
+    assert isinstance(said(settings.NCCL, nccl_conf=denied, nccl_conf_user=missing), Unread)
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ((0, "chrony Normal\n", ""), ClockSync(True, "chrony: Normal")),
+        ((0, "chrony Not synchronised\n", ""), ClockSync(False, "chrony: Not synchronised")),
+        ((0, "systemd yes\n", ""), ClockSync(True, "systemd: yes")),
+        ((3, "", ""), Unread("unknown", "neither chronyc nor timedatectl answers")),
+    ],
+)
+def test_who_keeps_the_clock(answer: tuple[int, str, str], found: object) -> None:
+    assert said(settings.SYNC, clock_sync=answer) == found
+
+
+def test_what_only_root_sees() -> None:
+    # the form of NVIDIA's driver in the kernel's log
+    line = "[ 123.4] NVRM: Xid (PCI:0000:41:00): 79, pid=1234, GPU has fallen off the bus."
+    assert said(settings.LOG, dmesg=(0, f"[ 1.0] boot\n{line}\n", "")) == KernelLog((line,))
+    refused = said(settings.LOG, dmesg=(1, "", "sudo: a password is required"))
+    assert isinstance(refused, Unread) and refused.kind == "unknown" and "nodectl sudoers" in refused.reason
+    assert said(settings.LOG, dmesg=(127, "", "")) == Unread("absent", "dmesg is not installed")
+
+
+def test_bridges_that_redirect() -> None:
+    text = (
+        "0000:00:01.1 PCI bridge: A\n\t\tACSCtl:\tSrcValid+ ReqRedir-\n\n0000:02:00.0 PCI bridge: B\n"
+        "\t\tACSCtl:\tSrcValid- ReqRedir-\n\n0000:03:00.0 3D controller: N\n\t\tACSCtl:\tSrcValid+ ReqRedir-\n"
+    )
+    found = said(settings.BRIDGES, lspci_acs=(0, text, ""), cpuinfo_flags=(0, "flags\t: fpu hypervisor sse\n", ""))
+    assert found == Bridges(2, ("0000:00:01.1",), True)

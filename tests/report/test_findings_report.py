@@ -1,0 +1,63 @@
+"""Findings for people, for prologs, and for Prometheus, read back by Prometheus' own parser."""
+
+from collections.abc import Sequence
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+from nodectl.report.findings import findings_table, one_line
+from nodectl.report.prometheus import prometheus
+
+ODD = 'a "quoted" \\ name\nand a line'
+FINDINGS = (
+    Finding("gpu01", "disk", Status.OK, "/", actual="9000 MiB"),
+    Finding("gpu01", "limits", Status.FAILED, "memlock", expected="unlimited", actual="8192", remedy="provision"),
+    Finding("gpu02", "limits", Status.FAILED, "memlock", expected="unlimited", actual="8192", remedy="provision"),
+    Finding("gpu02", "mtu", Status.WARNING, ODD, actual="1500"),
+    Finding("gpu03", "reach", Status.UNKNOWN, actual="no answer"),
+)
+
+
+def joined(names: Sequence[str]) -> str:
+    return "+".join(names)
+
+
+def test_hosts_that_agree_share_a_line_and_the_worst_come_first() -> None:
+    lines = findings_table(FINDINGS, joined).splitlines()
+    assert lines[0] == "FAILED  gpu01+gpu02  limits: memlock: 8192; expected unlimited"
+    assert lines[1].strip() == "try: provision"
+    assert lines[2].startswith("UNKNOWN  gpu03") and "disk" not in "".join(lines[:-1])
+    assert lines[-1] == "2 failed, 1 unknown, 1 warning, 1 ok on 3 hosts"
+
+
+def test_a_prolog_gets_one_line() -> None:
+    assert one_line(FINDINGS) == "failed: gpu01 limits: memlock is 8192; gpu02 limits: memlock is 8192"
+    assert one_line(FINDINGS[:1]) == "ok: 1 ok on 1 host"
+    assert "\n" not in one_line(FINDINGS[3:4])
+
+
+def test_prometheus_reads_it_back() -> None:
+    text = prometheus(FINDINGS, {"gpu01": {"stack": "cpu"}}, time_s=1700000000.1234)
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert {family.type for family in families.values()} == {"gauge"} and len(families) == 5
+    problems = {
+        (s.labels["host"], s.labels["check"], s.labels["subject"]): s.value
+        for s in families["nodectl_health_problem"].samples
+    }
+    assert problems[("gpu02", "mtu", ODD)] == 1 and ("gpu01", "disk", "/") not in problems
+    states = [s for s in families["nodectl_health_status"].samples if s.value == 1]
+    assert {s.labels["host"]: s.labels["status"] for s in states} == {
+        "gpu01": "failed",
+        "gpu02": "failed",
+        "gpu03": "unknown",
+    }
+    counts = families["nodectl_health_findings"].samples
+    assert sum(s.value for s in counts) == len(FINDINGS)
+    assert families["nodectl_health_last_run_timestamp_seconds"].samples[0].value == 1700000000.123
+
+
+def test_equal_findings_are_one_sample() -> None:
+    text = prometheus([FINDINGS[1], FINDINGS[1]], {}, time_s=1)
+    lines = [line for line in text.splitlines() if line.startswith("nodectl_health_problem{")]
+    assert len(lines) == 1, "Prometheus refuses a sample given twice"

@@ -1,0 +1,178 @@
+"""The gpu_settings role on recorded nvidia-smi and lspci outputs, given by stand-in programs: no GPU is set here."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from ansible.module_utils import gpu_hw
+
+from tests.roles.run_module import run_module
+
+MODULE = "roles/gpu_settings/library/gpu_settings.py"
+DEPRECATED = "[Requested functionality has been deprecated]"
+# the columns of gpu_hw.FIELDS; values as an A100 with driver 535, an H100 with 590.48.01 and an RTX 2080 SUPER with
+# 595.71.05 (a display on it) print them
+A100 = "GPU-a, Disabled, Disabled, 400.00, 100.00, 400.00, 1215, 1095, 1593, 1410"
+H100 = f"GPU-h, Enabled, Disabled, 700.00, 200.00, 700.00, {DEPRECATED}, {DEPRECATED}, 2619, 1980"
+RTX2080 = f"GPU-r, Disabled, Enabled, 250.00, 105.00, 350.00, {DEPRECATED}, {DEPRECATED}, 7751, 2145"
+LSPCI = """0000:00:01.1 PCI bridge: Advanced Micro Devices, Inc. [AMD] Starship/Matisse GPP Bridge (prog-if 00)
+	Capabilities: [2a0 v1] Access Control Services
+		ACSCap:	SrcValid+ TransBlk+ ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans+
+		ACSCtl:	SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
+
+0000:02:00.0 PCI bridge: PLX Technology, Inc. Device c010 (rev b0) (prog-if 00 [Normal decode])
+		ACSCtl:	SrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-
+
+0000:03:00.0 3D controller: NVIDIA Corporation Device 20b5 (rev a1)
+		ACSCtl:	SrcValid+ TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-
+"""
+SMI = """#!/bin/sh
+echo "nvidia-smi $*" >>{folder}/calls
+case $* in
+*--query-gpu=*) cat {folder}/gpus ;;
+*--query-supported-clocks=*) printf '1593, 1410\\n1593, 1395\\n1215, 1095\\n' ;;
+esac
+"""
+
+
+class Node:
+    """Stand-ins for the programs of a driver and of pciutils, on PATH; they note how they are called."""
+
+    def __init__(self, folder: Path, *gpus: str) -> None:
+        self.folder, self.bin = folder, folder / "bin"
+        self.bin.mkdir()
+        (folder / "gpus").write_text("".join(row + "\n" for row in gpus))
+        if gpus:
+            self.program("nvidia-smi", SMI.replace("{folder}", str(folder)))
+        (folder / "lspci.txt").write_text(LSPCI)
+        self.program("lspci", f"#!/bin/sh\ncat {folder}/lspci.txt\n")
+
+    def program(self, name: str, text: str) -> None:
+        (self.bin / name).write_text(text)
+        (self.bin / name).chmod(0o755)
+
+    def __call__(self, state: str, check: bool = False, **wanted: Any) -> dict[str, Any]:
+        files = {name: str(self.folder / name) for name in ("program", "settings", "unit", "drop_in")}
+        arguments = {"state": state, "gpus": 1, "wanted": wanted, **files}
+        env = {"PATH": f"{self.bin}:/usr/bin:/bin"}
+        return run_module(MODULE, arguments, folder=self.folder, check=check, env=env)
+
+    def calls(self) -> list[str]:
+        lines = (self.folder / "calls").read_text().splitlines()
+        return [line for line in lines if "--query" not in line]
+
+    def statuses(self, **wanted: Any) -> dict[str, str]:
+        findings = self("verify", **wanted)["findings"]
+        return {found["subject"]: found["status"] for found in findings}
+
+
+@pytest.fixture
+def role(role_module: Callable[[str, str], ModuleType]) -> ModuleType:
+    return role_module("gpu_settings", "gpu_settings")
+
+
+def test_what_differs_is_set_and_only_that(tmp_path: Path) -> None:
+    node = Node(tmp_path, A100, H100)
+    done = node("set", persistence=True, power_limit_w=350, clocks="max")
+    assert done["changed"]
+    wanted = ["-i GPU-a -pm 1", "-i GPU-a -pl 350", "-i GPU-a -ac 1593,1410", "-i GPU-h -pl 350"]
+    assert node.calls() == [f"nvidia-smi {words}" for words in wanted], "the H100's driver has no application clocks"
+
+
+def test_a_gpu_that_holds_it_is_left_alone(tmp_path: Path) -> None:
+    node = Node(tmp_path, A100.replace("Disabled, Disabled", "Enabled, Disabled"))
+    node("set", persistence=True)
+    assert node.calls() == [] and not node("set", persistence=True)["changed"]
+    assert node.statuses(persistence=True) == {"GPU-a persistence": "ok"}
+
+
+def test_check_changes_nothing(tmp_path: Path) -> None:
+    node = Node(tmp_path, A100)
+    checked = node("set", check=True, persistence=True)
+    assert checked["changed"] and node.calls() == [] and not (tmp_path / "settings").exists()
+    assert "nvidia-smi -i GPU-a -pm 1" in checked["diff"][-1]["after"]
+
+
+def test_a_gpu_with_a_display_is_respected(tmp_path: Path) -> None:
+    node = Node(tmp_path, RTX2080)
+    node("set", persistence=True, power_limit_w=200)
+    assert node.calls() == []
+    assert node.statuses(persistence=True) == {"GPU-r": "skipped"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ({"power_limit_w": 500}, "GPU-a: a power limit of 500 W is outside the card's 100 to 400 W"),
+        ({"clocks": "1593,9999"}, "GPU-a: clocks 1593,9999 are none of the card's"),
+    ],
+)
+@pytest.mark.parametrize("state", ["look", "set"])
+def test_beyond_the_cards_limits_is_refused(tmp_path: Path, wanted: dict[str, Any], reason: str, state: str) -> None:
+    node = Node(tmp_path, A100)
+    answer = node(state, **wanted)
+    assert answer["failed"] and reason in answer["msg"]
+    assert node.calls() == [] and not (tmp_path / "settings").exists()
+
+
+def test_what_is_no_longer_wanted_goes_back(tmp_path: Path) -> None:
+    node = Node(tmp_path, A100)
+    node("set", persistence=True, power_limit_w=350)
+    held = A100.replace("Disabled, Disabled, 400.00", "Enabled, Disabled, 350.00")
+    (tmp_path / "gpus").write_text(held + "\n")
+    (tmp_path / "calls").write_text("")
+    assert node("set", persistence=True)["changed"]
+    assert node.calls() == ["nvidia-smi -i GPU-a -pl 400.00"]
+    (tmp_path / "calls").write_text("")
+    assert node("set")["changed"] and not (tmp_path / "settings").exists()
+    assert "nvidia-smi -i GPU-a -pm 0" in node.calls()
+    assert not node("set")["changed"]
+
+
+def test_without_a_driver_nothing_is_done_and_nothing_passes(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    assert not node("set", persistence=True)["changed"] and not (tmp_path / "settings").exists()
+    assert node.statuses(persistence=True) == {"GPUs": "unknown"}
+    assert not node("set")["changed"]
+
+
+def test_deprecated_clocks_are_not_settable(role: ModuleType) -> None:
+    gpu = dict(zip(gpu_hw.FIELDS, H100.split(", "), strict=True))
+    wanted = {"persistence": None, "power_limit_w": 700, "clocks": "max"}
+    found = {each["subject"]: (each["status"], each["actual"]) for each in role.judge_gpu(gpu, wanted)}
+    assert found["GPU-h power limit in W"] == ("ok", "700")
+    assert found["GPU-h application clocks"][0] == "skipped" and DEPRECATED in found["GPU-h application clocks"][1]
+
+
+def test_access_control_is_read_from_bridges_alone(role: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    controls = gpu_hw.parse_bridges(LSPCI)
+    assert set(controls) == {"0000:00:01.1", "0000:02:00.0"}
+    assert role.judge_bridges(controls, False)["actual"] == "on at 0000:00:01.1"
+    assert role.judge_bridges({"0000:02:00.0": controls["0000:02:00.0"]}, False)["status"] == "ok"
+    assert role.judge_bridges(None, False)["status"] == "unknown"
+    assert "stays on" in role.judge_bridges(controls, True)["actual"]
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        return (0, LSPCI, "") if argv[0] == "lspci" else (1, "", "")
+
+    monkeypatch.setattr(gpu_hw, "virtual", lambda: False)
+    assert gpu_hw.commands(run, {"acs": "off"}) == [["setpci", "-s", "0000:00:01.1", "ECAP_ACS+0x6.w=0000"]]
+    monkeypatch.setattr(gpu_hw, "virtual", lambda: True)
+    assert gpu_hw.commands(run, {"acs": "off"}) == []
+
+
+def test_a_virtual_machine_is_told_by_its_processor(tmp_path: Path) -> None:
+    (tmp_path / "vm").write_text("flags\t\t: fpu vme hypervisor lahf_lm\n")
+    (tmp_path / "metal").write_text("flags\t\t: fpu vme lahf_lm\n")
+    assert gpu_hw.virtual(str(tmp_path / "vm")) and not gpu_hw.virtual(str(tmp_path / "metal"))
+
+
+def test_the_boot_program_does_the_same_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(tmp_path, A100)
+    monkeypatch.setenv("PATH", f"{node.bin}:/usr/bin:/bin")
+    (tmp_path / "gpu.json").write_text(json.dumps({"persistence": True, "clocks": None, "power_limit_w": None}))
+    assert gpu_hw.main(str(tmp_path / "gpu.json")) == 0
+    assert node.calls() == ["nvidia-smi -i GPU-a -pm 1"]

@@ -1,0 +1,128 @@
+"""The health timer: its units as systemd itself checks them, its refusal, and nodectl's own wheel."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jinja2
+import pytest
+
+from nodectl.resources import share_dir
+from nodectl.self_wheel import build
+from tests.conftest import Cli, LabUnderTest
+
+UNITS = share_dir() / "roles" / "health_timer" / "templates" / "etc" / "systemd" / "system"
+
+
+@pytest.fixture
+def timer(role_module: Callable[[str, str], ModuleType]) -> ModuleType:
+    return role_module("health_timer", "tool_timer")
+
+
+def test_systemd_itself_has_no_word_against_the_units(tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd-analyze here")
+    tool = tmp_path / "tool" / "bin" / "nodectl"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    variables = {
+        "health_timer_tool": str(tmp_path / "tool"),
+        "health_timer_inventory": "/etc/nodectl/health/inventory.json",
+        "health_timer_folder": "/var/lib/node_exporter/textfile_collector",
+        "health_timer_interval": "5min",
+        "health_timer_jitter": "1min",
+    }
+    paths = []
+    for template in sorted(UNITS.glob("*.j2")):
+        text = jinja2.Template(template.read_text(), undefined=jinja2.StrictUndefined).render(variables)
+        paths.append(tmp_path / template.stem)
+        paths[-1].write_text(text + "\n")
+    assert [path.name for path in paths] == ["nodectl-health.service", "nodectl-health.timer"]
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *map(str, paths)], capture_output=True, text=True, check=False, timeout=60
+    )
+    ours = [line for line in done.stderr.splitlines() if "nodectl" in line]
+    assert ours == [], done.stderr
+    broken = tmp_path / "nodectl-broken.service"
+    broken.write_text("[Service]\nType=sometimes\nExecStart=/nowhere\n")
+    shown = subprocess.run(["systemd-analyze", "verify", broken], capture_output=True, text=True, check=False)
+    assert "nodectl-broken" in shown.stderr, "systemd-analyze would have told"
+
+
+@pytest.mark.parametrize(
+    ("versions", "found"),
+    [
+        ({"/usr/bin/python3": "3.8"}, ("", "/usr/bin/python3 is 3.8")),
+        ({"/usr/bin/python3": "3.10", "/usr/bin/python3.12": "3.12"}, ("/usr/bin/python3.12", "")),
+        ({"/usr/bin/python3": "3.11"}, ("/usr/bin/python3", "")),
+        ({"/usr/bin/python3-config": "3.12"}, ("", "none")),
+        ({}, ("", "none")),
+    ],
+)
+def test_an_interpreter_that_is_new_enough(
+    timer: ModuleType, monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], found: tuple[str, str]
+) -> None:
+    def there(pattern: str) -> list[str]:
+        return list(versions) if pattern.startswith("/usr/bin") else []
+
+    monkeypatch.setattr(timer.glob, "glob", there)
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        return 0, versions[argv[0]] + "\n", ""
+
+    assert timer.interpreter(run) == found
+    reason = timer.refusal(run)
+    assert reason == "" if found[0] else "needs Python 3.11 or newer" in reason and found[1] in reason
+
+
+def test_the_wheel_is_one_and_the_same_for_the_same_files(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first, second = build(tmp_path / "a"), build(tmp_path / "b")
+    assert first.read_bytes() == second.read_bytes() and list((tmp_path / "a").iterdir()) == [first]
+    names = zipfile.ZipFile(first).namelist()
+    for wanted in ("nodectl/__main__.py", "nodectl/share/playbooks/site.yml", "nodectl/payload/collect.sh"):
+        assert wanted in names
+    assert not [name for name in names if name.endswith(".pyc")]
+
+
+def test_the_wheel_installs_and_runs(tmp_path: Path) -> None:
+    """Into an environment that sees what this one has installed, as there may be no index here."""
+    wheel, place = build(tmp_path), tmp_path / "site"
+    argv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place)]
+    subprocess.run([*argv, str(wheel)], check=True, timeout=60)
+    script = "import sys; sys.path.insert(0, sys.argv.pop(1)); import nodectl; print(nodectl.__file__); "
+    script += "from nodectl.resources import share_dir; print(share_dir())"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(place)], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.split() == [str(place / "nodectl/__init__.py"), str(place / "nodectl/share")]
+    assert (place / "bin" / "nodectl").exists()
+
+
+PLAY = """
+- hosts: all
+  gather_facts: false
+  vars: {health_timer_enabled: true, health_timer_variables: {nodectl_stack: cpu}}
+  tasks:
+    - ansible.builtin.import_role: {name: health_timer, tasks_from: validate}
+    - ansible.builtin.import_role: {name: health_timer}
+    - ansible.builtin.import_role: {name: health_timer, tasks_from: verify}
+    - ansible.builtin.debug: {msg: "{{ health_timer_verified.findings | map(attribute='actual') }}"}
+"""
+
+
+@pytest.mark.lab
+def test_without_systemd_nothing_is_installed_and_it_is_said(
+    nodectl: Cli, lab4: LabUnderTest, ansible_play: Callable[..., Any]
+) -> None:
+    done = ansible_play(PLAY, lab4, lab4.hosts[3])
+    assert done.changed == 0 and "not settable on this host: systemd is not process 1" in done.text
+    left = lab4.ssh(lab4.hosts[3], "ls -d /etc/nodectl/health /opt/nodectl/tool /opt/nodectl/tools")
+    assert left.count("No such file") == 3

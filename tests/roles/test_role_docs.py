@@ -1,0 +1,163 @@
+"""Every role has the skeleton, says what it takes, and refuses what it does not."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from nodectl.resources import share_dir
+
+_SCRIPT = Path(__file__).resolve().parent.parent.parent / "scripts" / "role_readmes.py"
+_LOADER = importlib.util.spec_from_file_location("role_readmes_under_test", _SCRIPT)
+assert _LOADER is not None and _LOADER.loader is not None
+readmes = importlib.util.module_from_spec(_LOADER)
+_LOADER.loader.exec_module(readmes)
+
+_ROLES = share_dir() / "roles"
+_NAMES = sorted(path.name for path in _ROLES.iterdir() if path.is_dir())
+_SKELETON = (
+    "README.md",
+    "defaults/main.yml",
+    "meta/argument_specs.yml",
+    "meta/main.yml",
+    "tasks/configure.yml",
+    "tasks/main.yml",
+    "tasks/validate.yml",
+    "tasks/verify.yml",
+)
+
+
+def _specs(role: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((_ROLES / role / "meta" / "argument_specs.yml").read_text())
+    return loaded["argument_specs"]  # type: ignore[no-any-return]
+
+
+def _sample(option: dict[str, Any]) -> Any:
+    """Something that an option takes."""
+    if choices := option.get("choices"):
+        return choices[0]
+    if option.get("type") == "dict":
+        inner = option.get("options", {})
+        return {name: _sample(each) for name, each in inner.items() if each.get("required")}
+    if option.get("type") == "list":
+        return [_sample({**option, "type": option.get("elements", "str")})]
+    return {"int": 1, "float": 1.0, "bool": True, "path": "/x"}.get(option.get("type", "str"), "x")
+
+
+def _refusals(options: dict[str, Any], given: dict[str, Any]) -> str:
+    """What Ansible's own check of a role's arguments says; empty where they are taken."""
+    return "; ".join(ArgumentSpecValidator(options).validate(given).error_messages)
+
+
+def _nested(options: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(name, option) for name, option in options.items() if option.get("options")]
+
+
+@pytest.fixture(scope="module")
+def shown() -> dict[str, Any]:
+    """What ansible-doc shows of all roles."""
+    command = [str(Path(sys.executable).with_name("ansible-doc")), "-t", "role", "-r", str(_ROLES), "--json", *_NAMES]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    documents: dict[str, Any] = json.loads(done.stdout)
+    return documents
+
+
+@pytest.mark.parametrize("role", _NAMES)
+def test_role_has_the_skeleton(role: str) -> None:
+    assert [name for name in _SKELETON if not (_ROLES / role / name).is_file()] == []
+
+
+@pytest.mark.parametrize("role", _NAMES)
+def test_ansible_doc_shows_each_argument_with_its_meaning(role: str, shown: dict[str, Any]) -> None:
+    entries = shown[role]["entry_points"]
+    assert {"main", "validate", "verify"} <= entries.keys()
+    for name, spec in _specs(role).items():
+        assert entries[name]["options"].keys() == spec.get("options", {}).keys()
+        assert entries[name]["short_description"]
+        assert all(option.get("description") for option in entries[name]["options"].values())
+
+
+@pytest.mark.parametrize("role", _NAMES)
+def test_variables_carry_the_roles_name_and_defaults_are_its_arguments(role: str) -> None:
+    known = {name for spec in _specs(role).values() for name in spec.get("options", {})}
+    defaults = yaml.safe_load((_ROLES / role / "defaults" / "main.yml").read_text()) or {}
+    assert [name for name in known | defaults.keys() if not name.startswith(f"{role}_")] == []
+    # <role>_touches is for the record of changes; nobody sets it
+    assert defaults.keys() - known <= {f"{role}_touches"}
+    required = {name for name, option in _specs(role)["main"].get("options", {}).items() if option.get("required")}
+    assert required & defaults.keys() == set()
+
+
+@pytest.mark.parametrize("role", _NAMES)
+def test_misspelled_arguments_are_refused(role: str) -> None:
+    options = _specs(role)["main"].get("options", {})
+    good = {name: _sample(option) for name, option in options.items()}
+    assert _refusals(options, good) == ""
+    for name, option in options.items():
+        typo = {f"{other}x" if other == name else other: value for other, value in good.items()}
+        assert f"{name}x" in _refusals(options, typo)
+        if option.get("required"):
+            assert "missing required arguments" in _refusals(options, {key: good[key] for key in good if key != name})
+
+
+@pytest.mark.parametrize("role", [role for role in _NAMES if _nested(_specs(role)["main"].get("options", {}))])
+def test_misspelled_fields_of_an_argument_are_refused(role: str) -> None:
+    options = _specs(role)["main"]["options"]
+    good = {name: _sample(option) for name, option in options.items()}
+    for name, option in _nested(options):
+        wrong = {**_sample({**option, "type": "dict"}), "vlaue": 1}
+        value = [wrong] if option.get("type") == "list" else wrong
+        assert "vlaue" in _refusals(options, {**good, name: value})
+
+
+@pytest.mark.parametrize("role", _NAMES)
+def test_readme_is_what_the_specs_say(role: str) -> None:
+    assert readmes.is_current(_ROLES / role), "run scripts/role_readmes.py"
+
+
+def _role(folder: Path, description: str) -> Path:
+    for part, content in {
+        "meta/argument_specs.yml": {
+            "argument_specs": {
+                "main": {
+                    "short_description": "Keeps bees",
+                    "description": ["Where they are."],
+                    "options": {
+                        "bees_number": {"type": "int", "required": True, "description": description},
+                        "bees_mood": {"choices": ["calm", "cross"], "description": ["How they are", "Now."]},
+                        "bees_home": {"type": "path", "description": "Where."},
+                    },
+                }
+            }
+        },
+        "defaults/main.yml": {"bees_home": "{{ hive | default('/hive') }}", "bees_touches": {}},
+    }.items():
+        path = folder / "bees" / part
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return folder / "bees"
+
+
+def test_readme_names_type_default_choices_and_escapes_the_tables_bars(tmp_path: Path) -> None:
+    lines = readmes.readme(_role(tmp_path, "How many.")).splitlines()
+    assert lines[:5] == ["# bees", "", "Keeps bees.", "", "Where they are."]
+    assert lines[8:] == [
+        "| `bees_number` | int | required | How many. |",
+        "| `bees_mood` | str | not set | How they are. Now. One of `calm`, `cross`. |",
+        "| `bees_home` | path | `{{ hive \\| default('/hive') }}` | Where. |",
+    ]
+
+
+def test_a_changed_description_makes_the_readme_stale(tmp_path: Path) -> None:
+    role = _role(tmp_path, "How many.")
+    (role / "README.md").write_text(readmes.readme(role))
+    assert readmes.is_current(role)
+    _role(tmp_path, "How many bees.")
+    assert not readmes.is_current(role)
