@@ -13,9 +13,9 @@ export XDG_CONFIG_HOME := $(CURDIR)/.state/config
 export ANSIBLE_HOME := $(CURDIR)/.state/ansible
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo test test-all lint setup clean distclean
+.PHONY: help demo test test-all test-booted lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo test test-all lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo test test-all test-booted lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -27,6 +27,7 @@ lint: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/python scripts/role_readmes.py --check
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/yamllint --strict .
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/ansible-lint --profile production --offline
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/ansible-playbook --syntax-check playbooks/site.yml playbooks/validate.yml
@@ -35,12 +36,20 @@ test: setup lint
 	.venv/bin/python -m nodectl.wheels
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow"
 
+# boots Debian in containers and emulated machines; installs what that needs (docs/testing.md)
+test-booted:
+	@scripts/setup.sh --booted $(if $(YES),--yes)
+	.venv/bin/python -m nodectl.wheels
+	.venv/bin/pytest --basetemp=.state/pytest-tmp -m booted tests/booted
+
 test-all: setup lint
+	-@scripts/setup.sh --booted $(if $(YES),--yes)
 	.venv/bin/python -m nodectl.wheels
 	.venv/bin/pytest --basetemp=.state/pytest-tmp
 
 clean:
 	-[ ! -x .venv/bin/nodectl ] || .venv/bin/nodectl lab down
+	-[ ! -x .venv/bin/python ] || .venv/bin/python -m tests.booted down
 	rm -rf .state dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
