@@ -1,11 +1,19 @@
 #!/usr/bin/env bash
 # Make this checkout ready to run: the distribution's packages that a lab needs, and .venv with nodectl in it.
-# usage: scripts/setup.sh [--yes]        idempotent; prints what it installs; asks first where someone can answer
+# usage: scripts/setup.sh [--yes] [--booted]     idempotent; prints what it installs; asks first where someone can answer
+# --booted: also what boots containers and emulated machines for tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 yes=${CI:+1}
-[ "${1:-}" = --yes ] && yes=1
+booted=
+for option in "$@"; do
+  case $option in
+    --yes) yes=1 ;;
+    --booted) booted=1 ;;
+    *) printf 'setup: no such option: %s (there are --yes and --booted)\n' "$option" >&2; exit 2 ;;
+  esac
+done
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -32,6 +40,11 @@ need sudo sudo
 need make make
 need mkfs.ext4 e2fsprogs
 need ps procps
+if [ -n "$booted" ]; then
+  need mmdebstrap mmdebstrap
+  need systemd-nspawn systemd-container
+  need qemu-system-x86_64 qemu-system-x86
+fi
 [ -x /usr/bin/python3 ] || missing+=(python3) # the lab's hosts run it
 [ -n "$(find_python)" ] || missing+=(python3-venv)
 
