@@ -17,6 +17,7 @@ from nodectl.cli.options import FORKS, OUTPUT, take_global_options
 COMMANDS = {
     "exec": ("nodectl.cli.exec", "exec_", "Run a command on all hosts; identical output is shown once."),
     "facts": ("nodectl.cli.facts", "facts", "Show what every host is."),
+    "health": ("nodectl.cli.health", "health", "Hold every host against its profiles."),
     "hostkeys": ("nodectl.cli.hostkeys", "hostkeys", "Show and accept the hosts' SSH keys."),
     "jobs": ("nodectl.cli.jobs", "jobs", "List, follow, explain and stop jobs."),
     "lab": ("nodectl.cli.lab", "lab", "A real fleet on this machine."),
@@ -24,6 +25,8 @@ COMMANDS = {
     "probe": ("nodectl.cli.probe", "probe", "Measure hosts, pairs and the fleet."),
     "profile": ("nodectl.cli.profile", "profile", "Show the hardware, stack and tuning profiles."),
     "provision": ("nodectl.cli.provision", "provision", "Make the hosts what their profiles say."),
+    "rollback": ("nodectl.cli.rollback", "rollback", "Put back what stood before a run."),
+    "sudoers": ("nodectl.cli.sudoers", "sudoers", "Print what an unprivileged login needs of sudo."),
 }
 
 

@@ -62,6 +62,8 @@ def _inventory(folder: LabFolder, state: LabState) -> dict[str, object]:
         "ansible_ssh_private_key_file": str(folder.client_key),
         "ansible_ssh_common_args": f"-o UserKnownHostsFile={_quoted(folder.known_hosts)}",
         "ansible_python_interpreter": "/usr/bin/python3",
+        # a fleet that nobody has to be asked about
+        "nodectl_lab": True,
         "nodectl_hardware": "lab-cpu",
         "nodectl_stack": "cpu",
         "nodectl_tuning": "stock",

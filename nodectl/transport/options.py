@@ -11,8 +11,8 @@ from nodectl.errors import InventoryError
 
 _FLAGS = {"-J": "proxyjump", "-i": "identityfile", "-p": "port", "-l": "user", "-F": "config"}
 _KNOWN = {"proxyjump", "proxycommand", "identityfile", "userknownhostsfile", "user", "port"}
-# they steer how the OpenSSH client shares its connections; nodectl keeps its own, so here they mean nothing
-_SHARING = {"controlmaster", "controlpersist", "controlpath"}
+# they steer how the OpenSSH client shares and watches its connections; nodectl keeps its own, so here they mean nothing
+_SHARING = {"controlmaster", "controlpersist", "controlpath", "serveraliveinterval", "serveralivecountmax"}
 _REMEDY = "nodectl knows -J -i -p -l -F and -o ProxyJump, ProxyCommand, IdentityFile, UserKnownHostsFile, User, Port"
 _CHECKING = "stricthostkeychecking"
 
