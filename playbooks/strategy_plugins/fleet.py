@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import ansible.constants as constants
 from ansible.errors import AnsibleError
+from ansible.plugins import loader
 from ansible.plugins.strategy.linear import StrategyModule as LinearStrategy
 from ansible.release import __version__ as core_version
 from ansible.utils.display import Display
@@ -103,11 +106,36 @@ def _say(reason: str) -> None:
         _display.display(f"mitogen is not used: {reason}. Slower, with the same results")
 
 
+@functools.cache
+def _warm() -> None:
+    """Load once what the process of each task would load anew after its fork: what templates and actions are made of."""
+    for plugins in (loader.filter_loader, loader.test_loader):
+        for _ in plugins.all():
+            pass
+    for name in (
+        "assert",
+        "debug",
+        "include_tasks",
+        "set_fact",
+        "template",
+        "copy",
+        "normal",
+        "validate_argument_spec",
+    ):
+        loader.action_loader.get(f"ansible.legacy.{name}", class_only=True)
+    for name in ("vars", "varnames", "file", "template", "run_identity", "fleet_profile"):
+        loader.lookup_loader.get(name, class_only=True)
+    with contextlib.suppress(ImportError):  # the play's first task says where Ansible's Python has no nodectl
+        import nodectl.profiles.host_compat
+        import nodectl.profiles.resolve  # noqa: F401
+
+
 class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships no types
     """One play; whether mitogen carries it is decided before its first task."""
 
     def run(self, iterator: Any, play_context: Any, *args: Any) -> Any:
         """Run the play's tasks on its hosts; Ansible's own result."""
+        _warm()
         reason = _WHY_NOT
         if _BASE is not LinearStrategy and not reason:
             reason = cannot_become(self._become_methods(iterator, play_context))
