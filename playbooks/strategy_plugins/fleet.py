@@ -108,7 +108,7 @@ def _say(reason: str) -> None:
 
 @functools.cache
 def _warm() -> None:
-    """Load once what the process of each task would load anew after its fork: what templates and actions are made of."""
+    """Load once what the process of each task would load anew after its fork."""
     for plugins in (loader.filter_loader, loader.test_loader):
         for _ in plugins.all():
             pass
