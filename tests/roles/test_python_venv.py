@@ -159,6 +159,21 @@ def test_a_run_makes_it_a_second_changes_nothing_and_a_new_version_leaves_the_ol
     assert sorted(path.name[:6] for path in store.iterdir()) == ["torch-", "torch-"]
 
 
+def simple_index(folder: Path, *packages: tuple[str, str]) -> str:
+    """A package index (PEP 503) of stand-ins, as uv reads one from files; its address."""
+    for name, version in packages:
+        made = wheel(folder / name, name, version)
+        (folder / name / "index.html").write_text(f'<a href="{made.name}">{made.name}</a>')
+    return folder.as_uri()
+
+
+def test_a_pin_that_the_stacks_index_lacks_comes_from_the_default_one(make: Make, tmp_path: Path) -> None:
+    own = simple_index(tmp_path / "own", ("torch", "9.1"), ("numpy", "7.0"))
+    default = simple_index(tmp_path / "default", ("numpy", "8.0"))
+    answer = make(index=own, wheelhouse="", build_environment={"UV_DEFAULT_INDEX": default})
+    assert answer["changed"] and answer["found"] == {"torch": "9.1", "numpy": "8.0"}, answer
+
+
 def test_an_environment_that_lost_a_package_is_made_anew_beside_it(make: Make, tmp_path: Path) -> None:
     make()
     link = tmp_path / "opt" / "venv"

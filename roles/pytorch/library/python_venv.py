@@ -140,8 +140,8 @@ def source(module: AnsibleModule) -> list[str]:
     """uv's options that say where packages come from."""
     house, index = module.params["wheelhouse"], module.params["index"]
     if not house:
-        # an index that is named comes before the default one, and a name that it has is taken from nowhere else
-        return ["--index", index]
+        # the stack's index first; a pin that it lacks (PyTorch's has few versions of numpy) comes from uv's default one
+        return ["--index", index, "--index-strategy", "unsafe-first-match"]
     if house.startswith("/") and not any(Path(house).glob("*.whl")):
         module.fail_json(msg=f"no wheel in {house} on this host; fill it, or unset nodectl_wheelhouse")
     return ["--no-index", "--find-links", house]
