@@ -58,7 +58,9 @@ def rank_pid(job_id: str, rank: int) -> int:
 
 
 def test_a_job_ends_well(fleet: Fleet) -> None:
-    job_id = fleet.launch("import os, sys\nprint(sys.argv[1:], os.environ['TOKEN'], flush=True)\n", ["a b", "$(x)", ""])
+    # one write: print's parts are several, between which the other rank of the host may write
+    script = "import os, sys\nos.write(1, f\"{sys.argv[1:]} {os.environ['TOKEN']}\\n\".encode())\n"
+    job_id = fleet.launch(script, ["a b", "$(x)", ""])
     fleet.wait_settled(job_id)
     for rank, report in enumerate(fleet.reports(job_id)):
         assert (report["state"]["state"], report["state"]["exit_status"]) == ("finished", 0)
