@@ -201,7 +201,7 @@ def test_two_jobs_do_not_touch_each_other(fleet: Fleet) -> None:
 
 
 def test_logs_follow_to_the_end_and_from_an_offset(fleet: Fleet) -> None:
-    job_id = fleet.launch("import time\nfor n in range(4):\n    print('line', n, flush=True); time.sleep(0.2)\n")
+    job_id = fleet.launch("import os, time\nfor n in range(4):\n    os.write(1, b'line %d\\n' % n); time.sleep(0.2)\n")
     frames = [json.loads(line) for line in fleet.ctl(0, "logs", job_id, "follow", "0").stdout.splitlines()]
     text = "".join(frame.get("text", "") for frame in frames)
     assert text.count("line 3") == 2
