@@ -27,6 +27,9 @@ NAMES = ("gpu01", "gpu02")
 # no wheels of a CUDA build are at hand, and what stands on them would only repeat that
 SKIPPED = [word for tag in ("python", "pytorch", "launcher", "nccl_tests") for word in ("--skip-tags", tag)]
 
+# A100 80 GB PCIe, as node_look finds them in sysfs
+RECORDED_GPUS = [{"address": f"0000:{slot:02x}:00.0", "device": "0x20b5", "numa_node": 0} for slot in range(1, 9)]
+
 
 @dataclass(frozen=True, slots=True)
 class Provisioned:
@@ -53,6 +56,8 @@ def provisioned(
             nodectl_hardware="a100-pcie-8",
             nodectl_stack="cu128",
             nodectl_driver="manage",
+            # without a GPU on the bus no driver is worth a reboot: the eight cards are recorded, and said to be
+            nodectl_recorded_look={"gpus": RECORDED_GPUS},
             nvidia_repo_baseurl=f"file://{MOUNT}",
             nvidia_repo_keyring=str(repository.key_file),
         )
