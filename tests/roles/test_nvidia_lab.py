@@ -151,7 +151,6 @@ def test_verify_reads_dpkg_and_apt(
     assert "the repository has no 2.12.7-1+cuda11.6, this is its nearest for the same CUDA" in text
 
 
-@pytest.mark.slow
 def test_an_interrupted_installation_is_brought_to_its_end(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
 ) -> None:
@@ -172,7 +171,6 @@ def test_a_meta_package_is_refused_by_its_name_and_by_its_plan(
     assert "bring a driver" in said and before == state(gpu_host)
 
 
-@pytest.mark.slow
 def test_a_foreign_source_is_refused_and_one_with_the_same_key_adopted(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, repository: Repository, variables: dict[str, Any]
 ) -> None:
@@ -194,7 +192,6 @@ def test_a_foreign_source_is_refused_and_one_with_the_same_key_adopted(
     assert ansible_play(roles(("nvidia_repository",)), gpu_host, host, **variables).changed == 1
 
 
-@pytest.mark.slow
 def test_a_key_of_another_is_not_trusted(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, repository: Repository, variables: dict[str, Any]
 ) -> None:
