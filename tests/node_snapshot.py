@@ -30,7 +30,7 @@ SETTINGS = ("/proc/sys/net", "/proc/sys/vm", "/proc/sys/kernel")
 LINKS = ("mtu", "tx_queue_len")
 # what the kernel counts or draws by itself, and what only can be written
 MOVING = re.compile(
-    r"random/|ns_last_pid|pty/nr|nf_conntrack_count|route/flush|stat_refresh|compact_memory|drop_caches"
+    r"random/|tainted|ns_last_pid|pty/nr|nf_conntrack_count|route/flush|stat_refresh|compact_memory|drop_caches"
     r"|tcp_fastopen_key|stable_secret|cad_pid|usermodehelper|perf_event_max_sample_rate|perf_cpu_time|tcp_mem$|udp_mem$"
 )
 LOGIND = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "RemoveIPC")
