@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nodectl.errors import ProfileError
 from nodectl.profiles.compat import gpu_problems
+from nodectl.profiles.driver_policy import OWNED, DriverPolicy, driver_policy
 from nodectl.profiles.matrix import Matrix
 from nodectl.profiles.nccl import version_key
 from nodectl.profiles.problem import Problem
 from nodectl.profiles.schema import Hardware, Stack
 
-DriverPolicy = Literal["keep", "manage"]
-# a driver of these origins is not nodectl's to replace
-_OWNED = ("dgx", "run", "foreign")
 # from Blackwell on the NVSwitches are not on the node's own bus
 _SWITCH_OFF_BUS = "10.0"
 
@@ -35,6 +33,7 @@ class LiveDriver(_Look):
 
     version: str | None = None
     origin: str = "none"
+    packages: tuple[Mapping[str, Any], ...] = ()
 
 
 class Node(_Look):
@@ -65,11 +64,10 @@ class HostLook:
         except ValidationError as error:
             raise ProfileError(f"the look at the host is malformed: {error.errors()[0]}", "see node_look") from error
 
-    @property
-    def policy(self) -> DriverPolicy:
-        """What is done with the driver: what the operator says, else keep what works or belongs to somebody."""
-        found = self.node.driver
-        return self.driver or ("keep" if found.version or found.origin in _OWNED else "manage")
+    def policy(self, stack: Stack) -> DriverPolicy:
+        """What is done with the driver, as the roles decide it."""
+        wanted = stack.driver.model_dump() if stack.driver else None
+        return driver_policy(self.node.driver.model_dump(), wanted, self.driver)
 
 
 def host_problems(hardware: Hardware, stack: Stack, look: HostLook, matrix: Matrix) -> Iterator[Problem]:
@@ -132,7 +130,7 @@ def _models(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Ite
 
 def _driver(stack: Stack, look: HostLook, matrix: Matrix) -> Iterator[Problem]:
     row, live = matrix.cuda_row(stack.cuda), look.node.driver.version
-    if row is None or live is None or look.policy == "manage":
+    if row is None or live is None or look.policy(stack) == "manage":
         return
     least = stack.driver.min if stack.driver else row.min_driver
     if version_key(live) < version_key(row.min_driver):
@@ -146,6 +144,6 @@ def _driver(stack: Stack, look: HostLook, matrix: Matrix) -> Iterator[Problem]:
 
 
 def _newer_driver(stack: Stack, node: Node, least: str) -> str:
-    if stack.driver and node.driver.origin not in _OWNED:
+    if stack.driver and node.driver.origin not in OWNED:
         return f"nodectl_driver: manage, which installs branch {stack.driver.branch}"
     return f"a driver from {least} on, installed by whoever owns this one"

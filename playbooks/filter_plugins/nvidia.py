@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nodectl.profiles.driver_policy import driver_packages, driver_policy
+
 DOCUMENTATION = r"""
 name: driver_mode
 short_description: Whether the host's driver is managed or only looked at
@@ -27,26 +29,14 @@ _value: {description: keep or manage., type: str}
 Look = Mapping[str, Any]
 
 
-def driver_packages(wanted: Mapping[str, Any] | None) -> list[str]:
-    """Names under which NVIDIA's repository has the branch, the most exact first: from 590 on they carry no branch."""
-    if not wanted:
-        return []
-    meta = "nvidia-open" if wanted["flavour"] == "open" else "cuda-drivers"
-    return [f"{meta}-{wanted['branch']}", meta]
+def driver_names(wanted: Mapping[str, Any] | None) -> list[str]:
+    """Names of the wanted driver's package, the most exact first."""
+    return driver_packages(wanted["branch"], wanted["flavour"]) if wanted else []
 
 
 def driver_mode(node: Look, wanted: Mapping[str, Any] | None, asked: str = "") -> str:
     """`asked` where it says something; else keep what works or is not ours."""
-    if asked or not wanted:
-        return asked or "keep"
-    driver = node["driver"]
-    names = driver_packages(wanted)
-    ours = any(
-        package["name"] in names and package["version"].startswith(f"{wanted['branch']}.")
-        for package in driver["packages"]
-        if package["from"] == "nvidia"
-    )
-    return "manage" if driver["origin"] == "none" or (driver["origin"] == "apt" and ours) else "keep"
+    return driver_policy(node["driver"], wanted, asked)
 
 
 def driver_objection(node: Look, mode: str) -> str:
@@ -101,7 +91,7 @@ class FilterModule:
         return {
             "driver_mode": driver_mode,
             "driver_objection": driver_objection,
-            "driver_packages": driver_packages,
+            "driver_packages": driver_names,
             "gpu_work": gpu_work,
             "nvidia_pins": nvidia_pins,
             "wanted_package": wanted_package,
