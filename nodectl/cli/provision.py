@@ -38,9 +38,9 @@ def provision(
     from nodectl.provision import ProvisionRequest
     from nodectl.provision.outlook import described, selected_roles
 
-    hosts = app.hosts
+    roles, hosts = selected_roles(tags, skip_tags), app.hosts
     if not check:
-        lines = described(hosts, selected_roles(tags, skip_tags), allow_reboot)
+        lines = described(hosts, roles, allow_reboot)
         ask(hosts, f"provision {len(hosts)} hosts ({folded([host.name for host in hosts])})?", lines, yes=yes)
     _fill_lab_share([host.variables for host in hosts])
     request = ProvisionRequest(

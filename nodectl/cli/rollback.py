@@ -32,6 +32,7 @@ def rollback(
     app: App, to: str, list_: bool, packages: bool, check: bool, diff: bool, yes: bool, ask_become_pass: bool
 ) -> None:
     """Put back what stood before the last run that changed something; the same as playbooks/rollback.yml."""
+    _check_name(to)
     hosts = app.hosts
     names = [host.name for host in hosts]
     password = become_password(ask_become_pass)
@@ -55,6 +56,14 @@ def rollback(
     run = run_playbook(request, names)
     _show(app, run, check)
     raise SystemExit(run.exit_status)
+
+
+def _check_name(to: str) -> None:
+    """Refused here, before any host is asked."""
+    from nodectl.provision.command import RUN_NAME
+
+    if to and not RUN_NAME.fullmatch(to):
+        raise click.BadParameter(f"{to!r} is no name of a run; `nodectl rollback --list` shows them", param_hint="--to")
 
 
 def _request(app: App, playbook: str, password: str | None, **options: Any) -> ProvisionRequest:

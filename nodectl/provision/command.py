@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,9 @@ from typing import Any
 
 from nodectl.paths import state_dir
 from nodectl.resources import share_dir
+
+# as module_utils/node_store.py has it on the nodes
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,15 @@ from typing import Any
 
 import yaml
 
+from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.nodeset import fold
 from nodectl.resources import share_dir
 
 # the plays of site.yml that change a node
 CHANGING = ("provision", "tune")
+# Ansible's own words for tags
+_ANSIBLE_TAGS = frozenset(("all", "always", "never", "tagged", "untagged"))
 _PROFILES = ("hardware", "stack", "tuning")
 
 
@@ -32,8 +35,12 @@ def described(hosts: Sequence[Host], roles: Sequence[str], allow_reboot: bool) -
 
 
 def selected_roles(tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
-    """The roles of the changing plays that Ansible's tags leave."""
+    """The roles of the changing plays that Ansible's tags leave; UsageError for a tag that no role has."""
     wanted, unwanted = _words(tags), _words(skip_tags)
+    known = list(dict.fromkeys(tag for _, own in _roles() for tag in own))
+    strange = sorted((wanted | unwanted) - {*known, *_ANSIBLE_TAGS})
+    if strange:
+        raise UsageError(f"no role has the tag {', '.join(map(repr, strange))}", f"the tags are {', '.join(known)}")
     chosen: list[str] = []
     for name, own in _roles():
         if name not in chosen and (not wanted or wanted & {*own, "all"}) and not unwanted & {*own}:
@@ -43,7 +50,7 @@ def selected_roles(tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
 
 def _words(options: Sequence[str]) -> set[str]:
     """`-t a,b -t c` as Ansible splits it."""
-    return {word.strip() for option in options for word in option.split(",")}
+    return {word.strip() for option in options for word in option.split(",")} - {""}
 
 
 def _roles() -> Iterator[tuple[str, list[str]]]:

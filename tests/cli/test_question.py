@@ -97,4 +97,7 @@ def test_the_roles_shown_are_those_that_the_tags_leave() -> None:
     every = selected_roles((), ())
     assert {"limits", "pytorch", "kernel_settings"} <= set(every)
     assert selected_roles(("limits,nccl_env",), ()) == [name for name in every if name in ("limits", "nccl_env")]
-    assert "limits" not in selected_roles((), ("limits",)) and selected_roles(("nothing",), ()) == []
+    assert "limits" not in selected_roles((), ("limits",))
+    with pytest.raises(UsageError, match="no role has the tag 'limit'") as caught:
+        selected_roles(("nccl_env,limit",), ())
+    assert "limits" in caught.value.remedy

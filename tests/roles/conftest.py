@@ -1,5 +1,6 @@
 """Modules that roles bring with them, loaded by their path as Ansible does."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -31,6 +32,12 @@ def role_module() -> Callable[[str, str], ModuleType]:
         return module
 
     return load
+
+
+@pytest.fixture(scope="session")
+def utils() -> Callable[[str], ModuleType]:
+    """`utils("node_store")`: a module of the playbooks, as Ansible's own package holds it on a node."""
+    return lambda name: importlib.import_module(f"ansible.module_utils.{name}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,99 @@
+"""What the record's helpers read: dpkg's and apt's files, the driver's packages, rings, GPU settings, sysctl names."""
+
+from typing import Any
+
+from nodectl.resources import share_dir
+from tests.node_snapshot import fenced
+
+DOCUMENT = share_dir() / "docs" / "rollback.md"
+
+STATUS = """Package: dpkg
+Status: install ok installed
+Architecture: amd64
+Version: 1.21
+
+Package: cuda-toolkit-11-8
+Status: hold ok installed
+Architecture: amd64
+Version: 11.8.0-1
+Depends: libtool-a | libtool-b (>= 2),
+ continued
+
+Package: libtool-b
+Status: install ok installed
+Architecture: all
+Version: 2
+
+Package: libc6
+Status: install ok installed
+Architecture: i386
+Version: 2.36
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1
+"""
+MARKS = """Package: libtool-b
+Architecture: amd64
+Auto-Installed: 1
+
+Package: dpkg
+Architecture: amd64
+Auto-Installed: 0
+"""
+
+
+def test_dpkgs_and_apts_files_are_read_as_they_are(utils: Any) -> None:
+    packages, _ = utils("node_packages").parse(STATUS, MARKS)
+    assert set(packages) == {"dpkg", "cuda-toolkit-11-8", "libtool-b", "libc6:i386", "gone"}
+    held = {"version": "11.8.0-1", "selection": "hold", "state": "installed", "auto": False}
+    assert packages["cuda-toolkit-11-8"] == held
+    assert packages["libtool-b"]["auto"] and not packages["dpkg"]["auto"]
+    assert not utils("node_packages").there(packages["gone"])
+
+
+def test_what_something_else_needs_stays(utils: Any) -> None:
+    node_packages = utils("node_packages")
+
+    def details(**depends: str) -> dict[str, dict[str, str]]:
+        return {name: {"Package": name, "Depends": text} for name, text in depends.items()}
+
+    mine = details(theirs="a (>= 1) | b", a="c", b="", c="", d="a")
+    assert node_packages.needed({"a", "c", "d"}, mine) == {}, "b meets it"
+    assert node_packages.needed({"a", "b", "c", "d"}, mine) == {"a": "theirs", "b": "theirs", "c": "a"}
+    virtual = details(theirs="mail", x="", y="")
+    virtual["x"]["Provides"] = "mail (= 1), other"
+    assert node_packages.needed({"x", "y"}, virtual) == {"x": "theirs"}
+
+
+def test_the_document_names_the_driver_family_as_the_code_has_it(utils: Any) -> None:
+    node_packages = utils("node_packages")
+    assert fenced(DOCUMENT.read_text(), "driver-packages") == list(node_packages.DRIVER_FAMILY)
+    for name in ("nvidia-driver-535", "libnvidia-compute-535:i386", "nvidia-fabricmanager-535", "cuda-drivers-535"):
+        assert node_packages.is_driver(name)
+    for name in ("cuda-toolkit-11-8", "libcudnn8", "libnccl2", "libnvidia-container1", "nvidia-container-toolkit"):
+        assert not node_packages.is_driver(name)
+
+
+def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(utils: Any) -> None:
+    live = utils("node_live")
+    text = (
+        "Ring parameters for eth0:\nPre-set maximums:\nRX:\t\t8192\nRX Mini:\tn/a\nTX:\t\t8192\n"
+        "Current hardware settings:\nRX:\t\t1024\nRX Mini:\tn/a\nTX:\t\t512\n"
+    )
+    before = live.parse_rings(text)
+    assert before == {"rx": "1024", "tx": "512"}
+    item = {"kind": "rings", "interface": "eth0"}
+    assert live.live_commands(item, before, {"rx": "8192", "tx": "512"}) == [["ethtool", "-G", "eth0", "rx", "1024"]]
+    old = live.parse_gpus("GPU-1, Disabled, 350.00, 877, 1380\nGPU-2, Enabled, [N/A], [N/A], [N/A]\n")
+    new = live.parse_gpus("GPU-1, Enabled, 300.00, 877, 1530\nGPU-2, Enabled, [N/A], [N/A], [N/A]\n")
+    smi = ["nvidia-smi", "-i", "GPU-1"]
+    wanted = [[*smi, "-pm", "0"], [*smi, "-pl", "350.00"], [*smi, "-ac", "877,1380"]]
+    assert live.live_commands({"kind": "gpu"}, old, new) == wanted
+
+
+def test_names_of_sysctls_are_those_of_sysctl(utils: Any) -> None:
+    path = utils("node_live").sysctl_path
+    assert path("net.ipv4.tcp_rmem") == "/proc/sys/net/ipv4/tcp_rmem"
+    assert path("net.ipv4.conf.eth0/1.forwarding") == "/proc/sys/net/ipv4/conf/eth0.1/forwarding"

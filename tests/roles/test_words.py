@@ -1,0 +1,19 @@
+"""What is refused before any host is asked."""
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from nodectl.cli.root import cli
+from nodectl.provision.command import RUN_NAME
+
+
+def test_a_run_is_named_here_as_on_the_nodes(utils: Any) -> None:
+    assert utils("node_store").RUN_NAME.pattern == RUN_NAME.pattern
+
+
+@pytest.mark.parametrize("name", ["bad name", "../x", "-x", "a;b"])
+def test_a_name_that_no_run_has_is_refused_at_once(name: str) -> None:
+    done = CliRunner().invoke(cli, ["-i", "nowhere,", "rollback", f"--to={name}"])
+    assert done.exit_code == 2 and "is no name of a run" in done.output
