@@ -130,6 +130,16 @@ def _warm() -> None:
         import nodectl.profiles.resolve  # noqa: F401
 
 
+def _read_whole() -> None:
+    """Where each task starts Python anew, it reads its program in one piece."""
+    if ".".join(core_version.split(".")[:2]) not in TESTED_CORE:
+        return
+    with contextlib.suppress(ImportError):  # the play's first task says where Ansible's Python has no nodectl
+        from nodectl.provision.pipelining import read_whole
+
+        read_whole()
+
+
 class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships no types
     """One play; whether mitogen carries it is decided before its first task."""
 
@@ -142,6 +152,8 @@ class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships n
         if reason and chosen(os.environ) == "mitogen":
             raise AnsibleError(f"NODECTL_STRATEGY is mitogen: {reason}")
         self._carried = not (reason or _BASE is LinearStrategy)
+        if not self._carried:
+            _read_whole()
         _say(reason)
         run = super().run if self._carried else lambda *given: LinearStrategy.run(self, *given)
         return run(iterator, play_context)
