@@ -1,4 +1,4 @@
-"""Reads `ip -json address show`."""
+"""Reads `ip -json [-s -s] [-d] address show`."""
 
 import json
 from dataclasses import dataclass
@@ -32,7 +32,30 @@ def _interface(row: Any) -> Interface:
         addresses = tuple(f"{each['local']}/{each['prefixlen']}" for each in row["addr_info"] if "local" in each)
         # "eth0@if7" is how ip names the near end of a veth pair
         name = row["ifname"].partition("@")[0]
-        nic = Nic(name, row["operstate"].lower(), row["mtu"], row.get("address"), addresses)
+        made = row.get("linkinfo") or {}
+        nic = Nic(
+            name,
+            row["operstate"].lower(),
+            row["mtu"],
+            row.get("address"),
+            addresses,
+            kind=made.get("info_kind"),
+            carrier="LOWER_UP" in row["flags"] if "flags" in row else None,
+            master=row.get("master"),
+            mtu_max=row.get("max_mtu") or None,
+            bond_mode=(made.get("info_data") or {}).get("mode") if made.get("info_kind") == "bond" else None,
+            counters=_counters(row.get("stats64") or row.get("stats") or {}),
+        )
         return Interface(row["ifindex"], nic)
     except (KeyError, TypeError, AttributeError) as error:
         raise ParseError(f"ip: interface {str(row)[:200]!r}: {error!r}") from error
+
+
+def _counters(stats: Any) -> dict[str, int]:
+    """`rx_errors`, `tx_dropped`: both directions in one mapping."""
+    return {
+        f"{way}_{name}": value
+        for way in ("rx", "tx")
+        for name, value in stats.get(way, {}).items()
+        if isinstance(value, int)
+    }

@@ -1,11 +1,14 @@
 """Reads `iperf3 --json`, of old and new versions, with log noise before it."""
 
-import json
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodectl.errors import ParseError
+from nodectl.parsers.json_values import json_document, number, objects, section, text_of, whole
+
+_TOOL = "iperf3"
 
 # an interval inside a document has start and end too, but as numbers
 _OURS = {"start": dict, "end": dict, "intervals": list, "error": str}
@@ -30,61 +33,39 @@ class Iperf3:
 
 def parse_iperf3(text: str) -> Iperf3:
     """ParseError where there is no document of iperf3's, or it is cut."""
-    document = _document(text)
-    start, end = _part(document, "start"), _part(document, "end")
-    test = _part(start, "test_start")
-    sent, received = _part(end, "sum_sent") or _part(end, "sum"), _part(end, "sum_received")
-    streams = end.get("streams") or []
+    document = json_document(text, _TOOL, _is_ours)
+    start, end = section(document, "start", _TOOL), section(document, "end", _TOOL)
+    test = section(start, "test_start", _TOOL)
+    sent = section(end, "sum_sent", _TOOL) or section(end, "sum", _TOOL)
+    received = section(end, "sum_received", _TOOL)
+    streams = objects(end, "streams", _TOOL)
+    count, duration_s = whole(test, "num_streams", _TOOL), number(sent, "seconds", _TOOL)
     return Iperf3(
-        version=start.get("version"),
-        protocol=test.get("protocol"),
-        streams=test.get("num_streams", len(streams) or None),
-        duration_s=sent.get("seconds", received.get("seconds")),
+        version=text_of(start, "version", _TOOL),
+        protocol=text_of(test, "protocol", _TOOL),
+        streams=(len(streams) or None) if count is None else count,
+        duration_s=number(received, "seconds", _TOOL) if duration_s is None else duration_s,
         reverse=None if "reverse" not in test else bool(test["reverse"]),
         sent_gbit_s=_gbit_s(sent),
         received_gbit_s=_gbit_s(received),
-        retransmits=sent.get("retransmits"),
+        retransmits=whole(sent, "retransmits", _TOOL),
         rtt_mean_ms=_rtt_mean_ms(streams),
-        congestion=end.get("sender_tcp_congestion"),
-        error=document.get("error"),
+        congestion=text_of(end, "sender_tcp_congestion", _TOOL),
+        error=text_of(document, "error", _TOOL),
     )
 
 
-def _document(text: str) -> Mapping[str, Any]:
-    if not text.strip():
-        raise ParseError("iperf3 printed nothing")
-    lines = text.splitlines(keepends=True)
-    position, failure = 0, ""
-    for number, line in enumerate(lines, start=1):
-        brace = line.find("{")
-        if brace >= 0:
-            try:
-                found, _ = json.JSONDecoder().raw_decode(text, position + brace)
-            except json.JSONDecodeError as error:
-                failure = failure or f"iperf3 line {number}: {line.strip()[:80]!r}: {error}"
-            else:
-                if isinstance(found, dict) and any(isinstance(found.get(key), kind) for key, kind in _OURS.items()):
-                    return found
-        position += len(line)
-    raise ParseError(failure or f"iperf3 line 1: {lines[0].strip()[:200]!r}: no JSON document")
-
-
-def _part(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    part = document.get(key, {})
-    if not isinstance(part, dict):
-        raise ParseError(f"iperf3: {key!r} is {str(part)[:80]!r}, not an object")
-    return part
+def _is_ours(found: Any) -> bool:
+    return isinstance(found, dict) and any(isinstance(found.get(key), kind) for key, kind in _OURS.items())
 
 
 def _gbit_s(part: Mapping[str, Any]) -> float | None:
-    rate = part.get("bits_per_second")
-    return None if rate is None else float(rate) / 1e9
+    rate = number(part, "bits_per_second", _TOOL)
+    return None if rate is None else rate / 1e9
 
 
-def _rtt_mean_ms(streams: list[Any]) -> float | None:
-    means_us = [
-        each["sender"]["mean_rtt"]
-        for each in streams
-        if isinstance(each, dict) and isinstance(each.get("sender"), dict) and each["sender"].get("mean_rtt")
-    ]
-    return sum(means_us) / len(means_us) / 1000 if means_us else None
+def _rtt_mean_ms(streams: list[Mapping[str, Any]]) -> float | None:
+    means_us = [number(section(each, "sender", _TOOL), "mean_rtt", _TOOL) for each in streams]
+    # 0 is what a sender without a kernel that tells it, and a receiver, print
+    known_us = [mean_us for mean_us in means_us if mean_us]
+    return sum(known_us) / len(known_us) / 1000 if known_us else None

@@ -1,5 +1,7 @@
 """Reads `lscpu` in the C locale."""
 
+import re
+
 from nodectl.errors import ParseError
 from nodectl.model.facts import Cpu
 
@@ -21,7 +23,10 @@ def parse_lscpu(text: str) -> Cpu:
         except ValueError as error:
             raise ParseError(f"lscpu line {number}: {key}: {value!r} is no number") from error
 
-    threads = count("CPU(s)")
+    def text_of(key: str) -> str | None:
+        return fields.get(key, (0, ""))[1] or None
+
+    threads, mhz = count("CPU(s)"), text_of("CPU max MHz")
     if threads is None:
         raise ParseError("lscpu names no 'CPU(s)'" if text.strip() else "lscpu printed nothing")
     sockets, per_socket = count("Socket(s)"), count("Core(s) per socket")
@@ -32,4 +37,9 @@ def parse_lscpu(text: str) -> Cpu:
         cores=sockets * per_socket if sockets and per_socket else None,
         threads=threads,
         numa_nodes=count("NUMA node(s)"),
+        vendor=text_of("Vendor ID"),
+        threads_per_core=count("Thread(s) per core"),
+        mhz_max=float(mhz) if mhz and re.fullmatch(r"\d+(\.\d+)?", mhz) else None,
+        online=text_of("On-line CPU(s) list"),
+        hypervisor=text_of("Hypervisor vendor"),
     )

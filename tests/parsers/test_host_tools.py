@@ -28,7 +28,8 @@ IP = """[{"ifindex":7,"ifname":"eth0@if9","operstate":"UP","mtu":9000,"address":
 
 
 def test_lscpu() -> None:
-    assert parse_lscpu(LSCPU) == Cpu("AMD EPYC 9534 64-Core Processor", "x86_64", 3, 192, 256, 8)
+    cpu = Cpu("AMD EPYC 9534 64-Core Processor", "x86_64", 3, 192, 256, 8, threads_per_core=2, online="0-255")
+    assert parse_lscpu(LSCPU) == cpu
 
 
 def test_lscpu_of_a_machine_without_sockets() -> None:

@@ -62,9 +62,26 @@ def test_what_is_no_document_is_refused(text: str) -> None:
 
 
 def test_a_cut_document_is_refused_with_its_line() -> None:
-    text = (FIXTURES / "forward.json").read_text()
-    with pytest.raises(ParseError, match="line 1"):
-        parse_iperf3(text[: len(text) // 2])
+    lines = (FIXTURES / "forward.json").read_text().splitlines(keepends=True)
+    with pytest.raises(ParseError, match=f"line {len(lines) // 2}: "):
+        parse_iperf3("".join(lines[: len(lines) // 2]))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"end": {"sum_sent": {"bits_per_second": "fast"}}}', "'bits_per_second' is 'fast'"),
+        ('{"end": {"sum_sent": [1]}}', "'sum_sent'.*not an object"),
+        ('{"end": {"streams": [1]}}', "'streams'.*list of objects"),
+        ('{"end": {"streams": [{"sender": {"mean_rtt": true}}]}}', "'mean_rtt'"),
+        ('{"error": "x", "start": {"test_start": {"num_streams": 1.5}}}', "whole number"),
+        ('{"end": {"sum_sent": {"bits_per_second": 1e999}}}', "'bits_per_second' is 'inf'"),
+        ('{"end": ' + "[" * 100_000, "line 1"),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused(text: str, told: str) -> None:
+    with pytest.raises(ParseError, match=told):
+        parse_iperf3(text)
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of other versions are not beside this checkout")

@@ -1,0 +1,27 @@
+"""`nodectl parse`: any saved output of a tool as JSON."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from nodectl.parsers.catalogue import TOOLS
+
+
+@click.command(epilog=f"Tools: {', '.join(TOOLS)}")
+@click.argument("tool", type=click.Choice(TOOLS), metavar="TOOL")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=str), metavar="FILE|-")
+def parse(tool: str, file: str) -> None:
+    """Read a tool's saved output and print what it says as JSON.
+
+    What the tool does not give is null; what it refuses is null too, and stands in `unavailable` as printed.
+    Ends with 1 and the reason where the text cannot be read.
+    """
+    from nodectl.cli.terminal import emit_json
+    from nodectl.parsers.catalogue import parser_of
+    from nodectl.parsers.document import as_document
+
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    emit_json(f"parse.{tool}", as_document(parser_of(tool)(data.decode("utf-8", errors="replace"))))

@@ -1,0 +1,110 @@
+"""Reads a tool's JSON document, found among log lines in time linear in the text, as typed values."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from nodectl.errors import ParseError
+from nodectl.parsers.text import Line, lines_of, plain, unreadable
+
+_OPENS = re.compile(r"[{\[]")
+# NaN and Infinity are no JSON; a tool that prints them says that it has no such number
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+_MOST_ATTEMPTS = 2000
+
+
+def json_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any:
+    """The first document that `is_wanted`; ParseError with the line where the JSON breaks off, or if there is none."""
+    first = next(line for line in lines_of(text, tool) if line.text.strip())
+    text = plain(text)
+    failure: ParseError | None = None
+    for found in _documents(text, tool):
+        if isinstance(found, ParseError):
+            failure = failure or found
+        elif is_wanted(found):
+            return found
+    raise failure or unreadable(tool, first, "no JSON document of this tool")
+
+
+def _documents(text: str, tool: str) -> Iterator[Any]:
+    position = 0
+    for _ in range(_MOST_ATTEMPTS):
+        opening = _OPENS.search(text, position)
+        if opening is None:
+            return
+        try:
+            found, position = _DECODER.raw_decode(text, opening.start())
+        except json.JSONDecodeError as error:
+            yield unreadable(tool, _line_at(text, error.pos), f"{error.msg} (column {error.colno})")
+            position = max(error.pos, opening.end())
+        except (ValueError, RecursionError) as error:
+            # a number of thousands of digits, or thousands of brackets: no tool prints these
+            yield unreadable(tool, _line_at(text, opening.start()), str(error))
+            return
+        else:
+            yield found
+
+
+def _line_at(text: str, position: int) -> Line:
+    position = min(position, len(text.rstrip()) - 1)
+    start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+    return Line(text.count("\n", 0, start) + 1, text[start : end if end >= 0 else None].strip())
+
+
+def section(part: Mapping[str, Any], key: str, tool: str) -> Mapping[str, Any]:
+    """The object under `key`, empty where there is none; ParseError where it is something else."""
+    found = part.get(key)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise _wrong(tool, key, found, "an object")
+    return found
+
+
+def objects(part: Mapping[str, Any], key: str, tool: str) -> list[Mapping[str, Any]]:
+    """The list of objects under `key`, empty where there is none; ParseError where it is something else."""
+    found = part.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise _wrong(tool, key, found, "a list of objects")
+    return found
+
+
+def number(part: Mapping[str, Any], key: str, tool: str) -> float | None:
+    """The finite number under `key`, None where there is none."""
+    found = part.get(key)
+    if found is None:
+        return None
+    try:
+        if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found):
+            return float(found)
+    except OverflowError:
+        pass
+    raise _wrong(tool, key, found, "a number")
+
+
+def whole(part: Mapping[str, Any], key: str, tool: str) -> int | None:
+    """The whole number under `key`, None where there is none."""
+    found = number(part, key, tool)
+    if found is None:
+        return None
+    if not found.is_integer():
+        raise _wrong(tool, key, found, "a whole number")
+    return int(part[key])
+
+
+def text_of(part: Mapping[str, Any], key: str, tool: str) -> str | None:
+    """The string under `key`, None where there is none."""
+    found = part.get(key)
+    if found is not None and not isinstance(found, str):
+        raise _wrong(tool, key, found, "a string")
+    return found
+
+
+def _wrong(tool: str, key: str, found: object, wanted: str) -> ParseError:
+    return ParseError(f"{tool}: {key!r} is {str(found)[:80]!r}, not {wanted}")

@@ -1,0 +1,112 @@
+"""Reads `label: value` blocks, the form in which the InfiniBand tools print a device or a port."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from nodectl.errors import ParseError
+from nodectl.parsers.text import Line, is_refused, lines_of, unreadable, untagged
+
+# longer lines are no tool's rows, and keep patterns from walking over megabytes
+_LONGEST_ROW = 4096
+_SHOWN_CHARS = 200
+_ANYTHING = re.compile(r"\S")
+_WHOLE = re.compile(r"-?\d{1,20}|0[xX][0-9a-fA-F]{1,16}")
+_NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?")
+_GUID = re.compile(r"(?:0x)?([0-9a-fA-F:]*)")
+_GUID_DIGITS = 16
+LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "Unknown", "IB")
+
+
+def rows_of(text: str, tool: str) -> Iterator[Line]:
+    """Lines that can be rows: without terminal noise and rank tags; ParseError where the output is empty."""
+    return (line for line in untagged(lines_of(text, tool)) if len(line.text) <= _LONGEST_ROW)
+
+
+def first_match(lines: Iterable[Line], pattern: re.Pattern[str]) -> Line | None:
+    """The first line in which `pattern` is found."""
+    return next((line for line in lines if pattern.search(line.text)), None)
+
+
+def nothing_found(tool: str, missing: str, lines: Iterable[Line], failure: re.Pattern[str]) -> ParseError:
+    """The error for output without what the tool is there to print: quotes why it failed, else where it begins."""
+    lines = list(lines)
+    found = first_match(lines, failure) or first_match(lines, _ANYTHING)
+    shown = found.text.strip()[:_SHOWN_CHARS] if found else "one overlong line"
+    return ParseError(f"{tool}: no {missing}: {shown!r}")
+
+
+class Block:
+    """The labels of one device or port; a value that the tool refuses is None and stands in `unavailable`."""
+
+    def __init__(self, tool: str) -> None:
+        self.unavailable: dict[str, str] = {}
+        self._tool = tool
+        self._rows: dict[str, tuple[Line, str]] = {}
+
+    def put(self, label: str, line: Line, value: str) -> None:
+        """A label that comes again belongs to a part of the block that is not read."""
+        self._rows.setdefault(label, (line, value.strip()))
+
+    def text(self, name: str, label: str, vocabulary: tuple[str, ...] = ()) -> str | None:
+        """As printed, None where blank; blank or half a word of a `vocabulary` is a row that was cut."""
+        row = self._row(name, label)
+        if row is None or not (row[1] or vocabulary):
+            return None
+        line, value = row
+        if value not in vocabulary and any(word.startswith(value) for word in vocabulary):
+            raise unreadable(self._tool, line, "the row is cut")
+        return value
+
+    def guid(self, name: str, label: str) -> str | None:
+        """As printed, masked ones too; ParseError where digits are missing."""
+        row = self._row(name, label)
+        if row is None:
+            return None
+        match = _GUID.fullmatch(row[1])
+        if match and len(match[1].replace(":", "")) != _GUID_DIGITS:
+            raise unreadable(self._tool, row[0], f"a GUID has {_GUID_DIGITS} digits")
+        return row[1]
+
+    def whole(self, name: str, label: str, pattern: str = r"(\S+)") -> int | None:
+        """Decimal, or hexadecimal after 0x."""
+        found = self._found(name, label, pattern)
+        if found is None:
+            return None
+        line, value = found
+        if not _WHOLE.fullmatch(value):
+            raise unreadable(self._tool, line, f"{value!r} is no whole number")
+        return int(value, 16 if value[:2] in ("0x", "0X") else 10)
+
+    def number(self, name: str, label: str, pattern: str = r"(\S+)") -> float | None:
+        """A decimal number."""
+        found = self._found(name, label, pattern)
+        if found is None:
+            return None
+        line, value = found
+        if not _NUMBER.fullmatch(value):
+            raise unreadable(self._tool, line, f"{value!r} is no number")
+        return float(value)
+
+    def _found(self, name: str, label: str, pattern: str) -> tuple[Line, str] | None:
+        row = self._row(name, label)
+        if row is None:
+            return None
+        match = re.fullmatch(pattern, row[1])
+        if match is None:
+            raise unreadable(self._tool, row[0], f"{label!r} has no value that can be read")
+        return row[0], match[1]
+
+    def _row(self, name: str, label: str) -> tuple[Line, str] | None:
+        row = self._rows.get(label)
+        if row is not None and (is_refused(row[1]) or row[1].startswith(("invalid ", "unknown"))):
+            self.unavailable[name] = row[1]
+            return None
+        return row
+
+
+def is_cut_label(text: str, labels: Iterable[str]) -> bool:
+    """The text is the beginning of a label, without its colon."""
+    text = text.strip()
+    return len(text) > 1 and ":" not in text and any(label.startswith(text) for label in labels)

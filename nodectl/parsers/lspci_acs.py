@@ -1,0 +1,172 @@
+"""Reads `lspci -vvv` (with or without -D, -nn): which bridges redirect by ACS, and how every PCIe link was trained.
+
+Only root sees the capabilities: what lspci denies is null and stands in `unavailable`, never 'off'.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from nodectl.errors import ParseError
+from nodectl.parsers.numbers import real, whole
+from nodectl.parsers.text import Line, bus_id, lines_of, plain, unreadable
+
+TOOL = "lspci-acs"
+_DEVICE = re.compile(
+    r"(?P<address>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\s(?P<kind>[^:]{1,100}):\s?(?P<name>.*)"
+)
+_BEGINS_AS_DEVICE = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.|$)")
+_PROGRAMMING = re.compile(r"\s{0,4}\(prog-if [0-9a-fA-F]{2}[^)]{0,80}\)")
+_LINK = re.compile(r"Lnk(?P<which>Cap|Sta):\s*(?P<rest>.*)")
+_TRAINED = re.compile(
+    r"(?:Port #\d{1,5}, )?Speed (?P<speed>\d{1,4}(?:\.\d{1,2})?GT/s|<?unknown>?)[^,]{0,40}, "
+    r"Width (?P<width>x\d{1,3}|<?unknown>?)(?:[ ,(]|$)"
+)
+_ACS = re.compile(r"ACSCtl:\s*(?P<flags>.*)")
+_FLAGS = re.compile(r"[A-Za-z]{2,24}[+-](?:\s+[A-Za-z]{2,24}[+-]){0,15}\s*")
+_DENIED = "<access denied>"
+_INDENTS = ("\t", " ")
+# `lspci -v` prints `Flags:` and no `Control:`, and nothing of links
+_DETAILS = ("Control:", "LnkCap:", "LnkSta:", "ACSCtl:", f"Capabilities: {_DENIED}")
+
+
+@dataclass(frozen=True, slots=True)
+class AcsBridge:
+    """A bridge; `flags` as printed after ACSCtl, None where the bridge has no ACS capability or lspci shows none."""
+
+    address: str
+    bus_id: str
+    name: str
+    acs_enabled: bool | None
+    flags: str | None
+    unavailable: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PciLink:
+    """The link of one PCIe device or port; `kind` is its class, as printed."""
+
+    address: str
+    bus_id: str
+    kind: str
+    name: str
+    speed_gt_s: float | None
+    speed_max_gt_s: float | None
+    width: int | None
+    width_max: int | None
+    unavailable: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LspciAcs:
+    """All of one machine, in lspci's order; `links` is None where it denied the capabilities of every device."""
+
+    bridges: tuple[AcsBridge, ...]
+    links: tuple[PciLink, ...] | None
+    unavailable: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Device:
+    address: str
+    kind: str
+    name: str
+    is_denied: bool = False
+    flags: str | None = None
+    values: dict[str, float | int | None] = field(default_factory=dict)
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+
+def parse_lspci_acs(text: str) -> LspciAcs:
+    """ParseError where there is no device, no detail (`lspci` without -vvv), or a line that is cut."""
+    text = plain(text)
+    devices: list[_Device] = []
+    detailed = False
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line[:1] in _INDENTS:
+            # of ten thousand lines a few hundred: no other becomes a Line
+            if devices and line.lstrip().startswith(_DETAILS):
+                _detail(Line(number, line), devices[-1])
+                detailed = True
+        elif device := _device(Line(number, line)):
+            devices.append(device)
+    if not devices:
+        first = next(line for line in lines_of(text, TOOL) if line.text.strip())
+        raise unreadable(TOOL, first, "no PCI device")
+    if not detailed:
+        raise ParseError(f"{TOOL}: no device's details: `lspci -vvv` prints them")
+    denied = all(device.is_denied or not device.values for device in devices) and any(d.is_denied for d in devices)
+    return LspciAcs(
+        bridges=tuple(_bridges(devices)),
+        links=None if denied else tuple(_links(devices)),
+        unavailable={"links": _DENIED} if denied else {},
+    )
+
+
+def _device(line: Line) -> _Device | None:
+    match = _DEVICE.match(line.text)
+    if match is None:
+        if _BEGINS_AS_DEVICE.match(line.text):
+            raise unreadable(TOOL, line, "a device without its class and name")
+        return None
+    return _Device(match["address"], match["kind"], _PROGRAMMING.sub("", match["name"]).strip())
+
+
+def _detail(line: Line, device: _Device) -> None:
+    text = line.text.strip()
+    if text.startswith("Lnk"):
+        if match := _LINK.match(text):
+            _read_link(line, match, device)
+    elif text.startswith("ACSCtl:"):
+        match = _ACS.match(text)
+        if match is None or not _FLAGS.fullmatch(match["flags"]):
+            raise unreadable(TOOL, line, "ACS flags that are cut")
+        device.flags = " ".join(match["flags"].split())
+    elif text == f"Capabilities: {_DENIED}":
+        device.is_denied = True
+
+
+def _read_link(line: Line, match: re.Match[str], device: _Device) -> None:
+    trained = _TRAINED.match(match["rest"])
+    if trained is None:
+        raise unreadable(TOOL, line, "a link without its speed and width")
+    suffix = "_max" if match["which"] == "Cap" else ""
+    device.values[f"speed{suffix}_gt_s"] = real(trained["speed"].removesuffix("GT/s"))
+    device.values[f"width{suffix}"] = whole(trained["width"].removeprefix("x"))
+    for key, said in ((f"speed{suffix}_gt_s", trained["speed"]), (f"width{suffix}", trained["width"])):
+        if "unknown" in said:
+            device.unavailable[key] = said
+
+
+def _bridges(devices: list[_Device]) -> Iterator[AcsBridge]:
+    for device in devices:
+        if not device.kind.startswith("PCI bridge"):
+            continue  # host, ISA, and NVIDIA's switches (`Bridge`): nothing passes through them by ACS
+        enabled = None if device.flags is None else "+" in device.flags
+        refused = {"acs_enabled": _DENIED} if device.is_denied else {}
+        yield AcsBridge(device.address, _bus_id(device), device.name, enabled, device.flags, refused)
+
+
+def _links(devices: list[_Device]) -> Iterator[PciLink]:
+    for device in devices:
+        if not device.values:
+            continue
+        speed, speed_max = device.values.get("speed_gt_s"), device.values.get("speed_max_gt_s")
+        width, width_max = device.values.get("width"), device.values.get("width_max")
+        yield PciLink(
+            address=device.address,
+            bus_id=_bus_id(device),
+            kind=device.kind,
+            name=device.name,
+            speed_gt_s=speed,
+            speed_max_gt_s=speed_max,
+            width=None if width is None else int(width),
+            width_max=None if width_max is None else int(width_max),
+            unavailable=device.unavailable,
+        )
+
+
+def _bus_id(device: _Device) -> str:
+    return bus_id(device.address) or device.address

@@ -1,0 +1,167 @@
+"""Reads what NCCL logs (`NCCL_DEBUG=VERSION|WARN|INFO`) out of a job's output, of one rank or of all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nodectl.parsers.numbers import whole
+from nodectl.parsers.text import Line, lines_of, unreadable, untagged
+
+TOOL = "nccl-log"
+_LINE = re.compile(r"NCCL (?P<level>INFO|WARN|TRACE|VERSION|ABORT)\b ?(?P<said>.*)")
+_WHO = re.compile(r"(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>-?\d{1,5})\]")
+_VERSION = re.compile(r"NCCL version (?P<version>\d{1,4}\.\S{1,60})")
+_NETWORK = re.compile(r"Using network (?P<name>\S.{0,80}?)\s*$")
+_NET_USING = re.compile(r"NET/(?P<name>(?!Plugin\b)[\w-]{1,40}) ?: Using \[?\d*\]?")
+_VIA = re.compile(r"\bvia NET/(?P<name>(?!Plugin\b)[\w-]{1,40}(?: [A-Z][\w-]{1,40}(?=/))?)/")
+_NIC = re.compile(r"(?P<name>[A-Za-z][\w.-]{0,60}):\d{1,3}/(?:IB|RoCE|UNSPECIFIED|Ethernet)\b")
+_INTERFACE = re.compile(r"(?:^|[\s\]])(?P<name>[A-Za-z][\w.@-]{0,40}):(?P<address>[\[\]0-9A-Fa-f.:%\w]{2,80})<\d{1,5}>")
+_CHOICE = re.compile(
+    r"(?<!\S)(?:(?P<collective>[A-Za-z]{2,30}): +)?(?P<size>\d{1,18}) Bytes -> Algo (?P<algorithm>\w{1,30}) "
+    r"proto (?P<protocol>\w{1,20})(?P<end>\s|$)"
+)
+# NCCL before 2.24 gives their numbers
+_ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
+_PROTOCOLS = ("LL", "LL128", "SIMPLE")
+_KINDS = (
+    ("ib_completion", re.compile(r"Got completion\b", re.IGNORECASE)),
+    ("no_interface", re.compile(r"no (?:socket )?interface found|could not find (?:any )?(?:socket )?interface", re.I)),
+    ("timeout", re.compile(r"time(?:d[ -]?|[ -])?out", re.IGNORECASE)),
+    ("mismatch", re.compile(r"mismatch", re.IGNORECASE)),
+    ("cuda", re.compile(r"\bcuda\b|\bcu[A-Z]\w+|\bcuda[A-Z]\w+|\bCUDA ", re.IGNORECASE)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NcclChoice:
+    """Which algorithm and protocol NCCL took for a size."""
+
+    collective: str | None
+    size_bytes: int
+    algorithm: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class NcclWarning:
+    """One warning, and who gave it where the line says so."""
+
+    host: str | None
+    pid: int | None
+    device: int | None
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class NcclLog:
+    """What the log tells; names in the order of their first mention, each once."""
+
+    version: str | None
+    network: str | None
+    interfaces: tuple[str, ...]
+    nics: tuple[str, ...]
+    algorithms: tuple[NcclChoice, ...]
+    warnings: tuple[NcclWarning, ...]
+
+
+def parse_nccl_log(text: str) -> NcclLog:
+    """ParseError where no line is NCCL's, or one that names an algorithm is cut."""
+    lines = lines_of(text, TOOL)
+    log = _Log()
+    for line in untagged(lines):
+        if "NCCL" in line.text:
+            log.read(line)
+    if not log.is_ours:
+        first = next(line for line in lines if line.text.strip())
+        raise unreadable(TOOL, first, "no line of NCCL's: set NCCL_DEBUG=INFO")
+    return log.result()
+
+
+class _Log:
+    """What was read so far."""
+
+    def __init__(self) -> None:
+        self.version: str | None = None
+        self.networks: dict[str, str] = {}
+        self.interfaces: dict[str, None] = {}
+        self.nics: dict[str, None] = {}
+        self.choices: dict[NcclChoice, None] = {}
+        self.warnings: list[NcclWarning] = []
+        self.is_ours = False
+
+    def read(self, line: Line) -> None:
+        version = _VERSION.search(line.text)
+        if version is not None:
+            self.is_ours = True
+            self.version = self.version or version["version"]
+        match = _LINE.search(line.text)
+        if match is None:
+            return
+        self.is_ours = True
+        said = match["said"].strip()
+        if match["level"] == "WARN":
+            self.warnings.append(_warning(line.text[: match.start()], said))
+        if "Bytes -> Algo" in said:
+            self.choices[_choice(line, said)] = None
+        elif "Using" in said or "via NET/" in said:
+            self._network(said)
+
+    def _network(self, said: str) -> None:
+        for source, pattern in (("using", _NETWORK), ("listed", _NET_USING), ("via", _VIA)):
+            named = pattern.search(said)
+            if named is not None:
+                self.networks.setdefault(source, named["name"])
+        if "Bootstrap" in said or "NET/" in said:
+            self.nics.update(dict.fromkeys(each["name"] for each in _NIC.finditer(said)))
+            self.interfaces.update(dict.fromkeys(each["name"] for each in _INTERFACE.finditer(said)))
+
+    def result(self) -> NcclLog:
+        return NcclLog(
+            version=self.version,
+            network=_first(self.networks.get(source) for source in ("using", "listed", "via")),
+            interfaces=tuple(self.interfaces),
+            nics=tuple(self.nics),
+            algorithms=tuple(self.choices),
+            warnings=tuple(self.warnings),
+        )
+
+
+def _warning(before: str, said: str) -> NcclWarning:
+    # the last before `NCCL`: a scheduler may have put its own name first
+    who = max(_WHO.finditer(before), key=lambda match: match.start(), default=None)
+    kind = next((kind for kind, pattern in _KINDS if pattern.search(said)), "other")
+    return NcclWarning(
+        host=who["host"] if who else None,
+        pid=int(who["pid"]) if who else None,
+        device=int(who["device"]) if who else None,
+        text=said,
+        kind=kind,
+    )
+
+
+def _choice(line: Line, said: str) -> NcclChoice:
+    match = _CHOICE.search(said)
+    if match is None:
+        raise unreadable(TOOL, line, "an algorithm's choice that is cut")
+    return NcclChoice(
+        collective=match["collective"],
+        size_bytes=int(match["size"]),
+        algorithm=_named(line, match["algorithm"], _ALGORITHMS),
+        protocol=_named(line, match["protocol"], _PROTOCOLS),
+    )
+
+
+def _named(line: Line, word: str, names: tuple[str, ...]) -> str:
+    number = whole(word)
+    if number is None:
+        return word
+    if number >= len(names):
+        raise unreadable(TOOL, line, f"no name is known for number {word}")
+    return names[number]
+
+
+def _first(names: Iterable[str | None]) -> str | None:
+    return next((name for name in names if name is not None), None)

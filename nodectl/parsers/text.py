@@ -1,0 +1,110 @@
+"""What all parsers share: lines without terminal noise, values that a tool refuses, and errors that name the line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from nodectl.errors import ParseError
+
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links
+    r"|[@-Z\\-_])"
+)
+_CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
+# mpirun --tag-output, mpirun -timestamp-output
+_RANK_TAG = re.compile(
+    r"^(?:\[(?:[^\s\]@]{1,200}@)?\d+,\d+\]<std(?:out|err)>:? ?"
+    r"|\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}<std(?:out|err)>: ?)"
+)
+_REFUSED = re.compile(
+    r"\[?N/A\]?|\[?Not Supported\]?|\[?Unknown Error\]?|ERR!|\[Requested functionality has been deprecated\]"
+    r"|\[?GPU (?:is lost|requires reset)\]?|\[?Insufficient Permissions\]?",
+    re.IGNORECASE,
+)
+_BUS_ID = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
+_SHOWN_CHARS = 200
+_LONGEST_LINE = 20_000
+
+
+class Line(NamedTuple):
+    """One line of a tool's output: its number, from 1, and its text without escapes and line ends."""
+
+    number: int
+    text: str
+
+
+def plain(text: str) -> str:
+    """Without ANSI escapes, control characters and carriage returns; a redrawn line is what stood last."""
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    if "\r" in text:
+        # split, not a pattern: one long line without a return would be searched from each of its characters
+        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    # in UTF-8 no longer character holds these bytes, and bytes are searched some twenty times as fast
+    return text.encode("utf-8", "surrogatepass").translate(None, _CONTROLS).decode("utf-8", "surrogatepass")
+
+
+def lines_with(text: str, words: Iterable[str]) -> list[Line]:
+    """The lines of a text that is `plain` in which one of the words stands, numbered as printed.
+
+    For logs, of which few lines matter: no other line is looked at.
+    """
+    ends: dict[int, int] = {}
+    for word in words:
+        position = text.find(word)
+        while position >= 0:
+            end = text.find("\n", position)
+            end = len(text) if end < 0 else end
+            ends[text.rfind("\n", 0, position) + 1] = end
+            position = text.find(word, end)
+    found, number, before = [], 1, 0
+    for start in sorted(ends):
+        number += text.count("\n", before, start)
+        before = start
+        found.append(Line(number, text[start : ends[start]]))
+    return found
+
+
+def lines_of(text: str, tool: str) -> list[Line]:
+    """All lines, numbered as printed; ParseError where there is nothing but space."""
+    found = [Line(number, line) for number, line in enumerate(plain(text).split("\n"), start=1)]
+    if not any(line.text.strip() for line in found):
+        raise ParseError(f"{tool}: the output is empty")
+    return found
+
+
+def readable(lines: Iterable[Line]) -> Iterator[Line]:
+    """Lines that a tool for people can have printed: one of megabytes is noise, and dear to search."""
+    return (line for line in lines if len(line.text) <= _LONGEST_LINE)
+
+
+def untagged(lines: list[Line]) -> Iterator[Line]:
+    """Lines without the rank that mpirun puts before them."""
+    for line in readable(lines):
+        yield Line(line.number, _RANK_TAG.sub("", line.text))
+
+
+def unreadable(tool: str, line: Line, why: str) -> ParseError:
+    """The error for one line: which, what it says, and why that cannot be read."""
+    return ParseError(f"{tool}: line {line.number}: {_shown(line.text)!r}: {_shown(why)}")
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def is_refused(value: str) -> bool:
+    """The tool says that it does not give this value."""
+    return _REFUSED.fullmatch(value.strip()) is not None
+
+
+def bus_id(text: str) -> str | None:
+    """`00000000:0f:00.0`, `0f:00.0` → `0000:0F:00.0`; None where it is no PCI address."""
+    match = _BUS_ID.fullmatch(text.strip())
+    if match is None:
+        return None
+    domain = f"{int(match[1] or '0', 16):04X}"
+    return f"{domain}:{match[2]}:{match[3]}.{match[4]}".upper()

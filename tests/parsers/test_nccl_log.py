@@ -1,0 +1,151 @@
+"""NCCL's log lines: who, which network, which algorithm, which warning."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodectl.errors import ParseError
+from nodectl.parsers.nccl_log import NcclChoice, NcclWarning, parse_nccl_log
+from tests.parsers.tool_outputs import tool_output
+
+WHO = "node-a:41001:41023 [0] "
+
+
+def test_every_value_of_a_job() -> None:
+    log = parse_nccl_log(tool_output("nccl-log", "info.txt"))
+    assert (log.version, log.network, log.interfaces, log.nics) == (
+        "2.28.9+cuda13.0",
+        "IB",
+        ("ens9f0",),
+        ("mlx5_0", "mlx5_3"),
+    )
+    assert log.algorithms == (
+        NcclChoice("AllReduce", 8388608, "RING", "SIMPLE"),
+        NcclChoice("AllGather", 4096, "RING", "LL"),
+    )
+    first, second = log.warnings
+    assert (first.host, first.pid, first.device, first.kind) == ("node-b", 52002, 3, "ib_completion")
+    assert first.text.startswith("NET/IB: Got completion from peer 10.20.0.4<53908> with status=12")
+    assert first.text.endswith("hca mlx5_3")
+    assert second == NcclWarning("node-b", 52002, 3, "Cuda failure 2 'out of memory'", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("said", "network", "interfaces", "nics"),
+    [
+        ("NET/Socket : Using [0]eth0:10.0.0.23<0>", "Socket", ("eth0",), ()),
+        ("NET/Socket: Using [0]eth0:fe80::1%eth0<0> [1]eth1:10.0.0.2<0>", "Socket", ("eth0", "eth1"), ()),
+        (
+            "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_bond_0:1/RoCE [RO]; OOB eno1:10.1.0.9<0>",
+            "IB",
+            ("eno1",),
+            ("mlx5_0", "mlx5_bond_0"),
+        ),
+        ("NET/IB : Using [0]={[0] mlx5_2:1/RoCE/SHARP, [1] mlx5_3:1/RoCE} [RO]", "IB", (), ("mlx5_2", "mlx5_3")),
+        ("Using network AWS Libfabric", "AWS Libfabric", (), ()),
+        ("Using network IBext_v8", "IBext_v8", (), ()),
+        ("Bootstrap : Using [0]ens5:172.16.0.4<0>", None, ("ens5",), ()),
+        ("Channel 00/0 : 8[0] -> 0[0] [receive] via NET/Socket/0", "Socket", (), ()),
+        ("Channel 00 : 8[0] -> 0[0] [receive] via NET/AWS Libfabric/0/GDRDMA", "AWS Libfabric", (), ()),
+        ("NET/Plugin: Could not find: libnccl-net.so. Using internal net plugin.", None, (), ()),
+        ("NCCL_SOCKET_IFNAME set by environment to eth0", None, (), ()),
+    ],
+)
+def test_the_network(said: str, network: str | None, interfaces: tuple[str, ...], nics: tuple[str, ...]) -> None:
+    for prefix in (WHO, "", "[1,0]<stdout>:" + WHO, "0: " + WHO):
+        log = parse_nccl_log(f"{prefix}NCCL INFO {said}\r\n")
+        assert (log.network, log.interfaces, log.nics) == (network, interfaces, nics)
+
+
+def test_the_network_in_use_outweighs_those_that_were_found() -> None:
+    text = f"{WHO}NCCL INFO NET/IB : Using [0]mlx5_0:1/IB\n{WHO}NCCL INFO Using network Socket\n"
+    assert parse_nccl_log(text).network == "Socket"
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("NCCL version 2.30.3+cuda13.0\n", "2.30.3+cuda13.0"),
+        (f"{WHO}NCCL INFO NCCL version 2.10.3+cuda11.1\n", "2.10.3+cuda11.1"),
+        ("node-a: NCCL version 2.7.8+cuda10.2 compiled\n", "2.7.8+cuda10.2"),
+    ],
+)
+def test_the_version(text: str, version: str) -> None:
+    assert parse_nccl_log(text).version == version
+
+
+@pytest.mark.parametrize(
+    ("said", "choice"),
+    [
+        (
+            "AllReduce: 1024 Bytes -> Algo TREE proto LL128 channel{Lo..Hi}={0..0}",
+            NcclChoice("AllReduce", 1024, "TREE", "LL128"),
+        ),
+        (
+            "Broadcast:    32768 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..0}",
+            NcclChoice("Broadcast", 32768, "RING", "SIMPLE"),
+        ),
+        ("2048 Bytes -> Algo 0 proto 1 time 12.500000", NcclChoice(None, 2048, "TREE", "LL128")),
+        ("AllReduce: 4096 Bytes -> Algo 4 proto 2 time 1.0", NcclChoice("AllReduce", 4096, "NVLS", "SIMPLE")),
+    ],
+)
+def test_the_algorithm_by_name_or_number(said: str, choice: NcclChoice) -> None:
+    text = f"{WHO}NCCL INFO {said}\n"
+    assert parse_nccl_log(text + text).algorithms == (choice,)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (
+            "NET/IB : Got completion from peer 10.1.32.3<54891> with error 5, opcode 0, len 0, vendor err 249",
+            "ib_completion",
+        ),
+        ("NET/IB : Got completion with error 12, opcode 0, len 0, vendor err 129", "ib_completion"),
+        ("Cuda failure 'out of memory'", "cuda"),
+        ("Failed to CUDA calloc async 4 bytes", "cuda"),
+        ("socketStartConnect: Connect to 10.0.0.1<1234> failed : Connection timed out", "timeout"),
+        ("Timeout waiting for connection from 10.0.0.1", "timeout"),
+        ("Mismatched NCCL version detected : 2.10 vs 2.14", "mismatch"),
+        ("Bootstrap : no socket interface found", "no_interface"),
+        ("Call to ibv_reg_mr failed", "other"),
+    ],
+)
+def test_the_kind_of_a_warning(said: str, kind: str) -> None:
+    (warning,) = parse_nccl_log(f"\n{WHO}misc/socket.cc:538 NCCL WARN {said}\n").warnings
+    assert warning == NcclWarning("node-a", 41001, 0, said, kind)
+
+
+def test_a_warning_that_names_nobody() -> None:
+    (warning,) = parse_nccl_log("NCCL WARN Cuda failure 1").warnings
+    assert (warning.host, warning.pid, warning.device) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "empty"),
+        ("epoch 1 loss 2.3\n", "line 1: 'epoch 1 loss 2.3': no line of NCCL's"),
+        (f"{WHO}NCCL INFO AllReduce: 8388608 Bytes -> Algo RI", "line 1: .*cut"),
+        (f"{WHO}NCCL INFO AllReduce: 8388608 Bytes -> Algo 9 proto 1 time 1", "no name is known for number 9"),
+        (f"{WHO}NCCL INFO AllReduce: 83x8 Bytes -> Algo RING proto LL channel", "line 1"),
+    ],
+)
+def test_what_cannot_be_read_says_why(text: str, why: str) -> None:
+    with pytest.raises(ParseError, match=why):
+        parse_nccl_log(text)
+
+
+@given(
+    host=st.from_regex(r"[a-z][a-z0-9.-]{0,30}[a-z0-9]", fullmatch=True),
+    pid=st.integers(1, 4_194_304),
+    device=st.integers(0, 63),
+    said=st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1).filter(
+        lambda text: "NCCL" not in text
+    ),
+)
+def test_a_warning_comes_back_as_it_was_given(host: str, pid: int, device: int, said: str) -> None:
+    (found,) = parse_nccl_log(
+        f"step 1\n{host}:{pid}:{pid + 1} [{device}] init.cc:12 NCCL WARN {said}\nstep 2\n"
+    ).warnings
+    assert (found.host, found.pid, found.device, found.text) == (host, pid, device, said.strip())
