@@ -15,33 +15,40 @@ if TYPE_CHECKING:
 @click.command()
 @click.pass_obj
 def facts(app: App) -> None:
-    """Show what every host is: CPU, memory, NICs, kernel, versions, GPUs, disk, clock.
+    """Show what every host is: CPU, memory, NICs, RDMA, GPUs and their links, kernel, versions, disk, units, clock.
 
     One round trip a host, nothing written there.  A value that a host does not give is null; a subject without values
     says `absent` (no such tool or device) or `unknown` (it could not be read), with the reason.
     """
     from nodectl.cli.terminal import emit_json, note, result
     from nodectl.facts.catalogue import commands_for, read_facts
+    from nodectl.facts.summary import summary
     from nodectl.model.recording import Recording
-    from nodectl.model.result import CommandResult
     from nodectl.nodeset import fold
-    from nodectl.recording import collect
     from nodectl.report.facts import as_document, facts_table
-    from nodectl.transport.fanout import fan_out
 
-    hosts, transport = app.hosts, app.transport
-    found = dict(fan_out(hosts, lambda host: collect(transport, host, commands_for(host)), app.forks))
-    answered = {h.name: read_facts(each) for h in hosts if isinstance(each := found[h], Recording)}
-    unreachable = {h.name: _reason(each) for h in hosts if isinstance(each := found[h], CommandResult)}
+    source = app.source
+    facts: dict[str, dict[str, object]] = {}
+    unreachable: dict[str, str] = {}
+    recorded: set[str] = set()
+    for host, found in source.recordings(commands_for):
+        if isinstance(found, Recording):
+            facts[host.name] = read_facts(found)
+            recorded |= {found.recorded} if found.recorded else set()
+        else:
+            unreachable[host.name] = _reason(found)
+    answered = {host.name: facts[host.name] for host in source.hosts if host.name in facts}
     if app.json:
         documents = {
             host: {name: as_document(value) for name, value in each.items()} for host, each in answered.items()
         }
-        emit_json("facts", {"hosts": documents, "unreachable": unreachable})
+        emit_json("facts", {"hosts": documents, "unreachable": unreachable, "recorded": source.recorded})
     elif answered:
-        result(facts_table(answered, fold))
-    for host, reason in unreachable.items():
-        note(f"{host}: {reason}")
+        result(facts_table(answered, fold, summary))
+    for name in sorted(recorded):
+        note(f"recorded: {name}")
+    for name, reason in unreachable.items():
+        note(f"{name}: {reason}")
     if unreachable:
         raise SystemExit(3)
 

@@ -1,11 +1,65 @@
 """Which facts there are, and a host's facts from its recording."""
 
-from nodectl.facts import clock, cpu, disk, gpus, kernel, lab, memory, nics, versions
-from nodectl.facts.base import read_fact
+from collections.abc import Sequence
+
+from nodectl.facts import (
+    clock,
+    cpu,
+    disk,
+    gpu_links,
+    gpus,
+    infiniband,
+    kernel,
+    lab,
+    libraries,
+    log,
+    memory,
+    nics,
+    pcie,
+    processes,
+    settings,
+    units,
+    versions,
+)
+from nodectl.facts.base import Fact, read_fact
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 
-FACTS = (cpu.FACT, memory.FACT, nics.FACT, kernel.FACT, versions.FACT, gpus.FACT, disk.FACT, clock.FACT, lab.FACT)
+FACTS = (
+    cpu.FACT,
+    cpu.NUMA,
+    memory.FACT,
+    memory.ERRORS,
+    nics.FACT,
+    infiniband.PORTS,
+    infiniband.GIDS,
+    kernel.FACT,
+    kernel.BOOT,
+    kernel.KNOBS,
+    kernel.MODULES,
+    settings.sysctl_fact(),
+    settings.LIMITS,
+    units.LIMITS,
+    versions.FACT,
+    libraries.FACT,
+    gpus.FACT,
+    gpu_links.TOPOLOGY,
+    gpu_links.P2P,
+    gpu_links.NVLINK,
+    gpu_links.MANAGER,
+    pcie.FACT,
+    log.EVENTS,
+    disk.FACT,
+    disk.MOUNTS,
+    clock.FACT,
+    settings.SYNC,
+    settings.NCCL,
+    units.FACT,
+    units.SLURM,
+    processes.FACT,
+    processes.LISTENING,
+    lab.FACT,
+)
 DEFAULT_VENV = "/opt/nodectl/venv"
 
 
@@ -16,12 +70,18 @@ def venv_of(host: Host) -> str:
     return folder if isinstance(folder, str) and folder and "{{" not in folder else DEFAULT_VENV
 
 
-def commands_for(host: Host) -> tuple[Command, ...]:
-    """All commands of all facts, each key once."""
-    unique = {command.key: command for fact in FACTS for command in fact.commands(venv_of(host))}
-    return tuple(unique.values())
+def facts_for(sysctl_keys: Sequence[str] = ()) -> tuple[Fact, ...]:
+    """All facts; the kernel settings with those that a tuning sets."""
+    if not sysctl_keys:
+        return FACTS
+    return tuple(settings.sysctl_fact(sysctl_keys) if fact.subject == "sysctl" else fact for fact in FACTS)
 
 
-def read_facts(recording: Recording) -> dict[str, object]:
+def commands_for(host: Host, facts: Sequence[Fact] = FACTS) -> tuple[Command, ...]:
+    """All commands of the facts, each key once."""
+    return tuple({command.key: command for fact in facts for command in fact.commands(venv_of(host))}.values())
+
+
+def read_facts(recording: Recording, facts: Sequence[Fact] = FACTS) -> dict[str, object]:
     """The dataclass (or Unread) of each subject."""
-    return {fact.subject: read_fact(fact, recording) for fact in FACTS}
+    return {fact.subject: read_fact(fact, recording) for fact in facts}

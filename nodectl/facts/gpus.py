@@ -1,44 +1,111 @@
-"""The GPUs that the loaded driver shows."""
+"""The GPUs that the loaded driver shows: all of `nvidia-smi -q`, or what a shorter table tells."""
 
-from nodectl.facts.base import Fact, entry, output
-from nodectl.model.facts import Gpu, Gpus
-from nodectl.model.recording import Command, Entry, Recording
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+from nodectl.errors import ParseError
+from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, parsed, told
+from nodectl.model.gpus import Gpu, GpuProcess, Gpus
+from nodectl.model.recording import Command, Recording
+from nodectl.parsers.nvidia_smi_q import GpuStatus, parse_nvidia_smi_q
 from nodectl.parsers.nvidia_smi_query import GpuRow, NvidiaSmiQuery, parse_nvidia_smi_query
+from nodectl.parsers.text import bus_id
 
-_COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version"
-COMMAND = Command("nvidia-smi-query", ("nvidia-smi", f"--query-gpu={_COLUMNS}", "--format=csv"), deadline_s=20)
+_COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version"
+REPORT = Command("nvidia-smi-q", ("nvidia-smi", "-q"), deadline_s=30, hardware=True)
+COMMAND = Command(
+    "nvidia-smi-query", ("nvidia-smi", f"--query-gpu={_COLUMNS}", "--format=csv"), deadline_s=20, hardware=True
+)
+_LIST = "nvidia-smi-list"
+_SAME = tuple(
+    {each.name for each in fields(Gpu)} & {each.name for each in fields(GpuStatus)} - {"processes", "unavailable"}
+)
 
 
 def query(recording: Recording) -> NvidiaSmiQuery:
     """nvidia-smi's table; a lost GPU makes it exit with an error after the rows of the others."""
-    found: Entry = entry(recording, COMMAND.key)
-    if found.exit_status != 0 and found.stdout.strip():
-        return parse_nvidia_smi_query(found.stdout)
-    return parse_nvidia_smi_query(output(recording, COMMAND.key))
+    return parsed(recording, COMMAND.key, parse_nvidia_smi_query)
 
 
 def _read(recording: Recording) -> Gpus:
-    if _no_devices(entry(recording, COMMAND.key)):
-        return Gpus(0, ())
+    """From the first command that tells; the first one's reason where none does."""
+    ways: tuple[tuple[str, Callable[[Recording], Gpus]], ...] = (
+        (REPORT.key, _from_report),
+        (COMMAND.key, _from_table),
+        (_LIST, _from_list),
+    )
+    reasons: list[Exception] = []
+    for key, way in ways:
+        if key not in recording.entries:
+            continue
+        try:
+            # the driver is loaded and answers: none is a number here, not a failure
+            return Gpus(0, (), source=key) if _no_devices(recording, key) else way(recording)
+        except (AbsentError, UnknownError, ParseError) as error:
+            reasons.append(error)
+    raise reasons[0] if reasons else UnknownError(f"{REPORT.key} is not in the recording")
+
+
+def _no_devices(recording: Recording, key: str) -> bool:
+    found = entry(recording, key)
+    # the whole answer, not one line of a long one
+    return "no devices were found" in (found.stdout[:4096] + found.stderr).lower()
+
+
+def _from_report(recording: Recording) -> Gpus:
+    report = parsed(recording, REPORT.key, parse_nvidia_smi_q)
+    indexes = _indexes(recording)
+    devices = tuple(_gpu(number, status, indexes) for number, status in enumerate(report.gpus))
+    return Gpus(
+        len(devices),
+        devices,
+        tuple(each.bus_id or each.text for each in report.lost),
+        driver_version=report.driver_version,
+        cuda_version=report.cuda_version,
+        attached=report.attached_gpus,
+        warnings=report.warnings,
+        source=REPORT.key,
+    )
+
+
+def _gpu(number: int, status: GpuStatus, indexes: dict[str, int]) -> Gpu:
+    values = {name: getattr(status, name) for name in _SAME}
+    held = status.processes
+    processes = None if held is None else tuple(GpuProcess(p.pid, p.type, p.name, p.memory_mib) for p in held)
+    index = indexes.get(status.uuid or "", number)
+    return Gpu(index=index, processes=processes, unavailable=status.unavailable, **values)
+
+
+def _indexes(recording: Recording) -> dict[str, int]:
+    """By UUID, as the table numbers them: a lost GPU leaves a gap that the report does not show."""
+    try:
+        table = query(recording)
+    except (AbsentError, UnknownError, ParseError):
+        return {}
+    pairs = ((row.values.get("uuid"), row.values.get("index")) for row in table.gpus)
+    return {uuid: index for uuid, index in pairs if isinstance(uuid, str) and isinstance(index, int)}
+
+
+def _from_table(recording: Recording) -> Gpus:
     table = query(recording)
-    return Gpus(len(table.gpus), tuple(_gpu(row) for row in table.gpus), tuple(bus_id for bus_id, _ in table.lost))
+    lost = tuple(each.bus_id or each.text for each in table.lost)
+    driver = _text(table.gpus[0], "driver_version") if table.gpus else None
+    return Gpus(len(table.gpus), tuple(_row(row) for row in table.gpus), lost, driver_version=driver)
 
 
-def _no_devices(found: Entry) -> bool:
-    # the driver is loaded and answers: none is a number here, not a failure
-    return "no devices were found" in (found.stdout + found.stderr).lower()
-
-
-def _gpu(row: GpuRow) -> Gpu:
+def _row(row: GpuRow) -> Gpu:
     index, memory_mib = row.values.get("index"), row.values.get("memory.total")
-    return Gpu(
+    address = _text(row, "pci.bus_id")
+    gpu = Gpu(
         index=index if isinstance(index, int) else None,
         name=_text(row, "name"),
         uuid=_text(row, "uuid"),
-        bus_id=_bus_id(_text(row, "pci.bus_id")),
+        # nvidia-smi prints a domain of eight digits, everything else one of four
+        bus_id=bus_id(address) or address if address else None,
         memory_total_mib=memory_mib if isinstance(memory_mib, int) else None,
         unavailable=row.unavailable,
     )
+    return replace(gpu, vbios_version=_text(row, "vbios_version"), serial=_text(row, "serial"))
 
 
 def _text(row: GpuRow, column: str) -> str | None:
@@ -46,9 +113,9 @@ def _text(row: GpuRow, column: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _bus_id(text: str | None) -> str | None:
-    # nvidia-smi prints a domain of eight digits, everything else one of four
-    return text[4:].upper() if text and len(text) == 16 else text
+def _from_list(recording: Recording) -> Gpus:
+    listed = told(recording, _LIST).gpus
+    return Gpus(len(listed), tuple(Gpu(g.index, g.name, g.uuid, None, None) for g in listed), source=_LIST)
 
 
-FACT = Fact("gpus", lambda venv: (COMMAND,), _read)
+FACT = Fact("gpus", lambda venv: (REPORT, COMMAND), _read)

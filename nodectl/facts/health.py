@@ -1,26 +1,29 @@
-"""Which facts `health` needs of a host: all that `facts` shows, and what the host's profiles set."""
+"""Which facts `health` needs of a host: all of them, with the kernel settings that its profiles set."""
 
 from collections.abc import Sequence
 
-from nodectl.facts import settings
-from nodectl.facts.base import Fact, read_fact
-from nodectl.facts.catalogue import FACTS, venv_of
+from nodectl.facts import pcie
+from nodectl.facts.base import Fact
+from nodectl.facts.catalogue import commands_for, facts_for, read_facts
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
+
+# what only root sees, and what only a host with GPUs or NICs to talk to them is asked for
+_ROOTED = ("kernel_events", "pcie")
 
 
 def health_facts(sysctl_keys: Sequence[str], *, has_gpus: bool) -> tuple[Fact, ...]:
     """What only root sees is asked only where there are GPUs."""
-    rooted = (settings.LOG, settings.BRIDGES) if has_gpus else ()
-    kernel = (settings.sysctl_fact(sysctl_keys),) if sysctl_keys else ()
-    return (*FACTS, *kernel, settings.LIMITS, settings.NCCL, settings.SYNC, *rooted)
+    if has_gpus:
+        return (*facts_for(sysctl_keys), pcie.BRIDGES)
+    return tuple(fact for fact in facts_for(sysctl_keys) if fact.subject not in _ROOTED)
 
 
 def commands_of(facts: Sequence[Fact], host: Host) -> tuple[Command, ...]:
     """All their commands, each key once."""
-    return tuple({command.key: command for fact in facts for command in fact.commands(venv_of(host))}.values())
+    return commands_for(host, facts)
 
 
 def read_all(facts: Sequence[Fact], recording: Recording) -> dict[str, object]:
     """The dataclass (or Unread) of each subject."""
-    return {fact.subject: read_fact(fact, recording) for fact in facts}
+    return read_facts(recording, facts)

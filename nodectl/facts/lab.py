@@ -16,7 +16,7 @@ def _read(recording: Recording) -> Lab:
         raise AbsentError("not a lab host")
     try:
         mark = json.loads(found.stdout)
-        return Lab(str(mark["lab"]), tuple(str(each) for each in mark["shared"]))
+        return Lab(str(mark["lab"]), tuple(str(each) for each in mark["shared"]), str(mark.get("recorded") or ""))
     except (ValueError, KeyError, TypeError) as error:
         raise ParseError(f"{_MARK}: {found.stdout[:80]!r}: {error!r}") from error
 

@@ -1,22 +1,35 @@
-"""What provisioning sets, read live: kernel settings, limits, NCCL's files, time, and what only root sees."""
+"""What provisioning sets, read live: kernel settings, limits, NCCL's files, and time."""
 
 import re
 from collections.abc import Sequence
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import NOT_INSTALLED, AbsentError, Fact, UnknownError, entry, output
+from nodectl.facts.base import Fact, UnknownError, entry, output
 from nodectl.model.recording import Command, Recording
-from nodectl.model.settings import Bridges, ClockSync, KernelLog, NcclFiles, SessionLimits, Sysctl
+from nodectl.model.settings import ClockSync, NcclFiles, SessionLimits, Sysctl
 
 # KEY FIXED VALUE a line; FIXED is why no writing is possible here, - where it is. A file's mode says what the kernel
-# allows, the mount what a container does; neither depends on who asks.
+# allows, the mount what a container does; neither depends on who asks. One process for all keys: the shell reads.
+# grep reads, because the kernel gives a setting only to who takes it at once, and shells take byte by byte.
 _SYSCTL = """\
-for key; do
-  file=/proc/sys/$key fixed=-
-  if [ ! -e "$file" ]; then printf '%s absent \\n' "$key"; continue; fi
-  case $(stat -c %A "$file") in ??w*) ;; *) fixed=read-only ;; esac
-  case ,$(findmnt -n -o OPTIONS -T "$file" 2>/dev/null), in *,ro,*) fixed=read-only ;; esac
-  printf '%s %s %s\\n' "$key" "$fixed" "$(cat "$file" 2>/dev/null || echo -)"
+cd /proc/sys || exit 3
+for key; do [ -e "$key" ] || printf '%s absent \\n' "$key"; done
+mounts= newline='
+'
+while read -r _ _ _ _ where options rest; do
+  case $where in /proc | /proc/sys*)
+    case ,$options,${rest##* }, in *,ro,*) mounts="$mounts $where=ro " ;; *) mounts="$mounts $where=rw " ;; esac
+  esac
+done </proc/self/mountinfo
+modes=$newline$(stat -c '%n %A' -- "$@" 2>/dev/null)
+grep -sH '' -- "$@" | while IFS=: read -r key value; do
+  case $modes in *"$newline$key "??w*) fixed=- ;; *) fixed=read-only ;; esac
+  at=/proc/sys/$key # the nearest mount above the file decides
+  while [ -n "$at" ]; do
+    case $mounts in *" $at=ro "*) fixed=read-only; break ;; *" $at=rw "*) break ;; esac
+    at=${at%/*}
+  done
+  printf '%s %s %s\\n' "$key" "$fixed" "$value"
 done
 """
 # process 1's bounding set says what root can ever do here, and everybody may read it
@@ -33,14 +46,6 @@ else
   exit 3
 fi
 """
-# `nodectl sudoers` prints exactly these; a host that does not allow them is unknown there, not failed
-ROOT_ARGV = {"dmesg": ("dmesg",), "lspci-acs": ("lspci", "-D", "-vvv")}
-_AS_ROOT = (
-    'command -v "$1" >/dev/null || exit 127; if [ "$(id -u)" -eq 0 ]; then exec "$@"; else exec sudo -n -- "$@"; fi'
-)
-_XID = re.compile(r"NVRM: Xid \(")
-_DEVICE = re.compile(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.*)")
-_REDIRECT = {"SrcValid+", "ReqRedir+", "CmpltRedir+", "UpstreamFwd+"}
 
 
 def proc_path(key: str) -> str:
@@ -49,9 +54,25 @@ def proc_path(key: str) -> str:
     return key.translate(str.maketrans("./", "/.")) if first == "." else key
 
 
-def sysctl_fact(keys: Sequence[str]) -> Fact:
-    """{key: Sysctl} of these keys."""
-    names = {proc_path(key): key for key in keys}
+# what a training node's network and memory depend on: always looked at, so that hosts can be compared
+SYSCTL_KEYS = (
+    *("net.core.rmem_max", "net.core.wmem_max", "net.core.rmem_default", "net.core.wmem_default"),
+    *("net.core.netdev_max_backlog", "net.core.somaxconn", "net.core.default_qdisc", "net.core.busy_poll"),
+    *("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_mem", "net.ipv4.tcp_congestion_control"),
+    *("net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_window_scaling"),
+    *("net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_timestamps", "net.ipv4.tcp_sack"),
+    *("net.ipv4.ip_local_port_range", "net.ipv4.conf.all.rp_filter", "net.ipv4.conf.all.arp_ignore"),
+    *(f"net.ipv4.neigh.default.gc_thresh{n}" for n in (1, 2, 3)),
+    *("vm.swappiness", "vm.zone_reclaim_mode", "vm.overcommit_memory", "vm.max_map_count", "vm.min_free_kbytes"),
+    *("vm.dirty_ratio", "vm.dirty_background_ratio", "vm.nr_hugepages"),
+    *("kernel.numa_balancing", "kernel.pid_max", "kernel.threads-max", "kernel.shmmax", "kernel.panic_on_oops"),
+    *("fs.file-max", "fs.nr_open", "fs.inotify.max_user_watches", "fs.inotify.max_user_instances", "fs.aio-max-nr"),
+)
+
+
+def sysctl_fact(keys: Sequence[str] = ()) -> Fact:
+    """{key: Sysctl} of these keys, and of those that are always looked at."""
+    names = {proc_path(key): key for key in (*keys, *SYSCTL_KEYS)}
 
     def read(recording: Recording) -> dict[str, Sysctl]:
         rows = [line.split(None, 2) for line in output(recording, "sysctl").splitlines()]
@@ -104,40 +125,6 @@ def _sync(recording: Recording) -> ClockSync:
     return ClockSync((by, told) in (("chrony", "Normal"), ("systemd", "yes")), f"{by}: {told}")
 
 
-def _as_root(recording: Recording, key: str) -> str:
-    """The output of a command that root ran; Unknown where sudo would not."""
-    program, there = ROOT_ARGV[key][0], recording.entries.get(key)
-    if there is not None and there.exit_status == NOT_INSTALLED:
-        raise AbsentError(f"{program} is not installed")
-    found = entry(recording, key)
-    if found.exit_status != 0 and found.stderr.startswith("sudo:"):
-        raise UnknownError(f"{program} needs root, and sudo wants a password: see `nodectl sudoers`")
-    if found.exit_status != 0:
-        raise UnknownError(f"{program}: {found.stderr.strip() or found.exit_status}")
-    return found.stdout
-
-
-def _kernel_log(recording: Recording) -> KernelLog:
-    return KernelLog(tuple(line.strip() for line in _as_root(recording, "dmesg").splitlines() if _XID.search(line)))
-
-
-def _bridges(recording: Recording) -> Bridges:
-    controls: dict[str, set[str]] = {}
-    device = ""
-    for line in _as_root(recording, "lspci-acs").splitlines():
-        head = _DEVICE.match(line)
-        if head:
-            device = head[1] if head[2].startswith("PCI bridge") else ""
-        elif device and line.strip().startswith("ACSCtl:"):
-            controls[device] = set(line.split()[1:])
-    virtual = re.search(r"^flags\s*:.*\bhypervisor\b", entry(recording, "cpuinfo-flags").stdout, re.MULTILINE)
-    return Bridges(len(controls), tuple(sorted(d for d, c in controls.items() if c & _REDIRECT)), bool(virtual))
-
-
-def _root_command(key: str) -> Command:
-    return Command(key, ("sh", "-c", _AS_ROOT, "as-root", *ROOT_ARGV[key]), deadline_s=20)
-
-
 LIMITS = Fact("limits", lambda venv: (Command("session-limits", ("sh", "-c", _LIMITS)),), _limits)
 NCCL = Fact(
     "nccl_files",
@@ -148,9 +135,3 @@ NCCL = Fact(
     _nccl,
 )
 SYNC = Fact("clock_sync", lambda venv: (Command("clock-sync", ("sh", "-c", _SYNC)),), _sync)
-LOG = Fact("kernel_log", lambda venv: (_root_command("dmesg"),), _kernel_log)
-BRIDGES = Fact(
-    "bridges",
-    lambda venv: (_root_command("lspci-acs"), Command("cpuinfo-flags", ("grep", "-m1", "^flags", "/proc/cpuinfo"))),
-    _bridges,
-)

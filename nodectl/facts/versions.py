@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable
 
 from nodectl.errors import ParseError
+from nodectl.facts import gpus
 from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output
-from nodectl.facts.gpus import COMMAND as NVIDIA_SMI_QUERY
-from nodectl.facts.gpus import query
-from nodectl.model.facts import Versions
+from nodectl.model.facts import Gpus, Versions
 from nodectl.model.recording import Command, Recording
 
 # NAME VERSION a line, of the wheels that decide what a job loads; then torch's own word on its build
@@ -17,40 +16,54 @@ printf 'venv %s\\n' "$1"
 printf 'python %s\\n' "$(sed -n 's/^version\\(_info\\)\\{0,1\\} *= *//p' "$1/pyvenv.cfg" | head -n 1)"
 for folder in "$1"/lib/python3*/site-packages/*.dist-info; do
   name=${folder##*/}; name=${name%.dist-info}
-  case $name in torch-* | nvidia_nccl_* | nvidia_cuda_runtime*) printf 'wheel %s\\n' "$name" ;; esac
+  case $name in
+    torch-* | deepspeed-* | nvidia_nccl_* | nvidia_cudnn_* | nvidia_cuda_runtime*) printf 'wheel %s\\n' "$name" ;;
+  esac
+done
+for library in "$1"/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2; do
+  [ ! -e "$library" ] || "$1/bin/python" -I -S -c "$2" "$library" 2>/dev/null
 done
 sed -n "s/^cuda.*= *'\\(.*\\)'.*/cuda \\1/p; s/^cuda.*= *None.*/cuda None/p" \\
   "$1"/lib/python3*/site-packages/torch/version.py 2>/dev/null
 exit 0
+"""
+# NCCL answers without a GPU and without CUDA's runtime, which is linked into it
+_LOAD = """\
+import ctypes, sys
+number = ctypes.c_int()
+if ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(number)) == 0:
+    major = 10000 if number.value >= 10000 else 1000
+    print("nccl_loaded %d.%d.%d" % (number.value // major, number.value % major // 100, number.value % 100))
 """
 
 
 def _commands(venv: str) -> tuple[Command, ...]:
     return (
         Command("python3", ("python3", "--version")),
-        Command("venv", ("sh", "-c", _VENV, "venv", venv)),
-        Command("nvidia-smi-version", ("nvidia-smi", "--version")),
-        Command("proc-driver-nvidia", ("cat", "/proc/driver/nvidia/version")),
+        Command("venv", ("sh", "-c", _VENV, "venv", venv, _LOAD), deadline_s=20, hardware=True),
+        Command("nvidia-smi-version", ("nvidia-smi", "--version"), hardware=True),
+        Command("proc-driver-nvidia", ("cat", "/proc/driver/nvidia/version"), hardware=True),
+        Command("driver-installed", ("modinfo", "-F", "version", "nvidia"), hardware=True),
         Command("iperf3-version", ("iperf3", "--version")),
-        NVIDIA_SMI_QUERY,
+        *gpus.FACT.commands(venv),
     )
 
 
 def _read(recording: Recording) -> Versions:
-    venv, found = _venv(recording)
+    venv, found, reason = _venv(recording)
     unavailable: dict[str, str] = {}
 
     def of(name: str, read: Callable[[], str | None], why: str) -> str | None:
         """One version; where there is none, why."""
         try:
-            value, reason = read(), why
+            value, said = read(), why
         except (AbsentError, UnknownError, ParseError) as error:
-            value, reason = None, str(error)
+            value, said = None, str(error)
         if value is None:
-            unavailable[name] = reason
+            unavailable[name] = said
         return value
 
-    no_venv = f"no venv in {venv}"
+    no_venv = reason or f"no venv in {venv}"
     missing = no_venv if "python" not in found else "no such wheel in the venv"
     return Versions(
         venv=venv,
@@ -58,29 +71,44 @@ def _read(recording: Recording) -> Versions:
         venv_python=of("venv_python", lambda: found.get("python"), no_venv),
         torch=of("torch", lambda: found.get("torch"), missing),
         cuda=of("cuda", lambda: found.get("cuda"), "torch is built without CUDA" if "torch" in found else missing),
+        cudnn=of("cudnn", lambda: found.get("cudnn"), missing),
         nccl=of("nccl", lambda: found.get("nccl"), missing),
+        nccl_loaded=of("nccl_loaded", lambda: found.get("nccl_loaded"), "no library of NCCL there could be loaded"),
+        deepspeed=of("deepspeed", lambda: found.get("deepspeed"), missing),
         driver=of("driver", lambda: _driver(recording), "no NVIDIA driver is loaded"),
+        driver_installed=of("driver_installed", lambda: _first_line(recording, "driver-installed"), "not printed"),
+        driver_library=of("driver_library", lambda: _smi(recording, "NVML"), "not printed by this nvidia-smi"),
+        driver_flavour=of("driver_flavour", lambda: _flavour(recording), "no NVIDIA driver is loaded"),
         driver_cuda=of("driver_cuda", lambda: _driver_cuda(recording), "not printed by this nvidia-smi"),
         iperf3=of("iperf3", lambda: _after(output(recording, "iperf3-version"), r"iperf (\S+)"), "not printed"),
         unavailable=unavailable,
     )
 
 
-def _venv(recording: Recording) -> tuple[str, dict[str, str]]:
-    """The venv's folder, and versions by name."""
+def _venv(recording: Recording) -> tuple[str, dict[str, str], str]:
+    """The venv's folder, versions by name, and why there are none where it could not be looked into."""
     found: dict[str, str] = {}
-    for line in output(recording, "venv").splitlines():
+    try:
+        text = output(recording, "venv")
+    except (AbsentError, UnknownError) as error:
+        if not any(command.key in recording.entries for command in _commands("")):
+            raise
+        return "", {}, str(error)
+    for line in text.splitlines():
         kind, _, value = line.partition(" ")
         if kind == "wheel":
             name, _, version = value.rpartition("-")
             found[_wheel(name)] = version
         elif value and value != "None":
             found.setdefault(kind, value)
-    return found.pop("venv"), found
+    return found.pop("venv", ""), found, ""
 
 
 def _wheel(name: str) -> str:
-    return "nccl" if name.startswith("nvidia_nccl") else "cuda" if name.startswith("nvidia_cuda_runtime") else name
+    for wheel, short in (("nvidia_nccl", "nccl"), ("nvidia_cudnn", "cudnn"), ("nvidia_cuda_runtime", "cuda")):
+        if name.startswith(wheel):
+            return short
+    return name
 
 
 def _after(text: str, pattern: str) -> str | None:
@@ -90,16 +118,41 @@ def _after(text: str, pattern: str) -> str | None:
 
 def _driver(recording: Recording) -> str | None:
     """The loaded module's version, from the kernel; else what nvidia-smi was told by it."""
-    loaded = entry(recording, "proc-driver-nvidia")
-    if loaded.exit_status == 0:
+    try:
+        loaded = entry(recording, "proc-driver-nvidia")
+    except UnknownError:
+        loaded = None
+    if loaded is not None and loaded.exit_status == 0:
         return _after(loaded.stdout, r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)")
-    rows = query(recording).gpus
-    version = rows[0].values.get("driver_version") if rows else None
-    return None if version is None else str(version)
+    shown = gpus.FACT.read(recording)
+    return shown.driver_version if isinstance(shown, Gpus) else None
+
+
+def _flavour(recording: Recording) -> str | None:
+    """The open kernel module, or the proprietary one."""
+    loaded = entry(recording, "proc-driver-nvidia")
+    if loaded.exit_status != 0 or "Kernel Module" not in loaded.stdout:
+        return None
+    return "open" if "Open Kernel Module" in loaded.stdout else "proprietary"
+
+
+def _first_line(recording: Recording, key: str) -> str | None:
+    return next((line.strip() for line in output(recording, key).splitlines() if line.strip()), None)
+
+
+def _smi(recording: Recording, what: str) -> str | None:
+    """A line of `nvidia-smi --version`, whose wording changed with the drivers."""
+    text = entry(recording, "nvidia-smi-version").stdout
+    return _after(text, rf"{what}\s+[Vv]ersion\s*:\s*(\d[\d.]*)")
 
 
 def _driver_cuda(recording: Recording) -> str | None:
-    return _after(entry(recording, "nvidia-smi-version").stdout, r"CUDA Version\s*:\s*(\d[\d.]*)")
+    """As `nvidia-smi --version` says; older ones do not know the option, and their report has it."""
+    told = _after(entry(recording, "nvidia-smi-version").stdout, r"CUDA Version\s*:\s*(\d[\d.]*)")
+    if told is None:
+        shown = gpus.FACT.read(recording)
+        told = shown.cuda_version if isinstance(shown, Gpus) else None
+    return told
 
 
 FACT = Fact("versions", _commands, _read)

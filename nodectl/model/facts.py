@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from nodectl.model.gpus import Gpu as Gpu
+from nodectl.model.gpus import Gpus as Gpus
+from nodectl.model.network import Nic as Nic
+
 
 @dataclass(frozen=True, slots=True)
 class Unread:
@@ -23,6 +27,29 @@ class Cpu:
     cores: int | None
     threads: int
     numa_nodes: int | None
+    vendor: str | None = None
+    threads_per_core: int | None = None
+    mhz_max: float | None = None
+    online: str | None = None
+    hypervisor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """`distances` are to all nodes, in their order; `cpus` as the kernel writes lists: 0-7,64-71."""
+
+    node: int
+    cpus: str
+    memory_mib: int | None
+    free_mib: int | None
+    distances: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Numa:
+    """The host's NUMA nodes."""
+
+    nodes: tuple[NumaNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +60,9 @@ class Memory:
     available_mib: int | None
     swap_mib: int | None
     shm_mib: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Nic:
-    """One network interface; `addresses` are `address/prefix`; speed and driver None where the kernel names none."""
-
-    name: str
-    state: str
-    mtu: int
-    mac: str | None
-    addresses: tuple[str, ...]
-    speed_mbit: int | None = None
-    driver: str | None = None
+    swap_free_mib: int | None = None
+    shm_free_mib: int | None = None
+    huge_pages_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +81,9 @@ class Kernel:
 class Versions:
     """Versions as a job would load them; why one is None stands in `unavailable`.
 
-    `torch`, `cuda` and `nccl` are those of the launcher's `venv`, read from its files; `driver_cuda` is the newest
-    CUDA that the loaded driver takes.
+    `torch`, `cuda`, `cudnn` and `nccl` are those of the launcher's `venv`, read from its files; `nccl_loaded` is what
+    the library there answers when it is loaded. `driver` is the loaded module, `driver_installed` the one on disk,
+    `driver_library` the one that programs talk through; `driver_cuda` is the newest CUDA that the driver takes.
     """
 
     venv: str
@@ -78,37 +96,27 @@ class Versions:
     driver_cuda: str | None = None
     iperf3: str | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """One GPU; a value that the driver refuses is None, its text in `unavailable`."""
-
-    index: int | None
-    name: str | None
-    uuid: str | None
-    bus_id: str | None
-    memory_total_mib: int | None
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Gpus:
-    """The GPUs that the driver shows; `lost` are those that it names but cannot reach."""
-
-    count: int
-    devices: tuple[Gpu, ...]
-    lost: tuple[str, ...] = ()
+    cudnn: str | None = None
+    nccl_loaded: str | None = None
+    deepspeed: str | None = None
+    driver_installed: str | None = None
+    driver_library: str | None = None
+    driver_flavour: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Space for everybody (`root`) and where nodectl keeps its state on the host."""
+    """Space for everybody (`root`) and where nodectl keeps its state on the host.
+
+    Percentages of inodes in use; None where the file system has no fixed number of them.
+    """
 
     root_size_mib: int
     root_free_mib: int
     state_folder: str
     state_free_mib: int
+    root_inodes_used_percent: int | None = None
+    state_inodes_used_percent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,11 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A host of a lab: what it shares with the machine, so that no value of those is taken for its own."""
+    """A host of a lab: what it shares with the machine, so that no value of those is taken for its own.
+
+    `recorded` names the recording that answers for its hardware; empty where it is not dressed in one.
+    """
 
     lab: str
     shared: tuple[str, ...]
+    recorded: str = ""

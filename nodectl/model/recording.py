@@ -6,16 +6,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the collector runs under `key`; it is ended after `deadline_s`."""
+    """What the collector runs under `key`; it is ended after `deadline_s`.
+
+    `hardware`: only a real machine can answer, so that a lab host that is dressed in a recording answers from it.
+    `root`: a login that is not root runs it by `sudo -n`.
+    """
 
     key: str
     argv: tuple[str, ...]
     deadline_s: int = 10
+    hardware: bool = False
+    root: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Output of one command; `exit_status` is None where it was cut or never ended, 127 where it is not installed."""
+    """Output of one command; `exit_status` is None where it was cut or never ended, 127 where it is not installed.
+
+    `recorded`: a lab host answered it from the recording that it is dressed in.
+    """
 
     key: str
     argv: tuple[str, ...]
@@ -24,16 +33,21 @@ class Entry:
     stderr: str
     duration_s: float
     cut: bool = False
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
     """All entries of one host; `clock_offset_s` is its clock minus ours, None where nobody compared them.
 
-    `clock_error_s` bounds the offset: the time between asking and hearing the host's clock.
+    `clock_error_s` bounds the offset: the time between asking and hearing the host's clock. `recorded` names the
+    recording that this was read from, or in which the lab host is dressed; None for what a host itself says. `time` is
+    when it was taken, in seconds since 1970 by our clock.
     """
 
     host: str
     entries: Mapping[str, Entry]
     clock_offset_s: float | None = None
     clock_error_s: float | None = None
+    recorded: str | None = None
+    time: float | None = None

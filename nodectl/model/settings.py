@@ -42,13 +42,6 @@ class ClockSync:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelLog:
-    """Lines of NVIDIA's driver with an Xid: an error that it reported since boot."""
-
-    xids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Bridges:
     """PCIe bridges with access control, and those where it redirects; `virtual`: its host relies on it."""
 

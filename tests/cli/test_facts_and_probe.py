@@ -32,7 +32,7 @@ def test_facts_of_this_machine(nodectl: Callable[..., Any], local: str) -> None:
     subjects = document["hosts"]["here"]
     assert document["schema"] == "nodectl.facts/1"
     assert document["unreachable"] == {}
-    assert {"cpu", "memory", "nics", "kernel", "versions", "gpus", "disk", "time", "lab"} == set(subjects)
+    assert {"cpu", "memory", "nics", "kernel", "versions", "gpus", "disk", "time", "lab"} <= set(subjects)
     assert subjects["cpu"]["threads"] >= 1
     assert subjects["memory"]["total_mib"] > 0
     table = nodectl("-i", local, "facts").stdout
@@ -51,8 +51,8 @@ def test_a_dead_host_costs_one_line_and_the_other_is_shown(nodectl: Callable[...
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["tpc"], "one of: nccl, tcp"),
-        (["tcp,"], "one of: nccl, tcp"),
+        (["tpc"], "one of: memory, nccl, tcp"),
+        (["tcp,"], "one of: memory, nccl, tcp"),
         (["tcp"], "only one is selected"),
         (["nccl", "--sizes", "1XiB"], "no size"),
         (["nccl", "--sizes", "0"], "no size"),

@@ -29,7 +29,7 @@ OUTPUTS = {
     "df-shm": SHM,
     "df": "/home/me/.local/state/nodectl\n" + DF,
     "ip-address": IP,
-    "sys-class-net": "lo 1 00:00:00:00:00:00 - -\neth0 7 02:00:00:00:00:01 100000 mlx5_core\n",
+    "nics-sysfs": "lo\tindex=1\neth0\tindex=7\tmac=02:00:00:00:00:01\tspeed=100000\tdriver=mlx5_core\n",
     "uname": "Linux 6.1.0-28-amd64 x86_64\n",
     "os-release": 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12"\n',
     "python3": "Python 3.11.2\n",
@@ -52,26 +52,53 @@ def facts(**changes: Any) -> dict[str, Any]:
     return read_facts(Recording("gpu01", entries, 0.00312, 0.2))
 
 
-def test_every_subject_and_every_value() -> None:
-    assert facts() == {
-        "cpu": Cpu("Xeon", "x86_64", 1, 4, 8, 2),
-        "memory": Memory(4096, 3072, 1024, 64),
-        "nics": {"eth0": Nic("eth0", "up", 9000, "02:00:00:00:00:01", ("192.0.2.4/24",), 100000, "mlx5_core")},
-        "kernel": Kernel("Linux", "6.1.0-28-amd64", "x86_64", "debian", "12", "Debian GNU/Linux 12"),
-        "versions": Versions(
-            "/opt/v", "3.11.2", "3.12.1", "2.7.0+cu128", "12.8", "2.26.2", "560.35.05", "12.6", "3.12", {}
-        ),
-        "gpus": Gpus(
-            2,
-            (
-                Gpu(0, "NVIDIA H100 80GB HBM3", "GPU-1", "0000:18:00.0", 81559),
-                Gpu(1, "NVIDIA H100 80GB HBM3", "GPU-2", "0000:2A:00.0", None, {"memory.total": "[N/A]"}),
-            ),
-        ),
-        "disk": Disk(10240, 8192, "/home/me/.local/state/nodectl", 4096),
-        "time": Clock(0.0031, 0.2),
-        "lab": Lab("lab", ("cpu", "clock")),
+def test_every_value_of_the_first_subjects() -> None:
+    found = facts()
+    assert found["cpu"] == Cpu("Xeon", "x86_64", 1, 4, 8, 2)
+    assert found["memory"] == Memory(4096, 3072, 1024, 64, shm_free_mib=64)
+    assert found["nics"] == {
+        "eth0": Nic("eth0", "up", 9000, "02:00:00:00:00:01", ("192.0.2.4/24",), 100000, "mlx5_core")
     }
+    assert found["kernel"] == Kernel("Linux", "6.1.0-28-amd64", "x86_64", "debian", "12", "Debian GNU/Linux 12")
+    assert found["gpus"] == Gpus(
+        2,
+        (
+            Gpu(0, "NVIDIA H100 80GB HBM3", "GPU-1", "0000:18:00.0", 81559),
+            Gpu(1, "NVIDIA H100 80GB HBM3", "GPU-2", "0000:2A:00.0", None, {"memory.total": "[N/A]"}),
+        ),
+        driver_version="560.35.03",
+    )
+    assert found["disk"] == Disk(10240, 8192, "/home/me/.local/state/nodectl", 4096)
+    assert found["time"] == Clock(0.0031, 0.2)
+    assert found["lab"] == Lab("lab", ("cpu", "clock"))
+
+
+def test_every_version() -> None:
+    said = {
+        "venv": OUTPUTS["venv"] + "wheel nvidia_cudnn_cu12-9.7.1.26\nwheel deepspeed-0.16.4\nnccl_loaded 2.26.2\n",
+        "nvidia_smi_version": "NVIDIA-SMI version  : 560.35.03\nNVML version        : 560.35\nCUDA Version : 12.6\n",
+        "driver_installed": "560.35.05\n",
+    }
+    assert facts(**said)["versions"] == Versions(
+        venv="/opt/v",
+        python3="3.11.2",
+        venv_python="3.12.1",
+        torch="2.7.0+cu128",
+        cuda="12.8",
+        cudnn="9.7.1.26",
+        nccl="2.26.2",
+        nccl_loaded="2.26.2",
+        deepspeed="0.16.4",
+        driver="560.35.05",
+        driver_installed="560.35.05",
+        driver_library="560.35",
+        driver_flavour="proprietary",
+        driver_cuda="12.6",
+        iperf3="3.12",
+    )
+    module = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.10.02  Release Build\n"
+    found = facts(proc_driver_nvidia=module)["versions"]
+    assert (found.driver, found.driver_flavour) == ("570.10.02", "open")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +107,7 @@ def test_every_subject_and_every_value() -> None:
         (127, "absent", "nvidia-smi-query is not installed"),
         (124, "unknown", "nvidia-smi-query did not end in time"),
         (9, "unknown", "nvidia-smi-query: exit status 9: it broke"),
-        (None, "unknown", "nvidia-smi-query is not in the recording"),
+        (None, "unknown", "nvidia-smi-q is not in the recording"),
     ],
 )
 def test_gpus_that_cannot_be_counted_are_not_zero(status: int | None, kind: str, reason: str) -> None:
@@ -104,10 +131,11 @@ def test_versions_say_why_there_is_none() -> None:
     cpu_only = facts(venv="venv /opt/v\npython 3.12.1\nwheel torch-2.7.0+cpu\ncuda None\n", nvidia_smi_version=127)
     found = cpu_only["versions"]
     assert (found.torch, found.cuda, found.nccl, found.driver_cuda) == ("2.7.0+cpu", None, None, None)
-    assert found.unavailable == {
+    assert {name: found.unavailable[name] for name in ("cuda", "nccl", "driver_cuda", "driver_installed")} == {
         "cuda": "torch is built without CUDA",
         "nccl": "no such wheel in the venv",
         "driver_cuda": "nvidia-smi-version is not installed",
+        "driver_installed": "driver-installed is not in the recording",
     }
     nothing = facts(venv="venv /opt/v\n")["versions"]
     assert {nothing.unavailable[name] for name in ("torch", "cuda", "nccl")} == {"no venv in /opt/v"}
@@ -119,21 +147,33 @@ def test_the_driver_is_the_loaded_one_and_else_what_nvidia_smi_was_told() -> Non
 
 
 def test_an_interface_of_another_namespace_lends_no_speed() -> None:
-    nics = facts(sys_class_net="eth0 2 02:00:00:00:00:01 25000 ice\n")["nics"]
+    nics = facts(nics_sysfs="eth0\tindex=2\tmac=02:00:00:00:00:01\tspeed=25000\tdriver=ice\n")["nics"]
     assert (nics["eth0"].speed_mbit, nics["eth0"].driver) == (None, None)
-    down = facts(sys_class_net="eth0 7 02:00:00:00:00:01 -1 ice\n")["nics"]
+    down = facts(nics_sysfs="eth0\tindex=7\tmac=02:00:00:00:00:01\tspeed=-1\tdriver=ice\n")["nics"]
     assert (down["eth0"].speed_mbit, down["eth0"].driver) == (None, "ice")
 
 
 def test_what_is_garbled_is_unknown() -> None:
     found = facts(lscpu="CPU(s): many\n", df="/state\ndf: broken\n", lab="{", uname="Linux")
-    assert {name for name, value in found.items() if isinstance(value, Unread)} == {"cpu", "disk", "lab", "kernel"}
+    for subject in ("cpu", "disk", "lab", "kernel"):
+        assert found[subject].kind == "unknown" and "not in the recording" not in found[subject].reason
 
 
 def test_a_host_outside_a_lab_has_none_and_no_shared_memory_is_no_guess() -> None:
     found = facts(lab=1, df_shm=1)
     assert found["lab"] == Unread("absent", "not a lab host")
     assert found["memory"].shm_mib is None
+
+
+def test_what_was_not_recorded_is_unknown_for_every_subject() -> None:
+    for subject, found in read_facts(Recording("gpu01", {})).items():
+        assert isinstance(found, Unread) and found.kind == "unknown", subject
+
+
+def test_a_folder_without_the_environment_still_tells_the_driver() -> None:
+    found = facts(venv=None)["versions"]
+    assert (found.venv, found.torch, found.driver) == ("", None, "560.35.05")
+    assert found.unavailable["torch"] == "venv is not in the recording"
 
 
 def test_commands_are_asked_once_and_for_the_hosts_own_venv() -> None:

@@ -8,7 +8,7 @@ from nodectl.facts import settings
 from nodectl.facts.base import Fact, read_fact
 from nodectl.model.facts import Unread
 from nodectl.model.recording import Entry, Recording
-from nodectl.model.settings import Bridges, ClockSync, KernelLog, NcclFiles, SessionLimits, Sysctl
+from nodectl.model.settings import ClockSync, NcclFiles, SessionLimits, Sysctl
 
 
 def said(fact: Fact, **outputs: tuple[int, str, str]) -> object:
@@ -23,7 +23,8 @@ def test_the_kernel_of_this_machine_is_read_by_the_real_command() -> None:
     argv = fact.commands("")[0].argv
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     found = said(fact, sysctl=(0, done.stdout, ""))
-    assert isinstance(found, dict) and set(found) == {"net.ipv4.tcp_rmem", "net.ipv4.no_such_thing", "kernel.ostype"}
+    assert isinstance(found, dict)
+    assert {"net.ipv4.tcp_rmem", "net.ipv4.no_such_thing", "kernel.ostype", "net.core.rmem_max"} <= set(found)
     assert len(found["net.ipv4.tcp_rmem"].value.split()) == 3
     assert found["net.ipv4.no_such_thing"] == Sysctl("net.ipv4.no_such_thing", None, "absent from this kernel view")
     assert found["kernel.ostype"] == Sysctl("kernel.ostype", "Linux", "read-only in this kernel view, at Linux")
@@ -63,21 +64,3 @@ def test_a_missing_nccl_file_is_none_and_an_unreadable_one_is_unknown() -> None:
 )
 def test_who_keeps_the_clock(answer: tuple[int, str, str], found: object) -> None:
     assert said(settings.SYNC, clock_sync=answer) == found
-
-
-def test_what_only_root_sees() -> None:
-    # the form of NVIDIA's driver in the kernel's log
-    line = "[ 123.4] NVRM: Xid (PCI:0000:41:00): 79, pid=1234, GPU has fallen off the bus."
-    assert said(settings.LOG, dmesg=(0, f"[ 1.0] boot\n{line}\n", "")) == KernelLog((line,))
-    refused = said(settings.LOG, dmesg=(1, "", "sudo: a password is required"))
-    assert isinstance(refused, Unread) and refused.kind == "unknown" and "nodectl sudoers" in refused.reason
-    assert said(settings.LOG, dmesg=(127, "", "")) == Unread("absent", "dmesg is not installed")
-
-
-def test_bridges_that_redirect() -> None:
-    text = (
-        "0000:00:01.1 PCI bridge: A\n\t\tACSCtl:\tSrcValid+ ReqRedir-\n\n0000:02:00.0 PCI bridge: B\n"
-        "\t\tACSCtl:\tSrcValid- ReqRedir-\n\n0000:03:00.0 3D controller: N\n\t\tACSCtl:\tSrcValid+ ReqRedir-\n"
-    )
-    found = said(settings.BRIDGES, lspci_acs=(0, text, ""), cpuinfo_flags=(0, "flags\t: fpu hypervisor sse\n", ""))
-    assert found == Bridges(2, ("0000:00:01.1",), True)

@@ -1,0 +1,157 @@
+"""How GPUs, NICs and hosts are wired: inside a host, and over the fabric between hosts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodectl.model.finding import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGpu:
+    """One GPU by its name in the matrix (`GPU0`); None where nothing told."""
+
+    name: str
+    model: str | None = None
+    numa: str | None = None
+    cpus: str | None = None
+    pcie_gen: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNic:
+    """One RDMA NIC by its name in the matrix (`NIC0`) and its device; `use` is training, or why it is not."""
+
+    name: str
+    device: str
+    numa: str | None = None
+    state: str | None = None
+    rate_gbit_s: float | None = None
+    link_layer: str | None = None
+    use: str = "training"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNic:
+    """The NIC that a GPU should use; `nic` is None where it has none."""
+
+    nic: str | None
+    device: str | None
+    link: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTopology:
+    """One host from the inside; `links` is the whole matrix, `recorded` where it comes from a recording."""
+
+    gpus: tuple[NodeGpu, ...]
+    nics: tuple[NodeNic, ...]
+    links: Mapping[str, Mapping[str, str]]
+    gpu_nic: Mapping[str, GpuNic]
+    bottlenecks: tuple[Finding, ...] = ()
+    unknown: tuple[str, ...] = ()
+    recorded: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One switch of the fabric."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One host port on a switch; `nic` is as the source names it, `rail` where it says so."""
+
+    host: str
+    nic: str
+    switch: str
+    gbit_s: float | None = None
+    speed: str = ""
+    rail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trunk:
+    """One cable between two switches."""
+
+    a: str
+    b: str
+    gbit_s: float | None = None
+    speed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FabricGraph:
+    """What is known of the fabric, and from where.
+
+    `trunks_known` is False where the source sees the hosts' own switches only. `direct` are host pairs without a switch
+    between them. `hosts` were seen, `missing` looked for in vain; `nameless` are adapters that carry no host's name.
+    """
+
+    source: str
+    switches: tuple[Switch, ...]
+    attachments: tuple[Attachment, ...]
+    trunks: tuple[Trunk, ...] = ()
+    direct: tuple[tuple[str, str], ...] = ()
+    hosts: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    nameless: tuple[str, ...] = ()
+    trunks_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Rail:
+    """The host ports that belong together, one a host, and the switches that carry them."""
+
+    name: str
+    nics: tuple[str, ...]
+    switches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchLoad:
+    """A switch with hosts: what they can send, and what its links to other switches can carry."""
+
+    switch: str
+    tier: int
+    hosts: int
+    ports_down: int
+    ports_up: int
+    down_gbit_s: float | None
+    up_gbit_s: float | None
+    ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """The verdict: `max_hops` is the largest number of switches between two hosts, `witness` a path that has it.
+
+    `cables` are (switch, switch, how many); `homes` the switches of each host.
+    """
+
+    source: str
+    switches: tuple[SwitchLoad, ...]
+    max_hops: int | None
+    witness: tuple[str, ...]
+    rank_order: tuple[str, ...]
+    rails: tuple[Rail, ...] = ()
+    shared_switches: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    parts: tuple[tuple[str, ...], ...] = ()
+    findings: tuple[Finding, ...] = ()
+    cables: tuple[tuple[str, str, int], ...] = ()
+    homes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NcclEnvironment:
+    """What NCCL should be told on one host, each with its reason; `unset` says why another variable is not needed."""
+
+    values: Mapping[str, str]
+    why: Mapping[str, str]
+    unset: Mapping[str, str]
+    findings: tuple[Finding, ...] = ()

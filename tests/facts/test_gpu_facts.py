@@ -1,0 +1,142 @@
+"""GPUs and their links from what nvidia-smi prints: whole, in part, refused, of a lost GPU, or not at all."""
+
+from nodectl.model.facts import Unread
+from nodectl.model.gpus import FabricManager, GpuProcess, Gpus
+from tests.facts.recorded import fact
+
+REPORT = """\
+Driver Version                            : 580.95.05
+CUDA Version                              : 13.0
+
+Attached GPUs                             : 3
+GPU 00000000:07:00.0
+    Product Name                          : NVIDIA A100-SXM4-80GB
+    Persistence Mode                      : Enabled
+    Serial Number                         : 1560000000001
+    GPU UUID                              : GPU-a
+    VBIOS Version                         : 92.00.81.00.01
+    PCI
+        GPU Link Info
+            PCIe Generation
+                Max                       : 4
+                Current                   : 4
+            Link Width
+                Max                       : 16x
+                Current                   : 8x
+    FB Memory Usage
+        Total                             : 81920 MiB
+        Used                              : 2048 MiB
+    ECC Mode
+        Current                           : Enabled
+        Pending                           : Disabled
+    Temperature
+        GPU Current Temp                  : 31 C
+    Processes
+        GPU instance ID                   : N/A
+        Process ID                        : 4242
+            Type                          : C
+            Name                          : python3
+            Used GPU Memory               : 2040 MiB
+
+GPU 00000000:47:00.0
+    Product Name                          : NVIDIA A100-SXM4-80GB
+    Persistence Mode                      : Disabled
+    GPU UUID                              : GPU-c
+    ECC Mode
+        Current                           : N/A
+        Pending                           : N/A
+    Temperature
+        GPU Current Temp                  : ERR!
+    Processes                             : None
+"""
+TABLE = """\
+index, name, uuid, pci.bus_id, memory.total [MiB], driver_version, vbios_version
+0, NVIDIA A100-SXM4-80GB, GPU-a, 00000000:07:00.0, 81920 MiB, 580.95.05, 92.00.81.00.01
+2, NVIDIA A100-SXM4-80GB, GPU-c, 00000000:47:00.0, 81920 MiB, 580.95.05, 92.00.81.00.01
+"""
+LOST = "Unable to determine the device handle for GPU1: 0000:0F:00.0: Unknown Error\n"
+LIST = "GPU 0: NVIDIA A10 (UUID: GPU-x)\n"
+LINKS = """\
+GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-a)
+\t Link 0: 25 GB/s
+\t Link 1: <inactive>
+"""
+ERRORS = """\
+GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-a)
+\t Link 0: Replay Errors: 0
+\t Link 0: Recovery Errors: 1
+\t Link 0: CRC Errors: 7
+\t Link 1: Replay Errors: 2
+\t Link 1: Recovery Errors: 0
+\t Link 1: CRC Errors: 0
+"""
+
+
+def test_the_report_with_the_tables_indexes() -> None:
+    gpus = fact("gpus", nvidia_smi_q=REPORT, nvidia_smi_query=TABLE)
+    assert (gpus.count, gpus.attached, gpus.source, gpus.lost) == (2, 3, "nvidia-smi-q", ())
+    assert (gpus.driver_version, gpus.cuda_version) == ("580.95.05", "13.0")
+    first, second = gpus.devices
+    assert (first.index, first.uuid, first.bus_id) == (0, "GPU-a", "0000:07:00.0")
+    assert (first.serial, first.vbios_version, first.memory_total_mib) == ("1560000000001", "92.00.81.00.01", 81920)
+    assert (first.pcie_width_current, first.pcie_width_max, first.pcie_gen_current) == (8, 16, 4)
+    assert (first.ecc_mode_current, first.ecc_mode_pending, first.temperature_c) == (True, False, 31)
+    assert first.processes == (GpuProcess(4242, "C", "python3", 2040),)
+    # the middle one is gone: the driver's numbers stay, the report's order does not show the gap
+    assert (second.index, second.persistence_mode, second.ecc_mode_current, second.processes) == (2, False, None, ())
+    assert (second.temperature_c, second.unavailable["temperature_c"]) == (None, "ERR!")
+    assert [gpu.index for gpu in fact("gpus", nvidia_smi_q=REPORT).devices] == [0, 1]
+
+
+def test_a_shorter_command_stands_in_for_the_report() -> None:
+    told = fact("gpus", nvidia_smi_q=124, nvidia_smi_query=(15, TABLE + LOST))
+    assert (told.source, told.count, told.lost) == ("nvidia-smi-query", 2, ("0000:0F:00.0",))
+    listed = fact("gpus", nvidia_smi_list=LIST)
+    assert (listed.source, listed.devices[0].name, listed.devices[0].memory_total_mib) == (
+        "nvidia-smi-list",
+        "NVIDIA A10",
+        None,
+    )
+
+
+def test_why_there_are_none() -> None:
+    assert fact("gpus", nvidia_smi_q=127, nvidia_smi_query=127) == Unread("absent", "nvidia-smi-q is not installed")
+    assert fact("gpus", nvidia_smi_q=(6, "No devices were found\n")) == Gpus(0, (), source="nvidia-smi-q")
+    mismatch = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n"
+    found = fact("gpus", nvidia_smi_q=(18, mismatch), nvidia_smi_query=(18, mismatch))
+    assert found.kind == "unknown" and "Driver/library version mismatch" in found.reason
+    assert fact("gpus").reason == "nvidia-smi-q is not in the recording"
+
+
+def test_links_with_their_counters() -> None:
+    (gpu,) = fact("nvlink", nvidia_smi_nvlink=LINKS, nvidia_smi_nvlink_errors=ERRORS).gpus
+    assert [(link.active, link.speed_gb_s, link.recovery_errors, link.crc_errors) for link in gpu.links] == [
+        (True, 25.0, 1, 7),
+        (False, None, 0, 0),
+    ]
+    (alone,) = fact("nvlink", nvidia_smi_nvlink=LINKS, nvidia_smi_nvlink_errors=127).gpus
+    assert [(link.active, link.crc_errors) for link in alone.links] == [(True, None), (False, None)]
+
+
+def test_gpus_without_nvlink_have_none() -> None:
+    assert fact("nvlink", nvidia_smi_nvlink="") == Unread("absent", "the GPUs have no NVLink")
+    assert fact("nvlink", nvidia_smi_nvlink=127).kind == "absent"
+    assert fact("nvlink", nvidia_smi_nvlink=9) == Unread("unknown", "nvidia-smi-nvlink: exit status 9: it broke")
+
+
+def test_matrices() -> None:
+    topo = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV12\t0-63\t0\nGPU1\tNV12\t X \t64-127\t1\n"
+    assert fact("gpu_topology", nvidia_smi_topo=topo).links["GPU0"] == {"GPU1": "NV12"}
+    p2p = " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tCNS\tX\t\n"
+    assert fact("p2p", nvidia_smi_p2p=p2p).status == {"GPU0": {"GPU1": "OK"}, "GPU1": {"GPU0": "CNS"}}
+
+
+def test_fabric_manager_with_and_without_systemd() -> None:
+    says = "Fabric Manager version is : 580.95.05\n"
+    units = (
+        "system running\nId=nvidia-fabricmanager.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n"
+    )
+    assert fact("fabric_manager", fabric_manager=says, units=units) == FabricManager("580.95.05", "active", "enabled")
+    assert fact("fabric_manager", fabric_manager=says, units=3) == FabricManager("580.95.05")
+    assert fact("fabric_manager", fabric_manager="hello\n").kind == "unknown"
+    assert fact("fabric_manager", fabric_manager=127).kind == "absent"

@@ -1,0 +1,148 @@
+"""NICs, RDMA ports and GIDs from what a host prints, and the scripts that gather it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nodectl.facts.ib_sysfs import SCRIPT
+from nodectl.model.facts import Unread
+from nodectl.model.network import Gid
+from tests.facts.recorded import fact
+
+IP = """[{"ifindex":7,"ifname":"ens1","flags":["BROADCAST","UP","LOWER_UP"],"operstate":"UP","mtu":9000,"max_mtu":9978,
+"address":"02:00:00:00:00:07","master":"bond0","addr_info":[],
+"stats64":{"rx":{"errors":3,"dropped":4,"crc_errors":5},"tx":{"errors":6,"dropped":0,"carrier_changes":9}}},
+{"ifindex":8,"ifname":"bond0","flags":["UP"],"operstate":"UP","mtu":9000,"address":"02:00:00:00:00:07",
+"linkinfo":{"info_kind":"bond","info_data":{"mode":"802.3ad"}},"addr_info":[]}]"""
+SYSFS = (
+    "ens1\tindex=7\tmac=02:00:00:00:00:07\tspeed=100000\tduplex=full\tdriver=mlx5_core\tpci=0000:c1:00.0\tnuma=-1"
+    "\trx_queues=63\ttx_queues=62\tfirmware=16.35.2000 (MT_0000000080)\n"
+)
+PORTS = """\
+mlx5_10/fw_ver:20.35.2000
+mlx5_10/board_id:MT_0000000223
+mlx5_10/hca_type:MT4123
+mlx5_10/node_guid:b83f:d203:0000:000a
+mlx5_10/device/numa_node:3
+mlx5_10/ports/1/state:4: ACTIVE
+mlx5_10/ports/1/phys_state:5: LinkUp
+mlx5_10/ports/1/rate:200 Gb/sec (4X HDR)
+mlx5_10/ports/1/link_layer:InfiniBand
+mlx5_10/ports/1/lid:0x1c
+mlx5_10/ports/1/sm_lid:0x1
+mlx5_10/ports/1/counters/symbol_error:2
+mlx5_10/ports/1/counters/link_downed:255
+mlx5_10/ports/1/hw_counters/out_of_sequence:3
+mlx5_10/ports/1/gids/0:fe80:0000:0000:0000:b83f:d203:0000:000a
+mlx5_10/pci:../../../0000:0c:00.0
+mlx5_10/net/ib0:0
+mlx5_2/fw_ver:22.41.1000
+mlx5_2/device/numa_node:-1
+mlx5_2/ports/1/state:1: DOWN
+mlx5_2/ports/1/phys_state:3: Disabled
+mlx5_2/ports/1/rate:40 Gb/sec (4X QDR)
+mlx5_2/ports/1/link_layer:Ethernet
+mlx5_2/ports/1/lid:0x0
+mlx5_2/ports/1/gids/3:0000:0000:0000:0000:0000:ffff:0a14:000b
+mlx5_2/ports/1/gids/10:fe80:0000:0000:0000:0000:0000:0000:0001
+mlx5_2/ports/1/gid_attrs/types/3:RoCE v2
+mlx5_2/ports/1/gid_attrs/types/10:IB/RoCE v1
+mlx5_2/ports/1/gid_attrs/ndevs/3:ens1
+mlx5_2/net/ens1:0
+"""
+IBSTAT = """CA 'mlx5_0'
+\tCA type: MT4129
+\tNumber of ports: 1
+\tFirmware version: 28.39.1002
+\tPort 1:
+\t\tState: Initializing
+\t\tPhysical state: LinkUp
+\t\tRate: 400
+\t\tBase lid: 7
+\t\tSM lid: 1
+\t\tPort GUID: 0xa088c20300000001
+\t\tLink layer: InfiniBand
+"""
+LINK = "link mlx5_0/1 state INIT physical_state LINK_UP netdev ib0\n"
+
+
+def test_an_interface_with_all_that_the_kernel_tells() -> None:
+    nics = fact("nics", ip_address=IP, nics_sysfs=SYSFS)
+    nic = nics["ens1"]
+    assert (nic.speed_mbit, nic.duplex, nic.driver, nic.pci_address) == (100000, "full", "mlx5_core", "0000:c1:00.0")
+    assert (nic.numa_node, nic.rx_queues, nic.tx_queues) == (None, 63, 62)
+    assert nic.firmware == "16.35.2000 (MT_0000000080)"
+    assert (nic.carrier, nic.master, nic.mtu_max, nic.kind) == (True, "bond0", 9978, None)
+    assert (nic.counters["rx_crc_errors"], nic.counters["tx_errors"], nic.counters["tx_carrier_changes"]) == (5, 6, 9)
+    assert (nics["bond0"].kind, nics["bond0"].bond_mode, nics["bond0"].carrier) == ("bond", "802.3ad", False)
+    assert fact("nics", ip_address=IP)["ens1"].speed_mbit is None
+
+
+def test_ports_in_the_order_of_their_numbers() -> None:
+    down, up = fact("ib_ports", ib_sysfs=PORTS)
+    assert (up.label, up.state, up.physical_state, up.rate_gbit_s, up.width) == (
+        "mlx5_10/1",
+        "ACTIVE",
+        "LinkUp",
+        200.0,
+        4,
+    )
+    assert (up.lid, up.sm_lid, up.firmware, up.board_id, up.type) == (28, 1, "20.35.2000", "MT_0000000223", "MT4123")
+    assert (up.netdev, up.pci_address, up.numa_node) == ("ib0", "0000:0c:00.0", 3)
+    assert up.counters == {"symbol_error": 2, "link_downed": 255, "out_of_sequence": 3}
+    assert (down.label, down.state, down.numa_node, down.netdev, down.link_layer) == (
+        "mlx5_2/1",
+        "DOWN",
+        None,
+        "ens1",
+        "Ethernet",
+    )
+
+
+def test_other_tools_stand_in_and_fill_up() -> None:
+    (port,) = fact("ib_ports", ibstat=IBSTAT, rdma_link=LINK)
+    assert (port.state, port.rate_gbit_s, port.lid, port.firmware, port.netdev) == ("INIT", 400, 7, "28.39.1002", "ib0")
+    assert fact("ib_ports", ib_sysfs=3, ibstat=127) == Unread("absent", "the kernel has no RDMA device")
+    assert fact("ib_ports", ib_sysfs="mlx5\n").kind == "unknown"
+    assert fact("ib_ports").kind == "unknown"
+
+
+def test_gids_say_of_which_kind_they_are() -> None:
+    assert fact("gids", ib_sysfs=PORTS) == (
+        Gid("mlx5_2", 1, 3, "0000:0000:0000:0000:0000:ffff:0a14:000b", "v2", "ens1", "10.20.0.11"),
+        Gid("mlx5_2", 1, 10, "fe80:0000:0000:0000:0000:0000:0000:0001", "v1"),
+        Gid("mlx5_10", 1, 0, "fe80:0000:0000:0000:b83f:d203:0000:000a"),
+    )
+    assert fact("gids", ib_sysfs=3).kind == "absent"
+
+
+@pytest.fixture
+def infiniband(tmp_path: Path) -> Path:
+    """A tree like /sys/class/infiniband, of the texts above."""
+    device = tmp_path / "pci" / "0000:0c:00.0"
+    for line in PORTS.splitlines():
+        path, _, value = line.partition(":")
+        if path.startswith("mlx5_10/") and "/pci" not in path and "/net/" not in path:
+            file = tmp_path / "class" / path.replace("/device/", "/")
+            file = device / path.rpartition("/")[2] if "/device/" in path else file
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(value + "\n")
+    zero = tmp_path / "class/mlx5_10/ports/1/gids/1"
+    zero.write_text("0000:0000:0000:0000:0000:0000:0000:0000\n")
+    (device / "net/ib0").mkdir(parents=True)
+    (device / "net/ib0/dev_port").write_text("0\n")
+    (tmp_path / "class/mlx5_10/device").symlink_to(device)
+    return tmp_path / "class"
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_the_script_prints_what_is_read(infiniband: Path, shell: str) -> None:
+    script = SCRIPT.replace("/sys/class/infiniband", str(infiniband))
+    done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    wanted = [line for line in PORTS.splitlines() if line.startswith("mlx5_10") and "/pci:" not in line]
+    assert {*done.stdout.splitlines()} - {*wanted} == {f"mlx5_10/pci:{infiniband.parent}/pci/0000:0c:00.0"}
+    assert {*wanted} <= {*done.stdout.splitlines()}
+    missing = SCRIPT.replace("/sys/class/infiniband", str(infiniband / "none"))
+    assert subprocess.run([shell, "-c", missing], capture_output=True, check=False).returncode == 3

@@ -1,0 +1,76 @@
+"""What only root sees: the kernel's log and PCI Express, and what it means that it was refused."""
+
+from nodectl.facts.root import ROOT_ARGV
+from nodectl.model.facts import Unread
+from nodectl.model.pcie import PcieBridge
+from nodectl.parsers.dmesg import Dmesg
+from tests.facts.recorded import fact
+
+LSPCI = """\
+0000:00:01.1 PCI bridge: Root port
+\tCapabilities: [58] Express (v2) Root Port (Slot+), MSI 00
+\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1
+\t\tLnkSta:\tSpeed 16GT/s, Width x16
+\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
+
+0000:02:00.0 PCI bridge: Switch port
+\tCapabilities: [58] Express (v2) Downstream Port (Slot+), MSI 00
+\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1
+\t\tLnkSta:\tSpeed 16GT/s, Width x16
+\t\tACSCtl:\tSrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-
+
+0000:03:00.0 Infiniband controller: Mellanox Technologies MT28908
+\tCapabilities: [60] Express (v2) Endpoint, MSI 00
+\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported
+\t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x8 (downgraded)
+"""
+TREE = """\
+../../../devices/pci0000:00/0000:00:01.1
+../../../devices/pci0000:00/0000:00:01.1/0000:02:00.0
+../../../devices/pci0000:00/0000:00:01.1/0000:02:00.0/0000:03:00.0
+"""
+XID = "[ 123.4] NVRM: Xid (PCI:0000:41:00): 79, pid=1234, GPU has fallen off the bus."
+
+
+def test_bridges_links_and_the_tree() -> None:
+    found = fact("pcie", lspci_acs=LSPCI, cpuinfo_flags="flags\t: fpu hypervisor sse\n", pci_tree=TREE)
+    assert found.virtual is True
+    assert [(bridge.address, bridge.redirects) for bridge in found.bridges] == [
+        ("0000:00:01.1", True),
+        ("0000:02:00.0", False),
+    ]
+    assert isinstance(found.bridges[0], PcieBridge)
+    card = found.links[-1]
+    assert (card.address, card.speed_gt_s, card.speed_max_gt_s, card.width, card.width_max) == (
+        "0000:03:00.0",
+        8,
+        16,
+        8,
+        16,
+    )
+    assert found.above("0000:03:00.0") == ("0000:02:00.0", "0000:00:01.1")
+    assert found.above("0000:FF:00.0") == ()
+    bare = fact("pcie", lspci_acs=LSPCI, cpuinfo_flags="flags\t: fpu sse\n", pci_tree=3)
+    assert (bare.virtual, bare.parents) == (False, {})
+
+
+def test_events_of_the_log() -> None:
+    (event,) = fact("kernel_events", dmesg=f"[ 1.0] boot\n{XID}\n").events
+    assert (event.kind, event.code, event.pid) == ("xid", 79, 1234)
+    assert fact("kernel_events", dmesg="") == Dmesg(())
+
+
+def test_a_refusal_names_the_line_and_a_missing_tool_is_absent() -> None:
+    for subject, key in (("kernel_events", "dmesg"), ("pcie", "lspci-acs")):
+        refused = fact(subject, **{key: (1, "", "sudo: a password is required\n")})
+        assert refused.kind == "unknown" and " ".join(ROOT_ARGV[key]) in refused.reason
+        assert "nodectl sudoers" in refused.reason
+        assert fact(subject, **{key: 127}).kind == "absent"
+        assert fact(subject, **{key: (1, "", "read kernel buffer failed\n")}).kind == "unknown"
+
+
+def test_a_login_that_sees_no_capabilities_is_told_so() -> None:
+    denied = "0000:00:01.1 PCI bridge: Root port\n\tCapabilities: <access denied>\n"
+    assert fact("pcie", lspci_acs=denied) == Unread(
+        "unknown", "lspci shows no capabilities: only root sees them, see `nodectl sudoers`"
+    )
