@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from nodectl.errors import UsageError
-from nodectl.facts.settings import ROOT_ARGV
+from nodectl.facts.root import ROOT_ARGV
 
 # a login or, after a per cent sign, a group; what sudoers would take for syntax is left out
 _NAME = re.compile(r"%?[A-Za-z_][A-Za-z0-9_.-]*\Z")
 _ARGUMENT = re.compile(r"[A-Za-z0-9./-]+\Z")
-# where Debian and Ubuntu have them; sudo compares the file, so /bin/dmesg is the same one
-_FOLDER = "/usr/bin"
+# where distributions have them; sudo compares the file, so /bin/dmesg is the same one
+_FOLDERS = {"lspci": ("/usr/bin", "/usr/sbin")}
+_FOLDER = ("/usr/bin",)
 
 _HEAD = """\
 # What nodectl needs of sudo on a node, for {name}. Put it there as /etc/sudoers.d/nodectl, owner root, mode 0440, after
@@ -24,7 +25,8 @@ _HEAD = """\
 # or neither: who may only look needs no more than what stands below.
 """
 _LOOK = """
-# Looking (nodectl health): only what a login cannot read, with exactly these arguments. Nothing is changed by them.
+# Looking (nodectl health, facts, topology, record): only what a login cannot read, with exactly these arguments.
+# Nothing is changed by them.
 # Of several lines that fit, sudo takes the last: keep this one at the end.
 """
 _CHOICES = {"none": "", "password": "{name} ALL=(root) PASSWD: ALL\n", "nopasswd": "{name} ALL=(root) NOPASSWD: ALL\n"}
@@ -34,7 +36,7 @@ def sudoers(name: str, provisioning: str = "none") -> str:
     """A drop-in that visudo accepts; `provisioning` is none, password or nopasswd."""
     if not _NAME.match(name):
         raise UsageError(f"{name!r} is no login or %group", "give a name of letters, digits and ._-")
-    commands = ", ".join(_command(argv) for argv in ROOT_ARGV.values())
+    commands = ", ".join(line for argv in ROOT_ARGV.values() for line in _commands(argv))
     return "".join(
         [
             _HEAD.format(name=name),
@@ -45,9 +47,9 @@ def sudoers(name: str, provisioning: str = "none") -> str:
     )
 
 
-def _command(argv: tuple[str, ...]) -> str:
+def _commands(argv: tuple[str, ...]) -> list[str]:
     """As sudoers writes it; `""` means no argument, where nothing would mean any."""
     program, *arguments = argv
     if not all(_ARGUMENT.match(word) for word in argv):
         raise ValueError(argv)
-    return " ".join([f"{_FOLDER}/{program}", *(arguments or ['""'])])
+    return [" ".join([f"{where}/{program}", *(arguments or ['""'])]) for where in _FOLDERS.get(program, _FOLDER)]

@@ -15,6 +15,7 @@ import click
 if TYPE_CHECKING:
     from nodectl.inventory import Inventory
     from nodectl.model.host import Host
+    from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
 
 DEFAULT_FORKS = 64
@@ -82,8 +83,33 @@ class App:
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:
-        """The hosts that the limit selects; an error where there is none."""
+        """The hosts that the limit selects, which the command needs themselves; an error where there is none."""
+        self.transport  # noqa: B018 - refuses --replay
         return self.inventory.hosts(self.limit)
+
+    @cached_property
+    def source(self) -> Source:
+        """Hosts and their recordings, for commands that only read: the hosts asked, or --replay's folder."""
+        from nodectl.recordings.source import LiveSource, replay_source
+
+        if self.replay is None:
+            return LiveSource(self.hosts, self.transport, self.forks)
+        from nodectl.recordings.fleet import open_recording
+
+        named = self.inventory.hosts(self.limit) if self.inventory_sources else None
+        return replay_source(open_recording(self.replay), self.limit, named)
+
+    @property
+    def profile_dirs(self) -> tuple[Path, ...]:
+        """The fleet's own profiles: beside the inventory, or in the recording that is replayed without one."""
+        from nodectl.profiles.load import profile_dirs
+
+        if self.replay is None or self.inventory_sources:
+            return profile_dirs(self.inventory.sources)
+        from nodectl.recordings.fleet import open_recording
+
+        folder = open_recording(self.replay).path / "profiles"
+        return (folder,) if folder.is_dir() else ()
 
     @cached_property
     def transport(self) -> Transport:

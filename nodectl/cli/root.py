@@ -22,11 +22,14 @@ COMMANDS = {
     "jobs": ("nodectl.cli.jobs", "jobs", "List, follow, explain and stop jobs."),
     "lab": ("nodectl.cli.lab", "lab", "A real fleet on this machine."),
     "launch": ("nodectl.cli.launch", "launch", "Start a training job over the hosts and follow it."),
+    "parse": ("nodectl.cli.parse", "parse", "Read a tool's saved output as JSON."),
     "probe": ("nodectl.cli.probe", "probe", "Measure hosts, pairs and the fleet."),
     "profile": ("nodectl.cli.profile", "profile", "Show the hardware, stack and tuning profiles."),
     "provision": ("nodectl.cli.provision", "provision", "Make the hosts what their profiles say."),
+    "record": ("nodectl.cli.record", "record", "Save every host's raw outputs in a folder."),
     "rollback": ("nodectl.cli.rollback", "rollback", "Put back what stood before a run."),
     "sudoers": ("nodectl.cli.sudoers", "sudoers", "Print what an unprivileged login needs of sudo."),
+    "topology": ("nodectl.cli.topology", "topology", "Show how GPUs, NICs and hosts are wired."),
 }
 
 

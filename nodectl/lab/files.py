@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -26,13 +27,21 @@ def write_secret(path: Path, content: bytes) -> None:
         stream.write(content)
 
 
-def write_files(folder: LabFolder, state: LabState, host_keys: Mapping[str, str]) -> None:
-    """Inventory, known_hosts and ssh_config of a lab whose hosts have `host_keys` (name → public line)."""
+def write_files(
+    folder: LabFolder,
+    state: LabState,
+    host_keys: Mapping[str, str],
+    profiles: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> None:
+    """Inventory, known_hosts and ssh_config of a lab whose hosts have `host_keys` (name → public line).
+
+    `profiles` are those of hosts that are dressed in a recording, by kind.
+    """
     folder.known_hosts.write_text(
         "".join(f"{_known_line(host, host_keys[host.name])}\n" for host in state.hosts), encoding="utf-8"
     )
     folder.ssh_config.write_text(_ssh_config(folder, state), encoding="utf-8")
-    text = yaml.safe_dump(_inventory(folder, state), sort_keys=False, width=1000)
+    text = yaml.safe_dump(_inventory(folder, state, profiles), sort_keys=False, width=1000)
     folder.inventory.write_text(
         f"# the lab '{folder.name}': written by `nodectl lab up`, gone after `lab down`\n{text}"
     )
@@ -56,7 +65,7 @@ def give_to_operator(folder: LabFolder) -> None:
             os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
 
 
-def _inventory(folder: LabFolder, state: LabState) -> dict[str, object]:
+def _inventory(folder: LabFolder, state: LabState, profiles: Mapping[str, Mapping[str, str]]) -> dict[str, object]:
     variables = {
         "ansible_user": "root",
         "ansible_ssh_private_key_file": str(folder.client_key),
@@ -70,7 +79,11 @@ def _inventory(folder: LabFolder, state: LabState) -> dict[str, object]:
         "nodectl_wheelhouse": f"{SHARE}/wheels",
         "nodectl_uv": f"{SHARE}/uv",
     }
-    hosts = {host.name: {"ansible_host": host.address} for host in state.hosts}
+    hosts = {
+        host.name: {"ansible_host": host.address}
+        | {f"nodectl_{kind}": name for kind, name in profiles.get(host.name, {}).items()}
+        for host in state.hosts
+    }
     return {"all": {"children": {"lab": {"hosts": hosts, "vars": variables}}}}
 
 

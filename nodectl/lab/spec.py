@@ -18,7 +18,8 @@ _MIN_DISK_BYTES = 64 * 2**20
 class LabSpec:
     """One lab; `rate_bits` 0 is unshaped, `delay_s` is one way, `loss` a share of packets.
 
-    `disk_bytes` 0 is unbounded; None is what this machine allows, and stands in no lab that is up.
+    `disk_bytes` 0 is unbounded; None is what this machine allows, and stands in no lab that is up. `recorded` names the
+    recording in which the hosts are dressed.
     """
 
     hosts: int = 4
@@ -26,6 +27,7 @@ class LabSpec:
     delay_s: float = 0.0
     loss: float = 0.0
     disk_bytes: int | None = None
+    recorded: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= MAX_HOSTS:
@@ -52,6 +54,7 @@ class LabSpec:
         parts += [f"delay {show_delay(self.delay_s)}"] if self.delay_s else []
         parts += [f"loss {100 * self.loss:g}%"] if self.loss else []
         parts += [f"disk {self.disk_bytes / 2**30:g}G"] if self.disk_bytes else []
+        parts += [f"recorded {self.recorded}"] if self.recorded else []
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, object]:

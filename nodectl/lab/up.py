@@ -13,6 +13,7 @@ from nodectl.lab.base import build_base, share_folder
 from nodectl.lab.cgroups import make_groups
 from nodectl.lab.disk import default_disk_bytes, loop_count, make_images
 from nodectl.lab.down import down
+from nodectl.lab.dress import Wardrobe
 from nodectl.lab.files import give_to_operator, new_key, write_files, write_secret
 from nodectl.lab.host import GO, READY, HostPlan, become
 from nodectl.lab.mounts import extra_mounts, store_needs_tmpfs
@@ -28,8 +29,11 @@ _ANSWER_S = 60.0
 _SHARED = ("cpu", "memory", "clock", "kernel", "sys")
 
 
-def up(folder: LabFolder, spec: LabSpec) -> LabState:
-    """The lab of that spec: made, or found as it is; UsageError where another one is up."""
+def up(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None = None) -> LabState:
+    """The lab of that spec: made, or found as it is; UsageError where another one is up.
+
+    `wardrobe` is what its hosts are dressed in, where the spec names a recording.
+    """
     present = folder.read()
     if present and present.complete and any(host.up for host in present.hosts):
         return _as_found(folder, present, spec)
@@ -39,7 +43,7 @@ def up(folder: LabFolder, spec: LabSpec) -> LabState:
         spec = replace(spec, disk_bytes=default_disk_bytes(state_dir(), spec.hosts))
     require(spec)
     try:
-        return _make(folder, spec)
+        return _make(folder, spec, wardrobe)
     except OSError as error:
         down(folder)
         raise LabError(
@@ -63,7 +67,7 @@ def _as_found(folder: LabFolder, present: LabState, spec: LabSpec) -> LabState:
     return present
 
 
-def _make(folder: LabFolder, spec: LabSpec) -> LabState:
+def _make(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None) -> LabState:
     folder.path.mkdir(mode=0o755, parents=True)
     with network.choosing_addresses():
         subnet = network.free_subnet()
@@ -76,9 +80,10 @@ def _make(folder: LabFolder, spec: LabSpec) -> LabState:
             network.join_machine(folder, subnet)
     host_keys = {host.name: new_key() for host in hosts}
     _write_keys(folder, state)
-    plans = _plans(folder, state, host_keys)
+    plans = _plans(folder, state, host_keys, wardrobe)
     state = _start(folder, state, plans)
-    write_files(folder, state, {name: public for name, (_, public) in host_keys.items()})
+    public_keys = {name: public for name, (_, public) in host_keys.items()}
+    write_files(folder, state, public_keys, wardrobe.profiles if wardrobe else {})
     give_to_operator(folder)
     _wait_for_answers(state)
     return folder.write(replace(state, complete=True))
@@ -104,7 +109,9 @@ def _write_keys(folder: LabFolder, state: LabState) -> None:
     build_base(folder, state.hosts, f"{public} nodectl-lab\n")
 
 
-def _plans(folder: LabFolder, state: LabState, keys: Mapping[str, tuple[bytes, str]]) -> list[HostPlan]:
+def _plans(
+    folder: LabFolder, state: LabState, keys: Mapping[str, tuple[bytes, str]], wardrobe: Wardrobe | None
+) -> list[HostPlan]:
     folder.store.mkdir(mode=0o700)
     if not state.spec.disk_bytes and store_needs_tmpfs(folder.store):
         mount("nodectl-lab", str(folder.store), "tmpfs", 0, "mode=700")
@@ -124,18 +131,23 @@ def _plans(folder: LabFolder, state: LabState, keys: Mapping[str, tuple[bytes, s
             neighbour=None if state.link == "wire" else (operator, network.mac_of(operator)),
             folder=folder.store / host.name,
             layers=layers,
-            files=_own_files(folder, host, keys[host.name]),
+            files=_own_files(folder, host, keys[host.name], state.spec.recorded),
             share=share_folder(),
             cgroup=group,
             image=image,
             shaping=() if state.link == "wire" else host_shaping(state.spec),
+            outfit=wardrobe.outfits[host.name] if wardrobe else None,
         )
         for host, image, group in zip(state.hosts, images, groups, strict=True)
     ]
 
 
-def _own_files(folder: LabFolder, host: HostRecord, key: tuple[bytes, str]) -> dict[str, tuple[bytes, int]]:
-    mark = {"lab": folder.name, "host": host.name, "shared": _SHARED}
+def _own_files(
+    folder: LabFolder, host: HostRecord, key: tuple[bytes, str], recorded: str
+) -> dict[str, tuple[bytes, int]]:
+    mark: dict[str, object] = {"lab": folder.name, "host": host.name, "shared": _SHARED}
+    if recorded:
+        mark["recorded"] = recorded
     machine_id = uuid.uuid5(uuid.NAMESPACE_OID, f"{folder.path}/{host.name}").hex
     return {
         "etc/hostname": (f"{host.name}\n".encode(), 0o644),

@@ -1,18 +1,26 @@
-# Runs each command under a deadline and a size cap, and frames its output so that no output can forge a frame:
-#   out KEY STATUS BYTES  then that many bytes    STATUS: exit status; 124 deadline, 127 not installed, - cut at the cap
-#   err KEY CENTISECONDS BYTES  then that many bytes
-# Nothing is written to the host's disk, so that a full one can still be read.
+# Runs commands one after the other, each under a deadline and a cap, and prints their outputs in frames that no output
+# can forge: every frame begins with a line of `nonce`, which only this shell and its caller know.
+#   NONCE out KEY       then what it printed
+#   NONCE end STATUS    exit status, 124 for its deadline, 127 for not installed; missing where the output was cut; the
+#                       last one counts
+#   NONCE took CENTISECONDS [recorded]
+#   NONCE done          after the last
+#   NONCE err KEY       then what it printed on standard error; after all others
+# Nothing is written to the host's disk, so that a full one can still be read. What even KILL does not end (a driver
+# that never comes back) is left behind: no pipe that it holds is waited for.
+# The caller sets: nonce, budget (seconds for all commands), pack (1: compress where gzip is there).
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/cuda/bin
 export LC_ALL PATH
 cap=16777216
-err_cap=65536
-exec 3>&1
-
-if command -v timeout >/dev/null 2>&1; then
-    limit() { timeout -k 2 "$@"; }
-else
-    limit() { shift; "$@"; }
+err_cap=1048576
+uid=$(id -u)
+# a lab host answers for hardware that it has not from the recording that it is dressed in; other hosts have no mark
+dressed=
+recording=-
+if [ -f /etc/nodectl-lab ] && [ -d /var/lib/nodectl-lab/recorded ]; then
+    dressed=/var/lib/nodectl-lab/recorded
+    read -r recording <"$dressed/name"
 fi
 
 clock() { # centiseconds since boot; 1NN - 100 because 08 would be octal
@@ -20,27 +28,123 @@ clock() { # centiseconds since boot; 1NN - 100 because 08 would be octal
     centiseconds=$((${up%.*} * 100 + 1${up#*.} - 100))
 }
 
-run() {
-    key=$1 deadline=$2
-    shift 2
-    # the full stop keeps the newlines at the end, which $() would take away; it drops NUL too, but only after the cap
-    out=$( { limit "$deadline" "$@" </dev/null; printf '|%s' "$?"; } | tr -d '\000' | head -c "$cap"; printf .)
-    out=${out%.}
-    if [ "${#out}" -ge "$cap" ]; then
-        status=-
-    else
-        status=${out##*|}
-        out=${out%|*}
-    fi
-    printf 'out %s %s %s\n%s\n' "$key" "$status" "${#out}" "$out" >&3
+run() { # DEADLINE_S ARGV...
+    limit=$1 late=
+    shift
+    {
+        "$@" </dev/null
+        printf '\n%s end %s\n' "$nonce" "$?"
+    } | head -c "$cap" &
+    last=$!
+    while :; do
+        wait "$last" 2>/dev/null
+        kill -0 "$last" 2>/dev/null || break
+        clock # a tick woke us
+        over=$(((centiseconds - began) / 100 - limit))
+        if [ "$over" -ge 4 ]; then
+            kill -KILL "$last"
+            late=1
+            break
+        elif [ "$over" -ge 2 ]; then
+            end_all KILL
+        elif [ "$over" -ge 0 ]; then
+            late=1
+            end_all TERM
+        fi
+    done
+    [ -z "$late" ] || printf '\n%s end 124\n' "$nonce"
 }
 
-take() { # KEY DEADLINE_S ARGV...
+end_all() { # SIGNAL: to the command, and to all that it started
+    rows=
+    for stat in /proc/[0-9]*/stat; do
+        read -r row <"$stat" || continue
+        rest=${row##*) } # a name may hold spaces and brackets
+        rest=${rest#* }
+        rows="$rows ${rest%% *}:${row%% *}"
+    done
+    family=
+    for row in $rows; do # our own shell around the command: it ends by itself, and its end would orphan the others
+        case " $ticker $last " in *" ${row#*:} "*) continue ;; esac
+        [ "${row%:*}" != "$self" ] || family=" ${row#*:} "
+    done
+    around=$family
+    more=$family
+    while [ -n "$more" ]; do
+        more=
+        for row in $rows; do
+            case $family in *" ${row#*:} "*) continue ;; esac
+            case $family in *" ${row%:*} "*) family="$family${row#*:} " more=1 ;; esac
+        done
+    done
+    for pid in ${family#"$around"}; do
+        kill "-$1" "$pid"
+    done
+} 2>/dev/null
+
+answer() { # KEY: what the recording has
+    status=0
+    [ ! -e "$dressed/$1.status" ] || read -r status <"$dressed/$1.status"
+    cat "$dressed/$1.out"
+    [ ! -e "$dressed/$1.err" ] || cat "$dressed/$1.err" >&2
+    [ "$status" = cut ] || printf '\n%s end %s\n' "$nonce" "$status"
+}
+
+take() { # KEY DEADLINE_S LOGIN|root ARGV...
+    key=$1 deadline=$2 as=$3 mark=
+    shift 3
     clock
     began=$centiseconds
-    err=$( { run "$@"; } 2>&1 >/dev/null | head -c "$err_cap")
+    left=$((budget - (began - started) / 100))
+    [ "$deadline" -le "$left" ] || deadline=$left
+    printf '\n%s out %s\n' "$nonce" "$key"
+    printf '\n%s err %s\n' "$nonce" "$key" >&2
+    if [ -n "$dressed" ] && [ -e "$dressed/$key.out" ]; then
+        mark=recorded
+        answer "$key"
+    elif ! command -v "$1" >/dev/null 2>&1; then
+        printf '\n%s end 127\n' "$nonce"
+    elif [ "$deadline" -le 0 ]; then
+        printf '\n%s end 124\n' "$nonce"
+    elif [ "$as" != root ] || [ "$uid" -eq 0 ]; then
+        run "$deadline" "$@"
+    elif command -v sudo >/dev/null 2>&1; then
+        run "$deadline" sudo -n -- "$@"
+    else
+        printf 'sudo: not installed\n' >&2
+        printf '\n%s end 1\n' "$nonce"
+    fi
     clock
-    printf 'err %s %s %s\n%s\n' "$1" "$((centiseconds - began))" "${#err}" "$err"
+    printf '\n%s took %s %s\n' "$nonce" "$((centiseconds - began))" "$mark"
 }
 
-printf '\nnodectl-collect/1 %s\n' "$(date +%s.%N)"
+body() {
+    read -r self _ </proc/self/stat
+    trap : USR1
+    (
+        exec >/dev/null 2>&1
+        while sleep 1 && kill -USR1 "$self"; do :; done
+    ) &
+    ticker=$!
+    clock
+    started=$centiseconds
+    take_all
+    printf '\n%s done\n' "$nonce"
+    printf '\n%s stop\n\n' "$nonce" >&2 # and a line more, for a sed that reads ahead
+    kill "$ticker"
+}
+
+# Standard error comes back at the end, in one piece. It is read up to the stop line and not to its end, which never
+# comes where a command was left behind that holds it.
+errors() { sed "/^$nonce stop\$/q" | tail -c "$err_cap"; }
+
+# by exec, not beside `body`: a shell keeps what it puts aside for a function, and what is left behind would hold it
+main() {
+    if [ "$pack" = 1 ] && command -v gzip >/dev/null 2>&1; then
+        printf '\nnodectl-collect/2 %s gzip %s\n' "$(date +%s.%N)" "$recording"
+        { (exec 2>&1 >&3 3>&-; body) | errors; } 3>&1 | gzip -1
+    else
+        printf '\nnodectl-collect/2 %s plain %s\n' "$(date +%s.%N)" "$recording"
+        { (exec 2>&1 >&3 3>&-; body) | errors; } 3>&1
+    fi
+}

@@ -6,7 +6,10 @@ import subprocess
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.facts.settings import LOG
+from nodectl.facts.catalogue import FACTS
+from nodectl.facts.health import health_facts
+from nodectl.facts.root import root_command
+from nodectl.recordings.collect import script
 from nodectl.sudoers import sudoers
 from tests.conftest import Cli, LabUnderTest
 
@@ -30,6 +33,14 @@ def test_a_name_that_sudoers_would_take_for_syntax_is_refused(name: str) -> None
         sudoers(name)
 
 
+def test_it_holds_all_that_the_collector_runs_as_root_and_nothing_else() -> None:
+    facts = health_facts((), has_gpus=True)
+    rooted = {command.argv for fact in (*FACTS, *facts) for command in fact.commands("/venv") if command.root}
+    (line,) = [line for line in sudoers("op").splitlines() if line.startswith("Cmnd_Alias")]
+    allowed = {tuple(each.rpartition("bin/")[2].split()) for each in line.partition(" = ")[2].split(", ")}
+    assert allowed == {argv if argv[1:] else (*argv, '""') for argv in rooted}
+
+
 def test_the_command_prints_it(nodectl: Cli) -> None:
     assert nodectl("sudoers", "--user", "op").stdout == sudoers("op")
     assert nodectl("sudoers", "--user", "a b", check=False).returncode == 2
@@ -41,13 +52,17 @@ def test_a_login_with_only_this_can_look_and_nothing_else(lab4: LabUnderTest) ->
     if "sudo" not in lab4.ssh(host, "command -v sudo"):
         pytest.skip("no sudo on the lab's hosts: install the package sudo on this machine")
     # a stand-in for a kernel log that a namespace may not read: what matters here is whom sudo lets run it
-    script = LOG.commands("")[0].argv[2]
+    look = script([root_command("dmesg"), root_command("lspci-acs")], "5e" * 16, pack=False).decode()
     try:
         lab4.ssh(host, "useradd --create-home op && install -m 0440 /dev/null /etc/sudoers.d/nodectl")
         lab4.ssh(host, f"cat >/etc/sudoers.d/nodectl <<'END'\n{sudoers('op')}END")
         lab4.ssh(host, "cp /usr/bin/dmesg /root/dmesg.kept; printf '#!/bin/sh\\nid -un\\n' >/usr/bin/dmesg")
-        lab4.ssh(host, f"cat >/home/op/look <<'END'\n{script}\nEND")
-        assert lab4.ssh(host, "runuser -l op -c 'sh /home/op/look dmesg'") == "root"
+        lab4.ssh(host, f"cat >/home/op/look <<'END'\n{look}\nEND")
+        assert "out dmesg\nroot\n" in lab4.ssh(host, "runuser -l op -c 'sh /home/op/look'")
+        assert "out dmesg\nroot\n" in lab4.ssh(host, "sh /home/op/look"), "root needs no sudo"
+        lab4.ssh(host, "rm /etc/sudoers.d/nodectl")
+        assert "sudo: a password is required" in lab4.ssh(host, "runuser -l op -c 'sh /home/op/look'")
+        lab4.ssh(host, f"cat >/etc/sudoers.d/nodectl <<'END'\n{sudoers('op')}END")
         for refused in ("dmesg -C", "id", "sh", "lspci", "cat /etc/shadow"):
             said = lab4.ssh(host, f"runuser -l op -c 'sudo -n -- {refused}'")
             assert "password is required" in said, f"{refused}: {said}"

@@ -1,8 +1,11 @@
 """The collector, run by the machine's own shells, and the frames in which it answers."""
 
+import gzip
+import os
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -10,18 +13,26 @@ from nodectl.errors import ParseError
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.recording import collect, read_frames, script
+from nodectl.recordings.collect import collect, new_nonce, script
+from nodectl.recordings.frames import CAP_BYTES, TOTAL_BYTES, read_frames
 from nodectl.transport.local import LocalTransport
 
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 HERE = Host("here", "127.0.0.1", connection="local")
+NONCE = "5e" * 16
 
 
-def gather(shell: str, *commands: Command) -> Recording:
+def gather(shell: str, *commands: Command, budget_s: int = 60, pack: bool = True, path: str = "") -> Recording:
     argv = [shell, "sh", "-s"] if shell == "busybox" else [shell, "-s"]
-    done = subprocess.run(argv, input=script(commands), capture_output=True, timeout=60, check=True)
+    nonce, env = new_nonce(), {**os.environ, **({"PATH": f"{path}:{os.environ['PATH']}"} if path else {})}
+    text = script(commands, nonce, budget_s=budget_s, pack=pack)
+    done = subprocess.run(argv, input=text, capture_output=True, timeout=60, check=True, env=env)
+    return frames(done.stdout, *commands, nonce=nonce)
+
+
+def frames(data: bytes, *commands: Command, nonce: str = NONCE) -> Recording:
     now = time.time()
-    return read_frames("gpu01", done.stdout, commands, asked=now, heard=now)
+    return read_frames("gpu01", data, {each.key: each for each in commands}, nonce, asked=now, heard=now)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -42,23 +53,56 @@ class TestCollector:
         assert found["failed"].stderr.strip() == "oops"
         assert found["silent"].stdout == ""
 
-    def test_a_tool_that_hangs_is_ended(self, shell: str) -> None:
-        entry = gather(shell, Command("slow", ("sleep", "30"), deadline_s=1)).entries["slow"]
-        assert entry.exit_status == 124
-        assert 0.9 <= entry.duration_s < 20
+    def test_a_tool_that_hangs_is_ended_with_all_that_it_started(self, shell: str) -> None:
+        mark = f"86.{os.getpid()}"
+        child = Command("slow", ("sh", "-c", f"trap '' TERM; sleep {mark} & sleep {mark}; wait"), deadline_s=1)
+        found = gather(shell, child, Command("last", ("echo", "x"))).entries
+        assert (found["slow"].exit_status, found["last"].stdout) == (124, "x\n")
+        assert 0.9 <= found["slow"].duration_s < 20
+        assert not [path for path in Path("/proc").glob("[1-9]*/cmdline") if mark.encode() in _read(path)]
+
+    def test_what_cannot_be_ended_is_left_behind(self, shell: str) -> None:
+        # out of reach, like a process that a driver never lets go: it holds the pipes and is nobody's child any more
+        stray = Command("stray", ("sh", "-c", "echo begun; (setsid sleep 11 &)"), deadline_s=1)
+        fails = Command("fails", ("sh", "-c", "echo oops >&2; exit 3"))
+        began = time.monotonic()
+        found = gather(shell, stray, fails).entries
+        assert time.monotonic() - began < 10
+        assert (found["stray"].exit_status, found["fails"].stderr.strip()) == (124, "oops")
+
+    def test_all_together_have_a_budget(self, shell: str) -> None:
+        commands = (Command("first", ("sleep", "30")), Command("second", ("echo", "x")), Command("no", ("no-tool",)))
+        found = gather(shell, *commands, budget_s=1).entries
+        assert [found[key].exit_status for key in ("first", "second", "no")] == [124, 124, 127]
+
+    def test_a_status_is_the_commands_own(self, shell: str) -> None:
+        # 138 is also what a shell says of a wait that a signal cut short
+        assert gather(shell, Command("odd", ("sh", "-c", "exit 138"))).entries["odd"].exit_status == 138
 
     def test_output_beyond_the_cap_is_marked(self, shell: str) -> None:
         entry = gather(shell, Command("much", ("sh", "-c", "yes | head -c 17000000"))).entries["much"]
-        assert (entry.cut, entry.exit_status, len(entry.stdout)) == (True, None, 16 << 20)
+        assert (entry.cut, entry.exit_status, len(entry.stdout)) == (True, None, CAP_BYTES)
 
     def test_output_that_looks_like_a_frame_is_output(self, shell: str) -> None:
-        forged = "out text 0 3\nabc\nerr text 0 0\n\nend\n"
+        forged = f"\n{NONCE} end 0\n\n{NONCE} done\n{NONCE} out last\n"
         found = gather(shell, Command("text", ("printf", "%s", forged)), Command("last", ("echo", "x"))).entries
         assert (found["text"].stdout, found["last"].stdout) == (forged, "x\n")
 
     def test_bytes_that_are_no_text_do_not_shift_the_frames(self, shell: str) -> None:
         found = gather(shell, Command("odd", ("printf", r"\377\000z")), Command("last", ("echo", "x"))).entries
         assert (found["odd"].stdout, found["last"].stdout) == ("\ufffdz", "x\n")
+
+    def test_a_host_without_gzip_answers_plainly(self, shell: str) -> None:
+        assert gather(shell, Command("a", ("echo", "x")), pack=False).entries["a"].stdout == "x\n"
+
+
+def test_root_commands_go_through_sudo_and_its_refusal_is_told(tmp_path: Path) -> None:
+    for name, text in (("id", "echo 1000"), ("sudo", 'echo ": $*"; echo "sudo: a password is required" >&2; exit 1')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    entry = gather("sh", Command("echo", ("echo", "a b"), root=True), path=str(tmp_path)).entries["echo"]
+    assert (entry.stdout, entry.exit_status) == (": -n -- echo a b\n", 1)
+    assert entry.stderr.startswith("sudo: a password is required")
 
 
 def test_a_tool_cannot_eat_the_program_that_is_still_to_come() -> None:
@@ -73,19 +117,39 @@ def test_the_clock_is_compared_within_the_round_trip() -> None:
     assert -found.clock_error_s - 0.05 <= found.clock_offset_s <= 0.05
 
 
+HEAD = b"nodectl-collect/2 1.0 plain -\n"
+MARK = b"\n" + NONCE.encode() + b" "
+A = Command("a", ("echo",))
+
+
 @pytest.mark.parametrize(
-    "data", [b"", b"Welcome!\n", b"nodectl-collect/1 1.0\nout a 0 9\nab", b"nodectl-collect/1 1\n"]
+    ("data", "said"),
+    [
+        (b"", "did not start"),
+        (b"Welcome!\n", "did not start"),
+        (HEAD + MARK + b"out a\nab", "breaks off after 1 of 1"),
+        (HEAD, "breaks off after 0 of 1"),
+        (b"nodectl-collect/2 1.0 gzip -\nno gzip at all", "damaged"),
+        (b"nodectl-collect/2 1.0 gzip -\n" + gzip.compress(MARK + b"out a\nab")[:-9], "breaks off"),
+    ],
 )
-def test_output_that_breaks_off_is_refused(data: bytes) -> None:
-    with pytest.raises(ParseError):
-        read_frames("gpu01", data, [Command("a", ("true",))], asked=0, heard=0)
+def test_output_that_breaks_off_is_refused(data: bytes, said: str) -> None:
+    with pytest.raises(ParseError, match=said):
+        frames(data, A)
 
 
 def test_a_login_banner_before_the_first_frame_is_passed_over() -> None:
-    data = b"Welcome!\n\nnodectl-collect/1 %N\nout a 0 1\nx\nerr a 250 0\n\nend\n"
-    found = read_frames("gpu01", data, [Command("a", ("echo",))], asked=0, heard=0)
-    assert found.clock_offset_s is None
-    assert (found.entries["a"].stdout, found.entries["a"].duration_s) == ("x", 2.5)
+    data = b"Welcome!\n\nnodectl-collect/2 %N plain dgx\n" + MARK + b"out a\nx" + MARK + b"end 0" + MARK
+    found = frames(data + b"took 250 recorded\n" + MARK + b"done\n" + MARK + b"err a\noops", A)
+    assert (found.clock_offset_s, found.recorded) == (None, "dgx")
+    entry = found.entries["a"]
+    assert (entry.stdout, entry.stderr, entry.duration_s, entry.recorded) == ("x", "oops", 2.5, True)
+
+
+def test_a_small_stream_cannot_unpack_to_more_than_fits() -> None:
+    bomb = gzip.compress(MARK + b"out a\n" + bytes(2 * TOTAL_BYTES))
+    entry = frames(b"nodectl-collect/2 1.0 gzip -\n" + bomb, A).entries["a"]
+    assert (entry.cut, entry.exit_status) == (True, None)
 
 
 class Silent:
@@ -102,3 +166,10 @@ def test_a_host_that_cannot_be_asked_is_a_result() -> None:
     found = collect(Silent(), HERE, [])
     assert isinstance(found, CommandResult)
     assert (found.error, found.remedy) == ("no route", "plug it in")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended meanwhile
+        return b""

@@ -1,0 +1,122 @@
+"""What lab hosts are dressed in: a recording's answers for the hardware that they have not."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from nodectl.errors import LabError, ParseError
+from nodectl.facts.catalogue import commands_for
+from nodectl.facts.health import health_facts
+from nodectl.model.host import Host
+from nodectl.model.recording import Command, Recording
+from nodectl.recordings.fleet import RecordedFleet
+from nodectl.recordings.folder import read_host
+from nodectl.recordings.mask import Template
+from nodectl.resources import payload_dir
+
+# below a host's root; the collector and the shims look there
+RECORDED = "var/lib/nodectl-lab/recorded"
+_SHIMS = "usr/local/bin"
+# programs that read a host's files or run a script: never a tool of the hardware by themselves
+_GENERAL = {"sh", "cat", "grep", "readlink", "ls", "head", "python3", "ldconfig", "systemctl"}
+# what a host is taken for where the recording does not say
+_PROFILES = {"hardware": "unknown", "stack": "cpu", "tuning": "stock"}
+
+
+def recorded_folder(root: Path) -> Path:
+    """Where the answers lie on a host whose file system is at `root`."""
+    return root / RECORDED
+
+
+@dataclass(frozen=True)
+class Garment:
+    """One recorded host's hardware, with gaps where its identity stands."""
+
+    recording: str
+    host: Recording
+
+    @cached_property
+    def template(self) -> Template:
+        """Its texts, taken apart once for all that wear it."""
+        return Template.of(self.texts(), self.host.host)
+
+    def texts(self) -> dict[str, str]:
+        """By file name."""
+        entries = self.host.entries.items()
+        texts = {f"{key}.out": each.stdout for key, each in entries}
+        return texts | {f"{key}.err": each.stderr for key, each in entries if each.stderr}
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """A garment on one lab host; who is not the first to wear it has an identity of its own."""
+
+    garment: Garment
+    name: str
+    first: bool
+
+    def files(self) -> dict[str, tuple[bytes, int]]:
+        """(content, mode) by path below the host's root."""
+        garment = self.garment
+        texts = garment.texts() if self.first else garment.template.filled(self.name)
+        programs = self._programs()
+        texts |= {
+            "name": f"{self.garment.recording}\n",
+            "argv": "".join(f"{k}\t{argv}\n" for k, argv in programs.items()),
+        }
+        for key, each in self.garment.host.entries.items():
+            texts[f"{key}.status"] = "cut\n" if each.exit_status is None else f"{each.exit_status}\n"
+        found = {f"{RECORDED}/{name}": (text.encode(errors="replace"), 0o644) for name, text in texts.items()}
+        shim = (payload_dir() / "recorded.sh").read_bytes()
+        return found | {f"{_SHIMS}/{argv.split()[0]}": (shim, 0o755) for argv in programs.values()}
+
+    def _programs(self) -> dict[str, str]:
+        """argv by key, of what an operator would type, too; what is not installed there is not here."""
+        hardware = {each.key: each for each in hardware_commands()}
+        return {
+            key: " ".join(hardware[key].argv)
+            for key, each in self.garment.host.entries.items()
+            if key in hardware and hardware[key].argv[0] not in _GENERAL and each.exit_status != 127
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Wardrobe:
+    """Each lab host's outfit and profiles, from the recording `name`."""
+
+    name: str
+    outfits: Mapping[str, Outfit]
+    profiles: Mapping[str, Mapping[str, str]]
+
+
+def hardware_commands() -> tuple[Command, ...]:
+    """The commands that only a real machine can answer."""
+    facts = health_facts((), has_gpus=True)
+    return tuple(each for each in commands_for(Host("lab", "lab"), facts) if each.hardware)
+
+
+def wardrobe_for(fleet: RecordedFleet, names: Sequence[str]) -> Wardrobe:
+    """The recorded hosts in turn; LabError where one cannot be read or holds no hardware."""
+    keys = {each.key for each in hardware_commands()}
+    garments = {host: _garment(fleet, host, folder, keys) for host, folder in fleet.hosts.items()}
+    worn = list(garments)
+    outfits, profiles = {}, {}
+    for number, name in enumerate(names):
+        host = worn[number % len(worn)]
+        outfits[name] = Outfit(garments[host], name, first=number < len(worn))
+        profiles[name] = _PROFILES | fleet.profiles_of(host)
+    return Wardrobe(fleet.name, outfits, profiles)
+
+
+def _garment(fleet: RecordedFleet, host: str, folder: Path, keys: set[str]) -> Garment:
+    try:
+        found = read_host(folder, host, fleet.name, keys)
+    except ParseError as error:
+        raise LabError(error.message, error.remedy) from error
+    if not found.entries:
+        raise LabError(f"{shlex.quote(str(folder))} holds no output of any hardware's tool", "give another recording")
+    return Garment(fleet.name, found)

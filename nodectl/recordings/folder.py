@@ -1,0 +1,177 @@
+"""A recording's folder, read with care: whoever made it, nothing outside of it is read, and never more than fits."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from nodectl.errors import ParseError
+from nodectl.model.recording import Entry, Recording
+from nodectl.recordings.frames import CAP_BYTES, TOTAL_BYTES, as_text
+
+INDEX, OUT, ERR, CLOCK = "index.json", ".out", ".err", "clock"
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NAME_CHARACTERS = "@+:,=~"
+
+
+def folder_name(host: str) -> str:
+    """The name of a host's folder: one path component, whatever the host is called."""
+    quoted = quote(host, safe=_NAME_CHARACTERS)
+    return (
+        quoted if quoted and not quoted.startswith(".") else f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted else "%00"
+    )
+
+
+def host_name(folder: str) -> str:
+    """The host whose folder is called so; the folder's own name where it is not one of ours."""
+    try:
+        plain = unquote(folder, errors="strict")
+        return plain if folder_name(plain) == folder else folder
+    except UnicodeError:  # bytes that are no text, quoted or not
+        return os.fsencode(folder).decode("utf-8", errors="replace")
+
+
+@dataclass(slots=True)
+class _Room:
+    """How much of a host's texts may still be kept."""
+
+    left_bytes: int = TOTAL_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """What the index says of one key."""
+
+    argv: tuple[str, ...] = ()
+    exit_status: int | None = 0
+    duration_s: float = 0.0
+    time: float | None = None
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A host's folder, open: a link put in its place later leads nowhere."""
+
+    descriptor: int
+    room: _Room = field(default_factory=_Room)
+
+    def names(self) -> list[str]:
+        """What lies in it."""
+        with os.scandir(self.descriptor) as entries:
+            return [entry.name for entry in entries]
+
+    def read(self, name: str) -> tuple[bytes, bool] | None:
+        """(content up to the cap, whether it was cut); None for what is not there or no plain file."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            file = os.open(name, flags, dir_fd=self.descriptor)
+        except OSError:
+            return None
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            return None
+        with os.fdopen(file, "rb") as stream:
+            limit = min(CAP_BYTES, self.room.left_bytes)
+            content = stream.read(limit + 1)
+        self.room.left_bytes -= min(len(content), limit)
+        return content[:limit], len(content) > limit
+
+
+def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None = None) -> Recording:
+    """The recording of one host's folder, of these keys or of all that it holds.
+
+    ParseError where the folder or its index cannot be read; what is not there is not in the entries.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise ParseError(f"{path}: {_why(error)}", "a host's recording is a folder of its own, and no link") from error
+    try:
+        folder = _Opened(descriptor)
+        index = _index(folder, path)
+        wanted = _keys(folder.names(), index) if keys is None else keys
+        entries = {key: found for key in wanted if (found := _entry(folder, key, index)) is not None}
+        offset_s, error_s = _clock(folder)
+    finally:
+        os.close(descriptor)
+    times = [each.time for each in index.values() if each.time is not None]
+    return Recording(host, entries, offset_s, error_s, recorded, min(times, default=None))
+
+
+def _why(error: OSError) -> str:
+    return "is a link" if error.errno in (40, 20) else str(error.strerror)
+
+
+def _keys(names: Collection[str], index: Mapping[str, _Indexed]) -> list[str]:
+    found = {name.removesuffix(OUT) for name in names if name.endswith(OUT)} | set(index)
+    return sorted(key for key in found if _KEY.fullmatch(key) and key != CLOCK)
+
+
+def _entry(folder: _Opened, key: str, index: Mapping[str, _Indexed]) -> Entry | None:
+    out, said = folder.read(f"{key}{OUT}"), index.get(key)
+    if out is None and said is None:
+        return None
+    said = said or _Indexed()
+    content, cut = out or (b"", False)
+    err = folder.read(f"{key}{ERR}") or (b"", False)
+    cut = cut or said.cut
+    return Entry(
+        key,
+        said.argv,
+        None if cut else said.exit_status,
+        as_text(content),
+        as_text(err[0]),
+        said.duration_s,
+        cut=cut,
+        recorded=True,
+    )
+
+
+def _clock(folder: _Opened) -> tuple[float | None, float | None]:
+    found = folder.read(f"{CLOCK}{OUT}")
+    try:
+        said = json.loads(found[0]) if found else {}
+        return float(said["offset_s"]), float(said["error_s"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None, None
+
+
+def _index(folder: _Opened, path: Path) -> dict[str, _Indexed]:
+    found = folder.read(INDEX)
+    if found is None:
+        return {}
+    try:
+        rows = json.loads(found[0])
+        return {row["key"]: _indexed(row) for row in rows if _KEY.fullmatch(row["key"])}
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
+        raise ParseError(
+            f"{path / INDEX}: {str(error)[:200]}", "it is a list of {key, argv, exit_status, duration_s, time}"
+        ) from error
+
+
+def _indexed(row: Mapping[str, Any]) -> _Indexed:
+    status, stamp = row.get("exit_status"), row.get("time")
+    if not (status is None or isinstance(status, int)):
+        raise ValueError(f"exit_status of {row['key']}: {status!r}")
+    return _Indexed(
+        argv=tuple(str(word) for word in row.get("argv") or ()),
+        exit_status=status,
+        duration_s=float(row.get("duration_s") or 0.0),
+        time=_seconds(stamp),
+        cut=bool(row.get("cut")) or status is None,
+    )
+
+
+def _seconds(stamp: object) -> float | None:
+    if isinstance(stamp, int | float):
+        return float(stamp)
+    return datetime.fromisoformat(stamp).timestamp() if isinstance(stamp, str) else None

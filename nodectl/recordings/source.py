@@ -1,0 +1,131 @@
+"""Where a reading command gets its hosts' recordings: from the hosts, or from a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from nodectl.errors import ParseError
+from nodectl.model.host import Host
+from nodectl.model.recording import Command, Recording
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.recordings.collect import collect
+from nodectl.recordings.fleet import RecordedFleet
+from nodectl.recordings.folder import read_host
+from nodectl.recordings.select import select
+from nodectl.transport.base import Transport
+from nodectl.transport.fanout import fan_out
+
+CommandsOf = Callable[[Host], Sequence[Command]]
+Answer = Recording | CommandResult
+
+
+class Source(Protocol):
+    """Hosts, and a recording of each when asked."""
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """In the inventory's order, or the recording's natural one."""
+        ...
+
+    @property
+    def recorded(self) -> str | None:
+        """The replayed recording's name; None for hosts that are asked."""
+        ...
+
+    def one(self, host: Host, commands: Sequence[Command]) -> Answer:
+        """One host's recording of these commands; the failed result where there is none."""
+        ...
+
+    def recordings(self, commands_of: CommandsOf) -> Iterator[tuple[Host, Answer]]:
+        """Every host's, as they come."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSource:
+    """The hosts themselves, `forks` at a time."""
+
+    hosts: tuple[Host, ...]
+    transport: Transport
+    forks: int
+    recorded: str | None = None
+
+    def one(self, host: Host, commands: Sequence[Command]) -> Answer:
+        """See Source.one."""
+        return collect(self.transport, host, commands)
+
+    def recordings(self, commands_of: CommandsOf) -> Iterator[tuple[Host, Answer]]:
+        """See Source.recordings."""
+        return fan_out(self.hosts, lambda host: self.one(host, commands_of(host)), self.forks)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySource:
+    """A recording's folder; a host of the inventory that it does not hold is unreachable.
+
+    `whole`: all that a host's folder holds, whatever is asked.
+    """
+
+    hosts: tuple[Host, ...]
+    folders: Mapping[str, Path]
+    recorded: str
+    whole: bool = False
+
+    def one(self, host: Host, commands: Sequence[Command]) -> Answer:
+        """See Source.one; only these commands' files are read."""
+        folder = self.folders.get(host.name)
+        if folder is None:
+            return _unreachable(host, f"the recording {self.recorded} holds no host '{host.name}'", "record it, too")
+        try:
+            return read_host(folder, host.name, self.recorded, None if self.whole else {each.key for each in commands})
+        except ParseError as error:
+            return _unreachable(host, error.message, error.remedy)
+
+    def recordings(self, commands_of: CommandsOf) -> Iterator[tuple[Host, Answer]]:
+        """See Source.recordings; one after the other, so that no two need stay in memory."""
+        for host in self.hosts:
+            yield host, self.one(host, commands_of(host))
+
+
+def replay_source(fleet: RecordedFleet, limit: str | None, inventory: Sequence[Host] | None = None) -> ReplaySource:
+    """The recording's own hosts, or the `inventory`'s; where a variable is silent, the recording's profiles count."""
+    if inventory is None:
+        names = select(tuple(fleet.hosts), limit)
+        hosts = [Host(name, name, variables=_variables(fleet, name)) for name in names]
+    else:
+        hosts = [_with_profiles(fleet, host) for host in inventory]
+    return ReplaySource(tuple(hosts), dict(fleet.hosts), fleet.name)
+
+
+def _variables(fleet: RecordedFleet, host: str) -> dict[str, object]:
+    return {f"nodectl_{kind}": name for kind, name in fleet.profiles_of(host).items()}
+
+
+def _with_profiles(fleet: RecordedFleet, host: Host) -> Host:
+    missing = {key: name for key, name in _variables(fleet, host.name).items() if not host.variables.get(key)}
+    if not missing:
+        return host
+    return Host(host.name, host.address, host.port, host.user, host.connection, _Filled(host.variables, missing))
+
+
+class _Filled(Mapping[str, object]):
+    """An inventory's variables, which are rendered when asked for, with those that it lacks."""
+
+    def __init__(self, variables: Mapping[str, object], missing: Mapping[str, object]) -> None:
+        self._variables, self._missing = variables, missing
+
+    def __getitem__(self, key: str) -> object:
+        return self._missing[key] if key in self._missing else self._variables[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._variables, *self._missing]))
+
+    def __len__(self) -> int:
+        return len(set(self._variables) | set(self._missing))
+
+
+def _unreachable(host: Host, error: str, remedy: str) -> CommandResult:
+    return CommandResult(host.name, (), Outcome.UNREACHABLE, None, "", "", 0.0, error, remedy)

@@ -1,0 +1,78 @@
+"""A fleet that was never up: bundled recordings as lab hosts would say them, with and without faults."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+from nodectl.checks.counters import Previous
+from nodectl.checks.fleet import compare
+from nodectl.health.judging import Order, order_of, seen
+from nodectl.lab.faults.recorded import Output, spoiled
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.recording import Entry, Recording
+from nodectl.model.status import Status
+from nodectl.recordings.mask import Template
+from nodectl.resources import recordings_dir
+
+_HOSTS = ("node01", "node02", "node03", "node04")
+_NOW = 1_800_000_000.0
+
+
+@cache
+def bundled(name: str) -> dict[str, Output]:
+    """The recording's outputs, as a dressed host keeps them."""
+    folder = recordings_dir() / name / "node01"
+    ends = {each["key"]: each["exit_status"] for each in json.loads((folder / "index.json").read_text("utf-8"))}
+    found = {}
+    for key, status in ends.items():
+        complaint = folder / f"{key}.err"
+        stderr = complaint.read_text("utf-8") if complaint.exists() else ""
+        found[key] = Output((folder / f"{key}.out").read_text("utf-8"), stderr, status)
+    return found
+
+
+@cache
+def _fleet(name: str) -> dict[str, dict[str, Output]]:
+    """One host as it was recorded, the others with identities and addresses of their own."""
+    outputs = bundled(name)
+    template = Template.of({key: output.stdout for key, output in outputs.items()})
+    fleet = {_HOSTS[0]: outputs}
+    for number, host in enumerate(_HOSTS[1:], start=12):
+        texts = template.filled(host)
+        texts["ip-address"] = re.sub(r'("local":"10\.[\d.]+\.)11"', rf'\g<1>{number}"', texts["ip-address"])
+        fleet[host] = {key: replace(output, stdout=texts[key]) for key, output in outputs.items()}
+    return fleet
+
+
+def findings(name: str, kinds: Mapping[str, Sequence[str]]) -> list[Finding]:
+    """What health says beyond that all is well, at its second look; `kinds` of faults by host came between the two."""
+    looks = [
+        seen(
+            _order(name, host, _first_reading(name, host)),
+            _recording(host, spoiled(outputs, tuple(kinds.get(host, ())))),
+        )
+        for host, outputs in _fleet(name).items()
+    ]
+    found = [each for look in looks for each in look.findings]
+    found += compare([look.member for look in looks if look.member is not None])
+    return [each for each in found if each.status not in (Status.OK, Status.SKIPPED)]
+
+
+@cache
+def _first_reading(name: str, host: str) -> Previous | None:
+    return seen(_order(name, host, None), _recording(host, _fleet(name)[host], ago_s=600.0)).reading
+
+
+def _order(name: str, host: str, previous: Previous | None) -> Order:
+    return order_of(Host(host, host), {"hardware": name, "stack": "cu128", "tuning": "stock"}, (), previous)
+
+
+def _recording(host: str, outputs: Mapping[str, Output], *, ago_s: float = 0.0) -> Recording:
+    entries = {
+        key: Entry(key, (key,), output.exit_status, output.stdout, output.stderr, 0.01)
+        for key, output in outputs.items()
+    }
+    return Recording(host, entries, 0.0, 0.01, recorded="bundled", time=_NOW - ago_s)
