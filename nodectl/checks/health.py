@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from nodectl.checks import node, settings
-from nodectl.checks.base import Check, Subject
+from dataclasses import replace
+
+from nodectl.checks.base import Subject
+from nodectl.checks.catalogue import checks
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
-CHECKS: tuple[Check, ...] = (
-    settings.kernel_settings,
-    settings.limits,
-    settings.nccl_file,
-    settings.mtu,
-    settings.access_control,
-    node.versions,
-    node.gpus,
-    node.shared_memory,
-    node.disk,
-    node.clock,
-    node.kernel_log,
-)
+_LONGEST = 1000
 
 
 def judge(host: Subject) -> tuple[Finding, ...]:
     """The findings of all checks on one host."""
-    return tuple(found for check in CHECKS for found in check(host))
+    return tuple(_short(found) for check in checks() for found in check(host))
 
 
-def unreachable(host: str, reason: str) -> Finding:
+def _short(found: Finding) -> Finding:
+    """A host may print what it likes; nobody reads a finding of a megabyte."""
+    if len(found.subject) + len(found.expected) + len(found.actual) + len(found.evidence) <= _LONGEST:
+        return found
+    subject, expected, actual, evidence = (
+        clipped(text, _LONGEST // 4) for text in (found.subject, found.expected, found.actual, found.evidence)
+    )
+    return replace(found, subject=subject, expected=expected, actual=actual, evidence=evidence)
+
+
+def clipped(text: str, longest: int = _LONGEST) -> str:
+    """The text, or its beginning and how long it was."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
+
+
+def unreachable(host: str, reason: str, remedy: str = "") -> Finding:
     """A host that did not answer is not told, and never passes."""
-    remedy = f"run `nodectl exec -l {host} -- true`"
+    remedy = remedy or f"run `nodectl exec -l {host} -- true`"
     return Finding(host, "reach", Status.UNKNOWN, expected="an answer", actual=reason, remedy=remedy)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nodectl.checks.base import NOT_SETTABLE, Subject, held
+from nodectl.checks.base import NOT_SETTABLE, About, Check, Subject, held
 from nodectl.model.facts import Nic
 from nodectl.model.finding import Finding
-from nodectl.model.settings import Bridges, NcclFiles, SessionLimits, Sysctl
+from nodectl.model.settings import NcclFiles, SessionLimits, Sysctl
 from nodectl.model.status import Status
 from nodectl.profiles.nccl import MAX_CHARS, is_debug_variable, version_key
 
@@ -76,7 +76,8 @@ def limits(host: Subject) -> Iterator[Finding]:
 def nccl_file(host: Subject) -> Iterator[Finding]:
     """NCCL's files as NCCL reads them, against the profile; each debugging variable is a warning of its own."""
     files = host.facts.get("nccl_files")
-    yield from host.unread("nccl_file", files, "NCCL's files")
+    for check in ("nccl_file", "nccl_debug"):
+        yield from host.unread(check, files, "NCCL's files")
     if not isinstance(files, NcclFiles):
         return
     system, user = parse_nccl(files.system or ""), parse_nccl(files.user or "")
@@ -134,19 +135,11 @@ def mtu(host: Subject) -> Iterator[Finding]:
             yield host.finding("mtu", status, name, expected=str(wanted.value), actual=str(nic.mtu), remedy=remedy)
 
 
-def access_control(host: Subject) -> Iterator[Finding]:
-    """On bare metal no bridge sends traffic between devices through the root complex."""
-    wanted = host.wanted.tuning.gpu.acs if host.wanted else None
-    bridges = host.facts.get("bridges")
-    if wanted is None:
-        return
-    expected = "off on every PCIe bridge"
-    yield from host.unread("access_control", bridges, expected)
-    if isinstance(bridges, Bridges) and bridges.virtual:
-        actual = f"{NOT_SETTABLE}: a virtual machine's host relies on it"
-        yield host.finding("access_control", Status.SKIPPED, expected=expected, actual=actual)
-    elif isinstance(bridges, Bridges):
-        on = ", ".join(bridges.redirecting)
-        remedy = "run `nodectl provision --tags gpu_settings`"
-        actual = f"on at {on}" if on else f"off; {bridges.known} bridges have it"
-        yield host.finding("access_control", held(not on), expected=expected, actual=actual, remedy=remedy)
+CHECKS: tuple[Check, ...] = (kernel_settings, limits, nccl_file, mtu)
+ABOUT = (
+    About("kernel_settings", "`/proc/sys`", "lower than the tuning's (each number), or another value"),
+    About("limits", "memlock, nofile and stack of this very session", "lower; unlimited stack with an NCCL below 2.28"),
+    About("nccl_file", "`/etc/nccl.conf` and `~/.nccl.conf`", "missing, other value, not asked for, or overridden"),
+    About("nccl_debug", "variables of NCCL's debugging class", "warning wherever one stands"),
+    About("mtu", "the training interfaces (`nodectl_nics`)", "another MTU than the tuning's"),
+)

@@ -11,9 +11,12 @@ import click
 from nodectl.cli.app import App
 
 if TYPE_CHECKING:
-    from nodectl.health import Health
+    from collections.abc import Mapping
 
-_FORMATS = ("table", "json", "prometheus")
+    from nodectl.health.look import Health
+
+_FORMATS = ("table", "json", "junit", "prometheus")
+_WATCH_S = 60.0
 
 
 @click.command()
@@ -22,9 +25,20 @@ _FORMATS = ("table", "json", "prometheus")
 @click.option("--tuning", metavar="NAME", help="Instead of the hosts' nodectl_tuning.")
 @click.option("--output", "form", type=click.Choice(_FORMATS), help="Default: table.")
 @click.option("--one-line", is_flag=True, help="The worst status and its findings on one line, as a prolog wants.")
+@click.option("--all", "everything", is_flag=True, help="In the table what is ok or skipped, too.")
 @click.option("--strict", is_flag=True, help="Warnings end with 1 too.")
 @click.option("--unknown", type=click.Choice(["ok", "fail"]), help="What 3 (could not be told) becomes: 0 or 1.")
 @click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
+@click.option(
+    "--watch",
+    is_flag=False,
+    flag_value=_WATCH_S,
+    type=click.FloatRange(min=1),
+    metavar="[SECONDS]",
+    help=f"Again and again, each {_WATCH_S:g} s or SECONDS, telling what changed.",
+)
+@click.option("--rounds", type=click.IntRange(min=1), help="With --watch: so many looks, not without end.")
+@click.option("--list", "listed", is_flag=True, help="The checks and their thresholds; no host is asked.")
 @click.pass_obj
 def health(
     app: App,
@@ -33,58 +47,121 @@ def health(
     tuning: str | None,
     form: str | None,
     one_line: bool,
+    everything: bool,
     strict: bool,
     unknown: str | None,
     write: Path | None,
+    watch: float | None,
+    rounds: int | None,
+    listed: bool,
 ) -> None:
-    """Hold every host against its profiles: one round trip a host, nothing changed there.
+    """Hold every host against its profiles, its last reading and the other hosts: one round trip a host.
 
-    Ends with 1 if any check failed, else 3 if anything could not be told or reached, else 0.
+    Nothing is changed there.  Ends with 1 if any check failed, else 3 if anything could not be told or reached, else 0.
     """
-    from nodectl.health import look
+    if listed:
+        _list(app.json or form == "json")
+        return
+    if rounds and watch is None:
+        raise click.UsageError("--rounds goes with --watch")
     from nodectl.model.status import exit_status
-    from nodectl.profiles.load import profile_dirs
 
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
-    found = look(
-        app.hosts,
-        app.transport,
-        names={kind: name for kind, name in given.items() if name},
-        extra_dirs=profile_dirs(app.inventory.sources),
-        forks=app.forks,
-    )
-    _show(found, "one-line" if one_line else form or app.output, write)
+    names = {kind: name for kind, name in given.items() if name}
+    shape = "one-line" if one_line else form or app.output
+    found = _look(app, names)
+    _show(found, shape, write, everything=everything, strict=strict)
+    left = None if rounds is None else rounds - 1
+    while watch is not None and left != 0:
+        time.sleep(watch)
+        before, found = found, _look(app, names)
+        _again(before, found, shape, write, strict=strict)
+        left = None if left is None else left - 1
     status = exit_status((each.status for each in found.findings), strict=strict)
     if status == 3 and unknown:
         status = {"ok": 0, "fail": 1}[unknown]
     raise SystemExit(status)
 
 
-def _show(found: Health, form: str, write: Path | None) -> None:
-    from nodectl.cli.terminal import result, safe
+def _look(app: App, names: Mapping[str, str]) -> Health:
+    from nodectl.cli.terminal import note
+    from nodectl.health.look import look
+    from nodectl.health.state import StateFile
+    from nodectl.paths import state_dir
 
-    text = _rendered(found, form)
+    source = app.source
+    # a recording is a fleet of its own: what it counts is not held against live hosts
+    fleet = f"recorded {source.recorded}" if source.recorded else "\n".join(app.inventory.sources)
+    found = look(source, names=names, extra_dirs=app.profile_dirs, state=StateFile(state_dir() / "health", fleet))
+    for text in found.notes:
+        note(f"warning: {text}")
+    return found
+
+
+def _show(found: Health, form: str, write: Path | None, *, everything: bool, strict: bool) -> None:
+    from nodectl.cli.terminal import note, result, safe
+    from nodectl.nodeset import fold
+
+    text = _rendered(found, form, everything=everything, strict=strict)
     if write is None:
         result(text.rstrip("\n"))
     else:
         _put(write, safe(text).rstrip("\n") + "\n")
+    for name in dict.fromkeys(found.recorded.values()):
+        note(f"recorded: {fold([host for host, each in found.recorded.items() if each == name])} from {name}")
 
 
-def _rendered(found: Health, form: str) -> str:
+def _again(before: Health, found: Health, form: str, write: Path | None, *, strict: bool) -> None:
+    """A terminal is told what changed, a program and a file all of it."""
+    from nodectl.cli.terminal import result
+    from nodectl.nodeset import fold
+    from nodectl.report.findings import changes, counts
+
+    if write is not None or form not in ("table", "one-line"):
+        _show(found, form, write, everything=False, strict=strict)
+        return
+    told = changes(before.findings, found.findings, fold)
+    clock = time.strftime("%H:%M:%S")
+    result(f"{clock}\n{told}\n{counts(found.findings)}" if told else f"{clock}  no change; {counts(found.findings)}")
+
+
+def _rendered(found: Health, form: str, *, everything: bool, strict: bool) -> str:
     from nodectl.nodeset import fold
     from nodectl.report.findings import finding_document, findings_table, one_line
+    from nodectl.report.junit import junit
     from nodectl.report.prometheus import prometheus
 
     if form == "json":
         from nodectl.cli.terminal import as_json
 
         documents = [finding_document(each) for each in found.findings]
-        return as_json("health", {"hosts": found.hosts, "profiles": found.profiles, "findings": documents})
+        recorded = ", ".join(dict.fromkeys(found.recorded.values())) or None
+        document = {"hosts": found.hosts, "profiles": found.profiles, "findings": documents, "recorded": recorded}
+        return as_json("health", document)
     if form == "prometheus":
-        return prometheus(found.findings, found.profiles, time_s=time.time())
+        return prometheus(found.findings, found.profiles, time_s=time.time(), recorded=found.recorded)
+    if form == "junit":
+        return junit(found.findings, time_s=time.time(), strict=strict)
     if form == "one-line":
         return one_line(found.findings)
-    return findings_table(found.findings, fold)
+    return findings_table(found.findings, fold, everything=everything)
+
+
+def _list(as_document: bool) -> None:
+    from dataclasses import asdict
+
+    from nodectl.checks.catalogue import about
+    from nodectl.checks.thresholds import THRESHOLDS
+    from nodectl.cli.terminal import emit_json, result
+    from nodectl.report.facts import aligned
+
+    if as_document:
+        thresholds = {name: asdict(each) for name, each in THRESHOLDS.items()}
+        emit_json("health-checks", {"checks": [asdict(each) for each in about()], "thresholds": thresholds})
+        return
+    result(aligned([("CHECK", "LOOKS AT", "NOT OK WHEN"), *((e.check, e.looks_at, e.fires) for e in about())]))
+    rows = [(name, f"{each.value:g}", each.why) for name, each in THRESHOLDS.items()]
+    result("\n" + aligned([("THRESHOLD", "DEFAULT", "WHY"), *rows]))
 
 
 def _put(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.profile_learn import learn
 from nodectl.cli.terminal import emit_json, note, result
 from nodectl.errors import ProfileError
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 @click.group()
 def profile() -> None:
     """What should be: hardware, stack and tuning profiles."""
+
+
+profile.add_command(learn)
 
 
 @profile.command("list")

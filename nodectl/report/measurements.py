@@ -46,7 +46,7 @@ def size(size_bytes: int) -> str:
 
 
 def _value(measurement: Measurement) -> str:
-    if measurement.unit == "GB/s":
+    if measurement.unit == "GB/s" and measurement.probe != "memory":
         return f"{_number(measurement.value)} GB/s = {_number(8 * measurement.value)} Gbit/s"
     return f"{_number(measurement.value)} {measurement.unit}"
 
@@ -62,6 +62,8 @@ def _conditions(measurement: Measurement) -> str:
         collective, size_bytes = given.get("collective"), given.get("size_bytes")
         sized = size(size_bytes) if isinstance(size_bytes, int) else "?"
         return f"{collective} {sized}, {given.get('backend')}, {given.get('ranks')} ranks"
+    if measurement.probe == "memory":
+        return f"{given.get('kernel')}, {given.get('threads')} threads, {given.get('method')}"
     retransmits = given.get("retransmits")
     told = "" if retransmits is None else f", {retransmits} retransmits"
     return f"{given.get('streams')} stream, {given.get('congestion')}{told}"

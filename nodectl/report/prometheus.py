@@ -10,9 +10,17 @@ Labels = tuple[tuple[str, str], ...]
 Samples = dict[Labels, float]
 
 
-def prometheus(findings: Sequence[Finding], profiles: Mapping[str, Mapping[str, str]], *, time_s: float) -> str:
+def prometheus(
+    findings: Sequence[Finding],
+    profiles: Mapping[str, Mapping[str, str]],
+    *,
+    time_s: float,
+    recorded: Mapping[str, str] | None = None,
+) -> str:
     """Counts by check, each problem, each host's worst status as states; `profiles` is {host: {kind: name}}."""
-    hosts = sorted({found.host for found in findings} | set(profiles))
+    statuses: dict[str, set[Status]] = {host: set() for host in profiles}
+    for found in findings:
+        statuses.setdefault(found.host, set()).add(found.status)
     counted = Counter((found.host, found.check, found.status) for found in findings)
     counts: Samples = {
         (("host", host), ("check", check), ("status", status.value)): number
@@ -24,13 +32,17 @@ def prometheus(findings: Sequence[Finding], profiles: Mapping[str, Mapping[str, 
         if f.status not in (Status.OK, Status.SKIPPED)
     }
     states: Samples = {
-        (("host", host), ("status", status.value)): int(status is worst(f.status for f in findings if f.host == host))
-        for host in hosts
+        (("host", host), ("status", status.value)): int(status is worst(its))
+        for host, its in sorted(statuses.items())
         for status in Status
     }
     info: Samples = {(("host", host), *sorted(names.items())): 1 for host, names in sorted(profiles.items())}
+    replayed: Samples = {(("host", host), ("recording", name)): 1 for host, name in sorted((recorded or {}).items())}
+    # a family of what no host has would be noise on every other scrape
+    told = [_family("nodectl_health_recorded_info", "What answers for the host.", replayed)] if replayed else []
     return "".join(
         [
+            *told,
             _family("nodectl_health_findings", "Findings by check and status.", counts),
             _family("nodectl_health_problem", "A finding that is neither ok nor skipped.", problems),
             _family("nodectl_health_status", "1 for the worst status of the host.", states),

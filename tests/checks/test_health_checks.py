@@ -5,11 +5,15 @@ from typing import Any
 
 import pytest
 
+from nodectl.checks import settings
 from nodectl.checks.base import Subject
-from nodectl.checks.health import CHECKS, judge
+from nodectl.checks.catalogue import MODULES, about, ids
+from nodectl.checks.health import judge
 from nodectl.checks.settings import parse_nccl
 from nodectl.model.facts import Clock, Disk, Gpus, Lab, Memory, Nic, Unread, Versions
-from nodectl.model.settings import Bridges, ClockSync, KernelLog, NcclFiles, SessionLimits, Sysctl
+from nodectl.model.pcie import Pcie, PcieBridge
+from nodectl.model.settings import ClockSync, NcclFiles, SessionLimits, Sysctl
+from nodectl.parsers.dmesg import Dmesg, parse_dmesg
 from nodectl.profiles.resolve import Resolved, resolve
 
 RMEM = "net.ipv4.tcp_rmem"
@@ -47,7 +51,11 @@ DEBUG = {("nccl_debug", "NCCL_ALGO", "warning"), ("nccl_debug", "NCCL_PROTO", "w
 def test_a_host_that_is_as_wanted_is_quiet_but_for_debugging_variables() -> None:
     assert bad() == DEBUG
     found = judge(Subject("gpu01", GOOD, WANTED))
-    assert {each.host for each in found} == {"gpu01"} and len(found) > len(CHECKS)
+    assert (
+        {each.host for each in found} == {"gpu01"}
+        and len({each.check for each in found}) > 10
+        and {each.check for each in found} <= ids()
+    )
     assert not [each for each in found if each.status.value == "ok" and each.remedy]
 
 
@@ -65,6 +73,9 @@ def test_a_host_that_is_as_wanted_is_quiet_but_for_debugging_variables() -> None
         ({"nccl_files": NcclFiles(CONF + "NCCL_NET=IB\n", None)}, ("nccl_file", "NCCL_NET", "warning")),
         ({"nccl_files": NcclFiles(CONF, "NCCL_ALGO=Ring\n")}, ("nccl_file", "NCCL_ALGO of user", "warning")),
         ({"nccl_files": NcclFiles(CONF, "NCCL_P2P_DISABLE=1\n")}, ("nccl_debug", "NCCL_P2P_DISABLE", "warning")),
+        ({"nccl_files": Unread("unknown", "cut")}, ("nccl_file", "", "unknown")),
+        ({"nccl_files": Unread("unknown", "cut")}, ("nccl_debug", "", "unknown")),
+        ({"nics": Unread("unknown", "cut")}, ("mtu", "", "unknown")),
         ({"versions": Versions("/v", torch="2.1.2")}, ("versions", "torch", "failed")),
         ({"versions": Versions("/v", unavailable={"torch": "no venv"})}, ("versions", "torch", "failed")),
         ({"memory": Memory(64000, 60000, 0, 64)}, ("shared_memory", "/dev/shm", "warning")),
@@ -104,6 +115,10 @@ def test_without_profiles_only_the_host_itself_is_judged() -> None:
     assert ("disk", "/", "warning") in bad(None, disk=Disk(50000, 20, "/s", 2000))
 
 
+XID = "[ 123.4] NVRM: Xid (PCI:0000:41:00): 79, pid=1234, GPU has fallen off the bus.\n"
+ROOT_PORT = PcieBridge("0000:00:01.1", "Root Port", True)
+
+
 def gpu_host() -> Resolved:
     """The article's stack with an unlimited stack's NCCL, and access control off."""
     base = resolve("unknown", "cu121", "stock", overrides={"gpu": {"acs": "off"}})
@@ -116,10 +131,10 @@ def gpu_host() -> Resolved:
         ({}, ("gpus", "", "unknown")),
         ({"gpus": Gpus(2, ())}, ("gpus", "", "failed")),
         ({"gpus": Gpus(3, (), ("0000:41:00.0",))}, ("gpus", "", "failed")),
-        ({"kernel_log": KernelLog(("NVRM: Xid (PCI:0000:41:00): 79",))}, ("kernel_log", "Xid", "warning")),
-        ({"kernel_log": Unread("unknown", "sudo wants a password")}, ("kernel_log", "", "unknown")),
-        ({"bridges": Bridges(4, ("0000:00:01.1",), False)}, ("access_control", "", "failed")),
-        ({"bridges": Unread("absent", "lspci is not installed")}, ("access_control", "", "unknown")),
+        ({"kernel_events": parse_dmesg(XID)}, ("xid", "Xid 79 0000:41:00", "failed")),
+        ({"kernel_events": Unread("unknown", "sudo wants a password")}, ("kernel_log", "", "unknown")),
+        ({"pcie": Pcie((ROOT_PORT,), (), {}, False)}, ("access_control", "", "failed")),
+        ({"pcie": Unread("absent", "lspci is not installed")}, ("access_control", "", "unknown")),
         ({"limits": replace(UNLIMITED, stack="unlimited")}, ("limits", "stack", "warning")),
         ({"versions": Versions("/v", torch="2.1.2+cu121", driver="470.57.02")}, ("versions", "driver", "failed")),
         ({"versions": Versions("/v", torch="2.1.2+cu121")}, ("versions", "driver", "unknown")),
@@ -130,9 +145,9 @@ def test_a_gpu_host(facts: dict[str, Any], finding: tuple[str, str, str]) -> Non
     stack = wanted.stack
     quiet: dict[str, Any] = {
         "nccl_files": NcclFiles(None, None),
-        "gpus": Gpus(3, ()),
-        "kernel_log": KernelLog(()),
-        "bridges": Bridges(4, ("0000:00:01.1",), True),
+        "gpus": Gpus(3, (), source="nvidia-smi-q"),
+        "kernel_events": Dmesg(()),
+        "pcie": Pcie((ROOT_PORT,), (), {}, True),
         "versions": Versions("/v", torch=stack.torch, cuda=stack.cuda, nccl=stack.nccl, driver="610.57.04"),
     }
     assert bad(wanted, **quiet) == set()
@@ -142,3 +157,10 @@ def test_a_gpu_host(facts: dict[str, Any], finding: tuple[str, str, str]) -> Non
 def test_nccl_reads_unkindly() -> None:
     text = "# a=b\nNCCL_A=1 # why\nNCCL_A=2\nNCCL_B =3\nnothing\nNCCL_C==eth0"
     assert parse_nccl(text) == {"NCCL_A": "1 # why", "NCCL_B ": "3", "NCCL_C": "=eth0"}
+
+
+def test_the_catalogue_names_each_check_once_and_says_what_it_is() -> None:
+    names = [each.check for each in about()]
+    assert len(names) == len(set(names)) >= 60
+    assert all(each.looks_at and each.fires for each in about())
+    assert all(module.CHECKS and module.ABOUT for module in MODULES) and settings in MODULES

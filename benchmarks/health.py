@@ -1,0 +1,226 @@
+"""`nodectl health` on many lab hosts, and on 1,000 recorded nodes.
+
+Live: client CPU against that of `nodectl exec -- true`, and wall time against exec's plus what the same number of
+collectors take when they run here, all at once, in the same script. Replay: copies of the bundled dgx-a100, each with
+identities of its own. Memory is what all of the client's processes hold together, shared pages counted once. The last
+line is one JSON object: `ratios` are health's figures over what they are held against, so less is better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from nodectl.health.judging import order_of
+from nodectl.model.host import Host
+from nodectl.recordings.collect import new_nonce, script
+from nodectl.recordings.fleet import bundled
+from nodectl.recordings.mask import Template
+
+_ROOT = Path(__file__).resolve().parent.parent
+_NODECTL = [sys.executable, "-m", "nodectl"]
+_COLLECTORS = 1.2
+_SAMPLE_S = 0.1
+_RECORDING = "dgx-a100"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one run took."""
+
+    wall_s: float
+    cpu_s: float
+    memory_mb: float = 0.0
+
+
+def main() -> None:
+    """Measure, and print the figures."""
+    options = _options()
+    signal.signal(signal.SIGTERM, _interrupt)
+    document: dict[str, object] = {"name": "health"}
+    with tempfile.TemporaryDirectory(prefix="nodectl-health-") as folder:
+        environment = _environment(folder)
+        if options.hosts:
+            document.update(_live(options, environment))
+        if options.recorded:
+            document.update(_replay(options.recorded, Path(folder) / "recording", environment))
+    print(json.dumps(document))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=64, help="of the lab; 0: none")
+    parser.add_argument("--recorded", type=int, default=1000, help="nodes to replay; 0: none")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--as", dest="dress", metavar="RECORDING", help="dress the lab's hosts in it")
+    return parser.parse_args()
+
+
+def _environment(folder: str) -> dict[str, str]:
+    Path(folder, "ansible.cfg").touch()
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "NODECTL_"))},
+        "XDG_STATE_HOME": f"{folder}/state",
+        "PYTHONPATH": str(_ROOT),
+        "ANSIBLE_CONFIG": f"{folder}/ansible.cfg",
+        "ANSIBLE_HOME": f"{folder}/ansible",
+    }
+
+
+def _live(options: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, object]:
+    with _lab(options, environment) as inventory:
+        command = [*_NODECTL, "-i", inventory, "--forks", str(options.hosts)]
+        collector = _collector(json.loads(_asked([*command, "--output", "json", "health"], environment)))
+        costs: dict[str, list[Cost]] = {"exec": [], "health": [], "collectors": []}
+        for number in range(-1, options.rounds):
+            done = {
+                "exec": _run([*command, "exec", "--", "true"], environment),
+                "health": _run([*command, "health"], environment),
+                "collectors": _collected(collector, options.hosts),
+            }
+            if number < 0:
+                continue  # the first round warms up
+            for name, cost in done.items():
+                costs[name].append(cost)
+                print(f"round {number + 1}  {name:<10} {cost.wall_s:6.2f} s wall  {cost.cpu_s:6.2f} s CPU", flush=True)
+    wall = {name: statistics.median(cost.wall_s for cost in runs) for name, runs in costs.items()}
+    cpu = {name: statistics.median(cost.cpu_s for cost in runs) for name, runs in costs.items()}
+    ratios = {
+        "exec_cpu": cpu["health"] / cpu["exec"],
+        "wall": wall["health"] / (wall["exec"] + _COLLECTORS * wall["collectors"]),
+    }
+    return {
+        "ratios": {name: round(ratio, 3) for name, ratio in ratios.items()},
+        "hosts": options.hosts,
+        "seconds": {name: round(value, 3) for name, value in wall.items()},
+        "cpu_seconds": {name: round(value, 3) for name, value in cpu.items()},
+        "memory_mb": round(max(cost.memory_mb for cost in costs["health"])),
+    }
+
+
+@contextmanager
+def _lab(options: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[str]:
+    """A lab of its own; down again whatever happens."""
+    name = ["--name", f"health-{os.getpid()}"]
+    dress = ["--as", options.dress] if options.dress else []
+
+    def lab(*arguments: str) -> str:
+        return _asked([*_NODECTL, "lab", *arguments, *name], environment)
+
+    try:
+        yield lab("up", "-n", str(options.hosts), *dress).strip()
+    finally:
+        lab("down")
+
+
+def _asked(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode not in (0, 1, 3):
+        raise SystemExit(f"{' '.join(command[-4:])} ended with {done.returncode}")
+    return done.stdout
+
+
+def _collector(health: Mapping[str, Mapping[str, Mapping[str, str]]]) -> bytes:
+    """What health sends to each host, for the profiles that the lab's hosts have."""
+    names = next(iter(health["profiles"].values()))
+    host = Host("here", "here", variables={f"nodectl_{kind}": name for kind, name in names.items()})
+    return script(order_of(host, {}, ()).commands, new_nonce())
+
+
+def _collected(collector: bytes, number: int) -> Cost:
+    """So many collectors at once, on this machine."""
+    before, started = os.times(), time.monotonic()
+    running = []
+    for _ in range(number):
+        # S: a fixed argv; the text goes to the shell's standard input, as over SSH
+        process = subprocess.Popen(
+            ["sh", "-s"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        if process.stdin:
+            process.stdin.write(collector)
+            process.stdin.close()
+        running.append(process)
+    for process in running:
+        process.wait()
+    after = os.times()
+    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    return Cost(time.monotonic() - started, cpu_s)
+
+
+def _replay(number: int, folder: Path, environment: Mapping[str, str]) -> dict[str, object]:
+    source = bundled()[_RECORDING]
+    texts = {path.name: path.read_text() for path in (source / "node01").iterdir()}
+    template = Template.of(texts, "node01")
+    folder.mkdir()
+    shutil.copy(source / "recording.yml", folder)
+    for node in range(1, number + 1):
+        own = folder / f"node{node:04}"
+        own.mkdir()
+        for name, text in template.filled(own.name).items():
+            (own / name).write_text(text)
+    cost = _run([*_NODECTL, "--replay", str(folder), "health"], environment, shown=True)
+    print(f"{number} recorded nodes  {cost.wall_s:.2f} s wall  {cost.cpu_s:.2f} s CPU  {cost.memory_mb:.0f} MB")
+    return {
+        f"replay_{number}_s": round(cost.wall_s, 2),
+        f"replay_{number}_cpu_s": round(cost.cpu_s, 2),
+        "replay_memory_mb": round(cost.memory_mb),
+    }
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], *, shown: bool = False) -> Cost:
+    """Wall time, CPU time with all children's, and the most memory that all of them held at one time."""
+    started, most = time.monotonic(), 0.0
+    output = None if shown else subprocess.DEVNULL
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/"
+    )
+    status, usage = None, None
+    while status is None:
+        most = max(most, sum(_held_mb(pid) for pid in _family(process.pid)))
+        pid, code, used = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            status, usage = os.waitstatus_to_exitcode(code), used
+        else:
+            time.sleep(_SAMPLE_S)
+    wall_s = time.monotonic() - started
+    process.returncode = status
+    if usage is None or status not in (0, 1, 3):
+        raise SystemExit(f"{' '.join(command[-4:])} ended with {status}: nothing to compare")
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime, max(most, usage.ru_maxrss / 1024))
+
+
+def _family(pid: int) -> list[int]:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return [pid]
+    return [pid, *(each for child in children for each in _family(int(child)))]
+
+
+def _held_mb(pid: int) -> float:
+    try:
+        rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(row.split()[1]) / 1024 for row in rows if row.startswith("Pss:")), 0.0)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What a counter tells: nothing by itself, something by its change since the last reading in the same boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """A host's counters at its last reading; those of another boot say nothing about this one."""
+
+    time: float
+    boot_id: str | None
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A counter now; `by` is its change, None where there is nothing to compare it with, and `why` says why.
+
+    `stuck` is a counter at its last number: it cannot show a change, so no change proves nothing.
+    """
+
+    value: int
+    by: int | None
+    hours: float = 0.0
+    stuck: bool = False
+    why: str = ""
+
+    @property
+    def told(self) -> str:
+        """`12 more in 3.0 h, 40 in all`, or the number and why no more is known."""
+        if self.stuck:
+            return f"{self.value}, where the counter ends: it proves nothing until it is cleared"
+        if self.by is None:
+            return f"{self.value} in all ({self.why})"
+        return f"{self.by} more in {self.hours:.1f} h, {self.value} in all"
+
+
+FIRST = "first reading"
+BOOTED = "first reading since the host booted"
+RESET = "the counter was reset"
+
+
+def growth(
+    previous: Previous | None, boot_id: str | None, now: float, key: str, value: int, last: int | None = None
+) -> Growth:
+    """`value` against the last reading of `key`; `last` is the number at which this counter stops."""
+    stuck = last is not None and value == last
+    if previous is None or key not in previous.counters:
+        return Growth(value, None, stuck=stuck, why=FIRST)
+    if previous.boot_id != boot_id:
+        return Growth(value, None, stuck=stuck, why=BOOTED)
+    before = previous.counters[key]
+    if value < before:
+        return Growth(value, None, stuck=stuck, why=RESET)
+    # what reached its end since the last reading did change
+    stuck = stuck and before == value
+    return Growth(value, value - before, max(0.0, now - previous.time) / 3600, stuck)

@@ -1,0 +1,68 @@
+"""Whether Slurm would give this node work, and as much of it as the node has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodectl.checks.base import About, Check, Subject, warned
+from nodectl.model.facts import Cpu, Memory
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+from nodectl.model.system import SlurmNode
+
+_DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
+_AWAY = {"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "NO_RESPOND", "INVALID_REG", "POWERED_DOWN"}
+_BUSY = {"MAINT", "RESERVED", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "PLANNED", "BLOCKED"}
+
+
+def state(host: Subject) -> Iterator[Finding]:
+    """Neither drained nor down; absent where the node is none of Slurm's."""
+    found = host.facts.get("slurm")
+    expected = "a state in which jobs start"
+    yield from host.unknown(found, expected, "slurm_state", "slurm_resources")
+    if not isinstance(found, SlurmNode):
+        return
+    states = set(found.states)
+    away = states & _AWAY or not found.responding
+    status = Status.FAILED if away else Status.WARNING if states & (_DRAINED | {"REBOOT"}) else Status.OK
+    reason = f": {found.reason}" if found.reason else ""
+    actual = f"{'+'.join(found.states)}{'' if found.responding else ', not responding'}{reason}"
+    remedy = f"when it is mended: `scontrol update nodename={found.name} state=resume`"
+    if not found.responding:
+        remedy = f"look at slurmd there (`systemctl status slurmd`); {remedy}"
+    yield host.finding("slurm_state", status, expected=expected, actual=actual, remedy=remedy)
+    yield from _resources(host, found)
+
+
+def _resources(host: Subject, found: SlurmNode) -> Iterator[Finding]:
+    """What slurm.conf says of the node, against what it has."""
+    cpu = None if host.borrows("cpu") else host.fact("cpu", Cpu)
+    memory = None if host.borrows("memory") else host.fact("memory", Memory)
+    gpus = host.wanted.hardware.gpus if host.wanted else None
+    remedy = f"correct the node's line in slurm.conf and gres.conf (`slurmd -C` on {host.host} prints it)"
+    rows = []
+    if cpu and found.cpus is not None:
+        # one CPU a core, or one a thread: both are usual
+        rows.append(("CPUs", found.cpus in (cpu.threads, cpu.cores), f"{cpu.threads}", f"{found.cpus}"))
+    if memory and found.memory_mib is not None:
+        enough = found.memory_mib <= memory.total_mib
+        rows.append(("memory", enough, f"{memory.total_mib} MiB or less", f"{found.memory_mib} MiB"))
+    if gpus:
+        number = gpus_of(found.gres)
+        rows.append(("GPUs", number == gpus, f"{gpus}", f"{number}"))
+    for name, right, expected, actual in rows:
+        yield host.finding("slurm_resources", warned(right), name, expected=expected, actual=actual, remedy=remedy)
+
+
+def gpus_of(gres: str | None) -> int:
+    """How many GPUs a text such as `gpu:a100:8(S:0-1),nic:2` has."""
+    found = re.findall(r"(?:^|,)gpu(?::[^:,()]+)??:(\d+)(?=[(,]|$)", gres or "")
+    return sum(map(int, found))
+
+
+CHECKS: tuple[Check, ...] = (state,)
+ABOUT = (
+    About("slurm_state", "scontrol", "failed: down or not responding; warning: drained"),
+    About("slurm_resources", "scontrol", "warning: Slurm's CPUs, memory or GPUs are not the node's"),
+)

@@ -1,0 +1,105 @@
+"""Room and mounts: /dev/shm, disks and their inodes, what may be written, and what the site says must be mounted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nodectl.checks.base import About, Check, Subject, held, warned
+from nodectl.model.facts import Disk, Memory
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+from nodectl.model.system import Mount, Mounts
+
+_SHM = "/dev/shm"  # noqa: S108 - read, never written
+_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "lustre", "nfs", "nfs4", "beegfs", "gpfs")
+# without these nothing works; elsewhere a disk may be read-only because somebody wants it so
+_WRITTEN = ("/", "/var", "/var/log", "/var/tmp", "/home", "/root", "/tmp", "/opt", "/local", "/scratch")  # noqa: S108
+
+
+def shared_memory(host: Subject) -> Iterator[Finding]:
+    """Ranks of one host and their loaders talk through /dev/shm."""
+    memory, least = host.facts.get("memory"), host.threshold("shm_mib")
+    expected = f"{least:g} MiB or more"
+    for check in ("shared_memory", "shm_free"):
+        yield from host.unread(check, memory, expected)
+    if isinstance(memory, Memory):
+        size = memory.shm_mib
+        status = Status.UNKNOWN if size is None else warned(size >= least)
+        actual = "no file system there" if size is None else f"{size} MiB"
+        remedy = "enlarge it: `mount -o remount,size=50% /dev/shm`, or --shm-size of the container"
+        yield host.finding("shared_memory", status, _SHM, expected=expected, actual=actual, remedy=remedy)
+        if memory.shm_free_mib is not None and size is not None and size >= least:
+            full = memory.shm_free_mib < least / 2
+            actual = f"{memory.shm_free_mib} MiB free of {size}"
+            remedy = "remove what ended jobs left there: /dev/shm/nccl-*, torch_*, sem.* that no process holds"
+            expected = f"{least / 2:g} MiB free"
+            yield host.finding("shm_free", warned(not full), _SHM, expected=expected, actual=actual, remedy=remedy)
+
+
+def disk(host: Subject) -> Iterator[Finding]:
+    """Room for jobs and their logs, and on the root file system."""
+    found, least = host.facts.get("disk"), host.threshold("disk_free_mib")
+    expected = f"{least:g} MiB free"
+    for check in ("disk", "inodes"):
+        yield from host.unread(check, found, expected)
+    if not isinstance(found, Disk):
+        return
+    remedy = "make room there; `nodectl jobs clean` removes what ended jobs left"
+    rows = (
+        ("/", found.root_free_mib, found.root_inodes_used_percent),
+        (found.state_folder, found.state_free_mib, found.state_inodes_used_percent),
+    )
+    most = host.threshold("inodes_used_percent")
+    for folder, free_mib, used_percent in rows:
+        status = warned(free_mib >= least)
+        yield host.finding("disk", status, folder, expected=expected, actual=f"{free_mib} MiB", remedy=remedy)
+        # None: the file system has as many as it has room
+        status = warned(used_percent is None or used_percent <= most)
+        actual = "no fixed number" if used_percent is None else f"{used_percent} %"
+        fewer = "remove small files there: `du --inodes -x -d 2 DIR | sort -n` finds them"
+        limit = f"{most:g} % or less in use"
+        yield host.finding("inodes", status, folder, expected=limit, actual=actual, remedy=fewer)
+
+
+def mounts(host: Subject) -> Iterator[Finding]:
+    """No disk fell to read-only, and all that the site expects is mounted."""
+    found = host.facts.get("mounts")
+    wanted = [str(each) for each in host.variables.get("mounts") or ()]
+    yield from host.unknown(found, "the mounted file systems", "read_only", *(["mount"] if wanted else []))
+    if not isinstance(found, Mounts):
+        return
+    live = {each.target: each for each in found.mounts}
+    fallen = (
+        host.finding(
+            "read_only",
+            Status.FAILED,
+            each.target,
+            expected="writable",
+            actual=f"read-only ({each.source}, {each.kind})",
+            remedy="`dmesg` there says why the kernel gave it up; check the disk, then reboot",
+            action="reboot",
+        )
+        for each in live.values()
+        if _fell(each, wanted)
+    )
+    yield from host.all_of("read_only", fallen, expected="disks writable", actual="so they are")
+    for target in wanted:
+        there = live.get(target.rstrip("/") or "/")
+        actual = f"{there.source}, {there.kind}" if there else "not mounted"
+        remedy = f"`mount {target}` there; see /etc/fstab and whether the server answers"
+        yield host.finding("mount", held(there is not None), target, expected="mounted", actual=actual, remedy=remedy)
+
+
+def _fell(mount: Mount, wanted: Sequence[str]) -> bool:
+    return "ro" in mount.options and mount.kind in _DISKS and mount.target in (*_WRITTEN, *wanted)
+
+
+CHECKS: tuple[Check, ...] = (shared_memory, disk, mounts)
+ABOUT = (
+    About("shared_memory", "`/dev/shm`", "warning: smaller than the threshold; unknown: none there"),
+    About("shm_free", "`/dev/shm`", "warning: nearly full"),
+    About("disk", "`/` and the state folder", "warning: less room than the threshold"),
+    About("inodes", "`/` and the state folder", "warning: nearly no inodes left"),
+    About("read_only", "`/`, `/var`, `/home` … and the site's `mounts`", "read-only: the kernel gave the disk up"),
+    About("mount", "`nodectl_health: {mounts: […]}`", "not mounted"),
+)

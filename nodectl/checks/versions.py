@@ -1,0 +1,217 @@
+"""What a job would load: torch and its libraries against the stack, and the driver's parts against one another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodectl.checks.base import About, Check, Subject, held, warned
+from nodectl.model.facts import Unread, Versions
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+from nodectl.model.system import Modules
+
+_INSTALL = "run `nodectl provision --tags pytorch`"
+_REBOOT = "reboot, or unload and load NVIDIA's modules when nothing runs: the packages changed under the loaded driver"
+_MISMATCH = re.compile(r"(?i)driver/library version mismatch")
+_NO_DRIVER = re.compile(r"(?i)couldn't communicate with the NVIDIA driver|driver not loaded|driver is not loaded")
+
+
+def versions(host: Subject) -> Iterator[Finding]:
+    """torch and the libraries that its wheel brings, in the launcher's environment; the driver at least the lowest."""
+    found = host.facts.get("versions")
+    yield from host.unread("versions", found, "the stack's versions")
+    if not isinstance(found, Versions) or host.wanted is None:
+        return
+    stack = host.wanted.stack
+    rows = (
+        ("torch", stack.torch, found.torch),
+        ("cuda", stack.cuda, found.cuda),
+        ("cudnn", stack.cudnn if found.cudnn else None, found.cudnn),
+        ("nccl", stack.nccl, found.nccl),
+    )
+    for name, wanted, actual in rows:
+        if wanted is not None:
+            yield _library(host, name, wanted, actual, found)
+    if stack.driver is not None:
+        yield _driver(host, stack.driver.min, found)
+
+
+def _library(host: Subject, name: str, wanted: str, actual: str | None, found: Versions) -> Finding:
+    said = actual or found.unavailable.get(name, "none")
+    # nobody looked into the environment; or an older wheel bundles the library, and its files name no version
+    is_unknown = actual is None and (not found.venv or (name != "torch" and found.torch is not None))
+    status = Status.UNKNOWN if is_unknown else held(same(wanted, actual))
+    return host.finding("versions", status, name, expected=wanted, actual=said, remedy=_INSTALL)
+
+
+def same(wanted: str, actual: str | None) -> bool:
+    """A build (+cu118) is compared only where the profile names one, a patch level only as far as it does."""
+    if actual is None:
+        return False
+    plain = actual if "+" in wanted else actual.split("+")[0]
+    return plain == wanted or plain.startswith(f"{wanted}.")
+
+
+def _driver(host: Subject, lowest: str, found: Versions) -> Finding:
+    expected = f"{lowest} or newer"
+    if found.driver is None:
+        reason = found.unavailable.get("driver", "none is loaded")
+        remedy = "run `nodectl provision --tags nvidia_driver`"
+        return host.finding("versions", Status.UNKNOWN, "driver", expected=expected, actual=reason, remedy=remedy)
+    enough = numbers(found.driver) >= numbers(lowest)
+    remedy = "install a newer driver, or choose a stack that this one can run: `nodectl profile validate`"
+    return host.finding("versions", held(enough), "driver", expected=expected, actual=found.driver, remedy=remedy)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """`580.95.05-grid` as (580, 95, 5)."""
+    return tuple(int(part) for part in re.findall(r"\d+", version.split("-")[0].split("+")[0]))
+
+
+def driver(host: Subject) -> Iterator[Finding]:
+    """The driver that is loaded, the one on disk and its library are one; it takes the stack's CUDA."""
+    gpus, found = host.facts.get("gpus"), host.facts.get("versions")
+    if host.wanted is not None and host.wanted.hardware.gpus == 0:
+        return
+    wants = host.wanted is not None and bool(host.wanted.hardware.gpus)
+    said = gpus.reason if isinstance(gpus, Unread) else ""
+    if _MISMATCH.search(said):
+        yield host.finding(
+            "driver_library", Status.FAILED, expected="one version", actual=said, remedy=_REBOOT, action="reboot"
+        )
+    if _NO_DRIVER.search(said):
+        remedy = "`modprobe nvidia` there says why: look for another kernel, Secure Boot or nouveau, then reboot"
+        yield host.finding(
+            "driver_loaded", Status.FAILED, expected="loaded", actual=said, remedy=remedy, action="reboot"
+        )
+    if not isinstance(found, Versions) or found.driver is None:
+        if wants and isinstance(found, Versions) and not _NO_DRIVER.search(said):
+            reason = found.unavailable.get("driver", "no version of a loaded driver is told")
+            remedy = "look at /proc/driver/nvidia/version there"
+            yield host.finding("driver_loaded", Status.UNKNOWN, expected="loaded", actual=reason, remedy=remedy)
+        return
+    yield host.finding("driver_loaded", Status.OK, expected="loaded", actual=found.driver)
+    yield from _library_of_driver(host, found, found.driver, told=bool(_MISMATCH.search(said)))
+    yield from _pending(host, found, found.driver)
+    yield from _cuda(host, found)
+
+
+def _library_of_driver(host: Subject, found: Versions, loaded: str, *, told: bool) -> Iterator[Finding]:
+    """nvidia-smi names its library's version with fewer parts."""
+    library = found.driver_library
+    if told:
+        return
+    if library is None:
+        reason = found.unavailable.get("driver_library")
+        # drivers before 535 do not print it, and a recording may lack the command
+        lacks = reason is None or "not printed" in reason or "not in the recording" in reason
+        if not lacks:
+            remedy = "run `nvidia-smi --version` there"
+            yield host.finding("driver_library", Status.UNKNOWN, expected=loaded, actual=reason or "", remedy=remedy)
+        return
+    short = min(len(numbers(library)), len(numbers(loaded)))
+    agree = numbers(library)[:short] == numbers(loaded)[:short]
+    yield host.finding("driver_library", held(agree), expected=loaded, actual=library, remedy=_REBOOT, action="reboot")
+
+
+def _pending(host: Subject, found: Versions, loaded: str) -> Iterator[Finding]:
+    installed = found.driver_installed
+    if installed is None:
+        reason = found.unavailable.get("driver_installed", "not installed")
+        status = Status.SKIPPED if "not in the recording" in reason or "not installed" in reason else Status.UNKNOWN
+        remedy = "run `modinfo -F version nvidia` there"
+        yield host.finding("driver_pending", status, expected=loaded, actual=reason, remedy=remedy)
+        return
+    agree = installed == loaded
+    actual = installed if agree else f"{installed} comes with the next boot"
+    yield host.finding("driver_pending", warned(agree), expected=loaded, actual=actual, remedy=_REBOOT, action="reboot")
+
+
+def _cuda(host: Subject, found: Versions) -> Iterator[Finding]:
+    """Within one major version of CUDA an older driver runs newer programs; never across."""
+    wanted = found.cuda or (host.wanted.stack.cuda if host.wanted else None)
+    if wanted is None:
+        return
+    expected = f"CUDA {wanted.split('.')[0]} or newer"
+    if found.driver_cuda is None:
+        reason = found.unavailable.get("driver_cuda")
+        if reason is None:
+            return
+        remedy = "look at the head of `nvidia-smi` there"
+        yield host.finding("driver_cuda", Status.UNKNOWN, expected=expected, actual=reason, remedy=remedy)
+        return
+    enough = numbers(found.driver_cuda)[0] >= numbers(wanted)[0]
+    remedy = "install a newer driver, or choose a stack with an older CUDA"
+    yield host.finding("driver_cuda", held(enough), expected=expected, actual=found.driver_cuda, remedy=remedy)
+
+
+def loaded_nccl(host: Subject) -> Iterator[Finding]:
+    """The library in the environment answers with the version that its package names."""
+    found = host.fact("versions", Versions)
+    if found is None or found.nccl is None:
+        return
+    if found.nccl_loaded is None:
+        reason = found.unavailable.get("nccl_loaded")
+        if reason is None:
+            return
+        remedy = "load it there: the environment's python, ctypes.CDLL of its libnccl.so.2"
+        yield host.finding("nccl_loaded", Status.UNKNOWN, expected=found.nccl, actual=reason, remedy=remedy)
+        return
+    agree = same(found.nccl_loaded, found.nccl) or same(found.nccl, found.nccl_loaded)
+    remedy = f"{_INSTALL}: somebody exchanged the library below the package"
+    yield host.finding(
+        "nccl_loaded", held(agree), expected=found.nccl, actual=found.nccl_loaded, remedy=remedy, action="restart job"
+    )
+
+
+def modules(host: Subject) -> Iterator[Finding]:
+    """CUDA needs nvidia_uvm; nouveau takes the cards; GPUs and NICs meet by peermem or by the open modules."""
+    found = host.facts.get("modules")
+    wants = host.wanted is not None and bool(host.wanted.hardware.gpus)
+    if not wants or host.borrows("kernel"):
+        return
+    if not isinstance(found, Modules):
+        yield from host.unread("gpu_modules", found, "nvidia, nvidia_uvm")
+        return
+    lacking = [name for name in ("nvidia", "nvidia_uvm") if name not in found.loaded]
+    if "nouveau" in found.loaded:
+        actual, remedy = "nouveau holds the cards", "blacklist nouveau, rebuild the initramfs, then reboot"
+    else:
+        actual = f"not loaded: {', '.join(lacking)}" if lacking else "loaded"
+        remedy = "`modprobe nvidia_uvm`; nvidia-modprobe or nvidia-persistenced loads it at each boot"
+    right = not lacking and "nouveau" not in found.loaded
+    yield host.finding("gpu_modules", held(right), expected="nvidia, nvidia_uvm", actual=actual, remedy=remedy)
+    yield from _gpudirect(host, found)
+
+
+def _gpudirect(host: Subject, found: Modules) -> Iterator[Finding]:
+    """NVIDIA recommends DMA-BUF, which the open modules bring; the closed ones need nvidia_peermem."""
+    nics = host.wanted.hardware.nics if host.wanted else ()
+    if not any(nic.kind in ("infiniband", "roce") for nic in nics):
+        return
+    versions_ = host.fact("versions", Versions)
+    flavour = versions_.driver_flavour if versions_ else None
+    peermem = any("peermem" in name or name == "nv_peer_mem" for name in found.loaded)
+    expected = "nvidia_peermem, or the open modules (DMA-BUF)"
+    remedy = "`modprobe nvidia-peermem`, and name it in /etc/modules-load.d"
+    if peermem or flavour == "open":
+        actual = "nvidia_peermem" if peermem else "the open modules"
+        yield host.finding("gpudirect", Status.OK, expected=expected, actual=actual)
+    else:
+        status = Status.WARNING if flavour else Status.UNKNOWN
+        actual = "neither: data goes through the processors' memory" if flavour else "the driver's kind is not known"
+        yield host.finding("gpudirect", status, expected=expected, actual=actual, remedy=remedy)
+
+
+CHECKS: tuple[Check, ...] = (versions, driver, loaded_nccl, modules)
+ABOUT = (
+    About("versions", "torch, CUDA, cuDNN, NCCL of the environment; the driver", "another; a driver too old"),
+    About("driver_loaded", "/proc/driver/nvidia, nvidia-smi", "nvidia-smi cannot talk to the driver"),
+    About("driver_library", "nvidia-smi", "the library is not of the loaded driver's version"),
+    About("driver_pending", "modinfo", "warning: another driver comes with the next boot"),
+    About("driver_cuda", "nvidia-smi", "the driver is too old for the environment's CUDA"),
+    About("nccl_loaded", "the environment's libnccl, loaded", "it is not what its package says"),
+    About("gpu_modules", "/proc/modules, where the profile has GPUs", "nvidia or nvidia_uvm not loaded, or nouveau"),
+    About("gpudirect", "/proc/modules, with RDMA", "warning: neither nvidia_peermem nor the open modules"),
+)

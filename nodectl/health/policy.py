@@ -1,0 +1,129 @@
+"""What a site says of its hosts' health in `nodectl_health`: other thresholds, and findings accepted for a time."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from functools import lru_cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from nodectl.checks.catalogue import ids
+from nodectl.checks.thresholds import THRESHOLDS
+from nodectl.checks.xid_catalogue import check_site_xid
+from nodectl.errors import UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+
+VARIABLE = "nodectl_health"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Accepted(_Strict):
+    """Findings that somebody answers for until a day: of one check, of all its subjects where none is named."""
+
+    check: str
+    subject: str | None = None
+    until: date
+    why: Annotated[str, Field(min_length=1)]
+
+    @field_validator("check")
+    @classmethod
+    def _known(cls, check: str) -> str:
+        return _one_of(check, ids(), "check", "nodectl health --list")
+
+    def covers(self, found: Finding) -> bool:
+        """It is about that finding."""
+        return found.check == self.check and self.subject in (None, found.subject)
+
+
+class Policy(_Strict):
+    """One host's `nodectl_health`."""
+
+    thresholds: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    accept: tuple[Accepted, ...] = ()
+    # read where the Xid catalogue is
+    xid: dict[int, dict[str, Any]] = Field(default_factory=dict)
+    # file systems that must be mounted
+    mounts: tuple[Annotated[str, Field(pattern=r"^/")], ...] = ()
+
+    @field_validator("thresholds")
+    @classmethod
+    def _known(cls, thresholds: dict[str, float]) -> dict[str, float]:
+        for name in thresholds:
+            _one_of(name, THRESHOLDS, "threshold", "docs/health.md")
+        return thresholds
+
+    @field_validator("xid", mode="before")
+    @classmethod
+    def _of_the_catalogue(cls, xid: object) -> object:
+        check_site_xid(xid)
+        return xid
+
+    def applied(self, found: Finding, today: date) -> Finding:
+        """Skipped where it is accepted today; what has expired counts again and says so."""
+        if found.status in (Status.OK, Status.SKIPPED):
+            return found
+        rules = sorted((rule for rule in self.accept if rule.covers(found)), key=lambda rule: rule.until)
+        if not rules:
+            return found
+        last = rules[-1]
+        if last.until < today:
+            said = f"was accepted until {last.until}: {last.why}"
+            return replace(found, evidence="; ".join(filter(None, [found.evidence, said])))
+        said = f"accepted until {last.until}: {last.why} (it is {found.status}: {found.actual})"
+        return replace(found, status=Status.SKIPPED, actual=said, remedy="", action="none")
+
+
+def policy_of(host: str, variables: Mapping[str, object]) -> Policy:
+    """The host's policy; UsageError naming the host, the path and what is wrong there."""
+    given = variables.get(VARIABLE)
+    if given is None:
+        return Policy()
+    problem = _checked(_frozen(given))
+    if isinstance(problem, Policy):
+        return problem
+    raise UsageError(f"{VARIABLE} of {host}: {problem}", "correct it in the inventory; see docs/health.md")
+
+
+@lru_cache(maxsize=256)
+def _checked(given: Any) -> Policy | str:
+    try:
+        return Policy.model_validate(_thawed(given))
+    except ValidationError as error:
+        return "; ".join(f"{'.'.join(map(str, item['loc'])) or VARIABLE}: {_reason(item)}" for item in error.errors())
+
+
+def _reason(item: Any) -> str:
+    return "no such field" if item["type"] == "extra_forbidden" else str(item["msg"]).removeprefix("Value error, ")
+
+
+def _one_of(name: str, known: Sequence[str] | Mapping[str, object] | frozenset[str], what: str, where: str) -> str:
+    if name in known:
+        return name
+    near = difflib.get_close_matches(name, list(known), n=3)
+    raise ValueError(f"no {what} {name!r}" + (f", is it {' or '.join(near)}?" if near else f"; see {where}"))
+
+
+class _Table(tuple[Any, ...]):
+    """A mapping as its items, so that equal policies of many hosts are read once."""
+
+
+def _frozen(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return _Table((key, _frozen(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item) for item in value)
+    return value
+
+
+def _thawed(value: Any) -> Any:
+    if isinstance(value, _Table):
+        return {key: _thawed(item) for key, item in value}
+    return [_thawed(item) for item in value] if isinstance(value, tuple) else value

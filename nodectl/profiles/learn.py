@@ -1,0 +1,249 @@
+"""A hardware profile from hosts that are known to be good: what all of them are, and what was measured there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from nodectl.errors import ProfileError
+from nodectl.model.facts import Cpu, Gpus, Memory, Nic, Unread
+from nodectl.model.gpus import FabricManager
+from nodectl.model.measurement import Measurement
+from nodectl.model.network import IbPort
+from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+from nodectl.profiles.load import check_document
+from nodectl.profiles.matrix import matrix
+from nodectl.profiles.schema import Document, Hardware
+
+Facts = Mapping[str, object]
+_MODULE_MIB = 16 * 1024
+_FLOOR_TOLERANCE_PERCENT = 5
+_KINDS = {"InfiniBand": "infiniband", "Ethernet": "roce"}
+_TIMES = {"s", "ms", "us", "µs", "ns"}
+# how often and how long it was measured says nothing of the hardware
+_INCIDENTAL = {"repetitions", "duration_s", "retransmits", "nccl", "torch", "port", "warm_up", "started"}
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The profile's document, and what it lacks, with the reason."""
+
+    document: Document
+    notes: tuple[str, ...] = ()
+
+
+def learn(
+    hosts: Mapping[str, Facts],
+    *,
+    names: str,
+    day: str,
+    measurements: Sequence[Measurement] = (),
+    capability: str | None = None,
+) -> Learned:
+    """`names` is how the hosts are called together.
+
+    ProfileError where they disagree, naming field and hosts, or where one could not tell what it is.
+    """
+    notes: list[str] = []
+    document: Document = {"description": ""}
+    sources: dict[str, str] = {}
+    for field, command, read in _FIELDS:
+        value = _agreed(field, {host: _read(host, field, facts, read) for host, facts in hosts.items()})
+        if value is None:
+            continue
+        document[field] = value
+        sources[field] = f"learned from {names} on {day}: {command}"
+    if not _complete_gpu(document, capability, notes):
+        sources.pop("gpu", None)
+    floors = list(_floors(measurements, frozenset(hosts), day))
+    if floors:
+        document["floors"] = floors
+    else:
+        notes.append("no floors: nothing measured on these hosts was given (--measurements FILE)")
+    document["sources"] = sources
+    document["description"] = _description(document, len(hosts))
+    check_document(Hardware, document, "the learned profile")
+    return Learned(document, tuple(notes))
+
+
+def _read(host: str, field: str, facts: Facts, read: Callable[[Facts], Any]) -> Any:
+    try:
+        return read(facts)
+    except _UntoldError as error:
+        remedy = "learn from hosts that tell all; `nodectl facts` there shows what is in the way"
+        raise ProfileError(f"{host}: {field}: {error}", remedy) from error
+
+
+class _UntoldError(Exception):
+    """The host could not tell."""
+
+
+def _value(facts: Facts, subject: str) -> object:
+    """The fact; None where there is no such thing there."""
+    found = facts.get(subject)
+    if isinstance(found, Unread):
+        if found.kind == "unknown":
+            raise _UntoldError(found.reason)
+        return None
+    return found
+
+
+def _agreed(field: str, values: Mapping[str, Any]) -> Any:
+    groups: dict[str, list[str]] = defaultdict(list)
+    for host, value in values.items():
+        groups[repr(value)].append(host)
+    if len(groups) > 1:
+        told = "; ".join(f"{', '.join(hosts)}: {_text(values[hosts[0]])}" for hosts in groups.values())
+        raise ProfileError(
+            f"the hosts disagree on {field}: {told}", "learn from hosts of one kind, or mend the odd one"
+        )
+    return next(iter(values.values()))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value)) or "none"
+    if isinstance(value, dict):
+        return " ".join(f"{key} {each}" for key, each in value.items())
+    return "none" if value is None else str(value)
+
+
+def _gpus(facts: Facts) -> int:
+    found = _value(facts, "gpus")
+    if isinstance(found, Gpus) and found.lost:
+        raise _UntoldError(f"lost GPUs: {', '.join(found.lost)}")
+    return found.count if isinstance(found, Gpus) else 0
+
+
+def _gpu(facts: Facts) -> dict[str, Any] | None:
+    found = _value(facts, "gpus")
+    if not isinstance(found, Gpus) or not found.devices:
+        return None
+    kinds = {
+        (gpu.name, None if gpu.memory_total_mib is None else round(gpu.memory_total_mib / 1024))
+        for gpu in found.devices
+    }
+    if len(kinds) > 1:
+        raise _UntoldError(f"GPUs of several kinds: {', '.join(sorted(str(name) for name, _ in kinds))}")
+    ((name, memory_gb),) = kinds
+    if name is None or not memory_gb:
+        raise _UntoldError("the driver does not name model and memory")
+    return {"model": name, "memory_gb": memory_gb}
+
+
+def _link(facts: Facts) -> str | None:
+    found = _value(facts, "gpu_topology")
+    if not isinstance(found, NvidiaSmiTopo) or len(found.gpus) < 2:
+        return None
+    links = [found.links.get(a, {}).get(b, "") for a, b in combinations(found.gpus, 2)]
+    if not all(link.startswith("NV") for link in links):
+        return "pcie"
+    return "nvswitch" if _switched(facts) else "nvlink-bridge"
+
+
+def _switched(facts: Facts) -> bool | None:
+    found = _value(facts, "gpus")
+    if not isinstance(found, Gpus) or not found.devices:
+        return None
+    fabric = any((gpu.fabric_state or "").lower() == "completed" for gpu in found.devices)
+    return fabric or isinstance(_value(facts, "fabric_manager"), FabricManager)
+
+
+def _nics(facts: Facts) -> list[dict[str, Any]]:
+    ports = _value(facts, "ib_ports")
+    active = [
+        port
+        for port in (ports if isinstance(ports, tuple) else ())
+        if isinstance(port, IbPort) and (port.state or "").upper() == "ACTIVE" and port.rate_gbit_s
+    ]
+    kinds = Counter((_KINDS.get(port.link_layer or "", "infiniband"), float(port.rate_gbit_s or 0)) for port in active)
+    nics = _value(facts, "nics") if not active else None
+    for nic in nics.values() if isinstance(nics, Mapping) else ():
+        if isinstance(nic, Nic) and nic.driver and nic.kind is None and nic.state == "up" and nic.speed_mbit:
+            kinds["ethernet", nic.speed_mbit / 1000] += 1
+    return [
+        {"count": count, "rate_gbit": int(rate) if rate == int(rate) else rate, "kind": kind}
+        for (kind, rate), count in sorted(kinds.items())
+    ]
+
+
+def _cpu(facts: Facts) -> dict[str, Any] | None:
+    found = _value(facts, "cpu")
+    if not isinstance(found, Cpu) or found.model is None or found.sockets is None or found.cores is None:
+        return None
+    return {"model": found.model, "sockets": found.sockets, "cores": found.cores, "threads": found.threads}
+
+
+def _memory(facts: Facts) -> int | None:
+    found = _value(facts, "memory")
+    # firmware and kernel keep a little; modules come in sixteens at least
+    return -(-found.total_mib // _MODULE_MIB) * _MODULE_MIB // 1024 if isinstance(found, Memory) else None
+
+
+_FIELDS: tuple[tuple[str, str, Callable[[Facts], Any]], ...] = (
+    ("gpus", "nvidia-smi -q", _gpus),
+    ("gpu", "nvidia-smi -q", _gpu),
+    ("link", "nvidia-smi topo -m", _link),
+    ("nvswitch", "nvidia-smi -q, fabric manager", _switched),
+    ("nics", "/sys/class/infiniband, ip address", _nics),
+    ("cpu", "lscpu", _cpu),
+    ("memory_gb", "/proc/meminfo", _memory),
+)
+
+
+def _complete_gpu(document: Document, capability: str | None, notes: list[str]) -> bool:
+    """Whether there is a GPU to tell of. What it can compute is in the matrix, or the operator says it."""
+    gpu = document.get("gpu")
+    if gpu is None:
+        return False
+    known = capability or capability_of(str(gpu["model"]))
+    if known is None:
+        del document["gpu"]
+        notes.append(f"no gpu: what a {gpu['model']} can compute is not known here; give --compute-capability")
+        return False
+    gpu["compute_capability"] = known
+    return True
+
+
+def capability_of(model: str) -> str | None:
+    """The compute capability of a GPU by its name, as far as the matrix has such."""
+    for row in matrix().devices:
+        for name in re.split(r", | or ", row.name):
+            if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", model):
+                return row.compute_capability
+    return None
+
+
+def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], day: str) -> Iterator[dict[str, Any]]:
+    """The worst of what was measured under the same conditions, where all that took part are among the hosts."""
+    groups: dict[str, list[Measurement]] = defaultdict(list)
+    for each in measurements:
+        # a latency has a ceiling, not a floor
+        if each.hosts and hosts.issuperset(each.hosts) and each.value > 0 and each.unit not in _TIMES:
+            groups[repr((each.probe, each.unit, sorted(_conditions(each).items(), key=str)))].append(each)
+    for group in groups.values():
+        first, least = group[0], min(each.value for each in group)
+        names = ", ".join(sorted({host for each in group for host in each.hosts}))
+        yield {
+            "probe": first.probe,
+            "conditions": _conditions(first),
+            "value": least,
+            "unit": first.unit,
+            "tolerance_percent": _FLOOR_TOLERANCE_PERCENT,
+            "source": f"measured on {names}, {len(group)} values, learned on {day}",
+        }
+
+
+def _conditions(measurement: Measurement) -> dict[str, Any]:
+    return {name: value for name, value in measurement.conditions.items() if name not in _INCIDENTAL}
+
+
+def _description(document: Document, number: int) -> str:
+    gpu = document.get("gpu")
+    parts = [f"{document['gpus']} x {gpu['model']}" if gpu else f"{document['gpus']} GPUs"]
+    parts += [f"{nic['count']} x {nic['rate_gbit']} Gbit/s {nic['kind']}" for nic in document.get("nics", ())]
+    return f"{', '.join(parts)}: learned from {number} host{'' if number == 1 else 's'}"

@@ -1,0 +1,66 @@
+"""Findings as JUnit's XML, as CI systems read it: a suite a host, a case a finding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from xml.etree import ElementTree as ET
+
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+
+# all that XML 1.0 cannot hold, not even escaped
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(findings: Sequence[Finding], *, time_s: float, strict: bool = False) -> str:
+    """Failed is a failure, unknown an error, skipped a skip; a warning is told, and a failure where `strict`."""
+    root = ET.Element("testsuites", name="nodectl health")
+    by_host: dict[str, list[Finding]] = {}
+    for found in findings:
+        by_host.setdefault(found.host, []).append(found)
+    stamp = datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    for host, its in by_host.items():
+        suite = ET.SubElement(
+            root, "testsuite", {"name": _clean(host), "timestamp": stamp, **_counts(its, strict=strict)}
+        )
+        for found in its:
+            _case(suite, found, strict=strict)
+    root.attrib.update(_counts(findings, strict=strict))
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _counts(findings: Sequence[Finding], *, strict: bool) -> dict[str, str]:
+    statuses = [found.status for found in findings]
+    failures = statuses.count(Status.FAILED) + (statuses.count(Status.WARNING) if strict else 0)
+    numbers = {
+        "tests": len(statuses),
+        "failures": failures,
+        "errors": statuses.count(Status.UNKNOWN),
+        "skipped": statuses.count(Status.SKIPPED),
+    }
+    return {name: str(number) for name, number in numbers.items()}
+
+
+def _case(suite: ET.Element, found: Finding, *, strict: bool) -> None:
+    name = f"{found.check}: {found.subject}" if found.subject else found.check
+    case = ET.SubElement(suite, "testcase", classname=_clean(f"{found.host}.{found.check}"), name=_clean(name))
+    if found.status is Status.SKIPPED:
+        ET.SubElement(case, "skipped", message=_clean(found.actual))
+    elif found.status is Status.FAILED or (strict and found.status is Status.WARNING):
+        ET.SubElement(case, "failure", type=found.status.value, message=_clean(found.actual)).text = _told(found)
+    elif found.status is Status.UNKNOWN:
+        ET.SubElement(case, "error", type=found.status.value, message=_clean(found.actual)).text = _told(found)
+    elif found.status is Status.WARNING:
+        ET.SubElement(case, "system-out").text = f"warning\n{_told(found)}"
+
+
+def _told(found: Finding) -> str:
+    rows = ("expected", "actual", "action", "remedy", "evidence")
+    return _clean("\n".join(f"{row}: {getattr(found, row)}" for row in rows if getattr(found, row)))
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

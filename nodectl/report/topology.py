@@ -1,0 +1,142 @@
+"""Topology for the terminal: a picture for the hosts that are alike, the fabric in figures, and what is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from nodectl.model.finding import Finding
+from nodectl.model.links import between
+from nodectl.model.status import Status
+from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology, SwitchLoad
+from nodectl.report.facts import aligned
+
+Fold = Callable[[Sequence[str]], str]
+# the farther, the thinner
+_LINES = {"PIX": "═", "PXB": "═", "PHB": "─", "NODE": "╌", "SYS": "┄"}
+_RANKS_SHOWN = 16
+
+
+def alike(nodes: Mapping[str, NodeTopology]) -> list[tuple[list[str], NodeTopology]]:
+    """Hosts with the same picture together, the largest group first."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for host, node in nodes.items():
+        groups[repr(_anonymous(node))].append(host)
+    return [(hosts, nodes[hosts[0]]) for hosts in sorted(groups.values(), key=len, reverse=True)]
+
+
+def _anonymous(node: NodeTopology) -> tuple[object, ...]:
+    bottlenecks = [(each.check, each.subject, each.actual) for each in node.bottlenecks]
+    return (node.gpus, node.nics, node.links, node.gpu_nic, bottlenecks, node.unknown, node.recorded)
+
+
+def nodes_text(nodes: Mapping[str, NodeTopology], fold: Fold) -> str:
+    """Every group of hosts: its parts by NUMA node, then the matrix."""
+    return "\n\n".join("\n".join(_node(fold(hosts), node)) for hosts, node in alike(nodes))
+
+
+def _node(hosts: str, node: NodeTopology) -> Iterator[str]:
+    models = Counter(gpu.model or "GPU" for gpu in node.gpus)
+    parts = [f"{count} x {model}" for model, count in models.items()] + [f"{len(node.nics)} RDMA NICs"]
+    yield f"{hosts}: {', '.join(parts)}{f' (recorded: {node.recorded})' if node.recorded else ''}"
+    nics = {nic.name: nic for nic in node.nics}
+    for (numa, cpus), gpus in _by_numa(node.gpus).items():
+        yield f"  NUMA {numa or '?'}{f', CPUs {cpus}' if cpus else ''}"
+        for gpu in gpus:
+            yield f"  {'└' if gpu is gpus[-1] else '├'}─ {_gpu(gpu, node, nics)}"
+    spare = [nic for nic in node.nics if nic.use != "training"]
+    if spare:
+        reasons: dict[str, list[str]] = defaultdict(list)
+        for nic in spare:
+            reasons[nic.use].append(nic.name if nic.name == nic.device else f"{nic.name} {nic.device}")
+        for reason, names in reasons.items():
+            yield f"  not for training: {', '.join(names)} ({reason})"
+    yield ""
+    yield from (f"  {line}" for line in matrix(node).splitlines())
+
+
+def _by_numa(gpus: Sequence[NodeGpu]) -> dict[tuple[str | None, str | None], list[NodeGpu]]:
+    groups: dict[tuple[str | None, str | None], list[NodeGpu]] = defaultdict(list)
+    for gpu in gpus:
+        groups[gpu.numa, gpu.cpus].append(gpu)
+    return groups
+
+
+def _gpu(gpu: NodeGpu, node: NodeTopology, nics: Mapping[str, NodeNic]) -> str:
+    slot = f" (x{gpu.pcie_width}{f' gen{gpu.pcie_gen}' if gpu.pcie_gen else ''})" if gpu.pcie_width else ""
+    use = node.gpu_nic.get(gpu.name)
+    if use is None or use.nic is None:
+        return f"{gpu.name}{slot}"
+    bar = _LINES.get(use.link or "", "?") * 2
+    nic = nics[use.nic]
+    name = nic.name if nic.name == nic.device else f"{nic.name} {nic.device}"
+    rate = f", {nic.rate_gbit_s:g} Gbit/s {nic.link_layer or ''}".rstrip() if nic.rate_gbit_s else ""
+    return f"{gpu.name}{slot} {bar}{use.link}{bar} {name}{rate}"
+
+
+def matrix(node: NodeTopology) -> str:
+    """Rows of GPUs; columns of GPUs and NICs."""
+    gpus = [gpu.name for gpu in node.gpus]
+    columns = gpus + [nic.name for nic in node.nics]
+    rows = [[name, *(_cell(node, name, column) for column in columns)] for name in gpus]
+    return aligned([["", *columns], *rows]) if rows else ""
+
+
+def _cell(node: NodeTopology, row: str, column: str) -> str:
+    return "X" if row == column else between(node.links, row, column) or "?"
+
+
+def fabric_text(fabric: Fabric, fold: Fold) -> str:
+    """Hops with their witness, tiers, rails, and the order of ranks."""
+    tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
+    for load in fabric.switches:
+        tiers[load.tier].append(load)
+    hops = "unknown" if fabric.max_hops is None else str(fabric.max_hops)
+    lines = [
+        f"fabric ({fabric.source}): {len(fabric.switches)} switches, {len(fabric.rank_order)} hosts",
+        f"  switches between any two hosts, at most: {hops}",
+    ]
+    if fabric.witness:
+        lines.append(f"    {' - '.join(fabric.witness)}")
+    rows = [("  TIER", "SWITCHES", "PORTS DOWN", "PORTS UP", "DOWN:UP")]
+    for tier, loads in sorted(tiers.items(), reverse=True):
+        title = f"  {tier}" if tier else "  no host"
+        down, up = _span(each.ports_down for each in loads), _span(each.ports_up for each in loads)
+        ratios = [each.ratio for each in loads if each.ratio is not None]
+        rows.append((title, str(len(loads)), down, up, f"{max(ratios):.2f}:1" if ratios else "-"))
+    lines += aligned(rows).splitlines()
+    for rail in fabric.rails:
+        lines.append(f"  rail {rail.name}: {', '.join(rail.switches) or 'no switch of its own'}")
+    lines.append(f"  rank order: {_order(fabric.rank_order, fold)}")
+    return "\n".join(lines)
+
+
+def _span(values: Iterator[int]) -> str:
+    found = sorted(set(values))
+    return str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
+
+
+def _order(hosts: Sequence[str], fold: Fold) -> str:
+    folded = fold(hosts)
+    if len(hosts) <= _RANKS_SHOWN:
+        return ", ".join(hosts)
+    # a fold that counts through says the same in less
+    if "," not in folded and list(hosts) == sorted(hosts, key=lambda name: (len(name), name)):
+        return folded
+    return f"{', '.join(hosts[:_RANKS_SHOWN])} and {len(hosts) - _RANKS_SHOWN} more (all with --output json)"
+
+
+def findings_text(findings: Sequence[Finding], fold: Fold) -> str:
+    """A line for each finding that is not fine, hosts that agree together, worst first."""
+    groups: dict[tuple[Status, str, str, str, str, str], list[str]] = defaultdict(list)
+    for each in sorted(findings, key=lambda found: found.status.rank):
+        if each.status not in (Status.OK, Status.SKIPPED):
+            key = (each.status, each.check, each.subject, each.actual, each.expected, each.remedy)
+            groups[key].append(each.host)
+    lines = []
+    for (status, check, subject, actual, expected, remedy), hosts in groups.items():
+        about = f"{check}: {subject}" if subject else check
+        wanted = f"; expected {expected}" if expected else ""
+        lines.append(f"{status.upper()}  {fold(hosts)}  {about}: {actual}{wanted}")
+        lines += [f"    try: {remedy}"] if remedy else []
+    return "\n".join(lines)

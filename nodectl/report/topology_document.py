@@ -1,0 +1,59 @@
+"""Topology, fabric and proposed environments as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from nodectl.model.finding import Finding
+from nodectl.model.topology import Fabric, NcclEnvironment, NodeTopology
+
+
+def node_document(node: NodeTopology) -> dict[str, Any]:
+    """The keys that others rely on are names as in the matrix; the rest stands beside."""
+    return {
+        "gpus": [gpu.name for gpu in node.gpus],
+        "nics": [nic.name for nic in node.nics],
+        "links": {row: dict(columns) for row, columns in node.links.items()},
+        "gpu_nic": {gpu: asdict(use) for gpu, use in node.gpu_nic.items()},
+        "bottlenecks": [finding_document(each) for each in node.bottlenecks],
+        "nic_devices": {nic.name: nic.device for nic in node.nics},
+        "gpu_details": {gpu.name: asdict(gpu) for gpu in node.gpus},
+        "nic_details": {nic.name: asdict(nic) for nic in node.nics},
+        "unknown": list(node.unknown),
+        "recorded": node.recorded or None,
+    }
+
+
+def fabric_document(fabric: Fabric) -> dict[str, Any]:
+    """The verdict on the fabric."""
+    return {
+        "source": fabric.source,
+        "switches": [{"name": each.switch, **_without(asdict(each), "switch")} for each in fabric.switches],
+        "max_hops": fabric.max_hops,
+        "witness": list(fabric.witness),
+        "rank_order": list(fabric.rank_order),
+        "rails": [asdict(rail) for rail in fabric.rails],
+        "shared_switches": {host: dict(switches) for host, switches in fabric.shared_switches.items()},
+        "parts": [list(part) for part in fabric.parts],
+        "cables": [{"a": a, "b": b, "count": count} for a, b, count in fabric.cables],
+        "homes": {host: list(switches) for host, switches in fabric.homes.items()},
+    }
+
+
+def environment_document(proposed: Mapping[str, NcclEnvironment]) -> dict[str, Any]:
+    """host → the variables, why each, and why others are not set."""
+    return {
+        host: {"nodectl_nccl_env": dict(each.values), "why": dict(each.why), "unset": dict(each.unset)}
+        for host, each in proposed.items()
+    }
+
+
+def finding_document(found: Finding) -> dict[str, Any]:
+    """All of a finding's fields."""
+    return {**asdict(found), "status": found.status.value, "hosts": list(found.hosts)}
+
+
+def _without(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key != name}

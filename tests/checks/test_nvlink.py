@@ -1,0 +1,152 @@
+"""NVLink, peer access and the matrix of GPUs, and NVSwitch's fabric manager."""
+
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from nodectl.checks import fabric_manager, nvlink
+from nodectl.model.facts import Unread, Versions
+from nodectl.model.gpus import FabricManager
+from nodectl.model.system import Unit, Units
+from nodectl.parsers.nvidia_smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
+from nodectl.parsers.nvidia_smi_p2p import NvidiaSmiP2p
+from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+from nodectl.profiles.resolve import Resolved, resolve
+from tests.checks.gpus import all_with, eight
+from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
+
+BRIDGED = dgx(link="nvlink-bridge", nvswitch=False)
+PCIE = resolve("rtx4090-3", "cu128", "stock")
+NAMES = tuple(f"GPU{index}" for index in range(4))
+
+
+def links(*changes: dict[str, Any] | None, gpus: int = 4, **rest: Any) -> dict[str, object]:
+    """GPUs of twelve links; the last GPU's first links are changed, None for what is not told of it at all."""
+    made = []
+    for index in range(gpus):
+        mine: list[NvLink] = [NvLink(n, True, 25.0, 0, 0, 0) for n in range(12)]
+        if index == gpus - 1:
+            mine[: len(changes)] = [replace(link, **(new or {})) for link, new in zip(mine, changes, strict=False)]
+        made.append(NvLinkGpu(index, "NVIDIA A100-SXM4-80GB", f"GPU-{index}", tuple(mine)))
+    made[-1] = replace(made[-1], **rest)
+    return {"nvlink": NvidiaSmiNvlink(tuple(made))}
+
+
+def untold(message: str | None, number: int = 1) -> dict[str, object]:
+    gpus = (NvLinkGpu(index, "A100", f"GPU-{index}", None, message) for index in range(number))
+    return {"nvlink": NvidiaSmiNvlink(tuple(gpus))}
+
+
+def peers(word: str = "OK", only: str = "GPU3") -> dict[str, object]:
+    status = {a: {b: word if only in (a, b) else "OK" for b in NAMES if a != b} for a in NAMES}
+    return {"p2p": NvidiaSmiP2p(NAMES, status)}
+
+
+def matrix(word: str = "NV12", only: str = "GPU3", **numa: str | None) -> dict[str, object]:
+    rows = {a: {b: word if only in (a, b) else "NV12" for b in NAMES if a != b} for a in NAMES}
+    nodes = {**{name: str(index // 2) for index, name in enumerate(NAMES)}, **numa}
+    topo = NvidiaSmiTopo(NAMES, (), {}, {name: {**rows[name], "NIC0": "SYS"} for name in NAMES}, {}, nodes, {})
+    return {"gpu_topology": topo}
+
+
+COUNTERS = ("replay_errors", "recovery_errors", "crc_errors")
+OFF: dict[str, Any] = {"active": False, "speed_gb_s": None}
+NVLINK = [
+    Case("nvlink_active", "ok", links(), dgx()),
+    Case("nvlink_active", "failed", links(OFF), dgx(), subject="GPU 3", action="reset GPU"),
+    Case("nvlink_active", "failed", links(OFF), plain(), subject="GPU 3"),
+    Case("nvlink_active", "ok", links(OFF, gpus=1), plain()),
+    Case("nvlink_active", "ok", links(OFF, gpus=1), BRIDGED),
+    Case("nvlink_active", "ok", links(OFF), PCIE),
+    Case("nvlink_active", "unknown", links({"active": None}), dgx(), subject="GPU 3"),
+    Case("nvlink_active", "unknown", {"nvlink": UNREAD}, dgx()),
+    Case("nvlink_active", "unknown", {"nvlink": ABSENT}, dgx()),
+    Case("nvlink_active", "nothing", {"nvlink": UNREAD}, PCIE),
+    Case("nvlink_active", "nothing", {"nvlink": ABSENT}),
+    Case("nvlink_active", "failed", untold("NVML: all links are inActive"), dgx(), subject="GPU 0"),
+    Case("nvlink_active", "skipped", untold("NVML: all links are inActive")),
+    Case("nvlink_active", "skipped", untold("Nvlink queries are not supported for Devices in MIG mode")),
+    Case("nvlink_active", "unknown", untold(None), dgx(), subject="GPU 0"),
+    Case("nvlink_count", "ok", links(), dgx()),
+    Case("nvlink_count", "failed", links(OFF), dgx()),
+    Case("nvlink_count", "failed", links(links=()), dgx()),
+    Case("nvlink_count", "ok", links(), plain()),
+    Case("nvlink_count", "unknown", untold("Unknown Error", 2), dgx()),
+    Case("nvlink_speed", "ok", links(), dgx()),
+    Case("nvlink_speed", "failed", links({"speed_gb_s": 12.5}), dgx(), subject="GPU 3", action="reset GPU"),
+    Case("nvlink_speed", "unknown", links({"speed_gb_s": None}), dgx(), subject="GPU 3"),
+    Case("nvlink_errors", "ok", links({"crc_errors": 4}), dgx()),
+    Case("nvlink_errors", "warning", links({"crc_errors": 5}), dgx(), subject="GPU 3"),
+    Case("nvlink_errors", "ok", links({"crc_errors": 5}), dgx(), before={"nvlink.GPU-3.0.crc_errors": 5}),
+    Case("nvlink_errors", "warning", links({"crc_errors": 5}), dgx(), before={"nvlink.GPU-3.0.crc_errors": 4}),
+    Case("nvlink_errors", "unknown", links(*[dict.fromkeys(COUNTERS)] * 12), dgx(), subject="GPU 3"),
+    Case("p2p", "ok", peers(), dgx()),
+    Case("p2p", "failed", peers("CNS"), dgx()),
+    Case("p2p", "ok", peers("TNS"), BRIDGED),
+    Case("p2p", "nothing", peers("CNS"), PCIE),
+    Case("p2p", "nothing", peers("CNS")),
+    Case("p2p", "unknown", {"p2p": UNREAD}, dgx()),
+    Case("gpu_topology", "ok", matrix(), dgx()),
+    Case("gpu_topology", "failed", matrix("SYS"), dgx()),
+    Case("gpu_topology", "failed", matrix("NV4"), dgx()),
+    Case("gpu_topology", "failed", matrix("SYS"), BRIDGED),
+    Case("gpu_topology", "ok", matrix(), BRIDGED),
+    Case("gpu_topology", "nothing", matrix("SYS"), PCIE),
+    Case("gpu_topology", "unknown", {"gpu_topology": UNREAD}, dgx()),
+    Case("gpu_affinity", "ok", matrix()),
+    Case("gpu_affinity", "warning", matrix(GPU3=None)),
+    Case("gpu_affinity", "nothing", matrix(GPU0="0", GPU1="0", GPU2="0", GPU3="0")),
+    Case("gpu_affinity", "unknown", {"gpu_topology": UNREAD}),
+]  # fmt: skip
+
+
+def unit(active: str = "active", enabled: str = "enabled", load: str = "loaded") -> dict[str, object]:
+    name = "nvidia-fabricmanager"
+    return {"units": Units("running", {name: Unit(name, load, active, "running", enabled, "exit-code")}, ())}
+
+
+def manager(version: str, driver: str | None = "580.95.05") -> dict[str, object]:
+    return {"fabric_manager": FabricManager(version), "versions": Versions("/v", driver=driver), **unit()}
+
+
+MANAGER = [
+    Case("fabric_manager", "ok", unit(), dgx()),
+    Case("fabric_manager", "failed", unit("failed"), dgx()),
+    Case("fabric_manager", "failed", unit("inactive", load="not-found"), dgx()),
+    Case("fabric_manager", "warning", unit(enabled="disabled"), dgx()),
+    Case("fabric_manager", "unknown", {"units": Unread("absent", "no systemd runs there")}, dgx()),
+    Case("fabric_manager", "nothing", unit("failed"), PCIE),
+    Case("fabric_manager_version", "ok", manager("580.95.05"), dgx()),
+    Case("fabric_manager_version", "failed", manager("580.65.06"), dgx(), action="reboot"),
+    Case("fabric_manager_version", "failed", {"fabric_manager": ABSENT}, dgx()),
+    Case("fabric_manager_version", "unknown", {"fabric_manager": UNREAD}, dgx()),
+    Case("fabric_manager_version", "unknown", manager("580.95.05", None), dgx()),
+    Case("gpu_fabric", "ok", eight(), dgx()),
+    Case("gpu_fabric", "failed", eight(fabric_state="In Progress"), dgx(), action="reset GPU"),
+    Case("gpu_fabric", "failed", eight(fabric_status="Insufficient Resources"), dgx()),
+    Case("gpu_fabric", "unknown", eight(refused={"fabric_state": "Unknown Error"}), dgx()),
+    Case("gpu_fabric", "skipped", all_with(refused={"fabric_state": "N/A"}), dgx()),
+    Case("gpu_fabric", "nothing", eight(fabric_state="Not Started"), PCIE),
+]
+TABLES: list[tuple[ModuleType, list[Case]]] = [(nvlink, NVLINK), (fabric_manager, MANAGER)]
+
+
+@pytest.mark.parametrize(("module", "case"), [(module, case) for module, cases in TABLES for case in cases], ids=str)
+def test_each_check(module: ModuleType, case: Case) -> None:
+    verify(module, case)
+
+
+def test_every_check_has_all_its_cases() -> None:
+    for module, cases in TABLES:
+        assert missing(module, cases) == set()
+
+
+def test_what_is_wrong_is_named() -> None:
+    def said(facts: dict[str, object], wanted: Resolved) -> list[str]:
+        return [each.actual for each in found(nvlink, Case("", "", facts, wanted)) if each.status.value == "failed"]
+
+    assert said(links(OFF, {}, OFF), dgx()) == ["inactive: 0, 2", "GPU 3: 10; the others 12"]
+    assert said(peers("CNS", "GPU2"), dgx()) == ["6 x CNS, first GPU0-GPU2"]
+    assert said(matrix("SYS"), dgx()) == ["3 x NV12, 3 x SYS"]

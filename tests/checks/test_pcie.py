@@ -1,0 +1,96 @@
+"""Access control between GPUs and NICs, how NICs were trained, and the kernel's word on slow slots."""
+
+import pytest
+
+from nodectl.checks import pcie
+from nodectl.model.facts import Lab
+from nodectl.model.network import IbPort, Nic
+from nodectl.model.pcie import Pcie, PcieBridge, PcieLink
+from nodectl.parsers.dmesg import parse_dmesg
+from nodectl.profiles.resolve import resolve
+from tests.checks.gpus import count
+from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
+
+OFF = resolve("dgx-a100", "cu128", "stock", overrides={"gpu": {"acs": "off"}})
+ROOT, SWITCH, GPU0, GPU1, CARD, ONBOARD = (
+    "0000:00:01.1",
+    "0000:02:00.0",
+    "0000:07:00.0",
+    "0000:17:00.0",
+    "0000:0c:00.0",
+    "0000:e2:00.0",
+)
+TREE = {SWITCH: ROOT, GPU0: SWITCH, GPU1: SWITCH, CARD: SWITCH, ONBOARD: "0000:e0:01.1"}
+PORTS = {"ib_ports": (IbPort("mlx5_0", 1, pci_address=CARD),)}
+
+
+def bridges(*redirecting: str, virtual: bool | None = False, tree: bool = True) -> dict[str, object]:
+    """A switch below a root port with two GPUs and a NIC below it."""
+    made = tuple(PcieBridge(address, "PLX", address in redirecting) for address in (ROOT, SWITCH, "0000:e0:01.1"))
+    return {"pcie": Pcie(made, (), TREE if tree else {}, virtual), **count(2), **PORTS}
+
+
+def card(
+    address: str = CARD,
+    kind: str = "Infiniband controller",
+    speed: float | None = 16.0,
+    width: int | None = 16,
+) -> dict[str, object]:
+    link = PcieLink(address, kind, "ConnectX-6", speed, 16.0, width, 16)
+    port = PcieLink(SWITCH, "PCI bridge", "PLX", 16.0, 16.0, 8, 16)
+    return {"pcie": Pcie((), (port, link), TREE, False), **PORTS}
+
+
+def limited(address: str) -> dict[str, object]:
+    text = (
+        f"[    5.0] mlx5_core {address}: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at "
+        f"{ROOT} (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)\n"
+    )
+    return {"kernel_events": parse_dmesg(text)}
+
+
+NIC = {"ens1": Nic("ens1", "up", 9000, None, (), pci_address=ONBOARD)}
+CASES = [
+    Case("access_control", "ok", bridges(), OFF),
+    Case("access_control", "failed", bridges(ROOT), OFF),
+    Case("access_control", "skipped", bridges(ROOT, virtual=True), OFF),
+    Case("access_control", "ok", bridges(), dgx()),
+    Case("access_control", "warning", bridges(SWITCH), dgx()),
+    Case("access_control", "ok", bridges(ROOT, "0000:e0:01.1"), dgx()),
+    Case("access_control", "warning", bridges(ROOT, tree=False), dgx()),
+    Case("access_control", "unknown", {**bridges(), "pcie": UNREAD}, dgx()),
+    Case("access_control", "unknown", {**bridges(), "pcie": ABSENT}, OFF),
+    Case("access_control", "nothing", {**bridges(), "pcie": ABSENT}, dgx()),
+    Case("access_control", "nothing", {"pcie": bridges(SWITCH)["pcie"]}, plain()),
+    Case("access_control", "nothing", {**bridges(SWITCH), "lab": Lab("lab", ("sys",))}, dgx()),
+    Case("nic_pcie_width", "ok", card()),
+    Case("nic_pcie_width", "failed", card(width=8), subject=CARD, action="replace"),
+    Case("nic_pcie_width", "warning", card(ONBOARD, "Ethernet controller", width=1), subject=ONBOARD),
+    Case("nic_pcie_width", "unknown", card(width=None), subject=CARD),
+    Case("nic_pcie_width", "unknown", {"pcie": UNREAD, **PORTS}),
+    Case("nic_pcie_width", "nothing", {"pcie": UNREAD}),
+    Case("nic_pcie_speed", "ok", card()),
+    Case("nic_pcie_speed", "failed", card(speed=8.0), subject=CARD),
+    Case("nic_pcie_speed", "warning", card(ONBOARD, "Ethernet controller", speed=2.5)),
+    Case("nic_pcie_speed", "unknown", card(speed=None), subject=CARD),
+    Case("pcie_limited", "ok", {**limited(ONBOARD), **PORTS}),
+    Case("pcie_limited", "warning", {**limited(CARD), **PORTS}, subject=CARD),
+    Case("pcie_limited", "warning", limited(ONBOARD), subject=ONBOARD),
+    Case("pcie_limited", "warning", {**limited(ONBOARD), **PORTS, "nics": NIC}, variables={"nodectl_nics": ["ens1"]}),
+    Case("pcie_limited", "nothing", {**limited(CARD), "lab": Lab("lab", ("kernel",))}),
+    Case("pcie_limited", "unknown", {"kernel_events": UNREAD, **PORTS}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_each_check(case: Case) -> None:
+    verify(pcie, case)
+
+
+def test_every_check_has_all_its_cases() -> None:
+    assert missing(pcie, CASES) == set()
+
+
+def test_each_bridge_that_redirects_is_named() -> None:
+    (said,) = [each.actual for each in found(pcie, Case("", "", bridges(SWITCH, ROOT), OFF)) if each.status == "failed"]
+    assert said == f"on at {ROOT}, {SWITCH}"

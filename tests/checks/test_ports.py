@@ -1,0 +1,30 @@
+"""Ports that torchrun takes by default."""
+
+import pytest
+
+from nodectl.checks import ports
+from nodectl.model.system import Listening
+from tests.checks.table import ABSENT, UNREAD, Case, missing, verify
+
+
+def listening(*taken: int) -> dict[str, object]:
+    return {"listening": Listening(dict.fromkeys((22, *taken), ("*",)))}
+
+
+CASES = [
+    Case("port_taken", "ok", listening()),
+    Case("port_taken", "ok", listening(29501, 2950)),
+    Case("port_taken", "warning", listening(29500), subject="29500"),
+    Case("port_taken", "warning", listening(29400, 29500), subject="29400"),
+    Case("port_taken", "unknown", {"listening": UNREAD}),
+    Case("port_taken", "nothing", {"listening": ABSENT}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_ports(case: Case) -> None:
+    verify(ports, case)
+
+
+def test_the_check_fires_is_quiet_and_could_not_tell() -> None:
+    assert missing(ports, CASES) == set()

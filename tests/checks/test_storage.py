@@ -1,0 +1,59 @@
+"""Room, inodes and mounts."""
+
+import pytest
+
+from nodectl.checks import storage
+from nodectl.model.facts import Disk, Memory
+from nodectl.model.system import Mount, Mounts
+from tests.checks.table import UNREAD, Case, missing, verify
+
+
+def shm(size: int | None, free: int | None = None) -> dict[str, object]:
+    return {"memory": Memory(64_000, 64_000, 0, size, shm_free_mib=free)}
+
+
+def disk(free: int, inodes: int | None = 3) -> dict[str, object]:
+    return {"disk": Disk(50_000, free, "/root/.local/state/nodectl", 20_000, inodes, None)}
+
+
+def mounts(**options: str) -> dict[str, object]:
+    rows = [Mount("/", "/dev/sda2", "ext4", tuple(options.get("root", "rw,noatime").split(",")))]
+    rows += [Mount("/boot", "/dev/sda1", "ext4", ("ro",)), Mount("/snap/core", "/dev/loop1", "squashfs", ("ro",))]
+    rows += [Mount("/data", "srv:/data", "nfs4", tuple(options["data"].split(",")))] if "data" in options else []
+    return {"mounts": Mounts(tuple(rows))}
+
+
+DATA = {"mounts": ("/data",)}
+CASES = [
+    Case("shared_memory", "ok", shm(1024)),
+    Case("shared_memory", "warning", shm(64)),
+    Case("shared_memory", "unknown", shm(None)),
+    Case("shared_memory", "unknown", {"memory": UNREAD}),
+    Case("shm_free", "ok", shm(64_000, 60_000)),
+    Case("shm_free", "warning", shm(64_000, 100)),
+    Case("shm_free", "unknown", {"memory": UNREAD}),
+    Case("shm_free", "nothing", shm(64, 1)),
+    Case("disk", "ok", disk(9_000)),
+    Case("disk", "warning", disk(20), subject="/"),
+    Case("disk", "unknown", {"disk": UNREAD}),
+    Case("inodes", "ok", disk(9_000, None)),
+    Case("inodes", "warning", disk(9_000, 97), subject="/"),
+    Case("inodes", "unknown", {"disk": UNREAD}),
+    Case("read_only", "ok", mounts(data="ro")),
+    Case("read_only", "failed", mounts(root="ro,errors=remount-ro"), subject="/", action="reboot"),
+    Case("read_only", "failed", mounts(data="ro"), variables=DATA, subject="/data"),
+    Case("read_only", "unknown", {"mounts": UNREAD}),
+    Case("mount", "ok", mounts(data="rw"), variables=DATA),
+    Case("mount", "failed", mounts(), variables=DATA, subject="/data"),
+    Case("mount", "unknown", {"mounts": UNREAD}, variables=DATA),
+    Case("mount", "nothing", mounts()),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: Case) -> None:
+    verify(storage, case)
+
+
+def test_each_check_fires_is_quiet_and_could_not_tell() -> None:
+    assert missing(storage, CASES) == set()

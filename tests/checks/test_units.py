@@ -1,0 +1,97 @@
+"""systemd's units and their limits, and what Slurm thinks of the node."""
+
+import pytest
+
+from nodectl.checks import slurm, units
+from nodectl.checks.slurm import gpus_of
+from nodectl.model.facts import Cpu, Memory
+from nodectl.model.system import SlurmNode, Unit, UnitLimits, Units
+from tests.checks.table import ABSENT, UNREAD, Case, dgx, missing, plain, verify
+
+CPU = Cpu("x", "x86_64", 2, 128, 256, 8)
+MEMORY = Memory(1_000_000, 900_000, 0, 1024)
+
+
+def systemd(*failed: str, **named: Unit) -> dict[str, object]:
+    return {"units": Units("degraded" if failed else "running", named, failed)}
+
+
+def limits(
+    memlock: str | None = "infinity", nofile: str | None = "1048576", remove_ipc: bool | None = False
+) -> dict[str, object]:
+    return {"unit_limits": UnitLimits(memlock, nofile, "infinity", "infinity", "4915", remove_ipc)}
+
+
+def node(*states: str, responding: bool = True, cpus: int = 256, gres: str = "gpu:a100:8") -> dict[str, object]:
+    there = SlurmNode("n1", states, responding, "bad cable", cpus, 990_000, gres, "23.02")
+    return {"slurm": there, "cpu": CPU, "memory": MEMORY}
+
+
+CRASHED = Unit("slurmd", "loaded", "failed", "failed", "enabled", "exit-code")
+RUNNING = Unit("slurmd", "loaded", "active", "running", "enabled", "success")
+OFF = Unit("docker", "loaded", "inactive", "dead", "enabled", "success")
+UPGRADES = {"unattended-upgrades": Unit("unattended-upgrades", "loaded", "active", "running", "enabled", "success")}
+CASES = [
+    Case("failed_units", "ok", systemd()),
+    Case("failed_units", "warning", systemd("fwupd.service"), subject="fwupd.service"),
+    Case("failed_units", "unknown", {"units": UNREAD}),
+    Case("failed_units", "nothing", {"units": ABSENT}),
+    Case("unit_stopped", "ok", systemd(slurmd=RUNNING, docker=OFF)),
+    Case("unit_stopped", "warning", systemd(slurmd=CRASHED), subject="slurmd"),
+    Case("unit_stopped", "unknown", {"units": UNREAD}),
+    Case("automatic_upgrades", "ok", systemd(), dgx()),
+    Case("automatic_upgrades", "ok", systemd(**UPGRADES), plain()),
+    Case("automatic_upgrades", "warning", systemd(**UPGRADES), dgx()),
+    Case("automatic_upgrades", "unknown", {"units": UNREAD}, dgx()),
+    Case("unit_limits", "ok", limits(), plain()),
+    Case("unit_limits", "warning", limits("8388608"), plain(), subject="memlock"),
+    Case("unit_limits", "warning", limits(nofile="1024"), plain(), subject="nofile"),
+    Case("unit_limits", "unknown", limits(None), plain(), subject="memlock"),
+    Case("unit_limits", "nothing", {"unit_limits": ABSENT}, plain()),
+    Case("remove_ipc", "ok", limits()),
+    Case("remove_ipc", "warning", limits(remove_ipc=True)),
+    Case("remove_ipc", "unknown", {"unit_limits": UNREAD}),
+]
+SLURM = [
+    Case("slurm_state", "ok", node("IDLE")),
+    Case("slurm_state", "ok", node("ALLOCATED")),
+    Case("slurm_state", "warning", node("IDLE", "DRAIN")),
+    Case("slurm_state", "failed", node("DOWN")),
+    Case("slurm_state", "failed", node("IDLE", responding=False)),
+    Case("slurm_state", "unknown", {"slurm": UNREAD}),
+    Case("slurm_state", "nothing", {"slurm": ABSENT}),
+    Case("slurm_resources", "ok", node("IDLE"), dgx()),
+    Case("slurm_resources", "ok", node("IDLE", cpus=128), dgx()),
+    Case("slurm_resources", "warning", node("IDLE", cpus=64), subject="CPUs"),
+    Case("slurm_resources", "warning", node("IDLE", gres="gpu:a100:7"), dgx(), subject="GPUs"),
+    Case("slurm_resources", "unknown", {"slurm": UNREAD}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cases(case: Case) -> None:
+    verify(units, case)
+
+
+@pytest.mark.parametrize("case", SLURM, ids=str)
+def test_slurm(case: Case) -> None:
+    verify(slurm, case)
+
+
+def test_each_check_fires_is_quiet_and_could_not_tell() -> None:
+    assert missing(units, CASES) | missing(slurm, SLURM) == set()
+
+
+@pytest.mark.parametrize(
+    ("gres", "number"),
+    [
+        ("gpu:a100:8(S:0-1),nic:2", 8),
+        ("gpu:8", 8),
+        ("gpu:a:4,gpu:b:2", 6),
+        ("nic:2", 0),
+        (None, 0),
+        ("gpu:8(IDX:0-7)", 8),
+    ],
+)
+def test_gres(gres: str | None, number: int) -> None:
+    assert gpus_of(gres) == number

@@ -1,0 +1,118 @@
+"""What a job would load, and whether the driver's parts are of one version."""
+
+from typing import Any
+
+import pytest
+
+from nodectl.checks import versions
+from nodectl.checks.versions import numbers, same
+from nodectl.model.facts import Lab, Unread, Versions
+from nodectl.model.gpus import Gpus
+from nodectl.model.system import Modules
+from tests.checks.gpus import eight
+from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
+
+DRIVER = "580.95.05"
+STACK = dgx().stack
+
+
+def loaded(**changes: Any) -> dict[str, object]:
+    values: dict[str, Any] = {
+        "torch": f"{STACK.torch}+cu128",
+        "cuda": "12.8.90",
+        "cudnn": STACK.cudnn,
+        "nccl": STACK.nccl,
+        "nccl_loaded": STACK.nccl,
+        "driver": DRIVER,
+        "driver_installed": DRIVER,
+        "driver_library": "580.95",
+        "driver_flavour": "open",
+        "driver_cuda": "13.0",
+    }
+    return {"versions": Versions("/opt/nodectl/venv", **{**values, **changes}), **eight()}
+
+
+def not_told(name: str, why: str = "it broke", **changes: Any) -> dict[str, object]:
+    return loaded(**{name: None, "unavailable": {name: why}, **changes})
+
+
+def smi(said: str) -> dict[str, object]:
+    return {**loaded(driver=None), "gpus": Unread("unknown", said)}
+
+
+def modules(*names: str, flavour: str | None = "proprietary") -> dict[str, object]:
+    return {**loaded(driver_flavour=flavour), "modules": Modules(names)}
+
+
+SILENT = "couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed"
+MISMATCH = "Driver/library version mismatch"
+NOWHERE = Versions("", unavailable={"torch": "venv is not in the recording"})
+BOTH = ("nvidia", "nvidia_uvm")
+CASES = [
+    Case("versions", "ok", loaded(), dgx()),
+    Case("versions", "failed", loaded(torch="2.1.2+cu121"), dgx(), subject="torch"),
+    Case("versions", "failed", loaded(cuda="12.1.105"), dgx(), subject="cuda"),
+    Case("versions", "failed", loaded(nccl="2.18.1"), dgx(), subject="nccl"),
+    Case("versions", "failed", loaded(cudnn="8.9.2"), dgx(), subject="cudnn"),
+    Case("versions", "nothing", loaded(cudnn=None), dgx(), subject="cudnn"),
+    Case("versions", "failed", loaded(driver="470.57.02"), dgx(), subject="driver"),
+    Case("versions", "unknown", not_told("driver"), dgx(), subject="driver"),
+    Case("versions", "failed", not_told("torch", "no such wheel in the venv"), dgx(), subject="torch"),
+    Case("versions", "unknown", not_told("nccl"), dgx(), subject="nccl"),
+    Case("versions", "unknown", {"versions": NOWHERE}, dgx(), subject="torch"),
+    Case("versions", "unknown", {"versions": UNREAD}, dgx()),
+    Case("versions", "nothing", loaded(torch="1.0")),
+    Case("driver_loaded", "ok", loaded()),
+    Case("driver_loaded", "failed", smi(f"NVIDIA-SMI has failed because it {SILENT}")),
+    Case("driver_loaded", "nothing", smi("Unable to do anything"), plain(gpus=0)),
+    Case("driver_loaded", "unknown", {**loaded(driver=None), "gpus": UNREAD}, dgx()),
+    Case("driver_library", "ok", loaded()),
+    Case("driver_library", "failed", loaded(driver_library="575.57"), action="reboot"),
+    Case("driver_library", "failed", smi(f"Failed to initialize NVML: {MISMATCH}"), action="reboot"),
+    Case("driver_library", "unknown", not_told("driver_library")),
+    Case("driver_pending", "ok", loaded()),
+    Case("driver_pending", "warning", loaded(driver_installed="580.105.08"), action="reboot"),
+    Case("driver_pending", "unknown", not_told("driver_installed")),
+    Case("driver_pending", "skipped", not_told("driver_installed", "modinfo is not installed")),
+    Case("driver_cuda", "ok", loaded()),
+    Case("driver_cuda", "ok", loaded(driver_cuda="12.0")),
+    Case("driver_cuda", "failed", loaded(driver_cuda="11.4")),
+    Case("driver_cuda", "unknown", not_told("driver_cuda")),
+    Case("driver_cuda", "nothing", loaded(cuda=None)),
+    Case("nccl_loaded", "ok", loaded()),
+    Case("nccl_loaded", "failed", loaded(nccl_loaded="2.21.5"), action="restart job"),
+    Case("nccl_loaded", "unknown", not_told("nccl_loaded")),
+    Case("nccl_loaded", "nothing", loaded(nccl=None)),
+    Case("gpu_modules", "ok", modules(*BOTH), dgx()),
+    Case("gpu_modules", "failed", modules("nvidia"), dgx()),
+    Case("gpu_modules", "failed", modules("nouveau", *BOTH), dgx()),
+    Case("gpu_modules", "unknown", {"modules": UNREAD}, dgx()),
+    Case("gpu_modules", "nothing", modules("nvidia")),
+    Case("gpu_modules", "nothing", {**modules("nvidia"), "lab": Lab("lab", ("kernel",))}, dgx()),
+    Case("gpudirect", "ok", modules(*BOTH, "nvidia_peermem"), dgx()),
+    Case("gpudirect", "ok", modules(*BOTH, flavour="open"), dgx()),
+    Case("gpudirect", "warning", modules(*BOTH), dgx()),
+    Case("gpudirect", "unknown", modules(*BOTH, flavour=None), dgx()),
+    Case("gpudirect", "nothing", modules(*BOTH), dgx(nics=[])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_each_check(case: Case) -> None:
+    verify(versions, case)
+
+
+def test_every_check_has_all_its_cases() -> None:
+    assert missing(versions, CASES) == set()
+
+
+def test_a_machine_without_gpus_has_no_driver_to_judge() -> None:
+    facts = {"versions": Versions("/v"), "gpus": ABSENT}
+    assert found(versions, Case("", "", facts)) == []
+    assert found(versions, Case("", "", {"versions": Versions("/v"), "gpus": Gpus(0, ())})) == []
+
+
+def test_versions_are_compared_as_far_as_they_are_named() -> None:
+    assert same("2.9.1", "2.9.1+cu128") and same("12.8", "12.8.90") and same("2.9.1+cu128", "2.9.1+cu128")
+    assert not same("2.9.1", "2.9.10") and not same("2.9.1+cu126", "2.9.1+cu128") and not same("12.8", None)
+    assert numbers("580.95.05-grid") == (580, 95, 5)

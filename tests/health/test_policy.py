@@ -1,0 +1,83 @@
+"""What a site may say of its hosts' health: other numbers, and findings accepted for a time."""
+
+from datetime import date
+
+import pytest
+
+from nodectl.checks.thresholds import THRESHOLDS
+from nodectl.errors import UsageError
+from nodectl.health.policy import Policy, policy_of
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+
+TODAY = date(2026, 6, 1)
+FOUND = Finding("n1", "nic_errors", Status.WARNING, "ens1 rx_errors", "none", "none", "9 more", "clean the cable")
+
+
+def policy(*accept: dict[str, object]) -> Policy:
+    return policy_of("n1", {"nodectl_health": {"accept": list(accept)}})
+
+
+RULE: dict[str, object] = {"check": "nic_errors", "until": "2026-06-01", "why": "cable ordered"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "status"),
+    [
+        ({}, "skipped"),
+        ({"subject": "ens1 rx_errors"}, "skipped"),
+        ({"subject": "ens2 rx_errors"}, "warning"),
+        ({"check": "nic_drops"}, "warning"),
+        ({"until": "2026-05-31"}, "warning"),
+    ],
+)
+def test_an_accepted_finding_is_skipped_until_its_day(rule: dict[str, object], status: str) -> None:
+    after = policy({**RULE, **rule}).applied(FOUND, TODAY)
+    assert after.status.value == status
+    if status == "skipped":
+        assert after.actual == "accepted until 2026-06-01: cable ordered (it is warning: 9 more)" and not after.remedy
+    else:
+        assert after.actual == FOUND.actual and after.remedy
+
+
+def test_what_has_expired_counts_again_and_says_so() -> None:
+    after = policy({**RULE, "until": "2026-05-01"}, {**RULE, "until": "2026-05-31", "why": "again"}).applied(
+        FOUND, TODAY
+    )
+    assert after.evidence == "was accepted until 2026-05-31: again"
+    assert policy({**RULE, "until": "2026-05-01"}, RULE).applied(FOUND, TODAY).status is Status.SKIPPED
+
+
+def test_what_is_fine_needs_no_acceptance() -> None:
+    fine = Finding("n1", "nic_errors", Status.OK, actual="none")
+    assert policy(RULE).applied(fine, TODAY) is fine
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"treshold": {}}, "treshold: no such field"),
+        ({"thresholds": {"disk_free_mb": 5}}, "thresholds: no threshold 'disk_free_mb', is it disk_free_mib"),
+        ({"thresholds": {"disk_free_mib": "much"}}, "thresholds.disk_free_mib"),
+        ({"thresholds": {"disk_free_mib": -1}}, "thresholds.disk_free_mib"),
+        ({"accept": [{**RULE, "check": "nic_eror"}]}, "accept.0.check: no check 'nic_eror', is it nic_errors"),
+        ({"accept": [{"check": "nic_errors", "why": "x"}]}, "accept.0.until"),
+        ({"accept": [{**RULE, "until": "soon"}]}, "accept.0.until"),
+        ({"accept": [{**RULE, "why": ""}]}, "accept.0.why"),
+        ({"accept": [{**RULE, "untill": "x"}]}, "accept.0.untill: no such field"),
+        ({"mounts": ["data"]}, "mounts.0"),
+        ({"xid": {79: {"acton": "drain"}}}, "xid"),
+        ("off", "nodectl_health"),
+    ],
+)
+def test_a_typo_is_refused_with_its_path(given: object, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        policy_of("n1", {"nodectl_health": given})
+    assert "nodectl_health of n1" in refused.value.message and said in refused.value.message
+    assert refused.value.exit_status == 2
+
+
+def test_thresholds_are_numbers_with_a_reason() -> None:
+    assert policy_of("n1", {"nodectl_health": {"thresholds": {"shm_mib": 64}}}).thresholds == {"shm_mib": 64.0}
+    assert policy_of("n1", {}) == Policy()
+    assert all(each.value > 0 and each.why for each in THRESHOLDS.values())
