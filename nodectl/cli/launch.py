@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from nodectl.jobs.launch import LaunchRequest, Surroundings
     from nodectl.jobs.package import Code
     from nodectl.jobs.plan import Plan
+    from nodectl.model.host import Host
 
 _CHANCE_S = 2.0
 _LAUNCHER = "/opt/nodectl/bin/nodectl-launch"
@@ -31,6 +33,12 @@ _LAUNCHER = "/opt/nodectl/bin/nodectl-launch"
 @click.option("--interface", metavar="IFNAME", help="Network interface of the job.")
 @click.option("--launcher", default=_LAUNCHER, show_default=True, metavar="PATH", help="Launch script on the nodes.")
 @click.option("--venv", metavar="DIR", help="Environment that holds torchrun.  Default: the inventory's pytorch_venv.")
+@click.option(
+    "--fabric-from",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="FILE",
+    help="Ranks of one switch together, by ibnetdiscover's text or lldpctl's JSON.  Default: by nodectl_switch.",
+)
 @click.option("--detach", is_flag=True, help="Print the job's id and return.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
 @click.argument("script")
@@ -46,6 +54,7 @@ def launch(
     interface: str | None,
     launcher: str,
     venv: str | None,
+    fabric_from: Path | None,
     detach: bool,
     dry_run: bool,
     script: str,
@@ -61,11 +70,12 @@ def launch(
     from nodectl.jobs.package import find_code, pack
     from nodectl.jobs.plan import check_lease, new_job_id
     from nodectl.jobs.start import clear_survey, start
+    from nodectl.topology.order import in_rank_order
 
     code = find_code(script)
     env = collect(names, env_file, os.environ)
     check_lease(lease)
-    hosts = app.hosts
+    hosts = in_rank_order(app.hosts, fabric_from)
     request = LaunchRequest(
         script=code.script,
         args=args,
@@ -77,7 +87,7 @@ def launch(
         checkpoint=checkpoint,
     )
     folder = request.checkpoint_folder()
-    surroundings = _preflight(app, request, code, interface)
+    surroundings = _preflight(app, hosts, request, code, interface)
     job_id = new_job_id()
     saved = plan_checkpoints(app.transport, hosts, job_id, request, app.forks)
     plan = make_plan(job_id, request, surroundings, saved)
@@ -94,7 +104,9 @@ def launch(
     raise click.exceptions.Exit(_follow(app, plan.id))
 
 
-def _preflight(app: App, request: LaunchRequest, code: Code, interface: str | None) -> Surroundings:
+def _preflight(
+    app: App, hosts: Sequence[Host], request: LaunchRequest, code: Code, interface: str | None
+) -> Surroundings:
     """Show what preflight found; the launch ends here where something failed or could not be told."""
     from nodectl.jobs.launch import Surroundings
     from nodectl.jobs.plan import PlanHost, candidate_ports
@@ -112,7 +124,7 @@ def _preflight(app: App, request: LaunchRequest, code: Code, interface: str | No
         venv=request.venv or None,
         code_bytes=code.size_bytes,
     )
-    report = run_preflight(app.transport, app.hosts, asked, app.forks)
+    report = run_preflight(app.transport, hosts, asked, app.forks)
     shown = [item for item in report.findings if item.status not in (Status.OK, Status.SKIPPED)]
     for line in findings_lines(shown, fold):
         note(line)
@@ -122,10 +134,10 @@ def _preflight(app: App, request: LaunchRequest, code: Code, interface: str | No
         if app.json:
             emit_json("jobs", {"jobs": [], "findings": [asdict(item) for item in shown]})
         raise click.exceptions.Exit(status)
-    nodes = [report.nodes[host.name] for host in app.hosts]
+    nodes = [report.nodes[host.name] for host in hosts]
     return Surroundings(
         hosts=tuple(
-            PlanHost(host.name, node.address, node.interface or "") for host, node in zip(app.hosts, nodes, strict=True)
+            PlanHost(host.name, node.address, node.interface or "") for host, node in zip(hosts, nodes, strict=True)
         ),
         gpu_counts=tuple(node.gpu_count or 0 for node in nodes),
         free_ports=tuple(report.ports),

@@ -1,0 +1,182 @@
+"""`nodectl topology`: how hosts and the fabric between them are wired, and what NCCL should be told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.app import App
+
+if TYPE_CHECKING:
+    from nodectl.model.finding import Finding
+    from nodectl.model.host import Host
+    from nodectl.model.topology import Fabric, NcclEnvironment
+    from nodectl.topology.look import Looked
+    from nodectl.topology.verdicts import Limits
+
+
+@click.command()
+@click.option("--fabric", "with_fabric", is_flag=True, help="Switches between the hosts, hops, and the order of ranks.")
+@click.option(
+    "--fabric-from",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="FILE",
+    help="ibnetdiscover's text, or lldpctl's JSON (a folder: <host>.json).  Default: nodectl_switch, else LLDP.",
+)
+@click.option("--max-hops", type=click.IntRange(1, 64), help="Most switches between two hosts.  Default: 3.")
+@click.option("--max-oversubscription", type=click.FloatRange(0.01), help="A leaf's capacity down to up.  Default: 1.")
+@click.option("--propose-env", is_flag=True, help="Each host's NCCL environment as an inventory, with the reasons.")
+@click.option(
+    "--write", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="As DIR/<host>/nccl.yml."
+)
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The picture, too.")
+@click.option("--hosts/--no-hosts", default=None, help="Whether to ask hosts for what a fabric's FILE does not tell.")
+@click.pass_obj
+def topology(
+    app: App,
+    with_fabric: bool,
+    fabric_from: Path | None,
+    max_hops: int | None,
+    max_oversubscription: float | None,
+    propose_env: bool,
+    write: Path | None,
+    svg: Path | None,
+    hosts: bool | None,
+) -> None:
+    """Show how GPUs, NICs and hosts are wired, and what that limits.
+
+    `--fabric --fabric-from FILE` alone asks no host: the hosts are those in FILE.  Ends with 1 if anything failed, else
+    3 if anything could not be told or reached, else 0.
+    """
+    from nodectl.model.status import exit_status
+    from nodectl.topology.verdicts import MAX_HOPS, MAX_OVERSUBSCRIPTION, Limits
+
+    with_fabric = with_fabric or fabric_from is not None
+    wanted = _hosts_for(app, fabric_from)
+    looked = _look(app, wanted, fabric_from, with_fabric=with_fabric, asked=hosts, needed=propose_env)
+    limits = Limits(max_hops or MAX_HOPS, max_oversubscription or MAX_OVERSUBSCRIPTION)
+    judged = _judge(wanted, looked, fabric_from, limits) if with_fabric else None
+    proposed = _proposed(wanted, looked) if propose_env else None
+    findings = [*looked.findings, *(judged.findings if judged else ())]
+    for each in (proposed or {}).values():
+        findings += each.findings
+    if svg is not None:
+        _draw(svg, looked, judged)
+    if write is not None and proposed is not None:
+        _write(write, proposed)
+    _show(app, looked, judged, proposed, findings)
+    raise SystemExit(exit_status(each.status for each in findings))
+
+
+def _hosts_for(app: App, fabric_from: Path | None) -> tuple[Host, ...]:
+    """The hosts selected; none where a file alone is to be judged, and all in it count."""
+    alone = fabric_from is not None and app.replay is None and not app.inventory_sources and app.limit is None
+    if alone:
+        return ()
+    return app.source.hosts if app.replay is not None else app.inventory.hosts(app.limit)
+
+
+def _look(
+    app: App, hosts: tuple[Host, ...], fabric_from: Path | None, *, with_fabric: bool, asked: bool | None, needed: bool
+) -> Looked:
+    """Ask the hosts, unless all that is wanted is in FILE or in the inventory."""
+    from nodectl.topology.look import Looked, look
+
+    told = fabric_from is not None or any(host.variables.get("nodectl_switch") for host in hosts)
+    if asked is None:
+        asked = needed or not with_fabric or not told or app.replay is not None
+    if not hosts or not asked:
+        return Looked()
+    return look(app.source, app.profile_dirs, fabric=with_fabric and not told)
+
+
+def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, limits: Limits) -> Fabric:
+    from nodectl.topology.fabric import judge_fabric, unknown_fabric
+    from nodectl.topology.from_variables import variables_graph
+    from nodectl.topology.sources import graph_from
+
+    if fabric_from is not None:
+        graph = graph_from(fabric_from, hosts, looked.guids)
+    else:
+        known = variables_graph(hosts) or looked.graph
+        if known is None:
+            return unknown_fabric([host.name for host in hosts])
+        graph = known
+    return judge_fabric(graph, limits, [host.name for host in hosts])
+
+
+def _proposed(hosts: tuple[Host, ...], looked: Looked) -> dict[str, NcclEnvironment]:
+    from nodectl.topology.env import propose
+
+    return propose([(host, looked.facts[host.name]) for host in hosts if host.name in looked.facts])
+
+
+def _draw(path: Path, looked: Looked, judged: Fabric | None) -> None:
+    from nodectl.errors import UsageError
+    from nodectl.nodeset import fold
+    from nodectl.report.topology_svg import topology_svg
+
+    try:
+        path.write_text(topology_svg(looked.nodes, judged, fold), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--svg {path}: {error.strerror or error}", "name a file in a folder that is there") from error
+
+
+def _write(folder: Path, proposed: Mapping[str, NcclEnvironment]) -> None:
+    """`DIR/<host>/nccl.yml`, as Ansible reads host_vars; a file of ours is written anew, nobody else's."""
+    from nodectl.errors import UsageError
+    from nodectl.report.topology_env import MARK, variables_yaml
+
+    for host, each in proposed.items():
+        if "/" in host or host.startswith("."):
+            raise UsageError(f"--write: a host named {host!r} has no folder", "take the YAML from standard output")
+        file = folder / host / "nccl.yml"
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if file.exists() and not file.read_text(encoding="utf-8").startswith(MARK):
+                raise UsageError(f"{file} is not nodectl's", "move it away, or name another folder")
+            file.write_text("\n".join([MARK, *variables_yaml(each), ""]), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{file}: {error.strerror or error}", "name a folder that you may write") from error
+
+
+def _show(
+    app: App,
+    looked: Looked,
+    judged: Fabric | None,
+    proposed: Mapping[str, NcclEnvironment] | None,
+    findings: list[Finding],
+) -> None:
+    from nodectl.cli.terminal import emit_json, note, result
+    from nodectl.nodeset import fold
+    from nodectl.report.topology import fabric_text, findings_text, nodes_text
+    from nodectl.report.topology_document import (
+        environment_document,
+        fabric_document,
+        finding_document,
+        node_document,
+    )
+    from nodectl.report.topology_env import environment_yaml
+
+    if app.json:
+        document: dict[str, object] = {
+            "hosts": {host: node_document(node) for host, node in looked.nodes.items()},
+            "fabric": fabric_document(judged) if judged else None,
+            "findings": [finding_document(each) for each in findings],
+            "recorded": app.replay and app.source.recorded,
+        }
+        if proposed is not None:
+            document["environment"] = environment_document(proposed)
+        emit_json("topology", document)
+        return
+    if proposed is not None:
+        result(environment_yaml(proposed))
+    else:
+        parts = [nodes_text(looked.nodes, fold), fabric_text(judged, fold) if judged else ""]
+        result("\n\n".join(filter(None, parts)) or "nothing to show")
+    said = findings_text(findings, fold)
+    if said:
+        note(said)

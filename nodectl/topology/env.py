@@ -1,0 +1,156 @@
+"""Each host's NCCL environment from what is there, with the reason for every variable, and for every one left out."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from nodectl.model.facts import Unread, Versions
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.network import Gid, IbPort
+from nodectl.model.status import Status
+from nodectl.model.topology import NcclEnvironment
+from nodectl.topology.node import Facts, surroundings
+from nodectl.topology.socket_interface import Chosen, by_itself, choose
+from nodectl.topology.training import TRAINING, uses
+
+HCA, GID, SOCKET = "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_SOCKET_IFNAME"
+# from here NCCL finds the GID of RoCE v2 itself, and NVIDIA asks not to set it
+_FINDS_GIDS = (2, 21)
+_SHOWN = 4
+
+
+def propose(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, NcclEnvironment]:
+    """The environments of all hosts that answered; together, because the socket interface must reach all."""
+    ports = {host.name: training_ports(host, found) for host, found in hosts}
+    interfaces = choose([(host, Facts(found).nics()) for host, found in hosts], rdma=all(ports.values()))
+    return {host.name: _host(host, found, ports[host.name], interfaces[host.name]) for host, found in hosts}
+
+
+def training_ports(host: Host, found: Mapping[str, object]) -> tuple[IbPort, ...]:
+    """The host's RDMA ports that carry training."""
+    facts = Facts(found)
+    told = uses(facts.ports(), surroundings(host, found))
+    return tuple(port for port in facts.ports() if told[port.label] == TRAINING)
+
+
+def _host(host: Host, found: Mapping[str, object], ports: Sequence[IbPort], chosen: Chosen) -> NcclEnvironment:
+    proposal = _Proposal(host.name)
+    _adapters(proposal, host, found, ports)
+    _gid(proposal, found, ports)
+    _socket(proposal, found, chosen)
+    return NcclEnvironment(proposal.values, proposal.why, proposal.unset, tuple(proposal.findings))
+
+
+class _Proposal:
+    """What grows while the host is looked at."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.values: dict[str, str] = {}
+        self.why: dict[str, str] = {}
+        self.unset: dict[str, str] = {}
+        self.findings: list[Finding] = []
+
+    def set(self, name: str, value: str, why: str) -> None:
+        self.values[name], self.why[name] = value, why
+
+    def leave(self, name: str, why: str, status: Status | None = None, remedy: str = "") -> None:
+        """Without a value; a finding where that is no good news."""
+        self.unset[name] = why
+        if status is not None:
+            self.findings.append(
+                Finding(self.host, "nccl_environment", status, name, actual=why, remedy=remedy, kind="host")
+            )
+
+
+def _adapters(proposal: _Proposal, host: Host, found: Mapping[str, object], ports: Sequence[IbPort]) -> None:
+    told = found.get("ib_ports")
+    if isinstance(told, Unread) or told is None:
+        kind, reason = (told.kind, told.reason) if told else ("unknown", "ib_ports was not read")
+        if kind == "absent":
+            proposal.leave(HCA, f"no RDMA: {reason}")
+        else:
+            proposal.leave(HCA, f"RDMA ports could not be read: {reason}", Status.UNKNOWN)
+        return
+    labels: dict[str, list[str]] = defaultdict(list)
+    for label, use in uses(Facts(found).ports(), surroundings(host, found)).items():
+        if use != TRAINING:
+            labels[use].append(label)
+    others = [f"{', '.join(listed)} ({use})" for use, listed in labels.items()]
+    if not ports:
+        said = "; ".join(others) or "there is none"
+        proposal.leave(HCA, f"no RDMA port is fit for training: {said}", Status.WARNING, "look at the ports (ibstat)")
+        return
+    value = "=" + ",".join(f"{port.device}:{port.port}" for port in ports)
+    why = f"the {len(ports)} RDMA ports that carry training, by exact name"
+    proposal.set(HCA, value, why + (f"; not {'; '.join(others)}" if others else "; there are no others"))
+
+
+def _gid(proposal: _Proposal, found: Mapping[str, object], ports: Sequence[IbPort]) -> None:
+    roce = [port for port in ports if (port.link_layer or "").lower() == "ethernet"]
+    if not roce:
+        proposal.leave(GID, "no RoCE: InfiniBand needs none" if ports else "no RDMA")
+        return
+    version = _nccl(found)
+    if version is None:
+        proposal.leave(GID, "NCCL's version is not known; 2.21 and later find the GID themselves", Status.UNKNOWN)
+        return
+    if version >= _FINDS_GIDS:
+        proposal.leave(GID, f"NCCL {'.'.join(map(str, version))} finds the GID itself, and it should not be set")
+        return
+    gids = found.get("gids")
+    by_port = {port.label: _v2(gids, port) for port in roce}
+    lacking = [label for label, indexes in by_port.items() if not indexes]
+    if lacking:
+        why = f"no GID of RoCE v2 with an IPv4 address on {_list(lacking)}"
+        proposal.leave(GID, why, Status.WARNING, "give their interfaces an IPv4 address, then look at show_gids")
+        return
+    common = set.intersection(*map(set, by_port.values()))
+    if not common:
+        said = ", ".join(f"{label}: {min(indexes)}" for label, indexes in by_port.items())
+        why = f"the ports have it at different places ({said}), and one variable rules all"
+        remedy = "NCCL 2.21 or later finds each by itself; with an older one give all ports the same addresses"
+        proposal.leave(GID, why, Status.WARNING, remedy)
+        return
+    each = f"RoCE v2 with an IPv4 address stands there on {_list(list(by_port))}"
+    proposal.set(GID, str(min(common)), f"{each}; NCCL {'.'.join(map(str, version))} does not find it itself")
+
+
+def _v2(gids: object, port: IbPort) -> list[int]:
+    listed = [gid for gid in gids if isinstance(gid, Gid)] if isinstance(gids, tuple) else []
+    return [
+        gid.index
+        for gid in listed
+        if (gid.device, gid.port) == (port.device, port.port) and gid.version == "v2" and gid.ipv4
+    ]
+
+
+def _nccl(found: Mapping[str, object]) -> tuple[int, ...] | None:
+    versions = found.get("versions")
+    text = (versions.nccl_loaded or versions.nccl or "") if isinstance(versions, Versions) else ""
+    match = re.match(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", text)
+    return tuple(int(each) for each in match.groups() if each) if match else None
+
+
+def _socket(proposal: _Proposal, found: Mapping[str, object], chosen: Chosen) -> None:
+    told = found.get("nics")
+    if not isinstance(told, dict):
+        reason = told.reason if isinstance(told, Unread) else "nics was not read"
+        proposal.leave(SOCKET, f"interfaces could not be read: {reason}", Status.UNKNOWN)
+    elif chosen.alone:
+        proposal.leave(SOCKET, chosen.why)
+    elif not chosen.interface:
+        remedy = "name it yourself in nodectl_nccl_env, after looking at `ip route get` to another host"
+        proposal.leave(SOCKET, chosen.why, Status.UNKNOWN, remedy)
+    elif by_itself(Facts(found).nics()) == [chosen.interface]:
+        proposal.leave(SOCKET, f"{chosen.interface} is the only interface that NCCL would take")
+    else:
+        proposal.set(SOCKET, f"={chosen.interface}", chosen.why)
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

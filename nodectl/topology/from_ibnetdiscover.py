@@ -1,0 +1,101 @@
+"""The fabric's graph from ibnetdiscover."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from nodectl.model.host import Host
+from nodectl.model.topology import Attachment, FabricGraph, Switch, Trunk
+from nodectl.parsers.ibnetdiscover import IbNetDiscover
+from nodectl.topology.names import HostNames
+from nodectl.topology.natural import natural
+
+# what a switch uses to reduce inside the network: an adapter in the list, and no host
+_AGGREGATION = "Aggregation Node"
+# an adapter whose host never wrote its name: `MT4129 ConnectX7   Mellanox Technologies`
+_FACTORY = re.compile(r"MT\d{3,}\b|localhost\b|\(none\)|.*Mellanox Technologies$")
+
+
+def ib_graph(
+    found: IbNetDiscover, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str]], source: str
+) -> FabricGraph:
+    """`node01 HCA-1` and `node01 mlx5_0` are adapters of node01; only an inventory's hosts, where there is one."""
+    names = HostNames(hosts)
+    switches = {each.guid: Switch(each.guid, (each.name or "").strip() or each.guid) for each in found.switches}
+    owners: dict[str, tuple[str, str]] = {}
+    nameless: list[str] = []
+    for adapter in found.hosts:
+        told = (adapter.name or "").strip()
+        if _AGGREGATION in told:
+            continue
+        known = guids.get(bare(adapter.guid))
+        if known is None and (not told or _FACTORY.match(told)):
+            nameless.append(adapter.guid)
+            continue
+        host, device = known or _split(told)
+        name = names.find(host)
+        if name is not None:
+            owners[adapter.guid] = (name, device or adapter.guid)
+    return _graph(found, switches, owners, nameless, hosts, source)
+
+
+def _graph(
+    found: IbNetDiscover,
+    switches: Mapping[str, Switch],
+    owners: Mapping[str, tuple[str, str]],
+    nameless: Sequence[str],
+    hosts: Sequence[Host],
+    source: str,
+) -> FabricGraph:
+    attachments, trunks, direct = [], [], []
+    several = _ports(found, owners)
+    for link in found.links:
+        speed = " ".join(filter(None, (link.width, link.speed)))
+        if link.a in switches and link.b in switches:
+            if link.a != link.b:
+                trunks.append(Trunk(link.a, link.b, link.gbit_s, speed))
+            continue
+        if link.a in owners and link.b in owners:
+            pair = sorted((owners[link.a][0], owners[link.b][0]), key=natural)
+            if pair[0] != pair[1]:
+                direct.append((pair[0], pair[1]))
+            continue
+        for adapter, port, switch in ((link.a, link.a_port, link.b), (link.b, link.b_port, link.a)):
+            if adapter in owners and switch in switches:
+                host, device = owners[adapter]
+                nic = f"{device}:{port}" if several.get(adapter, 0) > 1 else device
+                attachments.append(Attachment(host, nic, switch, link.gbit_s, speed))
+    seen = dict.fromkeys(host for host, _ in owners.values())
+    return FabricGraph(
+        source=source,
+        switches=tuple(switches.values()),
+        attachments=tuple(attachments),
+        trunks=tuple(trunks),
+        direct=tuple(dict.fromkeys(direct)),
+        hosts=tuple(seen),
+        missing=tuple(host.name for host in hosts if host.name not in seen),
+        nameless=tuple(nameless),
+    )
+
+
+def _ports(found: IbNetDiscover, owners: Mapping[str, object]) -> dict[str, int]:
+    """How many ports of each adapter have a live link."""
+    ports: dict[str, set[int]] = {}
+    for link in found.links:
+        for guid, port in ((link.a, link.a_port), (link.b, link.b_port)):
+            if guid in owners:
+                ports.setdefault(guid, set()).add(port)
+    return {guid: len(each) for guid, each in ports.items()}
+
+
+def _split(description: str) -> tuple[str, str]:
+    """(host, device) of a node description."""
+    host, _, device = description.partition(" ")
+    return host, " ".join(device.split())
+
+
+def bare(guid: str) -> str:
+    """A GUID without prefix, colons and leading noughts, as every tool prints it differently."""
+    text = guid.lower().replace(":", "")
+    return re.sub(r"^(?:[hs]-)?(?:0x)?0*", "", text)

@@ -1,0 +1,92 @@
+"""The fabric's graph from lldpctl's JSON of hosts, and of switches where those run lldpd too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nodectl.model.host import Host
+from nodectl.model.topology import Attachment, FabricGraph, Switch, Trunk
+from nodectl.parsers.lldp import Lldp
+from nodectl.topology.names import HostNames
+
+
+def lldp_graph(found: Mapping[str, Lldp], hosts: Sequence[Host], source: str) -> FabricGraph:
+    """`found` is by the name of who was asked.
+
+    Who is no host of the inventory is a switch; without an inventory, whom others see forward.  Cables between switches
+    are known only where switches were asked.
+    """
+    names = HostNames(hosts)
+    forwarding = {each.chassis for lldp in found.values() for each in lldp.neighbors if each.forwards}
+    asked: dict[str, str] = {}
+    for owner in found:
+        name = names.find(owner)
+        if name is not None and (hosts or owner not in forwarding):
+            asked[owner] = name
+    switches = [owner for owner in found if owner not in asked]
+    attachments = {**_seen_by_switches(found, switches, asked, names), **_seen_by_hosts(found, asked, hosts)}
+    trunks = _trunks(found, switches, attachments)
+    ids = dict.fromkeys([*switches, *(each.switch for each in attachments.values()), *(each.b for each in trunks)])
+    leaves = {each.switch for each in attachments.values()}
+    seen = dict.fromkeys(each.host for each in attachments.values())
+    wanted = dict.fromkeys([*(host.name for host in hosts), *asked.values()])
+    return FabricGraph(
+        source=source,
+        switches=tuple(Switch(each, each) for each in ids),
+        attachments=tuple(attachments.values()),
+        trunks=trunks,
+        hosts=tuple(seen),
+        missing=tuple(name for name in wanted if name not in seen),
+        # every leaf told its own cables, or there is only one
+        trunks_known=leaves <= set(switches) or len(leaves) < 2,
+    )
+
+
+_Attachments = dict[tuple[str, str, str], Attachment]
+
+
+def _seen_by_hosts(found: Mapping[str, Lldp], asked: Mapping[str, str], hosts: Sequence[Host]) -> _Attachments:
+    attachments: _Attachments = {}
+    for owner, name in asked.items():
+        wanted = _training(hosts, name)
+        for each in found[owner].neighbors:
+            if each.forwards is not False and each.chassis not in asked and (not wanted or each.interface in wanted):
+                found_here = Attachment(name, each.interface, each.chassis, each.gbit_s)
+                attachments[name, each.interface, each.chassis] = found_here
+    return attachments
+
+
+def _seen_by_switches(
+    found: Mapping[str, Lldp], switches: Sequence[str], asked: Mapping[str, str], names: HostNames
+) -> _Attachments:
+    """Hosts that were not asked themselves."""
+    attachments: _Attachments = {}
+    for owner in switches:
+        for each in found[owner].neighbors:
+            host = None if each.chassis in switches or each.chassis in asked else names.find(each.chassis)
+            if host is not None and host not in asked.values() and not (each.forwards and names.everybody):
+                nic = each.port_description or each.port or each.interface
+                attachments[host, nic, owner] = Attachment(host, nic, owner, each.gbit_s)
+    return attachments
+
+
+def _trunks(found: Mapping[str, Lldp], switches: Sequence[str], attachments: _Attachments) -> tuple[Trunk, ...]:
+    """Cables between switches, each once although both ends tell of it."""
+    hosts = {host for host, _, _ in attachments}
+    trunks = []
+    for owner in switches:
+        for each in found[owner].neighbors:
+            both_told = each.chassis in switches
+            beyond = not both_told and each.forwards and each.chassis not in hosts
+            if (both_told and owner < each.chassis) or beyond:
+                trunks.append(Trunk(owner, each.chassis, each.gbit_s))
+    return tuple(trunks)
+
+
+def _training(hosts: Sequence[Host], name: str) -> tuple[str, ...]:
+    """The training NICs that the inventory names; empty where it names none."""
+    for host in hosts:
+        named = host.variables.get("nodectl_nics") if host.name == name else None
+        if isinstance(named, list):
+            return tuple(str(each) for each in named)
+    return ()

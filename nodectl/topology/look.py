@@ -1,0 +1,123 @@
+"""Everything that `nodectl topology` shows, from the hosts' facts and what is known of the fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nodectl.errors import ProfileError
+from nodectl.facts.base import Fact, read_fact
+from nodectl.facts.catalogue import FACTS, commands_for
+from nodectl.model.facts import Lab, Unread
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.network import IbPort
+from nodectl.model.recording import Command, Recording
+from nodectl.model.status import Status
+from nodectl.model.topology import FabricGraph, NodeTopology
+from nodectl.profiles.load import read_profile
+from nodectl.recordings.source import Source
+from nodectl.topology.from_ibnetdiscover import bare
+from nodectl.topology.node import SUBJECTS, node_topology
+from nodectl.topology.recorded_fabric import KEYS, graph_of
+
+_WANTED = frozenset({*SUBJECTS, "nics", "mounts", "gids", "versions", "lab"})
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the hosts told: the picture of each that has GPUs, all facts, and the fabric where their files show it."""
+
+    nodes: Mapping[str, NodeTopology] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    graph: FabricGraph | None = None
+
+    @property
+    def guids(self) -> dict[str, tuple[str, str]]:
+        """GUID of an adapter → its host and device."""
+        return {
+            bare(port.guid): (host, port.device)
+            for host, found in self.facts.items()
+            for port in _ports(found.get("ib_ports"))
+            if port.guid
+        }
+
+
+def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looked:
+    """Ask every host once; `fabric`: for what it knows of the fabric, too."""
+    facts = tuple(fact for fact in FACTS if fact.subject in _WANTED)
+    more = KEYS if fabric else ()
+    nodes: dict[str, NodeTopology] = {}
+    found: dict[str, Mapping[str, object]] = {}
+    findings: dict[str, list[Finding]] = {}
+    texts: dict[str, dict[str, str]] = {}
+    for host, answer in source.recordings(lambda host: _commands(host, facts, more)):
+        if not isinstance(answer, Recording):
+            said = answer.error or str(answer.outcome)
+            findings[host.name] = [_finding(host, "reachable", Status.UNKNOWN, said, answer.remedy)]
+            continue
+        found[host.name] = {fact.subject: read_fact(fact, answer) for fact in facts}
+        texts[host.name] = _texts(answer, more)
+        node = node_topology(host, found[host.name], recorded=_recorded(found[host.name], answer))
+        if isinstance(node, NodeTopology):
+            nodes[host.name] = node
+            findings[host.name] = [*_unseen(host, node), *node.bottlenecks]
+        else:
+            findings[host.name] = [_unread(host, node, profile_dirs)]
+    order = [host.name for host in source.hosts]
+    return Looked(
+        nodes={name: nodes[name] for name in order if name in nodes},
+        facts={name: found[name] for name in order if name in found},
+        findings=tuple(each for name in order for each in findings.get(name, ())),
+        graph=graph_of(texts, source.hosts) if fabric else None,
+    )
+
+
+def _commands(host: Host, facts: Sequence[Fact], more: Sequence[Command]) -> tuple[Command, ...]:
+    return (*commands_for(host, facts), *more)
+
+
+def _texts(answer: Recording, wanted: Sequence[Command]) -> dict[str, str]:
+    entries = {each.key: answer.entries.get(each.key) for each in wanted}
+    return {key: entry.stdout for key, entry in entries.items() if entry and entry.exit_status == 0 and not entry.cut}
+
+
+def _recorded(found: Mapping[str, object], answer: Recording) -> str:
+    lab = found.get("lab")
+    return answer.recorded or (lab.recorded if isinstance(lab, Lab) else "") or ""
+
+
+def _unseen(host: Host, node: NodeTopology) -> Iterator[Finding]:
+    """Where a bottleneck could hide: what was not read."""
+    if node.unknown:
+        remedy = "record it again with all of them; what needs root, `nodectl sudoers` prints"
+        yield _finding(host, "topology", Status.UNKNOWN, f"not read: {'; '.join(node.unknown)}", remedy)
+
+
+def _unread(host: Host, node: Unread, profile_dirs: Sequence[Path]) -> Finding:
+    """Without GPUs there is nothing to see, where the hardware profile says that there are none."""
+    if node.kind == "absent" and _without_gpus(host, profile_dirs):
+        return _finding(host, "topology", Status.SKIPPED, "no GPUs, as its hardware profile says")
+    remedy = "set nodectl_hardware to a profile with `gpus: 0` if it has none" if node.kind == "absent" else ""
+    return _finding(host, "topology", Status.UNKNOWN, node.reason, remedy)
+
+
+def _without_gpus(host: Host, profile_dirs: Sequence[Path]) -> bool:
+    name = host.variables.get("nodectl_hardware")
+    if not isinstance(name, str):
+        return False
+    try:
+        document, _ = read_profile("hardware", name, profile_dirs)
+    except ProfileError:
+        return False
+    return document.get("gpus") == 0
+
+
+def _finding(host: Host, check: str, status: Status, actual: str, remedy: str = "") -> Finding:
+    return Finding(host.name, check, status, actual=actual, remedy=remedy, kind="host", hosts=(host.name,))
+
+
+def _ports(value: object) -> list[IbPort]:
+    return [port for port in value if isinstance(port, IbPort)] if isinstance(value, tuple) else []

@@ -1,0 +1,147 @@
+"""One host from the inside, from its facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from nodectl.model.facts import Unread
+from nodectl.model.gpus import Gpu, Gpus
+from nodectl.model.host import Host
+from nodectl.model.network import IbPort, Nic
+from nodectl.model.system import Mounts
+from nodectl.model.topology import NodeGpu, NodeNic, NodeTopology
+from nodectl.topology.bottlenecks import Parts, bottlenecks
+from nodectl.topology.spread import assign
+from nodectl.topology.training import TRAINING, Surroundings, servers_of, uses
+
+if TYPE_CHECKING:
+    from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+
+# what the picture is made of; what cannot be read is named, and the rest is shown
+SUBJECTS = ("gpu_topology", "gpus", "p2p", "pcie", "ib_ports")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A host's facts by subject, typed where they could be read."""
+
+    found: Mapping[str, object]
+
+    def get(self, subject: str, kind: type[T]) -> T | None:
+        """The subject's value; None where it was not read."""
+        value = self.found.get(subject)
+        return value if isinstance(value, kind) else None
+
+    def ports(self) -> tuple[IbPort, ...]:
+        """RDMA ports; none where there are none, or nobody could look."""
+        value = self.found.get("ib_ports")
+        return value if isinstance(value, tuple) else ()
+
+    def nics(self) -> dict[str, Nic]:
+        """Network interfaces by name."""
+        value = self.found.get("nics")
+        return value if isinstance(value, dict) else {}
+
+    def unknown(self, subjects: Sequence[str]) -> tuple[str, ...]:
+        """`subject: reason` of each that could not be read; what a host does not have is no such thing."""
+        return tuple(
+            f"{subject}: {value.reason}"
+            for subject in subjects
+            if isinstance(value := self.found.get(subject), Unread) and value.kind == "unknown"
+        )
+
+
+def node_topology(host: Host, found: Mapping[str, object], *, recorded: str = "") -> NodeTopology | Unread:
+    """The host's picture; Unread where its matrix could not be read."""
+    from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+
+    facts = Facts(found)
+    matrix = facts.get("gpu_topology", NvidiaSmiTopo)
+    if matrix is None:
+        missing = found.get("gpu_topology")
+        return missing if isinstance(missing, Unread) else Unread("unknown", "nvidia-smi-topo is not in the recording")
+    devices = {nic: matrix.nic_devices.get(nic) or nic for nic in matrix.nics}
+    # of a device without known ports only the matrix tells
+    told = {port.device for port in facts.ports()}
+    ports = (*facts.ports(), *(IbPort(device, 1) for device in devices.values() if device not in told))
+    port_uses = uses(ports, surroundings(host, found))
+    nics = tuple(_nic(name, device, ports, port_uses) for name, device in devices.items())
+    usable = {nic.name: nic.device for nic in nics if nic.use == TRAINING}
+    gpu_nic = assign(matrix.gpus, usable, matrix.links)
+    gpus = _gpus(matrix, facts.get("gpus", Gpus))
+    parts = Parts(host.name, gpus, nics, matrix.links, gpu_nic, facts.found, _bus_ids(matrix, facts.get("gpus", Gpus)))
+    return NodeTopology(
+        gpus=gpus,
+        nics=nics,
+        links=matrix.links,
+        gpu_nic=gpu_nic,
+        bottlenecks=tuple(bottlenecks(parts)),
+        unknown=facts.unknown(SUBJECTS),
+        recorded=recorded,
+    )
+
+
+def surroundings(host: Host, found: Mapping[str, object]) -> Surroundings:
+    """What tells the host's training ports from the others."""
+    from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+
+    facts = Facts(found)
+    matrix, mounts = facts.get("gpu_topology", NvidiaSmiTopo), facts.get("mounts", Mounts)
+    chosen = host.variables.get("nodectl_nics")
+    return Surroundings(
+        nics=facts.nics(),
+        address=host.address,
+        chosen=tuple(str(each) for each in chosen) if isinstance(chosen, list) else (),
+        servers=servers_of([(each.kind, each.source) for each in mounts.mounts]) if mounts else (),
+        gpus=matrix.gpus if matrix else (),
+        links=matrix.links if matrix else {},
+        devices={nic: matrix.nic_devices.get(nic) or nic for nic in matrix.nics} if matrix else {},
+    )
+
+
+def _nic(name: str, device: str, ports: Sequence[IbPort], port_uses: Mapping[str, str]) -> NodeNic:
+    own = [port for port in ports if port.device == device]
+    best = next((port for port in own if port_uses[port.label] == TRAINING), own[0])
+    return NodeNic(
+        name=name,
+        device=device,
+        numa=None if best.numa_node is None else str(best.numa_node),
+        state=best.state,
+        rate_gbit_s=best.rate_gbit_s,
+        link_layer=best.link_layer,
+        use=port_uses[best.label],
+    )
+
+
+def _gpus(matrix: NvidiaSmiTopo, known: Gpus | None) -> tuple[NodeGpu, ...]:
+    devices = _devices(matrix, known)
+    return tuple(_gpu(name, matrix, devices.get(name)) for name in matrix.gpus)
+
+
+def _devices(matrix: NvidiaSmiTopo, known: Gpus | None) -> dict[str, Gpu]:
+    """GPU0 is the device of index 0; by place where no index is told and none is missing."""
+    if known is None:
+        return {}
+    named = {f"GPU{device.index}": device for device in known.devices if device.index is not None}
+    if named:
+        return named
+    return dict(zip(matrix.gpus, known.devices, strict=True)) if len(matrix.gpus) == len(known.devices) else {}
+
+
+def _gpu(name: str, matrix: NvidiaSmiTopo, device: Gpu | None) -> NodeGpu:
+    return NodeGpu(
+        name=name,
+        model=device.name if device else None,
+        numa=matrix.numa_affinity.get(name) or None,
+        cpus=matrix.cpu_affinity.get(name) or None,
+        pcie_gen=device.pcie_gen_max if device else None,
+        pcie_width=device.pcie_width_current if device else None,
+        pcie_width_max=device.pcie_width_max if device else None,
+    )
+
+
+def _bus_ids(matrix: NvidiaSmiTopo, known: Gpus | None) -> dict[str, str]:
+    return {name: device.bus_id.lower() for name, device in _devices(matrix, known).items() if device.bus_id}

@@ -1,0 +1,97 @@
+"""The network interface by which each host reaches all others, for NCCL's start-up and for its sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nodectl.model.host import Host
+from nodectl.model.network import Nic
+from nodectl.topology.addresses import Network, carries, interfaces_of, networks_of
+
+# made by containers, virtual machines and VPNs: the same on every host, and leading to none of them
+_LOCAL = (
+    *("lo", "docker", "podman", "br-", "veth", "virbr", "lxcbr", "lxdbr"),
+    *("cni", "flannel", "cali", "tun", "tap", "wg"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The interface and why; `interface` is empty where none can be told, or (`alone`) none is needed."""
+
+    interface: str
+    why: str
+    alone: bool = False
+
+
+def choose(hosts: Sequence[tuple[Host, Mapping[str, Nic]]], *, rdma: bool) -> dict[str, Chosen]:
+    """For every host; `rdma`: data goes another way, and any common network will do for the start-up."""
+    usable = {host.name: _usable(nics) for host, nics in hosts}
+    network = _common(hosts, usable, rdma=rdma)
+    return {host.name: _chosen(host, usable[host.name], network, len(hosts)) for host, _ in hosts}
+
+
+def by_itself(nics: Mapping[str, Nic]) -> list[str]:
+    """What NCCL takes where nobody tells it: InfiniBand's, else all but the loopback and docker's."""
+    names = [nic.name for nic in nics.values() if _up(nic) and nic.addresses]
+    infiniband = [name for name in names if name.startswith("ib")]
+    return infiniband or [name for name in names if not name.startswith(("lo", "docker"))]
+
+
+def _usable(nics: Mapping[str, Nic]) -> list[Nic]:
+    return [nic for nic in nics.values() if _up(nic) and not nic.name.startswith(_LOCAL) and any(interfaces_of(nic))]
+
+
+def _up(nic: Nic) -> bool:
+    return nic.state.upper() in ("UP", "UNKNOWN") and nic.carrier is not False
+
+
+def _common(
+    hosts: Sequence[tuple[Host, Mapping[str, Nic]]], usable: Mapping[str, list[Nic]], *, rdma: bool
+) -> Network | None:
+    """The best network that all are in, each with an address of its own."""
+    shared: set[Network] | None = None
+    for nics in usable.values():
+        here = {network for nic in nics for network in networks_of(nic)}
+        shared = here if shared is None else shared & here
+    real = [network for network in shared or () if _own_addresses(network, usable)]
+    known = {host.name: host.address for host, _ in hosts}
+
+    def quality(network: Network) -> tuple[float, bool, float, int, str]:
+        homes = {name: _in(nics, network) for name, nics in usable.items()}
+        slowest = min((nic.speed_mbit or 0 for nic in homes.values() if nic), default=0)
+        managed = sum(nic is not None and carries(nic, known[name]) for name, nic in homes.items())
+        first, second = (managed, slowest) if rdma else (slowest, managed)
+        plain = not any(nic and nic.name.startswith("ib") for nic in homes.values())
+        # sockets over InfiniBand are the last choice where data goes by RDMA; IPv4 before IPv6, then any fixed order
+        return (first, rdma and plain, second, -network.version, str(network))
+
+    return max(real, key=quality, default=None)
+
+
+def _own_addresses(network: Network, usable: Mapping[str, list[Nic]]) -> bool:
+    addresses = [
+        found.ip for nics in usable.values() for nic in nics for found in interfaces_of(nic) if found.network == network
+    ]
+    return len(set(addresses)) == len(addresses)
+
+
+def _in(nics: Sequence[Nic], network: Network) -> Nic | None:
+    return next((nic for nic in nics if network in networks_of(nic)), None)
+
+
+def _chosen(host: Host, nics: Sequence[Nic], network: Network | None, count: int) -> Chosen:
+    if count == 1:
+        return Chosen("", "one host alone has no other to reach", alone=True)
+    inside = _in(nics, network) if network else None
+    if inside is not None:
+        speed = f", {inside.speed_mbit} Mbit/s" if inside.speed_mbit else ""
+        return Chosen(inside.name, f"{inside.name} is in {network}, in which all {count} hosts are{speed}")
+    managed = next((nic for nic in nics if carries(nic, host.address)), None)
+    if managed is not None:
+        why = f"no network holds all hosts; {managed.name} carries {host.address}, by which the inventory reaches it"
+        return Chosen(managed.name, why)
+    if len(nics) == 1:
+        return Chosen(nics[0].name, f"{nics[0].name} is the only interface that is up with an address")
+    return Chosen("", "no network holds all hosts, and no interface carries the inventory's address")

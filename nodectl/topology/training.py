@@ -1,0 +1,147 @@
+"""Which RDMA ports carry training: not those that are down, bonded, for storage or for management."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_interface
+
+from nodectl.model.links import NEAR, between
+from nodectl.model.network import IbPort, Nic
+from nodectl.topology.addresses import carries, reaches
+
+TRAINING = "training"
+_NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "ceph", "beegfs", "gpfs", "glusterfs", "wekafs", "cifs")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What tells the ports of a host apart; `chosen` are the inventory's nodectl_nics, `servers` of its storage."""
+
+    nics: Mapping[str, Nic] = field(default_factory=dict)
+    address: str = ""
+    chosen: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
+
+
+def uses(ports: Sequence[IbPort], around: Surroundings) -> dict[str, str]:
+    """`mlx5_0/1` → training, or why not."""
+    found: dict[str, str] = {}
+    left = list(ports)
+    for rule, spares in _RULES:
+        out = {port.label: reason for port in left if (reason := rule(port, left, around))}
+        # a guess never takes the last port away
+        if spares and len(out) == len(left):
+            continue
+        found |= out
+        left = [port for port in left if port.label not in out]
+    return {port.label: found.get(port.label, TRAINING) for port in ports}
+
+
+_Rule = Callable[[IbPort, Sequence[IbPort], Surroundings], str]
+
+
+def _down(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
+    del ports, around
+    if port.state is None or port.state.upper() == "ACTIVE":
+        return ""
+    return f"down: {port.state}" + (f", {port.physical_state}" if port.physical_state else "")
+
+
+def _bond(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
+    del ports
+    nic = around.nics.get(port.netdev or "")
+    master = around.nics.get(nic.master or "") if nic else None
+    if "bond" in port.device.lower() or (nic and nic.kind == "bond") or (master and master.kind == "bond"):
+        return "bond"
+    return ""
+
+
+def _unchosen(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
+    del ports
+    if not around.chosen or {port.device, port.netdev} & set(around.chosen):
+        return ""
+    return "not among the inventory's nodectl_nics"
+
+
+def _storage(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
+    del ports
+    nic = around.nics.get(port.netdev or "")
+    served = next((server for server in around.servers if nic and reaches(nic, server)), None)
+    return f"storage: {port.netdev} is the way to {served}" if served else ""
+
+
+def _management(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
+    del ports
+    nic = around.nics.get(port.netdev or "")
+    if nic is None or not carries(nic, around.address):
+        return ""
+    return f"management: {port.netdev} carries {around.address}, the host's address in the inventory"
+
+
+def _other_kind(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
+    """Where a host has InfiniBand and Ethernet, training is on what lies beside the GPUs, else on what carries more."""
+    kinds = {each.link_layer for each in ports if each.link_layer}
+    if len(kinds) < 2 or port.link_layer is None:
+        return ""
+    main = max(sorted(kinds), key=lambda kind: _weight([each for each in ports if each.link_layer == kind], around))
+    return "" if port.link_layer == main else f"{port.link_layer}, and training is on {main}"
+
+
+def _weight(ports: Sequence[IbPort], around: Surroundings) -> tuple[int, float]:
+    return (sum(_near(each, around) for each in ports), sum(each.rate_gbit_s or 0 for each in ports))
+
+
+def _slower(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
+    rates = [each.rate_gbit_s for each in ports if each.rate_gbit_s is not None]
+    # one beside a GPU that came up slow is a fault to be seen, not another use
+    if port.rate_gbit_s is None or port.rate_gbit_s >= max(rates) or _near(port, around):
+        return ""
+    return f"{port.rate_gbit_s:g} of {max(rates):g} Gbit/s: storage or management"
+
+
+def _beside_no_gpu(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
+    served = {gpu for each in ports for gpu in _neighbours(each, around)}
+    # a GPU without a near NIC would need one that is far from all
+    if _near(port, around) or not served or served != set(around.gpus):
+        return ""
+    return "beside no GPU, and each GPU has another beside it: storage or management"
+
+
+def _near(port: IbPort, around: Surroundings) -> bool:
+    return bool(_neighbours(port, around))
+
+
+def _neighbours(port: IbPort, around: Surroundings) -> set[str]:
+    """The GPUs beside it."""
+    names = [name for name, device in around.devices.items() if device == port.device]
+    return {gpu for gpu in around.gpus for name in names if between(around.links, gpu, name) in NEAR}
+
+
+# the first two are certain; what follows is told from signs
+_RULES: tuple[tuple[_Rule, bool], ...] = (
+    (_down, False),
+    (_bond, False),
+    (_unchosen, False),
+    (_storage, True),
+    (_management, True),
+    (_other_kind, True),
+    (_beside_no_gpu, True),
+    (_slower, True),
+)
+
+
+def servers_of(mounts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The addresses of storage servers from (kind, source) of mounts, as `10.0.5.1:/export` or `10.0.5.1@o2ib:/fs`."""
+    found = []
+    for kind, source in mounts:
+        if kind in _NETWORK_FILE_SYSTEMS:
+            server = source.lstrip("/").split(":/")[0].split("@")[0].split(",")[0].strip("[]")
+            try:
+                found.append(str(ip_interface(server).ip))
+            except ValueError:
+                continue
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,152 @@
+"""What the cables of a fabric add up to: tiers, loads, rails, and hosts with several NICs on one switch."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nodectl.model.topology import Attachment, FabricGraph, Rail, SwitchLoad
+from nodectl.topology.natural import natural
+
+
+def names_of(graph: FabricGraph) -> dict[str, str]:
+    """Each switch's name; with its id behind where two have the same."""
+    times = Counter(switch.name for switch in graph.switches)
+    return {
+        switch.id: switch.name if times[switch.name] == 1 else f"{switch.name} ({switch.id})"
+        for switch in graph.switches
+    }
+
+
+def cables_of(graph: FabricGraph) -> tuple[tuple[str, str, int], ...]:
+    """(switch, switch, how many cables between them), each pair once."""
+    names = names_of(graph)
+    pairs: Counter[tuple[str, ...]] = Counter(tuple(sorted((names[each.a], names[each.b]))) for each in graph.trunks)
+    return tuple((pair[0], pair[1], count) for pair, count in sorted(pairs.items()))
+
+
+def tiers_of(graph: FabricGraph) -> dict[str, int]:
+    """1 for a switch with hosts, 2 for those above it, and so on; 0 where no way leads to a host."""
+    near: dict[str, set[str]] = defaultdict(set)
+    for trunk in graph.trunks:
+        near[trunk.a].add(trunk.b)
+        near[trunk.b].add(trunk.a)
+    tiers = dict.fromkeys((each.switch for each in graph.attachments), 1)
+    frontier = set(tiers)
+    while frontier:
+        above = {each for switch in frontier for each in near[switch]} - set(tiers)
+        tiers.update(dict.fromkeys(above, tiers[next(iter(frontier))] + 1))
+        frontier = above
+    return {switch.id: tiers.get(switch.id, 0) for switch in graph.switches}
+
+
+def loads_of(graph: FabricGraph) -> tuple[SwitchLoad, ...]:
+    """Each switch's capacity towards hosts and away from them, by tier and name."""
+    names, tiers = names_of(graph), tiers_of(graph)
+    down: dict[str, list[float | None]] = defaultdict(list)
+    up: dict[str, list[float | None]] = defaultdict(list)
+    hosts: dict[str, set[str]] = defaultdict(set)
+    for port in graph.attachments:
+        down[port.switch].append(port.gbit_s)
+        hosts[port.switch].add(port.host)
+    for trunk in graph.trunks:
+        for here, there in ((trunk.a, trunk.b), (trunk.b, trunk.a)):
+            # a cable between equals leads away from the hosts of both
+            (down if tiers[there] < tiers[here] else up)[here].append(trunk.gbit_s)
+    loads = [
+        _load(names[each], tiers[each], len(hosts[each]), down[each], up[each])
+        for each in (switch.id for switch in graph.switches)
+    ]
+    return tuple(sorted(loads, key=lambda load: (load.tier, natural(load.switch))))
+
+
+def _load(name: str, tier: int, hosts: int, down: list[float | None], up: list[float | None]) -> SwitchLoad:
+    below, above = _sum(down), _sum(up)
+    ratio = below / above if below and above else None
+    return SwitchLoad(name, tier, hosts, len(down), len(up), below, above, ratio)
+
+
+def _sum(rates: Iterable[float | None]) -> float | None:
+    listed = list(rates)
+    known = [rate for rate in listed if rate is not None]
+    return sum(known) if len(known) == len(listed) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rails:
+    """The rails, and the ports that lie on another rail's switch, each with the rails that it joins wrongly."""
+
+    rails: tuple[Rail, ...]
+    crossed: tuple[tuple[Attachment, str], ...]
+
+
+def rails_of(graph: FabricGraph) -> Rails:
+    """Ports that share switches, by the source's rail or the NIC's name; none where the NICs of a host are mixed."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for port in graph.attachments:
+        counts[port.switch][_label(port)] += 1
+    groups = _Groups()
+    regular: dict[str, str] = {}
+    for switch, labels in counts.items():
+        most = max(labels.values())
+        # a crossed cable or two are no design
+        usual = sorted((label for label, count in labels.items() if 2 * count > most), key=natural)
+        regular[switch] = usual[0]
+        for label in usual:
+            groups.join(usual[0], label)
+    names = names_of(graph)
+    on: dict[str, list[str]] = defaultdict(list)
+    for switch, label in regular.items():
+        on[groups.head(label)].append(names[switch])
+    if len(on) < 2:
+        return Rails((), ())
+    members: dict[str, set[str]] = {head: set() for head in on}
+    for port in graph.attachments:
+        # what is regular nowhere is no rail of its own
+        members.get(groups.head(_label(port)), set()).add(_label(port))
+    rails = [
+        Rail("+".join(labels), tuple(labels), tuple(sorted(on[head], key=natural)))
+        for head, each in members.items()
+        for labels in [sorted(each, key=natural)]
+    ]
+    title = {label: rail.name for rail in rails for label in rail.nics}
+    crossed = [
+        (port, title[regular[port.switch]])
+        for port in graph.attachments
+        if groups.head(_label(port)) != groups.head(regular[port.switch])
+    ]
+    return Rails(tuple(sorted(rails, key=lambda rail: natural(rail.name))), tuple(crossed))
+
+
+def _label(port: Attachment) -> str:
+    return port.rail or port.nic
+
+
+class _Groups:
+    """Labels joined into groups, each known by one of its members."""
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+
+    def head(self, label: str) -> str:
+        while self._parent.get(label, label) != label:
+            label = self._parent[label]
+        return label
+
+    def join(self, a: str, b: str) -> None:
+        first, second = sorted((self.head(a), self.head(b)), key=natural)
+        self._parent[second] = first
+
+
+def shared_switches(graph: FabricGraph) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """host → switch → its NICs there, where it has more than one."""
+    names = names_of(graph)
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for port in graph.attachments:
+        found[port.host][names[port.switch]].append(port.nic)
+    several = {
+        host: {switch: tuple(sorted(nics, key=natural)) for switch, nics in switches.items() if len(nics) > 1}
+        for host, switches in found.items()
+    }
+    return {host: several[host] for host in sorted(several, key=natural) if several[host]}

@@ -1,0 +1,107 @@
+"""The largest number of switches between two hosts, held against a search that tries every pair of hosts."""
+
+from collections import defaultdict, deque
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodectl.model.topology import FabricGraph
+from nodectl.topology.hops import Distances, farthest, homes_of, parts_of
+from tests.topology.fabrics import graph
+
+LEAVES = [(f"n{n}", "mlx5_0", f"leaf{n // 2}") for n in range(4)]
+TWO_RAILS = [(f"n{n}", f"mlx5_{rail}", f"leaf{rail}") for n in range(3) for rail in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("given_graph", "hops", "path"),
+    [
+        (graph([("a", "x", "s"), ("b", "x", "s")]), 1, ("a", "s", "b")),
+        (graph([("a", "x", "s")]), None, ()),
+        (graph(LEAVES, [("leaf0", "spine"), ("leaf1", "spine")]), 3, ("n0", "leaf0", "spine", "leaf1", "n2")),
+        (graph(LEAVES, [("leaf0", "leaf1")]), 2, ("n0", "leaf0", "leaf1", "n2")),
+        # the way over the core is longer than that over the short cut
+        (
+            graph(LEAVES, [("leaf0", "s0"), ("s0", "core"), ("core", "s1"), ("s1", "leaf1"), ("leaf0", "leaf1")]),
+            2,
+            ("n0", "leaf0", "leaf1", "n2"),
+        ),
+        # every rail has a switch of its own: no rail needs the spine
+        (graph(TWO_RAILS, [("leaf0", "spine"), ("leaf1", "spine")]), 1, ("n0", "leaf0", "n1")),
+        # one rail of two passes a spine: the pair is as far apart as its worst rail
+        (
+            graph(
+                [("a", "mlx5_0", "l0"), ("b", "mlx5_0", "l0"), ("a", "mlx5_1", "l1"), ("b", "mlx5_1", "l2")],
+                [("l1", "s"), ("l2", "s")],
+            ),
+            3,
+            ("a", "l1", "s", "l2", "b"),
+        ),
+        # no way at all is the parts' matter
+        (graph(LEAVES), 1, ("n0", "leaf0", "n1")),
+    ],
+)
+def test_hops_and_their_witness(given_graph: FabricGraph, hops: int | None, path: tuple[str, ...]) -> None:
+    found = farthest(Distances(given_graph), homes_of(given_graph))
+    assert (found.hops, found.path) == (hops, path)
+
+
+def brute_force(given_graph: FabricGraph) -> int | None:
+    """Every port of every host to the nearest port of every other, one search each."""
+    near = defaultdict(set)
+    for trunk in given_graph.trunks:
+        near[trunk.a].add(trunk.b)
+        near[trunk.b].add(trunk.a)
+    homes = homes_of(given_graph)
+    worst = 0
+    for host, switches in homes.items():
+        for start in switches:
+            distance, queue = {start: 1}, deque([start])
+            while queue:
+                here = queue.popleft()
+                for there in near[here] - set(distance):
+                    distance[there] = distance[here] + 1
+                    queue.append(there)
+            for other, theirs in homes.items():
+                ways = [distance[each] for each in theirs if each in distance]
+                if other != host and ways:
+                    worst = max(worst, min(ways))
+    return worst or None
+
+
+SWITCH = st.integers(0, 9).map("s{}".format)
+
+
+@given(
+    homes=st.lists(st.tuples(st.integers(0, 7).map("h{}".format), st.just("nic"), SWITCH), max_size=14),
+    trunks=st.lists(st.tuples(SWITCH, SWITCH).filter(lambda ends: ends[0] != ends[1]), max_size=20),
+)
+def test_any_fabric_agrees_with_trying_every_pair(
+    homes: list[tuple[str, str, str]], trunks: list[tuple[str, str]]
+) -> None:
+    given_graph = graph(homes, trunks)
+    found = farthest(Distances(given_graph), homes_of(given_graph))
+    assert found.hops == brute_force(given_graph)
+    if found.hops is not None:
+        first, *switches, last = found.path
+        assert first != last and len(switches) == found.hops
+        cables = {frozenset(each) for each in trunks}
+        assert all(frozenset(pair) in cables for pair in pairwise(switches))
+        assert switches[0] in homes_of(given_graph)[first] and switches[-1] in homes_of(given_graph)[last]
+
+
+@pytest.mark.parametrize(
+    ("given_graph", "parts"),
+    [
+        (graph(LEAVES, [("leaf0", "spine"), ("leaf1", "spine")]), [("n0", "n1", "n2", "n3")]),
+        (graph(LEAVES), [("n0", "n1"), ("n2", "n3")]),
+        # rails without a way between them split no hosts
+        (graph(TWO_RAILS), [("n0", "n1", "n2")]),
+        # b reaches both, a and c do not reach each other
+        (graph([("a", "x", "s"), ("b", "x", "s"), ("b", "y", "t"), ("c", "y", "t")]), [("a", "b"), ("b", "c")]),
+    ],
+)
+def test_parts_without_a_way_between_them(given_graph: FabricGraph, parts: list[tuple[str, ...]]) -> None:
+    assert parts_of(given_graph, Distances(given_graph), homes_of(given_graph)) == parts

@@ -1,0 +1,208 @@
+"""A host from the inside: which NIC each GPU uses, which NICs train, and what limits it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodectl.model.facts import Unread
+from nodectl.model.gpus import Gpu, Gpus
+from nodectl.model.host import Host
+from nodectl.model.links import closeness
+from nodectl.model.network import IbPort
+from nodectl.model.pcie import Pcie, PcieLink
+from nodectl.model.topology import NodeTopology
+from nodectl.parsers.nvidia_smi_p2p import parse_nvidia_smi_p2p
+from nodectl.parsers.nvidia_smi_topo import parse_nvidia_smi_topo
+from nodectl.topology.node import node_topology
+from nodectl.topology.spread import assign
+from nodectl.topology.training import TRAINING
+
+SAMPLES = Path("/work/shared/samples")
+HOST = Host("gpu01", "192.0.2.1")
+
+
+def topo(*rows: str) -> str:
+    """`nvidia-smi topo -m` of GPUs and NICs: rows of classes without names, NUMA in the last column of a GPU."""
+    gpus = [row.split() for row in rows]
+    nics = len(gpus[0]) - len(gpus) - 1
+    names = [f"GPU{n}" for n in range(len(gpus))] + [f"NIC{n}" for n in range(nics)]
+    lines = ["\t" + "\t".join(names) + "\tCPU Affinity\tNUMA Affinity"]
+    lines += [f"GPU{n}\t" + "\t".join(row[:-1]) + f"\t0-7\t{row[-1]}" for n, row in enumerate(gpus)]
+    for nic in range(nics):
+        to_gpus = [row[len(gpus) + nic] for row in gpus]
+        lines.append(f"NIC{nic}\t" + "\t".join(to_gpus + ["X" if nic == other else "SYS" for other in range(nics)]))
+    return "\n".join([*lines, "", "NIC Legend:", "", *(f"  NIC{n}: mlx5_{n}" for n in range(nics)), ""])
+
+
+def look(text: str, **facts: object) -> NodeTopology:
+    found = node_topology(HOST, {"gpu_topology": parse_nvidia_smi_topo(text), **facts})
+    assert isinstance(found, NodeTopology)
+    return found
+
+
+def checks(node: NodeTopology) -> list[tuple[str, str]]:
+    return [(found.check, found.subject) for found in node.bottlenecks]
+
+
+TWO_SOCKETS = topo(
+    "X NV12 NV12 NV12 PXB PXB SYS SYS 0",
+    "NV12 X NV12 NV12 PXB PXB SYS SYS 0",
+    "NV12 NV12 X NV12 SYS SYS PXB PXB 1",
+    "NV12 NV12 NV12 X SYS SYS PXB PXB 1",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (TWO_SOCKETS, ["NIC0 PXB", "NIC1 PXB", "NIC2 PXB", "NIC3 PXB"]),
+        # the GPU with one choice keeps it, whoever comes first
+        (topo("X PIX PIX PIX 0", "PIX X PIX SYS 0"), ["NIC1 PIX", "NIC0 PIX"]),
+        # closeness before evenness
+        (topo("X PIX PIX SYS 0", "PIX X PIX SYS 0"), ["NIC0 PIX", "NIC0 PIX"]),
+        # those without a near NIC share what is left evenly
+        (
+            topo("X SYS SYS PXB SYS 0", "SYS X SYS SYS SYS 1", "SYS SYS X SYS SYS 1"),
+            ["NIC0 PXB", "NIC1 SYS", "NIC0 SYS"],
+        ),
+        (topo("X NV4 0", "NV4 X 0"), [None, None]),
+    ],
+)
+def test_each_gpu_uses_its_closest_nic_and_shares_evenly(text: str, expected: list[str | None]) -> None:
+    found = look(text).gpu_nic
+    assert [f"{use.nic} {use.link}" if use.nic else None for use in found.values()] == expected
+    assert all(use.why for use in found.values())
+
+
+CLASSES = st.sampled_from(["PIX", "PXB", "PHB", "NODE", "SYS"])
+
+
+@given(
+    st.integers(1, 8).flatmap(
+        lambda nics: st.lists(st.lists(CLASSES, min_size=nics, max_size=nics), min_size=1, max_size=8)
+    )
+)
+def test_any_machine_gets_closest_nics_and_no_move_would_share_better(rows: list[list[str]]) -> None:
+    nics = {f"NIC{n}": f"mlx5_{n}" for n in range(len(rows[0]))}
+    links = {f"GPU{n}": dict(zip(nics, row, strict=True)) for n, row in enumerate(rows)}
+    found = assign(list(links), nics, links)
+    load = {nic: sum(use.nic == nic for use in found.values()) for nic in nics}
+    for gpu, use in found.items():
+        best = min(map(closeness, links[gpu].values()))
+        assert use.nic is not None and closeness(links[gpu][use.nic]) == best
+        as_close = [nic for nic in nics if closeness(links[gpu][nic]) == best]
+        # one move alone never helps by more than it costs
+        assert load[use.nic] <= min(load[nic] for nic in as_close) + 1
+
+
+P2P_OFF = """\
+ \tGPU0\tGPU1
+ GPU0\tX\tCNS
+ GPU1\tCNS\tX
+
+Legend:
+
+  X    = Self
+  OK   = Status Ok
+  CNS  = Chipset not supported
+"""
+
+
+def gpus(*widths: tuple[int, int]) -> Gpus:
+    devices = [
+        replace(
+            Gpu(n, "NVIDIA A100", f"GPU-{n}", f"0000:{n + 1:02X}:00.0", 81920),
+            pcie_width_current=now,
+            pcie_width_max=most,
+        )
+        for n, (now, most) in enumerate(widths)
+    ]
+    return Gpus(len(devices), tuple(devices))
+
+
+def link(address: str, width: int, width_max: int, speed: float = 16.0) -> PcieLink:
+    return PcieLink(address, "3D controller", "device", speed, 16.0, width, width_max)
+
+
+PAIR = topo("X NV4 PIX SYS 0", "NV4 X SYS PIX 1")
+PORTS = tuple(
+    IbPort(f"mlx5_{n}", 1, "ACTIVE", "LinkUp", 200.0, link_layer="InfiniBand", pci_address=f"0000:a{n}:00.0")
+    for n in range(2)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "expected"),
+    [
+        (PAIR, {}, []),
+        (PAIR, {"gpus": gpus((16, 16), (16, 16))}, []),
+        (PAIR, {"gpus": gpus((16, 16), (8, 16))}, [("topology_gpu_width", "GPU1")]),
+        # a slot that has no more lanes: narrower than its neighbours
+        (PAIR, {"gpus": gpus((16, 16), (8, 8))}, [("topology_gpu_width", "GPU1")]),
+        (
+            PAIR,
+            {"pcie": Pcie((), (link("0000:a1:00.0", 8, 16),)), "ib_ports": PORTS},
+            [("topology_nic_width", "NIC1 (mlx5_1)")],
+        ),
+        (
+            PAIR,
+            {"pcie": Pcie((), (link("0000:a1:00.0", 16, 16, 8.0),)), "ib_ports": PORTS},
+            [("topology_nic_width", "NIC1 (mlx5_1)")],
+        ),
+        (PAIR, {"pcie": Pcie((), (link("0000:a1:00.0", 16, 16),)), "ib_ports": PORTS}, []),
+        (PAIR, {"p2p": parse_nvidia_smi_p2p(P2P_OFF)}, [("topology_p2p", "all pairs")]),
+        (PAIR, {"p2p": parse_nvidia_smi_p2p(P2P_OFF.replace("CNS", "OK"))}, []),
+        (
+            topo("X NV4 PIX 0", "NV4 X SYS 1"),
+            {},
+            [("topology_gpu_without_near_nic", "GPU1"), ("topology_shared_nic", "NIC0: GPU0+GPU1")],
+        ),
+        (
+            topo("X NV4 SYS SYS 0", "NV4 X SYS SYS 0"),
+            {},
+            [
+                ("topology_gpu_without_near_nic", "GPU0, GPU1"),
+                ("topology_far_nic", "NIC0 (mlx5_0)"),
+                ("topology_far_nic", "NIC1 (mlx5_1)"),
+            ],
+        ),
+        # NVLink hides the switch that both are below; a NIC there shows it
+        (topo("X NV4 PXB PXB 0", "NV4 X PXB PXB 0"), {}, [("topology_shared_uplink", "GPU0+GPU1")]),
+        # the PCIe tree knows better
+        (
+            topo("X NV4 PXB PXB 0", "NV4 X PXB PXB 0"),
+            {
+                "gpus": gpus((16, 16), (16, 16)),
+                "pcie": Pcie((), (), {"0000:01:00.0": "0000:00:01.0", "0000:02:00.0": "0000:00:02.0"}),
+            },
+            [],
+        ),
+        (topo("X PHB SYS 0", "PHB X SYS 0", "SYS SYS X 1"), {}, [("topology_mixed_links", "")]),
+    ],
+)
+def test_bottlenecks(text: str, facts: dict[str, object], expected: list[tuple[str, str]]) -> None:
+    node = look(text, **facts)
+    assert checks(node) == expected
+    assert all(each.status.value == "warning" and each.remedy and each.host == "gpu01" for each in node.bottlenecks)
+
+
+def test_what_was_not_read_is_told_and_what_is_absent_is_not() -> None:
+    node = look(
+        PAIR, gpus=Unread("unknown", "cut"), p2p=Unread("unknown", "no entry"), ib_ports=Unread("absent", "none")
+    )
+    assert node.unknown == ("gpus: cut", "p2p: no entry")
+    missing = Unread("absent", "nvidia-smi is not installed")
+    assert node_topology(HOST, {"gpu_topology": missing}) is missing
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples are not on this machine")
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("nvidia-smi-topo-m*")), ids=lambda path: path.stem[18:])
+def test_every_real_machine_gets_a_picture(path: Path) -> None:
+    node = look(path.read_text(errors="replace"))
+    usable = [nic for nic in node.nics if nic.use == TRAINING]
+    assert node.gpus and all((use.nic is not None) is bool(usable) for use in node.gpu_nic.values())
+    if "12roce" in path.name or "oci" in path.name:
+        assert len({use.nic for use in node.gpu_nic.values()}) == 8
