@@ -37,8 +37,10 @@ class SizeList(click.ParamType[tuple[int, ...]]):
 
 @click.command()
 @click.argument("names", metavar="NAME[,NAME…]")
-@click.option("--duration", type=click.FloatRange(0.001, 3600), help="Seconds of one repetition.  tcp: 3, nccl: 0.05.")
-@click.option("--repetitions", type=click.IntRange(1, 100), help="The median counts.  tcp: 3, nccl: 5.")
+@click.option(
+    "--duration", type=click.FloatRange(0.001, 3600), help="Seconds of a repetition.  tcp: 3, nccl: 0.05, memory: 0.2."
+)
+@click.option("--repetitions", type=click.IntRange(1, 100), help="The median counts.  tcp, memory: 3, nccl: 5.")
 @click.option("--streams", type=click.IntRange(1, 128), default=1, show_default=True, help="tcp: at the same time.")
 @click.option(
     "--pairs",
@@ -66,7 +68,9 @@ def probe(
     port: int | None,
     interface: str | None,
 ) -> None:
-    """Measure hosts, pairs and the fleet: tcp (iperf3 between pairs), nccl (collectives over all hosts).
+    """Measure hosts, pairs and the fleet.
+
+    tcp: iperf3 between pairs.  nccl: collectives over all hosts.  memory: bandwidth of each host, against the others'.
 
     Pairs run in rounds in which no host is in two pairs.  Exit status 1: something failed; 3: something could not be
     reached or told.

@@ -2,10 +2,11 @@
 
 from nodectl.errors import UsageError
 from nodectl.probes.base import Probe
+from nodectl.probes.memory import run_memory
 from nodectl.probes.nccl import run_nccl
 from nodectl.probes.tcp import run_tcp
 
-PROBES: dict[str, Probe] = {"nccl": run_nccl, "tcp": run_tcp}
+PROBES: dict[str, Probe] = {"memory": run_memory, "nccl": run_nccl, "tcp": run_tcp}
 
 
 def chosen(names: str) -> list[tuple[str, Probe]]:

@@ -14,6 +14,7 @@ from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.parsers.iperf3 import Iperf3, parse_iperf3
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, path_finding, spread
+from nodectl.probes.blame import blame
 from nodectl.probes.endpoints import Endpoint, failure, find_endpoints
 from nodectl.probes.events import Event, Events
 from nodectl.probes.pairs import resolved, rounds_for
@@ -48,7 +49,7 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
         note(f"tcp: round {number} of {len(rounds)}")
         for each in at_once(transport, pairs, lambda pair: _measure(transport, pair, options)):
             result += each
-    return result
+    return result + ProbeResult(findings=blame(result.measurements, result.findings))
 
 
 def _without_iperf3(endpoint: Endpoint) -> Finding:

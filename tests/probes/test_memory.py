@@ -1,0 +1,130 @@
+"""The memory probe: one means for all, hosts of one machine in turn, and the slow host named after a second look."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.model.host import Host
+from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.memory import run_memory
+from nodectl.transport.local import LocalTransport
+from tests.probes.scripted import HOSTS, Answer, play, silent
+
+Rates = Callable[[str, int], list[float]]
+
+
+def ready(*methods: str, machine: str = "one") -> Answer:
+    return Answer([{"event": "ready", "methods": list(methods), "machine": machine}])
+
+
+def measured(runs: Sequence[float], **more: Any) -> dict[str, Any]:
+    told = {"event": "measured", "kernel": "triad", "numa": None, "threads": 4, "runs_gb_s": list(runs)}
+    return {**told, "array_bytes": 256 << 20, "cache_bytes": 32 << 20, **more}
+
+
+def probe(
+    monkeypatch: pytest.MonkeyPatch, rates: Rates, methods: dict[str, Answer] | None = None
+) -> tuple[ProbeResult, Any]:
+    """`rates` gets the host and the number of its measurement, from 0."""
+    times: dict[str, int] = {}
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        assert module == "probe_memory"
+        if args[0] == "look":
+            return (methods or {}).get(host, ready("torch", "cc", "libc"))
+        number = times[host] = times.get(host, -1) + 1
+        return Answer([measured(rates(host, number))])
+
+    fleet = play(monkeypatch, answers)
+    return run_memory(fleet, HOSTS, ProbeOptions(), lambda _: None), fleet
+
+
+def told(result: ProbeResult) -> list[tuple[str, str, str, str]]:
+    return [(each.host, each.check, each.status.value, each.kind) for each in result.findings]
+
+
+def test_alike_hosts_are_measured_and_nobody_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, fleet = probe(monkeypatch, lambda host, number: [100.0, 99.0, 104.0])
+    assert told(result) == [] and [each.value for each in result.measurements] == [100.0] * 4
+    first = result.measurements[0]
+    assert (first.unit, first.hosts, first.direction, first.spread) == ("GB/s", ("node01",), "node01", 0.05)
+    assert first.conditions["method"] == "torch" and first.conditions["beyond_cache"] is True
+    assert sum(args[0] == "measure" for _, _, args in fleet.asked) == 4
+
+
+def test_the_slow_host_is_measured_again_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, fleet = probe(monkeypatch, lambda host, number: [30.0] if host == "node03" else [100.0])
+    assert told(result) == [("node03", "memory", "failed", "host")]
+    assert result.findings[0].actual == "30.0 GB/s; the median of the others is 100.0"
+    assert [host for host, _, args in fleet.asked if args[0] == "measure"] == [*(host.name for host in HOSTS), "node03"]
+
+
+def test_a_host_that_is_well_the_second_time_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _ = probe(monkeypatch, lambda host, number: [30.0] if host == "node03" and number == 0 else [98.0])
+    assert told(result) == [] and [each.value for each in result.measurements] == [98.0] * 4
+
+
+def test_the_best_means_that_all_have_is_used_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, fleet = probe(monkeypatch, lambda host, number: [100.0], {"node02": ready("cc", "libc")})
+    assert {arg for _, _, args in fleet.asked for arg in args if arg.startswith("--method")} == {"--method=cc"}
+
+
+def test_hosts_that_do_not_answer_are_unknown_and_the_others_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _ = probe(monkeypatch, lambda host, number: [100.0], {"node02": silent()})
+    assert told(result) == [("node02", "memory", "unknown", "host")] and len(result.measurements) == 3
+
+
+def test_a_measurement_that_fails_is_unknown_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if args[0] == "look":
+            return ready("libc")
+        if host == "node01":
+            return Answer([{"event": "error", "text": "not enough memory"}], status=1)
+        return Answer([measured([100.0])])
+
+    result = run_memory(play(monkeypatch, answers), HOSTS, ProbeOptions(), lambda _: None)
+    assert told(result) == [("node01", "memory", "unknown", "host")]
+    assert result.findings[0].actual == "not enough memory"
+
+
+def test_hosts_of_another_kind_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        return ready("cc") if args[0] == "look" else Answer([measured([30.0 if host == "old1" else 100.0])])
+
+    hosts = [Host(name, name, variables={"nodectl_hardware": name[:3]}) for name in ("new1", "new2", "new3", "old1")]
+    assert told(run_memory(play(monkeypatch, answers), hosts, ProbeOptions(), lambda _: None)) == []
+
+
+@pytest.mark.parametrize(("machines", "together"), [(1, 1), (2, 2)])
+def test_hosts_of_one_machine_are_measured_in_turn(
+    monkeypatch: pytest.MonkeyPatch, machines: int, together: int
+) -> None:
+    running, most, lock = 0, 0, threading.Lock()
+    meet = threading.Barrier(together, timeout=10)
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        nonlocal running, most
+        if args[0] == "look":
+            return ready("cc", machine=f"m{int(host[-1]) % machines}")
+        with lock:
+            running += 1
+            most = max(most, running)
+        meet.wait()
+        with lock:
+            running -= 1
+        return Answer([measured([100.0])])
+
+    run_memory(play(monkeypatch, answers), HOSTS, ProbeOptions(), lambda _: None)
+    assert most == together
+
+
+def test_this_machine_can_be_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    transport = LocalTransport()
+    host = Host("here", "127.0.0.1", connection="local")
+    result = run_memory(transport, [host], ProbeOptions(duration_s=0.01, repetitions=1), lambda _: None)
+    assert result.findings == () and all(each.value > 0 for each in result.measurements)
+    assert {"copy"} <= {each.conditions["kernel"] for each in result.measurements}
