@@ -5,6 +5,7 @@ HOSTS ?= 4
 RATE ?=
 DELAY ?=
 YES ?=
+SECONDS ?= 600
 
 # what the tool writes stays inside the checkout: .state (removed by clean) and .cache (wheels, kept)
 export XDG_STATE_HOME := $(CURDIR)/.state
@@ -13,9 +14,9 @@ export XDG_CONFIG_HOME := $(CURDIR)/.state/config
 export ANSIBLE_HOME := $(CURDIR)/.state/ansible
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo test test-all test-booted lint setup clean distclean
+.PHONY: help demo test test-all test-booted fuzz faults lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo test test-all test-booted lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo test test-all test-booted fuzz faults lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -46,6 +47,16 @@ test-all: setup lint
 	-@scripts/setup.sh --booted $(if $(YES),--yes)
 	.venv/bin/python -m nodectl.wheels
 	.venv/bin/pytest --basetemp=.state/pytest-tmp
+
+# make fuzz SECONDS=60: each of six families of parsers for so long (docs/parsers.md)
+fuzz: export NODECTL_FUZZ_SECONDS := $(SECONDS)
+fuzz: setup
+	-.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	.venv/bin/pytest --basetemp=.state/pytest-tmp -m fuzz -s tests/fuzz
+
+# every kind of fault on one of eight hosts: which check sees it, and that no other host is blamed (docs/faults.md)
+faults: setup
+	.venv/bin/python scripts/faults.py --write-docs
 
 clean:
 	-[ ! -x .venv/bin/nodectl ] || .venv/bin/nodectl lab down

@@ -1,0 +1,56 @@
+"""The six families, ten minutes each: `make fuzz`, or `pytest -m fuzz`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.engines import Feeder, by_mutation
+from tests.fuzz.families import FAMILIES
+
+_SECONDS = float(os.environ.get("NODECTL_FUZZ_SECONDS", "600"))
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.fuzz
+@pytest.mark.timeout(_SECONDS + 300)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_keeps_its_promises(family: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if "fuzz" not in str(request.config.getoption("-m")):
+        pytest.skip(f"{_SECONDS:.0f} s a family: run with `make fuzz`")
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz",
+        family,
+        "--seconds",
+        str(_SECONDS),
+        "--keep",
+        str(_ROOT / ".state/fuzz"),
+    ]
+    done = subprocess.run(
+        command, cwd=_ROOT, capture_output=True, text=True, check=False, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    assert done.stdout.strip(), done.stderr[-3000:]
+    tally = json.loads(done.stdout.splitlines()[-1])
+    sys.stdout.write(f"{json.dumps(tally)}\n")
+    assert tally["crashes"] == []
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert tally["inputs"] > 10 * _SECONDS
+
+
+def test_a_crash_is_kept_as_a_file_and_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(text: str) -> object:
+        raise IndexError(len(text))
+
+    monkeypatch.setattr("tests.fuzz.families.parser_of", lambda tool: breaks)
+    feeder = Feeder("perftest", "mutation", seconds=60, folder=tmp_path)
+    by_mutation(feeder, seed=1)
+    assert feeder.tally.inputs == 1
+    assert feeder.tally.crashes[0].startswith("perftest: IndexError: ")
+    kept = list(tmp_path.iterdir())
+    assert len(kept) == 1
+    assert str(kept[0]) in feeder.tally.crashes[0]

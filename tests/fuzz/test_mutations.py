@@ -1,0 +1,90 @@
+"""A few seconds of what `make fuzz` does for an hour: every parser, broken outputs, no error but ParseError."""
+
+import random
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodectl.errors import ParseError
+from nodectl.parsers.catalogue import TOOLS, parser_of
+from tests.fuzz.families import FAMILIES, TooSlowError, check, seeds
+from tests.fuzz.mutate import mutated
+
+
+@dataclass(frozen=True)
+class _Holder:
+    value: float
+
+
+# everything that a file decoded with errors="replace" can hold
+_ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=300)
+_MUTATIONS = 150
+
+
+def test_every_tool_is_in_one_family() -> None:
+    assert sorted(tool for tools in FAMILIES.values() for tool in tools) == sorted(TOOLS)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_seeds_are_true_outputs(tool: str) -> None:
+    assert seeds(tool)
+    for text in seeds(tool):
+        parser_of(tool)(text)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_broken_outputs_are_read_or_refused(tool: str) -> None:
+    rng = random.Random(f"{tool} 1")
+    for _ in range(_MUTATIONS):
+        text = mutated(rng, seeds(tool))
+        try:
+            check(tool, text)
+        except Exception as error:
+            pytest.fail(f"{type(error).__name__}: {error}\n{text[:3000]!r}")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_outputs_of_other_tools_are_read_or_refused(tool: str) -> None:
+    for other in TOOLS:
+        for text in seeds(other):
+            check(tool, text)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@settings(max_examples=25, deadline=None, database=None)
+@given(text=_ANY_TEXT)
+def test_any_text_is_read_or_refused(tool: str, text: str) -> None:
+    check(tool, text)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("text", ["", " \n\t\n", "\x1b[0m\r\n", "\x00"])
+def test_nothing_is_refused_as_empty(tool: str, text: str) -> None:
+    with pytest.raises(ParseError, match=r"(?i)empty|nothing"):
+        parser_of(tool)(text)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("unit", ["a", "9", " ", "[", "\r", "=", "x:", "\x1b["])
+def test_one_very_long_line_takes_no_time(tool: str, unit: str) -> None:
+    check(tool, unit * (300_000 // len(unit)))
+    check(tool, seeds(tool)[0] + unit * (300_000 // len(unit)))
+
+
+def test_a_parser_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(text: str) -> object:
+        while True:
+            pass
+
+    monkeypatch.setattr("tests.fuzz.families.parser_of", lambda tool: hang)
+    monkeypatch.setattr("tests.fuzz.families.SLOWEST_S", 0.05)
+    with pytest.raises(TooSlowError):
+        check("dmesg", "x")
+
+
+def test_a_document_that_no_reader_takes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.families.parser_of", lambda tool: lambda text: _Holder(float("inf")))
+    with pytest.raises(ValueError, match="JSON"):
+        check("dmesg", "x")
