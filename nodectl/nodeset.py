@@ -14,3 +14,13 @@ def fold(names: Iterable[str]) -> str:
         return str(NodeSet.fromlist(listed))
     except NodeSetParseError:
         return ",".join(sorted(listed))
+
+
+def expand(pattern: str) -> tuple[str, ...] | None:
+    """`gpu[01-03]` as its names; None for what is no node set."""
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+    try:
+        return tuple(NodeSet(pattern))
+    except NodeSetException:
+        return None

@@ -19,3 +19,8 @@ def profiles_dir() -> Path:
 def payload_dir() -> Path:
     """The folder of the programs that run on nodes."""
     return _PACKAGE / "payload"
+
+
+def recordings_dir() -> Path:
+    """The folder of the recordings that nodectl ships."""
+    return _PACKAGE / "data" / "recordings"

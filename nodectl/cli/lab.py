@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -41,10 +42,18 @@ def lab() -> None:
 @click.option("--delay", help="One way between two hosts (a round trip is twice that): 10ms.")
 @click.option("--loss", help="Of packets, each way: 0.1%.")
 @click.option("--disk", help="Size of each host's file system: 4G, or none.  [default: 8G to 64 hosts]")
+@click.option("--as", "dress", metavar="RECORDING", help="Dress the hosts in a recording: a folder or a bundled one.")
 @_name_option
 @_yes_option
 def up_(
-    hosts: int, rate: str | None, delay: str | None, loss: str | None, disk: str | None, name: str, yes: bool
+    hosts: int,
+    rate: str | None,
+    delay: str | None,
+    loss: str | None,
+    disk: str | None,
+    dress: str | None,
+    name: str,
+    yes: bool,
 ) -> None:
     """Bring a lab up and print its inventory's path, and nothing else."""
     from nodectl.lab import spec
@@ -58,13 +67,20 @@ def up_(
         loss=spec.parse_loss(loss) if loss else 0.0,
         disk_bytes=spec.parse_size(disk) if disk else None,
     )
+    wardrobe = None
+    if dress:
+        from nodectl.lab.dress import wardrobe_for
+        from nodectl.recordings.fleet import open_recording
+
+        wardrobe = wardrobe_for(open_recording(dress), wanted.names())
+        wanted = replace(wanted, recorded=wardrobe.name)
     folder = LabFolder.named(name)
     share_folder()  # made by the operator, so that it is the operator's
     _become_root(yes)
     from nodectl.lab.up import up
 
     with locked():
-        state = up(folder, wanted)
+        state = up(folder, wanted, wardrobe)
     login = f"ssh -F {folder.ssh_config} {state.hosts[0].name}"
     note(f"lab '{name}' is up: {state.spec.described()}, {state.subnet}; `{login}`")
     result(str(folder.inventory))
@@ -105,12 +121,19 @@ def status(app: App, output: str | None, name: str) -> None:
 
 
 @lab.command()
-@click.argument("kind")
-@click.argument("host")
+@click.argument("kind", required=False)
+@click.argument("host", required=False)
+@click.option("--list", "listing", is_flag=True, help="Show the kinds, and what finds each.")
 @_name_option
 @_yes_option
-def fault(kind: str, host: str, name: str, yes: bool) -> None:
-    """Break HOST: link-down, disk-full or host-key; `heal` makes it whole."""
+@click.pass_obj
+def fault(app: App, kind: str | None, host: str | None, listing: bool, name: str, yes: bool) -> None:
+    """Break HOST in the way of KIND (`--list` shows all); `heal` makes it whole."""
+    if listing:
+        _show_kinds(app)
+        return
+    if kind is None or host is None:
+        raise click.UsageError("name a KIND and a HOST; `nodectl lab fault --list` shows the kinds")
     from nodectl.lab.state import LabFolder, locked
 
     folder = LabFolder.named(name)
@@ -122,12 +145,22 @@ def fault(kind: str, host: str, name: str, yes: bool) -> None:
     note(f"{host}: {kind}; `nodectl lab heal {host}` undoes it")
 
 
+def _show_kinds(app: App) -> None:
+    from nodectl.lab.faults.describe import kinds_document, kinds_table
+
+    if app.json:
+        emit_json("lab-faults", kinds_document())
+    else:
+        result(kinds_table())
+
+
 @lab.command()
 @click.argument("host", required=False)
+@click.argument("kind", required=False)
 @_name_option
 @_yes_option
-def heal(host: str | None, name: str, yes: bool) -> None:
-    """Undo the faults of HOST, or of all hosts."""
+def heal(host: str | None, kind: str | None, name: str, yes: bool) -> None:
+    """Undo the faults of HOST (or one KIND of them), or of all hosts."""
     from nodectl.lab.state import LabFolder, locked
 
     folder = LabFolder.named(name)
@@ -135,7 +168,7 @@ def heal(host: str | None, name: str, yes: bool) -> None:
     from nodectl.lab.faults import heal_hosts
 
     with locked():
-        healed = heal_hosts(folder, host)
+        healed = heal_hosts(folder, host, kind)
     note("\n".join(f"{fault.host}: {fault.kind} healed" for fault in healed) or "nothing to heal")
 
 
@@ -156,6 +189,7 @@ def _document(folder: LabFolder, state: LabState | None) -> dict[str, object]:
         "delay": show_delay(state.spec.delay_s) if state.spec.delay_s else None,
         "loss": state.spec.loss or None,
         "disk_bytes": state.spec.disk_bytes or None,
+        "recorded": state.spec.recorded or None,
         "hosts": [
             {
                 "name": host.name,

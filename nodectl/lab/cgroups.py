@@ -1,10 +1,16 @@
 """A control group (version 2) a host, so that a host can end a job with everything that it started."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from nodectl.errors import LabError
+
 _GONE_S, _RETRY_S = 5.0, 0.005
+_CPU_V1 = Path("/sys/fs/cgroup/cpu")
+_SLOW_US, _PERIOD_US = 20_000, 100_000
+_MOVES = 20
 
 
 def make_groups(lab_group: str, names: Sequence[str]) -> list[Path | None]:
@@ -25,6 +31,9 @@ def make_groups(lab_group: str, names: Sequence[str]) -> list[Path | None]:
 
 def remove_groups(lab_group: str) -> None:
     """Remove the lab's groups, deepest first; what still runs in them is killed."""
+    if (_CPU_V1 / lab_group).is_dir():
+        for group in (*(_CPU_V1 / lab_group).glob("*/"), _CPU_V1 / lab_group):
+            _remove_v1(group)
     root = cgroup2_root()
     if root is None or not (root / lab_group).is_dir():
         return
@@ -54,3 +63,66 @@ def cgroup2_root() -> Path | None:
         if fields[2] == "cgroup2" and fields[1].startswith("/sys/fs/cgroup"):
             return Path(fields[1])
     return None
+
+
+def slow_down(lab_group: str, name: str, pid: int) -> None:
+    """Give the host, whose PID 1 is `pid`, a fifth of one CPU; with version 1 of cgroups in a group made for it."""
+    root = cgroup2_root()
+    if root is not None and "cpu" in (root / "cgroup.controllers").read_text(encoding="utf-8").split():
+        for above in (root, root / lab_group):
+            (above / "cgroup.subtree_control").write_text("+cpu")
+        (root / lab_group / name / "cpu.max").write_text(f"{_SLOW_US} {_PERIOD_US}")
+        return
+    if not (_CPU_V1 / "cgroup.procs").exists():
+        raise LabError("this machine has no CPU controller that can be written", "mount cgroup2 at /sys/fs/cgroup")
+    group = _CPU_V1 / lab_group / name
+    group.mkdir(parents=True, exist_ok=True)
+    (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+    (group / "cpu.cfs_quota_us").write_text(str(_SLOW_US))
+    namespace = Path(f"/proc/{pid}/ns/pid").stat().st_ino
+    _move(group, lambda each: Path(f"/proc/{each}/ns/pid").stat().st_ino == namespace)
+
+
+def cpu_group_of(pid: int) -> str:
+    """The process's group in version 1's CPU hierarchy, below its root; empty where there is none."""
+    for line in Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines():
+        _, controllers, place = line.split(":", 2)
+        if "cpu" in controllers.split(","):
+            return place.lstrip("/")
+    return ""
+
+
+def speed_up(lab_group: str, name: str, back: str) -> None:
+    """Undo `slow_down`; `back` is the group of version 1 in which the host was."""
+    root = cgroup2_root()
+    limit = root / lab_group / name / "cpu.max" if root else None
+    if limit and limit.exists():
+        limit.write_text(f"max {_PERIOD_US}")
+    _remove_v1(_CPU_V1 / lab_group / name, _CPU_V1 / back)
+
+
+def _move(group: Path, chosen: Callable[[int], bool]) -> None:
+    """Put processes into the group until all that are chosen are in it: they go on starting others meanwhile."""
+    for _ in range(_MOVES):
+        inside = set((group / "cgroup.procs").read_text(encoding="utf-8").split())
+        moved = False
+        for entry in Path("/proc").glob("[1-9]*"):
+            with suppress(OSError):  # it has ended
+                if entry.name not in inside and chosen(int(entry.name)):
+                    (group / "cgroup.procs").write_text(entry.name)
+                    moved = True
+        if not moved:
+            return
+
+
+def _remove_v1(group: Path, back: Path = _CPU_V1) -> None:
+    if not group.is_dir():
+        return
+    for _ in range(_MOVES):
+        for pid in (group / "cgroup.procs").read_text(encoding="utf-8").split():
+            with suppress(OSError):
+                (back / "cgroup.procs").write_text(pid)
+        with suppress(OSError):
+            group.rmdir()
+            return
+        time.sleep(_RETRY_S)

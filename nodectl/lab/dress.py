@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from nodectl.errors import LabError, ParseError
+from nodectl.errors import LabError, ParseError, ProfileError
 from nodectl.facts.catalogue import commands_for
 from nodectl.facts.health import health_facts
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
+from nodectl.profiles.resolve import resolve
 from nodectl.recordings.fleet import RecordedFleet
 from nodectl.recordings.folder import read_host
 from nodectl.recordings.mask import Template
@@ -21,6 +22,8 @@ from nodectl.resources import payload_dir
 # below a host's root; the collector and the shims look there
 RECORDED = "var/lib/nodectl-lab/recorded"
 _SHIMS = "usr/local/bin"
+# as roles/limits writes it: sessions are the lab's own, and what was recorded was provisioned
+_LIMITS = "etc/security/limits.d/90-nodectl.conf"
 # programs that read a host's files or run a script: never a tool of the hardware by themselves
 _GENERAL = {"sh", "cat", "grep", "readlink", "ls", "head", "python3", "ldconfig", "systemctl"}
 # what a host is taken for where the recording does not say
@@ -58,6 +61,7 @@ class Outfit:
     garment: Garment
     name: str
     first: bool
+    limits: Mapping[str, str] = field(default_factory=dict)
 
     def files(self) -> dict[str, tuple[bytes, int]]:
         """(content, mode) by path below the host's root."""
@@ -71,6 +75,8 @@ class Outfit:
         for key, each in self.garment.host.entries.items():
             texts[f"{key}.status"] = "cut\n" if each.exit_status is None else f"{each.exit_status}\n"
         found = {f"{RECORDED}/{name}": (text.encode(errors="replace"), 0o644) for name, text in texts.items()}
+        lines = [f"{who} - {kind} {value}\n" for kind, value in self.limits.items() for who in ("*", "root")]
+        found[_LIMITS] = ("".join(lines).encode(), 0o644)
         shim = (payload_dir() / "recorded.sh").read_bytes()
         return found | {f"{_SHIMS}/{argv.split()[0]}": (shim, 0o755) for argv in programs.values()}
 
@@ -107,9 +113,19 @@ def wardrobe_for(fleet: RecordedFleet, names: Sequence[str]) -> Wardrobe:
     outfits, profiles = {}, {}
     for number, name in enumerate(names):
         host = worn[number % len(worn)]
-        outfits[name] = Outfit(garments[host], name, first=number < len(worn))
         profiles[name] = _PROFILES | fleet.profiles_of(host)
+        limits = _limits_of(profiles[name])
+        outfits[name] = Outfit(garments[host], name, first=number < len(worn), limits=limits)
     return Wardrobe(fleet.name, outfits, profiles)
+
+
+def _limits_of(profiles: Mapping[str, str]) -> dict[str, str]:
+    """Those of the recording's tuning; none where its profiles are not to be had here: `health` says so."""
+    try:
+        tuning = resolve(profiles["hardware"], profiles["stack"], profiles["tuning"]).tuning
+    except ProfileError:
+        return {}
+    return {kind: setting.value for kind, setting in tuning.limits.items()}
 
 
 def _garment(fleet: RecordedFleet, host: str, folder: Path, keys: set[str]) -> Garment:

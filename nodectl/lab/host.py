@@ -14,6 +14,7 @@ from typing import NoReturn
 from nodectl.lab import syscalls as sys
 from nodectl.lab.base import PATH, SHARE, SSHD
 from nodectl.lab.disk import mount_image
+from nodectl.lab.dress import Outfit
 from nodectl.lab.network import configure_interface
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -40,6 +41,7 @@ class HostPlan:
     cgroup: Path | None
     image: Path | None
     shaping: tuple[str, ...]
+    outfit: Outfit | None = None
 
 
 def become(plan: HostPlan, ready: int, go: int) -> NoReturn:
@@ -102,6 +104,8 @@ def _fill(plan: HostPlan) -> None:
         work.mkdir(exist_ok=True)
         if number == 0:
             _write_files(upper, plan.files)
+            if plan.outfit:
+                _write_files(upper, plan.outfit.files())
         options = f"lowerdir={lower},upperdir={_escaped(upper)},workdir={_escaped(work)}"
         sys.mount("overlay", root + place.rstrip("/"), "overlay", 0, options)
     _mount_dev(root)
@@ -124,8 +128,8 @@ def _write_files(upper: Path, files: Mapping[str, tuple[bytes, int]]) -> None:
         path = upper / name
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        os.write(descriptor, content)
-        os.close(descriptor)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
 
 
 def _mount_proc_and_sys(root: str, *, own_cgroup: bool) -> None:

@@ -79,7 +79,13 @@ def test_a_second_fault_of_the_same_kind_changes_nothing(cli: Cli, disks: LabUnd
 
 @pytest.mark.parametrize(
     ("words", "named"),
-    [(("no-such", "node01"), "disk-full, host-key, link-down"), (("link-down", "node99"), "node01 to node02")],
+    [
+        (("no-such", "node01"), "fault --list"),
+        (("xid79", "node01"), "did you mean xid-79?"),
+        (("link-down",), "HOST"),
+        (("link-down", "node99"), "node01 to node02"),
+        (("xid-79", "node01"), "lab up --as"),
+    ],
 )
 def test_unknown_words_are_refused_with_the_known_ones(
     cli: Cli, disks: LabUnderTest, words: tuple[str, str], named: str

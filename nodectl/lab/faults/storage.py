@@ -1,0 +1,95 @@
+"""Faults of a host's file systems: full, out of inodes, read-only, a small /dev/shm."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from nodectl.errors import UsageError
+from nodectl.lab.faults.base import Fault, Scene
+
+_FILLING = "var/lib/nodectl-lab-disk-full"
+_SHM = "/dev/shm"  # noqa: S108 - of a lab host
+_STATE = "/root/.local/state/nodectl"
+_DATA = "/opt"
+# the place, as often as something is mounted there
+_UNMOUNT = 'while grep -q "^[^ ]* $1 " /proc/self/mounts; do umount -l "$1" || exit; done'
+
+
+def _fill(scene: Scene, undo: str) -> None:
+    """Claim every free block: blocks that are promised but not written cost the machine nothing."""
+    if not scene.state.spec.disk_bytes:
+        raise UsageError(
+            f"{scene.host.name} has no disk of its own to fill: the machine's would be filled",
+            "bring the lab up with a bounded disk, for example `nodectl lab up --disk 4G`",
+        )
+    path = scene.root / _FILLING
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        _claim(descriptor, os.statvfs(path).f_bavail * os.statvfs(path).f_frsize)
+        with suppress(OSError):  # the last blocks, smaller than the file system gives away at once
+            while True:
+                os.write(descriptor, bytes(4096))
+    finally:
+        os.close(descriptor)
+
+
+def _claim(descriptor: int, size_bytes: int) -> None:
+    step_bytes, position = size_bytes, 0
+    while step_bytes >= 4096:
+        try:
+            os.posix_fallocate(descriptor, position, step_bytes)
+            position += step_bytes
+        except OSError:
+            step_bytes //= 2
+    os.lseek(descriptor, 0, os.SEEK_END)
+
+
+def _free(scene: Scene, undo: str) -> None:
+    (scene.root / _FILLING).unlink(missing_ok=True)
+
+
+def _shm_size(scene: Scene) -> str:
+    """Its size in bytes, as mount takes it."""
+    seen = os.statvfs(scene.root / _SHM[1:])
+    return str(seen.f_blocks * seen.f_frsize)
+
+
+def _shrink(scene: Scene, undo: str) -> None:
+    scene.run(["mount", "-o", "remount,size=64m", _SHM])
+
+
+def _grow(scene: Scene, undo: str) -> None:
+    scene.run(["mount", "-o", f"remount,size={undo}", _SHM])
+
+
+def _crowd(scene: Scene, undo: str) -> None:
+    """A file system with 64 inodes where nodectl keeps its state, and a file for each."""
+    script = (
+        'mkdir -p "$1"; mount -t tmpfs -o size=2g,nr_inodes=64,mode=700 nodectl-lab-inodes "$1"; '
+        'n=0; while [ $n -lt 100 ] && true >"$1/$n"; do n=$((n + 1)); done 2>/dev/null; true'
+    )
+    scene.run(["sh", "-c", script, "crowd", _STATE])
+
+
+def _protect(scene: Scene, undo: str) -> None:
+    """A file system of the host's own that can be read only, as the kernel leaves one after an error."""
+    script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
+    scene.run(["sh", "-c", script, "protect", _DATA])
+
+
+def _uncrowd(scene: Scene, undo: str) -> None:
+    scene.run(["sh", "-c", _UNMOUNT, "uncrowd", _STATE])
+
+
+def _unprotect(scene: Scene, undo: str) -> None:
+    scene.run(["sh", "-c", _UNMOUNT, "unprotect", _DATA])
+
+
+FAULTS = (
+    Fault("disk-full", "the root file system has no block left", ("disk",), _fill, _free),
+    Fault("inodes-full", "the file system of nodectl's state has no inode left", ("inodes",), _crowd, _uncrowd),
+    Fault("read-only", f"{_DATA} can be read only", ("read_only",), _protect, _unprotect),
+    Fault("small-shm", f"{_SHM} has 64 MiB", ("shared_memory",), _shrink, _grow, _shm_size),
+)

@@ -1,0 +1,181 @@
+"""The fault matrix: each kind of fault on one of the hosts of a dressed lab, and what nodectl says of it.
+
+usage: scripts/faults.py [--hosts N] [--recording NAME] [--write-docs] [KIND ...]
+
+The last line is JSON: {"name": "faults", "kinds": …, "found": …, "false_alarms": …}. Exit status 1 where a kind was not
+found by its check on its host, another host had a finding, or a healthy fleet had one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nodectl.lab.faults import FAULTS, Fault
+from nodectl.lab.faults.describe import way_of
+from nodectl.nodeset import fold
+from nodectl.resources import recordings_dir
+
+_LAB = "faults"
+_DOCS = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
+_TABLE = "<!-- table: scripts/faults.py --write-docs -->"
+_QUIET = ("ok", "skipped")
+# tcp alone takes a ring's pairs; memory's own defaults are short
+_PROBE = {"tcp": ("--duration", "1", "--repetitions", "1", "--pairs", "ring")}
+_RUN_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of one kind: the checks that saw it on its host, and who else was said to be wrong."""
+
+    fault: Fault
+    host: str
+    seen: tuple[tuple[str, str, str], ...]
+    others: tuple[tuple[str, str], ...]
+
+    @property
+    def found(self) -> bool:
+        return any(check in self.fault.checks for check, _, _ in self.seen)
+
+
+def main() -> None:
+    """Bring the lab up, try every kind, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=8)
+    parser.add_argument("--recording", default="dgx-a100")
+    parser.add_argument("--write-docs", action="store_true", help=f"put the table into docs/{_DOCS.name}")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help="default: all")
+    options = parser.parse_args()
+    unknown = sorted(set(options.kinds) - set(FAULTS))
+    if unknown:
+        parser.error(f"no fault {', '.join(unknown)}; `nodectl lab fault --list` shows the kinds")
+    began = time.monotonic()
+    alarms = _healthy_recordings()
+    rows: list[Row] = []
+    with _lab(options.hosts, options.recording) as (inventory, hosts):
+        alarms += _healthy(inventory, "before the first fault")
+        for number, kind in enumerate(options.kinds or FAULTS):
+            rows.append(_try(FAULTS[kind], inventory, hosts[number % len(hosts)]))
+            print(_line(rows[-1]), flush=True)
+        alarms += _healthy(inventory, "after the last one was healed")
+    print(f"\n{_table(rows)}\n{len(rows)} kinds in {time.monotonic() - began:.0f} s")
+    if options.write_docs:
+        _write_docs(rows)
+    found, alarms = sum(row.found for row in rows), alarms + sum(len(row.others) for row in rows)
+    print(json.dumps({"name": "faults", "kinds": len(rows), "found": found, "false_alarms": alarms}))
+    sys.exit(0 if found == len(rows) and alarms == 0 else 1)
+
+
+@contextmanager
+def _lab(count: int, recording: str) -> Iterator[tuple[str, list[str]]]:
+    """A lab of this script's own: its inventory and its hosts."""
+    try:
+        inventory = _nodectl("lab", "up", "--name", _LAB, "-n", str(count), "--as", recording).stdout.strip()
+        status = json.loads(_nodectl("lab", "status", "--name", _LAB, "--output", "json").stdout)
+        yield inventory, [host["name"] for host in status["hosts"]]
+    finally:
+        _nodectl("lab", "down", "--name", _LAB)
+
+
+def _try(fault: Fault, inventory: str, host: str) -> Row:
+    """One kind: broken, looked at, healed."""
+    _nodectl("lab", "fault", fault.name, host, "--name", _LAB)
+    try:
+        findings = _probed(inventory, fault) if fault.load else _judged(inventory)
+    finally:
+        _nodectl("lab", "heal", host, "--name", _LAB)
+    seen = tuple(sorted({(each["check"], each["status"], each["action"]) for each in findings if each["host"] == host}))
+    others = tuple((each["host"], each["check"]) for each in findings if each["host"] != host)
+    return Row(fault, host, seen, others)
+
+
+def _judged(inventory: str) -> list[Mapping[str, Any]]:
+    """What `health` has to say, beyond that all is well."""
+    return _findings(_nodectl("-i", inventory, "--output", "json", "health", check=False))
+
+
+def _probed(inventory: str, fault: Fault) -> list[Mapping[str, Any]]:
+    """What the probe says that the kind needs: which host it blames, not which paths fail because of it."""
+    said: list[Mapping[str, Any]] = []
+    for probe in fault.checks:
+        arguments = ("-i", inventory, "--output", "json", "probe", probe, *_PROBE.get(probe, ()))
+        said += _findings(_nodectl(*arguments, check=False))
+    return [each for each in said if each["kind"] == "host"]
+
+
+def _findings(done: subprocess.CompletedProcess[str]) -> list[Mapping[str, Any]]:
+    try:
+        document = json.loads(done.stdout)
+    except ValueError:
+        sys.exit(f"{' '.join(done.args[3:])} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return [each for each in document["findings"] if each["status"] not in _QUIET]
+
+
+def _healthy(inventory: str, when: str) -> int:
+    """How many findings a fleet has on which no fault stands."""
+    findings = _judged(inventory)
+    for each in findings:
+        print(f"{when}: {each['host']} {each['check']}: {each['actual']}", flush=True)
+    return len(findings)
+
+
+def _healthy_recordings() -> int:
+    """The same for each bundled recording."""
+    alarms = 0
+    for folder in sorted(recordings_dir().iterdir()):
+        done = _nodectl("--replay", folder.name, "--output", "json", "health", check=False)
+        findings = _findings(done)
+        alarms += len(findings)
+        print(f"{folder.name}: {len(findings)} findings", flush=True)
+        for each in findings:
+            print(f"  {each['host']} {each['check']}: {each['actual']}", flush=True)
+    return alarms
+
+
+def _nodectl(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nodectl", *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_RUN_S, check=False)
+    if check and done.returncode != 0:
+        raise RuntimeError(f"nodectl {' '.join(args)} ended with {done.returncode}: {done.stderr.strip()}")
+    return done
+
+
+def _line(row: Row) -> str:
+    verdict = "found" if row.found and not row.others else "NOT FOUND" if not row.found else "FALSE ALARM"
+    seen = ", ".join(f"{check} ({status})" for check, status, _ in row.seen) or "nothing"
+    wrong = "; ".join(f"{name}: {check}" for name, check in row.others)
+    return f"{verdict:<11} {row.fault.name:<24} {row.host}: {seen}" + (f"; but also {wrong}" if wrong else "")
+
+
+def _table(rows: Sequence[Row]) -> str:
+    """As documentation has it: the check that has to see the kind, and what it asks for."""
+    lines = ["| kind | what | way | found by | status, action | also said |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        hit = [each for each in row.seen if each[0] in row.fault.checks]
+        also = [check for check, _, _ in row.seen if check not in row.fault.checks]
+        by = ", ".join(f"`{check}`" for check, _, _ in hit) or "**not found**"
+        verdict = "; ".join(dict.fromkeys(f"{status}, {action}" for _, status, action in hit))
+        said = ", ".join(f"`{check}`" for check in also)
+        lines.append(f"| `{row.fault.name}` | {row.fault.about} | {way_of(row.fault)} | {by} | {verdict} | {said} |")
+    return "\n".join(lines)
+
+
+def _write_docs(rows: Sequence[Row]) -> None:
+    head = _DOCS.read_text(encoding="utf-8").partition(_TABLE)[0]
+    hosts = fold(sorted({row.host for row in rows}))
+    found = sum(row.found for row in rows)
+    last = f"{len(rows)} kinds on {hosts}, {found} found, {sum(len(row.others) for row in rows)} false alarms."
+    _DOCS.write_text(f"{head}{_TABLE}\n\n{_table(rows)}\n\n{last}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
