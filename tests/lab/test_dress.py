@@ -28,8 +28,11 @@ def recording(path: Path, *hosts: str, **more: str) -> Path:
 class TestWardrobe:
     def test_only_hardware_is_taken_from_the_recording(self, tmp_path: Path) -> None:
         wardrobe = wardrobe_for(open_recording(str(recording(tmp_path, "a"))), ["node01"])
-        names = {name.removeprefix(f"{RECORDED}/") for name in wardrobe.outfits["node01"].files()}
+        files = wardrobe.outfits["node01"].files()
+        limits, _ = files.pop("etc/security/limits.d/90-nodectl.conf")
+        names = {name.removeprefix(f"{RECORDED}/") for name in files}
         assert names == {"nvidia-smi-q.out", "nvidia-smi-q.status", "argv", "name", "usr/local/bin/nvidia-smi"}
+        assert b"root - memlock unlimited\n" in limits
 
     def test_who_is_not_the_first_has_an_identity_of_its_own(self, tmp_path: Path) -> None:
         wardrobe = wardrobe_for(open_recording(str(recording(tmp_path, "a", "b"))), ["node01", "node02", "node03"])
