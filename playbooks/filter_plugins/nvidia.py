@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodectl.profiles.driver_policy import driver_packages, driver_policy
+from nodectl.profiles import driver_policy as policy
 
 DOCUMENTATION = r"""
 name: driver_mode
@@ -29,14 +29,14 @@ _value: {description: keep or manage., type: str}
 Look = Mapping[str, Any]
 
 
-def driver_names(wanted: Mapping[str, Any] | None) -> list[str]:
+def driver_packages(wanted: Mapping[str, Any] | None) -> list[str]:
     """Names of the wanted driver's package, the most exact first."""
-    return driver_packages(wanted["branch"], wanted["flavour"]) if wanted else []
+    return policy.driver_packages(wanted["branch"], wanted["flavour"]) if wanted else []
 
 
 def driver_mode(node: Look, wanted: Mapping[str, Any] | None, asked: str = "") -> str:
     """`asked` where it says something; else keep what works or is not ours."""
-    return driver_policy(node["driver"], wanted, asked)
+    return policy.driver_policy(node["driver"], wanted, asked)
 
 
 def driver_objection(node: Look, mode: str) -> str:
@@ -91,7 +91,7 @@ class FilterModule:
         return {
             "driver_mode": driver_mode,
             "driver_objection": driver_objection,
-            "driver_packages": driver_names,
+            "driver_packages": driver_packages,
             "gpu_work": gpu_work,
             "nvidia_pins": nvidia_pins,
             "wanted_package": wanted_package,

@@ -76,8 +76,8 @@ def look_again(run: Run, before: Record) -> Record:
     """How everything stands now that a record names, with what is new in its folders and among its packages."""
     paths = {path: node_files.look(path) for path in before["paths"]}
     for path, entry in before["paths"].items():
-        # only of folders whose content was recorded: those with an entry of their own below, or named as emptied
-        if entry["kind"] == "dir" and entry.get("whole"):
+        # only of folders that a role owns wholly, also those that it made
+        if entry.get("whole"):
             paths.update({below: node_files.look(below) for below in node_files.with_surroundings(path)})
     items = {key: {name: item[name] for name in item if name != "state"} for key, item in before["live"].items()}
     return {
@@ -97,7 +97,7 @@ def begin(store: Store, run: Run, name: str, about: Record, touches: Touches) ->
             settle(store, run, other)
     state = look(run, touches)
     for path in touches["paths"]:
-        if state["paths"].get(path, {}).get("kind") == "dir":
+        if state["paths"].get(path, {}).get("kind") in ("dir", "absent"):
             state["paths"][path]["whole"] = True
     if not store.exists(name):
         newest = [store.load(other)["seq"] for other in store.names()][-1:]

@@ -1,12 +1,13 @@
 """The health timer: its units as systemd itself checks them, its refusal, and nodectl's own wheel."""
 
+import os
 import shutil
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jinja2
@@ -15,7 +16,9 @@ import pytest
 from nodectl.resources import share_dir
 from nodectl.self_wheel import build
 from tests.conftest import Cli, LabUnderTest
+from tests.roles.run_module import run_module
 
+MODULE = "roles/health_timer/library/tool_timer.py"
 UNITS = share_dir() / "roles" / "health_timer" / "templates" / "etc" / "systemd" / "system"
 
 
@@ -79,6 +82,44 @@ def test_an_interpreter_that_is_new_enough(
     assert timer.interpreter(run) == found
     reason = timer.refusal(run)
     assert reason == "" if found[0] else "needs Python 3.11 or newer" in reason and found[1] in reason
+
+
+def test_taken_away_the_tool_leaves_the_environment_that_a_rollback_links_to(tmp_path: Path) -> None:
+    store, link, wheels = tmp_path / "tools", tmp_path / "tool", tmp_path / "lib"
+    for age, name in enumerate(["newest", "older", "oldest"]):
+        (store / name).mkdir(parents=True)
+        os.utime(store / name, (1e9 - age, 1e9 - age))
+    (store / ".partial-cut").mkdir()
+    link.symlink_to(store / "newest")
+    wheels.mkdir()
+    for name in ("nodectl-1-py3-none-any.whl", "nodectl-2-py3-none-any.whl", "nic_hw.py"):
+        (wheels / name).touch()
+    arguments = {
+        "state": "absent",
+        "store": str(store),
+        "link": str(link),
+        "wheel_folder": str(wheels),
+        "folder": str(tmp_path),
+        "files": {str(tmp_path / "none.timer"): ""},
+    }
+    for check in (True, False):
+        assert run_module(MODULE, arguments, folder=tmp_path, check=check)["changed"] is True
+        assert link.is_symlink() == check
+    assert [path.name for path in store.iterdir()] == ["newest"]
+    assert [path.name for path in wheels.iterdir()] == ["nic_hw.py"]
+    assert run_module(MODULE, arguments, folder=tmp_path)["changed"] is False
+
+
+def test_a_node_without_uv_is_told_how_to_get_it(timer: ModuleType, tmp_path: Path) -> None:
+    class FailedError(Exception):
+        pass
+
+    def fail_json(msg: str) -> None:
+        raise FailedError(msg)
+
+    module = SimpleNamespace(params={"uv": str(tmp_path / "uv")}, fail_json=fail_json)
+    with pytest.raises(FailedError, match=r"there is no uv at .*/uv; `nodectl provision --tags python` brings it"):
+        timer.make(module, None, "/usr/bin/python3", tmp_path / "aside")
 
 
 def test_the_wheel_is_one_and_the_same_for_the_same_files(tmp_path: Path) -> None:

@@ -194,6 +194,22 @@ def test_folders_that_others_use_stay(node: Node) -> None:
     assert [change["subject"] for change in done["rollback"]["changes"]] == [str(node.etc / "new.d" / "ours")]
 
 
+def test_a_folder_of_ours_that_was_not_there_goes_with_what_we_put_into_it(node: Node) -> None:
+    node.write("kept", "")
+    before = node.all()
+    ours, shared = node.etc / "ours.d", node.etc / "shared.d"
+    node.begin("r1", paths=[str(ours), str(shared), str(node.etc / "none")])
+    for name in ("ours.d/a.conf", "ours.d/deep/b", "shared.d/a.conf"):
+        node.write(name, "x")
+    node.settle("r1")
+    theirs = node.write("shared.d/theirs", "x")
+    assert node.undo()["changed"]
+    assert sorted(path.name for path in shared.iterdir()) == ["theirs"]
+    theirs.unlink()
+    shared.rmdir()
+    assert node.all() == before
+
+
 def test_trees_lose_what_is_new_and_a_moved_folder_comes_home(node: Node) -> None:
     trees, venv = node.etc / "venvs", node.etc / "venv"
     node.write("venv/lib/x", "old environment")

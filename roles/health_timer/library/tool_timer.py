@@ -7,13 +7,13 @@ import glob
 import hashlib
 import os
 import re
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.boot_service import converge, runner, systemd_runs
+from ansible.module_utils.env_store import PARTIAL, activate, clean, current, prune
 from ansible.module_utils.findings import finding, not_settable
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
@@ -27,6 +27,7 @@ module: tool_timer
 short_description: Run nodectl on a node by a timer
 description:
   - Makes an environment aside, renames it when it is complete and swaps a link; a killed run leaves nothing half-made.
+  - The environment that was current before stays, also where the tool is taken away, since a rollback needs it.
   - Needs an interpreter of nodectl's own lowest version; without one, or without systemd, nothing is installed.
 author: The nodectl authors
 options:
@@ -38,6 +39,7 @@ options:
   store: {description: Where the environments are., type: path, required: true}
   link: {description: The link to the current one., type: path, required: true}
   wheel: {description: nodectl's wheel on the node., type: path, default: ''}
+  wheel_folder: {description: Where such wheels are; others than the current go., type: path, required: true}
   wheel_sha256: {description: Its digest., type: str, default: ''}
   uv: {description: uv on the node., type: path, default: /opt/nodectl/bin/uv}
   wheelhouse: {description: A folder or address with all that it needs; replaces the index., type: str, default: ''}
@@ -54,6 +56,7 @@ EXAMPLES = r"""
     state: look
     store: /opt/nodectl/tools
     link: /opt/nodectl/tool
+    wheel_folder: /opt/nodectl/wheels
     folder: /var/lib/node_exporter/textfile_collector
     files: {}
 """
@@ -63,6 +66,7 @@ findings: {description: What was looked at., type: list, elements: dict, returne
 """
 
 LOWEST = (3, 11)
+KEPT = 1  # environments beside the current one
 CHECK, REMEDY = "health_timer", "run `nodectl provision --tags health_timer`"
 PLACES = ("/opt/nodectl/python/*/bin/python3", "/usr/local/bin/python3*", "/usr/bin/python3*")
 
@@ -96,27 +100,25 @@ def install(module: AnsibleModule, run: Run) -> bool:
     store, link = Path(params["store"]), Path(params["link"])
     key = "\n".join([params["wheel_sha256"], python, params["wheelhouse"], params["index"]])
     target = store / hashlib.sha256(key.encode()).hexdigest()[:16]
-    if link.is_symlink() and link.resolve() == target and (target / "bin" / "nodectl").exists():
+    if current(link) == target and (target / "bin" / "nodectl").exists():
         return False
     if module.check_mode:
         return True
     store.mkdir(mode=0o755, parents=True, exist_ok=True)
-    for left in store.glob(".partial-*"):
-        shutil.rmtree(str(left))
+    clean(store, link)
     if not target.is_dir():
-        make(module, run, python, store / f".partial-{target.name}")
-        (store / f".partial-{target.name}").rename(target)
-    staged = link.with_name(f".{link.name}.new")
-    if staged.is_symlink():
-        staged.unlink()
-    staged.symlink_to(target)
-    staged.replace(link)
+        make(module, run, python, store / (PARTIAL + target.name))
+        (store / (PARTIAL + target.name)).rename(target)
+    activate(link, target)
+    prune(store, link, KEPT)
     return True
 
 
 def make(module: AnsibleModule, run: Run, python: str, folder: Path) -> None:
     """An environment that may be renamed, with nodectl and all that it needs."""
     params = module.params
+    if not os.access(params["uv"], os.X_OK):
+        module.fail_json(msg=f"there is no uv at {params['uv']}; `nodectl provision --tags python` brings it")
     source = ["--no-index", "--find-links", params["wheelhouse"]] if params["wheelhouse"] else []
     source += ["--index-url", params["index"]] if params["index"] and not source else []
     steps = [
@@ -129,6 +131,12 @@ def make(module: AnsibleModule, run: Run, python: str, folder: Path) -> None:
         if status != 0:
             module.fail_json(msg=f"{' '.join(step)}: {(err or out).strip()}")
     (folder / "installed").write_text(params["wheel_sha256"] + "\n")
+
+
+def other_wheels(module: AnsibleModule) -> list[Path]:
+    """nodectl's wheels but the current one."""
+    wheels = sorted(Path(module.params["wheel_folder"]).glob("nodectl-*.whl"))
+    return [path for path in wheels if str(path) != module.params["wheel"]]
 
 
 def texts(module: AnsibleModule, present: bool) -> tuple[str, dict[str, tuple[str, int]]]:
@@ -149,6 +157,10 @@ def set_all(module: AnsibleModule, run: Run) -> None:
     if missing and not module.check_mode:
         folder.mkdir(mode=0o755, parents=True)
     installed = install(module, run)
+    others = other_wheels(module)
+    if not module.check_mode:
+        for path in others:
+            path.unlink()
     timer, files = texts(module, present=True)
     diff = converge(module, timer, files)
     if (installed or diff) and not module.check_mode:
@@ -156,22 +168,29 @@ def set_all(module: AnsibleModule, run: Run) -> None:
         status, out, err = run(["systemctl", "start", service])
         if status != 0:
             module.fail_json(msg=f"{service} does not run: {(err or out).strip()}; `journalctl -u {service}` says why")
-    module.exit_json(changed=installed or missing or bool(diff), diff=diff)
+    module.exit_json(changed=installed or missing or bool(diff or others), diff=diff)
 
 
-def take_away(module: AnsibleModule) -> None:
-    """No timer, no environment, no file that would grow old."""
+def take_away(module: AnsibleModule, run: Run) -> None:
+    """No timer, no tool, no file that would grow old; one environment stays for a rollback."""
     params = module.params
     timer, files = texts(module, present=False)
-    files[os.path.join(params["folder"], "nodectl.prom")] = ("", 0o644)  # noqa: PTH118
+    report = Path(params["folder"], "nodectl.prom")
+    files[str(report)] = ("", 0o644)
     diff = converge(module, timer, files) if systemd_runs() else []
     link, store = Path(params["link"]), Path(params["store"])
-    there = link.is_symlink() or store.is_dir()
-    if there and not module.check_mode:
-        if link.is_symlink():
-            link.unlink()
-        shutil.rmtree(str(store), ignore_errors=True)
-    module.exit_json(changed=there or bool(diff), diff=diff)
+    doomed = other_wheels(module) + [link] * link.is_symlink()
+    if not module.check_mode:
+        if diff:  # a run that goes on would write its file once more
+            run(["systemctl", "stop", timer.replace(".timer", ".service")])
+            if report.exists():
+                report.unlink()
+        for path in doomed:
+            path.unlink()
+        if store.is_dir():
+            clean(store, link)
+            prune(store, link, KEPT)
+    module.exit_json(changed=bool(doomed or diff), diff=diff)
 
 
 def judge(module: AnsibleModule, run: Run) -> list[Finding]:
@@ -187,10 +206,8 @@ def judge(module: AnsibleModule, run: Run) -> list[Finding]:
     try:
         age_s = time.time() - path.stat().st_mtime
     except OSError as error:
-        return [
-            *found,
-            finding(CHECK, "failed", str(path), expected=expected, actual=str(error.strerror), remedy=REMEDY),
-        ]
+        reason = str(error.strerror)
+        return [*found, finding(CHECK, "failed", str(path), expected=expected, actual=reason, remedy=REMEDY)]
     young = "ok" if age_s < module.params["interval_s"] else "failed"
     actual, remedy = f"{age_s:.0f} s", "look at `journalctl -u nodectl-health.service`"
     return [*found, finding(CHECK, young, str(path), expected=expected, actual=actual, remedy=remedy)]
@@ -207,6 +224,7 @@ def main() -> None:
             "folder": path,
             "files": {"type": "dict", "required": True},
             "wheel": {"type": "path", "default": ""},
+            "wheel_folder": path,
             "wheel_sha256": text,
             "uv": {"type": "path", "default": "/opt/nodectl/bin/uv"},
             "wheelhouse": text,
@@ -219,7 +237,7 @@ def main() -> None:
     if state == "present":
         set_all(module, run)
     if state == "absent":
-        take_away(module)
+        take_away(module, run)
     if state == "verify":
         module.exit_json(changed=False, findings=judge(module, run))
     reason = refusal(run) if systemd_runs() else ""
