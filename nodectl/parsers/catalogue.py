@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
+from nodectl.errors import ParseError
+
 # tool: (module, function)
 _PARSERS = {
     tool: (f"nodectl.parsers.{tool.replace('-', '_')}", f"parse_{tool.replace('-', '_')}")
@@ -40,7 +42,24 @@ TOOLS = tuple(_PARSERS)
 
 
 def parser_of(tool: str) -> Callable[[str], object]:
-    """The pure function that reads `tool`'s text into a frozen dataclass, or raises ParseError; KeyError if unknown."""
+    """The pure function that reads `tool`'s text into a frozen dataclass, or raises ParseError; KeyError if unknown.
+
+    It also reads what the module's own function refuses because something stands before each of its lines.
+    """
     module, function = _PARSERS[tool]
-    found: Callable[[str], object] = getattr(importlib.import_module(module), function)
-    return found
+    parse: Callable[[str], object] = getattr(importlib.import_module(module), function)
+
+    def parse_any(text: str) -> object:
+        try:
+            return parse(text)
+        except ParseError as error:
+            from nodectl.parsers.prefixes import readings
+
+            for other in readings(text):
+                try:
+                    return parse(other)
+                except ParseError:
+                    continue
+            raise error from None
+
+    return parse_any

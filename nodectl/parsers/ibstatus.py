@@ -12,6 +12,10 @@ from nodectl.parsers.text import unreadable
 _TOOL = "ibstatus"
 _PORT = re.compile(r"\s*Infiniband device '([^']+)' port (\d{1,3}) status:\s*")
 _LABEL = re.compile(r"\s*(default gid|base lid|sm lid|state|phys state|rate|link_layer):(.*)")
+# a state's number without its name, a GID of fewer than eight groups
+_CUT_VALUE = re.compile(
+    r"\s*(?:(?:phys )?state:\s*\d{1,3}|default gid:\s*(?!.*::)(?=.{0,38}$)[0-9a-f]{1,4}(?::[0-9a-f]{0,4}){0,7})\s*"
+)
 _LABELS = ("default gid", "base lid", "sm lid", "state", "phys state", "rate", "link_layer")
 _STATES = ("DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER", "NOP")
 _PHYSICAL_STATES = (
@@ -56,6 +60,8 @@ def parse_ibstatus(text: str) -> Ibstatus:
             raise unreadable(_TOOL, line, "the port's name is cut")
         elif ports and (match := _LABEL.fullmatch(line.text)):
             if not match[2].strip():
+                raise unreadable(_TOOL, line, "the row is cut")
+            if _CUT_VALUE.fullmatch(match[0]):
                 raise unreadable(_TOOL, line, "the row is cut")
             ports[-1][2].put(match[1], line, _without_code(match[1], match[2]))
         elif ports and is_cut_label(line.text, _LABELS):

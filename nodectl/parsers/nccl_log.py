@@ -13,7 +13,9 @@ TOOL = "nccl-log"
 _LINE = re.compile(r"NCCL (?P<level>INFO|WARN|TRACE|VERSION|ABORT)\b ?(?P<said>.*)")
 _WHO = re.compile(r"(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>-?\d{1,5})\]")
 _VERSION = re.compile(r"NCCL version (?P<version>\d{1,4}\.\S{1,60})")
-_NETWORK = re.compile(r"Using network (?P<name>\S.{0,80}?)\s*$")
+_NETWORK = re.compile(
+    r"Using network (?P<name>\S.{0,80}?)\s*$|Assigned NET plugin (?P<assigned>\S.{0,80}?) to comm\b"  # since 2.27
+)
 _NET_USING = re.compile(r"NET/(?P<name>(?!Plugin\b)[\w-]{1,40}) ?: Using \[?\d*\]?")
 _VIA = re.compile(r"\bvia NET/(?P<name>(?!Plugin\b)[\w-]{1,40}(?: [A-Z][\w-]{1,40}(?=/))?)/")
 _NIC = re.compile(r"(?P<name>[A-Za-z][\w.-]{0,60}):\d{1,3}/(?:IB|RoCE|UNSPECIFIED|Ethernet)\b")
@@ -30,7 +32,7 @@ _KINDS = (
     ("no_interface", re.compile(r"no (?:socket )?interface found|could not find (?:any )?(?:socket )?interface", re.I)),
     ("timeout", re.compile(r"time(?:d[ -]?|[ -])?out", re.IGNORECASE)),
     ("mismatch", re.compile(r"mismatch", re.IGNORECASE)),
-    ("cuda", re.compile(r"\bcuda\b|\bcu[A-Z]\w+|\bcuda[A-Z]\w+|\bCUDA ", re.IGNORECASE)),
+    ("cuda", re.compile(r"(?i:\bcuda (?!device \d))|\bcu(?:da)?[A-Z]\w+")),
 )
 
 
@@ -106,14 +108,14 @@ class _Log:
             self.warnings.append(_warning(line.text[: match.start()], said))
         if "Bytes -> Algo" in said:
             self.choices[_choice(line, said)] = None
-        elif "Using" in said or "via NET/" in said:
+        elif "Using" in said or "NET plugin" in said or "via NET/" in said:
             self._network(said)
 
     def _network(self, said: str) -> None:
         for source, pattern in (("using", _NETWORK), ("listed", _NET_USING), ("via", _VIA)):
             named = pattern.search(said)
             if named is not None:
-                self.networks.setdefault(source, named["name"])
+                self.networks.setdefault(source, named["name"] or named["assigned"])
         if "Bootstrap" in said or "NET/" in said:
             self.nics.update(dict.fromkeys(each["name"] for each in _NIC.finditer(said)))
             self.interfaces.update(dict.fromkeys(each["name"] for each in _INTERFACE.finditer(said)))

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nccl_tests_rows import NcclTestsRow, columns_of, is_row, row_of
+from nodectl.parsers.nccl_tests_rows import NcclTestsRow, columns_of, is_row, row_of, sides_of
+from nodectl.parsers.nccl_tests_torn import TornRow
 from nodectl.parsers.numbers import real, whole
 from nodectl.parsers.text import Line, lines_of, readable, unreadable, untagged
 
@@ -68,6 +69,7 @@ def parse_nccl_tests(text: str) -> NcclTests:
     run = _Run()
     for line in _unlabelled(lines):
         run.read(line)
+    run.torn.require_none()
     if not (run.ranks or run.rows or run.columns or run.began or run.verdicts):
         raise _refusal(run, lines)
     return run.result()
@@ -81,6 +83,8 @@ class _Run:
         self.ranks: dict[NcclTestsRank, None] = {}
         self.rows: list[NcclTestsRow] = []
         self.columns: tuple[str, ...] | None = None
+        self.sides: tuple[str, ...] = ()
+        self.torn = TornRow(TOOL)
         self.bounds: int | None = None
         self.average: float | None = None
         self.verdicts: list[bool] = []
@@ -89,15 +93,20 @@ class _Run:
         self.began = False
 
     def read(self, line: Line) -> None:
-        text = line.text.strip()
+        untorn = self.torn.read(line, self.columns)
+        if untorn is None:
+            return
+        line, text = untorn, untorn.text.strip()
         if is_row(text, in_table=self.columns is not None and not self.verdicts):
-            self.rows.append(row_of(TOOL, line, self.columns))
+            self.rows.append(row_of(TOOL, line, self.columns, self.sides))
             return
         if not text:
             return
         columns = columns_of(text)
         if columns is not None:
             self.columns = columns
+        elif sides := sides_of(text):
+            self.sides = sides
         elif "Rank" in text and _BEGINS_AS_RANK.match(text):
             self.ranks[_rank(line)] = None
         elif _BEGINS_AS_SUMMARY.match(text):

@@ -11,6 +11,7 @@ from nodectl.parsers.text import Line, unreadable
 
 _TYPE = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|(?:f8|fp8)\w{0,8}|float8\w{0,8}|char|bf16|fp16|fp32")
 _SIDE = ("time", "algbw", "busbw")
+_SIDES = ("out-of-place", "in-place")
 _JUDGED = ("#wrong", "wrong", "error")
 _NO_VALUE = re.compile(r"N/A|-?nan(?:\(\w{0,8}\))?|[+-]?inf", re.IGNORECASE)
 _DIGITS = re.compile(r"\d{1,18}")
@@ -38,7 +39,7 @@ class NcclTestsRow:
     type: str
     redop: str | None
     root: int | None
-    out_of_place: NcclTestsSide
+    out_of_place: NcclTestsSide | None
     in_place: NcclTestsSide | None
 
 
@@ -48,6 +49,12 @@ def columns_of(text: str) -> tuple[str, ...] | None:
         return None
     names = tuple(text.lstrip("# ").split())
     return names if names[:1] == ("size",) and "time" in names else None
+
+
+def sides_of(text: str) -> tuple[str, ...]:
+    """What the line above the header names, in its order; empty for every other line."""
+    words = text.lstrip("# ").split()
+    return tuple(words) if words and set(words) <= set(_SIDES) and len(words) <= len(_SIDES) else ()
 
 
 def is_row(text: str, *, in_table: bool) -> bool:
@@ -61,9 +68,10 @@ def is_row(text: str, *, in_table: bool) -> bool:
     return in_table and words[0].isdigit() and (numbers == len(words) or numbers >= 5)
 
 
-def row_of(tool: str, line: Line, columns: tuple[str, ...] | None) -> NcclTestsRow:
-    """ParseError where a column is missing or no value."""
-    words = line.text.split()
+def row_of(tool: str, line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] = _SIDES) -> NcclTestsRow:
+    """ParseError where a column is missing or no value; `order` is what `sides_of` found above the header."""
+    # an asterisk marks an error beyond the threshold
+    words = [word for each in line.text.split() if (word := each.rstrip("*"))]
     side = _side_columns(columns)
     sides = 2 if columns is None or columns.count("time") == 2 else 1
     if len(words) < 3 + sides * len(side):
@@ -72,7 +80,8 @@ def row_of(tool: str, line: Line, columns: tuple[str, ...] | None) -> NcclTestsR
     size, count, kind, operation, root = _head(tool, line, head, has_root="root" in (columns or ()))
     judged = _judged(columns, side, tail)
     measured = [_side(tool, line, tail[i * len(side) : (i + 1) * len(side)], side, judged) for i in range(sides)]
-    return NcclTestsRow(size, count, kind, operation, root, measured[0], measured[1] if sides == 2 else None)
+    named = dict(zip(order if len(order) == sides else _SIDES, measured, strict=False))
+    return NcclTestsRow(size, count, kind, operation, root, *(named.get(name) for name in _SIDES))
 
 
 def _side_columns(columns: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from nodectl.parsers.ncclras_answer import TOOL, NcclRas, RasCommunicator, RasJob, RasProcess, RasRank, status_of
+from nodectl.parsers.nvidia import is_noise
 from nodectl.parsers.text import Line, unreadable, untagged
 
 _VERSION = re.compile(r"NCCL version (\d{1,4}\.\S{1,60})")
@@ -67,9 +68,9 @@ class _Answer:
         elif text.startswith("Group ") and "Status" in text:
             self.has_table, self.in_summary = True, False
             self.section = "table"
-        elif self.in_summary and text.lstrip()[:1].isdigit():
+        elif self.in_summary and text.lstrip()[:1].isdigit() and not is_noise(text):
             self._job(line)
-        elif self.section == "table" and text.lstrip()[:1].isdigit():
+        elif self.section == "table" and text.lstrip()[:1].isdigit() and not is_noise(text):
             self._group(line)
         elif text in ("Errors", "Warnings", "DEAD", "INCOMPLETE", "TIMEOUT"):
             self.section, self.current = text, None

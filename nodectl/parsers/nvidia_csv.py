@@ -17,6 +17,7 @@ _UNIT = re.compile(r" \[[^\]]*\]$")
 _SINGLE = re.compile(r".*[._].*|index|name|uuid|serial|count|timestamp|pstate|hostname|pid")
 _REFUSED = re.compile(r"\[[^\]]*\]")
 _NUMBER = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,9})?)(?: (?:MiB|GiB|MHz|KB/s|W|%|C|ms|us))?")
+_CUT_UNIT = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{0,9})? (?:M|Mi|MH|G|Gi|K|KB|KB/|m|u)")
 _TEXT_COLUMNS = re.compile(r"serial|uuid|name|version|bus_id|inforom|vbios|address$|reasons(?:\.|$)")
 
 
@@ -24,6 +25,10 @@ def rows_of(tool: str, lines: Sequence[Line], lost: list[LostGpu]) -> Iterator[R
     """Values and refusals of each row; ParseError without a header line, or for a row of another width."""
     header: list[str] = []
     for line in lines:
+        if line.text.lstrip().startswith("```"):
+            if header:
+                break  # Markdown's fence around the output
+            continue
         if not line.text.strip():
             continue
         if found := lost_gpu(line.text):
@@ -44,17 +49,20 @@ def _header(text: str) -> list[str]:
 
 def _row(tool: str, header: list[str], line: Line) -> Row | None:
     cells = [cell.strip() for cell in line.text.split(",")]
+    if is_noise(line.text) and not (refused(cells[0]) or _REFUSED.fullmatch(cells[0])):
+        return None
     surplus = len(cells) - len(header)
     if surplus > 0 and "process_name" in header:
         # the command line of a process may hold commas, and nvidia-smi quotes nothing
         at = header.index("process_name")
         cells[at : at + surplus + 1] = [", ".join(cells[at : at + surplus + 1])]
     if len(cells) != len(header):
-        if is_noise(line.text):
-            return None
         raise unreadable(tool, line, f"{len(cells)} columns, the header has {len(header)}")
     named = list(zip(header, cells, strict=True))
     unavailable = {name: cell for name, cell in named if cell and (_REFUSED.fullmatch(cell) or refused(cell))}
+    cut = next((name for name, cell in named if _CUT_UNIT.fullmatch(cell) and not _TEXT_COLUMNS.search(name)), None)
+    if cut:
+        raise unreadable(tool, line, f"the unit of {cut} is cut")
     return {name: None if name in unavailable else _value(name, cell) for name, cell in named}, unavailable
 
 

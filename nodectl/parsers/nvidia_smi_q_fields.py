@@ -153,25 +153,27 @@ class _Reader:
     def _reasons(self, values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
         active: list[str] = []
         other: list[str] = []
-        words: list[Refused] = []
+        words: dict[str, Refused] = {}
         read = False
         for path, value in values.items():
             section, _, rest = path.partition("/")
             if section not in ("clocks_event_reasons", "clocks_throttle_reasons"):
                 continue
-            found = self.value("flag", value) if value.text else None
-            if isinstance(found, Refused):
-                words.append(found)
-                continue
-            read = True
             name = rest.rpartition("/")[2]
             name = name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_")
+            found = self.value("flag", value) if value.text else None
+            if isinstance(found, Refused):
+                words[REASONS.get(name, name)] = found
+                continue
+            read = True
             if found and name in REASONS:
                 active.append(REASONS[name])
             elif found:
                 other.append(name)
         if not read and words:
-            unavailable["clock_event_reasons"] = words[0].text
+            unavailable["clock_event_reasons"] = next(iter(words.values())).text
+        elif read:
+            unavailable.update({f"clock_event_reasons.{name}": word.text for name, word in words.items()})
         order = list(dict.fromkeys(REASONS.values()))
         return (tuple(sorted(set(active), key=order.index)) if read else None), tuple(other)
 

@@ -32,7 +32,7 @@ def read_xml(lines: Sequence[Line]) -> Log:
         reader = _Reader(inside).read("\n".join(body))
     except ParseError:
         # a log line between the elements, or a process whose name is not escaped, breaks the form
-        written = [text if text.lstrip().startswith("<") else "" for text in body]
+        written = [text if text.lstrip().startswith("<") or text.strip() == "None" else "" for text in body]
         if written == body and not any("&" in text for text in body):
             raise
         reader = _Reader(inside).read(_BARE_AMPERSAND.sub("&amp;", "\n".join(written)))
@@ -112,7 +112,7 @@ class _Reader:
                 self.log.header.setdefault(self.open[1], value)
         elif self.item is not None:
             self.item.setdefault("/".join(path[2:]), value)
-        elif path in (["processes"], ["mig_devices"]) and value.text in ("", "None"):
+        elif path in (["processes"], ["mig_devices"]) and (not value.text or "None" in value.text.split("\n")):
             self._list(self.block, path[0])
         elif path and path[0] not in _IGNORED:
             self.block.values.setdefault("/".join(path), value)

@@ -62,6 +62,5 @@ def _behind(matrix: Matrix, label: str, key: str, unavailable: dict[str, str]) -
         value = cells[-1] if last else cells[at] if at < len(cells) else ""
         if refused(value):
             unavailable[f"{key}.{name}"] = value
-        if value:
-            found[name] = None if refused(value) else value
+        found[name] = None if refused(value) else value or None
     return found

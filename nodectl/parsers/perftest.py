@@ -10,10 +10,10 @@ from nodectl.parsers.labelled import rows_of
 from nodectl.parsers.perftest_errors import PerftestError, find_error, is_error
 from nodectl.parsers.perftest_json import is_perftest_json, json_rows
 from nodectl.parsers.perftest_rows import Row, Table
-from nodectl.parsers.text import Line, unreadable
+from nodectl.parsers.text import Line, plain, unreadable
 
 _TOOL = "perftest"
-_BANNER = re.compile(r"(RDMA_Write|RDMA_Read|Send|Atomic)([\w ]{0,60}?)[ _](BW|Latency)[ _]Test\b")
+_BANNER = re.compile(r"(RDMA_Write|RDMA_Read|Send|Atomic)([\w -]{0,60}?)[ _](BW|Latency)[ _]Test\b")
 _PROGRAM = re.compile(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b")
 _WAITS = re.compile(r"Waiting for client (?:rdma_cm QP )?to connect")
 # what `timeout` and a shell leave behind
@@ -46,7 +46,7 @@ def parse_perftest(text: str) -> Perftest:
     """ParseError for a row that is cut or garbled, and for text that is no run of perftest's."""
     output = _Output(list(rows_of(text, _TOOL)))
     rows = tuple(output.table.rows)
-    if not rows and is_perftest_json(text):
+    if not rows and is_perftest_json(text := plain(text)):
         rows = json_rows(text)
     error = find_error(output.complaints, has_figures=bool(rows)) or output.silent_error(rows)
     if not (rows or error or output.has_begun):
@@ -105,9 +105,10 @@ class _Output:
         if name not in self._info:
             return None
         line, value = self._info[name]
-        if not re.fullmatch(r"\d{1,9}", value):
+        # before version 4 the MTU is `2048B`, since then `2048[B]`
+        if not re.fullmatch(r"\d{1,9}B?", value):
             raise unreadable(_TOOL, line, f"{name} {value!r} is no number")
-        return int(value)
+        return int(value.removesuffix("B"))
 
     def silent_error(self, rows: tuple[Row, ...]) -> PerftestError | None:
         """A link cut in the middle of a run shows as zero iterations only, a deadline as no output at all."""

@@ -13,8 +13,12 @@ _KINDS = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (
         ("bad_option", r"unrecognized option|invalid option|option requires an argument|is ambiguous; possib"),
-        ("bad_option", r"Invalid Command or flag|^\s*[\w ]+ should be (?:between|at least|greater|less|multipl)"),
+        (
+            "bad_option",
+            r"Invalid Command or flag|^\s{0,40}\w[\w ]{0,80} should be (?:between|at least|greater|less|multipl)",
+        ),
         ("no_device", r"Did not detect devices|No IB devices found|IB device \S+ not found"),
+        ("no_device", r"[Cc]ouldn't find (?:IB )?device|[Nn]o such device"),
         ("no_device", r"Unable to find the Infiniband/RoCE device"),
         ("port_down", r"Port number \d+ state is (?!Active\b)\w"),
         ("port_busy", r"Couldn't listen to port|Address already in use"),
@@ -31,7 +35,11 @@ _KINDS = tuple(
         ("no_server", r"Unable to open file descriptor for socket connection|Unable to init the socket connection"),
         ("no_server", r"CM event bl blka [67]\b"),
         ("memlock", r"[Cc]ouldn't allocate MR|[Ff]ailed to create (?:mr|MR)\b|Cannot allocate memory|locked memory"),
-        ("bad_gid", r"Failed to modify QP (?:\d+ )?to RTR|(?i:(?:invalid|wrong|no such|couldn't get|can't get) gid)"),
+        ("bad_gid", r"(?i:gid index \S+ (?:is )?not found)"),
+        (
+            "bad_gid",
+            r"Failed to modify QP (?:\d+ )?to RTR|(?i:(?:invalid|wrong|no such|couldn't get|can't get) gid)",
+        ),
         # a request that the other side's buffer or test does not allow
         ("mismatch", r"Failed status (?:9|10)\b|remote (?:access|invalid request) error"),
         ("mismatch", r"(?i:mis-?match|not compatible|incompatible)"),
@@ -40,6 +48,7 @@ _KINDS = tuple(
         ("peer_lost", r"Couldn't read remote address|Failed to exchange data"),
         ("peer_lost", r"Unable to (?:read|write) (?:from|to) socket|Connection reset|Broken pipe"),
         ("peer_lost", r"RDMA_CM_EVENT_DISCONNECTED|CM event bl blka 10\b"),
+        ("other", r"Failed status \d"),
         ("other", r"Failed status \d|Completion with error|Failed to complete run|Segmentation fault"),
     )
 )

@@ -12,13 +12,15 @@ from nodectl.parsers.text import Line, unreadable
 
 _TOOL = "perftest"
 _HEADER = re.compile(r"\s*#bytes\b")
+_PREFIXED_HEADER = re.compile(r".*\S\s*#bytes\s+#(?:iterations|sl)\b")
 _COLUMN = re.compile(
     r"#(?P<id>bytes|sl|iterations)\b|BW (?P<bw>peak|average)\[(?P<bw_unit>[^\]]*)\]|(?P<rate>MsgRate)\[Mpps\]"
     r"|(?P<t>t_\w+)\[(?P<t_unit>[^\]]*)\]|(?P<percent>99(?:\.9)?)% percentile\[(?P<p_unit>[^\]]*)\]"
-    r"|(?P<tps>tps average)|(?:BW|MsgRate) Port[12]\[[^\]]*\]|CPU_Util\[[^\]]*\]"
+    r"|(?P<tps>tps average)"
+    r"|[A-Za-z][\w%. ]{0,30}\[[^\]]{0,20}\]"  # of no use here, but it has its place
 )
 _ROW = re.compile(r"\s*\d{1,20}(?=\s+\d|\s*$)")
-_VALUE = r"\d{1,20}(?:\.\d{1,20})?|-?nan|-?inf"
+_VALUE = r"-?\d{1,20}(?:\.\d{1,20})?|-?nan|-?inf"
 _CELL = re.compile(rf"(?:^|\s)\s*({_VALUE})")
 # latencies have two decimals; pasted columns may have lost the blanks between them
 _LATENCY_CELL = re.compile(rf"\s*(\d{{1,20}}\.\d\d(?=\d+\.)|{_VALUE})")
@@ -91,6 +93,8 @@ class Table:
         if _HEADER.match(line.text):
             self._head(line)
             return None
+        if "#bytes" in line.text and _PREFIXED_HEADER.match(line.text):
+            raise unreadable(_TOOL, line, "something stands before the table's header")
         if not self._columns or not _ROW.match(line.text):
             return line.text
         return self._row(line) or None
@@ -131,5 +135,6 @@ class Table:
 
 
 def _value(cell: str) -> float | None:
+    # perftest 5 printed negative figures for runs too long for its counters
     value = float(cell)
-    return value if math.isfinite(value) else None
+    return value if math.isfinite(value) and value >= 0 else None

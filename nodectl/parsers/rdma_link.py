@@ -16,6 +16,11 @@ _TOOL = "rdma link"
 # iproute2 before 4.19 numbered the links: `1/1: mlx5_0/1: state ACTIVE …`
 _LINK = re.compile(r"\s*(?:link |\d+/\d+: )(\S+?)/(\d{1,3}):?(?: (.*))?")
 _LINK_START = re.compile(r"\s*(?:link\s+\S+|\d+/\d+: \S+/\S+)\s*")
+_STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
+_PHYSICAL_STATES = (
+    *("NOP", "SLEEP", "POLLING", "DISABLED", "PORT_CONFIGURATION_TRAINING", "LINK_UP", "LINK_ERROR_RECOVER"),
+    *("LINK_ERROR_RECOVERY", "PHY_TEST"),
+)
 _WORDS = frozenset(
     ("state", "physical_state", "netdev", "netdev_index", "subnet_prefix", "lid", "sm_lid", "lmc", "ifindex")
 )
@@ -62,6 +67,9 @@ def _link(device: str, port: int, rest: str, line: Line) -> RdmaPort:
     values = dict(zip(words[::2], words[1::2], strict=False))
     if len(words) % 2 or not {"state", "physical_state"} <= values.keys() or not values.keys() <= _WORDS:
         raise unreadable(_TOOL, line, "the row is cut or garbled")
+    for name, words_of_it in (("state", _STATES), ("physical_state", _PHYSICAL_STATES)):
+        if values[name] not in words_of_it and any(each.startswith(values[name]) for each in words_of_it):
+            raise unreadable(_TOOL, line, f"the {name} is cut")
     lid = values.get("lid")
     if lid is not None and not re.fullmatch(r"\d{1,9}", lid):
         raise unreadable(_TOOL, line, f"lid {lid!r} is no number")

@@ -42,25 +42,26 @@ def parse_show_gids(text: str) -> ShowGids:
     """ParseError without the table, and for a row that is cut or garbled."""
     gids: list[Gid] = []
     has_table = False
-    for line in rows_of(text, _TOOL):
+    lines = list(rows_of(text, _TOOL))
+    for line in lines:
         if match := _ROW.fullmatch(line.text):
-            gids.append(_gid(match, line))
+            gids.append(_gid(match, line, is_last=line is lines[-1]))
         elif _HEADER.match(line.text) or _COUNT.fullmatch(line.text):
             has_table = True
         elif has_table and _ROW_START.fullmatch(line.text):
             raise unreadable(_TOOL, line, "the row is cut or garbled")
     if not (has_table or gids):
-        raise nothing_found(_TOOL, "table of GIDs", rows_of(text, _TOOL), _FAILURE)
+        raise nothing_found(_TOOL, "table of GIDs", lines, _FAILURE)
     return ShowGids(tuple(gids))
 
 
-def _gid(match: re.Match[str], line: Line) -> Gid:
+def _gid(match: re.Match[str], line: Line, *, is_last: bool) -> Gid:
     words = (match[5] or "").split()
     ipv4 = words.pop(0) if words and _ADDRESS.fullmatch(words[0]) else None
     version = words.pop(0) if words and _VERSION.fullmatch(words[0]) else None
     netdev = words.pop(0) if words else None
     # the script prints a tab after the version, then the interface, which may be gone
-    lacks_end = version is not None and netdev is None and line.text.endswith(version)
+    lacks_end = is_last and version is not None and netdev is None and line.text.endswith(version)
     if words or (netdev and not version) or (ipv4 and not version) or lacks_end:
         raise unreadable(_TOOL, line, "the row is cut or garbled")
     return Gid(match[1], int(match[2]), int(match[3]), match[4], ipv4, version, netdev)

@@ -15,7 +15,7 @@ _ESCAPES = re.compile(
 )
 _CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
 # mpirun --tag-output, mpirun -timestamp-output
-_RANK_TAG = re.compile(
+RANK_TAG = re.compile(
     r"^(?:\[(?:[^\s\]@]{1,200}@)?\d+,\d+\]<std(?:out|err)>:? ?"
     r"|\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}<std(?:out|err)>: ?)"
 )
@@ -38,6 +38,7 @@ class Line(NamedTuple):
 
 def plain(text: str) -> str:
     """Without ANSI escapes, control characters and carriage returns; a redrawn line is what stood last."""
+    text = text.removeprefix("\ufeff")
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     if "\r" in text:
@@ -84,7 +85,7 @@ def readable(lines: Iterable[Line]) -> Iterator[Line]:
 def untagged(lines: list[Line]) -> Iterator[Line]:
     """Lines without the rank that mpirun puts before them."""
     for line in readable(lines):
-        yield Line(line.number, _RANK_TAG.sub("", line.text))
+        yield Line(line.number, RANK_TAG.sub("", line.text))
 
 
 def unreadable(tool: str, line: Line, why: str) -> ParseError:

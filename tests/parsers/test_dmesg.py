@@ -223,3 +223,29 @@ def test_an_xid_is_found_amid_noise(code: int, bus: str, pid: int, noise: list[s
     (event,) = parse_dmesg("\r\n".join([*noise, line, *noise])).events
     expected = KernelEvent("xid", "77.000001", bus, code, pid, "p q", None, None, None, event.text)
     assert replace(event, severity=None) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "time"),
+    [
+        ("[1,3]<stdout>:[ 71.500000] ", "71.500000"),
+        ("gpu-071: [ 71.500000] ", "71.500000"),
+        ("> [ 71.500000] ", "71.500000"),
+        ("    [ 71.500000] ", "71.500000"),
+        ("kernel: [ 71.500000] ", "71.500000"),
+        ("[Fr Nov 15 05:39:15 2024] ", "Fr Nov 15 05:39:15 2024"),
+        ("[五 11月 15 05:39:15 2024] ", "五 11月 15 05:39:15 2024"),
+        ("2024-11-15 05:39:15 gpu-071 kernel: ", "2024-11-15 05:39:15"),
+        ("2024-11-15T05:39:15.5Z [ 71.500000] ", "2024-11-15T05:39:15.5Z"),
+        ("gpu-071: Nov 15 05:39:15 gpu-071 kernel: [ 71.500000] ", "Nov 15 05:39:15"),
+    ],
+)
+def test_a_time_behind_what_a_shell_or_another_language_prints(before: str, time: str) -> None:
+    text = "NVRM: Xid (PCI:0000:71:00): 79, GPU has fallen off the bus."
+    (event,) = parse_dmesg(f"{before}{text}\n").events
+    assert (event.time, event.text) == (time, text)
+
+
+def test_a_killed_process_with_brackets_in_its_name() -> None:
+    (event,) = parse_dmesg("[ 71.5] Out of memory: Killed process 71 (tokio (pool-3)) total-vm:71kB\n").events
+    assert (event.pid, event.process) == (71, "tokio (pool-3)")

@@ -80,3 +80,9 @@ _RATES = st.sampled_from(((2.5, "1X SDR"), (25.0, "1X EDR"), (56.0, "4X FDR"), (
 )
 def test_what_is_printed_is_read(ports: list[PortStatus]) -> None:
     assert parse_ibstatus("".join(map(printed, ports))) == Ibstatus(tuple(ports))
+
+
+@pytest.mark.parametrize("row", ["state:\t\t 4", "phys state:\t 5", "default gid:\t fe80:0000:0000:0000:71"])
+def test_a_value_that_is_cut(row: str) -> None:
+    with pytest.raises(ParseError, match=r"line 2: .*the row is cut"):
+        parse_ibstatus(f"Infiniband device 'mlx5_3' port 1 status:\n\t{row}")

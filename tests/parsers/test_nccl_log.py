@@ -149,3 +149,23 @@ def test_a_warning_comes_back_as_it_was_given(host: str, pid: int, device: int, 
         f"step 1\n{host}:{pid}:{pid + 1} [{device}] init.cc:12 NCCL WARN {said}\nstep 2\n"
     ).warnings
     assert (found.host, found.pid, found.device, found.text) == (host, pid, device, said.strip())
+
+
+def test_the_network_as_versions_from_2_27_on_name_it() -> None:
+    found = parse_nccl_log("gpu-7:71:72 [3] NCCL INFO Assigned NET plugin IBext_v11 to comm\n")
+    assert found.network == "IBext_v11"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Cuda failure 'out of memory'", "cuda"),
+        ("cudaMemcpyAsync failed", "cuda"),
+        ("cuMemCreate failed", "cuda"),
+        ("Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 71000", "other"),
+        ("The current custom setting is ignored", "other"),
+    ],
+)
+def test_what_is_cudas_fault(said: str, kind: str) -> None:
+    (warning,) = parse_nccl_log(f"gpu-7:71:72 [3] init.cc:9 NCCL WARN {said}\n").warnings
+    assert warning.kind == kind

@@ -88,7 +88,7 @@ def test_operation_and_root_are_what_the_program_prints(middle: str, redop: str 
 def test_wrong_values_are_no_errors(header: str | None, row: str, wrong: int | None, error: float | None) -> None:
     head = HEADER.replace("#wrong", header) if header else ""
     (found,) = parse_nccl_tests(f"{head}8 2 float sum -1 1.0 2.0 3.0 {row} 4.0 5.0 6.0 {row}\n").rows
-    assert (found.out_of_place.wrong, found.out_of_place.max_error) == (wrong, error)
+    assert found.out_of_place == side(1, 2, 3, wrong, error)
 
 
 def test_spread_columns_are_passed_over() -> None:

@@ -136,3 +136,10 @@ def test_any_machine_is_read_back(machine: list[list[int | None]]) -> None:
         for gpu in found.gpus
     ] == machine
     assert all(link.active is (link.speed_gb_s is not None) for gpu in found.gpus for link in gpu.links or ())
+
+
+def test_a_counter_of_64_bits() -> None:
+    text = f"GPU 0: NVIDIA A100 (UUID: GPU-71)\n\t Link 3: CRC Errors: {2**64 - 1}\n"
+    links = parse_nvidia_smi_nvlink(text).gpus[0].links
+    assert links is not None
+    assert links[0].crc_errors == 2**64 - 1

@@ -137,3 +137,18 @@ def test_any_table_is_read_back(rows: list[list[int | str]]) -> None:
         refused = {name: cell for name, cell in zip(names, made, strict=True) if str(cell).startswith("[")}
         assert found.unavailable == refused
         assert list(found.values.values()) == [None if str(cell).startswith("[") else cell for cell in made]
+
+
+@pytest.mark.parametrize("cell", ["81559 M", "81559 Mi", "71.5 "])
+def test_a_unit_that_is_cut(cell: str) -> None:
+    text = f"index, memory.total [MiB]\n0, 81559 MiB\n1, {cell}"
+    if cell.endswith(" "):
+        assert parse_nvidia_smi_query(text).gpus[1].values["memory.total"] == 71.5
+        return
+    with pytest.raises(ParseError, match=r"line 3: .*the unit of memory.total is cut"):
+        parse_nvidia_smi_query(text)
+
+
+def test_a_log_line_with_as_many_commas_is_no_row() -> None:
+    text = "index, name\n0, NVIDIA H100\n2031-07-01 10:20:30,123 - INFO - alive\n[N/A], NVIDIA H100\n"
+    assert [row.values["index"] for row in parse_nvidia_smi_query(text).gpus] == [0, None]

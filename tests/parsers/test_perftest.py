@@ -204,3 +204,24 @@ def test_printed_latency_is_read(rows: list[tuple[float, ...]]) -> None:
 
 # blanks after each time, as in the program's format; without one at all the two decimals part the columns
 GAPS = ("        ", "      ", "  \t       ", "     \t", "", "\t\t", "\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "values", "average", "rate"),
+    [
+        ("MsgRate[Mpps]", "-12.30  -0.000023", None, None),
+        ("BW min[Gb/sec]   MsgRate[Mpps]", "71.20  3.5  0.25", 71.2, 0.25),
+        ("MsgRate[Mpps]   CPU_Util[%]", "71.20  0.25  12.5", 71.2, 0.25),
+    ],
+)
+def test_columns_and_figures_of_odd_versions(more: str, values: str, average: float | None, rate: float | None) -> None:
+    (row,) = parse_perftest(
+        f" #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   {more}\n 65536  5000  0.00  {values}\n"
+    ).rows
+    assert isinstance(row, BwRow)
+    assert (row.peak_gbit_s, row.average_gbit_s, row.message_rate_mpps) == (None, average, rate)
+
+
+def test_an_mtu_of_old_versions() -> None:
+    found = parse_perftest("          RDMA_Write Dual-port BW Test\n Mtu             : 2048B\n")
+    assert (found.test, found.mtu_bytes) == ("ib_write_bw", 2048)

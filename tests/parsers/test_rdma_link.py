@@ -85,3 +85,9 @@ def test_what_is_printed_is_read(links: list[RdmaPort]) -> None:
         for link in links
     )
     assert parse_rdma_link(text) == RdmaLink(tuple(links))
+
+
+@pytest.mark.parametrize("row", ["state ACTIVE physical_state LINK_", "state ACT physical_state LINK_UP"])
+def test_a_word_that_is_cut(row: str) -> None:
+    with pytest.raises(ParseError, match=r"line 1: .*state is cut"):
+        parse_rdma_link(f"link mlx5_3/1 {row}")

@@ -96,3 +96,10 @@ def test_what_is_printed_is_read(gids: list[Gid]) -> None:
         for gid in gids
     )
     assert parse_show_gids(f"{HEADER}{rows}n_gids_found={len(gids)}\n") == ShowGids(tuple(gids))
+
+
+def test_a_row_without_an_interface_is_cut_only_at_the_end() -> None:
+    row = "mlx5_3\t1\t0\tfe80:0000:0000:0000:71fd:fe00:0071:0001\t\t\tv2"
+    assert parse_show_gids(f"{row}\nn_gids_found=1\n").gids[0].netdev is None
+    with pytest.raises(ParseError, match=r"line 1: .*cut"):
+        parse_show_gids(row)
