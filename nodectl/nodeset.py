@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+# what NodeSet takes for a name and nothing else: no range that it would spell out, no group that it would look up
+_PLAIN = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
 
 def fold(names: Iterable[str]) -> str:
-    """`gpu01 gpu02 gpu03 gpu07` as `gpu[01-03,07]`; names that no node set can hold are joined by commas."""
-    from ClusterShell.NodeSet import NodeSet, NodeSetParseError
+    """`gpu01 gpu02 gpu03 gpu07` as `gpu[01-03,07]`; names that no node set can hold follow, on the same line."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
 
-    listed = list(names)
+    plain: list[str] = []
+    others: list[str] = []
+    for name in names:
+        (plain if _PLAIN.fullmatch(name) else others).append(name)
     try:
-        return str(NodeSet.fromlist(listed))
+        folded = [str(NodeSet.fromlist(plain, resolver=RESOLVER_NOGROUP))] if plain else []
     except NodeSetParseError:
-        return ",".join(sorted(listed))
+        folded = sorted(plain)
+    return ",".join([*folded, *map(_visible, sorted(others))])
+
+
+def _visible(name: str) -> str:
+    return name if name.isprintable() else repr(name)[1:-1]
 
 
 def expand(pattern: str) -> tuple[str, ...] | None:

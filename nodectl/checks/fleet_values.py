@@ -124,8 +124,8 @@ def _is_own(nic: Nic) -> bool:
 def _ports(host: Subject) -> Iterator[tuple[Key, str | None]]:
     firmware: dict[str, list[str | None]] = defaultdict(list)
     for port in ports_of(host):
-        if port.board_id:
-            firmware[port.board_id].append(port.firmware)
+        if board := port.board_id or port.type:  # ibstat has no board, and the device's type
+            firmware[board].append(port.firmware)
     for board, versions in firmware.items():
         yield ("ib_firmware", board), _distinct(versions)
     if not (host.wanted and any(each.kind != "ethernet" for each in host.wanted.hardware.nics)):

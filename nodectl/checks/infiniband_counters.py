@@ -44,6 +44,11 @@ def counters(host: Subject) -> Iterator[Finding]:
     yield from host.unknown(host.facts.get("ib_ports"), "the ports' counters", *ids)
     ports = [port for port in ports_of(host) if port.counters]
     if not ports:
+        if ports_of(host):  # of a tool that tells states only
+            remedy = "look there at what `nodectl facts` reads"
+            yield host.finding(
+                "ib_errors", Status.UNKNOWN, expected="the ports' counters", actual="not told", remedy=remedy
+            )
         return
     told = f"none on {len(ports)} ports"
     for check, look in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from nodectl.checks.base import NOT_SETTABLE, About, Check, Subject, held
+from nodectl.facts.base import whole
 from nodectl.model.facts import Nic
 from nodectl.model.finding import Finding
 from nodectl.model.settings import NcclFiles, SessionLimits, Sysctl
@@ -44,9 +45,9 @@ def _kernel_setting(host: Subject, key: str, wanted: str, never_lower: bool, liv
 
 def _is_held(live: str, wanted: str, never_lower: bool) -> bool:
     old, new = live.split(), wanted.split()
-    numbers = len(old) == len(new) and all(word.lstrip("-").isdigit() for word in old + new)
-    if never_lower and numbers:
-        return all(int(a) >= int(b) for a, b in zip(old, new, strict=True))
+    have, least = ([number for word in words if (number := whole(word)) is not None] for words in (old, new))
+    if never_lower and len(have) == len(old) == len(least) == len(new):
+        return all(a >= b for a, b in zip(have, least, strict=True))
     return old == new
 
 

@@ -57,7 +57,7 @@ def _resources(host: Subject, found: SlurmNode) -> Iterator[Finding]:
 
 def gpus_of(gres: str | None) -> int:
     """How many GPUs a text such as `gpu:a100:8(S:0-1),nic:2` has."""
-    found = re.findall(r"(?:^|,)gpu(?::[^:,()]+)??:(\d+)(?=[(,]|$)", gres or "")
+    found = re.findall(r"(?:^|,)gpu(?::[^:,()]+)??:([0-9]{1,6})(?=[(,]|$)", gres or "")
     return sum(map(int, found))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject, held, warned
+from nodectl.facts.base import whole
 from nodectl.model.facts import Cpu, Memory, Numa
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -65,8 +66,9 @@ def cpu_count(text: str) -> int:
     count = 0
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
-        if first.isdigit():
-            count += (int(last) - int(first) + 1) if last.isdigit() else 1
+        low, high = whole(first), whole(last)
+        if low is not None:
+            count += 1 if high is None else high - low + 1
     return count
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject, warned
+from nodectl.facts.base import whole
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.system import Unit, UnitLimits, Units
@@ -103,10 +104,11 @@ def limits(host: Subject) -> Iterator[Finding]:
 def _enough(name: str, actual: str, wanted: str) -> bool:
     if actual == "infinity":
         return True
-    if wanted == "unlimited" or not actual.isdigit():
+    number = whole(actual)
+    if wanted == "unlimited" or number is None:
         return False
     # limits.conf counts memlock in KiB, systemd in bytes
-    return int(actual) >= int(wanted) * (_KIB if name == "memlock" else 1)
+    return number >= int(wanted) * (_KIB if name == "memlock" else 1)
 
 
 CHECKS: tuple[Check, ...] = (failed, limits)

@@ -64,11 +64,13 @@ def health(
         return
     if rounds and watch is None:
         raise click.UsageError("--rounds goes with --watch")
+    from nodectl.health.wanted import check_names
     from nodectl.model.status import exit_status
 
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
     names = {kind: name for kind, name in given.items() if name}
     shape = "one-line" if one_line else form or app.output
+    check_names(names, app.profile_dirs)
     found = _look(app, names)
     _show(found, shape, write, everything=everything, strict=strict)
     left = None if rounds is None else rounds - 1
@@ -169,7 +171,14 @@ def _put(path: Path, text: str) -> None:
     import os
     import tempfile
 
-    handle, staged = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    from nodectl.errors import UsageError
+
+    try:
+        handle, staged = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise UsageError(
+            f"--write {path}: {error.strerror or error}", "name a file in a folder that is there"
+        ) from error
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)

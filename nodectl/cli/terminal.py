@@ -33,7 +33,12 @@ def note(text: str) -> None:
 
 def as_json(name: str, document: Mapping[str, object]) -> str:
     """One JSON document with its schema (`nodectl.<name>/1`)."""
-    return json.dumps({"schema": f"nodectl.{name}/1", **document}, indent=2, default=str)
+    whole = {"schema": f"nodectl.{name}/1", **document}
+    try:
+        return json.dumps(whole, indent=2, default=str, allow_nan=False)
+    except ValueError:  # a host may print any number; JSON has none that is infinite, or no number
+        finite = json.loads(json.dumps(whole, default=str), parse_constant=lambda _: None)
+        return json.dumps(finite, indent=2)
 
 
 def emit_json(name: str, document: Mapping[str, object]) -> None:

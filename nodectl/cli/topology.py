@@ -131,7 +131,7 @@ def _write(folder: Path, proposed: Mapping[str, NcclEnvironment]) -> None:
     from nodectl.report.topology_env import MARK, variables_yaml
 
     for host, each in proposed.items():
-        if "/" in host or host.startswith("."):
+        if "/" in host or "\0" in host or host.startswith("."):
             raise UsageError(f"--write: a host named {host!r} has no folder", "take the YAML from standard output")
         file = folder / host / "nccl.yml"
         try:

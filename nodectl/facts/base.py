@@ -1,5 +1,6 @@
 """What a fact is: the commands it needs and the pure function that reads their outputs."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +15,9 @@ NOT_INSTALLED = 127
 DEADLINE = 124
 # what a script says where the kernel or the system has no such thing at all
 NOT_THERE = 3
+_SAID = 200
+# no counter of a kernel has more digits
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
 
 T = TypeVar("T")
 
@@ -43,6 +47,8 @@ def read_fact(fact: Fact, recording: Recording) -> object:
         return Unread("absent", str(error))
     except (UnknownError, ParseError) as error:
         return Unread("unknown", str(error))
+    except (ValueError, ArithmeticError, LookupError) as error:  # a number of no computer, a cell that is not there
+        return Unread("unknown", f"not understood: {str(error)[:_SAID]}")
 
 
 def entry(recording: Recording, key: str) -> Entry:
@@ -115,5 +121,5 @@ def rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
 
 
 def whole(text: str | None) -> int | None:
-    """A count; None where the script had none to show."""
-    return int(text) if text and text.lstrip("-").isdigit() else None
+    """A count; None where the script had none to show, or what is none."""
+    return int(text) if text and _WHOLE.fullmatch(text) else None

@@ -86,9 +86,9 @@ def port_of(name: str, port: int, device: Device) -> IbPort:
         pci_address=device.files.get("pci", "").rpartition("/")[2] or None,
         numa_node=numa if numa is not None and numa >= 0 else None,
         counters={
-            path[2]: int(value)
+            path[2]: number
             for path, value in counters
-            if path[0] in ("counters", "hw_counters") and value.isdigit()
+            if path[0] in ("counters", "hw_counters") and (number := whole(value)) is not None
         },
     )
 

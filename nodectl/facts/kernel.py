@@ -1,7 +1,7 @@
 """The running kernel, its distribution, its boot, its modules, and settings that are no sysctl."""
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, UnknownError, entry, output, whole
+from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output, whole
 from nodectl.model.facts import Kernel
 from nodectl.model.recording import Command, Recording
 from nodectl.model.system import Boot, KernelKnobs, Modules
@@ -44,7 +44,10 @@ def _read(recording: Recording) -> Kernel:
     words = output(recording, "uname").split()
     if len(words) != 3:
         raise ParseError(f"uname line 1: {' '.join(words)!r}")
-    release = parse_os_release(entry(recording, "os-release").stdout)
+    try:
+        release = parse_os_release(entry(recording, "os-release").stdout)
+    except (AbsentError, UnknownError, ParseError):
+        release = {}  # the kernel is known without its distribution
     name, version, architecture = words
     return Kernel(name, version, architecture, release.get("ID"), release.get("VERSION_ID"), release.get("PRETTY_NAME"))
 

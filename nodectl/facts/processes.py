@@ -1,5 +1,7 @@
 """Load, processes that hang, and ports on which something listens."""
 
+import math
+
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, output
 from nodectl.model.recording import Command, Recording
@@ -33,6 +35,8 @@ def _read(recording: Recording) -> Processes:
         one, five, fifteen = (float(word) for word in load[:3])
     except ValueError as error:
         raise ParseError(f"processes: {load!r} is no load") from error
+    if not all(map(math.isfinite, (one, five, fifteen))):
+        raise ParseError(f"processes: {load!r} is no load")
     return Processes(one, five, fifteen, tuple(hanging), zombies, count)
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, UnknownError, entry, output
+from nodectl.facts.base import Fact, UnknownError, entry, output, whole
 from nodectl.model.recording import Command, Recording
 from nodectl.model.settings import ClockSync, NcclFiles, SessionLimits, Sysctl
 
@@ -91,7 +91,7 @@ def _sysctl(key: str, row: list[str]) -> Sysctl:
 def _limits(recording: Recording) -> SessionLimits:
     text, _, bounding = output(recording, "session-limits").partition("cap ")
     words = text.split()
-    if len(words) != 6 or not all(word == "unlimited" or word.isdigit() for word in words):
+    if len(words) != 6 or not all(word == "unlimited" or whole(word) is not None for word in words):
         raise ParseError(f"ulimit: {' '.join(words)!r}")
     if not re.fullmatch(r"[0-9a-f]+", bounding.strip()):
         raise ParseError(f"CapBnd: {bounding.strip()!r}")

@@ -3,7 +3,7 @@
 import re
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output, output_unless_missing
+from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output, output_unless_missing, whole
 from nodectl.model.recording import Command, Recording
 from nodectl.model.system import SlurmNode, Unit, UnitLimits, Units
 
@@ -101,7 +101,7 @@ def _slurm(recording: Recording) -> SlurmNode:
 
 
 def _count(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() else None
+    return whole(text)
 
 
 FACT = Fact(

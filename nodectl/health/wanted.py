@@ -14,7 +14,7 @@ from nodectl.errors import ProfileError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.profiles.compat import IncompatibleError
-from nodectl.profiles.resolve import Resolved, resolve
+from nodectl.profiles.resolve import Resolved, load_profile, resolve, without_stack
 
 KINDS = ("hardware", "stack", "tuning")
 # what a host's variables may leave out, as in playbooks/tasks/fleet.yml
@@ -32,10 +32,16 @@ class Wanted:
 def wanted_of(host: Host, names: Mapping[str, str], extra_dirs: Sequence[Path]) -> Wanted:
     """The host's profiles, merged and validated as for Ansible; `names` go before the host's own variables."""
     chosen = {kind: names.get(kind) or host.variables.get(f"nodectl_{kind}") for kind in KINDS}
-    if not chosen["stack"]:
-        remedy = "set nodectl_stack in the inventory, or give --stack"
-        return Wanted(None, (no_profile(host.name, "nodectl_stack is not set", remedy, impossible=False),))
+    if not chosen["stack"] and not (chosen["hardware"] or chosen["tuning"]):
+        return Wanted(None, (_no_stack(host.name),))
     try:
+        if not chosen["stack"]:
+            partial = without_stack(
+                *(str(chosen[kind] or _DEFAULTS[kind]) for kind in ("hardware", "tuning")),
+                overrides=_overrides(host.variables),
+                extra_dirs=tuple(extra_dirs),
+            )
+            return Wanted(partial, (_no_stack(host.name),))
         resolved = _resolved(
             tuple(str(chosen[kind] or _DEFAULTS[kind]) for kind in KINDS),
             json.dumps(_overrides(host.variables)),
@@ -46,6 +52,17 @@ def wanted_of(host: Host, names: Mapping[str, str], extra_dirs: Sequence[Path]) 
         impossible = isinstance(error, IncompatibleError)
         return Wanted(None, (no_profile(host.name, error.message, error.remedy, impossible=impossible),))
     return Wanted(resolved, tuple(warned(host.name, n, text) for n, text in enumerate(resolved.warnings, 1)))
+
+
+def check_names(names: Mapping[str, str], extra_dirs: Sequence[Path]) -> None:
+    """ProfileError for a name that no profile has: what an operator types is refused, not a finding of each host."""
+    for kind, name in names.items():
+        load_profile(kind, name, extra_dirs)
+
+
+def _no_stack(host: str) -> Finding:
+    remedy = "set nodectl_stack in the inventory, or give --stack"
+    return no_profile(host, "nodectl_stack is not set", remedy, impossible=False)
 
 
 @lru_cache(maxsize=256)

@@ -127,6 +127,22 @@ def resolve(
     )
 
 
+def without_stack(
+    hardware: str, tuning: str, *, overrides: Mapping[str, Any] | None = None, extra_dirs: Sequence[Path] = ()
+) -> Resolved:
+    """What a host should be whose stack nobody named: no version is expected of it."""
+    changes = checked_overrides(overrides)
+    documents = {kind: _load(kind, name, extra_dirs) for kind, name in (("hardware", hardware), ("tuning", tuning))}
+    merge_fields(documents["hardware"], changes.get("hardware", {}))
+    merge_settings(documents["tuning"], changes)
+    return Resolved(
+        names={"hardware": hardware, "tuning": tuning},
+        hardware=check_document(Hardware, documents["hardware"], f"hardware {hardware} with {OVERRIDES}"),
+        stack=Stack.model_construct(description="not named", torch=None),
+        tuning=check_document(Tuning, documents["tuning"], f"tuning {tuning} with {OVERRIDES}"),
+    )
+
+
 def _judge(
     merged: Resolved, look: HostLook | None, extra_dirs: Sequence[Path]
 ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:

@@ -17,6 +17,8 @@ from nodectl.resources import recordings_dir
 
 ABOUT = "recording.yml"
 SCHEMA = "nodectl.recording/1"
+# the fleet's own, beside its hosts
+PROFILES = "profiles"
 KINDS = ("hardware", "stack", "tuning")
 _ABOUT_BYTES = 1 << 20
 
@@ -92,11 +94,23 @@ def _profiles(about: Mapping[str, Any]) -> dict[str, str]:
 
 def _hosts(path: Path) -> dict[str, Path]:
     """In natural order. A folder that holds a host's files is that one host."""
-    names = sorted((entry.name for entry in os.scandir(path)), key=_natural)
+    try:
+        names = sorted((entry.name for entry in os.scandir(path)), key=_natural)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", "make it readable to you") from error
     if any(name == INDEX or name.endswith(OUT) for name in names):
         return {host_name(path.name): path}
     folders = [name for name in names if not name.startswith(".") and (path / name).is_dir()]
+    if PROFILES in folders and not _holds_files(path / PROFILES):
+        folders.remove(PROFILES)
     return {host_name(name): path / name for name in folders}
+
+
+def _holds_files(folder: Path) -> bool:
+    try:
+        return any(entry.name == INDEX or entry.name.endswith(OUT) for entry in os.scandir(folder))
+    except OSError:
+        return True  # let it be told why it cannot be read
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -19,6 +20,7 @@ from nodectl.recordings.frames import CAP_BYTES, TOTAL_BYTES, as_text
 
 INDEX, OUT, ERR, CLOCK = "index.json", ".out", ".err", "clock"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_END_OF_TIME = 2**40
 _NAME_CHARACTERS = "@+:,=~"
 
 
@@ -118,8 +120,8 @@ def _keys(names: Collection[str], index: Mapping[str, _Indexed]) -> list[str]:
 
 def _entry(folder: _Opened, key: str, index: Mapping[str, _Indexed]) -> Entry | None:
     out, said = folder.read(f"{key}{OUT}"), index.get(key)
-    if out is None and said is None:
-        return None
+    if out is None and (said is None or said.exit_status == 0):
+        return None  # what it printed is not there: that is not nothing
     said = said or _Indexed()
     content, cut = out or (b"", False)
     err = folder.read(f"{key}{ERR}") or (b"", False)
@@ -140,8 +142,9 @@ def _clock(folder: _Opened) -> tuple[float | None, float | None]:
     found = folder.read(f"{CLOCK}{OUT}")
     try:
         said = json.loads(found[0]) if found else {}
-        return float(said["offset_s"]), float(said["error_s"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        offset_s, error_s = float(said["offset_s"]), float(said["error_s"])
+        return (offset_s, error_s) if math.isfinite(offset_s) and math.isfinite(error_s) else (None, None)
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return None, None
 
 
@@ -159,14 +162,21 @@ def _index(folder: _Opened, path: Path) -> dict[str, _Indexed]:
 
 
 def _indexed(row: Mapping[str, Any]) -> _Indexed:
-    status, stamp = row.get("exit_status"), row.get("time")
-    if not (status is None or isinstance(status, int)):
-        raise ValueError(f"exit_status of {row['key']}: {status!r}")
+    key, status, argv = row["key"], row.get("exit_status", 0), row.get("argv") or []
+    if not (status is None or isinstance(status, int)) or isinstance(status, bool):
+        raise ValueError(f"exit_status of {key}: {status!r}")
+    if not isinstance(argv, list):
+        raise ValueError(f"argv of {key}: {argv!r}")
+    duration_s, time = float(row.get("duration_s") or 0.0), _seconds(row.get("time"))
+    if not 0 <= duration_s < math.inf:
+        raise ValueError(f"duration_s of {key}: {duration_s}")
+    if not 0 <= (time or 0.0) < _END_OF_TIME:
+        raise ValueError(f"time of {key}: {time}")
     return _Indexed(
-        argv=tuple(str(word) for word in row.get("argv") or ()),
+        argv=tuple(str(word) for word in argv),
         exit_status=status,
-        duration_s=float(row.get("duration_s") or 0.0),
-        time=_seconds(stamp),
+        duration_s=duration_s,
+        time=time,
         cut=bool(row.get("cut")) or status is None,
     )
 

@@ -13,6 +13,7 @@ from nodectl.model.recording import Command, Entry, Recording
 CAP_BYTES = 16 << 20
 # of one host, all commands together; what is beyond is marked cut
 TOTAL_BYTES = 32 << 20
+_DIGITS = 16
 _HEAD = re.compile(rb"^nodectl-collect/2 (\S+) (gzip|plain) ([^\n]*)\n", re.MULTILINE)
 
 
@@ -79,9 +80,9 @@ def _answers(text: bytes, nonce: bytes) -> tuple[dict[str, _Answer], bool]:
                 current = answers[key.decode(errors="replace")] = _Answer(out=body)
             case [b"err", key]:
                 answers.setdefault(key.decode(errors="replace"), _Answer()).err = body
-            case [b"end", status] if status.isdigit():
+            case [b"end", status] if status.isdigit() and len(status) < _DIGITS:
                 current.status = int(status)
-            case [b"took", centiseconds, *marks] if centiseconds.isdigit():
+            case [b"took", centiseconds, *marks] if centiseconds.isdigit() and len(centiseconds) < _DIGITS:
                 current.duration_s, current.recorded = int(centiseconds) / 100, b"recorded" in marks
             case [b"done"]:
                 done = True

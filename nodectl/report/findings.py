@@ -94,7 +94,8 @@ def _name(found: Finding) -> str:
 def _line(found: Finding, hosts: str, *, remedy: bool = True) -> str:
     text = f"{found.status.upper()}  {hosts}  {_name(found)}: {found.actual}"
     text += f"; expected {found.expected}" if found.expected else ""
-    return "\n    ".join([text, *(_more(found) if remedy else ())])
+    # what a host printed is not to look like a finding of its own
+    return "\n    ".join(each.replace("\n", r"\n") for each in [text, *(_more(found) if remedy else ())])
 
 
 def _more(found: Finding) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """Findings in Prometheus' text format, for node_exporter's textfile collector."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
 
+_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 Labels = tuple[tuple[str, str], ...]
 Samples = dict[Labels, float]
 
@@ -64,4 +66,6 @@ def _labels(labels: Labels) -> str:
 
 
 def _escaped(value: str) -> str:
+    # control characters made visible here: done later, their backslash would be no escape that Prometheus knows
+    value = _CONTROL.sub(lambda match: repr(match.group())[1:-1], value)
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

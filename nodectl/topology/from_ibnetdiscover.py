@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from nodectl.model.host import Host
@@ -37,7 +38,11 @@ def ib_graph(
         name = names.find(host)
         if name is not None:
             owners[adapter.guid] = (name, device or adapter.guid)
-    return _graph(found, switches, owners, nameless, hosts, source)
+    # one host has no two adapters of one name: whose they are cannot be told
+    claims = Counter(owners.values())
+    shared = [guid for guid, claim in owners.items() if claims[claim] > 1]
+    owners = {guid: claim for guid, claim in owners.items() if claims[claim] == 1}
+    return _graph(found, switches, owners, [*nameless, *shared], hosts, source)
 
 
 def _graph(

@@ -97,7 +97,7 @@ def nameless(graph: FabricGraph) -> Iterator[Finding]:
             FABRIC,
             "fabric_nameless",
             Status.UNKNOWN,
-            expected="each adapter carries its host's name",
+            expected="each adapter carries its host's name, and no other adapter the same",
             actual=f"{len(graph.nameless)} without: {_list(graph.nameless)}",
             remedy="on that host: restart rdma-ndd, or write the node description (/sys/class/infiniband/*/node_desc)",
         )

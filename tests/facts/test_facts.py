@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nodectl.facts.base import whole
 from nodectl.facts.catalogue import DEFAULT_VENV, FACTS, commands_for, read_facts, venv_of
 from nodectl.model.facts import Clock, Cpu, Disk, Gpu, Gpus, Kernel, Lab, Memory, Nic, Unread, Versions
 from nodectl.model.host import Host
@@ -157,6 +158,22 @@ def test_what_is_garbled_is_unknown() -> None:
     found = facts(lscpu="CPU(s): many\n", df="/state\ndf: broken\n", lab="{", uname="Linux")
     for subject in ("cpu", "disk", "lab", "kernel"):
         assert found[subject].kind == "unknown" and "not in the recording" not in found[subject].reason
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "--5", "1e9", ""])
+def test_no_number_of_a_host_is_an_exception(number: str) -> None:
+    assert whole(number) is None
+    text = f"mlx5_0/ports/1/state:4: ACTIVE\nmlx5_0/ports/1/counters/symbol_error:{number}\n"
+    found = facts(ib_sysfs=text, session_limits=f"{number} 1 1 1 1 1\ncap 0\n", memory_errors=f"mc0\tce={number}\n")
+    assert found["limits"].kind == "unknown"
+    assert [port.counters for port in found["ib_ports"]] == [{}]
+    broken = facts(ib_sysfs=f"mlx5_0/ports/{'9' * 5000}/state:4: ACTIVE\n")["ib_ports"]
+    assert broken.kind == "unknown"
+
+
+def test_a_kernel_is_known_without_its_distribution() -> None:
+    found = facts(os_release=None)["kernel"]
+    assert (found.release, found.os_name) == ("6.1.0-28-amd64", None)
 
 
 def test_a_host_outside_a_lab_has_none_and_no_shared_memory_is_no_guess() -> None:

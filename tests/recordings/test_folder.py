@@ -218,6 +218,7 @@ class TestHostile:
         host.mkdir()
         rows = [{"key": key, "exit_status": 0} for key in ("../secret", "/etc/passwd", "a/b", "", "ok")]
         (host / "index.json").write_text(json.dumps(rows))
+        (host / "ok.out").write_text("")
         found = read_host(host, "a", "r")
         assert list(found.entries) == ["ok"]
         assert found.entries["ok"].stdout == ""

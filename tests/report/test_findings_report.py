@@ -31,6 +31,19 @@ def test_hosts_that_agree_share_a_line_and_the_worst_come_first() -> None:
     assert lines[-1] == "2 failed, 1 unknown, 1 warning, 1 ok on 3 hosts"
 
 
+def test_what_a_host_printed_is_no_line_of_its_own() -> None:
+    lines = findings_table([Finding("gpu01", "mtu", Status.WARNING, "x\nFAILED  gpu02", actual="y\nz")], joined)
+    assert lines.splitlines()[0] == "WARNING  gpu01  mtu: x\\nFAILED  gpu02: y\\nz"
+
+
+def test_prometheus_knows_every_escape() -> None:
+    text = prometheus([Finding("a\x1b[2Jb\r", "mtu", Status.FAILED, "\\x\u202e")], {}, time_s=1)
+    assert "\x1b" not in text and '"a\\\\x1b[2Jb\\\\r"' in text and '"\\\\x\\\\u202e"' in text
+    families = list(text_string_to_metric_families(text))
+    hosts = {sample.labels["host"] for family in families for sample in family.samples if "host" in sample.labels}
+    assert hosts == {"a\\x1b[2Jb\\r"}
+
+
 def test_a_prolog_gets_one_line() -> None:
     assert one_line(FINDINGS) == "failed: gpu01 limits: memlock is 8192; gpu02 limits: memlock is 8192"
     assert one_line(FINDINGS[:1]) == "ok: 1 ok on 1 host"

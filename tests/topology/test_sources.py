@@ -41,6 +41,19 @@ def test_every_host_of_the_file_without_an_inventory(tmp_path: Path) -> None:
     assert len(graph.nameless) == 1 and [switch.name for switch in graph.switches] == ["MF0;leaf-a:MQM9700/U1"]
 
 
+def test_adapters_of_one_name_belong_to_nobody(tmp_path: Path) -> None:
+    fabric = Fabric()
+    fabric.add("leaf1")
+    for host in ("gpu01", "gpu02", "gpu03"):
+        fabric.host(host, "HCA-1", "leaf1")
+    path = tmp_path / "fabric.txt"
+    path.write_text(fabric.text().replace("gpu03 HCA-1", "gpu02 HCA-1"))
+    graph = graph_from(path, (), {})
+    assert graph.hosts == ("gpu01",) and len(graph.nameless) == 2
+    told = {(each.check, each.status.value) for each in judge_fabric(graph, Limits()).findings}
+    assert ("fabric_nameless", "unknown") in told
+
+
 def test_an_inventory_names_its_hosts_and_adapters_by_guid(tmp_path: Path) -> None:
     path = fabric_file(tmp_path)
     nameless = graph_from(path, (), {}).nameless[0]

@@ -1,0 +1,32 @@
+"""What a host is held against where profiles are named, half named, or not at all."""
+
+import pytest
+
+from nodectl.errors import ProfileError
+from nodectl.health.wanted import check_names, wanted_of
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+
+
+def test_hardware_is_judged_where_nobody_named_the_stack() -> None:
+    wanted = wanted_of(Host("a", "a"), {"hardware": "dgx-a100"}, ())
+    assert wanted.resolved is not None and wanted.resolved.hardware.gpus == 8
+    assert wanted.resolved.stack.torch is None and wanted.resolved.nccl_env == {}
+    assert [(each.check, each.status) for each in wanted.findings] == [("profiles", Status.UNKNOWN)]
+
+
+def test_overrides_count_there_too() -> None:
+    host = Host("a", "a", variables={"nodectl_overrides": {"hardware": {"gpus": 7}}})
+    wanted = wanted_of(host, {"hardware": "dgx-a100"}, ())
+    assert wanted.resolved is not None and wanted.resolved.hardware.gpus == 7
+
+
+def test_a_host_without_any_profile_is_only_compared() -> None:
+    wanted = wanted_of(Host("a", "a"), {}, ())
+    assert wanted.resolved is None and wanted.findings[0].status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("kind", ["hardware", "stack", "tuning"])
+def test_a_name_that_no_profile_has_is_refused(kind: str) -> None:
+    with pytest.raises(ProfileError, match=f"no {kind} profile 'nope'"):
+        check_names({kind: "nope"}, ())
