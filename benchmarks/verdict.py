@@ -1,0 +1,106 @@
+"""How often the verdict on a trial is wrong, and how often it sees what is there, on simulated series.
+
+False verdicts: the baseline against itself, with noise of 1 to 10 % of seven kinds. Power: a candidate that is 10 %
+faster. The last line is one JSON object; `ratios` are rates in parts of one: false verdicts (less is better) and missed
+gains (less is better).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from nodectl.model.trial import Pair, Series
+from nodectl.model.verdict import Outcome
+from nodectl.tune.series import schedule
+from nodectl.tune.verdict import judge
+
+KINDS = ("normal", "heavy tails", "stalls", "random walk", "steady decline", "skewed", "two states")
+NOISE = (0.01, 0.03, 0.1)
+PAIRS = (5, 7, 10, 20)
+_STALL, _STALLED = 0.07, -1.2
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Series of one kind: relative noise of a measurement, and the candidate's true gain."""
+
+    kind: str
+    noise: float
+    pairs: int
+    gain: float = 0.0
+
+
+def logs(kind: str, noise: float, count: int, chance: random.Random) -> Iterator[float]:
+    """Measurements in the order of time, as logarithms about 0."""
+    level = 0.0
+    for place in range(count):
+        plain = chance.gauss(0, noise)
+        if kind == "heavy tails":  # Student's t of 3 degrees of freedom, cut to about the same width
+            plain /= 1.2 * math.sqrt(sum(chance.gauss(0, 1) ** 2 for _ in range(3)) / 3)
+        elif kind == "stalls" and chance.random() < _STALL:
+            plain += _STALLED
+        elif kind == "random walk":
+            level += chance.gauss(0, noise / 2)
+        elif kind == "steady decline":
+            level = -0.3 * place / count
+        elif kind == "skewed":
+            plain = -noise * chance.expovariate(1)
+        elif kind == "two states":
+            plain = plain / 3 - chance.choice([0, 3 * noise])
+        yield level + plain
+
+
+def series(case: Case, chance: random.Random, unit: str = "GB/s") -> Series:
+    """One trial in the order in which nodectl takes its measurements."""
+    values: dict[int, dict[bool, float]] = {}
+    for turn, log in zip(schedule(case.pairs), logs(case.kind, case.noise, 2 * case.pairs, chance), strict=True):
+        values.setdefault(turn.pair, {})[turn.candidate] = math.exp(log) * (1 + case.gain * turn.candidate)
+    pairs = tuple(Pair(found[False], found[True], number % 2 == 1) for number, found in values.items())
+    return Series("candidate", "stock", "simulated", unit, pairs)
+
+
+def outcomes(case: Case, count: int, seed: int) -> dict[Outcome, int]:
+    """How often each verdict came out."""
+    chance = random.Random(f"{seed} {case}")  # noqa: S311
+    found = dict.fromkeys(Outcome, 0)
+    for _ in range(count):
+        found[judge(series(case, chance)).verdict] += 1
+    return found
+
+
+def main() -> None:
+    """Simulate, and print the rates."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--series", type=int, default=1000, help="of each kind, noise and number of pairs")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    ratios: dict[str, float] = {}
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for pairs in PAIRS:
+            cases = [Case(kind, noise, pairs) for kind in KINDS for noise in NOISE]
+            results = list(pool.map(outcomes, cases, [options.series] * len(cases), [options.seed] * len(cases)))
+            false = [count[Outcome.BETTER] + count[Outcome.WORSE] for count in results]
+            for kind, part in zip(KINDS, _chunks(false, len(NOISE)), strict=True):
+                told = ", ".join(f"{1000 * each / options.series:.1f}" for each in part)
+                print(f"{pairs:2} pairs, {kind:14}: false verdicts in 1,000 at 1, 3 and 10 % noise: {told}")
+            ratios[f"false_{pairs}_pairs"] = sum(false) / (len(cases) * options.series)
+            found = outcomes(Case("normal", 0.03, pairs, gain=0.1), options.series, options.seed)
+            ratios[f"missed_{pairs}_pairs"] = 1 - found[Outcome.BETTER] / options.series
+            print(f"{pairs:2} pairs: +10 % at 3 % noise is seen in {found[Outcome.BETTER]} of {options.series}")
+    print(json.dumps({"name": "verdict", "ratios": ratios, "series": options.series}))
+
+
+def _chunks(values: Sequence[int], length: int) -> Iterator[Sequence[int]]:
+    for start in range(0, len(values), length):
+        yield values[start : start + length]
+
+
+if __name__ == "__main__":
+    main()

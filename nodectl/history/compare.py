@@ -1,0 +1,96 @@
+"""Measurements against earlier ones of the same thing: how much, and whether that is more than they scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from nodectl.history.identity import Identity, identity_of
+from nodectl.history.moments import iso
+from nodectl.history.store import Past
+from nodectl.model.comparison import Change, Comparison
+from nodectl.model.finding import Finding
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.model.units import lower_is_better
+
+# SuperBench and the vendors' suites call 5 % below the baseline a defect
+TOLERANCE_PERCENT = 5.0
+
+
+def compare(against: str, new: Sequence[Measurement], old: Mapping[str, Past]) -> Comparison:
+    """Each new measurement beside the old one of its identity."""
+    changes, only_new, seen = [], [], set()
+    for each in new:
+        identity = identity_of(each)
+        there = old.get(identity.key)
+        if there is None:
+            only_new.append(identity.label)
+        else:
+            seen.add(identity.key)
+            changes.append(_change(identity, there, each))
+    only_old = [identity_of(past.measurement).label for key, past in old.items() if key not in seen]
+    return Comparison(against, tuple(changes), tuple(only_new), tuple(only_old))
+
+
+def by_identity(measurements: Iterable[Measurement]) -> dict[str, Past]:
+    """Measurements that were not kept by us, such as those of a file: without run and time."""
+    return {identity_of(each).key: Past(0, 0.0, each) for each in measurements}
+
+
+def findings(compared: Comparison) -> tuple[Finding, ...]:
+    """A warning for what is worse by 5 % and by more than both scatter; unknown where nothing could be compared."""
+    if not compared.changes:
+        said = f"nothing measured here can be compared with {compared.against}"
+        remedy = "measure the same hosts with the same options, then compare"
+        return (Finding("", "compare", Status.UNKNOWN, actual=said, remedy=remedy),)
+    return tuple(_finding(compared.against, each) for each in compared.changes if is_worse(each))
+
+
+def is_worse(change: Change) -> bool:
+    """Worse by the tolerance and outside both spreads."""
+    if change.change_percent is None or not change.outside_spreads:
+        return False
+    lower = lower_is_better(change.unit)
+    if lower is None:
+        return False
+    return (change.change_percent if lower else -change.change_percent) >= TOLERANCE_PERCENT
+
+
+def _change(identity: Identity, past: Past, new: Measurement) -> Change:
+    old = past.measurement
+    return Change(
+        probe=identity.probe,
+        hosts=identity.hosts,
+        direction=identity.direction,
+        subject=identity.subject,
+        size_bytes=identity.size_bytes,
+        unit=identity.unit,
+        old=old.value,
+        new=new.value,
+        change_percent=100 * (new.value / old.value - 1) if old.value else None,
+        outside_spreads=_is_outside(old, new),
+        old_time=iso(past.time) if past.time else None,
+    )
+
+
+def _is_outside(old: Measurement, new: Measurement) -> bool | None:
+    """Further apart than either scattered; None where one of them was measured once only, and does not say."""
+    if old.spread is None or new.spread is None:
+        return None
+    return abs(new.value - old.value) > max(abs(old.spread * old.value), abs(new.spread * new.value))
+
+
+def _finding(against: str, change: Change) -> Finding:
+    where = change.direction or ",".join(change.hosts)
+    size = "" if change.size_bytes is None else f"{change.size_bytes} B"
+    return Finding(
+        change.hosts[0],
+        "compare",
+        Status.WARNING,
+        subject=" ".join(filter(None, [change.probe, where, change.subject, size])),
+        expected=f"{change.old:.4g} {change.unit} ({against})",
+        actual=f"{change.new:.4g} {change.unit}, {change.change_percent or 0:+.1f} % and outside both spreads",
+        remedy="measure again; then look at what has changed since (`nodectl health`)",
+        kind="host" if len(change.hosts) == 1 else "path" if len(change.hosts) == 2 else "",
+        hosts=change.hosts,
+    )

@@ -1,0 +1,158 @@
+"""Slow change: a series against its own past, and against what its peers did in the same runs.
+
+Two signs must agree: a CUSUM of robust deviations from the first half of the series, which sees a step and a slow
+decline alike and no single bad day; and the last few values, which must be worse by enough to matter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+
+from nodectl.history.compare import TOLERANCE_PERCENT
+from nodectl.history.identity import Identity
+from nodectl.history.store import Point
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+from nodectl.model.units import lower_is_better
+
+# fewer points have no past to drift from
+MIN_POINTS = 10
+MIN_PEERS = 3
+_LATEST = 3
+# what the median of the latest must be off by, beside the tolerance
+_LATEST_DEVIATIONS = 2.0
+WINDOW = 60
+# of a CUSUM (in deviations): what is let pass each time, and where it speaks; a lone point counts at most three
+_SLACK, _ALARM, _CLAMP = 0.5, 5.0, 3.0
+_BELL = 1.4826
+# of the reference's median: no series is taken to be steadier than that
+_STEADIEST = 0.005
+_DAY_S = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """From `usual` to `latest`, for the worse; the slope in percent of the usual in 30 days."""
+
+    usual: float
+    latest: float
+    points: int
+    slope_percent: float
+
+    @property
+    def change_percent(self) -> float:
+        """Of the usual."""
+        return 100 * (self.latest / self.usual - 1)
+
+
+def drift(points: Sequence[tuple[float, float]], *, lower_better: bool) -> Drift | None:
+    """The drift of (time, value) for the worse; None where there is none, or too little to tell."""
+    known = sorted(point for point in points if point[1] > 0)[-WINDOW:]
+    if len(known) < MIN_POINTS:
+        return None
+    values = [value for _, value in known]
+    reference = values[: len(values) // 2]
+    usual = median(reference)
+    deviation = max(_BELL * median(abs(value - usual) for value in reference), _STEADIEST * usual)
+    sign = 1.0 if lower_better else -1.0
+    latest = median(values[-_LATEST:])
+    if sign * (latest - usual) < max(TOLERANCE_PERCENT / 100 * usual, _LATEST_DEVIATIONS * deviation):
+        return None
+    worse = [sign * (value - usual) / deviation for value in values[len(reference) :]]
+    if _cusum(worse) < _ALARM:
+        return None
+    return Drift(usual, latest, len(known), 100 * slope(known) * 30 * _DAY_S / usual)
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """Theil and Sen's: the median of the slopes between all pairs of points, in value a second."""
+    slopes = [(b - a) / (later - earlier) for (earlier, a), (later, b) in combinations(points, 2) if later > earlier]
+    return median(slopes) if slopes else 0.0
+
+
+def drifts(points: Sequence[Point]) -> dict[str, Finding]:
+    """Identity → a warning for what drifts, saying whether its peers do so too."""
+    series: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for each in points:
+        series[each.key].append((each.time, each.value))
+    peers = _peers(points)
+    found = {}
+    for key, own_points in series.items():
+        identity = Identity.of_key(key)
+        lower = lower_is_better(identity.unit)
+        if lower is None:
+            continue
+        beside = peers.get(key, [])
+        own, among = drift(own_points, lower_better=lower), drift(beside, lower_better=lower)
+        if own is not None:
+            found[key] = _finding(identity, own, _said(among, beside))
+        elif among is not None:
+            said = "while its own figures stay: the others got better, it did not"
+            found[key] = _finding(identity, among, said, unit="of its peers' median")
+    return found
+
+
+def _peers(points: Sequence[Point]) -> dict[str, list[tuple[float, float]]]:
+    """Identity → (time, its part of the median of the others of the same kind in the same run)."""
+    kinds: dict[tuple[object, ...], dict[str, Point]] = defaultdict(dict)
+    for each in points:
+        identity = Identity.of_key(each.key)
+        kind = (each.run, identity.probe, len(identity.hosts), identity.unit, identity.subject, identity.size_bytes)
+        kinds[kind][each.key] = each
+    ratios: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for members in kinds.values():
+        if len(members) <= MIN_PEERS:
+            continue
+        ordered = sorted(each.value for each in members.values())
+        for key, each in members.items():
+            others = _median_without(ordered, each.value)
+            if others > 0:
+                ratios[key].append((each.time, each.value / others))
+    return ratios
+
+
+def _median_without(ordered: Sequence[float], value: float) -> float:
+    """The median of all but one, without sorting again for each of a thousand."""
+    place = bisect_left(ordered, value)
+    count = len(ordered) - 1
+
+    def at(index: int) -> float:
+        return ordered[index if index < place else index + 1]
+
+    return (at((count - 1) // 2) + at(count // 2)) / 2
+
+
+def _cusum(deviations: Sequence[float]) -> float:
+    """The highest that the sum of what is beyond the slack comes to, beginning again at every return to nought."""
+    total = highest = 0.0
+    for each in deviations:
+        total = max(0.0, total + min(each, _CLAMP) - _SLACK)
+        highest = max(highest, total)
+    return highest
+
+
+def _said(among: Drift | None, beside: Sequence[object]) -> str:
+    if among is not None:
+        return "and against its peers"
+    return "its peers with it: look for what all share" if len(beside) >= MIN_POINTS else "its peers are not known"
+
+
+def _finding(identity: Identity, seen: Drift, said: str, unit: str = "") -> Finding:
+    unit = unit or identity.unit
+    return Finding(
+        identity.hosts[0],
+        "drift",
+        Status.WARNING,
+        subject=identity.label,
+        expected=f"{seen.usual:.4g} {unit}",
+        actual=f"{seen.latest:.4g} {unit}, {seen.change_percent:+.1f} % over {seen.points} runs, {said}",
+        remedy="look at what has changed since (`nodectl health`), and measure it beside a good one",
+        evidence=f"{seen.slope_percent:+.1f} % in 30 days",
+        kind={1: "host", 2: "path"}.get(len(identity.hosts), ""),
+        hosts=identity.hosts,
+    )

@@ -1,0 +1,250 @@
+"""The history as a file: one SQLite database in the operator's state folder, safe under several nodectl at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nodectl import __version__
+from nodectl.errors import NodectlError
+from nodectl.history.identity import identity_of
+from nodectl.history.schema import APPLICATION_ID, VERSION, migrate, version_of
+from nodectl.model.measurement import Measurement
+from nodectl.model.verdict import Summary, Verdict
+
+FILE = "history.sqlite"
+_WAIT_S = 30.0
+_COLUMNS = "m.probe, m.hosts, m.value, m.unit, m.direction, m.expected, m.spread, m.conditions"
+
+
+class HistoryError(NodectlError):
+    """The history cannot be read or written; nothing of it has been changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A measurement as it was kept, with the run's number and time (seconds since 1970)."""
+
+    run: int
+    time: float
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A value as it was kept, without its conditions; `key` is its identity's."""
+
+    run: int
+    time: float
+    key: str
+    value: float
+
+
+class History:
+    """Measurements and trials of fleets; a fleet is named by its inventory, for hosts of two may share their names."""
+
+    def __init__(self, path: Path, fleet: str, *, wait_s: float = _WAIT_S) -> None:
+        self.path = path
+        self.fleet = fleet
+        with self._errors():
+            _create_private(path)
+            # a rollback journal and no write-ahead log: home folders lie on NFS, Lustre and GPFS, where a log cannot be
+            self._connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
+        try:
+            with self._errors():
+                self._refuse_foreign()
+                if version_of(self._connection) < VERSION:
+                    migrate(self._connection)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __enter__(self) -> History:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def add(self, measurements: Sequence[Measurement], when: float | None = None) -> int:
+        """Keep a run's measurements, all or none; the run's number."""
+        with self._writing() as connection:
+            now = time.time() if when is None else when
+            cursor = connection.execute(
+                "INSERT INTO run (time, fleet, nodectl) VALUES (?, ?, ?)", (now, self.fleet, __version__)
+            )
+            run = int(cursor.lastrowid or 0)
+            connection.executemany(
+                "INSERT INTO measurement (run, identity, probe, hosts, direction, value, unit, expected, spread,"
+                " conditions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [_row(run, each) for each in measurements],
+            )
+        return run
+
+    def last(self, like: Iterable[Measurement], *, upto: float, before_run: int | None = None) -> dict[str, Past]:
+        """Identity → the latest measurement of the same thing until then and before that run, where there is one."""
+        found: dict[str, Past] = {}
+        with self._errors():
+            for key in {identity_of(each).key for each in like}:
+                row = self._connection.execute(
+                    f"SELECT m.run, r.time, {_COLUMNS} FROM measurement m JOIN run r ON r.id = m.run"  # noqa: S608
+                    " WHERE m.identity = ? AND r.fleet = ? AND r.time <= ? AND m.run < ?"
+                    " ORDER BY r.time DESC, m.run DESC LIMIT 1",
+                    (key, self.fleet, upto, _MOST if before_run is None else before_run),
+                ).fetchone()
+                if row is not None:
+                    found[key] = _past(row)
+        return found
+
+    def past(self, probes: Sequence[str] = (), *, since: float = 0.0, run: int | None = None) -> list[Past]:
+        """The fleet's measurements in the order of time: of some probes, since a moment, or of one run."""
+        wanted = "".join(f" AND m.probe IN ({', '.join('?' * len(probes))})" if probes else "")
+        one = "" if run is None else " AND m.run = ?"
+        arguments = (self.fleet, since, *probes, *(() if run is None else (run,)))
+        with self._errors():
+            rows = self._connection.execute(
+                f"SELECT m.run, r.time, {_COLUMNS} FROM measurement m JOIN run r ON r.id = m.run"  # noqa: S608
+                f" WHERE r.fleet = ? AND r.time >= ?{wanted}{one} ORDER BY r.time, m.run, m.rowid",
+                arguments,
+            ).fetchall()
+            return [_past(row) for row in rows]
+
+    def points(self, probes: Sequence[str], runs: int) -> list[Point]:
+        """The values of these probes in the fleet's last so many runs of them, in the order of time."""
+        marks = ", ".join("?" * len(probes))
+        with self._errors():
+            rows = self._connection.execute(
+                "SELECT m.run, r.time, m.identity, m.value FROM measurement m JOIN run r ON r.id = m.run"  # noqa: S608
+                f" WHERE m.probe IN ({marks}) AND m.run IN (SELECT id FROM run WHERE fleet = ? AND EXISTS"
+                f" (SELECT 1 FROM measurement WHERE run = id AND probe IN ({marks})) ORDER BY time DESC LIMIT ?)"
+                " ORDER BY r.time, m.run, m.rowid",
+                (*probes, self.fleet, *probes, runs),
+            ).fetchall()
+        return [Point(*row) for row in rows]
+
+    def probes(self) -> list[str]:
+        """The probes of which the fleet has measurements."""
+        with self._errors():
+            rows = self._connection.execute(
+                "SELECT DISTINCT m.probe FROM measurement m JOIN run r ON r.id = m.run WHERE r.fleet = ? ORDER BY 1",
+                (self.fleet,),
+            ).fetchall()
+        return [str(row[0]) for row in rows]
+
+    def runs(self) -> list[tuple[int, float, str, int]]:
+        """Number, time, probes and count of measurements of the fleet's runs, the latest first."""
+        with self._errors():
+            return self._connection.execute(
+                "SELECT r.id, r.time, group_concat(DISTINCT m.probe), count(m.run) FROM run r"
+                " LEFT JOIN measurement m ON m.run = r.id WHERE r.fleet = ?"
+                " GROUP BY r.id ORDER BY r.time DESC, r.id DESC",
+                (self.fleet,),
+            ).fetchall()
+
+    def add_trial(self, summary: Summary, baseline: str, verdicts: Sequence[Verdict], when: float | None = None) -> int:
+        """Keep what a trial said; its number."""
+        document = json.dumps([asdict(each) for each in verdicts])
+        row = (time.time() if when is None else when, self.fleet, __version__, summary.profile, baseline)
+        with self._writing() as connection:
+            cursor = connection.execute(
+                "INSERT INTO trial (time, fleet, nodectl, profile, baseline, verdict, document)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*row, str(summary.verdict), document),
+            )
+        return int(cursor.lastrowid or 0)
+
+    def trials(self) -> list[Mapping[str, Any]]:
+        """The fleet's trials, the latest first: id, time, profile, baseline, verdict, trials."""
+        with self._errors():
+            rows = self._connection.execute(
+                "SELECT id, time, profile, baseline, verdict, document FROM trial WHERE fleet = ?"
+                " ORDER BY time DESC, id DESC",
+                (self.fleet,),
+            ).fetchall()
+            names = ("id", "time", "profile", "baseline", "verdict")
+            return [{**dict(zip(names, row[:5], strict=True)), "trials": json.loads(row[5])} for row in rows]
+
+    def _refuse_foreign(self) -> None:
+        version = version_of(self._connection)
+        owner = self._connection.execute("PRAGMA application_id").fetchone()[0]
+        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if owner != APPLICATION_ID and (owner or version or tables):
+            raise HistoryError(f"{self.path} is a database of another program", "move it away; nodectl makes its own")
+        if version > VERSION:
+            raise HistoryError(
+                f"{self.path} was written by a newer nodectl: its tables are of version {version}, known are {VERSION}",
+                "use the newer nodectl, or another XDG_STATE_HOME for this one",
+            )
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._errors():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """SQLite's and the system's errors as ours, each with what to do."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error) or "busy" in str(error):
+                remedy = "another nodectl is writing; try again"
+            else:
+                remedy = f"is the disk full, and may you write {self.path.parent}?"
+            raise HistoryError(f"{self.path}: {error}", remedy) from error
+        except (sqlite3.Error, ValueError) as error:
+            raise HistoryError(
+                f"{self.path} is damaged: {error}",
+                f"move it away (mv {self.path} {self.path}.damaged): nodectl begins a new one, and `sqlite3 … .recover`"
+                " reads what is left of the old",
+            ) from error
+        except OSError as error:
+            raise HistoryError(f"{self.path}: {error.strerror or error}", "may you write there?") from error
+
+
+# larger than any run's number
+_MOST = 2**62
+
+
+def _create_private(path: Path) -> None:
+    """Only its owner reads it: it names hosts; the journal beside it gets the same mode from SQLite."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        return
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)
+
+
+def _row(run: int, each: Measurement) -> tuple[object, ...]:
+    hosts = json.dumps(each.hosts)
+    conditions = json.dumps(dict(each.conditions), default=str)
+    key = identity_of(each).key
+    return (
+        *(run, key, each.probe, hosts, each.direction, each.value, each.unit),
+        *(each.expected, each.spread, conditions),
+    )
+
+
+def _past(row: Sequence[Any]) -> Past:
+    run, when, probe, hosts, value, unit, direction, expected, spread, conditions = row
+    measurement = Measurement(
+        probe, tuple(json.loads(hosts)), value, unit, direction, expected, spread, json.loads(conditions)
+    )
+    return Past(run, when, measurement)

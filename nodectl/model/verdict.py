@@ -1,0 +1,64 @@
+"""What a trial says of a tuning: better, noise or worse, with how much and how sure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """`unknown` is no verdict: too little was measured."""
+
+    BETTER = "better"
+    NOISE = "noise"
+    WORSE = "worse"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One profile against its baseline, at one size; a gain above 0 is for the better, whatever the unit.
+
+    `noise_percent` is what comparisons of the baseline with itself come to, over as many pairs. `outliers` are pairs
+    far from the others, such as one in which something stalled. The numbers are None where `verdict` is unknown.
+    """
+
+    profile: str
+    baseline: str
+    probe: str
+    subject: str
+    size_bytes: int | None
+    unit: str
+    verdict: Outcome
+    gain_percent: float | None = None
+    noise_percent: float | None = None
+    interval_percent: tuple[float, float] | None = None
+    pairs: int = 0
+    outliers: int = 0
+    failed_baseline: int = 0
+    failed_candidate: int = 0
+    reason: str = ""
+
+    @property
+    def is_regression(self) -> bool:
+        """Worse, or the candidate failed where the baseline did not."""
+        return self.verdict is Outcome.WORSE or self.failed_candidate > self.failed_baseline
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """Below `size_bytes` one choice is faster, from there on the other; the interval holds 95 of 100."""
+
+    below: str
+    above: str
+    size_bytes: int
+    interval_bytes: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All verdicts on one profile: better where it wins somewhere and loses nowhere."""
+
+    profile: str
+    verdict: Outcome
+    wins: tuple[Verdict, ...] = ()
+    regressions: tuple[Verdict, ...] = ()
+    undecided: tuple[Verdict, ...] = ()

@@ -1,0 +1,80 @@
+"""A 95 % interval of a mean from few values: the expanded percentile bootstrap.
+
+The percentile interval of n values is too narrow by about sqrt((n - 1) / n), and knows nothing of Student's t. Taking
+its quantiles further out by just that is Hesterberg's remedy (What Teachers Should Know About the Bootstrap, 2015).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import combinations_with_replacement
+from statistics import NormalDist
+
+RESAMPLES = 2000
+# up to here all resamples there are fit into a table, and nothing is left to chance
+_EXACT = 6
+_NORMAL = NormalDist()
+
+
+def interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
+    """The 95 % interval of the values' mean; the same for the same values and seed."""
+    tail = expanded_tail(len(values))
+    if len(values) <= _EXACT:
+        means = _all_means(values)
+        return _quantile(means, tail), -_quantile([(-mean, weight) for mean, weight in reversed(means)], tail)
+    means_drawn = resampled_means(values, random.Random(seed))  # noqa: S311  # chance, not secrets
+    cut = int(tail * len(means_drawn))
+    return means_drawn[cut], means_drawn[-1 - cut]
+
+
+def resampled_means(values: Sequence[float], chance: random.Random) -> list[float]:
+    """Means of resamples, sorted."""
+    count = len(values)
+    drawn = chance.choices(values, k=count * RESAMPLES)
+    return sorted(sum(drawn[start : start + count]) / count for start in range(0, len(drawn), count))
+
+
+def expanded_tail(count: int) -> float:
+    """What is cut off at each end so that a percentile interval covers 95 %."""
+    return _NORMAL.cdf(-student(0.975, count - 1) * math.sqrt(count / (count - 1)))
+
+
+def student(probability: float, freedom: int) -> float:
+    """The quantile of Student's t, to 0.3 % from 4 degrees of freedom on (Abramowitz and Stegun, 26.7.5)."""
+    z = _NORMAL.inv_cdf(probability)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return z + sum((term / freedom**power for power, term in enumerate(terms, start=1)), 0.0)
+
+
+@lru_cache(maxsize=_EXACT)
+def _multisets(count: int) -> tuple[tuple[tuple[int, ...], float], ...]:
+    """Every way to draw `count` of `count` places, as how often each is drawn, with its probability."""
+    found = []
+    for places in combinations_with_replacement(range(count), count):
+        times = tuple(places.count(place) for place in range(count))
+        ways = math.factorial(count) // math.prod(map(math.factorial, times))
+        found.append((times, ways / count**count))
+    return tuple(found)
+
+
+def _all_means(values: Sequence[float]) -> list[tuple[float, float]]:
+    return sorted(
+        (sum(time * value for time, value in zip(times, values, strict=True)) / len(values), weight)
+        for times, weight in _multisets(len(values))
+    )
+
+
+def _quantile(weighted: Sequence[tuple[float, float]], part: float) -> float:
+    passed = 0.0
+    for value, weight in weighted:
+        passed += weight
+        if passed >= part:
+            return value
+    return weighted[-1][0]

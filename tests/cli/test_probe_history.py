@@ -1,0 +1,133 @@
+"""`nodectl probe` keeps what it measured, and `--compare` holds it against that."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.history.schema import VERSION
+from nodectl.history.store import FILE, History
+from tests.history.measured import memory
+
+UNKNOWN, USAGE = 3, 2
+PROBE = ("probe", "memory", "--duration", "0.001", "--repetitions", "2")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> tuple[str, Path, dict[str, str]]:
+    """An inventory of this machine alone, the history's file, and the environment that puts it there."""
+    inventory = tmp_path / "hosts.ini"
+    inventory.write_text("[all]\nhere ansible_connection=local\n")
+    return str(inventory), tmp_path / "nodectl" / FILE, {"XDG_STATE_HOME": str(tmp_path)}
+
+
+def measured(nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]], *more: str) -> Any:
+    inventory, _, env = here
+    return nodectl("-i", inventory, "--output", "json", *PROBE, *more, env=env, check=False)
+
+
+def test_kept_and_compared(nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]], tmp_path: Path) -> None:
+    first = measured(nodectl, here, "--compare", "LAST")
+    assert first.returncode == UNKNOWN
+    assert "nothing measured here can be compared with LAST" in first.stderr
+    document = json.loads(first.stdout)
+    assert document["comparison"]["changes"] == []
+    assert len(document["comparison"]["only_new"]) == len(document["measurements"]) > 0
+
+    saved = tmp_path / "first.json"
+    saved.write_text(first.stdout)
+    for against in ("LAST", str(saved), "2999-01-01"):
+        again = measured(nodectl, here, "--compare", against)
+        assert again.returncode == 0, again.stderr
+        found = json.loads(again.stdout)
+        assert found["comparison"]["against"] == against
+        assert (found["comparison"]["only_new"], found["comparison"]["only_old"]) == ([], [])
+        changes = found["comparison"]["changes"]
+        assert [each["new"] for each in changes] == [each["value"] for each in found["measurements"]]
+        assert {"probe", "hosts", "old", "new", "change_percent", "outside_spreads", "unit"} <= set(changes[0])
+        if against == str(saved):
+            assert [each["old"] for each in changes] == [each["value"] for each in document["measurements"]]
+    assert measured(nodectl, here, "--compare", "2000-01-01").returncode == UNKNOWN
+    assert here[1].stat().st_mode & 0o777 == 0o600
+
+    inventory, _, env = here
+    table = nodectl("-i", inventory, *PROBE, "--compare", "LAST", env=env).stdout
+    assert "against LAST:" in table
+    assert "CHANGE" in table
+
+
+def test_without_compare_the_document_is_as_ever(
+    nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]
+) -> None:
+    assert set(json.loads(measured(nodectl, here).stdout)) == {"schema", "measurements", "findings"}
+    assert sqlite3.connect(here[1]).execute("SELECT count(*) FROM run").fetchone() == (1,)
+
+
+def test_a_history_that_is_damaged_costs_a_line_and_no_result(
+    nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]
+) -> None:
+    here[1].parent.mkdir()
+    here[1].write_text("no database" * 100)
+    done = measured(nodectl, here)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["measurements"]
+    assert "not kept in the history" in done.stderr
+    assert f"mv {here[1]}" in done.stderr
+    asked = measured(nodectl, here, "--compare", "LAST")
+    assert asked.returncode == UNKNOWN
+    assert json.loads(asked.stdout)["measurements"]
+    assert here[1].read_text() == "no database" * 100
+
+
+def test_a_newer_history_is_left_alone(nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]) -> None:
+    measured(nodectl, here)
+    connection = sqlite3.connect(here[1])
+    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+    done = measured(nodectl, here)
+    assert done.returncode == 0
+    assert "newer nodectl" in done.stderr
+    assert sqlite3.connect(here[1]).execute("SELECT count(*) FROM run").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "lost.json"])
+def test_what_compare_does_not_take(
+    nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]], text: str
+) -> None:
+    done = measured(nodectl, here, "--compare", text)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert f"--compare {text}" in done.stderr
+
+
+def test_the_history_command(nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]) -> None:
+    inventory, path, env = here
+    fleet = str(Path(inventory).resolve())
+    with History(path_made(path), fleet) as history:
+        for day in range(20):
+            history.add([memory("here", 20.0 if day < 14 else 15.0)], when=1.7e9 + 86400 * day)
+
+    def run(*args: str, check: bool = True) -> Any:
+        return nodectl("-i", inventory, "--output", "json", "history", *args, env=env, check=check)
+
+    runs = json.loads(run("list").stdout)["runs"]
+    assert [each["run"] for each in runs] == list(range(20, 0, -1))
+    assert (runs[0]["probes"], runs[0]["measurements"]) == ("memory", 1)
+    assert json.loads(run("show", "15").stdout)["measurements"][0]["value"] == 15.0
+    assert run("show", "21", check=False).returncode == USAGE
+    assert len(run("export", "memory").stdout.splitlines()) == 20
+    assert run("export", "tcp").stdout == ""
+    (found,) = json.loads(run("drift").stdout)["findings"]
+    assert (found["host"], found["check"], found["status"]) == ("here", "drift", "warning")
+    assert "-25.0 %" in found["actual"]
+    table = nodectl("-i", inventory, "history", "list", env=env).stdout
+    assert table.splitlines()[0].split() == ["RUN", "TIME", "PROBES", "MEASUREMENTS"]
+    assert len(table.splitlines()) == 21
+
+
+def path_made(path: Path) -> Path:
+    """Its folder is there."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    return path

@@ -1,0 +1,120 @@
+"""Search spaces: read, refused with their path, enumerated and sampled."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodectl.errors import ProfileError
+from nodectl.profiles.resolve import resolve
+from nodectl.tune.space import read_space, space_of
+
+RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
+BIG = "4096 131072 16777216"
+
+
+def test_every_combination_once_in_a_fixed_order(tmp_path: Path) -> None:
+    path = tmp_path / "space.yml"
+    path.write_text(
+        f"""
+sysctl:
+  {RMEM}: [null, "{BIG}"]
+together:
+  streams:
+    - {{}}
+    - nccl: {{NCCL_NSOCKS_PERTHREAD: 4, NCCL_SOCKET_NTHREADS: 2}}
+    - nccl: {{NCCL_NSOCKS_PERTHREAD: 8, NCCL_SOCKET_NTHREADS: 2}}
+"""
+    )
+    space = read_space(path)
+    assert space.combinations == 6
+    found = list(space)
+    assert [each.overrides for each in found] == [
+        {"nccl": {"NCCL_NSOCKS_PERTHREAD": 4, "NCCL_SOCKET_NTHREADS": 2}},
+        {"nccl": {"NCCL_NSOCKS_PERTHREAD": 8, "NCCL_SOCKET_NTHREADS": 2}},
+        {"sysctl": {RMEM: BIG}},
+        {"sysctl": {RMEM: BIG}, "nccl": {"NCCL_NSOCKS_PERTHREAD": 4, "NCCL_SOCKET_NTHREADS": 2}},
+        {"sysctl": {RMEM: BIG}, "nccl": {"NCCL_NSOCKS_PERTHREAD": 8, "NCCL_SOCKET_NTHREADS": 2}},
+    ]
+    assert found[3].label == f"{RMEM}={BIG}; NCCL_NSOCKS_PERTHREAD=4, NCCL_SOCKET_NTHREADS=2"
+    assert list(space) == found
+
+
+def test_a_candidate_is_what_nodectl_overrides_takes() -> None:
+    document = {
+        "allow_debug_variables": True,
+        "sysctl": {RMEM: [BIG]},
+        "nccl": {"NCCL_ALGO": ["Ring", "Tree"]},
+        "nic": {"mtu": [9000]},
+        "limits": {"nofile": [65536]},
+        "gpu": {"clocks": ["max"]},
+    }
+    for candidate in space_of(document, "space"):
+        merged = resolve("unknown", "cpu", "stock", overrides=candidate.overrides)
+        assert merged.tuning.sysctl[RMEM].value == BIG
+        assert merged.tuning.nccl["NCCL_ALGO"].value in ("Ring", "Tree")
+        assert merged.tuning.nic.mtu is not None
+        assert merged.tuning.nic.mtu.value == 9000
+
+
+def test_a_space_of_millions_is_sampled_without_being_walked() -> None:
+    document = {"sysctl": {f"net.ipv4.key_{n}": list(range(1, 11)) for n in range(30)}}
+    space = space_of(document, "space")
+    assert space.combinations == 10**30
+    drawn = space.sample(50, seed=7)
+    assert len({each.label for each in drawn}) == 50
+    assert drawn == space.sample(50, seed=7) != space.sample(50, seed=8)
+
+
+def test_a_small_space_is_sampled_whole() -> None:
+    space = space_of({"sysctl": {RMEM: [None, BIG], WMEM: [None, BIG]}}, "space")
+    assert space.sample(3) == tuple(space) == space.sample(100)
+    assert len(space.sample(2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({}, "nothing varies"),
+        ({"sysctl": {}}, "nothing varies"),
+        ({"sysctls": {RMEM: [BIG]}}, "sysctls: no such field"),
+        ({"sysctl": [BIG]}, "sysctl: ['4096 131072 16777216'] is no mapping"),
+        ({"sysctl": {RMEM: BIG}}, f"sysctl.{RMEM}: '{BIG}' is no list"),
+        ({"sysctl": {RMEM: []}}, f"sysctl.{RMEM}: [] is no list"),
+        ({"sysctl": {RMEM: [BIG, BIG]}}, f"sysctl.{RMEM}: the same value stands twice"),
+        ({"sysctl": {"tcp_rmem": [BIG]}}, "'tcp_rmem' is no sysctl key"),
+        ({"sysctl": {RMEM: [""]}}, f"sysctl.{RMEM}.value"),
+        ({"nic": {"mtu": [9000, 90000]}}, "nic.mtu"),
+        ({"nic": {"mut": [9000]}}, "nic.mut: no such field"),
+        ({"limits": {"nofiles": [1024]}}, "limits.nofiles"),
+        ({"gpu": {"clocks": ["fast"]}}, "gpu.clocks"),
+        ({"nccl": {"NCCL_ALGO": ["Ring"]}}, "allow_debug_variables: true"),
+        ({"nccl": {"NCCL_ALGO": ["Ring"]}, "allow_debug_variables": "no"}, "neither true nor false"),
+        ({"together": [{}]}, "together: [{}] is no mapping"),
+        ({"together": {"buffers": {"sysctl": {}}}}, "together.buffers"),
+        ({"together": {"buffers": [{"sysctl": BIG}]}}, "together.buffers.0"),
+        ({"together": {"buffers": [{}, {"sysctls": {RMEM: BIG}}]}}, "together.buffers.1.sysctls: no such field"),
+        ({"sysctl": {RMEM: [BIG]}, "together": {"buffers": [{"sysctl": {RMEM: BIG}}]}}, f"sysctl.{RMEM} is varied by"),
+    ],
+)
+def test_refused_with_its_path(document: dict[str, Any], told: str) -> None:
+    with pytest.raises(ProfileError) as refused:
+        space_of(document, "my space.yml")
+    assert refused.value.message.startswith("my space.yml: ")
+    assert told in refused.value.message
+    assert refused.value.remedy
+
+
+def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "space.yml"
+    path.write_text(f"sysctl:\n  {RMEM}: [1]\n  {RMEM}: [2]\n")
+    with pytest.raises(ProfileError, match="stands twice"):
+        read_space(path)
+
+
+def test_yaml_of_the_documentation_is_read() -> None:
+    import nodectl.tune.space as module
+
+    text = (module.__doc__ or "").partition("\n\n")[2]
+    assert space_of(yaml.safe_load(text), "the docstring").combinations == 4
