@@ -9,7 +9,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import emit_json, note, result
-from nodectl.errors import ProfileError
+from nodectl.errors import ProfileError, UsageError
 
 if TYPE_CHECKING:
     from nodectl.model.measurement import Measurement
@@ -60,7 +60,11 @@ def learn(
     elif output_file is None:
         result(_yaml(found.document))
     if output_file is not None:
-        output_file.write_text(_yaml(found.document), encoding="utf-8")
+        try:
+            output_file.write_text(_yaml(found.document), encoding="utf-8")
+        except OSError as error:
+            reason, remedy = error.strerror or error, "name a file in a folder that is there and may be written to"
+            raise UsageError(f"--output-file {output_file}: {reason}", remedy) from error
         note(f"wrote {output_file}; as profiles/hardware/{called}.yml beside the inventory it is hardware {called!r}")
     for text in found.notes:
         note(f"warning: {text}")

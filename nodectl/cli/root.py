@@ -18,6 +18,7 @@ COMMANDS = {
     "exec": ("nodectl.cli.exec", "exec_", "Run a command on all hosts; identical output is shown once."),
     "facts": ("nodectl.cli.facts", "facts", "Show what every host is."),
     "health": ("nodectl.cli.health", "health", "Hold every host against its profiles."),
+    "history": ("nodectl.cli.history", "history", "What was measured of this fleet, and what drifts."),
     "hostkeys": ("nodectl.cli.hostkeys", "hostkeys", "Show and accept the hosts' SSH keys."),
     "jobs": ("nodectl.cli.jobs", "jobs", "List, follow, explain and stop jobs."),
     "lab": ("nodectl.cli.lab", "lab", "A real fleet on this machine."),

@@ -21,11 +21,17 @@ class ProbeOptions:
     sizes_bytes: tuple[int, ...] = (MIB, 64 * MIB)
     streams: int = 1
     pairs: str = "auto"
+    rounds: int | None = None
     port: int | None = None
     interface: str | None = None
     scope: str = "all"
     collectives: tuple[str, ...] = ()
     forks: int = 64
+    # storage: the folder on the hosts
+    path: str | None = None
+    # a moment of the monotonic clock at which the probe is to be over, and what was given up for that
+    ends_at: float | None = None
+    trimmed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

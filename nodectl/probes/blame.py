@@ -1,4 +1,7 @@
-"""Which host is at fault where pairs were measured: the one that all its pairs have in common, and no others."""
+"""Which host is at fault where pairs lose packets or fail: the one that all these have in common, and no others.
+
+Of slow pairs, see blame_inquiry.
+"""
 
 from __future__ import annotations
 
@@ -10,36 +13,18 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 
 _NAME = "tcp"
-# pairs of one healthy fleet differ several times over while its machines are busy: far below that is no noise
-_SLOW_SHARE, _NOTHING = 0.2, 0.001
 # of segments sent again; a path without loss has some where buffers are short
 _LOST_SHARE, _NOTHING_SHARE = 0.01, 0.5
 _SEGMENT_BITS = 8 * 1448
 _LEAST_OTHERS = 2
-_MTU_REMEDY = "small packets pass, large ones do not: compare the MTUs of both ends and of each switch between"
 _REMEDY = "look at its cable, its switch's port and its interface's errors (`nodectl health` there)"
 
 
 def blame(found: Sequence[Measurement], failed: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings that name a host: its pairs are slow, lose packets or fail, and pairs without it do not."""
+    """Findings that name a host: its pairs lose packets or fail, and pairs without it do not."""
     broken = [finding.hosts for finding in failed if finding.kind == "path" and finding.status is Status.FAILED]
     names = sorted({name for each in found for name in each.hosts} | {name for pair in broken for name in pair})
-    return (*_slow(found, names), *_losing(found, names), *_cut(found, broken, names))
-
-
-def _slow(found: Sequence[Measurement], names: Sequence[str]) -> Iterator[Finding]:
-    for end, verb in ((1, "receives"), (0, "sends")):
-        for name in names:
-            own = [each.value for each in found if each.hosts[end] == name]
-            others = [each.value for each in found if name not in each.hosts]
-            if not own or len(others) < _LEAST_OTHERS:
-                continue
-            usual = median(others)
-            if max(own) < _SLOW_SHARE * usual:
-                expected = f"about {usual:.3g} Gbit/s, as between the others"
-                actual = f"{verb} at most {max(own):.3g} Gbit/s in {len(own)} {'pair' if len(own) == 1 else 'pairs'}"
-                remedy = _MTU_REMEDY if max(own) < _NOTHING * usual else _REMEDY
-                yield _finding(name, f"{verb} slowly", expected, actual, remedy)
+    return (*_losing(found, names), *_cut(found, broken, names))
 
 
 def _losing(found: Sequence[Measurement], names: Sequence[str]) -> Iterator[Finding]:
@@ -79,7 +64,7 @@ def _cut(found: Sequence[Measurement], broken: Sequence[tuple[str, ...]], names:
             yield _finding(name, "fails", "every pair is measured", f"is in all that failed: {pairs}")
 
 
-def _finding(name: str, subject: str, expected: str, actual: str, remedy: str = _REMEDY) -> Finding:
+def _finding(name: str, subject: str, expected: str, actual: str) -> Finding:
     return Finding(
         name,
         _NAME,
@@ -87,7 +72,7 @@ def _finding(name: str, subject: str, expected: str, actual: str, remedy: str = 
         subject,
         expected=expected,
         actual=actual,
-        remedy=remedy,
+        remedy=_REMEDY,
         kind="host",
         hosts=(name,),
     )

@@ -2,11 +2,19 @@
 
 from nodectl.errors import UsageError
 from nodectl.probes.base import Probe
+from nodectl.probes.latency import run_latency
 from nodectl.probes.memory import run_memory
 from nodectl.probes.nccl import run_nccl
+from nodectl.probes.storage import run_storage
 from nodectl.probes.tcp import run_tcp
 
-PROBES: dict[str, Probe] = {"memory": run_memory, "nccl": run_nccl, "tcp": run_tcp}
+PROBES: dict[str, Probe] = {
+    "latency": run_latency,
+    "memory": run_memory,
+    "nccl": run_nccl,
+    "storage": run_storage,
+    "tcp": run_tcp,
+}
 
 
 def chosen(names: str) -> list[tuple[str, Probe]]:

@@ -1,17 +1,11 @@
 """Algorithm and bus bandwidth as nccl-tests defines them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-# busbw = algbw x factor(n): what the slowest link carries, whatever the number of ranks
-_FACTORS: dict[str, Callable[[int], float]] = {
-    "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
-    "all_gather": lambda ranks: (ranks - 1) / ranks,
-    "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
-    "all_to_all": lambda ranks: (ranks - 1) / ranks,
-    "broadcast": lambda ranks: 1.0,
-}
-COLLECTIVES = tuple(_FACTORS)
+from nodectl.models.collectives import BUS_FACTORS
+
+# what the nccl probe runs
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +23,4 @@ def bandwidth(collective: str, size_bytes: int, ranks: int, duration_s: float) -
     starts with, so ranks times what each rank contributes to, or takes from, one other.
     """
     algbw_gb_s = size_bytes / duration_s / 1e9
-    return Bandwidth(algbw_gb_s, algbw_gb_s * _FACTORS[collective](ranks))
+    return Bandwidth(algbw_gb_s, algbw_gb_s * BUS_FACTORS[collective](ranks))

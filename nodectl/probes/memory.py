@@ -12,10 +12,11 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
+from nodectl.probes.machines import by_machine, turns
 from nodectl.probes.outliers import Slow, slow
-from nodectl.probes.parallel import at_once
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
@@ -25,6 +26,7 @@ _NAME = "memory"
 DURATION_S = 0.2
 RUNS = 3
 _BEST_OF = 2
+_LEAST = Amount(repetitions=1, duration_s=0.02)
 _LOOK_S, _MEASURE_S = 90.0, 600.0
 # the best that all hosts have is used on all: figures of different means say nothing of each other
 _METHODS = ("torch", "cc", "libc")
@@ -55,15 +57,19 @@ def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOption
     if not ready:
         return ProbeResult(findings=tuple(findings))
     method = next(each for each in _METHODS if all(each in one.methods for one in ready))
-    note(f"memory: {len(ready)} hosts by {method}, about {_estimate_s(options):g} s a host and NUMA node")
+    in_turn = turns(ready, lambda each: each.machine, options.forks)
+    wish = Amount(options.repetitions or RUNS, options.duration_s or DURATION_S)
+    options, amount = within(_NAME, options, wish, _LEAST, lambda each: in_turn * _cost_s(each))
+    cost = f"about {_cost_s(amount):g} s a host and NUMA node, {said(in_turn * _cost_s(amount))} in all"
+    note(f"memory: {len(ready)} hosts by {method}, {cost}{given_up(options)}")
     first = _measured(transport, ready, method, options)
     result = ProbeResult(findings=tuple(findings)) + first
     suspects = {name for found in _slow(result.measurements, hosts).values() for name in found}
-    if suspects:
+    if suspects and has_time(options, len(suspects) * _cost_s(amount)):
         note(f"memory: once more on {', '.join(sorted(suspects))}")
         again = _measured(transport, [one for one in ready if one.host.name in suspects], method, options)
         result = _better(result, again)
-    return result + ProbeResult(findings=tuple(_findings(result.measurements, hosts)))
+    return marked(result + ProbeResult(findings=tuple(_findings(result.measurements, hosts))), options)
 
 
 def _look(transport: Transport, hosts: Sequence[Host], options: ProbeOptions) -> tuple[list[_Ready], list[Finding]]:
@@ -86,23 +92,11 @@ def _look(transport: Transport, hosts: Sequence[Host], options: ProbeOptions) ->
 
 def _measured(transport: Transport, ready: Sequence[_Ready], method: str, options: ProbeOptions) -> ProbeResult:
     """Machines at once, as many as --forks says; the hosts of each in turn."""
-    machines: dict[str, list[_Ready]] = defaultdict(list)
-    for each in ready:
-        machines[each.machine].append(each)
-    listed = list(machines.values())
-    result = ProbeResult()
-    for start in range(0, len(listed), options.forks):
-        batch = listed[start : start + options.forks]
-        for part in at_once(transport, batch, lambda machine: _in_turn(transport, machine, method, options)):
-            result += part
-    return result
 
+    def work(each: _Ready) -> ProbeResult:
+        return _one(transport, each.host, method, options)
 
-def _in_turn(transport: Transport, hosts: Sequence[_Ready], method: str, options: ProbeOptions) -> ProbeResult:
-    result = ProbeResult()
-    for each in hosts:
-        result += _one(transport, each.host, method, options)
-    return result
+    return by_machine(transport, ready, lambda each: each.machine, work, options.forks)
 
 
 def _one(transport: Transport, host: Host, method: str, options: ProbeOptions) -> ProbeResult:
@@ -143,8 +137,9 @@ def _measurement(host: Host, method: str, event: Event, wishes: Mapping[str, obj
     return Measurement(_NAME, (host.name,), value, "GB/s", where, None, spread(runs, value), conditions)
 
 
-def _estimate_s(options: ProbeOptions) -> float:
-    return 2 * _BEST_OF * (options.repetitions or RUNS) * ((options.duration_s or DURATION_S) + 0.1)
+def _cost_s(amount: Amount) -> float:
+    """Of one host and NUMA node: copy and triad."""
+    return 2 * _BEST_OF * amount.repetitions * (amount.duration_s + 0.1)
 
 
 def _slow(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> dict[_Series, dict[str, Slow]]:

@@ -12,6 +12,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import Amount, given_up, marked, said, within
 from nodectl.probes.endpoints import Endpoint, failure, find_endpoints
 from nodectl.probes.events import Event
 from nodectl.probes.formulas import COLLECTIVES, bandwidth
@@ -24,6 +25,9 @@ _NAME = "nccl"
 REPETITIONS = 5
 # a repetition of small operations holds as many as fit into this time
 DURATION_S = 0.05
+_LEAST = Amount(repetitions=1, duration_s=0.01)
+# importing torch, meeting
+_START_S = 8.0
 # how long one operation, and meeting at the start, may take before a rank gives up on the others
 _COLLECTIVE_S = 120.0
 _RUN_S = 3600.0
@@ -46,11 +50,23 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: ProbeOptions,
     rounds: list[list[tuple[Endpoint, ...]]] = [[tuple(ready)]]
     if pairs:
         rounds = [list(each) for each in rounds_for(options.pairs, ready)]
-    note(f"nccl: backend {backend}, {len(ready)} hosts" + (f", {len(rounds)} rounds of pairs" if pairs else ""))
+    cases = len(options.collectives or COLLECTIVES) * len(options.sizes_bytes)
+    wish = Amount(options.repetitions or REPETITIONS, options.duration_s or DURATION_S, len(rounds))
+    options, amount = within(_NAME, options, wish, _LEAST, lambda each: _cost_s(each, cases))
+    rounds = rounds[: amount.rounds]
+    told = f", {len(rounds)} rounds of pairs" if pairs else ""
+    note(
+        f"nccl: backend {backend}, {len(ready)} hosts{told}, {said(_cost_s(amount, cases))} or more{given_up(options)}"
+    )
     for groups in rounds:
         for each in at_once(transport, groups, lambda group: _measure(transport, group, backend, options)):
             result += each
-    return result
+    return marked(result, options)
+
+
+def _cost_s(amount: Amount, cases: int) -> float:
+    """At least: a single large operation may take longer than a repetition is meant to."""
+    return amount.rounds * (_START_S + cases * amount.repetitions * amount.duration_s)
 
 
 def _without_torch(endpoint: Endpoint) -> Finding:

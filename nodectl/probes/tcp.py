@@ -15,16 +15,23 @@ from nodectl.model.status import Status
 from nodectl.parsers.iperf3 import Iperf3, parse_iperf3
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, path_finding, spread
 from nodectl.probes.blame import blame
+from nodectl.probes.blame_model import Link
+from nodectl.probes.budget import Amount, given_up, has_time, marked, within
 from nodectl.probes.endpoints import Endpoint, failure, find_endpoints
 from nodectl.probes.events import Event, Events
-from nodectl.probes.pairs import resolved, rounds_for
+from nodectl.probes.inquire import inquire
 from nodectl.probes.parallel import at_once
+from nodectl.probes.plan import planned_rounds
+from nodectl.probes.rounds import switch_names
 from nodectl.transport.base import Transport
 from nodectl.transport.payload import run_payload
 
 _NAME = "tcp"
 DURATION_S = 3
 REPETITIONS = 3
+_LEAST = Amount(repetitions=1, duration_s=1.0)
+# starting Python and the server
+_START_S = 0.7
 # what a test may take beyond its duration, and a run beyond its tests
 _SLACK_S = 15.0
 _LISTEN_S = 20.0
@@ -40,16 +47,34 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
     endpoints, findings = find_endpoints(transport, hosts, _NAME, options)
     ready = [each for each in endpoints if each.iperf3]
     findings += [_without_iperf3(each) for each in endpoints if not each.iperf3]
-    rounds = rounds_for(options.pairs, ready)
-    mode = resolved(options.pairs, len(ready))
-    count = sum(map(len, rounds))
-    note(f"tcp: pairs {mode}, {count} pairs in {len(rounds)} rounds of about {_estimate_s(options):g} s")
+    switches = switch_names({each.host.name: each.host.variables for each in ready})
+    mode, rounds = planned_rounds(ready, switches, options)
+    wish = Amount(options.repetitions or REPETITIONS, float(_seconds(options)), len(rounds))
+    options, amount = within(_NAME, options, wish, _LEAST, _cost_s)
+    rounds = rounds[: amount.rounds]
+    count, each_s = sum(map(len, rounds)), _estimate_s(options)
+    note(f"tcp: pairs {mode}, {count} pairs in {len(rounds)} rounds of about {each_s:g} s{given_up(options)}")
     result = ProbeResult(findings=tuple(findings))
     for number, pairs in enumerate(rounds, start=1):
         note(f"tcp: round {number} of {len(rounds)}")
-        for each in at_once(transport, pairs, lambda pair: _measure(transport, pair, options)):
-            result += each
-    return result + ProbeResult(findings=blame(result.measurements, result.findings))
+        result += _round(transport, pairs, options)
+    result += ProbeResult(findings=blame(result.measurements, result.findings))
+    ends = {each.host.name: each for each in ready}
+
+    def measure(pairs: Sequence[Link]) -> ProbeResult:
+        if not has_time(options, each_s):
+            return ProbeResult()
+        return _round(transport, [(ends[a], ends[b]) for a, b in pairs], options)
+
+    slow, again = inquire(_NAME, result, measure, switches, note)
+    return marked(result + again + ProbeResult(findings=slow), options)
+
+
+def _round(transport: Transport, pairs: Sequence[Pair], options: ProbeOptions) -> ProbeResult:
+    result = ProbeResult()
+    for each in at_once(transport, pairs, lambda pair: _measure(transport, pair, options)):
+        result += each
+    return result
 
 
 def _without_iperf3(endpoint: Endpoint) -> Finding:
@@ -64,6 +89,10 @@ def _seconds(options: ProbeOptions) -> int:
 
 def _tests(options: ProbeOptions) -> int:
     return 2 * (options.repetitions or REPETITIONS)
+
+
+def _cost_s(amount: Amount) -> float:
+    return amount.rounds * (_START_S + 2 * amount.repetitions * (math.ceil(amount.duration_s) + 0.2))
 
 
 def _estimate_s(options: ProbeOptions) -> float:

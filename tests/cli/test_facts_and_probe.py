@@ -51,9 +51,13 @@ def test_a_dead_host_costs_one_line_and_the_other_is_shown(nodectl: Callable[...
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["tpc"], "one of: memory, nccl, tcp"),
-        (["tcp,"], "one of: memory, nccl, tcp"),
+        (["tpc"], "one of: latency, memory, nccl, storage, tcp"),
+        (["tcp,"], "one of: latency, memory, nccl, storage, tcp"),
         (["tcp"], "only one is selected"),
+        (["latency"], "only one is selected"),
+        (["memory", "--budget", "5x"], "write 90, 90s, 5m or 1h"),
+        (["memory", "--budget", "0"], "write 90, 90s, 5m or 1h"),
+        (["memory", "--budget", "0.001"], "the memory probe takes at least"),
         (["nccl", "--sizes", "1XiB"], "no size"),
         (["nccl", "--sizes", "0"], "no size"),
         (["nccl", "--collectives", "all_redcue"], "no collective 'all_redcue'"),

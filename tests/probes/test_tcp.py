@@ -3,7 +3,7 @@
 import json
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ def test(reverse: bool, gbit_s: float, **more: Any) -> dict[str, Any]:
 test.__test__ = False  # type: ignore[attr-defined]
 
 RUNS = [test(False, 0.94), test(True, 0.5), test(False, 0.95), test(True, 0.4), test(False, 0.96), test(True, 0.6)]
+EVEN = [test(False, 0.94), test(True, 0.95), test(False, 0.95), test(True, 0.94)]
 
 
 def measured(host: str, module: str, args: Sequence[str]) -> Answer:
@@ -64,7 +65,9 @@ def test_all_pairs_of_four_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_dead_host_is_named_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        return silent() if host == "node03" else measured(host, module, args)
+        if host == "node03":
+            return silent()
+        return Answer(EVEN) if module == "probe_tcp" and args[0] == "measure" else measured(host, module, args)
 
     found = probe(play(monkeypatch, answers), *HOSTS)
     assert [(each.host, each.status, each.kind) for each in found.findings] == [("node03", Status.UNKNOWN, "host")]
@@ -126,6 +129,79 @@ def test_a_client_that_is_lost_is_unknown(monkeypatch: pytest.MonkeyPatch) -> No
 def test_one_host_alone_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError):
         probe(play(monkeypatch, measured), HOSTS[0])
+
+
+def gigabits(rates: Callable[[str, str], float]) -> Callable[[str, str, Sequence[str]], Answer]:
+    """Hosts between which so much goes through; a server's name is found by the address that a client asks for."""
+    names = {host.address: host.name for host in FLEET}
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "endpoint":
+            return Answer([{**ENDPOINT, "address": next(each.address for each in FLEET if each.name == host)}])
+        if args[0] == "serve":
+            return LISTENING
+        server = names[args[args.index("--address") + 1]]
+        return Answer([test(False, rates(host, server)), test(True, rates(server, host))])
+
+    return answers
+
+
+FLEET = tuple(Host(f"node{n:02}", f"192.0.2.{n}", variables={"nodectl_switch": f"leaf{n % 2}"}) for n in range(1, 9))
+
+
+class TestSlow:
+    """Who is slow is measured again, with others, and named."""
+
+    @staticmethod
+    def rates(sender: str, receiver: str) -> float:
+        wobble = (hash_of(sender, receiver) % 7) / 200
+        return (0.4 if sender == "node03" else 0.94) * (1 - wobble)
+
+    def test_a_host_that_sends_slowly(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        notes: list[str] = []
+        found = run_tcp(play(monkeypatch, gigabits(self.rates)), FLEET, ProbeOptions(repetitions=1), notes.append)
+        assert [(each.kind, each.hosts, each.subject) for each in found.findings] == [
+            ("host", ("node03",), "sends slowly")
+        ]
+        again = [each for each in found.measurements if "again" in each.conditions]
+        assert len(found.measurements) - len(again) == 8 * 7
+        assert again and any("measured again" in note for note in notes)
+
+    def test_a_healthy_fleet_is_measured_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = run_tcp(play(monkeypatch, gigabits(lambda a, b: 0.94)), FLEET, ProbeOptions(repetitions=1), quiet)
+        assert found.findings == ()
+        assert len(found.measurements) == 8 * 7
+
+    def test_near_pairs_come_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        notes: list[str] = []
+        found = run_tcp(
+            play(monkeypatch, gigabits(lambda a, b: 0.94)), FLEET, ProbeOptions(repetitions=1), notes.append
+        )
+        near = [int(each.hosts[0][-1]) % 2 == int(each.hosts[1][-1]) % 2 for each in found.measurements]
+        assert near == [True] * 24 + [False] * 32
+        assert "28 pairs in 7 rounds" in notes[0] and "same switch first" in notes[0]
+
+    def test_so_many_rounds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = run_tcp(
+            play(monkeypatch, gigabits(lambda a, b: 0.94)), FLEET, ProbeOptions(repetitions=1, rounds=2), quiet
+        )
+        assert len(found.measurements) == 2 * 2 * 4
+
+    def test_two_hosts_cannot_tell(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        notes: list[str] = []
+        found = run_tcp(
+            play(monkeypatch, gigabits(lambda a, b: 0.94 if a < b else 0.1)),
+            FLEET[:2],
+            ProbeOptions(repetitions=1),
+            notes.append,
+        )
+        assert [(each.kind, each.status) for each in found.findings] == [("", Status.WARNING)]
+        assert any("only two hosts" in note for note in notes)
+
+
+def hash_of(*names: str) -> int:
+    """The same in each run, unlike hash()."""
+    return sum(ord(letter) * (place + 3) for place, letter in enumerate("".join(names)))
 
 
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")

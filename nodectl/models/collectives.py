@@ -1,0 +1,102 @@
+"""Bus bandwidth as nccl-tests defines it, and what of it links and topology allow at most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nodectl.errors import UsageError
+
+# busbw = algbw x factor(ranks): what the slowest link carries, whatever the number of ranks
+BUS_FACTORS: dict[str, Callable[[int], float]] = {
+    "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
+    "all_gather": lambda ranks: (ranks - 1) / ranks,
+    "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
+    "all_to_all": lambda ranks: (ranks - 1) / ranks,
+    "broadcast": lambda ranks: 1.0,
+    "reduce": lambda ranks: 1.0,
+    "gather": lambda ranks: (ranks - 1) / ranks,
+    "scatter": lambda ranks: (ranks - 1) / ranks,
+    "sendrecv": lambda ranks: 1.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLinks:
+    """What a node has, each way and in GB/s: a rank's links to its neighbours inside, and each of its NICs."""
+
+    ranks: int
+    inside_gb_s: float
+    nics_gb_s: tuple[float, ...] = ()
+
+    @property
+    def outside_gb_s(self) -> float:
+        """All NICs together."""
+        return sum(self.nics_gb_s)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedBusBandwidth:
+    """The most that the links allow, in GB/s; `limit` is inside or network, `why` says which sum leads to it."""
+
+    busbw_gb_s: float
+    limit: str
+    why: str
+
+
+def expected_busbw(collective: str, nodes: Sequence[NodeLinks], part: float = 1.0) -> ExpectedBusBandwidth:
+    """The ceiling of a collective of large messages over these nodes, without reductions inside switches.
+
+    `part` is what of a link a protocol can fill, such as 0.95 for LL128 or 0.5 for LL. The slowest node counts.
+    """
+    if collective not in BUS_FACTORS:
+        raise UsageError(f"no collective '{collective}'", f"one of: {', '.join(BUS_FACTORS)}")
+    ranks = sum(node.ranks for node in nodes)
+    if ranks < 2 or any(node.ranks < 1 for node in nodes):
+        raise UsageError("a collective needs two ranks, and each node one at least", "check the counts")
+    if not 0 < part <= 1:
+        raise UsageError(f"a protocol fills between 0 and 1 of a link, not {part:g}", "0.95 for LL128, 0.5 for LL")
+    if len(nodes) > 1 and any(not node.nics_gb_s for node in nodes):
+        raise UsageError("a node without NICs cannot be one of several", "name the rate of its NICs")
+    bounds = [bound for node in nodes for bound in _bounds(collective, node, ranks)]
+    lowest = min(bounds, key=lambda bound: bound.busbw_gb_s)
+    return ExpectedBusBandwidth(part * lowest.busbw_gb_s, lowest.limit, lowest.why)
+
+
+def _bounds(collective: str, node: NodeLinks, ranks: int) -> list[ExpectedBusBandwidth]:
+    return [
+        *([_inside(collective, node, ranks)] if node.ranks > 1 else []),
+        *([_outside(collective, node, ranks)] if node.ranks < ranks else []),
+    ]
+
+
+def _inside(collective: str, node: NodeLinks, ranks: int) -> ExpectedBusBandwidth:
+    if collective == "all_to_all":
+        # of what a rank sends, only what goes to its neighbours uses the links inside
+        value = node.inside_gb_s * (ranks - 1) / (node.ranks - 1)
+        return ExpectedBusBandwidth(value, "inside", f"{node.ranks - 1} of {ranks - 1} parts stay in the node")
+    return ExpectedBusBandwidth(node.inside_gb_s, "inside", "a ring takes each rank's links once")
+
+
+def _outside(collective: str, node: NodeLinks, ranks: int) -> ExpectedBusBandwidth:
+    if collective == "all_to_all":
+        crossing = node.ranks * (ranks - node.ranks)
+        value = node.outside_gb_s * (ranks - 1) / crossing
+        return ExpectedBusBandwidth(value, "network", f"{crossing} of the node's parts cross its NICs")
+    if collective == "sendrecv":
+        # only the last rank of a node sends to another one, through the NIC beside it
+        return ExpectedBusBandwidth(max(node.nics_gb_s), "network", "one rank's transfer crosses, over one NIC")
+    if collective in ("gather", "scatter"):
+        # at the root's node everything from the others comes in
+        value = node.outside_gb_s * (ranks - 1) / (ranks - node.ranks)
+        return ExpectedBusBandwidth(
+            value, "network", f"{ranks - node.ranks} of {ranks - 1} parts cross the root's NICs"
+        )
+    return ExpectedBusBandwidth(node.outside_gb_s, "network", "rings cross the node over all NICs at once")
+
+
+def algbw(collective: str, busbw_gb_s: float, ranks: int) -> float:
+    """Size over time, from bus bandwidth."""
+    factor = BUS_FACTORS[collective](ranks)
+    return busbw_gb_s / factor if factor else math.inf

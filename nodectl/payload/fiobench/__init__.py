@@ -1,0 +1,1 @@
+"""Where fio's files lie on a host."""

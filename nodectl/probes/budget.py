@@ -1,0 +1,108 @@
+"""What a probe costs in time, and how much less of it fits into the time that there is."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from nodectl.errors import UsageError
+from nodectl.probes.base import ProbeOptions, ProbeResult
+
+
+class BudgetError(UsageError):
+    """Not even the least of a probe fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much is measured: rounds of pairs (or of hosts), runs of each, and the time of one."""
+
+    repetitions: int
+    duration_s: float
+    rounds: int = 1
+
+
+Cost = Callable[[Amount], float]
+
+
+def share_s(left_s: float, probes_left: int) -> float:
+    """What the next of several probes may take: what it leaves is there for those after it."""
+    return max(0.0, left_s) / probes_left
+
+
+def left_s(ends_at: float | None) -> float | None:
+    """Seconds until a moment of the monotonic clock; None where there is no such limit."""
+    return None if ends_at is None else ends_at - time.monotonic()
+
+
+def has_time(options: ProbeOptions, seconds: float) -> bool:
+    """Whether something that was not planned still fits."""
+    left = left_s(options.ends_at)
+    return left is None or left >= seconds
+
+
+def within(probe: str, options: ProbeOptions, wish: Amount, least: Amount, cost: Cost) -> tuple[ProbeOptions, Amount]:
+    """The options with as much of `wish` as fits into their time; what was asked for may be less than `least`."""
+    least = Amount(
+        min(least.repetitions, wish.repetitions), min(least.duration_s, wish.duration_s), min(least.rounds, wish.rounds)
+    )
+    amount, trimmed = fitted(probe, wish, least, cost, left_s(options.ends_at))
+    given = replace(options, repetitions=amount.repetitions, duration_s=amount.duration_s, trimmed=trimmed)
+    return given, amount
+
+
+def given_up(options: ProbeOptions) -> str:
+    """For the line that says what it will cost."""
+    return f"; to fit the budget: {', '.join(options.trimmed)}" if options.trimmed else ""
+
+
+def marked(result: ProbeResult, options: ProbeOptions) -> ProbeResult:
+    """Each measurement says what was given up for the budget, where something was."""
+    if not options.trimmed:
+        return result
+    trimmed = {"trimmed": list(options.trimmed)}
+    told = tuple(replace(each, conditions={**each.conditions, **trimmed}) for each in result.measurements)
+    return ProbeResult(told, result.findings)
+
+
+def fitted(probe: str, wish: Amount, least: Amount, cost: Cost, time_s: float | None) -> tuple[Amount, tuple[str, ...]]:
+    """The most of `wish` that fits, and what was given up: first repetitions, then their length, then rounds.
+
+    BudgetError names the time that `least` takes.
+    """
+    if time_s is None or cost(wish) <= time_s:
+        return wish, ()
+    for amount in _smaller(wish, least):
+        if cost(amount) <= time_s:
+            return amount, _trimmed(wish, amount)
+    message = f"the {probe} probe takes at least {cost(least):.0f} s here, and {max(0.0, time_s):.0f} s are left"
+    raise BudgetError(message, "give it more with --budget, or fewer hosts with --limit")
+
+
+def said(time_s: float) -> str:
+    """`45 s`, `12 min`."""
+    return f"{time_s:.0f} s" if time_s < 100 else f"{time_s / 60:.0f} min"
+
+
+def _smaller(wish: Amount, least: Amount) -> Iterator[Amount]:
+    """Ever less of it, down to `least`."""
+    amount = wish
+    for repetitions in range(wish.repetitions - 1, least.repetitions - 1, -1):
+        amount = replace(amount, repetitions=repetitions)
+        yield amount
+    while amount.duration_s > least.duration_s:
+        half = amount.duration_s / 2
+        # what is measured in whole seconds has a least of one
+        half = float(math.ceil(half)) if least.duration_s >= 1 else half
+        amount = replace(amount, duration_s=max(least.duration_s, half))
+        yield amount
+    for rounds in range(wish.rounds - 1, least.rounds - 1, -1):
+        yield replace(amount, rounds=rounds)
+
+
+def _trimmed(wish: Amount, amount: Amount) -> tuple[str, ...]:
+    names = ("repetitions", "duration_s", "rounds")
+    pairs = ((name, getattr(wish, name), getattr(amount, name)) for name in names)
+    return tuple(f"{name} {before:g} -> {after:g}" for name, before, after in pairs if before != after)

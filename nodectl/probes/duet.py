@@ -1,0 +1,106 @@
+"""A measurement between two hosts: a payload program that serves on one, and its other half on the other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nodectl.model.finding import Finding
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.model.status import Status
+from nodectl.probes.base import host_finding
+from nodectl.probes.endpoints import Endpoint, failure
+from nodectl.probes.events import Events
+from nodectl.transport.base import Transport
+from nodectl.transport.payload import run_payload
+
+LISTEN_S = 20.0
+_STOP_S = 3.0
+
+Pair = tuple[Endpoint, Endpoint]
+
+
+@dataclass(frozen=True, slots=True)
+class Duet:
+    """How to play: `args` go to both ends, `more` to the client alone; each end has `deadline_s`."""
+
+    module: str
+    args: Sequence[str]
+    port: int
+    bind: bool
+    deadline_s: float
+    more: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Played:
+    """What the client said and how it ended; without a server only `no_server`."""
+
+    events: Events = field(default_factory=Events)
+    done: CommandResult | None = None
+    no_server: tuple[Status, str, str] | None = None
+
+    @property
+    def reason(self) -> tuple[str, str]:
+        """(reason, remedy) of a client that failed."""
+        return failure(self.done, self.events) if self.done is not None else ("", "")
+
+
+def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
+    """The first of the pair is the client; a server whose client has failed is ended."""
+    client, server = pair
+    serving, served = Events(), []
+    args = ["serve", "--address", server.address, "--port", str(duet.port), *duet.args]
+
+    def serve() -> None:
+        try:
+            deadline_s, hear = duet.deadline_s + LISTEN_S, serving.add
+            served.append(run_payload(transport, server.host, duet.module, args, timeout_s=deadline_s, on_output=hear))
+        finally:
+            serving.end()
+
+    # a daemon: a server host that is cut off holds it until its deadline, and nobody need wait for that
+    threading.Thread(target=serve, daemon=True).start()
+    listening = serving.wait("listening", LISTEN_S)
+    if listening is None:
+        return Played(no_server=_no_server(served, serving))
+    played = Played()
+    asked = ["measure", "--address", server.address, "--port", str(listening["port"]), *duet.args, *duet.more]
+    asked += ["--bind", client.address] if duet.bind else []
+    played.done = run_payload(
+        transport, client.host, duet.module, asked, timeout_s=duet.deadline_s, on_output=played.events.add
+    )
+    if not played.done.ok:
+        _stop(transport, server, int(listening["pid"]))
+    return played
+
+
+def no_server_finding(probe: str, server: Endpoint, why: tuple[Status, str, str]) -> Finding:
+    """The server's host is to blame."""
+    status, reason, remedy = why
+    return host_finding(probe, server.host.name, status, f"cannot listen: {reason}", remedy)
+
+
+def connection_remedy(reason: str) -> str:
+    """What to do about a connection that was not made or broke."""
+    if "refused" in reason:
+        return "is a firewall between them? try --port with one that it lets through"
+    if any(word in reason for word in ("No route", "unreachable", "no answer", "is the path cut", "timed out")):
+        return "a firewall that drops packets, or no route: try --port, or name the network with --interface"
+    return ""
+
+
+def _no_server(served: Sequence[CommandResult], serving: Events) -> tuple[Status, str, str]:
+    if not served:
+        return Status.UNKNOWN, f"no answer within {LISTEN_S:g} s", "is its link up?"
+    status = Status.FAILED if served[0].outcome is Outcome.RAN else Status.UNKNOWN
+    return status, *failure(served[0], serving)
+
+
+def _stop(transport: Transport, server: Endpoint, pid: int) -> None:
+    """It would end by itself, but only after a while."""
+    argv = ["kill", "-s", "TERM", str(pid)]
+    kill = threading.Thread(target=transport.run, args=(server.host, argv), kwargs={"timeout_s": 10.0}, daemon=True)
+    kill.start()
+    kill.join(_STOP_S)

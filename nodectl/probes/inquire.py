@@ -1,0 +1,44 @@
+"""Carries an inquiry out: what looks slow after the first look is measured again, then blamed or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from nodectl.model.finding import Finding
+from nodectl.probes.base import Note, ProbeResult
+from nodectl.probes.blame_findings import readings_of, slow_findings, two_hosts
+from nodectl.probes.blame_inquiry import Inquiry
+from nodectl.probes.blame_model import Link
+
+Measure = Callable[[Sequence[Link]], ProbeResult]
+
+
+def inquire(
+    probe: str, first: ProbeResult, measure: Measure, switches: Mapping[str, str], note: Note
+) -> tuple[tuple[Finding, ...], ProbeResult]:
+    """Who is slow, and what was measured again to tell, which is nothing where nobody looks slow.
+
+    `measure` does one round of pairs; more is better.
+    """
+    hosts = {name for each in first.measurements for name in each.hosts}
+    if len(hosts) < 2:
+        return (), ProbeResult()
+    if len(hosts) == 2:
+        note(f"{probe}: only two hosts: a slow host and a slow path look the same, and only a third host could tell")
+        return two_hosts(probe, first.measurements), ProbeResult()
+    inquiry = Inquiry(switches)
+    inquiry.add(readings_of(first.measurements))
+    again = ProbeResult()
+    while rounds := inquiry.next_rounds():
+        note(f"{probe}: some pairs look slow and are measured again: {len(rounds)} rounds, healthy pairs beside them")
+        for pairs in rounds:
+            found = measure(pairs)
+            told = tuple(
+                replace(each, conditions={**each.conditions, "again": inquiry.stage}) for each in found.measurements
+            )
+            said = (*first.findings, *again.findings)
+            again += ProbeResult(told, tuple(each for each in found.findings if each not in said))
+            inquiry.add(readings_of(told))
+    known = {name for each in first.findings if each.kind == "host" for name in each.hosts}
+    return slow_findings(probe, inquiry.verdict(), first.measurements[0].unit, known), again

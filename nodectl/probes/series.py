@@ -1,0 +1,40 @@
+"""Several probes one after the other, within the time that there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+from nodectl.probes.base import Note, Probe, ProbeOptions, ProbeResult
+from nodectl.probes.budget import BudgetError, share_s
+from nodectl.transport.base import Transport
+
+
+def run_probes(
+    transport: Transport,
+    hosts: Sequence[Host],
+    wanted: Sequence[tuple[str, Probe]],
+    options: ProbeOptions,
+    ends_at: float | None,
+    note: Note,
+) -> ProbeResult:
+    """Each takes no more than its share of the time until `ends_at`, and leaves what it does not need.
+
+    A probe that does not fit is refused (BudgetError) while nothing is measured; later it is an unknown finding.
+    """
+    result = ProbeResult()
+    for number, (name, run) in enumerate(wanted):
+        now = time.monotonic()
+        own = None if ends_at is None else now + share_s(ends_at - now, len(wanted) - number)
+        try:
+            result += run(transport, hosts, replace(options, ends_at=own), note)
+        except BudgetError as error:
+            if not result.measurements:
+                raise
+            told = Finding("", name, Status.UNKNOWN, "budget", actual=error.message, remedy=error.remedy)
+            result += ProbeResult(findings=(told,))
+    return result

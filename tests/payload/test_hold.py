@@ -1,0 +1,87 @@
+"""hold.py as a node runs it: one nodectl at a time, and the lock goes with the process."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.payload import hold
+from nodectl.payload.jobnode.folder import JobFolder
+from nodectl.resources import payload_dir
+
+ARGV = [sys.executable, "-B", str(payload_dir() / "hold.py")]
+
+
+@contextmanager
+def running(state: Path, token: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, Any]]]:
+    argv = [*ARGV, f"--token={token}", "--operator=alice@laptop", "--what=probe tcp"]
+    env = {"XDG_STATE_HOME": str(state), "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())
+        process.kill()
+
+
+def test_the_second_is_told_who_holds_it(tmp_path: Path) -> None:
+    with running(tmp_path, "one") as (_, first):
+        assert first["event"] == "held" and first["jobs"] == []
+        with running(tmp_path, "two") as (second, told):
+            assert second.wait(10) == 1
+    assert (told["event"], told["operator"], told["what"]) == ("busy", "alice@laptop", "probe tcp")
+    assert told["since"] > 1.7e9 and "token" not in told
+
+
+def test_a_process_of_the_same_nodectl_shares_it(tmp_path: Path) -> None:
+    with running(tmp_path, "one"), running(tmp_path, "one") as (second, told):
+        assert told["event"] == "held" and second.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_it_goes_with_the_process_however_that_ends(tmp_path: Path, number: signal.Signals) -> None:
+    with running(tmp_path, "one") as (first, _):
+        first.send_signal(number)
+        with running(tmp_path, "two") as (_, told):
+            assert told["event"] == "held"
+
+
+def test_what_an_earlier_holder_left_means_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = hold.lock_path()
+    path.parent.mkdir(parents=True)
+    path.write_text('{"token": "old", "operator": "bob"}' + "x" * 9000)
+    with running(tmp_path, "one") as (_, told):
+        assert told["event"] == "held"
+        assert json.loads(path.read_text())["operator"] == "alice@laptop"
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[1]", '{"operator": '])
+def test_a_holder_that_cannot_be_read_is_somebody(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "lock"
+    path.write_text(text)
+    with path.open() as file:
+        assert hold.holder_of(file.fileno()) == {}
+
+
+def test_a_state_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "nodectl").write_text("a file where the folder should be")
+    with running(tmp_path, "one") as (process, told):
+        assert process.wait(10) == 1
+    assert told["event"] == "error" and "cannot be locked" in told["text"]
+
+
+def test_jobs_that_run_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name, pid in (("train-1", 0), ("train-2", 1)):
+        folder = tmp_path / "nodectl/jobs" / name
+        folder.mkdir(parents=True)
+        (folder / "plan.json").write_text(json.dumps({"operator": "bob@laptop", "script": "train.py"}))
+        (folder / "rank").write_text('{"rank": 0}')
+        (folder / "state.json").write_text(json.dumps({"state": "running", "pid": pid, "start_ticks": 5}))
+    monkeypatch.setattr(JobFolder, "supervisor_alive", lambda job: job.state()["pid"] == 1)
+    assert hold.running_jobs() == [{"id": "train-2", "operator": "bob@laptop", "script": "train.py"}]

@@ -1,0 +1,96 @@
+"""probe_latency.py as two nodes run it, over the loopback interface."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nodectl.payload import probe_latency
+from nodectl.resources import payload_dir
+
+ARGV = [sys.executable, "-B", str(payload_dir() / "probe_latency.py")]
+PLAN = ("--runs=2", "--exchanges=300", "--seconds=0.2")
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def server() -> Iterator[tuple["subprocess.Popen[str]", int]]:
+    argv = [*ARGV, "serve", "--address=127.0.0.1", *PLAN]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())["port"]
+        process.kill()
+
+
+def measure(port: int, *more: str) -> "subprocess.CompletedProcess[str]":
+    argv = [*ARGV, "measure", "--address=127.0.0.1", f"--port={port}", *PLAN, *more]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_each_end_asks_in_turn(server: tuple["subprocess.Popen[str]", int]) -> None:
+    process, port = server
+    done = measure(port, "--bind=127.0.0.1")
+    runs = events(done.stdout)
+    assert done.returncode == 0 and process.wait(10) == 0
+    assert [(each["event"], each["reverse"]) for each in runs] == [("run", False), ("run", True)] * 2
+    for each in runs:
+        us = each["us"]
+        assert 1 <= each["count"] <= 300
+        assert 0 < us["min"] <= us["p50"] <= us["p99"] <= us["max"] < 1e6
+        # one clock on both ends: there and back are told apart, and are no more than the whole
+        assert all(0 < way <= us["max"] for way in each["one_way_us"])
+
+
+def test_a_port_on_which_nobody_listens_is_refused() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        done = measure(unused.getsockname()[1])
+    assert done.returncode == 1 and "Connection refused" in events(done.stdout)[0]["text"]
+
+
+def test_somebody_else_who_answers_is_no_measurement() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        argv = [*ARGV, "measure", "--address=127.0.0.1", f"--port={other.getsockname()[1]}", *PLAN]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+            client, _ = other.accept()
+            client.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+            out, _ = process.communicate(timeout=30)
+            client.close()
+    assert process.returncode == 1 and events(out)[0] == {"event": "error", "text": "something else answers there"}
+
+
+def test_a_connection_that_breaks_is_an_error_and_not_a_short_run(
+    server: tuple["subprocess.Popen[str]", int],
+) -> None:
+    process, port = server
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        probe_latency.send_json(client, "x")
+        probe_latency.receive_json(client)
+    assert process.stdout is not None
+    (error,) = events(process.stdout.read())
+    assert process.wait(10) == 1 and error["event"] == "error" and "closed" in error["text"]
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "found"), [([1000], 0.99, 1.0), ([1000, 2000, 3000, 4000], 0.5, 3.0), ([1000, 9000], 1, 9.0)]
+)
+def test_shares_of_a_distribution(values: list[int], share: float, found: float) -> None:
+    assert probe_latency.us(values, share) == found
+
+
+def test_the_wish_for_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = socket.socketpair()
+    ticks = iter(range(0, 10**12, 10**8))
+    monkeypatch.setattr("nodectl.payload.probe_latency.time.monotonic_ns", lambda: next(ticks))
+    monkeypatch.setattr("nodectl.payload.probe_latency.receive", lambda sock, buffer: None)
+    with here, there:
+        assert len(probe_latency.exchanges(here, 1000, 1.0, last=True)) < 6

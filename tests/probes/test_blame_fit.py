@@ -1,0 +1,100 @@
+"""Which cause explains slow measurements best: tables of small fleets, and what cannot be told apart."""
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import permutations
+
+import pytest
+
+from nodectl.probes.blame_fit import fit
+from nodectl.probes.blame_model import Cause, Entry, Link
+
+Shares = Callable[[str, str], float]
+WOBBLE = (0.0, 0.02, -0.015, 0.01, -0.02)
+
+
+def measured(names: str, share: Shares) -> dict[Link, Entry]:
+    """10 units everywhere but for what `share` leaves, and a little disorder."""
+    links = permutations(names, 2)
+    return {
+        link: Entry(math.log(10 * share(*link)) + WOBBLE[number % len(WOBBLE)], 1) for number, link in enumerate(links)
+    }
+
+
+def host(name: str, side: str = "both") -> Cause:
+    return Cause("host", (name,), side)
+
+
+def slow(causes: Mapping[Cause, float]) -> Shares:
+    return lambda *link: min((left for cause, left in causes.items() if cause.covers(link)), default=1.0)
+
+
+@pytest.mark.parametrize(
+    ("names", "causes"),
+    [
+        ("abcdefgh", {}),
+        ("abc", {host("a"): 0.5}),
+        ("abcd", {host("b", "in"): 0.5}),
+        ("abcd", {host("b", "out"): 0.7}),
+        ("abcd", {Cause("path", ("a", "c")): 0.4}),
+        ("abcd", {Cause("direction", ("c", "a")): 0.4}),
+        ("abcdefgh", {host("a"): 0.5, host("b"): 0.3}),
+        ("abcdefgh", {host("a", "in"): 0.5, host("b", "out"): 0.3}),
+        ("abcdefgh", {host("a"): 0.6, Cause("path", ("c", "d")): 0.5}),
+        # a path that is slower than the slow host at its end
+        ("abcdefgh", {host("a"): 0.6, Cause("path", ("a", "d")): 0.2}),
+        ("abcdefgh", {Cause("path", ("a", "b")): 0.6, Cause("path", ("a", "c")): 0.2}),
+        ("abcdefgh", {host("h"): 1e-6}),
+    ],
+)
+def test_the_causes_are_found(names: str, causes: Mapping[Cause, float]) -> None:
+    found = fit(measured(names, slow(causes)))
+    assert {each.cause for each in found.suspects} == set(causes)
+    for each in found.suspects:
+        assert each.share == pytest.approx(causes[each.cause], rel=0.06)
+        assert each.rivals == ()
+    assert found.noise < 0.05
+
+
+def test_a_host_with_one_partner_may_as_well_be_the_path() -> None:
+    entries = measured("abcd", slow({host("d"): 0.5}))
+    seen = {link: entry for link, entry in entries.items() if "d" not in link or "a" in link}
+    (suspect,) = fit(seen).suspects
+    assert {suspect.cause, *suspect.rivals} >= {host("d"), Cause("path", ("a", "d"))}
+
+
+def test_noise_hides_what_it_is_larger_than() -> None:
+    rough = (0.0, 0.4, -0.5, 0.3, -0.35, 0.1, -0.2)
+    links = list(permutations("abcdefgh", 2))
+    entries = {link: Entry(rough[number % 7], 1) for number, link in enumerate(links)}
+    assert fit(entries).suspects == ()
+    entries = {link: Entry(entry.level - 0.3 * (link == ("a", "b")), 1) for link, entry in entries.items()}
+    assert fit(entries).suspects == ()
+
+
+SWITCHES = {name: f"leaf{number // 4}" for number, name in enumerate("abcdefghijkl")}
+
+
+def far(share: float) -> Shares:
+    return lambda a, b: share if SWITCHES[a] != SWITCHES[b] else 1.0
+
+
+def test_a_thinner_way_between_switches_is_no_fault() -> None:
+    entries = measured("".join(SWITCHES), far(0.5))
+    assert fit(entries, SWITCHES).suspects == ()
+
+
+def test_one_switch_s_way_out_is_its_own_fault_and_no_host_s() -> None:
+    def share(a: str, b: str) -> float:
+        return 0.4 if ("leaf1" in (SWITCHES[a], SWITCHES[b]) and SWITCHES[a] != SWITCHES[b]) else 1.0
+
+    (suspect,) = fit(measured("".join(SWITCHES), share), SWITCHES).suspects
+    assert (suspect.cause.kind, suspect.cause.hosts, suspect.cause.name) == ("switch", tuple("efgh"), "leaf1")
+
+
+def test_a_host_is_found_among_near_and_far() -> None:
+    def share(a: str, b: str) -> float:
+        return far(0.5)(a, b) * (0.6 if "c" in (a, b) else 1.0)
+
+    (suspect,) = fit(measured("".join(SWITCHES), share), SWITCHES).suspects
+    assert suspect.cause == host("c")

@@ -1,0 +1,105 @@
+"""What fits into the time that there is, what is given up for it, and what is refused."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import Note, Probe, ProbeOptions, ProbeResult
+from nodectl.probes.budget import Amount, BudgetError, fitted, marked, share_s, within
+from nodectl.probes.series import run_probes
+
+WISH, LEAST = Amount(3, 4.0, 7), Amount(1, 0.5)
+HOSTS = (Host("a", "192.0.2.1"),)
+
+
+def cost(amount: Amount) -> float:
+    return amount.rounds * amount.repetitions * amount.duration_s
+
+
+@pytest.mark.parametrize(
+    ("time_s", "amount", "trimmed"),
+    [
+        (None, WISH, ()),
+        (84, WISH, ()),
+        (83, Amount(2, 4.0, 7), ("repetitions 3 -> 2",)),
+        (30, Amount(1, 4.0, 7), ("repetitions 3 -> 1",)),
+        (14, Amount(1, 2.0, 7), ("repetitions 3 -> 1", "duration_s 4 -> 2")),
+        (3.5, Amount(1, 0.5, 7), ("repetitions 3 -> 1", "duration_s 4 -> 0.5")),
+        (1.6, Amount(1, 0.5, 3), ("repetitions 3 -> 1", "duration_s 4 -> 0.5", "rounds 7 -> 3")),
+        (0.5, Amount(1, 0.5, 1), ("repetitions 3 -> 1", "duration_s 4 -> 0.5", "rounds 7 -> 1")),
+    ],
+)
+def test_the_most_that_fits(time_s: float | None, amount: Amount, trimmed: tuple[str, ...]) -> None:
+    assert fitted("tcp", WISH, LEAST, cost, time_s) == (amount, trimmed)
+
+
+@pytest.mark.parametrize("time_s", [0.4, 0.0, -3.0])
+def test_less_than_the_least_is_refused_and_says_what_it_takes(time_s: float) -> None:
+    with pytest.raises(BudgetError, match="the tcp probe takes at least 10 s") as refused:
+        fitted("tcp", WISH, Amount(1, 10.0), cost, time_s)
+    assert "--budget" in refused.value.remedy and isinstance(refused.value, UsageError)
+
+
+def test_whole_seconds_stay_whole() -> None:
+    durations = [fitted("tcp", Amount(1, 7.0), Amount(1, 1.0), cost, each)[0].duration_s for each in (7, 6, 3, 1)]
+    assert durations == [7.0, 4.0, 2.0, 1.0]
+
+
+def test_what_was_asked_for_may_be_less_than_the_least() -> None:
+    options, amount = within("storage", ProbeOptions(), Amount(1, 0.1), LEAST, cost)
+    assert amount == Amount(1, 0.1) and options.duration_s == 0.1 and options.trimmed == ()
+
+
+def test_measurements_say_what_was_given_up() -> None:
+    found = ProbeResult((Measurement("tcp", ("a",), 1.0, "Gbit/s", conditions={"streams": 1}),))
+    told = marked(found, ProbeOptions(trimmed=("rounds 7 -> 1",)))
+    assert told.measurements[0].conditions == {"streams": 1, "trimmed": ["rounds 7 -> 1"]}
+    assert marked(found, ProbeOptions()) is found
+
+
+def test_what_one_probe_leaves_is_there_for_the_next() -> None:
+    assert (share_s(60, 2), share_s(50, 1), share_s(-1, 3)) == (30, 50, 0)
+
+
+def probes(*least_s: float) -> tuple[list[tuple[str, Probe]], list[float]]:
+    """Probes that need so much, and what each was left."""
+    lefts: list[float] = []
+
+    def probe(needs_s: float) -> Probe:
+        def run(transport: Any, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+            assert options.ends_at is not None
+            lefts.append(options.ends_at - time.monotonic())
+            fitted("x", Amount(1, needs_s), Amount(1, needs_s), cost, lefts[-1])
+            return ProbeResult((Measurement("x", ("a",), needs_s, "s"),))
+
+        return run
+
+    return [(f"p{number}", probe(each)) for number, each in enumerate(least_s)], lefts
+
+
+def run(wanted: Sequence[tuple[str, Probe]], budget_s: float) -> ProbeResult:
+    nowhere: Any = None
+    return run_probes(nowhere, HOSTS, wanted, ProbeOptions(), time.monotonic() + budget_s, lambda _: None)
+
+
+def test_each_probe_gets_its_share() -> None:
+    wanted, lefts = probes(1, 1, 1)
+    assert len(run(wanted, 30).measurements) == 3
+    assert lefts == pytest.approx([10, 15, 30], abs=0.5)
+
+
+def test_a_probe_that_does_not_fit_costs_the_others_nothing() -> None:
+    result = run(probes(1, 100, 1)[0], 30)
+    assert len(result.measurements) == 2
+    assert [(each.check, each.subject, each.status) for each in result.findings] == [("p1", "budget", Status.UNKNOWN)]
+
+
+def test_before_anything_is_measured_it_is_an_error() -> None:
+    with pytest.raises(BudgetError):
+        run(probes(100, 1)[0], 30)
