@@ -13,7 +13,9 @@ from nodectl.nodeset import fold
         (["a"], "a"),
         (["a", "b"], "a,b"),
         ([], ""),
-        (["bad[name", "x"], "bad[name,x"),
+        (["bad[name", "x"], "x,bad[name"),
+        (["a", "gpu[1-99999999]", "@all", "!b", "*"], "a,!b,*,@all,gpu[1-99999999]"),
+        (["b", "a\nFAILED"], "b,a\\nFAILED"),
     ],
 )
 def test_fold(names: list[str], folded: str) -> None:

@@ -56,6 +56,10 @@ def _number(value: float) -> str:
     return f"{value:.3f}" if value >= 0.1 else f"{value:.3g}"
 
 
+def _amount(value: object) -> str:
+    return _number(value) if isinstance(value, int | float) else "?"
+
+
 def _conditions(measurement: Measurement) -> str:
     given = measurement.conditions
     if measurement.probe == "nccl":
@@ -64,6 +68,11 @@ def _conditions(measurement: Measurement) -> str:
         return f"{collective} {sized}, {given.get('backend')}, {given.get('ranks')} ranks"
     if measurement.probe == "memory":
         return f"{given.get('kernel')}, {given.get('threads')} threads, {given.get('method')}"
+    if measurement.probe == "storage":
+        direct = "direct" if given.get("direct") else "page cache"
+        return f"{given.get('pattern')}, {given.get('file_system')}, {direct}"
+    if measurement.probe == "latency":
+        return f"p99 {_amount(given.get('p99_us'))} us, min {_amount(given.get('min_us'))} us"
     retransmits = given.get("retransmits")
     told = "" if retransmits is None else f", {retransmits} retransmits"
     return f"{given.get('streams')} stream, {given.get('congestion')}{told}"
