@@ -20,7 +20,7 @@ QUICK = ("probe", "latency", "--duration", "0.1", "--repetitions", "1")
 def other(nodectl: Cli, lab4: LabUnderTest) -> Iterator["subprocess.Popen[str]"]:
     """Another nodectl, which measures the first two hosts for a while."""
     argv = [sys.executable, "-m", "nodectl", "-i", lab4.inventory, "-l", ",".join(lab4.hosts[:2])]
-    argv += ["probe", "latency", "--duration", "20"]
+    argv += ["probe", "tcp", "--duration", "20"]
     with subprocess.Popen(argv, env=dict(nodectl.env), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         while "round 1" not in process.stderr.readline():
@@ -42,7 +42,7 @@ def test_the_host_in_use_is_named_and_free_when_the_other_is_killed(
     (finding,) = document["findings"]
     assert status == FAILED and document["measurements"] == []
     assert (finding["host"], finding["check"], finding["kind"]) == (lab4.hosts[1], "lock", "host")
-    assert "for 'probe latency' since" in finding["actual"]
+    assert "for 'probe tcp' since" in finding["actual"]
     status, document = ask(nodectl, lab4, *QUICK, "--force")
     assert status == 0 and len(document["measurements"]) == 2
     assert [each["status"] for each in document["findings"]] == ["warning"]
