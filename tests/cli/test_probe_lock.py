@@ -12,6 +12,9 @@ import pytest
 
 from tests.conftest import Cli, LabUnderTest
 
+# half a minute; tests/probes/test_locks.py does the same with two processes
+pytestmark = pytest.mark.slow
+
 FAILED = 1
 QUICK = ("probe", "latency", "--duration", "0.1", "--repetitions", "1")
 

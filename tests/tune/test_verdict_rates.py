@@ -9,6 +9,9 @@ import pytest
 
 from nodectl.model.verdict import Outcome
 
+# thousands of simulated trials
+pytestmark = pytest.mark.slow
+
 _BENCHMARK = Path(__file__).resolve().parent.parent.parent / "benchmarks" / "verdict.py"
 
 
