@@ -20,7 +20,7 @@ from nodectl.topology.node import node_topology
 from nodectl.topology.spread import assign
 from nodectl.topology.training import TRAINING
 
-SAMPLES = Path("/work/shared/samples")
+SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 HOST = Host("gpu01", "192.0.2.1")
 
 
