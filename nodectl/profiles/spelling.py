@@ -1,0 +1,73 @@
+"""Variables of an inventory that look like one of ours and are none: Ansible itself ignores a misspelled name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+# what an inventory may set beside the roles' own variables; docs/provision.md says what each is for
+INVENTORY_VARIABLES = frozenset(
+    {
+        "nodectl_allow_reboot",
+        "nodectl_allow_unsupported",
+        "nodectl_driver",
+        "nodectl_hardware",
+        "nodectl_health",
+        "nodectl_health_timer",
+        "nodectl_lab",
+        "nodectl_nccl_env",
+        "nodectl_nics",
+        "nodectl_overrides",
+        "nodectl_python_mirror",
+        "nodectl_rail",
+        "nodectl_recorded_look",
+        "nodectl_stack",
+        "nodectl_switch",
+        "nodectl_tool_wheelhouse",
+        "nodectl_tuning",
+        "nodectl_uv",
+        "nodectl_wheelhouse",
+        "nvidia_repo_baseurl",
+        "nvidia_repo_keyring",
+        "nvidia_repo_keyring_sha256",
+    }
+)
+# a name this near to one of ours is a slip; what is further away is somebody's own variable
+_NEAR = 0.88
+_KEY = re.compile(r"^([a-z]\w*):", re.MULTILINE)
+
+
+def misspelled(names: Iterable[str], share: Path) -> list[tuple[str, str]]:
+    """(name, the one that was meant) for each slip; `share` is the folder that holds roles and playbooks."""
+    roles = sorted(each.name for each in (share / "roles").iterdir() if each.is_dir())
+    prefixes = ("nodectl_", "nvidia_repo_", *(f"{role}_" for role in roles))
+    ours = INVENTORY_VARIABLES | set(_KEY.findall((share / "playbooks/group_vars/all.yml").read_text(encoding="utf-8")))
+    unsure = sorted({name for name in names if name.startswith(prefixes)} - ours)
+    if not unsure:
+        return []
+    known = ours.union(*(role_variables(share / "roles" / role) for role in roles))
+    return [(name, nearest) for name in unsure if name not in known and (nearest := _nearest(name, known))]
+
+
+def role_variables(role: Path) -> frozenset[str]:
+    """The names that a role takes: its arguments, defaults and variables."""
+    found: set[str] = set()
+    for part in ("defaults", "vars"):
+        path = role / part / "main.yml"
+        found |= set(_read(path)) if path.exists() else set()
+    for entry in _read(role / "meta" / "argument_specs.yml").get("argument_specs", {}).values():
+        found |= set(entry.get("options", {}))
+    return frozenset(found)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    return next(iter(get_close_matches(name, known, 1, _NEAR)), "")
