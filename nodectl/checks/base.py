@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -71,6 +71,15 @@ class Subject:
     def borrows(self, what: str) -> bool:
         """A lab host shows the machine's hardware as its own: nothing to judge, unless a recording stands for it."""
         return self.shares(what) and not self.recorded
+
+    def one_version(
+        self, check: str, groups: Mapping[str, Mapping[str, Sequence[str]]], remedy: str
+    ) -> Iterator[Finding]:
+        """For each group {version: names} whether there is one version only; else a warning that names all."""
+        for group, versions in groups.items():
+            told = "; ".join(f"{each} on {', '.join(dict.fromkeys(names))}" for each, names in sorted(versions.items()))
+            status = Status.OK if len(versions) == 1 else Status.WARNING
+            yield self.finding(check, status, group, expected="one version", actual=told, remedy=remedy)
 
     def finding(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from nodectl.checks.base import About, Check, Subject, held, warned
+from nodectl.checks.base import About, Check, Subject, held
 from nodectl.checks.nics import training_names
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
@@ -194,11 +194,8 @@ def firmware(host: Subject) -> Iterator[Finding]:
     for port in ports_of(host):
         if port.firmware and port.board_id:
             versions[port.board_id][port.firmware].append(port.device)
-    for board, found in versions.items():
-        told = "; ".join(f"{version} on {', '.join(dict.fromkeys(names))}" for version, names in sorted(found.items()))
-        remedy = "update the older ones (`mlxfwmanager`), then `mlxfwreset` or reboot"
-        status = warned(len(found) == 1)
-        yield host.finding("ib_firmware", status, board, expected="one version", actual=told, remedy=remedy)
+    remedy = "update the older ones (`mlxfwmanager`), then `mlxfwreset` or reboot"
+    yield from host.one_version("ib_firmware", versions, remedy)
 
 
 CHECKS: tuple[Check, ...] = (count, states, rates, layers, firmware)

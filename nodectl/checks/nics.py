@@ -204,11 +204,9 @@ def firmware(host: Subject) -> Iterator[Finding]:
         if nic.firmware and nic.driver:
             # the text ends with the board's name, which may differ
             versions[nic.driver][nic.firmware.split()[0]].append(nic.name)
-    for driver, found in versions.items():
-        told = "; ".join(f"{version} on {', '.join(names)}" for version, names in sorted(found.items()))
-        remedy = "update the firmware of the older ones, then reboot or reset them"
-        status = warned(len(found) == 1)
-        yield host.finding("nic_firmware", status, driver, expected="one version", actual=told, remedy=remedy)
+    yield from host.one_version(
+        "nic_firmware", versions, "update the firmware of the older ones, then reboot or reset them"
+    )
 
 
 CHECKS: tuple[Check, ...] = (link, rate, errors, bonds, firmware)
