@@ -230,3 +230,12 @@ def test_a_run_leaves_no_environment_and_no_connection(provision: Provision, lab
     folder = Path(cli_env["XDG_STATE_HOME"]) / "nodectl" / "runs" / "artifacts" / document["run"]
     assert (folder / "stdout").exists() and not (folder / "command").exists()
     assert list(document["hosts"]) == ["node01"]
+
+
+def test_a_slip_in_a_variables_name_is_refused_before_any_change(
+    provision: Provision, fleet: Callable[..., str]
+) -> None:
+    inventory = fleet("node01", kernel_settings_fille="/etc/sysctl.d/x.conf", python_version="my own")
+    status, document, said = provision("--tags", "limits", inventory=inventory)
+    assert status == 1 and document["hosts"]["node01"]["changed"] == 0
+    assert "kernel_settings_fille is no variable of nodectl's: kernel_settings_file is one" in said

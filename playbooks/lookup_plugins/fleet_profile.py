@@ -46,6 +46,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         from nodectl.profiles.load import profile_dirs
         from nodectl.profiles.resolve import resolve
 
+        _refuse_slips(variables or {})
         self.set_options(var_options=variables, direct=options)
         overrides = {**self.get_option("overrides")}
         if self.get_option("nccl"):
@@ -67,6 +68,20 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
             # Ansible prints each cause again
             raise AnsibleError(". ".join(part for part in (error.message, error.remedy) if part)) from None
         return [{**resolved.as_variables(), "uv": {"path": find_uv_bin(), "machine": platform.machine()}}]
+
+
+def _refuse_slips(variables: dict[str, Any]) -> None:
+    """AnsibleError for a variable whose name is nearly one of ours: Ansible would ignore it.
+
+    Here, before any role has run: what roles register later is named like their variables.
+    """
+    from nodectl.profiles.spelling import misspelled
+    from nodectl.resources import share_dir
+
+    slips = misspelled(variables, share_dir())
+    if slips:
+        told = "; ".join(f"{name} is no variable of nodectl's: {meant} is one" for name, meant in slips)
+        raise AnsibleError(f"{told}. Correct it in the inventory, or give a variable of your own another name")
 
 
 def _plain(value: Any) -> Any:

@@ -70,16 +70,4 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
                 f"Ansible's Python ({sys.executable}) has no nodectl ({error}): install it there, "
                 "or run ansible-playbook from the environment that holds nodectl"
             ) from None
-        _refuse_slips(variables or {})
         return [{"run": os.environ.get("NODECTL_RUN") or own_name(), "by": operator(), "nodectl": version}]
-
-
-def _refuse_slips(variables: dict[str, Any]) -> None:
-    """AnsibleError for a variable whose name is nearly one of ours: Ansible would ignore it."""
-    from nodectl.profiles.spelling import misspelled
-    from nodectl.resources import share_dir
-
-    slips = misspelled(variables, share_dir())
-    if slips:
-        told = "; ".join(f"{name} is no variable of nodectl's: {meant} is one" for name, meant in slips)
-        raise AnsibleError(f"{told}. Correct it in the inventory, or give a variable of your own another name")
