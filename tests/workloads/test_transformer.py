@@ -139,17 +139,20 @@ def test_every_kind_of_harm_is_noticed(folder: Path) -> None:
     assert lines[1::2] == ["None"] * len(harmed) and all("is unusable" in line for line in lines[::2])
 
 
+@pytest.mark.slow
 def test_no_resume_sets_older_checkpoints_aside(folder: Path) -> None:
     assert summary(run("--steps", 1, "--no-resume", "--checkpoint-dir", folder))["resumed_from_step"] == 0
     left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.pt"))
     assert left == ["earlier/step-00000002.pt", "earlier/step-00000004.pt", "step-00000001.pt"]
 
 
+@pytest.mark.slow
 def test_another_model_is_refused(folder: Path) -> None:
     done = run("--steps", 6, "--layers", 3, "--checkpoint-dir", folder)
     assert done.returncode != 0 and "of another model" in done.stderr and "--no-resume" in done.stderr
 
 
+@pytest.mark.slow
 def test_another_course_is_said(folder: Path) -> None:
     done = run("--steps", 6, "--lr", 0.01, "--precision", "bf16", "--checkpoint-dir", folder)
     assert summary(done)["precision"] == "bf16"
@@ -157,6 +160,7 @@ def test_another_course_is_said(folder: Path) -> None:
         assert f"not an exact continuation: {difference}" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_ends_it_with_one_message() -> None:
     done = run("--steps", 2, "--checkpoint-dir", "/proc/nodectl")
     assert done.returncode != 0 and "make room or choose another --checkpoint-dir" in done.stderr
