@@ -29,6 +29,8 @@ class Iperf3:
     rtt_mean_ms: float | None
     congestion: str | None
     error: str | None
+    # the most that the receiver offered to take at once, over all streams; told by a sender, and by 3.9 and later
+    window_bytes: int | None = None
 
 
 def parse_iperf3(text: str) -> Iperf3:
@@ -52,6 +54,7 @@ def parse_iperf3(text: str) -> Iperf3:
         rtt_mean_ms=_rtt_mean_ms(streams),
         congestion=text_of(end, "sender_tcp_congestion", _TOOL),
         error=text_of(document, "error", _TOOL),
+        window_bytes=_window_bytes(streams),
     )
 
 
@@ -69,3 +72,9 @@ def _rtt_mean_ms(streams: list[Mapping[str, Any]]) -> float | None:
     # 0 is what a sender without a kernel that tells it, and a receiver, print
     known_us = [mean_us for mean_us in means_us if mean_us]
     return sum(known_us) / len(known_us) / 1000 if known_us else None
+
+
+def _window_bytes(streams: list[Mapping[str, Any]]) -> int | None:
+    windows = [whole(section(each, "sender", _TOOL), "max_snd_wnd", _TOOL) for each in streams]
+    known = [window for window in windows if window]
+    return sum(known) if known and len(known) == len(streams) else None

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 if TYPE_CHECKING:
-    from nodectl.payload.membench import compiled, libc, machine, tensors
+    from nodectl.payload.membench import compiled, libc, machine, rates, tensors
 else:  # on a node this folder is sys.path[0], and there is no nodectl
-    from membench import compiled, libc, machine, tensors
+    from membench import compiled, libc, machine, rates, tensors
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 METHODS = {"torch": tensors, "cc": compiled, "libc": libc}
@@ -33,21 +33,22 @@ def look(options: argparse.Namespace) -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Every scope: the best repetition of each run."""
+    """Every scope: what each run came to, by its best passes and by its best repetition."""
     method = METHODS[options.method]
     for scope in machine.scopes():
         cache = machine.cache_bytes(scope.cpus)
         size = machine.array_bytes(cache, method.ARRAYS)
         best_of = options.repetitions
         found = method.measure(scope.cpus, size, options.seconds, best_of * options.runs)
-        for kernel, rates in found.items():
-            runs = [max(rates[start : start + best_of]) for start in range(0, len(rates), best_of)]
+        for kernel, told in found.items():
+            runs = [told[start : start + best_of] for start in range(0, len(told), best_of)]
             say(
                 event="measured",
                 kernel=kernel,
                 numa=scope.numa,
                 threads=len(scope.cpus),
-                runs_gb_s=[round(rate, 3) for rate in runs],
+                runs_gb_s=[round(rates.best_of_ten(run), 3) for run in runs],
+                sustained_gb_s=[round(rates.sustained(run), 3) for run in runs],
                 array_bytes=size,
                 cache_bytes=cache,
             )
@@ -63,7 +64,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     measuring.set_defaults(run=measure)
     measuring.add_argument("--method", choices=sorted(METHODS), required=True)
     measuring.add_argument("--seconds", type=float, required=True, help="of one repetition of one kernel")
-    measuring.add_argument("--repetitions", type=int, required=True, help="the best of them is a run's")
+    measuring.add_argument("--repetitions", type=int, required=True, help="of which a run is made")
     measuring.add_argument("--runs", type=int, required=True)
     options = parser.parse_args(argv)
     try:

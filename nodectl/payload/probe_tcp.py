@@ -6,6 +6,7 @@ JSON lines; Python 3.8, standard library.
 import argparse
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -20,7 +21,11 @@ IDLE_S = 15.0
 RETRY_S = 5.0
 # what a test may take beyond its duration: connecting over a slow path, exchanging results
 SLACK_S = 10.0
+CHUNK_BYTES = 1 << 16
 ATTEMPTS = 5
+CONNECTIONS = 5
+CONNECT_S = 1.0
+SYSCTL = Path("/proc/sys/net/ipv4")
 LISTEN = "0A"
 ESTABLISHED = "01"
 
@@ -40,6 +45,35 @@ def port_states(port: int) -> List[str]:
             continue
         states += [row[3] for row in rows if int(row[1].rpartition(":")[2], 16) == port]
     return states
+
+
+def buffers() -> List[Optional[int]]:
+    """How large a socket's receive and send buffers may grow; None where the kernel does not say."""
+    sizes: List[Optional[int]] = []
+    for name in ("tcp_rmem", "tcp_wmem"):
+        try:
+            sizes.append(int((SYSCTL / name).read_text().split()[2]))
+        except (OSError, ValueError, IndexError):
+            sizes.append(None)
+    return sizes
+
+
+def idle_round_trip_ms(address: str, port: int, bind: Optional[str]) -> Optional[float]:
+    """The quickest of some connections to a port where nobody answers but the kernel; None where it cannot be had."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    times = []
+    for _ in range(CONNECTIONS):
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.settimeout(CONNECT_S)
+            try:
+                if bind:
+                    sock.bind((bind, 0))
+                began = time.perf_counter()
+                sock.connect((address, port))
+            except OSError:
+                return None
+            times.append(time.perf_counter() - began)
+    return min(times) * 1000
 
 
 def reserve(address: str, port: int) -> int:
@@ -79,15 +113,24 @@ def serve_one(server: "subprocess.Popen[bytes]", port: int, seconds: float) -> N
     """Wait for one test; an error where nobody comes, or where it overruns."""
     began = time.monotonic()
     seen = False
-    while server.poll() is None:
+    # what it prints is read, as a full pipe would hold the test up; its end is the server's
+    while not ended(server, 0.2 if seen else 0.05):
         waited = time.monotonic() - began
         seen = seen or ESTABLISHED in port_states(port)
         if waited > (seconds + SLACK_S if seen else IDLE_S):
             server.kill()
             server.wait()
             raise RuntimeError("a test overran its time" if seen else "no client came within %g s" % IDLE_S)
-        # while a test runs, looking often would cost what it measures
-        time.sleep(0.2 if seen else 0.05)
+
+
+def ended(server: "subprocess.Popen[bytes]", within_s: float) -> bool:
+    """Whether the server closes its output within this time; what it prints is thrown away."""
+    until, said = time.monotonic() + within_s, server.stdout
+    while said is not None and select.select([said], [], [], max(0.0, until - time.monotonic()))[0]:
+        if not os.read(said.fileno(), CHUNK_BYTES):
+            server.wait()
+            return True
+    return False
 
 
 def serve(options: argparse.Namespace) -> None:
@@ -99,10 +142,13 @@ def serve(options: argparse.Namespace) -> None:
         sys.exit(0)
 
     signal.signal(signal.SIGTERM, stop)
-    first, port = first_server(options.address, options.port)
-    running[:] = [first]
-    say(event="listening", port=port, pid=os.getpid())
-    serve_one(first, port, options.seconds)
+    family = socket.AF_INET6 if ":" in options.address else socket.AF_INET
+    # nobody is ever accepted here: the kernel's own answer to a connection is one round trip
+    with socket.create_server((options.address, 0), family=family) as empty:
+        first, port = first_server(options.address, options.port)
+        running[:] = [first]
+        say(event="listening", port=port, pid=os.getpid(), rtt_port=empty.getsockname()[1], buffers=buffers())
+        serve_one(first, port, options.seconds)
     for _ in range(options.tests - 1):
         running[:] = [start_server(options.address, port)]
         serve_one(running[0], port, options.seconds)
@@ -125,6 +171,8 @@ def measure(options: argparse.Namespace) -> None:
     argv = ["iperf3", "-c", options.address, "-p", str(options.port), "-J"]
     argv += ["-t", "%g" % options.seconds, "-P", str(options.streams)]
     argv += ["-B", options.bind] if options.bind else []
+    rtt_ms = idle_round_trip_ms(options.address, options.rtt_port, options.bind) if options.rtt_port else None
+    say(event="path", rtt_ms=rtt_ms, buffers=buffers())
     for number in range(options.tests):
         reverse = number % 2 == 1
         try:
@@ -150,6 +198,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         command.add_argument("--tests", type=int, required=True, help="forth and back in turn")
         command.add_argument("--seconds", type=float, required=True)
         command.add_argument("--streams", type=int, default=1)
+        command.add_argument("--rtt-port", type=int, default=0, help="where a connection is answered by the kernel")
         command.add_argument("--bind", help="the client's own address")
     options = parser.parse_args(argv)
     try:

@@ -11,7 +11,7 @@ from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import host_finding
 from nodectl.probes.endpoints import Endpoint, failure
-from nodectl.probes.events import Events
+from nodectl.probes.events import Event, Events
 from nodectl.transport.base import Transport
 from nodectl.transport.payload import run_payload
 
@@ -23,7 +23,10 @@ Pair = tuple[Endpoint, Endpoint]
 
 @dataclass(frozen=True, slots=True)
 class Duet:
-    """How to play: `args` go to both ends, `more` to the client alone; each end has `deadline_s`."""
+    """How to play: `args` go to both ends, `more` to the client alone; each end has `deadline_s`.
+
+    `handed_on` are values of the server's first word that the client is given as options of these names.
+    """
 
     module: str
     args: Sequence[str]
@@ -31,13 +34,15 @@ class Duet:
     bind: bool
     deadline_s: float
     more: Sequence[str] = ()
+    handed_on: Sequence[str] = ()
 
 
 @dataclass(slots=True)
 class Played:
-    """What the client said and how it ended; without a server only `no_server`."""
+    """What the client said and how it ended, and the server's first word; without a server only `no_server`."""
 
     events: Events = field(default_factory=Events)
+    listening: Event = field(default_factory=dict)
     done: CommandResult | None = None
     no_server: tuple[Status, str, str] | None = None
 
@@ -65,9 +70,10 @@ def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
     listening = serving.wait("listening", LISTEN_S)
     if listening is None:
         return Played(no_server=_no_server(served, serving))
-    played = Played()
+    played = Played(listening=listening)
     asked = ["measure", "--address", server.address, "--port", str(listening["port"]), *duet.args, *duet.more]
     asked += ["--bind", client.address] if duet.bind else []
+    asked += [f"--{name.replace('_', '-')}={listening[name]}" for name in duet.handed_on if name in listening]
     played.done = run_payload(
         transport, client.host, duet.module, asked, timeout_s=duet.deadline_s, on_output=played.events.add
     )

@@ -11,6 +11,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
+from nodectl.probes.again import best_run, better, usual_run
 from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
 from nodectl.probes.endpoints import failure
@@ -28,6 +29,8 @@ RUNS = 3
 _BEST_OF = 2
 _LEAST = Amount(repetitions=1, duration_s=0.02)
 _LOOK_S, _MEASURE_S = 90.0, 600.0
+# hosts are held against each other by what lasts: a quota on the processor shows in no single pass
+_SUSTAINED = "sustained_gb_s"
 # the best that all hosts have is used on all: figures of different means say nothing of each other
 _METHODS = ("torch", "cc", "libc")
 _REMEDY = "look at its memory modules and the processor's frequencies (`nodectl health`), and at who else runs there"
@@ -68,7 +71,7 @@ def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOption
     if suspects and has_time(options, len(suspects) * _cost_s(amount)):
         note(f"memory: once more on {', '.join(sorted(suspects))}")
         again = _measured(transport, [one for one in ready if one.host.name in suspects], method, options)
-        result = _better(result, again)
+        result = better(result, again, "kernel", _SUSTAINED)
     return marked(result + ProbeResult(findings=tuple(_findings(result.measurements, hosts))), options)
 
 
@@ -117,7 +120,7 @@ def _one(transport: Transport, host: Host, method: str, options: ProbeOptions) -
 
 
 def _measurement(host: Host, method: str, event: Event, wishes: Mapping[str, object]) -> Measurement:
-    runs = [float(rate) for rate in event["runs_gb_s"]]
+    runs, sustained = ([float(rate) for rate in event[key]] for key in ("runs_gb_s", _SUSTAINED))
     value = median(runs)
     numa, array, cache = event["numa"], int(event["array_bytes"]), int(event["cache_bytes"])
     conditions = {
@@ -130,8 +133,9 @@ def _measurement(host: Host, method: str, event: Event, wishes: Mapping[str, obj
         # where little memory is free the arrays are small, and a cache may hold a part of them
         "beyond_cache": array > cache,
         "duration_s": wishes["seconds"],
-        "best_of": wishes["repetitions"],
+        # each run's ten best passes, and its best repetition on the whole
         "values_gb_s": runs,
+        _SUSTAINED: sustained,
     }
     where = host.name if numa is None else f"{host.name} NUMA {numa}"
     return Measurement(_NAME, (host.name,), value, "GB/s", where, None, spread(runs, value), conditions)
@@ -151,25 +155,13 @@ def _slow(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> dict[_S
         key = _Series(str(each.conditions["kernel"]), numa if isinstance(numa, int) else None, kinds.get(name, ""))
         series[key][name] = each
     judged = {
-        key: slow({name: one.value for name, one in values.items()}, {name: _best(one) for name, one in values.items()})
+        key: slow(
+            {name: usual_run(one, _SUSTAINED) for name, one in values.items()},
+            {name: best_run(one, _SUSTAINED) for name, one in values.items()},
+        )
         for key, values in series.items()
     }
     return {key: found for key, found in judged.items() if found}
-
-
-def _best(measurement: Measurement) -> float:
-    runs = measurement.conditions["values_gb_s"]
-    return max(runs) if isinstance(runs, list) else measurement.value
-
-
-def _better(first: ProbeResult, again: ProbeResult) -> ProbeResult:
-    """Each host's better value: something else may have run there the first time."""
-    second = {(each.direction, each.conditions["kernel"]): each for each in again.measurements}
-    kept = []
-    for each in first.measurements:
-        other = second.get((each.direction, each.conditions["kernel"]))
-        kept.append(other if other is not None and other.value > each.value else each)
-    return ProbeResult(tuple(kept), first.findings + again.findings)
 
 
 def _findings(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> list[Finding]:

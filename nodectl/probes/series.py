@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import Note, Probe, ProbeOptions, ProbeResult
 from nodectl.probes.budget import BudgetError, share_s
+from nodectl.probes.references import judged
 from nodectl.transport.base import Transport
 
 
@@ -21,8 +23,11 @@ def run_probes(
     options: ProbeOptions,
     ends_at: float | None,
     note: Note,
+    profile_dirs: Sequence[Path] = (),
 ) -> ProbeResult:
     """Each takes no more than its share of the time until `ends_at`, and leaves what it does not need.
+
+    All is held against the hosts' hardware profiles, those of `profile_dirs` before nodectl's own.
 
     A probe that does not fit is refused (BudgetError) while nothing is measured; later it is an unknown finding.
     """
@@ -37,4 +42,4 @@ def run_probes(
                 raise
             told = Finding("", name, Status.UNKNOWN, "budget", actual=error.message, remedy=error.remedy)
             result += ProbeResult(findings=(told,))
-    return result
+    return judged(transport, hosts, result, profile_dirs, options.forks)

@@ -14,12 +14,13 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.parsers.fio import FioJob, parse_fio
+from nodectl.probes.again import better
 from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
 from nodectl.probes.machines import by_machine, turns
-from nodectl.probes.storage_compare import better, slow_findings, slow_hosts
+from nodectl.probes.storage_compare import RUNS_KEY, slow_findings, slow_hosts
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
@@ -92,7 +93,7 @@ def run_storage(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
     again = [each for each in ready if each.host.name in suspects]
     if again and has_time(options, turns(again, lambda each: each.machine, options.forks) * _cost_s(amount)):
         note(f"storage: once more on {', '.join(sorted(suspects))}")
-        result = better(result, _measured(transport, again, options))
+        result = better(result, _measured(transport, again, options), "pattern")
     return marked(result + ProbeResult(findings=tuple(slow_findings(result.measurements, hosts))), options)
 
 
@@ -201,7 +202,7 @@ def _measurement(host: Host, name: str, runs: Sequence[FioJob], conditions: Mapp
         **({"direct": False} if name == "small files write" else {}),
         "p99_ms": median(latencies) if latencies else None,
         "repetitions": len(values),
-        "values": [round(value, 3) for value in values],
+        RUNS_KEY: [round(value, 3) for value in values],
     }
     value = median(values)
     return Measurement(NAME, (host.name,), value, kind.unit, host.name, None, spread(values, value), own)

@@ -9,10 +9,12 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeResult
+from nodectl.probes.again import best_run
 from nodectl.probes.outliers import Slow, slow
 
 _NAME = "storage"
+# the condition that holds the runs
+RUNS_KEY = "values"
 # what disks of one kind differ by, new and worn, empty and nearly full, is no fault
 _SLOW_SHARE = 0.5
 _REMEDY = "look at its disk (`nodectl health`: kernel log, mounts), at who else uses it, and at the way to it"
@@ -28,11 +30,17 @@ def slow_by_pattern(measurements: Sequence[Measurement], hosts: Sequence[Host]) 
         kind = f"{kinds.get(name, '')} {each.conditions['file_system']} {each.conditions['direct']}"
         series[str(each.conditions["pattern"]), kind][name] = each
     judged = {
-        key: slow({name: one.value for name, one in own.items()}, {name: _best(one) for name, one in own.items()})
+        key: slow(
+            {name: one.value for name, one in own.items()}, {name: best_run(one, RUNS_KEY) for name, one in own.items()}
+        )
         for key, own in series.items()
     }
     far = {
-        key: {name: each for name, each in found.items() if _best(series[key][name]) < _SLOW_SHARE * each.usual}
+        key: {
+            name: each
+            for name, each in found.items()
+            if best_run(series[key][name], RUNS_KEY) < _SLOW_SHARE * each.usual
+        }
         for key, found in judged.items()
     }
     return {key: found for key, found in far.items() if found}
@@ -41,21 +49,6 @@ def slow_by_pattern(measurements: Sequence[Measurement], hosts: Sequence[Host]) 
 def slow_hosts(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> set[str]:
     """Names of those that are slow in any pattern."""
     return {name for found in slow_by_pattern(measurements, hosts).values() for name in found}
-
-
-def _best(measurement: Measurement) -> float:
-    values = measurement.conditions["values"]
-    return max(values) if isinstance(values, list) else measurement.value
-
-
-def better(first: ProbeResult, again: ProbeResult) -> ProbeResult:
-    """Each host's better value: something else may have used the disk the first time."""
-    second = {(each.hosts, each.conditions["pattern"]): each for each in again.measurements}
-    kept = []
-    for each in first.measurements:
-        other = second.get((each.hosts, each.conditions["pattern"]))
-        kept.append(other if other is not None and other.value > each.value else each)
-    return ProbeResult(tuple(kept), first.findings + again.findings)
 
 
 def slow_findings(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> Iterator[Finding]:

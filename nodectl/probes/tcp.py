@@ -1,30 +1,32 @@
 """The tcp probe: iperf3 between pairs of hosts, both directions."""
 
 import math
-import threading
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from statistics import median
 
 from nodectl.errors import ParseError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
-from nodectl.model.result import CommandResult, Outcome
+from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.parsers.iperf3 import Iperf3, parse_iperf3
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, path_finding, spread
 from nodectl.probes.blame import blame
 from nodectl.probes.blame_model import Link
 from nodectl.probes.budget import Amount, given_up, has_time, marked, within
-from nodectl.probes.endpoints import Endpoint, failure, find_endpoints
-from nodectl.probes.events import Event, Events
+from nodectl.probes.duet import Duet, Pair, Played, no_server_finding, play
+from nodectl.probes.endpoints import Endpoint, find_endpoints
+from nodectl.probes.events import Event
+from nodectl.probes.flow import flowing
 from nodectl.probes.inquire import inquire
 from nodectl.probes.parallel import at_once
 from nodectl.probes.plan import planned_rounds
 from nodectl.probes.rounds import switch_names
+from nodectl.probes.tcp_buffers import buffer_hint, window_of
 from nodectl.transport.base import Transport
-from nodectl.transport.payload import run_payload
 
 _NAME = "tcp"
 DURATION_S = 3
@@ -33,11 +35,7 @@ _LEAST = Amount(repetitions=1, duration_s=1.0)
 # starting Python and the server
 _START_S = 0.7
 # what a test may take beyond its duration, and a run beyond its tests
-_SLACK_S = 15.0
-_LISTEN_S = 20.0
-_STOP_S = 3.0
-
-Pair = tuple[Endpoint, Endpoint]
+_SLACK_S = 35.0
 
 
 def run_tcp(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
@@ -55,9 +53,12 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
     count, each_s = sum(map(len, rounds)), _estimate_s(options)
     note(f"tcp: pairs {mode}, {count} pairs in {len(rounds)} rounds of about {each_s:g} s{given_up(options)}")
     result = ProbeResult(findings=tuple(findings))
-    for number, pairs in enumerate(rounds, start=1):
-        note(f"tcp: round {number} of {len(rounds)}")
-        result += _round(transport, pairs, options)
+
+    def begun(number: int) -> None:
+        note(f"tcp: round {number + 1} of {len(rounds)}")
+
+    for each in flowing(transport, rounds, lambda pair: _measure(transport, pair, options), begun):
+        result += each
     result += ProbeResult(findings=blame(result.measurements, result.findings))
     ends = {each.host.name: each for each in ready}
 
@@ -67,7 +68,8 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
         return _round(transport, [(ends[a], ends[b]) for a, b in pairs], options)
 
     slow, again = inquire(_NAME, result, measure, switches, note)
-    return marked(result + again + ProbeResult(findings=slow), options)
+    hint = buffer_hint(result.measurements)
+    return marked(result + again + ProbeResult(findings=(*slow, *hint)), options)
 
 
 def _round(transport: Transport, pairs: Sequence[Pair], options: ProbeOptions) -> ProbeResult:
@@ -101,93 +103,39 @@ def _estimate_s(options: ProbeOptions) -> float:
 
 def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeResult:
     """One pair: a server on the second host, a client on the first, who sends and receives in turn."""
-    server = pair[1]
-    serving = _start_server(transport, server, options)
-    listening = serving.events.wait("listening", _LISTEN_S)
-    if listening is None:
-        return _no_server(server, serving)
-    events = Events()
-    done = _run_client(transport, pair, int(listening["port"]), options, events)
-    if not done.ok:
-        _stop(transport, server, int(listening["pid"]))
-    return _result(pair, done, events, options)
-
-
-@dataclass(frozen=True, slots=True)
-class _Serving:
-    """A server that runs; `done` holds its result once it has ended."""
-
-    events: Events
-    done: list[CommandResult]
-
-
-def _start_server(transport: Transport, server: Endpoint, options: ProbeOptions) -> _Serving:
-    serving = _Serving(Events(), [])
-    args = ["serve", "--address", server.address, "--port", str(options.port or 0), *_plan(options)]
-
-    def serve() -> None:
-        try:
-            deadline_s, hear = _deadline_s(options), serving.events.add
-            done = run_payload(transport, server.host, "probe_tcp", args, timeout_s=deadline_s, on_output=hear)
-            serving.done.append(done)
-        finally:
-            serving.events.end()
-
-    # a daemon: a server host that is cut off holds it until its deadline, and nobody need wait for that
-    threading.Thread(target=serve, daemon=True).start()
-    return serving
-
-
-def _run_client(transport: Transport, pair: Pair, port: int, options: ProbeOptions, events: Events) -> CommandResult:
-    client, server = pair
-    args = ["measure", "--address", server.address, "--port", str(port), *_plan(options)]
-    args += ["--streams", str(options.streams)]
-    if options.interface:
-        args += ["--bind", client.address]
-    return run_payload(transport, client.host, "probe_tcp", args, timeout_s=_deadline_s(options), on_output=events.add)
+    began, bind = time.monotonic(), options.interface is not None
+    streams = ["--streams", str(options.streams)]
+    deadline_s = _estimate_s(options) + _SLACK_S
+    duet = Duet("probe_tcp", _plan(options), options.port or 0, bind, deadline_s, streams, ("rtt_port",))
+    played = play(transport, pair, duet)
+    if played.no_server is not None:
+        return ProbeResult(findings=(no_server_finding(_NAME, pair[1], played.no_server),))
+    return _result(pair, played, options, time.monotonic() - began)
 
 
 def _plan(options: ProbeOptions) -> list[str]:
     return ["--tests", str(_tests(options)), "--seconds", str(_seconds(options))]
 
 
-def _deadline_s(options: ProbeOptions) -> float:
-    return _estimate_s(options) + _LISTEN_S + _SLACK_S
-
-
-def _stop(transport: Transport, server: Endpoint, pid: int) -> None:
-    """End a server whose client has failed; it would end by itself, but only after a while."""
-    argv = ["kill", "-s", "TERM", str(pid)]
-    kill = threading.Thread(target=transport.run, args=(server.host, argv), kwargs={"timeout_s": 10.0}, daemon=True)
-    kill.start()
-    kill.join(_STOP_S)
-
-
-def _no_server(server: Endpoint, serving: _Serving) -> ProbeResult:
-    if serving.done:
-        status = Status.FAILED if serving.done[0].outcome is Outcome.RAN else Status.UNKNOWN
-        reason, remedy = failure(serving.done[0], serving.events)
-    else:
-        status, reason, remedy = Status.UNKNOWN, f"no answer within {_LISTEN_S:g} s", "is its link up?"
-    finding = host_finding(_NAME, server.host.name, status, f"iperf3 does not listen: {reason}", remedy)
-    return ProbeResult(findings=(finding,))
-
-
-def _result(pair: Pair, done: CommandResult, events: Events, options: ProbeOptions) -> ProbeResult:
+def _result(pair: Pair, played: Played, options: ProbeOptions, wall_s: float) -> ProbeResult:
     client, server = pair
-    tests = events.of("test")
+    tests, done = played.events.of("test"), played.done
+    readings = [_readings([each for each in tests if each["reverse"] is reverse]) for reverse in (False, True)]
+    window = window_of(played, readings[0][0], options.streams)
     findings: list[Finding] = []
     measurements: list[Measurement] = []
-    for reverse, ends in ((False, (client, server)), (True, (server, client))):
-        runs, reason = _readings([each for each in tests if each["reverse"] is reverse])
+    for reverse, (runs, reason), ends in zip((False, True), readings, (pair, (server, client)), strict=True):
         if runs:
-            measurements.append(_measurement(ends, runs, options))
+            found = _measurement(ends, runs, options)
+            # the time is the pair's, both directions and all that belongs to it
+            own = {"wall_s": round(wall_s, 3), **window.conditions(found.value, options.streams, reverse=reverse)}
+            measurements.append(replace(found, conditions={**found.conditions, **own}))
         if reason:
             findings.append(path_finding(_NAME, ends[0].host.name, ends[1].host.name, reason, _remedy(reason)))
-    if done.outcome is not Outcome.RAN:
-        findings.append(host_finding(_NAME, client.host.name, Status.UNKNOWN, *failure(done, events)))
-    elif not done.ok and not findings:
-        reason, remedy = failure(done, events)
+    if done is not None and done.outcome is not Outcome.RAN:
+        findings.append(host_finding(_NAME, client.host.name, Status.UNKNOWN, *played.reason))
+    elif done is not None and not done.ok and not findings:
+        reason, remedy = played.reason
         findings.append(path_finding(_NAME, client.host.name, server.host.name, reason, remedy or _remedy(reason)))
     return ProbeResult(tuple(measurements), tuple(findings))
 

@@ -38,7 +38,7 @@ class Cpu(Strict):
 
 
 class Floor(Strict):
-    """The least that a probe must measure, for the link class that is found between the GPUs."""
+    """The least that a probe must measure, of a time the most; for the link class that is found between the GPUs."""
 
     probe: str
     conditions: dict[str, Any] = Field(default_factory=dict)

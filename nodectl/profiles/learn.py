@@ -10,11 +10,13 @@ from itertools import combinations
 from typing import Any
 
 from nodectl.errors import ProfileError
+from nodectl.history.identity import chosen
 from nodectl.model.facts import Cpu, Gpus, Memory, Nic, Unread
 from nodectl.model.gpus import FabricManager
 from nodectl.model.measurement import Measurement
 from nodectl.model.network import IbPort
 from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+from nodectl.profiles.hardware_schema import Link
 from nodectl.profiles.load import check_document
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.schema import Document, Hardware
@@ -24,8 +26,6 @@ _MODULE_MIB = 16 * 1024
 _FLOOR_TOLERANCE_PERCENT = 5
 _KINDS = {"InfiniBand": "infiniband", "Ethernet": "roce"}
 _TIMES = {"s", "ms", "us", "µs", "ns"}
-# how often and how long it was measured says nothing of the hardware
-_INCIDENTAL = {"repetitions", "duration_s", "retransmits", "nccl", "torch", "port", "warm_up", "started"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,15 @@ def _gpu(facts: Facts) -> dict[str, Any] | None:
     return {"model": name, "memory_gb": memory_gb}
 
 
-def _link(facts: Facts) -> str | None:
+def link_between_gpus(facts: Facts) -> Link | None:
+    """The link class that is found between all GPUs; None for fewer than two, and where it cannot be told."""
+    try:
+        return _link(facts)
+    except _UntoldError:
+        return None
+
+
+def _link(facts: Facts) -> Link | None:
     found = _value(facts, "gpu_topology")
     if not isinstance(found, NvidiaSmiTopo) or len(found.gpus) < 2:
         return None
@@ -239,7 +247,8 @@ def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], day: str
 
 
 def _conditions(measurement: Measurement) -> dict[str, Any]:
-    return {name: value for name, value in measurement.conditions.items() if name not in _INCIDENTAL}
+    """What was chosen: what was found beside it (values, versions, addresses) says nothing of the hardware."""
+    return chosen(measurement.conditions)
 
 
 def _description(document: Document, number: int) -> str:

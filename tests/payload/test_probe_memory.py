@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nodectl.payload.membench import machine
+from nodectl.payload.membench.rates import Rates, best_of_ten, sustained
 from nodectl.resources import payload_dir
 from tests.torch_venv import torch_venv
 
@@ -27,6 +28,7 @@ def check(events: list[dict[str, Any]], kernels: set[str]) -> None:
     assert {event["kernel"] for event in events} == kernels
     for event in events:
         assert len(event["runs_gb_s"]) == 2 and all(rate > 0.05 for rate in event["runs_gb_s"])
+        assert len(event["sustained_gb_s"]) == 2 and all(rate > 0.05 for rate in event["sustained_gb_s"])
         assert event["threads"] >= 1 and event["array_bytes"] >= machine.LEAST_BYTES
     assert [event["numa"] for event in events][: len(kernels)] == [None] * len(kernels)
 
@@ -56,6 +58,34 @@ def test_look_says_what_there_is(tmp_path: Path) -> None:
     (plain,), (with_torch,) = run("look"), run("look", "--venv", str(tmp_path))
     assert plain["methods"][-1] == "libc" and plain["machine"]
     assert with_torch["methods"] == ["torch", *plain["methods"]]
+
+
+@pytest.mark.parametrize(
+    ("repetitions", "best"),
+    [
+        ([Rates(5.0, [4.0, 6.0, 5.0])], 6.0),
+        # passes of both repetitions are one run
+        ([Rates(5.0, [4.0] * 5), Rates(5.0, [7.0, *[4.0] * 4])], 7.0),
+        # one lucky pass of thirty says little: ten passes of STREAM would mostly miss it
+        ([Rates(5.0, [9.0, *[4.0] * 29])], 4.0),
+        ([Rates(5.0, [9.0, 8.0, 4.0] * 10)], 8.0),
+        # single passes are not timed: the best repetition
+        ([Rates(5.0, []), Rates(6.0, [])], 6.0),
+    ],
+)
+def test_the_best_of_ten_passes_counts(repetitions: list[Rates], best: float) -> None:
+    assert best_of_ten(repetitions) == best
+    assert sustained(repetitions) == max(each.sustained for each in repetitions)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on this machine")
+def test_no_pass_is_slower_than_all_of_them(tmp_path: Path) -> None:
+    from nodectl.payload.membench import compiled
+
+    found = compiled.measure(machine.one_a_core(machine.cpu_list("0")), machine.LEAST_BYTES, 0.02, 2)
+    for repetitions in found.values():
+        assert all(len(each.passes) >= 5 for each in repetitions)
+        assert all(min(each.passes) <= 1.01 * each.sustained <= 1.03 * max(each.passes) for each in repetitions)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,14 @@ def ready(*methods: str, machine: str = "one") -> Answer:
 
 
 def measured(runs: Sequence[float], **more: Any) -> dict[str, Any]:
-    told = {"event": "measured", "kernel": "triad", "numa": None, "threads": 4, "runs_gb_s": list(runs)}
+    told = {
+        "event": "measured",
+        "kernel": "triad",
+        "numa": None,
+        "threads": 4,
+        "runs_gb_s": list(runs),
+        "sustained_gb_s": list(runs),
+    }
     return {**told, "array_bytes": 256 << 20, "cache_bytes": 32 << 20, **more}
 
 
@@ -65,6 +72,18 @@ def test_the_slow_host_is_measured_again_and_named(monkeypatch: pytest.MonkeyPat
 def test_a_host_that_is_well_the_second_time_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     result, _ = probe(monkeypatch, lambda host, number: [30.0] if host == "node03" and number == 0 else [98.0])
     assert told(result) == [] and [each.value for each in result.measurements] == [98.0] * 4
+
+
+def test_a_quota_shows_in_what_is_sustained_and_not_in_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if args[0] == "look":
+            return ready("cc")
+        return Answer([measured([100.0], sustained_gb_s=[40.0 if host == "node02" else 97.0])])
+
+    result = run_memory(play(monkeypatch, answers), HOSTS, ProbeOptions(), lambda _: None)
+    assert told(result) == [("node02", "memory", "failed", "host")]
+    assert [each.value for each in result.measurements] == [100.0] * 4
+    assert result.findings[0].actual == "40.0 GB/s; the median of the others is 97.0"
 
 
 def test_the_best_means_that_all_have_is_used_on_all(monkeypatch: pytest.MonkeyPatch) -> None:

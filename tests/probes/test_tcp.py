@@ -113,7 +113,7 @@ def test_a_server_that_cannot_listen_is_its_hosts_fault(monkeypatch: pytest.Monk
 
     found = probe(play(monkeypatch, answers), port=5201)
     assert [(each.host, each.status, each.actual) for each in found.findings] == [
-        ("node02", Status.FAILED, "iperf3 does not listen: Address already in use")
+        ("node02", Status.FAILED, "cannot listen: Address already in use")
     ]
 
 

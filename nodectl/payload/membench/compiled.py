@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Dict, List
 
+from .rates import Rates
+
 ARRAYS = 3
 _SOURCE = Path(__file__).with_name("stream.c")
 _COMPILE_S = 60.0
@@ -24,18 +26,18 @@ def can() -> bool:
         return False
 
 
-def measure(cpus: List[int], size_bytes: int, seconds: float, repetitions: int) -> Dict[str, List[float]]:
-    """GB/s of each repetition, by kernel; RuntimeError in the compiler's or the program's words."""
+def measure(cpus: List[int], size_bytes: int, seconds: float, repetitions: int) -> Dict[str, List[Rates]]:
+    """GB/s of each repetition and pass, by kernel; RuntimeError in the compiler's or the program's words."""
     with tempfile.TemporaryDirectory(prefix="nodectl-memory-") as folder:
         program = Path(folder) / "stream"
         _compile(program)
         words = [str(size_bytes), "%g" % seconds, str(repetitions), ",".join(map(str, cpus))]
         # a host with little processor time needs long to touch its pages
         told = _run([str(program), *words], 4 * seconds * repetitions + _SLACK_S)
-    found: Dict[str, List[float]] = {}
+    found: Dict[str, List[Rates]] = {}
     for line in told.splitlines():
-        kernel, rate = line.split()
-        found.setdefault(kernel, []).append(float(rate))
+        kernel, whole, *passes = line.split()
+        found.setdefault(kernel, []).append(Rates(float(whole), [float(each) for each in passes]))
     return found
 
 

@@ -7,6 +7,8 @@ import threading
 import time
 from typing import Dict, List
 
+from .rates import Rates
+
 ARRAYS = 2
 
 
@@ -47,7 +49,7 @@ class Worker(threading.Thread):
                 return passes * ARRAYS * size / took / 1e9
 
 
-def measure(cpus: List[int], size_bytes: int, seconds: float, repetitions: int) -> Dict[str, List[float]]:
+def measure(cpus: List[int], size_bytes: int, seconds: float, repetitions: int) -> Dict[str, List[Rates]]:
     """GB/s of each repetition, read and written together."""
     part = max(mmap.PAGESIZE, size_bytes // len(cpus) // mmap.PAGESIZE * mmap.PAGESIZE)
     start = threading.Barrier(len(cpus))
@@ -60,4 +62,4 @@ def measure(cpus: List[int], size_bytes: int, seconds: float, repetitions: int) 
     errors = [worker.error for worker in workers if worker.error]
     if errors:
         raise RuntimeError(errors[0])
-    return {"copy": [sum(worker.rates[n] for worker in workers) for n in range(repetitions)]}
+    return {"copy": [Rates(sum(worker.rates[n] for worker in workers), []) for n in range(repetitions)]}

@@ -1,6 +1,7 @@
 /* Copy and triad over arrays that are cut among threads, each thread pinned to a processor and touching its part first.
  *
- * stream BYTES SECONDS REPETITIONS CPU[,CPU...]   ->   lines "copy GB/s" and "triad GB/s", one a repetition
+ * stream BYTES SECONDS REPETITIONS CPU[,CPU...]   ->   lines "copy GB/s GB/s..." and "triad GB/s GB/s...", one a
+ * repetition: what it came to on the whole, then each pass, which begins and ends for all threads at once
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -10,15 +11,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { COPY, TRIAD, KERNELS, MOST_CPUS = 4096 };
+enum { COPY, TRIAD, KERNELS, MOST_CPUS = 4096, LEAST_PASSES = 5, MOST_PASSES = 1000 };
 
 static const char *const names[KERNELS] = { "copy", "triad" };
 static const double streams[KERNELS] = { 2, 3 };
 static size_t elements;
 static double seconds;
-static int repetitions, count, failed;
+static int repetitions, count, failed, go_on;
 static int cpus[MOST_CPUS];
-static double rates[MOST_CPUS];
+static double passes[MOST_PASSES];
 static pthread_barrier_t barrier;
 
 static double now(void)
@@ -58,23 +59,30 @@ static void *work(void *argument)
         c[i] = 2.0;
     }
     for (int round = 0; round < repetitions * KERNELS; round++) {
-        int kernel = round % KERNELS, passes = 0;
-        double began, took;
+        int kernel = round % KERNELS, done = 0;
+        double began = 0, last = 0;
+        double bytes = streams[kernel] * sizeof *a * elements * count;
         pass(kernel, a, b, c, elements);
         pthread_barrier_wait(&barrier);
-        began = now();
+        began = last = now();
         do {
             pass(kernel, a, b, c, elements);
-            passes++;
-            took = now() - began;
-        } while (took < seconds);
-        rates[number] = passes * streams[kernel] * elements * sizeof *a / took / 1e9;
-        pthread_barrier_wait(&barrier);
+            pthread_barrier_wait(&barrier);
+            if (number == 0) {
+                double time = now();
+                if (done < MOST_PASSES)
+                    passes[done] = bytes / (time - last) / 1e9;
+                done++;
+                last = time;
+                go_on = time - began < seconds || done < LEAST_PASSES;
+            }
+            pthread_barrier_wait(&barrier);
+        } while (go_on);
         if (number == 0) {
-            double sum = 0;
-            for (int each = 0; each < count; each++)
-                sum += rates[each];
-            printf("%s %.6f\n", names[kernel], sum);
+            printf("%s %.6f", names[kernel], done * bytes / (last - began) / 1e9);
+            for (int each = 0; each < done && each < MOST_PASSES; each++)
+                printf(" %.6f", passes[each]);
+            printf("\n");
         }
         pthread_barrier_wait(&barrier);
     }

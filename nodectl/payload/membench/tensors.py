@@ -4,12 +4,15 @@ import os
 import time
 from typing import Any, Callable, Dict, List
 
+from .rates import Rates
+
 ARRAYS = 3
 _ELEMENT_BYTES = 8
+_LEAST_PASSES = 5
 
 
-def measure(cpus: List[int], size_bytes: int, seconds: float, repetitions: int) -> Dict[str, List[float]]:
-    """GB/s of each repetition, by kernel."""
+def measure(cpus: List[int], size_bytes: int, seconds: float, repetitions: int) -> Dict[str, List[Rates]]:
+    """GB/s of each repetition and pass, by kernel."""
     import torch
 
     os.sched_setaffinity(0, set(cpus))
@@ -21,19 +24,20 @@ def measure(cpus: List[int], size_bytes: int, seconds: float, repetitions: int) 
         "copy": (2, lambda: a.copy_(b)),
         "triad": (3, lambda: torch.add(b, c, alpha=3.0, out=a)),
     }
-    found: Dict[str, List[float]] = {name: [] for name in kernels}
+    found: Dict[str, List[Rates]] = {name: [] for name in kernels}
     for _ in range(repetitions):
         for name, (streams, kernel) in kernels.items():
             found[name].append(_rate(kernel, streams * count * _ELEMENT_BYTES, seconds))
     return found
 
 
-def _rate(kernel: Callable[[], Any], size_bytes: int, seconds: float) -> float:
+def _rate(kernel: Callable[[], Any], size_bytes: int, seconds: float) -> Rates:
     kernel()
-    began, passes = time.perf_counter(), 0
-    while True:
+    passes: List[float] = []
+    began = last = time.perf_counter()
+    while last - began < seconds or len(passes) < _LEAST_PASSES:
         kernel()
-        passes += 1
-        took = time.perf_counter() - began
-        if took >= seconds:
-            return passes * size_bytes / took / 1e9
+        now = time.perf_counter()
+        passes.append(size_bytes / (now - last) / 1e9)
+        last = now
+    return Rates(len(passes) * size_bytes / (last - began) / 1e9, passes)

@@ -1,0 +1,189 @@
+"""Measurements held against the floors of the hosts' hardware profiles: what is expected, and who misses it.
+
+A floor counts where all its conditions are met by the measurement: never an average over sizes, and never a figure of a
+link class that is not there. What no floor speaks of is measured without a reference, and failed for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nodectl.history.identity import subject_of
+from nodectl.model.finding import Finding
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeResult
+from nodectl.profiles.hardware_schema import Floor, Hardware, Link
+
+# of these less is better: a profile's value is a ceiling
+_TIMES = {"s", "ms", "us", "ns"}
+_SAME_UNIT = {"tflop/s": "tflops", "µs": "us"}
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_REMEDY = "measure once more with nothing else running; then look at clocks, links and errors with `nodectl health`"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a host is said to be: its hardware profile, and the link class found between its GPUs where it was asked."""
+
+    name: str
+    hardware: Hardware
+    link: Link | None = None
+
+
+def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> ProbeResult:
+    """The measurements with `expected` and where that comes from, and a finding for each that misses it."""
+    measurements, findings = [], []
+    for each in result.measurements:
+        found = _reference(each, references)
+        if isinstance(found, str):
+            told = {**each.conditions, "reference": None, "no_reference": found}
+            measurements.append(replace(each, conditions=told))
+            continue
+        name, floor = found
+        told = {**each.conditions, "reference": f"{name}: {floor.source}"}
+        known = replace(each, expected=floor.value, conditions=told)
+        measurements.append(known)
+        if _missed(known, floor):
+            findings.append(_finding(known, name, floor))
+    return ProbeResult(tuple(measurements), (*result.findings, *findings))
+
+
+def asks_for_link(measurement: Measurement, hardware: Hardware) -> bool:
+    """Whether only the link class between the GPUs tells which floor holds for a host with this hardware."""
+    if measurement.conditions.get("link_class") or len(measurement.hosts) != 1:
+        return False
+    return any(
+        floor.link_class and floor.probe == measurement.probe and _is_met(floor, measurement)
+        for floor in hardware.floors
+    )
+
+
+def _reference(measurement: Measurement, references: Mapping[str, Reference]) -> tuple[str, Floor] | str:
+    """(profile, floor) that hold for it, or why none does; of several hosts the one of which least is expected."""
+    if measurement.conditions.get("complete") is False:
+        return "the run was cut short"
+    if measurement.conditions.get("device") == "cpu":
+        # no GPU took part, and the floors of these probes are GPUs'
+        return "measured on processors"
+    found = []
+    for host in measurement.hosts:
+        own = references.get(host)
+        if own is None:
+            return f"no hardware profile is known for {host}"
+        floor = _floor(measurement, own)
+        if floor is None:
+            return f"the hardware profile {own.name} has no floor for these conditions"
+        found.append((own.name, floor))
+    if not found:
+        return "of no host"
+    return (max if _is_ceiling(measurement.unit) else min)(found, key=lambda pair: pair[1].value)
+
+
+def _floor(measurement: Measurement, reference: Reference) -> Floor | None:
+    """The floor with the most conditions; of equals the higher one."""
+    link = measurement.conditions.get("link_class") or reference.link
+    fitting = [
+        floor
+        for floor in reference.hardware.floors
+        if floor.probe == measurement.probe
+        and _unit(floor.unit) == _unit(measurement.unit)
+        and _is_met(floor, measurement)
+        # the class of links between the GPUs of one node says nothing of what leaves it
+        and (floor.link_class is None or (floor.link_class == link and len(measurement.hosts) == 1))
+    ]
+    return max(
+        fitting, key=lambda floor: (len(floor.conditions), floor.link_class is not None, floor.value), default=None
+    )
+
+
+def _is_met(floor: Floor, measurement: Measurement) -> bool:
+    return all(_agrees(name, wanted, measurement) for name, wanted in floor.conditions.items())
+
+
+def _agrees(name: str, wanted: object, measurement: Measurement) -> bool:
+    given = measurement.conditions
+    if name == "size":
+        size = given.get("size_bytes")
+        return isinstance(size, int) and size >= size_bytes(str(wanted))
+    if name == "gpus":
+        # those of one node, as far as the probe tells; all ranks of a run on one node are
+        alone = given.get("ranks") if len(measurement.hosts) == 1 else None
+        return given.get("gpus", alone) == wanted
+    if name == "nvls" and "nvls" not in given:
+        algorithm = given.get("algorithm")
+        return isinstance(algorithm, str) and algorithm.upper().startswith("NVLS") is wanted
+    found = given.get(name)
+    if isinstance(wanted, str) and isinstance(found, str):
+        return wanted.casefold() == found.casefold()
+    if isinstance(wanted, bool) is not isinstance(found, bool):
+        return False
+    return _plain(found) == _plain(wanted)
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def size_bytes(text: str) -> int:
+    """`8G`, as nccl-tests understands it: a power of two."""
+    match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"{text!r} is no size")
+    return int(match[1]) * _SIZES[match[2].upper()]
+
+
+def _unit(unit: str) -> str:
+    """One spelling of what means the same; GB/s and Gb/s do not."""
+    if unit in ("Gb/s", "Gbps"):
+        return "gbit/s"
+    plain = unit.lower()
+    return _SAME_UNIT.get(plain, plain)
+
+
+def _is_ceiling(unit: str) -> bool:
+    return _unit(unit) in _TIMES
+
+
+def _missed(measurement: Measurement, floor: Floor) -> bool:
+    part = floor.tolerance_percent / 100
+    if _is_ceiling(measurement.unit):
+        return measurement.value > floor.value * (1 + part)
+    return measurement.value < floor.value * (1 - part)
+
+
+def _finding(measurement: Measurement, name: str, floor: Floor) -> Finding:
+    """Of one host it blames that host; of a pair or a group, only that together they miss it."""
+    hosts, unit = measurement.hosts, measurement.unit
+    alone = len(hosts) == 1
+    word = "at most" if _is_ceiling(unit) else "at least"
+    tolerance = f", {floor.tolerance_percent:g} % tolerated" if floor.tolerance_percent else ""
+    share = 100 * measurement.value / floor.value
+    where = "" if alone else measurement.direction or ", ".join(hosts)
+    return Finding(
+        hosts[0],
+        measurement.probe,
+        Status.FAILED,
+        subject=": ".join(filter(None, [where, _subject(measurement, floor)])),
+        expected=f"{word} {floor.value:g} {unit} ({name}){tolerance}",
+        actual=f"{measurement.value:.4g} {unit}, {share:.0f} % of what {name} reaches",
+        remedy=_REMEDY,
+        evidence=floor.source,
+        kind="host" if alone else "",
+        hosts=hosts,
+    )
+
+
+def _subject(measurement: Measurement, floor: Floor) -> str:
+    """What tells this measurement from the host's others; else what the floor asks for."""
+    own = subject_of(measurement.conditions)
+    size = measurement.conditions.get("size_bytes")
+    sized = [f"{size} B"] if isinstance(size, int) else []
+    return ", ".join([own, *sized] if own else sized) or ", ".join(_words(floor))
+
+
+def _words(floor: Floor) -> Iterator[str]:
+    for name, value in floor.conditions.items():
+        yield f"{name} {value}"

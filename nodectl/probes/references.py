@@ -1,0 +1,100 @@
+"""What measurements are held against: hosts' hardware profiles, and the link class found between their GPUs."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodectl.errors import ProfileError
+from nodectl.facts.base import read_fact
+from nodectl.facts.catalogue import FACTS, commands_for
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.recording import Recording
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeResult
+from nodectl.probes.expected import Reference, asks_for_link, held_against
+from nodectl.profiles.learn import link_between_gpus
+from nodectl.profiles.resolve import without_stack
+from nodectl.recordings.collect import collect
+from nodectl.transport.base import Transport
+from nodectl.transport.fanout import fan_out
+
+if TYPE_CHECKING:
+    from nodectl.profiles.hardware_schema import Link
+
+# what tells the link class, as a learned profile has it
+_LINK_FACTS = tuple(fact for fact in FACTS if fact.subject in ("gpu_topology", "gpus", "fabric_manager"))
+
+
+def judged(
+    transport: Transport, hosts: Sequence[Host], result: ProbeResult, profile_dirs: Sequence[Path], forks: int
+) -> ProbeResult:
+    """The result with what was expected; a host is asked for its links only where a floor depends on them."""
+    taking_part = {name for each in result.measurements for name in each.hosts}
+    references, findings = _references([host for host in hosts if host.name in taking_part], profile_dirs)
+    asked = [host for host in hosts if _asks(host.name, references, result)]
+    for host, link in fan_out(asked, lambda host: _link(transport, host), forks):
+        references[host.name] = replace(references[host.name], link=link)
+    told = held_against(result, references)
+    return ProbeResult(told.measurements, (*told.findings, *findings))
+
+
+def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[dict[str, Reference], list[Finding]]:
+    """By host, without those of no named hardware; hosts whose profile cannot be read share a finding."""
+    read: dict[tuple[str, str], Reference | ProfileError] = {}
+    found: dict[str, Reference] = {}
+    wrong: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for host in hosts:
+        name, overrides = str(host.variables.get("nodectl_hardware") or ""), _overrides(host.variables)
+        if not name:
+            continue
+        if (name, overrides) not in read:
+            read[name, overrides] = _read(name, overrides, profile_dirs)
+        own = read[name, overrides]
+        if isinstance(own, Reference):
+            found[host.name] = own
+        else:
+            wrong[own.message, own.remedy].append(host.name)
+    return found, list(_unread(wrong))
+
+
+def _read(name: str, overrides: str, profile_dirs: Sequence[Path]) -> Reference | ProfileError:
+    try:
+        # the tuning plays no part in what hardware reaches
+        merged = without_stack(name, "stock", overrides=json.loads(overrides), extra_dirs=tuple(profile_dirs))
+    except ProfileError as error:
+        return error
+    return Reference(name, merged.hardware)
+
+
+def _overrides(variables: Mapping[str, object]) -> str:
+    """Those of the hardware, as comparable text without Ansible's tags."""
+    given = variables.get("nodectl_overrides")
+    hardware = given.get("hardware") if isinstance(given, Mapping) else None
+    return json.dumps({"hardware": hardware} if hardware else {}, sort_keys=True)
+
+
+def _unread(wrong: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[Finding]:
+    for (message, remedy), hosts in wrong.items():
+        said = f"{message}: measured without a reference"
+        yield Finding(hosts[0], "profile", Status.UNKNOWN, "hardware", actual=said, remedy=remedy, hosts=tuple(hosts))
+
+
+def _asks(host: str, references: Mapping[str, Reference], result: ProbeResult) -> bool:
+    own = references.get(host)
+    return own is not None and any(
+        each.hosts == (host,) and asks_for_link(each, own.hardware) for each in result.measurements
+    )
+
+
+def _link(transport: Transport, host: Host) -> Link | None:
+    """None where it cannot be told: no floor that depends on it holds then."""
+    recording = collect(transport, host, commands_for(host, _LINK_FACTS))
+    if not isinstance(recording, Recording):
+        return None
+    return link_between_gpus({fact.subject: read_fact(fact, recording) for fact in _LINK_FACTS})

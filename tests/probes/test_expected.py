@@ -1,0 +1,248 @@
+"""What is expected of a measurement: the floor whose conditions it meets, and nothing where none does."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.expected import Reference, held_against, size_bytes
+from nodectl.probes.series import run_probes
+from nodectl.profiles.hardware_schema import Floor, Hardware
+from nodectl.profiles.load import find_profiles
+from nodectl.profiles.resolve import load_profile
+from tests.probes.scripted import HOSTS, Answer, play
+
+GIB = 1 << 30
+
+
+def floor(probe: str, value: float, unit: str, conditions: Mapping[str, Any] | None = None, **more: Any) -> Floor:
+    return Floor(probe=probe, value=value, unit=unit, conditions=dict(conditions or {}), source="a table", **more)
+
+
+def hardware(*floors: Floor) -> Hardware:
+    return Hardware(description="a test's", gpus=8, floors=floors)
+
+
+def held(
+    floors: Sequence[Floor], probe: str, value: float, unit: str, hosts: tuple[str, ...] = ("n1",), **conditions: Any
+) -> tuple[float | None, list[str]]:
+    """(expected, statuses) of one measurement; `link` is what was found between the GPUs."""
+    link = conditions.pop("link", None)
+    references = {name: Reference("own", hardware(*floors), link) for name in hosts}
+    result = held_against(ProbeResult((Measurement(probe, hosts, value, unit, conditions=conditions),)), references)
+    return result.measurements[0].expected, [str(each.status) for each in result.findings]
+
+
+ALL_REDUCE = {"collective": "all_reduce", "gpus": 8, "size": "8G"}
+NVSWITCH = floor("nccl", 228, "GB/s", ALL_REDUCE, link_class="nvswitch")
+PCIE = floor("nccl", 25, "GB/s", {"collective": "all_reduce", "size": "8G"}, link_class="pcie")
+LARGE = {"collective": "all_reduce", "gpus": 8, "size_bytes": 8 * GIB}
+GEMM = floor("gemm", 800, "TFLOPS", {"precision": "bf16"}, tolerance_percent=5)
+WRITE = floor("rdma", 190, "Gb/s", {"operation": "write", "memory": "host"})
+CEILING = floor("latency", 20, "us", {}, tolerance_percent=10)
+NVLS = floor("nccl", 460, "GB/s", {"collective": "all_reduce", "nvls": True})
+
+
+@pytest.mark.parametrize(
+    ("floors", "measured", "conditions", "expected", "statuses"),
+    [
+        pytest.param([GEMM], ("gemm", 812.0, "TFLOPS"), {"precision": "bf16"}, 800, [], id="reached"),
+        pytest.param([GEMM], ("gemm", 760.0, "TFLOPS"), {"precision": "bf16"}, 800, [], id="within the tolerance"),
+        pytest.param([GEMM], ("gemm", 759.9, "TFLOPS"), {"precision": "bf16"}, 800, ["failed"], id="below it"),
+        pytest.param(
+            [GEMM], ("gemm", 9.0, "TFLOP/s"), {"precision": "bf16"}, 800, ["failed"], id="a unit's other name"
+        ),
+        pytest.param([GEMM], ("gemm", 9.0, "GFLOPS"), {"precision": "bf16"}, None, [], id="another unit"),
+        pytest.param([GEMM], ("gemm", 9.0, "TFLOPS"), {"precision": "fp8"}, None, [], id="another condition"),
+        pytest.param([GEMM], ("gemm", 9.0, "TFLOPS"), {}, None, [], id="a condition that is not told"),
+        pytest.param([GEMM], ("hbm", 9.0, "TFLOPS"), {"precision": "bf16"}, None, [], id="another probe"),
+        pytest.param(
+            [GEMM], ("gemm", 0.2, "TFLOPS"), {"precision": "bf16", "device": "cpu"}, None, [], id="processors"
+        ),
+        # the link class that is found decides, not the one hoped for
+        pytest.param([NVSWITCH, PCIE], ("nccl", 26.0, "GB/s"), {**LARGE, "link": "pcie"}, 25, [], id="PCIe"),
+        pytest.param(
+            [NVSWITCH, PCIE], ("nccl", 26.0, "GB/s"), {**LARGE, "link": "nvswitch"}, 228, ["failed"], id="NVSwitch"
+        ),
+        pytest.param([NVSWITCH, PCIE], ("nccl", 26.0, "GB/s"), LARGE, None, [], id="a link that nobody told"),
+        pytest.param(
+            [NVSWITCH, PCIE],
+            ("nccl", 26.0, "GB/s"),
+            {**LARGE, "link": "pcie", "link_class": "nvswitch"},
+            228,
+            ["failed"],
+            id="the probe knows its own link better",
+        ),
+        # a floor names a size, and only what is at least as large is held against it
+        pytest.param(
+            [PCIE], ("nccl", 2.0, "GB/s"), {**LARGE, "size_bytes": 8 * GIB - 1, "link": "pcie"}, None, [], id="smaller"
+        ),
+        pytest.param(
+            [PCIE],
+            ("nccl", 2.0, "GB/s"),
+            {**LARGE, "size_bytes": 16 * GIB, "link": "pcie"},
+            25,
+            ["failed"],
+            id="larger",
+        ),
+        pytest.param(
+            [NVSWITCH], ("nccl", 2.0, "GB/s"), {**LARGE, "gpus": 4, "link": "nvswitch"}, None, [], id="fewer GPUs"
+        ),
+        pytest.param(
+            [NVSWITCH],
+            ("nccl", 2.0, "GB/s"),
+            {"collective": "all_reduce", "ranks": 8, "size_bytes": 8 * GIB, "link": "nvswitch"},
+            228,
+            ["failed"],
+            id="ranks of one host are its GPUs",
+        ),
+        pytest.param(
+            [PCIE], ("nccl", 2.0, "GB/s"), {**LARGE, "link": "pcie", "complete": False}, None, [], id="a run cut short"
+        ),
+        pytest.param(
+            [NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "algorithm": "NVLS"}, 460, ["failed"], id="NVLS by its algorithm"
+        ),
+        pytest.param([NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "algorithm": "RING"}, None, [], id="without NVLS"),
+        pytest.param([NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "nvls": True}, 460, ["failed"], id="NVLS as told"),
+        pytest.param(
+            [WRITE], ("rdma", 120.0, "Gbit/s"), {"operation": "write", "memory": "host"}, 190, ["failed"], id="bits"
+        ),
+        pytest.param(
+            [WRITE], ("rdma", 120.0, "GB/s"), {"operation": "write", "memory": "host"}, None, [], id="bytes are no bits"
+        ),
+        # a time has a ceiling
+        pytest.param([CEILING], ("latency", 21.9, "us"), {}, 20, [], id="quick enough"),
+        pytest.param([CEILING], ("latency", 22.1, "us"), {}, 20, ["failed"], id="too slow"),
+        pytest.param([CEILING], ("latency", 3.0, "us"), {}, 20, [], id="quicker than expected"),
+    ],
+)
+def test_what_is_expected(
+    floors: list[Floor],
+    measured: tuple[str, float, str],
+    conditions: dict[str, Any],
+    expected: float | None,
+    statuses: list[str],
+) -> None:
+    assert held(floors, *measured, **conditions) == (expected, statuses)
+
+
+def test_links_between_gpus_say_nothing_of_what_leaves_a_node() -> None:
+    assert held([NVSWITCH], "nccl", 2.0, "GB/s", ("n1", "n2"), **LARGE, link="nvswitch") == (None, [])
+
+
+def test_of_two_floors_the_more_exact_one_counts() -> None:
+    general = floor("gemm", 900, "TFLOPS")
+    assert held([general, GEMM], "gemm", 850.0, "TFLOPS", precision="bf16") == (800, [])
+    assert held([general, GEMM], "gemm", 850.0, "TFLOPS", precision="fp16") == (900, ["failed"])
+
+
+def test_of_two_hosts_the_one_of_which_less_is_expected_counts() -> None:
+    fast, slow = (hardware(floor("rdma", value, "Gb/s")) for value in (390, 95))
+    pair = Measurement("rdma", ("n1", "n2"), 90.0, "Gb/s", "n1 -> n2")
+    result = held_against(ProbeResult((pair,)), {"n1": Reference("fast", fast), "n2": Reference("slow", slow)})
+    (finding,) = result.findings
+    assert (result.measurements[0].expected, finding.hosts, finding.kind) == (95, ("n1", "n2"), "")
+    assert finding.subject == "n1 -> n2" and finding.expected == "at least 95 Gb/s (slow)"
+    assert finding.actual == "90 Gb/s, 95 % of what slow reaches" and finding.evidence == "a table"
+
+
+def test_a_host_without_a_profile_is_measured_without_a_reference() -> None:
+    one = Measurement("gemm", ("n1",), 9.0, "TFLOPS", conditions={"precision": "bf16"})
+    result = held_against(ProbeResult((one,)), {})
+    assert result.findings == () and result.measurements[0].expected is None
+    assert result.measurements[0].conditions["no_reference"] == "no hardware profile is known for n1"
+
+
+def test_a_finding_of_one_host_names_it_and_what_was_measured() -> None:
+    conditions = {"precision": "bf16", "gpu": 3}
+    one = Measurement("gemm", ("n1",), 400.0, "TFLOPS", conditions=conditions)
+    (finding,) = held_against(ProbeResult((one,)), {"n1": Reference("own", hardware(GEMM))}).findings
+    assert (finding.host, finding.check, finding.kind, finding.hosts) == ("n1", "gemm", "host", ("n1",))
+    assert finding.expected == "at least 800 TFLOPS (own), 5 % tolerated" and "gpu 3" in finding.subject
+
+
+def test_the_table_says_what_was_expected() -> None:
+    from nodectl.report.measurements import measurements_table
+
+    one = Measurement("gemm", ("n1",), 400.0, "TFLOPS", conditions={"precision": "bf16"})
+    (known,) = held_against(ProbeResult((one,)), {"n1": Reference("own", hardware(GEMM))}).measurements
+    assert "50 % of 800" in measurements_table([known], ",".join)
+
+
+@pytest.mark.parametrize(("text", "size"), [("8G", 8 * GIB), ("512", 512), ("64KiB", 65536), ("1 M", 1 << 20)])
+def test_sizes(text: str, size: int) -> None:
+    assert size_bytes(text) == size
+
+
+def test_every_floor_that_ships_has_a_size_that_can_be_read() -> None:
+    for name in find_profiles("hardware"):
+        found = load_profile("hardware", name)
+        assert isinstance(found, Hardware)
+        assert all(size_bytes(str(each.conditions.get("size", "1"))) for each in found.floors)
+
+
+def series(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, object], topology: str = ""
+) -> tuple[ProbeResult, Any]:
+    """A probe of one host, as `nodectl probe` runs it; the host's answer to `nvidia-smi topo -m`."""
+
+    def run(*_: object) -> ProbeResult:
+        return ProbeResult((Measurement("gemm", ("gpu1",), 500.0, "TFLOPS", conditions={"precision": "bf16"}),))
+
+    fleet: Any = play(monkeypatch, lambda *_: Answer())
+    host = Host("gpu1", "192.0.2.9", variables=variables)
+    return run_probes(fleet, [host], [("gemm", run)], ProbeOptions(), None, lambda _: None), fleet
+
+
+@pytest.mark.parametrize(
+    ("variables", "failed"),
+    [
+        ({"nodectl_hardware": "h100-8"}, True),
+        ({}, False),
+        ({"nodectl_hardware": "unknown"}, False),
+        ({"nodectl_hardware": "rtx4090-3"}, False),
+        ({"nodectl_hardware": "h100-8", "nodectl_overrides": {"hardware": {"floors": []}}}, False),
+        ({"nodectl_hardware": "h100-8", "nodectl_overrides": {"sysctl": {"vm.swappiness": 1}}}, True),
+    ],
+)
+def test_probes_are_held_against_the_inventory_s_profile(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, object], failed: bool
+) -> None:
+    result, fleet = series(monkeypatch, variables)
+    assert [str(each.status) for each in result.findings] == ["failed"] * failed
+    assert (result.measurements[0].expected is not None) is failed
+    assert fleet.killed == []  # no floor depended on a link: nothing was asked
+
+
+def test_a_profile_that_is_none_is_unknown_and_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _ = series(monkeypatch, {"nodectl_hardware": "h100-9"})
+    assert [(str(each.status), each.hosts) for each in result.findings] == [("unknown", ("gpu1",))]
+    assert "no reference" in result.measurements[0].conditions or result.measurements[0].expected is None
+
+
+def test_hosts_are_asked_for_their_links_where_a_floor_depends_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nodectl.probes import references
+
+    asked: list[str] = []
+
+    def link(_: object, host: Host) -> str:
+        asked.append(host.name)
+        return "nvswitch"
+
+    monkeypatch.setattr(references, "_link", link)
+    conditions = {"collective": "all_reduce", "gpus": 8, "size_bytes": 16 * GIB, "algorithm": "NVLS"}
+    hosts = [Host(each.name, each.address, variables={"nodectl_hardware": "h100-8"}) for each in HOSTS[:2]]
+
+    def run(*_: object) -> ProbeResult:
+        told = [Measurement("nccl", (hosts[0].name,), 300.0, "GB/s", conditions=conditions)]
+        told.append(Measurement("tcp", tuple(each.name for each in hosts), 9.0, "Gbit/s"))
+        return ProbeResult(tuple(told))
+
+    fleet: Any = play(monkeypatch, lambda *_: Answer())
+    result = run_probes(fleet, hosts, [("nccl", run)], ProbeOptions(), None, lambda _: None)
+    assert asked == [hosts[0].name]
+    assert [each.expected for each in result.measurements] == [460, None]
+    assert [each.host for each in result.findings] == [hosts[0].name]

@@ -1,0 +1,102 @@
+"""When socket buffers hold a flow back, by what was offered, what was on its way, and the idle round trip."""
+
+from typing import Any
+
+import pytest
+
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.parsers.iperf3 import Iperf3
+from nodectl.probes.duet import Played
+from nodectl.probes.events import Events
+from nodectl.probes.tcp_buffers import Window, buffer_hint, window_of
+
+MIB = 1 << 20
+
+
+def run(window_bytes: int | None) -> Iperf3:
+    return Iperf3("iperf 3.12", "TCP", 1, 3.0, False, 1.0, 1.0, 0, 20.2, "bbr", None, window_bytes)
+
+
+def played(path: dict[str, Any] | None, listening: dict[str, Any]) -> Played:
+    events = Events()
+    if path is not None:
+        events.all.append({"event": "path", **path})
+    return Played(events, {"event": "listening", **listening})
+
+
+def window(receive_mib: float, send_mib: float, window_bytes: int | None, streams: int = 1) -> Window:
+    buffers = [int(receive_mib * MIB), int(send_mib * MIB)]
+    told = played({"rtt_ms": 20.0, "buffers": buffers}, {"buffers": buffers})
+    return window_of(told, [run(window_bytes)], streams)
+
+
+# measured in the lab over 20 ms: buffers of both ends in MiB, the largest window offered, Gbit/s reached
+@pytest.mark.parametrize(
+    ("receive_mib", "send_mib", "window_bytes", "gbit_s", "limited"),
+    [
+        (1, 1, 693_504, 0.26, "receive buffer"),
+        (2, 2, 1_389_824, 0.52, "receive buffer"),
+        (16, 16, 11_140_096, 4.05, "receive buffer"),
+        # the machine's own: much to receive into, little to send from
+        (32, 4, 3_500_000, 1.38, "send buffer"),
+        # a link of 1 Gbit/s is full before the buffers are
+        (4, 4, 2_779_392, 0.947, None),
+        (16, 16, 11_113_472, 0.947, None),
+        # the window has not grown: something else held the flow back
+        (16, 16, 2_000_000, 0.78, None),
+        # a version that does not tell of windows
+        (2, 2, None, 0.52, None),
+    ],
+)
+def test_who_holds_a_flow_back(
+    receive_mib: float, send_mib: float, window_bytes: int | None, gbit_s: float, limited: str | None
+) -> None:
+    for reverse in (False, True):
+        told = window(receive_mib, send_mib, window_bytes).conditions(gbit_s, 1, reverse=reverse)
+        assert told["limited_by"] == limited
+        assert told["buffer_bytes"] == min(receive_mib, send_mib) * MIB and told["rtt_ms"] == 20.0
+
+
+def test_the_model_takes_the_measured_share() -> None:
+    model = window(16, 16, 11_140_096).conditions(4.05, 1, reverse=False)["model_bit_s"]
+    assert model == pytest.approx(8 * 11_140_096 / 0.020)
+    at_best = window(16, 16, None).conditions(4.05, 1, reverse=False)["model_bit_s"]
+    assert at_best == pytest.approx(8 * 16 * MIB / 0.020)
+    four = window(16, 16, 4 * 11_140_096, streams=4).conditions(4.05, 4, reverse=False)
+    assert four["model_bit_s"] == pytest.approx(4 * 8 * 11_140_096 / 0.020) and four["limited_by"] is None
+
+
+@pytest.mark.parametrize(
+    ("path", "listening"),
+    [
+        (None, {"buffers": [MIB, MIB]}),
+        ({"rtt_ms": None, "buffers": [MIB, MIB]}, {"buffers": [MIB, MIB]}),
+        ({"rtt_ms": 20.0, "buffers": [None, None]}, {"buffers": [MIB, MIB]}),
+        ({"rtt_ms": 20.0, "buffers": [MIB, MIB]}, {}),
+    ],
+)
+def test_what_is_not_told_is_not_judged(path: dict[str, Any] | None, listening: dict[str, Any]) -> None:
+    for reverse in (False, True):
+        told = window_of(played(path, listening), [run(693_504)], 1).conditions(0.26, 1, reverse=reverse)
+        if told["receive_buffer_bytes"] is None or told["send_buffer_bytes"] is None or told["rtt_ms"] is None:
+            assert told["model_bit_s"] is None and told["limited_by"] is None
+
+
+def test_one_warning_for_all_that_blames_nobody() -> None:
+    held = window(16, 16, 11_140_096)
+    flows = []
+    for number, gbit_s in enumerate((4.2, 4.05, 0.9)):
+        conditions = {"streams": 1, **held.conditions(gbit_s, 1, reverse=False)}
+        ends = ("a", f"b{number}")
+        flows.append(Measurement("tcp", ends, gbit_s, "Gbit/s", " -> ".join(ends), conditions=conditions))
+    (finding,) = buffer_hint(flows)
+    assert (finding.status, finding.kind, finding.hosts) == (Status.WARNING, "", ("a", "b1"))
+    assert "16 MiB is full at 4.05 Gbit/s over 20 ms" in finding.actual and "1 more of 3 directions" in finding.actual
+    assert "tcp_rmem" in finding.remedy and buffer_hint(flows[2:]) == ()
+
+
+def test_sixteen_mebibytes_cover_four_milliseconds_at_20_gbit_s() -> None:
+    conditions = {"streams": 1, **window(16, 16, 11_140_096).conditions(4.1, 1, reverse=False)}
+    (finding,) = buffer_hint([Measurement("tcp", ("a", "b"), 4.1, "Gbit/s", "a -> b", conditions=conditions)])
+    assert "at 10 Gbit/s it covers 8.2 ms" in finding.actual
