@@ -1,0 +1,75 @@
+"""The little of torch.cuda that the measurements need, in one place."""
+
+import contextlib
+from typing import Any, Callable, Iterator, Optional, Tuple
+
+
+class Cuda:
+    """GPUs by number, None for the processors; sizes in bytes."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+
+    def device(self, gpu: Optional[int]) -> Any:
+        return self.torch.device("cpu") if gpu is None else self.torch.device("cuda", gpu)
+
+    def capability(self, gpu: int) -> Tuple[int, int]:
+        major, minor = self.torch.cuda.get_device_capability(gpu)
+        return int(major), int(minor)
+
+    def seconds(self, work: Callable[[], Any]) -> float:
+        """How long the current GPU needs for what `work` gives it, by its own clock."""
+        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1e3
+
+    def forget(self) -> None:
+        """Gives memory back that torch keeps for later."""
+        self.torch.cuda.empty_cache()
+
+    def count(self) -> int:
+        return int(self.torch.cuda.device_count())
+
+    def free_bytes(self, gpu: int) -> int:
+        return int(self.torch.cuda.mem_get_info(gpu)[0])
+
+    def cache_bytes(self, gpu: int) -> int:
+        """Of L2; 0 where this torch does not tell."""
+        return int(getattr(self.torch.cuda.get_device_properties(gpu), "L2_cache_size", 0))
+
+    def can_reach(self, source: int, target: int) -> bool:
+        return bool(self.torch.cuda.can_device_access_peer(source, target))
+
+    def sync(self, *gpus: int) -> None:
+        for gpu in gpus:
+            self.torch.cuda.synchronize(gpu)
+
+    def stream(self, gpu: int) -> Any:
+        return self.torch.cuda.Stream(device=gpu)
+
+    @contextlib.contextmanager
+    def on(self, *streams: Any) -> Iterator[None]:
+        """These are the current streams of their GPUs; the last one's GPU is the current one."""
+        with contextlib.ExitStack() as stack:
+            for stream in streams:
+                stack.enter_context(self.torch.cuda.stream(stream))
+            yield
+
+    def mark(self, stream: Any) -> Any:
+        """What has been given to this stream so far."""
+        return stream.record_event()
+
+    def after(self, stream: Any, mark: Any) -> None:
+        """What is given to this stream from now on waits for that."""
+        stream.wait_event(mark)
+
+    def pinned(self, size: int) -> Any:
+        return self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Older torch raises a plain RuntimeError."""
+    return isinstance(error, MemoryError) or "out of memory" in str(error).lower()

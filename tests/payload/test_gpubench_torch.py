@@ -1,0 +1,217 @@
+"""The GPU probes' programs with torch: on processors for real, else with a fake of torch.cuda, and said so."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.resources import payload_dir
+from tests.torch_venv import torch_venv
+
+HERE = Path(__file__).parent
+QUICK = ("--seconds=0.002", "--runs=2", "--deadline=120")
+Events = list[dict[str, Any]]
+
+
+def run(name: str, *args: str, fake_gpus: int = 0, status: int = 0) -> Events:
+    environment = dict(os.environ)
+    if fake_gpus:
+        environment["PYTHONPATH"] = str(HERE / "fake_cuda")
+        environment["NODECTL_FAKE_GPUS"] = str(fake_gpus)
+        environment["NODECTL_FAKE_PAYLOAD"] = str(payload_dir())
+    argv = [f"{torch_venv()}/bin/python", "-B", str(payload_dir() / f"probe_{name}.py"), "measure", *QUICK, *args]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False, env=environment)
+    assert done.returncode == status, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def of(events: Events, kind: str) -> Events:
+    return [each for each in events if each["event"] == kind]
+
+
+PARTS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from gpubench import copies, matmul, seeded
+from gpubench.cuda import Cuda
+
+torch.set_num_threads(1)
+told = {}
+cuda = Cuda(torch)
+choice = matmul.Choice((128, 96, 64), "nt")
+for name in ("fp32", "bf16", "fp8"):
+    bench = matmul.Bench(cuda, name, None, 1 << 28)
+    given = bench.operands(choice, 0)
+    right = bench.product(given)
+    hurt = right.clone()
+    hurt[0, 3], hurt[127, 95] = hurt[0, 3] + 40.0, float("nan")
+    told[name] = [bench.check(given, right)[:2], bench.check(given, hurt)[:2]]
+bench = matmul.Bench(cuda, "fp32", None, 1 << 28)
+told["again"] = bool((bench.operands(choice, 1).a == bench.operands(choice, 1).a).all())
+told["other"] = bool((bench.operands(choice, 1).a == bench.operands(choice, 2).a).all())
+many = bench.operands(choice, 0)
+told["normal"] = [float(many.a.mean()), float(many.a.std())]
+small = matmul.Bench(cuda, "fp32", None, 3 << 20)
+told["within"] = small.search(0.01).shape
+found = small.measure(matmul.Choice((256, 256, 256), "nn"), 0.01, 3, lambda: None)
+told["found"] = [len(found.rates), min(found.rates) > 0, found.wrong, found.changed, found.sets]
+
+one, other = copies.pattern(torch, "cpu", 1 << 20, 1), copies.pattern(torch, "cpu", 1 << 20, 2)
+bad = one.clone()
+bad[5] ^= 1
+bad[(1 << 20) - 1] ^= 128
+told["bytes"] = [copies.differing(torch, one, one), copies.differing(torch, one, bad)]
+told["patterns"] = copies.differing(torch, one, other) > (1 << 19)
+tried = []
+def work(size):
+    tried.append(size)
+    if size > copies.LEAST_BYTES:
+        raise RuntimeError("CUDA out of memory. Tried to allocate")
+    return size
+told["halved"] = [copies.halving(4 * copies.LEAST_BYTES, work), len(tried)]
+try:
+    copies.halving(64 << 20, lambda size: 1 / 0)
+except ZeroDivisionError:
+    told["others pass"] = True
+
+class Cpu(Cuda):
+    def device(self, gpu): return torch.device("cpu")
+    def stream(self, gpu): return gpu
+    def sync(self, *gpus): pass
+class Lossy(copies.Pair):
+    def direct(self):
+        self.target.copy_(self.source)
+        self.target[77] += 1
+pair = Lossy(Cpu(torch), 0, 1, 1 << 20)
+told["lossy"] = copies.between(Cpu(torch), [pair], "direct", 0.001, 1).wrong
+
+extent = seeded.Extent(64, 1 << 16)
+def digests(seed):
+    return seeded.Computation(torch, torch.device("cpu"), seed, extent, ["fp32", "bf16"]).digests()
+told["digests"] = [digests(1), digests(1), digests(2)]
+hurt = seeded.Computation(torch, torch.device("cpu"), 1, extent, ["fp32", "bf16"])
+hurt.numbers.view(torch.int32)[3, 5] ^= 1 << 14
+told["hurt"] = hurt.digests()
+sometimes = seeded.Computation(torch, torch.device("cpu"), 1, extent, [])
+count = []
+def memory():
+    count.append(1)
+    sometimes.pattern[9] ^= 1 if len(count) == 3 else 0
+    return sometimes._moved()
+sometimes.operations["memory"] = memory
+told["repeated"] = seeded.repeated(sometimes, 4, 0.0)
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def parts() -> Any:
+    """One start of torch for all of them."""
+    argv = [f"{torch_venv()}/bin/python", "-B", "-c", PARTS, str(payload_dir())]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp8"])
+def test_a_wrong_element_of_a_product_is_found_and_rounding_is_not(parts: Any, name: str) -> None:
+    assert parts[name] == [[8 * 96, 0], [8 * 96, 2]]
+
+
+def test_operands_come_from_a_seed_and_are_normal(parts: Any) -> None:
+    assert parts["again"] and not parts["other"]
+    mean, deviation = parts["normal"]
+    assert abs(mean) < 0.05 and abs(deviation - 1) < 0.05
+
+
+def test_shapes_stay_within_the_memory_and_runs_within_their_number(parts: Any) -> None:
+    assert parts["within"] in ([256, 256, 256], [512, 512, 512])
+    assert parts["found"] == [3, True, 0, 0, 4]
+
+
+def test_every_byte_of_a_copy_is_looked_at(parts: Any) -> None:
+    assert parts["bytes"] == [0, 2] and parts["patterns"] and parts["lossy"] == 1
+
+
+def test_less_is_taken_where_memory_is_short(parts: Any) -> None:
+    assert parts["halved"] == [16 << 20, 3] and parts["others pass"]
+
+
+def test_a_seed_gives_the_same_bits_and_another_one_others(parts: Any) -> None:
+    first, again, other = parts["digests"]
+    assert first == again and set(first) == {"integers", "memory", "functions", "product fp32", "product bf16"}
+    assert all(first[name] != other[name] for name in first)
+
+
+def test_a_single_flipped_bit_changes_what_comes_of_it(parts: Any) -> None:
+    first, hurt = parts["digests"][0], parts["hurt"]
+    changed = {name for name in first if first[name] != hurt[name]}
+    assert changed == {"functions", "product fp32"}, "the bf16 copy was made before"
+
+
+def test_what_differs_from_itself_has_several_digests(parts: Any) -> None:
+    assert sorted(parts["repeated"]["memory"].values()) == [2, 2] and list(parts["repeated"]["integers"].values()) == [
+        4
+    ]
+
+
+def test_products_on_processors() -> None:
+    events = run("gemm", "--precisions=fp32,tf32")
+    (measured,), (lacks,) = of(events, "measured"), of(events, "lacks")
+    assert measured["gpu"] is None and len(measured["rates"]) == 2 and min(measured["rates"]) > 0
+    assert measured["wrong"] == 0 and measured["checked"] > 0
+    assert (lacks["precision"], lacks["text"]) == ("tf32", "a processor has no tf32")
+
+
+def test_every_processor_computes_the_same() -> None:
+    events = run("sdc")
+    computed = of(events, "computed")
+    assert sorted(each["cpu"] for each in computed) == sorted(os.sched_getaffinity(0))
+    for operation in computed[0]["digests"]:
+        assert len({digest for each in computed for digest in each["digests"][operation]}) == 1
+
+
+def test_a_gpu_that_torch_does_not_see_is_an_error_and_processors_do_not_stand_in_for_it() -> None:
+    (error,) = run("gemm", "--need=2", status=1)
+    assert "sees no GPU of the 2 that are there" in error["text"]
+
+
+@pytest.mark.slow
+def test_pairs_with_a_fake_of_torch_cuda() -> None:
+    told = of(run("p2p", fake_gpus=3), "measured")
+    assert len(told) == 3 * 6 and all(each["wrong"] == 0 and len(each["rates"]) == 2 for each in told)
+    one_way = {(each["gpu"], each["target"], each["way"]) for each in told if not each["bidirectional"]}
+    assert one_way == {(a, b, way) for a in range(3) for b in range(3) if a != b for way in ("direct", "staged")}
+    access = {(each["gpu"], each["target"]): each["peer_access"] for each in told if not each["bidirectional"]}
+    assert access == {pair: pair != (0, 1) for pair in access}
+    assert {each["peer_access"] for each in told if each["bidirectional"] and each["target"] == 1} == {False}
+
+
+@pytest.mark.slow
+def test_host_memory_with_a_fake_of_torch_cuda() -> None:
+    told = of(run("h2d", fake_gpus=1), "measured")
+    assert [(each["gpu"], each["to_gpu"], each["place"], each["wrong"]) for each in told] == [
+        (0, True, "any", 0),
+        (0, False, "any", 0),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gemm", "hbm", "sdc"])
+def test_all_at_once_with_a_fake_of_torch_cuda(name: str) -> None:
+    events = run(name, *(["--precisions=bf16,fp8"] if name == "gemm" else []), fake_gpus=2)
+    told = of(events, "computed" if name == "sdc" else "measured")
+    assert sorted(each["gpu"] for each in told) == [0, 1] and not of(events, "error")
+    assert [each["device"] for each in of(events, "devices")[0]["gpus"]] == ["NVIDIA Nothing"] * 2
+    if name == "gemm":
+        assert {each["text"] for each in of(events, "lacks")} == {"needs compute capability 8.9, this GPU has 8.0"}
+        assert all(each["wrong"] == 0 and each["changed"] == 0 for each in told)
+        # both within the same stretch of time
+        assert max(each["began"] for each in told) < min(each["ended"] for each in told)
+    if name == "sdc":
+        one, other = ({name: set(found) for name, found in each["digests"].items()} for each in told)
+        assert one == other and all(len(found) == 1 for found in one.values())

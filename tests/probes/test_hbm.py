@@ -1,0 +1,49 @@
+"""The hbm probe: figures of every GPU, corrupted copies, and hosts without GPUs."""
+
+from typing import Any
+
+import pytest
+
+from nodectl.probes.hbm import run_hbm
+from tests.probes.device_answers import devices, look, measured_hosts, probe, told
+from tests.probes.scripted import HOSTS
+
+
+def copied(gpu: int, rate: float, wrong: int = 0, cache: int = 60 << 20) -> dict[str, Any]:
+    known = {"event": "measured", "gpu": gpu, "how": "memcpy", "rates": [rate, rate + 40, rate - 40], "wrong": wrong}
+    return {**known, "array_bytes": 4 << 30, "cache_bytes": cache, "passes": 250}
+
+
+def test_each_gpu_is_measured_and_what_was_counted_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _ = probe(monkeypatch, run_hbm, lambda host, number: [devices(1), copied(0, 4000.0)], gpus=1)
+    assert result.findings == () and [each.value for each in result.measurements] == [4000.0] * 4
+    one = result.measurements[0]
+    assert (one.unit, one.spread, one.direction) == ("GB/s", 0.02, "node01 GPU 0")
+    wanted = {"kernel": "copy", "counted": "read and written", "array_mib": 4096, "cache_mib": 60, "beyond_cache": True}
+    assert wanted.items() <= one.conditions.items() and one.conditions["wrong"] == 0
+
+
+def test_a_cache_that_is_not_known_is_not_said_to_be_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [devices(1), copied(0, 1.0, cache=0)]
+    result, _ = probe(monkeypatch, run_hbm, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
+    assert result.measurements[0].conditions["beyond_cache"] is None
+
+
+def test_the_slow_gpu_and_the_corrupting_one_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def says(host: str, number: int) -> list[dict[str, Any]]:
+        bad = host == "node02"
+        return [devices(2), copied(0, 2500.0 if bad else 4000.0), copied(1, 4010.0, wrong=5 if bad else 0)]
+
+    result, asked = probe(monkeypatch, run_hbm, says, gpus=2)
+    assert told(result) == [("node02", "failed", "GPU 1, copy"), ("node02", "failed", "GPU 0")]
+    assert measured_hosts(asked).count("node02") == 2
+
+
+def test_hosts_without_gpus_are_skipped_and_those_of_which_that_is_not_certain_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = {"node01": look(0), "node02": look(None), "node03": look(0, torch=None), "node04": look(1)}
+    events = [{"event": "error", "text": "torch 2.7.0+cpu sees no GPU of the 1 that are there"}]
+    result, _ = probe(monkeypatch, run_hbm, lambda host, number: events, looks)
+    found = {each.host: each.status.value for each in result.findings}
+    assert found == {"node01": "skipped", "node02": "unknown", "node03": "skipped", "node04": "unknown"}

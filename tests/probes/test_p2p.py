@@ -1,0 +1,74 @@
+"""The p2p probe: all pairs, directly and through the host; a slow GPU is told from a slow pair."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from nodectl.probes.p2p import run_p2p
+from tests.probes.device_answers import devices, look, probe, told
+from tests.probes.scripted import HOSTS
+
+TOPOLOGY = """\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV18\tNV18\tNV18\t0-63\t0
+GPU1\tNV18\t X \tNV18\tNV18\t0-63\t0
+GPU2\tNV18\tNV18\t X \tNV18\t64-127\t1
+GPU3\tNV18\tNV18\tNV18\t X \t64-127\t1
+"""
+
+
+def copied(gpu: int, target: int, rate: float, **more: Any) -> dict[str, Any]:
+    known = {"event": "measured", "gpu": gpu, "target": target, "way": "direct", "bidirectional": False}
+    return {**known, "peer_access": True, "rates": [rate], "wrong": 0, "size_bytes": 256 << 20, "passes": 9, **more}
+
+
+def pairs(slow: dict[tuple[int, int], float]) -> list[dict[str, Any]]:
+    """All pairs of four GPUs, both ways; what is slow is slow directly."""
+    found = [devices(4)]
+    for gpu, target in itertools.permutations(range(4), 2):
+        found.append(copied(gpu, target, slow.get((gpu, target), 390.0)))
+        found.append(copied(gpu, target, 25.0, way="staged"))
+    for gpu, target in itertools.combinations(range(4), 2):
+        found.append(copied(gpu, target, 780.0, bidirectional=True))
+    return found
+
+
+def run(monkeypatch: pytest.MonkeyPatch, slow: dict[tuple[int, int], float], hosts: int = 1) -> Any:
+    looks = {host.name: look(4, topology=TOPOLOGY) for host in HOSTS}
+    says = lambda host, number: pairs(slow if host == "node01" else {})  # noqa: E731
+    return probe(monkeypatch, run_p2p, says, looks, hosts=HOSTS[:hosts])[0]
+
+
+def test_pairs_and_ways_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(monkeypatch, {})
+    assert result.findings == () and len(result.measurements) == 12 + 12 + 6
+    assert len({(m.direction, m.conditions["connection"]) for m in result.measurements}) == 30
+    direct, staged = result.measurements[:2]
+    assert (direct.direction, direct.value, direct.conditions["link"]) == ("node01 GPU 0 -> GPU 1", 390.0, "NV18")
+    # a floor of GPUs' links is not one of the way through the host
+    assert staged.conditions["link_class"] == "host" and "link_class" not in direct.conditions
+    assert result.measurements[-1].direction == "node01 GPU 2 <-> GPU 3"
+
+
+def test_a_gpu_all_of_whose_pairs_are_slow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = {pair: 190.0 for pair in itertools.permutations(range(4), 2) if 2 in pair}
+    # in one host alone half of all pairs are slow then: others show what is usual
+    result = run(monkeypatch, slow, hosts=3)
+    assert told(result) == [("node01", "failed", "GPU 2: 3 of its 3 pairs")]
+    assert result.findings[0].actual == "190 GB/s; the median of the others is 390"
+
+
+def test_a_single_slow_direction_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(run(monkeypatch, {(3, 1): 100.0})) == [("node01", "failed", "node01 GPU 3 -> GPU 1")]
+
+
+def test_wrong_bytes_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [devices(2), copied(0, 1, 40.0, wrong=3), copied(1, 0, 40.0)]
+    result, _ = probe(monkeypatch, run_p2p, lambda host, number: events, hosts=HOSTS[:1], gpus=2)
+    assert told(result) == [("node01", "failed", "GPU 0, to GPU 1, direct")]
+
+
+@pytest.mark.parametrize(("gpus", "text"), [(0, "no NVIDIA GPU here"), (1, "one GPU: no pair to copy between")])
+def test_without_a_pair_it_is_skipped(monkeypatch: pytest.MonkeyPatch, gpus: int, text: str) -> None:
+    result, _ = probe(monkeypatch, run_p2p, lambda host, number: [], hosts=HOSTS[:1], gpus=gpus)
+    assert [(each.status.value, each.actual) for each in result.findings] == [("skipped", text)]

@@ -1,0 +1,147 @@
+"""The sdc probe: the vote over units and hosts, and how it is told."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from nodectl.model.host import Host
+from nodectl.probes.sdc import run_sdc
+from nodectl.probes.sdc_votes import Unit, vote
+from tests.probes.device_answers import devices, measured_hosts, probe, told
+from tests.probes.scripted import HOSTS
+
+
+def units(*results: str, kind: str = "H200", hosts: int = 0) -> list[Unit]:
+    """A unit a letter, of a host each, or of so many hosts in turn; `ab` differs from itself."""
+    found = []
+    for number, letters in enumerate(results):
+        host = number % hosts if hosts else number
+        found.append(Unit(f"h{host}", f"GPU {number}", kind, {"integers": dict.fromkeys(letters, 3)}))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "unstable", "odd", "doubts"),
+    [
+        (units("a", "a", "a"), [], [], 0),
+        (units("a"), [], [], 0),
+        (units("a", "b"), [], [], 1),
+        (units("a", "a", "b"), [], ["h2"], 0),
+        (units("a", "b", "a", "a", "c"), [], ["h1", "h4"], 0),
+        (units("a", "a", "b", "b"), [], [], 1),
+        (units("a", "b", "c"), [], [], 1),
+        (units("ab", "a", "a"), ["h0"], [], 0),
+        (units("ab"), ["h0"], [], 0),
+        # who differs from himself has no vote
+        (units("ab", "b", "a"), ["h0"], [], 1),
+        # most units, but no majority of the hosts
+        (units("a", "b", "a", "b", "a", "b", hosts=2), [], [], 1),
+        # another kind is not compared
+        (units("a", "a", "a") + units("b", kind="H100"), [], [], 0),
+    ],
+)
+def test_votes(given: Sequence[Unit], unstable: list[str], odd: list[str], doubts: int) -> None:
+    found = vote(given)
+    assert sorted(host for host, _ in found.unstable) == unstable
+    assert sorted(host for host, _ in found.odd) == odd and len(found.doubts) == doubts
+
+
+def test_many_units_of_one_host_do_not_outvote_the_other_hosts() -> None:
+    one = [Unit("big", f"CPU {n}", "EPYC", {"memory": {"a": 1}}) for n in range(64)]
+    others = [Unit(host, "CPU 0", "EPYC", {"memory": {"b": 1}}) for host in ("h1", "h2")]
+    assert len(vote(one + others).doubts) == 1 and not vote(one + others).odd
+
+
+def test_a_single_gpu_of_two_hosts_is_found_among_the_others() -> None:
+    given = units("a", "a", "a", "b", hosts=2)
+    assert list(vote(given).odd) == [("h1", "GPU 3")]
+
+
+GOOD = {"integers": {"1111": 9}, "product bf16": {"2222": 9}}
+
+
+def computed(gpu: int | None, digests: dict[str, dict[str, int]], cpu: int = 0) -> dict[str, Any]:
+    where = {"gpu": gpu} if gpu is not None else {"gpu": None, "cpu": cpu}
+    return {"event": "computed", "digests": digests, "began": 1.0, "ended": 2.0, **where}
+
+
+def odd(digest: str = "6666") -> dict[str, dict[str, int]]:
+    return {**GOOD, "product bf16": {digest: 9}}
+
+
+def run(monkeypatch: pytest.MonkeyPatch, bad: dict[tuple[str, int], Any], hosts: Sequence[Host] = HOSTS) -> Any:
+    """Two GPUs a host; `bad` by host and GPU: digests, or those of the first and second time."""
+
+    def says(host: str, number: int) -> list[dict[str, Any]]:
+        found = [devices(2)]
+        for gpu in range(2):
+            own = bad.get((host, gpu), GOOD)
+            found.append(computed(gpu, own[min(number, len(own) - 1)] if isinstance(own, list) else own))
+        return found
+
+    return probe(monkeypatch, run_sdc, says, hosts=hosts, gpus=2)
+
+
+def test_all_alike_is_none_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, asked = run(monkeypatch, {})
+    assert result.findings == () and len(measured_hosts(asked)) == 4
+    one = result.measurements[0]
+    assert (one.value, one.unit, one.direction) == (0.0, "wrong results", "node01 GPU 0")
+    assert one.conditions["compared_with"] == 7 and one.conditions["rounds"] == 9
+    assert len({each.conditions["digest"] for each in result.measurements}) == 1
+
+
+def test_the_odd_one_out_is_named_after_a_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, asked = run(monkeypatch, {("node03", 1): odd()})
+    assert told(result) == [("node03", "failed", "GPU 1")] and measured_hosts(asked)[4:] == ["node03"]
+    (finding,) = result.findings
+    assert finding.actual == "differs from most others of its kind in product bf16; a second time, too"
+    assert finding.kind == "host" and finding.action == "drain"
+    assert [each.value for each in result.measurements if each.direction == "node03 GPU 1"] == [1.0]
+
+
+def test_an_error_that_does_not_come_back_is_still_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _ = run(monkeypatch, {("node03", 1): [odd(), GOOD]})
+    assert result.findings[0].actual.endswith("not a second time: it comes and goes")
+
+
+def test_who_differs_from_himself_is_named_even_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = {**GOOD, "integers": {"1111": 8, "7777": 1}}
+    result, _ = run(monkeypatch, {("node01", 0): twice}, hosts=HOSTS[:1])
+    assert told(result) == [("node01", "failed", "GPU 0")]
+    assert result.findings[0].actual.startswith("differs from itself in integers")
+
+
+def test_with_two_it_says_that_it_cannot_tell_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = {("node02", 0): odd(), ("node02", 1): odd()}
+    result, _ = run(monkeypatch, bad, hosts=HOSTS[:2])
+    (finding,) = result.findings
+    assert finding.status.value == "failed" and finding.kind == "" and finding.hosts == ("node01", "node02")
+    assert finding.subject == "node01 (GPU 0, GPU 1) against node02 (GPU 0, GPU 1)"
+    assert "it cannot be told which of them is wrong" in finding.actual
+    assert all(each.conditions["unclear"] for each in result.measurements)
+
+
+def test_other_libraries_are_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def says(host: str, number: int) -> list[dict[str, Any]]:
+        told = devices(1)
+        told["host"]["torch"] = f"2.{host[-1]}.0"
+        return [told, computed(0, odd(host))]
+
+    result, _ = probe(monkeypatch, run_sdc, says, gpus=1)
+    assert result.findings == () and {each.conditions["compared_with"] for each in result.measurements} == {0}
+
+
+def test_processors_share_a_measurement_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    def says(host: str, number: int) -> list[dict[str, Any]]:
+        return [devices(0), *(computed(None, odd() if host == "node02" else GOOD, cpu) for cpu in range(3))]
+
+    result, _ = probe(monkeypatch, run_sdc, says, gpus=0)
+    assert [(each.direction, each.value) for each in result.measurements] == [
+        ("node01 CPU", 0.0),
+        ("node02 CPU", 3.0),
+        ("node03 CPU", 0.0),
+        ("node04 CPU", 0.0),
+    ]
+    assert told(result) == [("node02", "failed", "CPU 0, CPU 1, CPU 2")]
