@@ -1,4 +1,4 @@
-"""The nccl probe: bandwidths from the ranks' times, and whom it blames when one of them ends."""
+"""The nccl probe: bandwidths from the ranks' times, what is complete, and whom it blames when one of them ends."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,126 +9,100 @@ import pytest
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.probes.base import MIB, ProbeOptions, ProbeResult
-from nodectl.probes.nccl import run_nccl
+from nodectl.probes.base import MIB
 from nodectl.transport.local import LocalTransport
-from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play, silent
+from tests.probes.scripted import ENDPOINT, HOSTS, Answer, silent
+from tests.probes.scripted_nccl import (
+    fleet_of,
+    measured,
+    option,
+    probe,
+    proven,
+    ranks_of,
+    ready,
+    times,
+    with_gpus,
+)
 from tests.torch_venv import torch_venv
 
 
-def quiet(_: str) -> None:
-    """Nobody looks at the progress."""
-
-
-def option(args: Sequence[str], name: str) -> str:
-    return next(each.partition("=")[2] for each in args if each.startswith(f"--{name}="))
-
-
-def ranks_of(args: Sequence[str]) -> range:
-    base = int(option(args, "rank-base"))
-    return range(base, base + int(option(args, "nproc")))
-
-
-def times(rank: int, seconds: Sequence[float], wrong: int = 0) -> dict[str, Any]:
-    return {
-        "event": "times",
-        "collective": "all_reduce",
-        "size_bytes": 64 * MIB,
-        "rank": rank,
-        "iterations": 1,
-        "seconds": seconds,
-        "wrong": wrong,
-    }
-
-
-def ready(rank: int) -> dict[str, Any]:
-    return {"event": "ready", "rank": rank, "torch": "2.7.0+cpu", "nccl": None, "device": "cpu"}
-
-
-def measured(host: str, module: str, args: Sequence[str]) -> Answer:
-    """Every host works; rank 1 is the slow one of the second repetition."""
-    if module == "endpoint":
-        return Answer([ENDPOINT])
-    told = [{"event": "started", "pid": 77}]
-    for rank in ranks_of(args):
-        told += [ready(rank), times(rank, [0.5, 0.8 if rank == 1 else 0.5, 0.4])]
-    return Answer(told)
-
-
-def probe(fleet: Any, *hosts: Host, **options: Any) -> ProbeResult:
-    return run_nccl(fleet, hosts or HOSTS, ProbeOptions(**options), quiet)
-
-
 def test_a_repetition_is_as_slow_as_its_slowest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = probe(play(monkeypatch, measured))
+    found = probe(fleet_of(monkeypatch, measured))
     (only,) = found.measurements
     algbw = 64 * MIB / 0.5 / 1e9
+    assert found.findings == ()
     assert (only.unit, only.hosts) == ("GB/s", tuple(host.name for host in HOSTS))
     assert only.value == pytest.approx(algbw * 1.5)
     assert only.spread == pytest.approx((1 / 0.4 - 1 / 0.8) / (1 / 0.5))
-    expected = {"backend": "gloo", "ranks": 4, "collective": "all_reduce", "size_bytes": 64 * MIB, "wrong": 0}
+    expected = {"backend": "gloo", "engine": "torch", "scope": "all", "ranks": 4, "ranks_per_host": 1, "gpus": None}
     assert expected.items() <= only.conditions.items()
+    expected = {"collective": "all_reduce", "size_bytes": 64 * MIB, "wrong": 0, "complete": True}
+    assert {**expected, "verdict_size": "large"}.items() <= only.conditions.items()
     assert only.conditions["time_us"] == pytest.approx(5e5)
     assert (only.conditions["torch"], only.conditions["nccl"]) == ("2.7.0+cpu", None)
 
 
 def test_gpus_get_nccl_and_a_rank_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint":
-            return Answer([{**ENDPOINT, "gpus": 8, "torch": "2.7.0+cu128"}])
-        return measured(host, module, args)
-
-    fleet = play(monkeypatch, answers)
-    (only,) = probe(fleet).measurements
-    assert (only.conditions["backend"], only.conditions["ranks"]) == ("nccl", 32)
-    given = {host: args for host, module, args in fleet.asked if module == "probe_nccl"}
+    fleet = fleet_of(monkeypatch, with_gpus)
+    (only,) = probe(fleet, interface="eth9").measurements
+    assert (only.conditions["backend"], only.conditions["ranks"], only.conditions["ranks_per_host"]) == ("nccl", 32, 8)
+    given = {host: args for host, module, args in fleet.asked if module == "probe_nccl" and args[0] == "ranks"}
     assert [option(given[host.name], "rank-base") for host in HOSTS] == ["0", "8", "16", "24"]
-    assert option(given["node01"], "nccl-interface") == ""
+    assert option(given["node01"], "devices") == "0,1,2,3,4,5,6,7"
+    assert option(given["node01"], "nccl-interface") == "eth9"
 
 
 @pytest.mark.parametrize("odd", [{"gpus": 0}, {"torch": "2.7.0+cpu"}])
 def test_one_host_without_takes_all_to_gloo(monkeypatch: pytest.MonkeyPatch, odd: dict[str, Any]) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint":
-            own = {**ENDPOINT, "gpus": 8, "torch": "2.7.0+cu128"}
-            return Answer([{**own, **odd} if host == "node02" else own])
-        return measured(host, module, args)
+        answer = with_gpus(host, module, args)
+        return Answer([{**answer.events[0], **odd}]) if module == "endpoint" and host == "node02" else answer
 
-    (only,) = probe(play(monkeypatch, answers)).measurements
+    (only,) = probe(fleet_of(monkeypatch, answers)).measurements
     assert (only.conditions["backend"], only.conditions["ranks"]) == ("gloo", 4)
 
 
-def test_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = probe(play(monkeypatch, measured), scope="pairs")
-    assert len({each.hosts for each in found.measurements}) == 6
-    assert {each.conditions["ranks"] for each in found.measurements} == {2}
+def test_the_interface_that_sockets_used_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        answer = measured(host, module, args)
+        if host == "node03" and module == "probe_nccl" and args[0] == "ranks":
+            events = [each for each in answer.events if each["event"] != "sockets"]
+            return Answer([*events, {"event": "sockets", "rank": 2, "interfaces": {"docker0": 3}, "peers": []}])
+        return answer
+
+    (finding,) = probe(fleet_of(monkeypatch, answers)).findings
+    assert (finding.host, finding.status, finding.subject) == ("node03", Status.FAILED, "interface")
+    assert (finding.expected, finding.actual) == ("eth0", "docker0 (3 connections)")
 
 
 def test_a_wrong_result_is_a_failure_of_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint":
-            return Answer([ENDPOINT])
-        return Answer([times(rank, [0.5], wrong=7 if rank == 2 else 0) for rank in ranks_of(args)])
+        if module == "endpoint" or args[0] == "look":
+            return measured(host, module, args)
+        told = [times(rank, [0.5], wrong=7 if rank == 2 else 0) for rank in ranks_of(args)]
+        return Answer([*told, *(event for rank in ranks_of(args) for event in proven(rank))])
 
-    found = probe(play(monkeypatch, answers))
+    found = probe(fleet_of(monkeypatch, answers))
     assert [(each.host, each.status) for each in found.findings] == [("node03", Status.FAILED)]
     assert found.measurements[0].conditions["wrong"] == 7
 
 
 def test_what_the_backend_lacks_is_skipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacks = {"event": "unsupported", "collective": "all_to_all", "size_bytes": 1024, "text": "not implemented"}
+    lacks = {"event": "unsupported", "collective": "all_to_all", "asked_bytes": 1024, "text": "not implemented"}
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        return Answer([ENDPOINT]) if module == "endpoint" else Answer([lacks, lacks])
+        if module == "endpoint" or args[0] == "look":
+            return measured(host, module, args)
+        return Answer([lacks, lacks, *(event for rank in ranks_of(args) for event in proven(rank))])
 
-    found = probe(play(monkeypatch, answers))
+    found = probe(fleet_of(monkeypatch, answers))
     assert [(each.status, each.actual) for each in found.findings] == [(Status.SKIPPED, "gloo has no all_to_all")]
 
 
 def test_the_host_that_failed_is_named_not_those_that_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint":
-            return Answer([ENDPOINT])
+        if module == "endpoint" or args[0] == "look":
+            return measured(host, module, args)
         started = {"event": "started", "pid": 77}
         if host == "node01":
             return Answer([started, {"event": "error", "text": "Connection closed by peer", "peer": True}], status=1)
@@ -136,20 +110,76 @@ def test_the_host_that_failed_is_named_not_those_that_saw_it(monkeypatch: pytest
             return Answer([started], status=137, after_s=0.3, stderr="Killed\n")
         return Answer([started], status=143, after_s=30)
 
-    fleet = play(monkeypatch, answers)
+    fleet = fleet_of(monkeypatch, answers)
     found = probe(fleet)
-    assert [(each.host, each.actual) for each in found.findings] == [("node03", "Killed")]
+    named = [each for each in found.findings if each.kind == "host"]
+    assert [(each.host, each.actual) for each in named] == [("node03", "Killed")]
+    (cut,) = [each for each in found.findings if each.kind == "incomplete"]
+    assert "node03: Killed" in cut.actual
     assert sorted(fleet.killed) == [("node02", "77"), ("node04", "77")]
 
 
 def test_a_host_that_is_lost_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        lost = host == "node02" and module == "probe_nccl"
+        lost = host == "node02" and module == "probe_nccl" and args[0] == "ranks"
         return silent("the connection was lost") if lost else measured(host, module, args)
 
-    found = probe(play(monkeypatch, answers))
-    assert [(each.host, each.status) for each in found.findings] == [("node02", Status.UNKNOWN)]
+    found = probe(fleet_of(monkeypatch, answers))
+    told = [(each.host, each.status, each.kind) for each in found.findings]
+    assert told == [("node02", Status.UNKNOWN, "host"), ("node01", Status.UNKNOWN, "incomplete")]
     assert not found.measurements
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        ([], "the ranks did not come to an end"),
+        (
+            [{"event": "cut", "collective": "all_reduce", "asked_bytes": 8192, "reason": "the time was over"}],
+            "all_reduce 8192 B: the time was over",
+        ),
+    ],
+)
+def test_a_run_cut_short_is_incomplete_and_never_a_pass(
+    monkeypatch: pytest.MonkeyPatch, events: list[dict[str, Any]], reason: str
+) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "endpoint" or args[0] == "look":
+            return measured(host, module, args)
+        told: list[dict[str, Any]] = list(events) if host == "node01" else []
+        for rank in ranks_of(args):
+            sockets, done = proven(rank)
+            told += [ready(rank), times(rank, [0.1], size=1024), sockets, *([done] if events else [])]
+        return Answer(told)
+
+    found = probe(fleet_of(monkeypatch, answers), sizes_bytes=(1024, 64 * MIB))
+    (cut,) = found.findings
+    assert (cut.status, cut.kind, cut.subject) == (Status.UNKNOWN, "incomplete", "incomplete")
+    assert reason in cut.actual
+    (only,) = found.measurements
+    # the one that was measured is neither the large size nor one of several
+    assert (only.conditions["complete"], only.conditions["verdict_size"]) == (False, None)
+
+
+def test_three_sizes_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = (1 << 10, 1 << 16, 1 << 22)
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "endpoint" or args[0] == "look":
+            return measured(host, module, args)
+        told = []
+        for rank in ranks_of(args):
+            told += [times(rank, [50e-6 + size / 2e9] * 3, size=size) for size in sizes]
+            told += [ready(rank), *proven(rank)]
+        return Answer(told)
+
+    notes: list[str] = []
+    found = probe(fleet_of(monkeypatch, answers), sizes_bytes=sizes, notes=notes)
+    first = found.measurements[0].conditions
+    assert first["alpha_us"] == pytest.approx(50)
+    assert first["fit_algbw_gb_s"] == pytest.approx(2.0)
+    assert [each.conditions["verdict_size"] for each in found.measurements] == ["small", None, "large"]
+    assert any("all_reduce: 50 us to start, then 2 GB/s" in line for line in notes)
 
 
 def test_hosts_without_torch_are_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,18 +187,20 @@ def test_hosts_without_torch_are_told_how_to_get_it(monkeypatch: pytest.MonkeyPa
         bare = module == "endpoint" and host != "node01"
         return Answer([{**ENDPOINT, "torch": None}]) if bare else measured(host, module, args)
 
-    found = probe(play(monkeypatch, answers))
+    found = probe(fleet_of(monkeypatch, answers))
     assert not found.measurements
     assert {each.host for each in found.findings} == {host.name for host in HOSTS}
     assert "nodectl provision" in found.findings[0].remedy
 
 
 def test_usage(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = play(monkeypatch, measured)
+    fleet = fleet_of(monkeypatch, measured)
     with pytest.raises(UsageError, match="all_redcue"):
         probe(fleet, collectives=("all_redcue",))
     with pytest.raises(UsageError, match="two ranks"):
         probe(fleet, HOSTS[0])
+    with pytest.raises(UsageError, match="no scope 'rack'"):
+        probe(fleet, scope="rack")
 
 
 def test_two_real_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -177,5 +209,19 @@ def test_two_real_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     found = probe(LocalTransport(), *hosts, sizes_bytes=(1000, MIB), repetitions=2, duration_s=0.01)
     assert not [each for each in found.findings if each.status is not Status.SKIPPED]
     told = {(each.conditions["collective"], each.conditions["size_bytes"]) for each in found.measurements}
-    assert {("all_reduce", MIB), ("broadcast", 1000), ("all_gather", 1000)} <= told
+    assert {("all_reduce", MIB), ("broadcast", 1000), ("all_gather", 1000), ("sendrecv", MIB)} <= told
     assert all(each.value > 0 and each.conditions["wrong"] == 0 for each in found.measurements)
+    assert {each.conditions["complete"] for each in found.measurements} == {True}
+    assert found.measurements[0].conditions["interfaces_used"] == ["lo"]
+
+
+@pytest.mark.slow
+def test_a_size_that_no_memory_holds_is_cut(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    host = Host("a", "127.0.0.1", connection="local", variables={"pytorch_venv": torch_venv()})
+    sizes = (1 << 10, 1 << 50)
+    found = probe(LocalTransport(), host, scope="node", sizes_bytes=sizes, collectives=("sendrecv",), repetitions=1)
+    (only,) = found.measurements
+    assert (only.conditions["size_bytes"], only.conditions["complete"]) == (1 << 10, False)
+    assert [each.kind for each in found.findings] == ["incomplete"]
+    assert "no room: the ranks have memory for" in found.findings[0].actual

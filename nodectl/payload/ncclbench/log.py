@@ -1,0 +1,93 @@
+"""NCCL's own log of one rank: asked for by its environment, written to a file, reduced to what proves something.
+
+The file is turned away while operations are timed, as each of them writes a line.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Dict, Iterable, List, Optional, Set
+
+SUBSYSTEMS = "INIT,NET,ENV,TUNING"
+MOST_LINES = 400
+MOST_CHARS = 300
+MOST_BYTES = 64 << 20
+_SAID = re.compile(r"NCCL (?:INFO|WARN|VERSION|ABORT)\b.*|NCCL version \S+.*")
+_TELLS = re.compile(
+    r"NET/|Using network|Bootstrap ?:|NET plugin|\bvia [A-Z]|GPU Direct RDMA|coll channels|Bytes -> Algo"
+    r"|set by environment|libibverbs|NCCL version|NCCL WARN"
+)
+# of connections only the kind counts, not between whom and on which channel
+_VIA = re.compile(r".*?(?=\[(?:send|receive)\] via |via [A-Z])")
+
+
+class Log:
+    """The log of this process; nothing of it stays on the host."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="nodectl-nccl-"))
+        self.file = self.folder / "log"
+        self._handle: Optional[int] = None
+        self._kept: Optional[int] = None
+
+    def environment(self) -> Dict[str, str]:
+        """For this process only; what the host's own settings say of the log does not count."""
+        return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": SUBSYSTEMS, "NCCL_DEBUG_FILE": str(self.file)}
+
+    def pause(self) -> None:
+        """From here on lines go nowhere; nothing happens where NCCL has not opened the file."""
+        handle = self._open()
+        if handle is None:
+            return
+        if self._kept is None:
+            self._kept = os.dup(handle)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, handle, inheritable=False)
+        os.close(nowhere)
+
+    def resume(self) -> None:
+        """Lines are kept again."""
+        if self._kept is not None and self._handle is not None:
+            os.dup2(self._kept, self._handle, inheritable=False)
+
+    def lines(self) -> List[str]:
+        """What was kept, reduced."""
+        try:
+            with self.file.open("rb") as log:
+                text = log.read(MOST_BYTES).decode(errors="replace")
+        except OSError:
+            return []
+        return reduced(text.splitlines())
+
+    def remove(self) -> None:
+        shutil.rmtree(str(self.folder), ignore_errors=True)
+
+    def _open(self) -> Optional[int]:
+        """The handle by which NCCL writes the file."""
+        if self._handle is None and self.file.exists():
+            wanted = self.file.stat()
+            for entry in Path("/proc/self/fd").iterdir():
+                try:
+                    if os.path.samestat(os.fstat(int(entry.name)), wanted):
+                        self._handle = int(entry.name)
+                except OSError:
+                    continue
+        return self._handle
+
+
+def reduced(lines: Iterable[str]) -> List[str]:
+    """Lines that tell which way the data goes and what was chosen, each kind once."""
+    seen: Set[str] = set()
+    kept: List[str] = []
+    for line in lines:
+        said = _SAID.search(line)
+        if said is None or not _TELLS.search(line):
+            continue
+        text = said.group()[:MOST_CHARS].rstrip()
+        key = _VIA.sub("", text, count=1)
+        if key not in seen and len(kept) < MOST_LINES:
+            seen.add(key)
+            kept.append(text)
+    return kept

@@ -1,0 +1,48 @@
+"""Message sizes as an operator writes them."""
+
+import click
+import pytest
+
+from nodectl.cli.probe_sizes import Sizes, SweepSizes
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1MiB,64MiB", Sizes((MIB, 64 * MIB))),
+        ("64MiB, 1MiB", Sizes((MIB, 64 * MIB))),
+        ("1000", Sizes((1000,))),
+        ("1KiB..8KiB", Sizes((KIB, 2 * KIB, 4 * KIB, 8 * KIB))),
+        ("1KiB..20KiB*4", Sizes((KIB, 4 * KIB, 16 * KIB, 20 * KIB))),
+        ("4KiB..4KiB", Sizes((4 * KIB,))),
+        ("1KiB..2KiB,1MiB", Sizes((KIB, 2 * KIB, MIB))),
+        ("1KiB..max", Sizes((KIB,), 2)),
+        ("64KiB..MAX*8", Sizes((64 * KIB,), 8)),
+    ],
+)
+def test_sizes(text: str, expected: Sizes) -> None:
+    assert SweepSizes().convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no size"),
+        ("0", "no size"),
+        ("1XiB", "no size"),
+        ("-1KiB", "no size"),
+        ("max", "no size"),
+        ("max..1MiB", "no size"),
+        ("1MiB..1KiB", "begins with the larger"),
+        ("1KiB..1MiB*1", "grow by 2"),
+        ("1KiB..max,1MiB", "stands alone"),
+        ("1KiB..", "no size"),
+        ("1KiB..2KiB..4KiB", "no size"),
+        ("9" * 40, "no size"),
+    ],
+)
+def test_what_is_none(text: str, said: str) -> None:
+    with pytest.raises(click.BadParameter, match=said):
+        SweepSizes().convert(text, None, None)

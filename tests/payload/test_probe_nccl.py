@@ -1,0 +1,222 @@
+"""probe_nccl.py as a node runs it: checks that find what is wrong, logs, sockets, and what there is to measure with."""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.payload.ncclbench import log, programs, sockets
+from nodectl.resources import payload_dir
+from tests.torch_venv import torch_venv
+
+PROGRAM = payload_dir() / "probe_nccl.py"
+# of one rank, whose results are its own: what `wrong` finds when an element is changed or was never written
+CHECKS = """
+import json, sys
+import torch
+from ncclbench import cases
+cases.PIECE = 26
+ranks = cases.Cases(torch, 1, 3, torch.device("cpu"))
+found = {}
+for name in ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "sendrecv"):
+    case = ranks.case(name, 4 * 300)
+    for part, values in ranks.pieces(case.result, case.expected):
+        part.copy_(values)
+    right = ranks.wrong(case)
+    case.result[60] += 1
+    changed = ranks.wrong(case)
+    ranks.poison(case)
+    found[name] = [case.size_bytes, right, changed, case.result is not case.data and ranks.wrong(case)]
+    ranks.fill(case)
+    found[name].append([float(case.data[at]) for at in (0, 14, 27)])
+print(json.dumps(found))
+"""
+
+
+def run(*args: str) -> list[dict[str, Any]]:
+    argv = [sys.executable, "-B", str(PROGRAM), *args]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_element_is_checked() -> None:
+    python = f"{torch_venv()}/bin/python"
+    done = subprocess.run(
+        [python, "-B", "-c", CHECKS],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(payload_dir())},
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    # the pattern, and rank 1 of 3; of all_to_all the part for rank 0
+    given = [1.0, 2.0, 2.0]
+    assert found == {
+        "all_reduce": [1200, 0, 1, False, given],
+        "broadcast": [1200, 0, 1, False, given],
+        "all_gather": [1200, 0, 1, 300, given],
+        "reduce_scatter": [1200, 0, 1, 100, given],
+        "all_to_all": [1200, 0, 1, 300, given],
+        "sendrecv": [1200, 0, 1, 300, given],
+    }
+
+
+def test_a_log_is_turned_away_and_back_by_its_handle(tmp_path: Path) -> None:
+    mine = log.Log()
+    try:
+        environment = mine.environment()
+        assert environment["NCCL_DEBUG"] == "INFO"
+        mine.pause()  # nobody has opened it yet
+        with Path(environment["NCCL_DEBUG_FILE"]).open("w", buffering=1) as written:
+            written.write("a:1:2 [0] NCCL INFO NET/IB : No device found.\n")
+            mine.pause()
+            written.write("a:1:2 [0] NCCL INFO AllReduce: 8 Bytes -> Algo RING proto LL \n")
+            mine.resume()
+            written.write("a:1:2 [0] NCCL INFO AllReduce: 16 Bytes -> Algo RING proto LL \n")
+        assert mine.lines() == [
+            "NCCL INFO NET/IB : No device found.",
+            "NCCL INFO AllReduce: 16 Bytes -> Algo RING proto LL",
+        ]
+    finally:
+        mine.remove()
+    assert not mine.folder.exists()
+
+
+def test_a_log_is_reduced_to_what_proves_something() -> None:
+    who = "node-a:41001:41023 [0] "
+    lines = [
+        who + "NCCL INFO cudaDriverVersion 12080",
+        who + "NCCL INFO NCCL version 2.26.5+cuda12.9",
+        *(
+            f"{who}NCCL INFO Channel {number:02}/0 : {number}[0] -> 8[0] [send] via NET/IB/0/GDRDMA"
+            for number in range(16)
+        ),
+        who + "NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/0/GDRDMA",
+        *[who + "NCCL INFO AllReduce: 8 Bytes -> Algo RING proto LL "] * 3,
+        who + "NCCL INFO AllReduce: opCount 1606 sendbuff 0x93fd44a00 count 2359808",
+        who + "NCCL WARN Call to ibv_reg_mr failed",
+        "# nThread 1",
+    ]
+    found = log.reduced(lines)
+    assert len(found) == 5
+    assert [line for line in found if "via NET" in line] == [
+        "NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA",
+        "NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/0/GDRDMA",
+    ]
+    assert len(log.reduced(f"{who}NCCL INFO NET/IB : {number}" for number in range(5000))) == log.MOST_LINES
+
+
+def test_the_interface_of_a_connection_is_seen() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0]:
+            seen = set(sockets.connections({str(os.fstat(client.fileno()).st_ino)}, but_port=1))
+            assert seen == {("127.0.0.1", "127.0.0.1")}
+            assert sockets.used(but_port=1)["interfaces"].get("lo", 0) >= 2
+            assert not set(sockets.connections({str(os.fstat(client.fileno()).st_ino)}, but_port=port))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0100007F:1F90", ("127.0.0.1", 8080)),
+        ("0000000000000000FFFF00000100450A:0016", ("10.69.0.1", 22)),
+        ("B80D01200000000000000000010000FF:0050", ("2001:db8::ff00:1", 80)),
+    ],
+)
+@pytest.mark.skipif(sys.byteorder != "little", reason="the kernel's tables are in its own byte order")
+def test_the_kernels_addresses(text: str, expected: tuple[str, int]) -> None:
+    assert sockets.parsed(text) == expected
+
+
+def test_look(tmp_path: Path) -> None:
+    (told,) = run("look", f"--folder={tmp_path}", "--interface=lo")
+    assert told["event"] == "look"
+    assert told["machine"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert (told["programs"], told["with_mpi"], told["speed_mbit"]) == ("", False, None)
+    assert told["numa_nodes"] >= 1
+
+
+def test_the_newest_build_is_taken(tmp_path: Path) -> None:
+    for age, version in enumerate(("v2.13.8", "v2.17.6", "broken")):
+        folder = tmp_path / version
+        folder.mkdir()
+        program = folder / programs.ANY
+        program.write_text("")
+        program.chmod(0o755 if version != "broken" else 0o644)
+        os.utime(folder, (1000 + age, 1000 + age))
+    assert programs.programs_in(str(tmp_path)) == str(tmp_path / "v2.17.6")
+    assert programs.programs_in(str(tmp_path / "v2.13.8")) == str(tmp_path / "v2.13.8")
+
+
+def given(**more: Any) -> argparse.Namespace:
+    known = {"gpus": 8, "hosts": "", "sizes": "1024,4194304", "grow": 0, "devices": "", "nccl_interface": ""}
+    return argparse.Namespace(**{**known, **more})
+
+
+def test_the_command_of_one_host_and_of_several() -> None:
+    one = programs.command(given(), "/x/all_reduce_perf")
+    assert one[:9] == ["/x/all_reduce_perf", "-b", "1024", "-e", "4194304", "-f", "4096", "-g", "8"]
+    several = programs.command(given(hosts="192.0.2.1:8,192.0.2.2:8"), "/x/all_reduce_perf")
+    at = several.index("/x/all_reduce_perf")
+    assert several[:1] == ["mpirun"]
+    assert several[several.index("-np") + 1] == "16"
+    assert several[several.index("-H") + 1] == "192.0.2.1:8,192.0.2.2:8"
+    assert several[at:][several[at:].index("-g") + 1] == "1"
+    single = programs.command(given(sizes="8388608"), "/x/all_reduce_perf")
+    assert single[1:7] == ["-b", "8388608", "-e", "8388608", "-f", "2"]
+
+
+def ranks(*more: str) -> list[str]:
+    """One rank of a group of two whose other never comes."""
+    own = ["ranks", "--rank-base=0", "--world-size=2", "--nproc=1", "--master-port=0", "--master-addr=127.0.0.1"]
+    own += ["--backend=gloo", "--timeout=60", "--collectives=all_reduce", "--sizes=1024", "--repetitions=1"]
+    return [f"{torch_venv()}/bin/python", "-B", str(PROGRAM), *own, "--seconds=0.01", *more]
+
+
+def children_of(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(each) for each in text.split()]
+
+
+def test_a_rank_that_is_killed_is_said_and_none_is_left() -> None:
+    with subprocess.Popen(ranks(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as program:
+        deadline = time.monotonic() + 30
+        while not (found := children_of(program.pid)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(found[0], signal.SIGKILL)
+        out, _ = program.communicate(timeout=30)
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [each["text"] for each in events if each["event"] == "error"] == ["local rank 0 was ended by SIGKILL"]
+    assert program.returncode == signal.SIGKILL
+
+
+def test_ranks_end_with_the_program_that_started_them() -> None:
+    with subprocess.Popen(ranks(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
+        deadline = time.monotonic() + 30
+        while not (found := children_of(program.pid)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        # it asks for that before it loads torch
+        while "libtorch" not in Path(f"/proc/{found[0]}/maps").read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        program.kill()
+        program.wait()
+        while Path(f"/proc/{found[0]}").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not Path(f"/proc/{found[0]}/exe").exists() or is_dead(found[0])
+
+
+def is_dead(pid: int) -> bool:
+    """Nobody has collected it yet."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"

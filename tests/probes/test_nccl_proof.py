@@ -1,0 +1,163 @@
+"""What NCCL's log proves, and what is said where it is not what it should be."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from nodectl.model.status import Status
+from nodectl.probes.base import MIB
+from nodectl.probes.nccl_proof import choice, conditions, judged, sockets_judged, told_by
+from nodectl.probes.nccl_should import Should
+from nodectl.report.measurements import measurements_table
+from tests.probes.scripted import Answer
+from tests.probes.scripted_nccl import fleet_of, option, probe, ranks_of, ready, times, with_gpus
+
+IB = "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eno1:10.0.0.9<0>"
+ETH = "NET/Socket : Using [0]eno1:10.0.0.9<0>"
+RDMA = Should(adapters=("mlx5_0", "mlx5_1"), socket="eno1", gpu_direct=True, nvlink=True)
+SOCKETS = Should(socket="eno1")
+BOTH = ("[send] via NET/IB/0/GDRDMA", "[send] via NET/IB/1/GDRDMA")
+
+
+def log(*said: str) -> list[str]:
+    return [f"NCCL INFO {each}" for each in said]
+
+
+def told(lines: Sequence[str], should: Should, *, alone: bool = False, adapter: str = "") -> list[tuple[Status, str]]:
+    found = judged(told_by("node01", lines), should, alone=alone, adapter=adapter)
+    return [(each.status, each.subject) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("lines", "should", "expected"),
+    [
+        (log(IB, *BOTH), RDMA, []),
+        (log(ETH, "[send] via NET/Socket/0"), SOCKETS, []),
+        # the fall-back that nobody is told of
+        (log(ETH, "NET/IB : No device found.", "[send] via NET/Socket/0"), RDMA, [(Status.FAILED, "network")]),
+        (log(ETH, "[send] via NET/Socket/0"), Should(socket="eth2"), [(Status.FAILED, "interface")]),
+        (log(IB, "[send] via NET/IB/0", "[send] via NET/IB/1"), RDMA, [(Status.FAILED, "gpu direct")]),
+        (log(IB, "[send] via NET/IB/0", *BOTH), RDMA, [(Status.FAILED, "gpu direct")]),
+        (log(IB, BOTH[0]), RDMA, [(Status.WARNING, "adapters")]),
+        (log(IB.replace("mlx5_1", "mlx5_bond_0"), BOTH[1]), Should(("mlx5_0",)), [(Status.FAILED, "adapters")] * 1),
+        # NVLink between nodes: nothing leaves by the network that was found
+        (log(ETH, "Using network Socket", "0[0] -> 8[0] via P2P/MNNVL"), RDMA, []),
+        (log(IB, "0[0] -> 1[1] via SHM/direct/direct", *BOTH), RDMA, [(Status.FAILED, "peer access")]),
+        (log(IB, *BOTH), Should(unknown="no answer"), [(Status.UNKNOWN, "network")]),
+        ([], RDMA, [(Status.UNKNOWN, "nccl log")]),
+        (["no line of NCCL's"], RDMA, [(Status.UNKNOWN, "nccl log")]),
+        ([*log(IB, *BOTH), "NCCL WARN Call to ibv_reg_mr failed"], RDMA, [(Status.WARNING, "nccl warning")]),
+    ],
+)
+def test_what_is_said(lines: list[str], should: Should, expected: list[tuple[Status, str]]) -> None:
+    found = told(lines, should)
+    # an adapter that should not be used leaves the right one idle
+    assert [each for each in found if each != (Status.WARNING, "adapters") or each in expected] == expected
+
+
+def test_within_a_node_the_network_is_not_judged() -> None:
+    assert told(log(ETH, "[send] via NET/Socket/0"), RDMA, alone=True) == []
+
+
+def test_a_rail_is_judged_by_its_own_adapter() -> None:
+    assert told(log(IB, BOTH[1]), RDMA, adapter="mlx5_1") == []
+    assert told(log(IB, BOTH[1]), RDMA, adapter="mlx5_0")[0] == (Status.FAILED, "adapters")
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("NCCL_IB_DISABLE set by environment to 1.", "NCCL_IB_DISABLE is set"),
+        ("NCCL_NET set by environment to Socket", "NCCL_NET asks for sockets"),
+        ("NET/IB : No device found.", "look at its RDMA ports"),
+    ],
+)
+def test_a_fall_back_names_host_interface_and_cause(said: str, remedy: str) -> None:
+    lines = log(said, ETH, "[send] via NET/Socket/0")
+    (finding,) = judged(told_by("node07", lines), RDMA, alone=False)
+    assert (finding.host, finding.kind, finding.expected) == ("node07", "host", "NET/IB over mlx5_0, mlx5_1")
+    assert finding.actual.startswith("NET/Socket over eno1")
+    assert finding.remedy.startswith(remedy)
+
+
+def test_conditions_are_one_value_or_one_a_host() -> None:
+    first = told_by("a", log("NCCL version 2.27.5+cuda12.9", IB, *BOTH, "16 coll channels, 0 nvls channels"))
+    second = told_by("b", log(ETH, "[send] via NET/Socket/0", "2 coll channels"))
+    assert conditions([first, first])["network"] == "NET/IB"
+    found = conditions([first, second])
+    assert found["network"] == {"a": "NET/IB", "b": "NET/Socket"}
+    assert found["channels"] == {"a": 16, "b": 2}
+    assert found["nics"] == {"a": ["mlx5_0", "mlx5_1"], "b": ["eno1"]}
+    assert found["gpu_direct"] == {"a": True, "b": False}
+    assert found["transports"] == ["NET/IB/GDRDMA", "NET/Socket"]
+    assert conditions([told_by("c", [])]) == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "collective", "chosen"),
+    [
+        (["AllReduce: 1024 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}"], "all_reduce", ("RING", "LL")),
+        (["AllReduce: 1024 Bytes -> Algo 1 proto 2 time 2860.208008"], "all_reduce", ("RING", "SIMPLE")),
+        (["AllReduce: 1024 Bytes -> Algo RING proto LL "], "all_gather", None),
+        (["AllReduce: 2048 Bytes -> Algo RING proto LL "], "all_reduce", None),
+        # which collective they are of is not told
+        (
+            ["1024 Bytes -> Algo 0 proto 0 time 9.1", "1024 Bytes -> Algo 0 proto 0 time 9.1"],
+            "broadcast",
+            ("TREE", "LL"),
+        ),
+        (
+            ["1024 Bytes -> Algo 0 proto 0 time 9.1", "2048 Bytes -> Algo 1 proto 0 time 9.1"],
+            "broadcast",
+            ("TREE", "LL"),
+        ),
+        (["1024 Bytes -> Algo 0 proto 0 time 9.1", "1024 Bytes -> Algo 1 proto 0 time 9.1"], "broadcast", None),
+        (["1024 Bytes -> Algo 0 proto 0 time 9.1"], "sendrecv", None),
+    ],
+)
+def test_the_choice_for_a_size(lines: list[str], collective: str, chosen: tuple[str, str] | None) -> None:
+    found = choice([told_by("a", log(*lines))], collective, 1024)
+    assert (found and (found.algorithm, found.protocol)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("used", "wanted", "status"),
+    [
+        ({"eth0": 4}, "eth0", None),
+        ({"eth0": 4, "eth1": 1}, "eth0", Status.FAILED),
+        ({"lo": 4}, "eth0", Status.FAILED),
+        ({}, "eth0", Status.UNKNOWN),
+    ],
+)
+def test_sockets(used: dict[str, int], wanted: str, status: Status | None) -> None:
+    assert [each.status for each in sockets_judged("a", used, wanted)] == ([status] if status else [])
+
+
+def test_the_whole_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 tells what was chosen, node03 alone falls back."""
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "endpoint" or args[0] == "look":
+            return with_gpus(host, module, args)
+        events: list[dict[str, Any]] = []
+        net = (ETH, "[send] via NET/Socket/0") if host == "node03" else (IB, *BOTH)
+        for rank in ranks_of(args):
+            chosen = [f"AllReduce: {64 * MIB} Bytes -> Algo NVLS proto SIMPLE "] if rank == 0 else []
+            events += [ready(rank), times(rank, [0.5])]
+            events.append({"event": "nccl_log", "rank": rank, "lines": log(*net, *chosen)})
+            events.append({"event": "done", "rank": rank})
+        assert option(args, "backend") == "nccl"
+        return Answer(events)
+
+    found = probe(fleet_of(monkeypatch, answers, RDMA))
+    assert [(each.host, each.status, each.subject) for each in found.findings] == [("node03", Status.FAILED, "network")]
+    (only,) = found.measurements
+    expected = {"algorithm": "NVLS", "protocol": "SIMPLE", "nvls": True, "complete": True}
+    assert expected.items() <= only.conditions.items()
+    assert only.conditions["network"] == {
+        **dict.fromkeys(("node01", "node02", "node04"), "NET/IB"),
+        "node03": "NET/Socket",
+    }
+    row = measurements_table(found.measurements, ",".join).splitlines()[1]
+    assert row.endswith("all_reduce 64 MiB, nccl, 32 ranks, NVLS/SIMPLE")

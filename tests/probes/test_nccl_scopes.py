@@ -1,0 +1,102 @@
+"""The nccl probe over nodes, pairs and rails."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+from nodectl.model.topology import GpuNic
+from nodectl.probes.nccl_should import Should
+from tests.probes.scripted import ENDPOINT, HOSTS, Answer
+from tests.probes.scripted_nccl import (
+    LOOK,
+    fleet_of,
+    measured,
+    option,
+    probe,
+    proven,
+    ranks_of,
+    ready,
+    times,
+    with_gpus,
+)
+
+
+def test_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = probe(fleet_of(monkeypatch, measured), scope="pairs")
+    assert len({each.hosts for each in found.measurements}) == 6
+    assert {each.conditions["ranks"] for each in found.measurements} == {2}
+
+
+def test_a_slow_host_of_pairs_is_measured_again_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = "192.0.2.3"
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "endpoint":
+            return Answer([{**ENDPOINT, "address": f"192.0.2.{host[-1]}"}])
+        if args[0] == "look":
+            return Answer([LOOK])
+        first = option(args, "master-addr")
+        seats.setdefault(first, set()).add(host)
+        took = 1.0 if slow == first or host == "node03" else 0.5
+        told: list[dict[str, Any]] = []
+        for rank in ranks_of(args):
+            told += [ready(rank), times(rank, [took * each for each in (1.0, 1.01, 0.99, 1.005, 0.995)]), *proven(rank)]
+        return Answer(told)
+
+    seats: dict[str, set[str]] = {}
+    hosts = [Host(f"node{n:02}", f"192.0.2.{n}") for n in range(1, 7)]
+    found = probe(fleet_of(monkeypatch, answers), *hosts, scope="pairs")
+    (finding,) = found.findings
+    assert (finding.host, finding.kind, finding.status) == ("node03", "host", Status.FAILED)
+    again = [each for each in found.measurements if each.conditions.get("again")]
+    assert again
+    assert len([each for each in found.measurements if not each.conditions.get("again")]) == 15
+    assert all(len(set(each.hosts)) == 2 for each in again)
+
+
+def test_each_node_by_itself_has_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = probe(fleet_of(monkeypatch, measured), scope="node")
+    assert sorted(each.hosts for each in found.measurements) == [(host.name,) for host in HOSTS]
+    assert {each.conditions["ranks"] for each in found.measurements} == {2}
+    gpus = probe(fleet_of(monkeypatch, with_gpus, Should(link_class="nvswitch", inside_gb_s=450.0)), scope="node")
+    told = {(each.conditions["gpus"], each.conditions["link_class"]) for each in gpus.measurements}
+    assert told == {(8, "nvswitch")}
+    assert {each.conditions["model_busbw_gb_s"] for each in gpus.measurements} == {450.0}
+
+
+def test_a_single_gpu_is_skipped_and_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        answer = with_gpus(host, module, args)
+        return Answer([{**answer.events[0], "gpus": 1}]) if module == "endpoint" else answer
+
+    found = probe(fleet_of(monkeypatch, answers), scope="node")
+    assert not found.measurements
+    assert {each.status for each in found.findings} == {Status.SKIPPED}
+
+
+def test_a_rail_is_the_gpus_beside_its_nics(monkeypatch: pytest.MonkeyPatch) -> None:
+    nics = {gpu: GpuNic(f"NIC{gpu // 2}", f"mlx5_{gpu // 2}", "PIX", "") for gpu in range(8)}
+    fleet = fleet_of(monkeypatch, with_gpus, Should(adapters=("mlx5_0",), gpu_nic=nics))
+    found = probe(fleet, scope="rail")
+    assert [each.conditions["rail"] for each in found.measurements] == ["rail0", "rail1", "rail2", "rail3"]
+    given = [args for host, _, args in fleet.asked if host == "node02" and args[0] == "ranks"]
+    assert [option(args, "devices") for args in given] == ["0,1", "2,3", "4,5", "6,7"]
+    assert [option(args, "adapter") for args in given] == ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]
+    assert {each.conditions["ranks"] for each in found.measurements} == {8}
+
+
+def test_a_rail_without_gpus_is_an_interface_of_the_inventory(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = [replace(host, variables={"nodectl_rail": {"eth1": "b", "eth2": "a"}}) for host in HOSTS[:2]]
+    fleet = fleet_of(monkeypatch, measured)
+    found = probe(fleet, *hosts, scope="rail")
+    given = [args for host, _, args in fleet.asked if host == "node02" and args[0] == "ranks"]
+    assert [option(args, "interface") for args in given] == ["eth2", "eth1"]
+    # the scripted sockets are on eth0
+    assert {(each.subject, each.expected) for each in found.findings} == {("interface", "eth2"), ("interface", "eth1")}
+    with pytest.raises(UsageError, match="no rail"):
+        probe(fleet, *HOSTS, scope="rail")
