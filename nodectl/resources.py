@@ -21,6 +21,11 @@ def payload_dir() -> Path:
     return _PACKAGE / "payload"
 
 
+def data_dir() -> Path:
+    """The folder of the figures and recordings that nodectl ships."""
+    return _PACKAGE / "data"
+
+
 def recordings_dir() -> Path:
     """The folder of the recordings that nodectl ships."""
     return _PACKAGE / "data" / "recordings"

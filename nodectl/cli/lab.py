@@ -103,6 +103,24 @@ def down_(name: str, yes: bool) -> None:
 
 
 @lab.command()
+@click.argument("rate")
+@_name_option
+@_yes_option
+def rate(rate: str, name: str, yes: bool) -> None:
+    """Give every link of a lab that is up another RATE (1gbit, 100mbit, none), each way."""
+    from nodectl.lab.spec import parse_rate
+    from nodectl.lab.state import LabFolder
+
+    rate_bits = 0 if rate == "none" else parse_rate(rate)
+    folder = LabFolder.named(name)
+    _become_root(yes)
+    from nodectl.lab.reshape import described, set_rate
+
+    set_rate(folder, rate_bits)
+    note(f"lab '{name}': every link is {described(rate_bits)} now")
+
+
+@lab.command()
 @click.option("--output", type=click.Choice(["table", "json"]), default=None, help="Default: as the whole command.")
 @_name_option
 @click.pass_obj

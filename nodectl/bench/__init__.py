@@ -1,0 +1,1 @@
+"""The articles' tables, measured on the hosts at hand."""

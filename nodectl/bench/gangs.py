@@ -1,0 +1,60 @@
+"""What measurements by a gang of ranks share: who can take part, with which backend, and who is to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodectl.facts.catalogue import venv_of
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.result import Outcome
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeOptions, host_finding
+from nodectl.probes.endpoints import Endpoint, failure, find_endpoints
+from nodectl.probes.events import Event
+from nodectl.probes.gang import Played, culprits
+from nodectl.transport.base import Transport
+
+_NOT_PROVISIONED = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
+
+
+def with_torch(
+    transport: Transport, hosts: Sequence[Host], name: str, options: ProbeOptions
+) -> tuple[list[Endpoint], list[Finding]]:
+    """The hosts that have a torch, and an unknown finding for each that has none or does not answer."""
+    endpoints, findings = find_endpoints(transport, hosts, name, options)
+    ready = [each for each in endpoints if each.torch]
+    bare = [each.host for each in endpoints if not each.torch]
+    findings += [
+        host_finding(name, host.name, Status.UNKNOWN, f"no torch in {venv_of(host)}", _NOT_PROVISIONED) for host in bare
+    ]
+    return ready, findings
+
+
+def device_of(endpoints: Sequence[Endpoint]) -> str:
+    """`cuda` where every host has GPUs and a torch that is not built for CPUs, else `cpu`."""
+    return "cuda" if all(each.gpus and "+cpu" not in (each.torch or "") for each in endpoints) else "cpu"
+
+
+def python_of(endpoint: Endpoint) -> str:
+    """The interpreter that has torch."""
+    return f"{venv_of(endpoint.host)}/bin/python"
+
+
+def common(events: Sequence[Event], key: str) -> object:
+    """The value that all have, or the list of their values; None where nobody said one."""
+    values = sorted({str(event[key]) for event in events if event.get(key) is not None})
+    return values[0] if len(values) == 1 else values or None
+
+
+def failures(name: str, played: Sequence[Played]) -> tuple[Finding, ...]:
+    """A finding for each host that failed by itself; the others ended with it."""
+    return tuple(_failed(name, each) for each in culprits(played))
+
+
+def _failed(name: str, played: Played) -> Finding:
+    host = played.member.host.name
+    if played.done is None:
+        return host_finding(name, host, Status.UNKNOWN, "stopped answering while it was measured", "is its link up?")
+    status = Status.FAILED if played.done.outcome is Outcome.RAN else Status.UNKNOWN
+    return host_finding(name, host, status, *failure(played.done, played.events))

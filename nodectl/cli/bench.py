@@ -1,0 +1,17 @@
+"""`nodectl bench`: the articles' tables, measured here."""
+
+from __future__ import annotations
+
+import click
+
+from nodectl.cli.bench_network_sweep import network_sweep
+from nodectl.cli.bench_retrieval import retrieval
+
+
+@click.group()
+def bench() -> None:
+    """The articles' tables, measured on these hosts."""
+
+
+bench.add_command(network_sweep)
+bench.add_command(retrieval)

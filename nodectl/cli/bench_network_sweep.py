@@ -1,0 +1,112 @@
+"""`nodectl bench network-sweep`: the links that there are, row by row, one table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.bench_options import Rates, measuring
+from nodectl.cli.probe import SizeList
+
+if TYPE_CHECKING:
+    from nodectl.bench.retrieval import Table
+    from nodectl.bench.sweep import Sweep
+    from nodectl.probes.base import ProbeOptions
+
+
+@click.command("network-sweep")
+@click.option(
+    "--rates", type=Rates(), metavar="RATE[,RATE…]", help="Of a lab's links.  Default there: 100mbit,1gbit,2gbit."
+)
+@click.option("--duration", type=click.FloatRange(0.1, 3600), help="Seconds of a repetition.  Default: 2; retrieval 1.")
+@click.option("--gradient", type=SizeList(), metavar="SIZE", help="What a training step sends.  [8MiB; GPUs: 256MiB]")
+@click.option("--rows", type=click.IntRange(1, 2**40), help="retrieval: of the table.  Default: 2000 a host.")
+@click.option("--dim", type=click.IntRange(1), help="retrieval: values of a row.  Default: 768.")
+@click.option("--k", type=click.IntRange(1), help="retrieval: best rows of each query.  Default: 100.")
+@measuring
+@click.pass_obj
+def network_sweep(
+    app: App,
+    rates: tuple[int, ...] | None,
+    duration: float | None,
+    gradient: tuple[int, ...] | None,
+    rows: int | None,
+    dim: int | None,
+    k: int | None,
+    repetitions: int | None,
+    port: int | None,
+    interface: str | None,
+    budget: float | None,
+    force: bool,
+) -> None:
+    """Training on one node and on all, and retrieval, at each rate of the network.
+
+    In a lab the links are given each rate in turn, and their own again at the end: a scaled table.  Other hosts are
+    measured at the rate that they have: one row.  Exit status 1: a measurement failed; 3: one could not be made.
+    """
+    from nodectl.bench.sweep import table_for
+    from nodectl.errors import UsageError
+    from nodectl.probes.base import ProbeOptions
+
+    if gradient is not None and len(gradient) != 1:
+        raise UsageError("--gradient takes one size", "write 8MiB")
+    options = ProbeOptions(
+        duration_s=duration,
+        repetitions=repetitions,
+        port=port,
+        interface=interface,
+        forks=app.forks,
+        gradient_bytes=gradient[0] if gradient else None,
+        ends_at=budget and monotonic() + budget,
+    )
+    sweep, scaled = _measure(app, options, rates or (), table_for(len(app.hosts), rows, dim, k), force=force)
+    _show(app, sweep, scaled=scaled)
+
+
+def _measure(
+    app: App, options: ProbeOptions, rates: tuple[int, ...], table: Table, *, force: bool
+) -> tuple[Sweep, bool]:
+    """What was measured, and whether on a lab's links."""
+    from nodectl.bench.links import lab_links, real_links
+    from nodectl.bench.sweep import Sweep, run_sweep
+    from nodectl.cli.probe_history import keep
+    from nodectl.cli.terminal import note
+    from nodectl.probes.base import ProbeResult
+    from nodectl.probes.locks import held
+
+    refused = ProbeResult()
+    with (
+        lab_links(app.hosts, rates) as links,
+        held(app.transport, app.hosts, "bench network-sweep", forks=app.forks, force=force, note=note) as holds,
+    ):
+        scaled, refused = links is not None, ProbeResult(findings=holds.findings)
+        if holds.refused:
+            return Sweep((), refused), scaled
+        if links is None:
+            if rates:
+                note("network-sweep: these hosts are no lab: their links stay as they are, and --rates does nothing")
+            links = real_links(app.transport, app.hosts, options, note)
+        sweep = run_sweep(app.transport, app.hosts, links, options, table, note)
+    keep(app, sweep.found, None)
+    return replace(sweep, found=refused + sweep.found), scaled
+
+
+def _show(app: App, sweep: Sweep, *, scaled: bool) -> None:
+    from nodectl.bench.document import sweep_document, sweep_table
+    from nodectl.cli.terminal import emit_json, note, result
+    from nodectl.model.status import exit_status
+    from nodectl.report.measurements import findings_list
+
+    if app.json:
+        emit_json("bench-network-sweep", sweep_document(sweep, scaled=scaled))
+    elif sweep.rows:
+        result(sweep_table(sweep, scaled=scaled, hosts=len(app.hosts)))
+    if sweep.found.findings:
+        note(findings_list(sweep.found.findings))
+    status = exit_status(finding.status for finding in sweep.found.findings)
+    if status:
+        raise SystemExit(status)

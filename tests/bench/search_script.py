@@ -1,0 +1,69 @@
+"""Run by test_retrieval_search.py under a Python that has torch."""
+
+import argparse
+import importlib
+import sys
+
+import torch
+
+sys.path.insert(0, sys.argv[1])
+front, table_of = (importlib.import_module(name) for name in ("retrieval_front", "retrieval_table"))
+
+SEED, ROWS, DIM, K = 5, 9000, 48, 6
+options = argparse.Namespace(seed=SEED, dim=DIM, k=K)
+
+
+def whole() -> None:
+    """Any part is the same rows, wherever it is made."""
+    table = table_of.make(torch, SEED, range(ROWS), DIM, torch.device("cpu"))
+    part = table_of.make(torch, SEED, range(4000, 8500), DIM, torch.device("cpu"))
+    assert torch.equal(part, table[4000:8500])
+    assert not torch.equal(table[:4096], table[4096:8192])
+    asked = table_of.queries(torch, SEED, 0, 3, DIM)
+    scores, places = table_of.search(torch, table, asked, K)
+    exact = (asked.to(torch.int64) @ table.to(torch.int64).T).topk(K, dim=1)
+    assert torch.equal(scores.to(torch.int64), exact.values)
+    best, own = front.brute(torch, options, range(ROWS), asked, places)
+    assert front.agrees(torch, best, own, places, scores)
+    wrong_answers(asked, scores, places)
+
+
+def wrong_answers(asked: torch.Tensor, scores: torch.Tensor, places: torch.Tensor) -> None:
+    """One bit of a score, another row, a row twice, a row of another shard: each is seen."""
+    another = places.clone()
+    another[1, 2] = (another[1, 2] + 1) % ROWS
+    twice = places.clone()
+    twice[0, 1] = twice[0, 0]
+    outside = places.clone()
+    outside[2, 0] = ROWS + 1
+    flipped = scores.clone()
+    flipped[0, 0] += 1
+    for told_places, told_scores in ((another, scores), (twice, scores), (outside, scores), (places, flipped)):
+        best, own = front.brute(torch, options, range(ROWS), asked, told_places)
+        assert not front.agrees(torch, best, own, told_places, told_scores)
+
+
+def fewer_rows_than_k() -> None:
+    """A shard of three rows has three best rows."""
+    small = table_of.make(torch, SEED, range(3), DIM, torch.device("cpu"))
+    asked = table_of.queries(torch, SEED, 0, 2, DIM)
+    scores, places = table_of.search(torch, small, asked, K)
+    best, own = front.brute(torch, options, range(3), asked, places)
+    assert scores.shape == (2, 3) and front.agrees(torch, best, own, places, scores)
+
+
+def memory() -> None:
+    """Half of what is free, and no more."""
+    vars(table_of)["available_bytes"] = lambda: 8 * DIM * 100
+    table_of.check_memory(torch, 90, DIM, 1, torch.device("cpu"))
+    try:
+        table_of.check_memory(torch, 101, DIM, 1, torch.device("cpu"))
+    except table_of.MemoryLimitError:
+        return
+    raise AssertionError("a shard of more than half of the memory was let through")
+
+
+whole()
+fewer_rows_than_k()
+memory()
+sys.stdout.write("all held\n")

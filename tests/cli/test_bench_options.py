@@ -1,0 +1,105 @@
+"""`nodectl bench` before anything is measured: what it takes, what it refuses, and on whose links."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from nodectl.bench.links import lab_links
+from nodectl.cli.bench_options import Counts, Rates
+from nodectl.errors import LabError, UsageError
+from nodectl.lab.spec import LabSpec
+from nodectl.lab.state import HostRecord, LabFolder, LabState
+from nodectl.model.host import Host
+from tests.conftest import Cli
+
+MARKED = {"nodectl_lab": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"), [("1", (1,)), ("1,8, 64", (1, 8, 64)), ("8,1,8", (8, 1)), ("1048576", (1048576,))]
+)
+def test_counts(text: str, counts: tuple[int, ...]) -> None:
+    assert Counts().convert(text, None, None) == counts
+
+
+@pytest.mark.parametrize("text", ["", "0", "1,", "-1", "1.5", "all", "1048577", "99999999"])
+def test_what_is_no_count(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="no count"):
+        Counts().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "rates"),
+    [("1gbit", (10**9,)), ("100mbit,1gbit,2gbit", (10**8, 10**9, 2 * 10**9)), ("2.5g,2.5gbit", (2_500_000_000,))],
+)
+def test_rates(text: str, rates: tuple[int, ...]) -> None:
+    assert Rates().convert(text, None, None) == rates
+
+
+@pytest.mark.parametrize("text", ["", "fast", "1gbit,", "1tbit", "1bit"])
+def test_what_is_no_rate(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Rates().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("network-sweep",), "two hosts or more"),
+        (("network-sweep", "--gradient", "1MiB,2MiB"), "--gradient takes one size"),
+        (("retrieval", "--k", "20", "--rows", "10"), "--k 20 is more than the table's 10 rows"),
+        (("retrieval", "--batch", "0"), "no count"),
+    ],
+)
+def test_usage(nodectl: Cli, tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text("all: {hosts: {one: {ansible_connection: local, ansible_host: 127.0.0.1}}}\n")
+    done = nodectl("-i", str(inventory), "bench", *args, check=False)
+    assert done.returncode == 2 and said in done.stderr
+
+
+@pytest.fixture
+def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of this operator's labs, with one of two hosts in it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = LabFolder(tmp_path / "nodectl" / "lab" / "mine")
+    folder.path.mkdir(parents=True)
+    hosts = tuple(HostRecord(f"node0{n}", f"10.77.0.{n}", "02:4e:00:00:00:01") for n in (1, 2))
+    folder.write(LabState(LabSpec(hosts=2, delay_s=0.01), "10.77.0.0/16", "wire", hosts, complete=True))
+    return folder.path
+
+
+def hosts(*addresses: str, variables: dict[str, object] | None = None) -> list[Host]:
+    given = MARKED if variables is None else variables
+    return [Host(f"node0{n}", address, variables=given) for n, address in enumerate(addresses, start=1)]
+
+
+def test_hosts_of_no_lab_have_the_links_that_they_have(labs: Path) -> None:
+    with lab_links(hosts("10.77.0.1", "10.77.0.2", variables={}), ()) as links:
+        assert links is None
+
+
+def test_a_lab_that_is_not_up_here_cannot_be_given_a_rate(labs: Path) -> None:
+    with pytest.raises(LabError, match="of no lab that is up here"), lab_links(hosts("10.77.0.1", "10.78.0.2"), ()):
+        pytest.fail("it went on")
+
+
+def test_hosts_of_a_lab_and_others_do_not_go_together(labs: Path) -> None:
+    mixed = [*hosts("10.77.0.1"), Host("far", "192.0.2.1")]
+    with pytest.raises(UsageError, match="some are not"), lab_links(mixed, ()):
+        pytest.fail("it went on")
+
+
+def test_links_carried_by_a_process_keep_their_rate(labs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(UsageError, match="--delay or --loss"), lab_links(hosts("10.77.0.1", "10.77.0.2"), ()):
+        pytest.fail("it went on")
+    assert json.loads((labs / "lab.json").read_text())["spec"]["rate_bits"] == 0
+
+
+def test_somebody_who_is_not_root_is_told_so(labs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(LabError, match="needs root"), lab_links(hosts("10.77.0.1", "10.77.0.2"), ()):
+        pytest.fail("it went on")

@@ -1,0 +1,141 @@
+"""`nodectl bench` on hosts of a lab: the real thing over SSH, and links that are as they were afterwards."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Cli, LabUnderTest
+from tests.torch_venv import torch_venv
+
+pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("lab_machine")]
+
+# what every lab host sees of the operator's share
+_VENV = "/srv/nodectl/venv"
+_NAME = f"bench-{os.getpid()}"
+
+
+@pytest.fixture(scope="module")
+def venv_inventory(cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An inventory that says where the hosts' torch lies, beside the lab's own."""
+    share = Path(cli_env["XDG_CACHE_HOME"], "nodectl", "lab-share", "venv")
+    if Path(torch_venv()) != share:
+        pytest.skip(f"no torch that a lab's hosts see: {share} is filled by `make test`")
+    path = tmp_path_factory.mktemp("inventory") / "venv.yml"
+    path.write_text(f"all:\n  vars:\n    pytorch_venv: {_VENV}\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def lab2(nodectl: Cli) -> Iterator[LabUnderTest]:
+    """Two hosts whose links may be given other rates; tests leave them at 500 Mbit/s."""
+    inventory = nodectl("lab", "up", "-n", "2", "--rate", "500mbit", "--name", _NAME).stdout.strip()
+    status = json.loads(nodectl("lab", "status", "--name", _NAME, "--output", "json").stdout)
+    hosts = tuple(host["name"] for host in status["hosts"])
+    yield LabUnderTest(inventory, status, hosts, status["ssh_config"])
+    nodectl("lab", "down", "--name", _NAME)
+
+
+def rates_of(nodectl: Cli, lab: LabUnderTest) -> set[str]:
+    """What the lab says, and what the hosts' own ends are shaped to."""
+    said = json.loads(nodectl("lab", "status", "--name", _NAME, "--output", "json").stdout)["rate"]
+    told = [lab.ssh(host, "tc class show dev eth0; tc qdisc show dev eth0") for host in lab.hosts]
+    shaped = {each.partition(" rate ")[2].split(" ")[0].lower() or "none" for each in told}
+    return {said or "none", *shaped}
+
+
+def left_on(lab: LabUnderTest) -> str:
+    """Processes of a measurement."""
+    return "".join(lab.ssh(host, "pgrep -af 'payload/.*/(retrieval|probe_training|hold)[.]py'") for host in lab.hosts)
+
+
+def test_retrieval_over_ssh_is_exact_and_leaves_nothing(nodectl: Cli, lab4: LabUnderTest, venv_inventory: str) -> None:
+    hosts = ",".join(lab4.hosts[:2])
+    small = ("--rows", "5001", "--dim", "32", "--batch", "1,8", "--duration", "0.05", "--repetitions", "2")
+    done = nodectl(
+        "-i", lab4.inventory, "-i", venv_inventory, "-l", hosts, "--output", "json", "bench", "retrieval", *small
+    )
+    document = json.loads(done.stdout)
+    assert (document["schema"], document["findings"]) == ("nodectl.bench-retrieval/1", [])
+    for each, batch in zip(document["measurements"], (1, 8), strict=True):
+        given = each["conditions"]
+        assert (each["unit"], each["hosts"]) == ("ms", list(lab4.hosts[:2]))
+        assert (given["batch_size"], given["correct"], given["checked_rows"]) == (batch, True, 5001)
+        assert given["trip_ms"] > 0 and 0 < given["other_ms"] < given["max_ms"]
+        assert given["min_ms"] <= each["value"] <= given["p99_ms"]
+    assert left_on(lab4) == ""
+
+
+def test_a_lab_gets_another_rate_and_none(nodectl: Cli, lab2: LabUnderTest) -> None:
+    for rate in ("none", "100mbit"):
+        nodectl("lab", "rate", rate, "--name", _NAME)
+        assert rates_of(nodectl, lab2) == {rate}
+    nodectl("lab", "fault", "slow-link", lab2.hosts[0], "--name", _NAME)
+    done = nodectl("lab", "rate", "1gbit", "--name", _NAME, check=False)
+    assert done.returncode == 2 and f"{lab2.hosts[0]}: slow-link" in done.stderr
+    nodectl("lab", "heal", "--name", _NAME)
+    nodectl("lab", "rate", "500mbit", "--name", _NAME)
+    assert rates_of(nodectl, lab2) == {"500mbit"}
+
+
+@pytest.mark.slow
+def test_hosts_without_torch_are_unknown(nodectl: Cli, lab2: LabUnderTest) -> None:
+    done = nodectl("-i", lab2.inventory, "--output", "json", "bench", "network-sweep", "--rates", "1gbit", check=False)
+    document = json.loads(done.stdout)
+    assert done.returncode == 3
+    (row,) = document["rows"]
+    assert (row["rate"], row["training"]["many_nodes"], document["ratio"]) == ("1gbit", None, None)
+    assert {each["status"] for each in document["findings"]} == {"unknown"}
+    assert any("nodectl provision" in each["remedy"] for each in document["findings"])
+    assert rates_of(nodectl, lab2) == {"500mbit"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_sweep_rises_with_the_rate(nodectl: Cli, lab2: LabUnderTest, venv_inventory: str) -> None:
+    args = ("-i", lab2.inventory, "-i", venv_inventory, "--output", "json", "bench", "network-sweep")
+    done = nodectl(*args, "--rates", "20mbit,400mbit", "--repetitions", "3", "--duration", "1", timeout=500)
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert [row["rate"] for row in document["rows"]] == ["20mbit", "400mbit"]
+    # the link is the limit at the one rate, and far from it at the other
+    assert document["rising"] is True and document["ratio"] > 2
+    slow, fast = document["rows"]
+    assert slow["retrieval"]["p50_ms"] > fast["retrieval"]["p50_ms"]
+    # each of two hosts sends as much as the gradients have, at 20 Mbit/s
+    (many,) = [
+        each["conditions"]
+        for each in document["measurements"]
+        if each["probe"] == "training" and len(each["hosts"]) == 2 and each["conditions"]["rate"] == "20mbit"
+    ]
+    assert many["step_ms"] > 0.9 * 1e3 * many["gradient_bytes"] * 8 / 20e6
+    assert all(row["spread"][name] is not None for row in document["rows"] for name in row["spread"])
+    assert document["scaled"] is True and left_on(lab2) == ""
+    assert rates_of(nodectl, lab2) == {"500mbit"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_puts_the_links_back(
+    nodectl: Cli, lab2: LabUnderTest, venv_inventory: str, number: signal.Signals
+) -> None:
+    argv = [sys.executable, "-m", "nodectl", "-i", lab2.inventory, "-i", venv_inventory]
+    argv += ["bench", "network-sweep", "--rates", "100mbit"]
+    with subprocess.Popen(argv, env=dict(nodectl.env), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "training: 2 ranks" not in process.stderr.readline():
+            assert process.poll() is None
+        assert rates_of(nodectl, lab2) == {"100mbit"}
+        process.send_signal(number)
+        process.wait(30)
+    assert process.returncode not in (0, None)
+    assert rates_of(nodectl, lab2) == {"500mbit"}
+    until = time.monotonic() + 20
+    while left_on(lab2):
+        assert time.monotonic() < until, left_on(lab2)
