@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.probe_sizes import Sizes, SweepSizes, size_of
 
 if TYPE_CHECKING:
     from nodectl.model.comparison import Comparison
     from nodectl.probes.base import ProbeResult
-
-_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class SizeList(click.ParamType[tuple[int, ...]]):
@@ -31,10 +30,10 @@ class SizeList(click.ParamType[tuple[int, ...]]):
         return tuple(self._one(text.strip(), param, ctx) for text in value.split(","))
 
     def _one(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        match = re.fullmatch(r"([1-9]\d*)\s*([A-Za-z]*)", text)
-        if match is None or match[2].upper() not in _UNITS:
+        size = size_of(text)
+        if size is None:
             self.fail(f"{text!r} is no size; write 1KiB, 64MiB or a number of bytes", param, ctx)
-        return int(match[1]) * _UNITS[match[2].upper()]
+        return size
 
 
 class Rounds(click.ParamType[int]):
@@ -69,7 +68,8 @@ class Duration(click.ParamType[float]):
 @click.option(
     "--duration",
     type=click.FloatRange(0.001, 3600),
-    help="Seconds of a repetition.  tcp: 3, storage: 2, latency: 1 at most, memory: 0.2, nccl: 0.05.",
+    help="Seconds of a repetition.  tcp: 3, storage: 2, latency: 1 at most, memory, h2d: 0.2, nccl, p2p: 0.05, "
+    "gemm, sdc, rdma: 1, hbm: 0.5.",
 )
 @click.option("--repetitions", type=click.IntRange(1, 100), help="The median counts.  nccl: 5, others: 3.")
 @click.option("--streams", type=click.IntRange(1, 128), default=1, show_default=True, help="tcp: at the same time.")
@@ -86,12 +86,47 @@ class Duration(click.ParamType[float]):
     metavar="N|all",
     help="tcp: N rounds drawn by chance, each host with another partner in each; all: every pair.  Not with --pairs.",
 )
-@click.option("--sizes", type=SizeList(), default="1MiB,64MiB", show_default=True, help="nccl: message sizes.")
+@click.option(
+    "--sizes",
+    type=SweepSizes(),
+    metavar="SIZE,…|A..B|A..max",
+    default="1MiB,64MiB",
+    show_default=True,
+    help="nccl: message sizes; A..B by powers of two (A..B*4: of four), A..max up to the memory's limit.",
+)
 @click.option("--collectives", metavar="NAME[,NAME…]", help="nccl: all_reduce, all_gather, …  Default: all.")
-@click.option("--scope", type=click.Choice(["all", "pairs"]), default="all", show_default=True, help="nccl: ranks.")
+@click.option(
+    "--scope",
+    type=click.Choice(["all", "node", "pairs", "rail"]),
+    default="all",
+    show_default=True,
+    help="nccl: all hosts together, each by itself, pairs, or one rail after the other.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "torch", "nccl-tests"]),
+    default="auto",
+    show_default=True,
+    help="nccl: torch.distributed, or NVIDIA's programs where they are installed.",
+)
 @click.option("--port", type=click.IntRange(1, 65535), help="Where servers listen.  Default: any free port.")
 @click.option("--interface", help="The network to measure.  Default: that of the host's address.")
 @click.option("--path", help="storage: the folder to measure in.  Default: where nodectl keeps checkpoints.")
+@click.option(
+    "--precisions", metavar="NAME[,NAME…]", help="gemm: bf16, fp16, tf32, fp8, fp32.  Default: what the device is for."
+)
+@click.option("--operations", metavar="NAME[,NAME…]", help="rdma: write, read, send, write_lat, read_lat, send_lat.")
+@click.option(
+    "--memory",
+    type=click.Choice(["host", "gpu"]),
+    default="host",
+    show_default=True,
+    help="rdma: where messages lie.",
+)
+@click.option("--device", metavar="NAME[,NAME…]", help="rdma: RDMA devices, or their interfaces.  Default: all.")
+@click.option("--gid-index", type=click.IntRange(0, 255), help="rdma: of RoCE.  Default: version 2 with IPv4.")
+@click.option("--message-size", type=SizeList(), help="rdma: of a message.  Default: 1MiB, for latency 2 bytes.")
+@click.option("--iterations", type=click.IntRange(5, 10_000_000), help="rdma: messages of a run, instead of a time.")
 @click.option(
     "--budget",
     type=Duration(),
@@ -109,12 +144,20 @@ def probe(
     streams: int,
     pairs: str,
     rounds: int | None,
-    sizes: tuple[int, ...],
+    sizes: Sizes,
     collectives: str | None,
     scope: str,
+    engine: str,
     port: int | None,
     interface: str | None,
     path: str | None,
+    precisions: str | None,
+    operations: str | None,
+    memory: str,
+    device: str | None,
+    gid_index: int | None,
+    message_size: tuple[int, ...] | None,
+    iterations: int | None,
     budget: float | None,
     force: bool,
     compare: str | None,
@@ -122,7 +165,9 @@ def probe(
     """Measure hosts, pairs and the fleet.
 
     tcp: iperf3 between pairs.  latency: round trips between pairs.  nccl: collectives over all hosts.
+    rdma: perftest between pairs, every NIC with its peer.
     memory, storage: bandwidth of each host, against the others'.
+    gemm, hbm, p2p, h2d: products and copies on GPUs (gemm also on processors).  sdc: the same bits everywhere?
 
     Pairs run in rounds in which no host is in two pairs.  Exit status 1: something failed; 3: something could not be
     reached or told.
@@ -140,7 +185,10 @@ def probe(
     options = ProbeOptions(
         duration_s=duration,
         repetitions=repetitions,
-        sizes_bytes=sizes,
+        sizes_bytes=sizes.each,
+        to_limit=sizes.grow > 0,
+        grow=sizes.grow,
+        engine=engine,
         streams=streams,
         pairs="all" if rounds == 0 else pairs,
         rounds=rounds or None,
@@ -150,6 +198,13 @@ def probe(
         collectives=tuple(name.strip() for name in collectives.split(",")) if collectives else (),
         forks=app.forks,
         path=path,
+        precisions=_names(precisions),
+        operations=_names(operations),
+        memory=memory,
+        device=_names(device),
+        gid_index=gid_index,
+        message_bytes=_one_size(message_size),
+        iterations=iterations,
     )
     against, ends_at, wanted = wished(compare), budget and monotonic() + budget, chosen(names)
     what = f"probe {names}"
@@ -158,9 +213,19 @@ def probe(
         if holds.refused:
             _show(app, result, None)
             return
-        result += run_probes(app.transport, app.hosts, wanted, options, ends_at, note)
+        result += run_probes(app.transport, app.hosts, wanted, options, ends_at, note, app.profile_dirs)
     compared, noticed = keep(app, result, against)
     _show(app, result + ProbeResult(findings=noticed), compared)
+
+
+def _names(listed: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in listed.split(",")) if listed else ()
+
+
+def _one_size(sizes: tuple[int, ...] | None) -> int | None:
+    if sizes and len(sizes) > 1:
+        raise click.BadParameter("one size only", param_hint="--message-size")
+    return sizes[0] if sizes else None
 
 
 def _show(app: App, found: ProbeResult, compared: Comparison | None) -> None:

@@ -15,6 +15,7 @@ from nodectl.cli.options import FORKS, OUTPUT, take_global_options
 
 # name: (module, attribute, help line); kept here so that --help imports no command
 COMMANDS = {
+    "bench": ("nodectl.cli.bench", "bench", "The articles' tables, measured on these hosts."),
     "exec": ("nodectl.cli.exec", "exec_", "Run a command on all hosts; identical output is shown once."),
     "facts": ("nodectl.cli.facts", "facts", "Show what every host is."),
     "health": ("nodectl.cli.health", "health", "Hold every host against its profiles."),
@@ -31,6 +32,7 @@ COMMANDS = {
     "rollback": ("nodectl.cli.rollback", "rollback", "Put back what stood before a run."),
     "sudoers": ("nodectl.cli.sudoers", "sudoers", "Print what an unprivileged login needs of sudo."),
     "topology": ("nodectl.cli.topology", "topology", "Show how GPUs, NICs and hosts are wired."),
+    "tune": ("nodectl.cli.tune", "tune", "Try tunings on the live hosts; keep what wins."),
 }
 
 

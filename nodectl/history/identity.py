@@ -23,7 +23,11 @@ _CHOSEN = (
         "peer_access",
         "connection",
         "batch_size",
+        "transfer",
+        "target",
+        "rail",
     ),
+    *("gradient_bytes", "precision", "rows", "dim", "k", "shards", "rate"),
 )
 _SIZE = "size_bytes"
 
@@ -69,6 +73,11 @@ def identity_of(measurement: Measurement) -> Identity:
         subject_of(measurement.conditions),
         size if isinstance(size, int) else None,
     )
+
+
+def chosen(conditions: Mapping[str, object]) -> dict[str, object]:
+    """The conditions that make it this measurement and no other, its size among them."""
+    return {name: conditions[name] for name in (_SIZE, *_CHOSEN) if conditions.get(name) not in (None, "")}
 
 
 def subject_of(conditions: Mapping[str, object]) -> str:

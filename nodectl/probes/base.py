@@ -26,9 +26,24 @@ class ProbeOptions:
     interface: str | None = None
     scope: str = "all"
     collectives: tuple[str, ...] = ()
+    # nccl: torch, nccl-tests or auto; sizes go on by this factor (0: two) up to the memory's limit
+    engine: str = "auto"
+    to_limit: bool = False
+    grow: int = 0
     forks: int = 64
     # storage: the folder on the hosts
     path: str | None = None
+    # training: about this much to send a step; fixes the size of the model
+    gradient_bytes: int | None = None
+    # rdma: what to measure, in which memory, on which devices or interfaces, and how much
+    operations: tuple[str, ...] = ()
+    memory: str = "host"
+    device: tuple[str, ...] = ()
+    gid_index: int | None = None
+    message_bytes: int | None = None
+    iterations: int | None = None
+    # gemm: bf16, fp16, ...; empty is what the device is made for
+    precisions: tuple[str, ...] = ()
     # a moment of the monotonic clock at which the probe is to be over, and what was given up for that
     ends_at: float | None = None
     trimmed: tuple[str, ...] = ()

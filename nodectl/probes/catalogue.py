@@ -2,16 +2,28 @@
 
 from nodectl.errors import UsageError
 from nodectl.probes.base import Probe
+from nodectl.probes.gemm import run_gemm
+from nodectl.probes.h2d import run_h2d
+from nodectl.probes.hbm import run_hbm
 from nodectl.probes.latency import run_latency
 from nodectl.probes.memory import run_memory
 from nodectl.probes.nccl import run_nccl
+from nodectl.probes.p2p import run_p2p
+from nodectl.probes.rdma import run_rdma
+from nodectl.probes.sdc import run_sdc
 from nodectl.probes.storage import run_storage
 from nodectl.probes.tcp import run_tcp
 
 PROBES: dict[str, Probe] = {
+    "gemm": run_gemm,
+    "h2d": run_h2d,
+    "hbm": run_hbm,
     "latency": run_latency,
     "memory": run_memory,
     "nccl": run_nccl,
+    "p2p": run_p2p,
+    "rdma": run_rdma,
+    "sdc": run_sdc,
     "storage": run_storage,
     "tcp": run_tcp,
 }

@@ -3,12 +3,13 @@
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.probes.events import Events
+from nodectl.probes.events import Event, Events
 from nodectl.transport.base import Transport
 from nodectl.transport.payload import run_payload
 
@@ -27,6 +28,7 @@ class Member:
     module: str
     args: tuple[str, ...]
     python: str
+    stdin: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,15 @@ class Played:
         return self.was_ended or any(event.get("peer") for event in self.events.of("error"))
 
 
-def play(transport: Transport, members: Sequence[Member], timeout_s: float) -> list[Played]:
+def play(
+    transport: Transport,
+    members: Sequence[Member],
+    timeout_s: float,
+    on_event: Callable[[Member, Event], None] | None = None,
+) -> list[Played]:
     """Run all members at once, to the end of all or the failure of one; in the members' order."""
     ended: queue.SimpleQueue[tuple[int, CommandResult]] = queue.SimpleQueue()
-    events = [Events() for _ in members]
+    events = [Events(partial(on_event, member) if on_event else None) for member in members]
     for index, member in enumerate(members):
         run = threading.Thread(target=_run, args=(transport, index, member, timeout_s, events[index], ended))
         run.daemon = True  # a cut host holds its thread until the deadline: the process need not wait for it
@@ -92,6 +99,7 @@ def _run(
             member.module,
             member.args,
             timeout_s=timeout_s,
+            stdin=member.stdin,
             python=member.python,
             on_output=events.add,
         )

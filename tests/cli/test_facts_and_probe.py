@@ -51,8 +51,8 @@ def test_a_dead_host_costs_one_line_and_the_other_is_shown(nodectl: Callable[...
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["tpc"], "one of: latency, memory, nccl, storage, tcp"),
-        (["tcp,"], "one of: latency, memory, nccl, storage, tcp"),
+        (["tpc"], "one of: gemm, h2d, hbm, latency, memory, nccl, p2p, rdma, sdc, storage, tcp"),
+        (["tcp,"], "one of: gemm, h2d, hbm, latency, memory, nccl, p2p, rdma, sdc, storage, tcp"),
         (["tcp"], "only one is selected"),
         (["latency"], "only one is selected"),
         (["memory", "--budget", "5x"], "write 90, 90s, 5m or 1h"),
