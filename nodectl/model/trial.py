@@ -1,6 +1,11 @@
 """What an interleaved trial of two tunings measured, before anybody judges it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodectl.model.finding import Finding
+from nodectl.model.verdict import Crossover, Summary, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +40,57 @@ class Series:
             for pair in self.pairs
             if pair.baseline is not None and pair.candidate is not None
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the tunings of a trial: a profile by name (None: each host's own), overrides over it, and how it is run.
+
+    `run_with` is what no host holds but the launcher decides: `interface`, `rank_order`.
+    """
+
+    label: str
+    profile: str | None = None
+    overrides: Mapping[str, Any] | None = None
+    run_with: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """What a search saw of one candidate: the median gain over its pairs."""
+
+    label: str
+    pairs: int
+    gain_percent: float | None
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial as it is kept: who against whom, where and how, its pairs, and what these say.
+
+    `hosts` maps each host to the overrides it had of its own. Not `complete` where it ended early: `reason` says why.
+    `conditions` are those of the first measurement of each thing on each side.
+    """
+
+    id: str
+    started: str
+    ended: str
+    complete: bool
+    reason: str
+    nodectl: str
+    inventory: tuple[str, ...]
+    limit: str | None
+    hosts: Mapping[str, Mapping[str, Any]]
+    baseline: Side
+    candidates: tuple[Side, ...]
+    probes: tuple[str, ...]
+    pairs: int
+    options: Mapping[str, object]
+    series: tuple[Series, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    summaries: tuple[Summary, ...] = ()
+    crossovers: tuple[Crossover, ...] = ()
+    search: tuple[Ranked, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    conditions: tuple[Mapping[str, object], ...] = ()

@@ -51,6 +51,8 @@ class Crossover:
     above: str
     size_bytes: int
     interval_bytes: tuple[int, int]
+    probe: str = ""
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from nodectl.errors import UsageError
@@ -40,7 +41,18 @@ def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
     )
     cut = int(_TAIL * _RESAMPLES)
     names = (sized[0].profile, sized[0].baseline) if candidate_first else (sized[0].baseline, sized[0].profile)
-    return Crossover(*names, _bytes(found), (_bytes(drawn[cut]), _bytes(drawn[-1 - cut])))
+    ends = (_bytes(drawn[cut]), _bytes(drawn[-1 - cut]))
+    return Crossover(*names, _bytes(found), ends, sized[0].probe, sized[0].subject)
+
+
+def crossovers(many: Iterable[Series], seed: int = 0) -> tuple[Crossover, ...]:
+    """Those that there are, of everything that was measured at several sizes."""
+    groups: dict[tuple[str, ...], list[Series]] = defaultdict(list)
+    for each in many:
+        if each.size_bytes is not None:
+            groups[each.profile, each.baseline, each.probe, each.subject, each.unit].append(each)
+    found = (crossover(sized, seed) for sized in groups.values() if len(sized) > 1)
+    return tuple(each for each in found if each is not None)
 
 
 def _by_size(many: Sequence[Series]) -> list[Series]:

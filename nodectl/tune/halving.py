@@ -15,6 +15,8 @@ from nodectl.tune.verdict import MIN_PAIRS
 KEEP_ONE_IN = 3
 # a winner of many was lucky, too: it is measured afresh, and only that counts
 FINAL_PAIRS = 10
+# so many are tried at least where there is time, rather than fewer more deeply
+_BROAD = KEEP_ONE_IN**2
 
 Point = TypeVar("Point")
 # one pair of a candidate and the baseline: the gain as the logarithm of a ratio; None where it failed
@@ -66,15 +68,20 @@ def halve(
     return _Halving(candidates, evaluate, budget_s, clock, final_pairs).run()
 
 
-def _rungs(count: int) -> Iterator[tuple[int, int]]:
-    """After a first pair of each: how many are kept, and how many more pairs each of those gets."""
+def _rungs(count: int, *, deep: bool) -> Iterator[tuple[int, int]]:
+    """After a first pair of each: how many are kept, and how many more pairs each of those gets; one, if not deep."""
+    more = KEEP_ONE_IN if deep else 1
     if 1 < count <= KEEP_ONE_IN:
-        yield count, KEEP_ONE_IN
-    pairs = KEEP_ONE_IN
+        yield count, more
+    pairs = more
     while count > KEEP_ONE_IN:
         count = math.ceil(count / KEEP_ONE_IN)
         yield count, pairs
-        pairs *= KEEP_ONE_IN
+        pairs *= more
+
+
+def _cost(count: int, *, deep: bool) -> int:
+    return sum(keep * pairs for keep, pairs in _rungs(count, deep=deep))
 
 
 class _Halving(Generic[Point]):
@@ -96,7 +103,8 @@ class _Halving(Generic[Point]):
     def run(self) -> Search[Point]:
         alive = self._first_rung()
         complete = len(self._all) == len(self._waiting)
-        for keep, pairs in _rungs(len(alive)):
+        deep = self._left_s() >= (_cost(len(alive), deep=True) + self._final_pairs) * self._mean_s()
+        for keep, pairs in _rungs(len(alive), deep=deep):
             alive = self._best(alive)[:keep]
             if not self._rung(alive, pairs):
                 complete = False
@@ -120,8 +128,8 @@ class _Halving(Generic[Point]):
         return [each for each in self._all if not each.failed]
 
     def _affordable(self, measured: int) -> bool:
-        """There is time for one more candidate's pair, all later rungs and the final."""
-        later = sum(keep * pairs for keep, pairs in _rungs(measured + 1))
+        """There is time for one more candidate's pair, all later rungs and the final; for a few, for shallow ones."""
+        later = _cost(measured + 1, deep=measured >= _BROAD)
         return self._left_s() >= (1 + later + self._final_pairs) * self._mean_s()
 
     def _rung(self, alive: Sequence[Standing[Point]], pairs: int) -> bool:

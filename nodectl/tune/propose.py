@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,11 @@ _TUNING = "nodectl_tuning"
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A tuning that was tried: a profile by name, or overrides; `hosts` maps each host to the overrides it has."""
+    """A tuning that was tried: a profile by name, or overrides; `hosts` maps each host to the overrides it has.
+
+    `over` is the profile over which overrides were tried, where it is not each host's own; `run_with` is what no host
+    holds: how the launcher is to be told.
+    """
 
     profile: str
     baseline: str
@@ -37,6 +41,8 @@ class Proposal:
     series: tuple[Series, ...] = ()
     overrides: Mapping[str, Any] | None = None
     group: str = ""
+    over: str | None = None
+    run_with: Mapping[str, str] = field(default_factory=dict)
 
 
 def propose(proposal: Proposal, path: Path, *, regressions_allowed: bool = False) -> Path:
@@ -51,8 +57,8 @@ def propose(proposal: Proposal, path: Path, *, regressions_allowed: bool = False
     _refuse_foreign(path)
     beside = evidence_path(path)
     text = inventory_yaml(proposal, beside.name)
-    _replace(beside, json.dumps(evidence(proposal, allowed=regressions_allowed), indent=2) + "\n")
-    _replace(path, text)
+    replace_file(beside, json.dumps(evidence(proposal, allowed=regressions_allowed), indent=2) + "\n")
+    replace_file(path, text)
     return beside
 
 
@@ -87,6 +93,8 @@ def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
         "profile": proposal.profile,
         "baseline": proposal.baseline,
         "overrides": proposal.overrides,
+        "over": proposal.over,
+        "run_with": dict(proposal.run_with),
         "hosts": list(proposal.hosts),
         "verdict": summary.verdict,
         "regressions_allowed": allowed and bool(summary.regressions),
@@ -125,7 +133,7 @@ def _variables(proposal: Proposal, present: Mapping[str, Any]) -> dict[str, Any]
     for group, settings in proposal.overrides.items():
         merge_fields(merged, {group: dict(settings) if isinstance(settings, Mapping) else settings})
     _refuse_templates(merged)
-    return {OVERRIDES: merged}
+    return {**({_TUNING: proposal.over} if proposal.over else {}), OVERRIDES: merged}
 
 
 def _group(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,6 +157,7 @@ def _head(proposal: Proposal, beside: str) -> str:
     wins = [each for each in proposal.verdicts if each.verdict is Outcome.BETTER]
     lines = [f"{MARK}: {proposal.profile} against {proposal.baseline}. Review it, then use it as", "# one more -i."]
     lines += [f"# better: {_where(each)}" for each in wins]
+    lines += [f"# not in here, for no host holds it: {key} {value}" for key, value in proposal.run_with.items()]
     lines += [f"# WORSE: {_where(each)}" for each in summarise(proposal.profile, proposal.verdicts).regressions]
     return "\n".join([*lines, f"# evidence: {beside}"])
 
@@ -178,7 +187,7 @@ def _refuse_foreign(path: Path) -> None:
         raise UsageError(f"{path} is not nodectl's", "move it away, or name another file")
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     """The whole file or none of it, also where the machine stops in between."""
     try:
         handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from nodectl.errors import UsageError
@@ -16,6 +17,8 @@ from nodectl.model.trial import Pair, Series
 
 SCHEMA = "nodectl.series/1"
 _REMEDY = "give a file of series that nodectl wrote"
+# from so many on they are also judged together
+_MANY = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +44,47 @@ def schedule(pairs: int) -> Iterator[Turn]:
         yield Turn(pair, candidate=pair % 2 == 0)
 
 
-def series_of(profile: str, baseline: str, taken: Sequence[Taken]) -> tuple[Series, ...]:
-    """A series for each thing that was measured, in the order in which they were first seen."""
+def series_of(profile: str, baseline: str, taken: Sequence[Taken], varied: Collection[str] = ()) -> tuple[Series, ...]:
+    """A series for each thing that was measured, in the order in which they were first seen.
+
+    `varied` are conditions that the trial itself changes: they do not part a series. Where more than two paths (or
+    hosts) are measured alike, their geometric mean is a series of its own, before theirs.
+    """
     values: dict[Identity, dict[Turn, float]] = defaultdict(dict)
     for each in taken:
         for measurement in each.measurements:
-            values[identity_of(measurement)][each.turn] = measurement.value
+            # what a probe measures again to find a culprit is no part of the pair
+            values[_same(measurement, varied)].setdefault(each.turn, measurement.value)
     turns = [each.turn for each in taken]
-    return tuple(
-        Series(
-            profile=profile,
-            baseline=baseline,
-            probe=identity.probe,
-            unit=identity.unit,
-            pairs=_pairs(turns, found),
-            subject=", ".join(filter(None, [identity.direction or ",".join(identity.hosts), identity.subject])),
-            size_bytes=identity.size_bytes,
-        )
-        for identity, found in values.items()
-    )
+    groups: dict[tuple[str, str, str, int | None], list[Identity]] = defaultdict(list)
+    for identity in values:
+        groups[identity.probe, identity.unit, identity.subject, identity.size_bytes].append(identity)
+    found = []
+    for (probe, unit, subject, size_bytes), members in groups.items():
+        lines = [(each.direction or ",".join(each.hosts), values[each]) for each in members]
+        for where, measured in [*_together(members, values, turns), *lines]:
+            named = ", ".join(filter(None, [where, subject]))
+            found.append(Series(profile, baseline, probe, unit, _pairs(turns, measured), named, size_bytes))
+    return tuple(found)
+
+
+def _same(measurement: Measurement, varied: Collection[str]) -> Identity:
+    """Its identity without what the trial changes, ranks in whatever order."""
+    conditions = {key: value for key, value in measurement.conditions.items() if key not in varied}
+    hosts = measurement.hosts if measurement.direction else tuple(sorted(measurement.hosts))
+    return identity_of(replace(measurement, hosts=hosts, conditions=conditions))
+
+
+def _together(
+    members: Sequence[Identity], values: Mapping[Identity, Mapping[Turn, float]], turns: Sequence[Turn]
+) -> list[tuple[str, dict[Turn, float]]]:
+    """The geometric mean of those that were measured in every turn; nothing where two at most are."""
+    steady = [values[each] for each in members if all(values[each].get(turn, 0) > 0 for turn in turns)]
+    if len(members) < _MANY or len(steady) < _MANY:
+        return []
+    kind = "paths" if members[0].direction else "hosts"
+    told = f"{len(steady)} {kind}" if len(steady) == len(members) else f"{len(steady)} of {len(members)} {kind}"
+    return [(f"mean of {told}", {turn: geometric_mean(each[turn] for each in steady) for turn in turns})]
 
 
 def _pairs(turns: Sequence[Turn], found: Mapping[Turn, float]) -> tuple[Pair, ...]:
@@ -88,10 +113,15 @@ def read_series(path: Path) -> tuple[Series, ...]:
         raise UsageError(f"{path}: not JSON: {error}", _REMEDY) from error
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         raise UsageError(f"{path}: no series of pairs in it ({SCHEMA})", _REMEDY)
+    return read_document(found, str(path))
+
+
+def read_document(found: Mapping[str, Any], where: str) -> tuple[Series, ...]:
+    """The series of plain data that holds them under `series`."""
     try:
         return tuple(_read(each) for each in found["series"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path}: malformed series: {error!r}", _REMEDY) from error
+        raise UsageError(f"{where}: malformed series: {error!r}", _REMEDY) from error
 
 
 def _read(each: Mapping[str, Any]) -> Series:

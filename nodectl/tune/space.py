@@ -2,10 +2,13 @@
 
 sysctl:
   net.ipv4.tcp_rmem: [null, "4096 131072 16777216"]      # null: as the profile has it
+  vm.swappiness: [null, {value: 1, never_lower: false}]  # a value with fields of its own
 together:                                                # values that only make sense with each other
   streams:
     - {}
     - nccl: {NCCL_NSOCKS_PERTHREAD: 4, NCCL_SOCKET_NTHREADS: 2}
+launch: {rank_order: [null, fabric]}                     # what no host holds: how it is run
+probe: {interface: [null, eth1]}
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +27,17 @@ from nodectl.profiles.load import check_document, read_document
 from nodectl.profiles.overrides import OVERRIDES, SETTINGS
 from nodectl.profiles.schema import Document, Tuning
 
+AS_IT_IS = "as it is"
 _TOGETHER = "together"
-_FIELDS = (*SETTINGS, _TOGETHER, "description", "allow_debug_variables")
+# what the launcher decides, not a host: group → field → its values, None for any word
+RUN_WITH: Mapping[str, Mapping[str, tuple[str, ...] | None]] = {
+    "launch": {"rank_order": ("inventory", "fabric")},
+    "probe": {"interface": None},
+}
+_GROUPS = (*SETTINGS, *RUN_WITH)
+_FIELDS = (*_GROUPS, _TOGETHER, "description", "allow_debug_variables")
 _WHY = "tried by nodectl tune"
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +58,18 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One point of the space, as `nodectl_overrides` would set it."""
+    """One point of the space, as `nodectl_overrides` would set it, and how it is run (`interface`, `rank_order`)."""
 
     label: str
     overrides: Document
+    run_with: Mapping[str, str] = field(default_factory=dict)
+    # how many axes it moves
+    moved: int = 1
+
+    @property
+    def changes(self) -> bool:
+        """It is not the point at which everything is as it was."""
+        return bool(self.overrides or self.run_with)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +87,7 @@ class Space:
     def __iter__(self) -> Iterator[Candidate]:
         for number in range(self.combinations):
             found = self.candidate(number)
-            if found.overrides:
+            if found.changes:
                 yield found
 
     def sample(self, count: int, seed: int = 0) -> tuple[Candidate, ...]:
@@ -79,9 +99,18 @@ class Space:
         while len(drawn) < count:
             number = chance.randrange(self.combinations)
             candidate = self.candidate(number)
-            if candidate.overrides:
+            if candidate.changes:
                 drawn[number] = candidate
         return tuple(drawn.values())
+
+    def in_turn(self, count: int, seed: int = 0) -> tuple[Candidate, ...]:
+        """A sample in the order of trying: those that change least first, among them by chance.
+
+        What a budget has no room for is then what changes most, and nobody's order decides the rest.
+        """
+        drawn = list(self.sample(count, seed))
+        random.Random(seed).shuffle(drawn)  # noqa: S311  # chance, not secrets
+        return tuple(sorted(drawn, key=lambda each: each.moved))
 
     def candidate(self, number: int) -> Candidate:
         """The combination of that number; the last axis varies fastest."""
@@ -90,13 +119,14 @@ class Space:
             number, place = divmod(number, len(axis.choices))
             chosen.append(axis.choices[place])
         overrides: Document = {}
+        run_with: dict[str, str] = {}
         for choice in reversed(chosen):
             for group, settings in choice.overrides.items():
-                overrides.setdefault(group, {}).update(settings)
+                (run_with if group in RUN_WITH else overrides.setdefault(group, {})).update(settings)
         if overrides and self.allow_debug_variables:
             overrides["allow_debug_variables"] = True
         labels = [choice.label for choice in reversed(chosen) if choice.overrides]
-        return Candidate("; ".join(labels) or "as it is", overrides)
+        return Candidate("; ".join(labels) or AS_IT_IS, overrides, run_with, len(labels))
 
 
 def read_space(path: Path) -> Space:
@@ -106,15 +136,15 @@ def read_space(path: Path) -> Space:
 
 def space_of(document: Mapping[str, Any], where: str) -> Space:
     """A space from plain data, each value held against the schema of a tuning."""
-    for field in document:
-        if field not in _FIELDS:
-            raise ProfileError(f"{where}: {field}: no such field", f"known: {', '.join(_FIELDS)}")
+    for name in document:
+        if name not in _FIELDS:
+            raise ProfileError(f"{where}: {name}: no such field", f"known: {', '.join(_FIELDS)}")
     allowed = document.get("allow_debug_variables", False)
     if not isinstance(allowed, bool):
         raise ProfileError(f"{where}: allow_debug_variables: {allowed!r} is neither true nor false", "correct it")
     axes = [*_settings(document, where), *_together(document, where)]
     if not axes:
-        raise ProfileError(f"{where}: nothing varies", f"give lists of values under any of: {', '.join(SETTINGS)}")
+        raise ProfileError(f"{where}: nothing varies", f"give lists of values under any of: {', '.join(_GROUPS)}")
     space = Space(tuple(axes), allowed)
     _refuse_overlaps(space, where)
     for axis in space.axes:
@@ -124,7 +154,7 @@ def space_of(document: Mapping[str, Any], where: str) -> Space:
 
 
 def _settings(document: Mapping[str, Any], where: str) -> Iterator[Axis]:
-    for group in SETTINGS:
+    for group in _GROUPS:
         settings = document.get(group, {})
         if not isinstance(settings, Mapping):
             raise ProfileError(f"{where}: {group}: {settings!r} is no mapping", "give it as name: [value, value]")
@@ -147,9 +177,9 @@ def _together(document: Mapping[str, Any], where: str) -> Iterator[Axis]:
             if not isinstance(choice, Mapping) or not all(isinstance(each, Mapping) for each in choice.values()):
                 raise ProfileError(f"{where}: {path}.{place}: {choice!r} is no mapping", "give it as {sysctl: {…}}")
             for group in choice:
-                if group not in SETTINGS:
+                if group not in _GROUPS:
                     raise ProfileError(
-                        f"{where}: {path}.{place}.{group}: no such field", f"known: {', '.join(SETTINGS)}"
+                        f"{where}: {path}.{place}.{group}: no such field", f"known: {', '.join(_GROUPS)}"
                     )
         yield _axis(path, choices, where)
 
@@ -165,7 +195,14 @@ def _axis(name: str, choices: list[Mapping[str, Mapping[str, Any]]], where: str)
 
 
 def _label(overrides: Mapping[str, Mapping[str, Any]]) -> str:
-    return ", ".join(f"{key}={value}" for settings in overrides.values() for key, value in settings.items())
+    return ", ".join(_told(key, value) for settings in overrides.values() for key, value in settings.items())
+
+
+def _told(key: str, value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return f"{key}={value}"
+    more = "".join(f" {name}={each}" for name, each in sorted(value.items()) if name not in ("value", "why", "source"))
+    return f"{key}={value.get('value')}{more}"
 
 
 def _refuse_overlaps(space: Space, where: str) -> None:
@@ -179,7 +216,26 @@ def _refuse_overlaps(space: Space, where: str) -> None:
 
 def _check(choice: Choice, allowed: bool, where: str) -> None:
     settings = {
-        group: {key: {"value": value, "why": _WHY, "origin": OVERRIDES} for key, value in values.items()}
+        group: {key: {"why": _WHY, **_fields(value), "origin": OVERRIDES} for key, value in values.items()}
         for group, values in choice.overrides.items()
+        if group not in RUN_WITH
     }
+    for group in RUN_WITH:
+        _check_run(group, choice.overrides.get(group, {}), where)
     check_document(Tuning, {**settings, "allow_debug_variables": allowed}, where)
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    """A bare value, or one with fields of its own: {value: …, never_lower: false}."""
+    return value if isinstance(value, Mapping) else {"value": value}
+
+
+def _check_run(group: str, values: Mapping[str, Any], where: str) -> None:
+    for key, value in values.items():
+        if key not in RUN_WITH[group]:
+            raise ProfileError(f"{where}: {group}.{key}: no such field", f"known: {', '.join(RUN_WITH[group])}")
+        allowed = RUN_WITH[group][key]
+        if allowed is not None and value not in allowed:
+            raise ProfileError(f"{where}: {group}.{key}: {value!r}", f"one of: {', '.join(allowed)}")
+        if not isinstance(value, str) or not _WORD.fullmatch(value):
+            raise ProfileError(f"{where}: {group}.{key}: {value!r} is no name", "give a name, such as eth0")

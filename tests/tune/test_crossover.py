@@ -6,7 +6,7 @@ import pytest
 
 from nodectl.errors import UsageError
 from nodectl.model.trial import Pair, Series
-from nodectl.tune.crossover import crossover
+from nodectl.tune.crossover import crossover, crossovers
 
 SIZES = [1 << exponent for exponent in range(10, 27, 2)]
 
@@ -73,3 +73,15 @@ def test_series_of_two_things_are_refused() -> None:
     one, other = at_sizes([30] * 9)[:2]
     with pytest.raises(UsageError, match="one thing"):
         crossover([one, Series(other.profile, other.baseline, "nccl", "GB/s", other.pairs, "broadcast", 4096)])
+
+
+def test_of_everything_that_was_measured_at_several_sizes() -> None:
+    tree = at_sizes([60, 50, 40, 30, 20, -20, -30, -35, -40])
+    others = [
+        Series(each.profile, each.baseline, each.probe, each.unit, each.pairs, "broadcast", each.size_bytes)
+        for each in at_sizes([30] * 9)
+    ]
+    alone = Series("tree", "ring", "tcp", "Gbit/s", tree[0].pairs, "a -> b")
+    (found,) = crossovers([*others, alone, *tree])
+    assert (found.probe, found.subject, found.below, found.above) == ("nccl", "all_reduce", "tree", "ring")
+    assert crossovers([*others, alone]) == ()

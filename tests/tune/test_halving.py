@@ -73,6 +73,16 @@ def test_the_budget_is_kept(budget_s: float) -> None:
         assert len(found.final) == 10
 
 
+def test_little_time_goes_into_trying_more_of_them_rather_than_fewer_more_deeply() -> None:
+    # of 25 pairs 10 are the final's: deep rungs would leave room for two candidates
+    land = Landscape(peak_at(7, 150))
+    found = land.search(20, budget_s=250)
+    assert found.winner == 7
+    assert len(found.final) == 10
+    assert len(found.standings) >= 8
+    assert land.now_s <= 250
+
+
 def test_the_final_is_of_fresh_pairs() -> None:
     # of 60 that do nothing the luckiest looks good: what made it first says nothing of it
     found = Landscape(lambda _: 0.0, noise=0.1).search(60, budget_s=1e5)

@@ -69,6 +69,56 @@ def test_what_is_found_does_not_part_a_series() -> None:
     assert len(series_of("x", "stock", [Taken(first, (with_retransmits,)), Taken(second, (without,))])) == 1
 
 
+def path_of(sender: str, receiver: str, value: float, **conditions: object) -> Measurement:
+    """As the tcp probe gives it."""
+    given = {"streams": 1, "interfaces": ["eth0", "eth0"], **conditions}
+    return Measurement("tcp", (sender, receiver), value, "Gbit/s", f"{sender} -> {receiver}", conditions=given)
+
+
+def test_more_than_two_paths_are_also_judged_together() -> None:
+    values = [(2.0, 4.0, 8.0), (4.0, 8.0, 16.0)]
+    taken = [
+        Taken(turn, (path_of("a", "b", x), path_of("b", "c", y), path_of("c", "a", z)))
+        for turn, (x, y, z) in zip(schedule(1), values, strict=True)
+    ]
+    mean, *single = series_of("x", "stock", taken)
+    assert mean.subject.startswith("mean of 3 paths, streams 1")
+    assert mean.pairs[0].baseline == pytest.approx(4.0)
+    assert mean.pairs[0].candidate == pytest.approx(8.0)
+    assert [each.subject.split(",")[0] for each in single] == ["a -> b", "b -> c", "c -> a"]
+    # one of four that failed somewhere is not in the mean, and that is said
+    broken = [
+        Taken(each.turn, (*each.measurements, *([path_of("d", "a", 3.0)] if each.turn.candidate else [])))
+        for each in taken
+    ]
+    assert series_of("x", "stock", broken)[0].subject.startswith("mean of 3 of 4 paths")
+    # two need no mean
+    assert len(series_of("x", "stock", [Taken(each.turn, each.measurements[:2]) for each in taken])) == 2
+
+
+def test_what_is_measured_again_to_find_a_culprit_is_no_part_of_the_pair() -> None:
+    turns = list(schedule(1))
+    taken = [
+        Taken(turns[0], (path_of("a", "b", 1.0), path_of("a", "b", 9.0))),
+        Taken(turns[1], (path_of("a", "b", 2.0),)),
+    ]
+    assert series_of("x", "stock", taken)[0].pairs == (Pair(1.0, 2.0),)
+
+
+def test_what_the_trial_itself_changes_does_not_part_a_series() -> None:
+    turns = list(schedule(1))
+    over = path_of("a", "b", 2.0, interfaces=["eth1", "eth1"])
+    taken = [Taken(turns[0], (path_of("a", "b", 1.0),)), Taken(turns[1], (over,))]
+    assert len(series_of("x", "stock", taken)) == 2
+    (found,) = series_of("x", "stock", taken, {"interfaces"})
+    assert found.pairs == (Pair(1.0, 2.0),)
+    assert "eth" not in found.subject
+    # ranks in another order measure the same hosts
+    turned = Measurement("nccl", ("node02", "node01"), 2.0, "GB/s", conditions=measured(1).conditions)
+    (found,) = series_of("x", "stock", [Taken(turns[0], (measured(1.0),)), Taken(turns[1], (turned,))])
+    assert found.pairs == (Pair(1.0, 2.0),)
+
+
 def test_written_and_read_back(tmp_path: Path) -> None:
     many = (
         Series(

@@ -58,6 +58,29 @@ def test_a_candidate_is_what_nodectl_overrides_takes() -> None:
         assert merged.tuning.nic.mtu.value == 9000
 
 
+def test_what_the_launcher_decides_varies_too_and_is_no_override() -> None:
+    document = {
+        "launch": {"rank_order": [None, "fabric"]},
+        "together": {"wire": [{}, {"probe": {"interface": "eth1"}, "nccl": {"NCCL_SOCKET_IFNAME": "eth1"}}]},
+    }
+    found = list(space_of(document, "space"))
+    assert [(each.overrides, each.run_with) for each in found] == [
+        ({"nccl": {"NCCL_SOCKET_IFNAME": "eth1"}}, {"interface": "eth1"}),
+        ({}, {"rank_order": "fabric"}),
+        ({"nccl": {"NCCL_SOCKET_IFNAME": "eth1"}}, {"rank_order": "fabric", "interface": "eth1"}),
+    ]
+    assert found[1].label == "rank_order=fabric"
+
+
+def test_a_value_may_have_fields_of_its_own() -> None:
+    small = {"value": "4096 131072 212992", "never_lower": False}
+    (found,) = space_of({"sysctl": {RMEM: [None, small]}}, "space")
+    assert found.label == f"{RMEM}=4096 131072 212992 never_lower=False"
+    merged = resolve("unknown", "cpu", "stock", overrides=found.overrides)
+    assert merged.tuning.sysctl[RMEM].value == "4096 131072 212992"
+    assert merged.tuning.sysctl[RMEM].never_lower is False
+
+
 def test_a_space_of_millions_is_sampled_without_being_walked() -> None:
     document = {"sysctl": {f"net.ipv4.key_{n}": list(range(1, 11)) for n in range(30)}}
     space = space_of(document, "space")
@@ -65,6 +88,16 @@ def test_a_space_of_millions_is_sampled_without_being_walked() -> None:
     drawn = space.sample(50, seed=7)
     assert len({each.label for each in drawn}) == 50
     assert drawn == space.sample(50, seed=7) != space.sample(50, seed=8)
+
+
+def test_what_changes_least_is_tried_first_and_among_equals_chance_decides() -> None:
+    space = space_of({"sysctl": {f"net.ipv4.key_{n}": [None, 1, 2] for n in range(4)}}, "space")
+    orders = [space.in_turn(100, seed) for seed in range(5)]
+    assert len({tuple(each.label for each in order) for order in orders}) == 5
+    for order in orders:
+        assert [each.moved for each in order] == [1] * 8 + [2] * 24 + [3] * 32 + [4] * 16
+        assert {each.label for each in order} == {each.label for each in space}
+    assert space.in_turn(100, 3) == space.in_turn(100, 3)
 
 
 def test_a_small_space_is_sampled_whole() -> None:
@@ -91,6 +124,11 @@ def test_a_small_space_is_sampled_whole() -> None:
         ({"gpu": {"clocks": ["fast"]}}, "gpu.clocks"),
         ({"nccl": {"NCCL_ALGO": ["Ring"]}}, "allow_debug_variables: true"),
         ({"nccl": {"NCCL_ALGO": ["Ring"]}, "allow_debug_variables": "no"}, "neither true nor false"),
+        ({"launch": {"rank_order": ["random"]}}, "launch.rank_order: 'random'"),
+        ({"launch": {"ranks": ["fabric"]}}, "launch.ranks: no such field"),
+        ({"probe": {"interface": ["eth0; reboot"]}}, "'eth0; reboot' is no name"),
+        ({"probe": {"interface": [7]}}, "7 is no name"),
+        ({"sysctl": {RMEM: [{"value": BIG, "colour": "red"}]}}, f"sysctl.{RMEM}"),
         ({"together": [{}]}, "together: [{}] is no mapping"),
         ({"together": {"buffers": {"sysctl": {}}}}, "together.buffers"),
         ({"together": {"buffers": [{"sysctl": BIG}]}}, "together.buffers.0"),
@@ -117,4 +155,4 @@ def test_yaml_of_the_documentation_is_read() -> None:
     import nodectl.tune.space as module
 
     text = (module.__doc__ or "").partition("\n\n")[2]
-    assert space_of(yaml.safe_load(text), "the docstring").combinations == 4
+    assert space_of(yaml.safe_load(text), "the docstring").combinations == 2**5

@@ -22,8 +22,16 @@ def trial(
     return Series(profile, "stock", "nccl", unit, pairs, subject, size_bytes)
 
 
-def gaining(percent: float, unit: str = "GB/s", *, pairs: int = 10, size_bytes: int | None = None) -> Series:
+def gaining(
+    percent: float,
+    unit: str = "GB/s",
+    *,
+    pairs: int = 10,
+    size_bytes: int | None = None,
+    profile: str = "candidate",
+    subject: str = "",
+) -> Series:
     """A candidate whose every value is that much more than the one beside it, but for a scatter of its own."""
     baseline = [STEADY[number % len(STEADY)] for number in range(pairs)]
     candidate = [each * (1 + percent / 100) * (1 + 0.002 * (-1) ** number) for number, each in enumerate(baseline)]
-    return trial(baseline, candidate, unit, size_bytes=size_bytes)
+    return trial(baseline, candidate, unit, size_bytes=size_bytes, profile=profile, subject=subject)

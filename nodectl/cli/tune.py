@@ -1,0 +1,18 @@
+"""`nodectl tune`: tunings tried against each other on the live fleet, kept where they win, taken back where not."""
+
+from __future__ import annotations
+
+import click
+
+from nodectl.cli.tune_apply import apply, propose, rollback
+from nodectl.cli.tune_show import judge, list_, show
+from nodectl.cli.tune_trial import trial
+
+
+@click.group()
+def tune() -> None:
+    """Try tunings on the live hosts, keep what wins, take back what does not."""
+
+
+for _command in (trial, list_, show, judge, propose, apply, rollback):
+    tune.add_command(_command)

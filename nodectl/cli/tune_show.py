@@ -1,0 +1,100 @@
+"""`nodectl tune list`, `show` and `judge`: trials that were kept, and series judged anew."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.app import App
+
+if TYPE_CHECKING:
+    from nodectl.model.trial import Trial
+
+
+@click.command("list")
+@click.pass_obj
+def list_(app: App) -> None:
+    """The trials that are kept, the latest first."""
+    from nodectl.cli.terminal import emit_json, note, result
+    from nodectl.nodeset import fold
+    from nodectl.report.trials import trials_table
+    from nodectl.tune.kept import trials
+
+    found = []
+    for each in trials():
+        if isinstance(each, str):
+            note(each)
+        else:
+            found.append(each)
+    if app.json:
+        emit_json("tune-list", {"trials": [_line(each) for each in found]})
+    elif found:
+        result(trials_table(found, fold))
+    else:
+        note("no trial is kept: see `nodectl tune trial --help`")
+
+
+@click.command()
+@click.argument("trial", metavar="ID|FILE")
+@click.pass_obj
+def show(app: App, trial: str) -> None:
+    """What one trial measured and said, judged anew from its pairs."""
+    from nodectl.tune.kept import find
+
+    show_trial(app, find(trial))
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@click.pass_obj
+def judge(app: App, file: Path, seed: int) -> None:
+    """The verdicts on recorded series: a file of series, or of a trial.  Exit status 3: one is undecided."""
+    from nodectl.cli.terminal import emit_json, result
+    from nodectl.model.verdict import Outcome
+    from nodectl.report.trial_names import Names
+    from nodectl.report.trials import crossover_line, verdicts_table
+    from nodectl.tune.crossover import crossovers
+    from nodectl.tune.kept import series_in
+    from nodectl.tune.verdict import judge_all
+
+    series = series_in(file)
+    verdicts, crossings = judge_all(series, seed), crossovers(series, seed)
+    if app.json:
+        told = {"trials": [asdict(each) for each in verdicts], "crossovers": [asdict(each) for each in crossings]}
+        emit_json("tune-trial", told)
+    elif verdicts:
+        result("\n".join([verdicts_table(verdicts), *(crossover_line(each, Names.of(verdicts)) for each in crossings)]))
+    if not verdicts or any(each.verdict is Outcome.UNKNOWN for each in verdicts):
+        raise SystemExit(3)
+
+
+def show_trial(app: App, trial: Trial) -> None:
+    """As the table or the JSON that was asked for."""
+    from nodectl.cli.terminal import emit_json, note, result
+    from nodectl.nodeset import fold
+    from nodectl.report.measurements import findings_list
+    from nodectl.report.trials import trial_text
+    from nodectl.tune.kept import document_of
+
+    if app.json:
+        emit_json("tune-trial", document_of(trial))
+    else:
+        result(trial_text(trial, fold))
+    if trial.findings:
+        note(findings_list(trial.findings))
+
+
+def _line(trial: Trial) -> dict[str, object]:
+    return {
+        "id": trial.id,
+        "started": trial.started,
+        "complete": trial.complete,
+        "hosts": sorted(trial.hosts),
+        "probes": list(trial.probes),
+        "baseline": trial.baseline.label,
+        "summaries": [{"profile": each.profile, "verdict": each.verdict} for each in trial.summaries],
+    }

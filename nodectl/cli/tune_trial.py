@@ -1,0 +1,201 @@
+"""`nodectl tune trial`: options to one interleaved trial, its verdicts and its exit status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.probe import Duration, SizeList
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nodectl.model.trial import Side, Trial
+    from nodectl.probes.base import Probe, ProbeOptions
+
+# candidates of a space that are drawn at most: a budget never has room for more
+_DRAWN = 500
+_BUDGET_S = 1200.0
+
+
+@click.command()
+@click.option("--profiles", metavar="NAME[,NAME…]", help="Tuning profiles; the first is the baseline.")
+@click.option(
+    "--space", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Search the values of this file."
+)
+@click.option("--baseline", metavar="NAME", help="What is tried against; `own`: what the inventory says of each host.")
+@click.option("--probes", default="tcp,latency", show_default=True, metavar="NAME[,NAME…]", help="What is measured.")
+@click.option("--pairs", type=click.IntRange(5, 1000), default=10, show_default=True, help="Pairs of each candidate.")
+@click.option("--budget", type=Duration(), metavar="SECONDS|20m", help="For all of it.  A search takes 20m by default.")
+@click.option("--duration", type=click.FloatRange(0.001, 3600), help="Seconds of a measurement.  tcp: 2, latency: 0.5.")
+@click.option("--repetitions", type=click.IntRange(1, 100), help="In one turn.  nccl: 3, others: 1.")
+@click.option("--training/--no-training", default=None, help="A short training step.  Default: where it can be run.")
+@click.option("--sizes", type=SizeList(), default="4KiB,256KiB,16MiB", show_default=True, help="nccl: message sizes.")
+@click.option("--collectives", default="all_reduce", show_default=True, metavar="NAME[,NAME…]", help="nccl.")
+@click.option(
+    "--paths",
+    type=click.Choice(["all", "ring", "first", "sample"]),
+    default="ring",
+    show_default=True,
+    help="Which pairs of hosts tcp and latency measure.",
+)
+@click.option("--streams", type=click.IntRange(1, 128), default=1, show_default=True, help="tcp: at the same time.")
+@click.option("--interface", help="The network to measure.  Default: that of the host's address.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Draws the candidates of a space.")
+@click.option("--yes", is_flag=True, help="Do not ask before changing several hosts.")
+@click.option("--force", is_flag=True, help="Go on on hosts that another nodectl, a job or a process on a GPU uses.")
+@click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the password that sudo wants on the hosts.")
+@click.pass_obj
+def trial(
+    app: App,
+    profiles: str | None,
+    space: Path | None,
+    baseline: str | None,
+    probes: str,
+    pairs: int,
+    budget: float | None,
+    duration: float | None,
+    repetitions: int | None,
+    training: bool | None,
+    sizes: tuple[int, ...],
+    collectives: str,
+    paths: str,
+    streams: int,
+    interface: str | None,
+    seed: int,
+    yes: bool,
+    force: bool,
+    ask_become_pass: bool,
+) -> None:
+    """Measure tunings in turns, A B B A, and say which is better, worse, or neither.
+
+    Every host is armed first: it puts its former values back by itself when nodectl is gone.  At the end they are put
+    back in any case; `tune propose` and `tune apply` keep what won.  Exit status 3: undecided, or ended early.
+    """
+    from nodectl.cli.progress import become_password
+    from nodectl.cli.tune_run import keep, run
+    from nodectl.cli.tune_show import show_trial
+    from nodectl.probes.base import ProbeOptions
+    from nodectl.tune.run import failed
+
+    started = monotonic()
+    against, candidates = _sides(app, profiles, space, baseline, seed)
+    options = ProbeOptions(
+        duration_s=duration,
+        repetitions=repetitions,
+        sizes_bytes=sizes,
+        streams=streams,
+        pairs=paths,
+        interface=interface,
+        collectives=tuple(name.strip() for name in collectives.split(",")),
+        forks=app.forks,
+    )
+    wanted = _probes(probes, training)
+    head = _head(app, against, candidates, pairs, [name for name, _ in wanted], options)
+    _ask(app, head, searched=space is not None, yes=yes)
+    budget = budget or (_BUDGET_S if space else None)
+    ends_at = None if budget is None else started + budget
+    found = run(
+        app,
+        head,
+        wanted,
+        options,
+        ends_at,
+        force=force,
+        search=space is not None,
+        training=training,
+        password=become_password(ask_become_pass),
+    )
+    keep(app, found)
+    show_trial(app, found)
+    raise SystemExit(failed(found))
+
+
+def _sides(
+    app: App, profiles: str | None, space: Path | None, baseline: str | None, seed: int
+) -> tuple[Side, tuple[Side, ...]]:
+    """Who is tried against whom; refused where a host cannot have it, before any is asked."""
+    from nodectl.cli.terminal import note
+    from nodectl.errors import UsageError
+    from nodectl.tune.sides import OWN, possible, refuse_impossible, side_of, sides_of_profiles, sides_of_space
+    from nodectl.tune.space import read_space
+
+    if (profiles is None) == (space is None):
+        raise UsageError("a trial is of profiles or of a space", "give --profiles stock,NAME or --space FILE")
+    folders = app.profile_dirs
+    if space is not None:
+        against = side_of(baseline or OWN)
+        refuse_impossible(against, app.hosts, folders)
+        drawn = read_space(space).in_turn(_DRAWN, seed)
+        kept, reasons = possible(sides_of_space(drawn, against), app.hosts, folders)
+        for reason in reasons:
+            note(f"left out: {reason}")
+        return against, tuple(kept)
+    against, candidates = sides_of_profiles((profiles or "").split(","), baseline)
+    for side in (against, *candidates):
+        refuse_impossible(side, app.hosts, folders)
+    return against, candidates
+
+
+def _probes(names: str, training: bool | None) -> list[tuple[str, Probe]]:
+    from nodectl.bench.training import run_training
+    from nodectl.errors import UsageError
+    from nodectl.probes.catalogue import chosen
+    from nodectl.tune.measure import TRAINING
+
+    wanted = [each for each in chosen(names) if each[0] != TRAINING] if names.strip() else []
+    if training is not False:
+        wanted.append((TRAINING, run_training))
+    if not wanted:
+        raise UsageError("there is nothing to measure", "give --probes NAME, or leave --no-training away")
+    return wanted
+
+
+def _head(
+    app: App, baseline: Side, candidates: Sequence[Side], pairs: int, probes: Sequence[str], options: ProbeOptions
+) -> Trial:
+    from datetime import UTC, datetime
+
+    from nodectl import __version__
+    from nodectl.model.trial import Trial
+    from nodectl.tune.kept import new_id
+    from nodectl.tune.ledger import now
+    from nodectl.tune.sides import own_overrides
+
+    shown = ("duration_s", "repetitions", "sizes_bytes", "streams", "pairs", "interface", "collectives")
+    moment = now()
+    return Trial(
+        id=new_id(datetime.now(UTC)),
+        started=moment,
+        ended=moment,
+        complete=False,
+        reason="",
+        nodectl=__version__,
+        inventory=app.inventory.sources,
+        limit=app.limit,
+        hosts={host.name: own_overrides(host) for host in app.hosts},
+        baseline=baseline,
+        candidates=tuple(candidates),
+        probes=tuple(probes),
+        pairs=pairs,
+        options={name: getattr(options, name) for name in shown},
+    )
+
+
+def _ask(app: App, head: Trial, *, searched: bool, yes: bool) -> None:
+    from nodectl.cli.progress import folded
+    from nodectl.cli.question import ask
+
+    count = len(app.hosts)
+    names = [each.label for each in head.candidates]
+    told = f"{len(names)} candidates of a space" if searched else ", ".join(names)
+    lines = [
+        f"{folded([host.name for host in app.hosts])}: {told} against {head.baseline.label}",
+        f"measured: {', '.join(head.probes)}; what runs there meanwhile is disturbed",
+        "each host is armed first and puts its former values back by itself; at the end they are put back in any case",
+    ]
+    ask(app.hosts, f"change the settings of {count} hosts in turns?", lines, yes=yes)

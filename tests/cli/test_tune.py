@@ -1,0 +1,123 @@
+"""`nodectl tune` without a host: recorded series judged, trials listed and shown, proposals written or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from nodectl.cli.root import cli
+from nodectl.errors import UsageError
+from nodectl.tune import kept
+from tests.conftest import Cli
+from tests.tune.saved_trial import trial
+from tests.tune.trials import gaining
+
+RECORDED = Path(__file__).resolve().parent.parent / "fixtures" / "trials"
+WON, LOST = "20261121T120000Z-aaaa", "20261121T130000Z-bbbb"
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
+    """A state folder with two trials; as the environment for the command line."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    kept.save(trial(WON))
+    kept.save(trial(LOST, series=(gaining(-30, profile="big"),)))
+    return {"XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+def ask(nodectl: Cli, env: Mapping[str, str], *args: str) -> tuple[int, dict[str, Any], str]:
+    done = nodectl("--output", "json", "tune", *args, check=False, env=env)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+def test_recorded_series_are_judged(nodectl: Cli) -> None:
+    for name in ("better", "noise", "worse"):
+        done = nodectl("--output", "json", "tune", "judge", str(RECORDED / f"{name}.json"))
+        document = json.loads(done.stdout)
+        assert document["schema"] == "nodectl.tune-trial/1"
+        assert {each["verdict"] for each in document["trials"]} == {name}
+
+
+def test_what_cannot_be_judged(nodectl: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "few.json"
+    path.write_text(
+        json.dumps(
+            {
+                "schema": "nodectl.series/1",
+                "series": [{"profile": "x", "baseline": "y", "probe": "tcp", "unit": "Gbit/s", "pairs": []}],
+            }
+        )
+    )
+    done = nodectl("tune", "judge", str(path), check=False)
+    assert done.returncode == 3 and "unknown" in done.stdout
+    assert nodectl("tune", "judge", str(tmp_path / "none.json"), check=False).returncode == 2
+
+
+def test_list_and_show(nodectl: Cli, state: Mapping[str, str]) -> None:
+    status, document, _ = ask(nodectl, state, "list")
+    assert (status, document["schema"]) == (0, "nodectl.tune-list/1")
+    assert [(each["id"], each["summaries"][0]["verdict"]) for each in document["trials"]] == [
+        (LOST, "worse"),
+        (WON, "better"),
+    ]
+    status, document, told = ask(nodectl, state, "show", "20261121T13")
+    assert (status, document["id"], document["trials"][0]["verdict"]) == (0, LOST, "worse")
+    assert "slow" in told  # its findings
+    shown = nodectl("tune", "show", WON, env=state).stdout
+    assert shown.splitlines()[-1] == "big against own: better: is better, and nowhere worse"
+    assert ask(nodectl, state, "show", "nosuch")[0] == 2
+
+
+def test_what_won_is_written_and_what_lost_is_not(nodectl: Cli, state: Mapping[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "won.yml"
+    status, document, _ = ask(nodectl, state, "propose", WON, "--write", str(path))
+    assert (status, document["proposal"], document["profile"]) == (0, str(path), "big")
+    assert set(yaml.safe_load(path.read_text())["all"]["hosts"]) == {"a", "b"}
+    assert json.loads(Path(document["evidence"]).read_text())["trials"][0]["verdict"] == "better"
+    status, _, told = ask(nodectl, state, "propose", LOST, "--write", str(tmp_path / "lost.yml"))
+    assert status == 1 and "big is not better than own" in told
+    assert not (tmp_path / "lost.yml").exists()
+
+
+INVENTORY = "[gpus]\na ansible_host=192.0.2.1\nb ansible_host=192.0.2.2\n[gpus:vars]\nnodectl_stack=cu128\n"
+# a bare Tree makes every other collective fail with that stack's NCCL
+SPACE = "nccl: {NCCL_ALGO: [Tree]}\nallow_debug_variables: true\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ((), "a trial is of profiles or of a space"),
+        (("--profiles", "stock,roce", "--space", "SPACE"), "a trial is of profiles or of a space"),
+        (("--profiles", "stock"), "has nothing to be tried against"),
+        (("--profiles", "stock,nosuch"), "no tuning profile 'nosuch'"),
+        (("--profiles", "stock,roce", "--baseline", "nosuch"), "no tuning profile 'nosuch'"),
+        (("--profiles", "stock,roce", "--probes", "nosuch"), "no probe 'nosuch'"),
+        (("--profiles", "stock,roce", "--probes", "", "--no-training"), "nothing to measure"),
+        (("--profiles", "stock,roce"), "there is no terminal to ask on: nothing was changed"),
+        (("--space", "SPACE"), "no candidate of the space is possible: NCCL_ALGO=Tree on a"),
+    ],
+)
+def test_refused_before_any_host_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    inventory, space = tmp_path / "hosts.ini", tmp_path / "space.yml"
+    inventory.write_text(INVENTORY)
+    space.write_text(SPACE)
+    given = [str(space) if each == "SPACE" else each for each in args]
+    done = CliRunner().invoke(cli, ["-i", str(inventory), "tune", "trial", *given])
+    assert isinstance(done.exception, UsageError), done.output
+    assert told in done.exception.message
+    assert done.exception.exit_status == 2
+
+
+def test_four_pairs_are_no_trial() -> None:
+    done = CliRunner().invoke(cli, ["tune", "trial", "--profiles", "stock,roce", "--pairs", "4"])
+    assert done.exit_code == 2 and "--pairs" in done.output

@@ -1,0 +1,171 @@
+"""Tunings on live lab hosts: what is known to win, to lose and to do nothing; what won goes on and comes off again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.model.trial import Side
+from nodectl.tune.propose import propose
+from nodectl.tune.winners import proposal_of
+from tests.conftest import Cli, LabUnderTest
+from tests.tune.saved_trial import trial
+
+pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("lab_machine")]
+
+RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
+BIG, SMALL = "4096 131072 16777216", "4096 131072 212992"
+WIN = {RMEM: BIG, WMEM: "4096 16384 16777216"}
+
+
+def proposal(path: Path, hosts: tuple[str, ...]) -> Path:
+    """As a trial would have written it: buffers of 16 MiB to send from."""
+    side = Side("big", None, {"sysctl": {WMEM: WIN[WMEM]}})
+    propose(proposal_of(trial(candidates=(side,), hosts={host: {} for host in hosts}), None), path)
+    return path
+
+
+def test_a_proposal_is_looked_at_before_it_is_applied(nodectl: Cli, lab4: LabUnderTest, tmp_path: Path) -> None:
+    path = proposal(tmp_path / "won.yml", lab4.hosts[:2])
+    done = nodectl("-i", lab4.inventory, "--output", "json", "tune", "apply", str(path), "--check", "--diff")
+    document = json.loads(done.stdout)
+    assert document["schema"] == "nodectl.tune-apply/1"
+    # only those that it is for
+    assert set(document["hosts"]) == set(lab4.hosts[:2])
+    assert all(each["changed"] for each in document["hosts"].values())
+    assert WIN[WMEM] in done.stderr
+    assert "16777216" not in lab4.ssh(lab4.hosts[0], f"sysctl -n {WMEM}")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Two hosts with profiles of their own."""
+
+    cli: Cli
+    name: str
+    inventory: str
+
+    def trial(self, *args: str) -> tuple[int, dict[str, Any], str]:
+        given = ("-i", self.inventory, "--output", "json", "tune", "trial", "--probes", "tcp", *args)
+        done = self.cli(*given, check=False, timeout=1200)
+        return done.returncode, json.loads(done.stdout), done.stderr
+
+    def values(self, key: str = RMEM) -> set[str]:
+        done = self.cli("-i", self.inventory, "--output", "json", "exec", "--", "sysctl", "-n", key)
+        return {" ".join(each["stdout"].split()) for each in json.loads(done.stdout)["results"]}
+
+
+def profile(key_values: dict[str, str]) -> str:
+    rows = "".join(
+        f'  {key}: {{value: "{value}", never_lower: false, why: tried}}\n' for key, value in key_values.items()
+    )
+    return f"description: tried\nsysctl:\n{rows}"
+
+
+def fleet_of(cli: Cli, name: str, *shape: str) -> Fleet:
+    inventory = cli("lab", "up", "-n", "2", *shape, "--name", name).stdout.strip()
+    folder = Path(inventory).parent / "profiles" / "tuning"
+    folder.mkdir(parents=True)
+    (folder / "big.yml").write_text(profile(WIN))
+    (folder / "small.yml").write_text(profile({RMEM: SMALL, WMEM: "4096 16384 212992"}))
+    return Fleet(cli, name, inventory)
+
+
+@pytest.fixture(scope="module")
+def uncapped(cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    cli = Cli({**cli_env, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("tune"))})
+    yield fleet_of(cli, "uncapped", "--delay", "10ms")
+    cli("lab", "down", "--name", "uncapped")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_what_wins_and_what_loses(uncapped: Fleet) -> None:
+    before = uncapped.values()
+    status, document, _ = uncapped.trial("--profiles", "stock,big,small", "--no-training", "--pairs", "5")
+    assert (status, document["complete"]) == (0, True), document
+    found = {(each["profile"], each["verdict"]) for each in document["trials"]}
+    assert found == {("big", "better"), ("small", "worse")}
+    assert uncapped.values() == before
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_profile_against_itself_is_noise(uncapped: Fleet) -> None:
+    status, document, _ = uncapped.trial("--profiles", "stock,stock", "--no-training", "--pairs", "5")
+    assert status == 0
+    assert {each["verdict"] for each in document["trials"]} == {"noise"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_the_win_is_found_in_a_space_proposed_applied_and_taken_back(uncapped: Fleet, tmp_path: Path) -> None:
+    space = tmp_path / "space.yml"
+    small = {"value": SMALL, "never_lower": False}
+    buffers = [{}, {"sysctl": {RMEM: small, WMEM: small}}, {"sysctl": WIN}]
+    space.write_text(
+        json.dumps({"together": {"buffers": buffers}, "sysctl": {"net.ipv4.tcp_slow_start_after_idle": [None, 0]}})
+    )
+    before = uncapped.values()
+    given = ("--space", str(space), "--budget", "10m", "--pairs", "5", "--no-training")
+    status, document, _ = uncapped.trial(*given)
+    assert (status, document["complete"]) == (0, True), document
+    assert {each["verdict"] for each in document["trials"]} == {"better"}
+    assert all("16777216" in each["profile"] for each in document["trials"])
+    assert uncapped.values() == before
+
+    won, cli = tmp_path / "won.yml", uncapped.cli
+    cli("tune", "propose", document["id"], "--write", str(won))
+    applied = cli("-i", uncapped.inventory, "--output", "json", "tune", "apply", str(won))
+    assert set(json.loads(applied.stdout)["hosts"]) == {"node01", "node02"}
+    assert uncapped.values(WMEM) == {WIN[WMEM]}
+    back = cli("-i", uncapped.inventory, "--output", "json", "tune", "rollback")
+    assert json.loads(back.stdout)["hosts"]["node01"]["failed"] == 0
+    assert uncapped.values() == before
+    # there is nothing more to take back
+    assert "no host holds a record" in cli("-i", uncapped.inventory, "tune", "rollback").stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_the_same_on_a_link_that_it_cannot_help_is_noise(
+    cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cli = Cli({**cli_env, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("tune"))})
+    capped = fleet_of(cli, "capped", "--rate", "1gbit", "--delay", "5ms")
+    try:
+        _, document, _ = capped.trial("--profiles", "stock,big", "--no-training", "--pairs", "10")
+        assert {each["verdict"] for each in document["trials"]} == {"noise"}
+    finally:
+        cli("lab", "down", "--name", "capped")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_host_that_dies_ends_the_trial_with_what_was_measured(uncapped: Fleet) -> None:
+    import subprocess
+    import sys
+
+    argv = [sys.executable, "-m", "nodectl", "-i", uncapped.inventory, "--output", "json", "tune", "trial"]
+    argv += ["--profiles", "stock,big", "--probes", "tcp", "--no-training", "--pairs", "20", "--duration", "1"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, env=dict(uncapped.cli.env), stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stderr is not None and process.stdout is not None
+        while "pair 6 of 20" not in process.stderr.readline():
+            assert process.poll() is None
+        uncapped.cli("lab", "fault", "link-down", "node02", "--name", uncapped.name)
+        try:
+            out, err = process.communicate(timeout=400)
+        finally:
+            uncapped.cli("lab", "heal", "--name", uncapped.name)
+    document = json.loads(out)
+    assert not document["complete"], err
+    assert document["reason"]
+    assert process.returncode in (1, 3)
+    assert {each["verdict"] for each in document["trials"]} <= {"better", "unknown"}
+    assert all(each["pairs"] >= 4 for each in document["trials"])

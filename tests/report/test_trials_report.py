@@ -1,0 +1,127 @@
+"""A trial as text: regressions that cannot be overlooked, paths that agree left out, crossovers in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from nodectl.model.trial import Ranked, Side, Trial
+from nodectl.model.verdict import Crossover
+from nodectl.report.trial_names import Names
+from nodectl.report.trials import crossover_line, trial_text, trials_table, verdicts_table
+from nodectl.tune.judged import judged
+from tests.tune.trials import gaining
+
+
+def fold(names: Sequence[str]) -> str:
+    return "+".join(names)
+
+
+def trial(**changes: Any) -> Trial:
+    series = changes.pop("series", (gaining(30, size_bytes=1 << 20), gaining(-20, size_bytes=1 << 12)))
+    verdicts, summaries, crossings = judged(series)
+    given: dict[str, Any] = {
+        "id": "20261121T120000Z-ab12",
+        "started": "2026-11-21T12:00:00+00:00",
+        "ended": "2026-11-21T12:04:00+00:00",
+        "complete": True,
+        "reason": "",
+        "nodectl": "1",
+        "inventory": ("hosts.yml",),
+        "limit": None,
+        "hosts": {"b": {}, "a": {}},
+        "baseline": Side("stock", "stock"),
+        "candidates": (Side("candidate", "candidate"),),
+        "probes": ("nccl",),
+        "pairs": 10,
+        "options": {},
+        "series": series,
+        "verdicts": verdicts,
+        "summaries": summaries,
+        "crossovers": crossings,
+    }
+    return Trial(**{**given, **changes})
+
+
+def test_a_regression_at_one_size_is_marked_and_told_again_at_the_end() -> None:
+    text = trial_text(trial(), fold)
+    small = next(line for line in text.splitlines() if "4 KiB" in line)
+    assert small.split()[:4] == ["candidate", "nccl", "4", "KiB"]
+    assert "worse  <--" in small and "-20.0 %" in small
+    large = next(line for line in text.splitlines() if "1 MiB" in line)
+    assert "better " in large and "<--" not in large
+    *_, head, worse, better = text.splitlines()
+    assert head == "candidate against stock: worse: is WORSE somewhere"
+    assert worse == "  worse: nccl 4 KiB -20.0 %"
+    assert better == "  better: nccl 1 MiB +30.0 %"
+
+
+@pytest.mark.parametrize(
+    ("percent", "told"),
+    [(30, "better: is better, and nowhere worse"), (0, "noise: makes no difference that can be told from noise")],
+)
+def test_the_outcome_stands_last(percent: float, told: str) -> None:
+    assert trial_text(trial(series=(gaining(percent),)), fold).splitlines()[-1] == f"candidate against stock: {told}"
+
+
+def test_what_is_undecided_says_why() -> None:
+    lines = trial_text(trial(series=(gaining(30, pairs=3),), complete=False, reason="lost: b"), fold).splitlines()
+    assert lines[0] == "trial 20261121T120000Z-ab12: a+b, 10 pairs, ended early: lost: b"
+    assert lines[-2:] == [
+        "candidate against stock: unknown: is undecided",
+        "  undecided: nccl: too few pairs: 3 of 3 are complete, and 5 are needed",
+    ]
+    # nothing is claimed of it
+    assert " - " in next(line for line in lines if line.startswith("candidate  nccl"))
+
+
+def test_paths_that_say_what_their_mean_says_are_left_out() -> None:
+    subjects = ["mean of 3 paths, streams 1", "a -> b, streams 1", "b -> c, streams 1", "c -> a, streams 1"]
+    gains = [20, 25, -30, 22]
+    many = tuple(gaining(percent, subject=subject) for percent, subject in zip(gains, subjects, strict=True))
+    table = verdicts_table(judged(many)[0])
+    # what all of them share needs no words
+    assert "streams" not in table
+    assert [each for each in subjects if each.removesuffix(", streams 1") in table] == [subjects[0], subjects[2]]
+    assert "(2 single paths or hosts say the same as their mean: --output json)" in table
+    # without a mean each stands for itself
+    assert "a -> b" in verdicts_table(judged(many[1:2])[0])
+
+
+def test_a_crossover_in_words() -> None:
+    found = Crossover("tree", "ring", 300_000, (1 << 17, 1 << 19), "nccl", "all_reduce")
+    assert crossover_line(found, Names()) == "nccl all_reduce: tree below 293 KiB, ring above (128 KiB to 512 KiB)"
+
+
+def test_a_search_shows_its_best_and_how_many_more() -> None:
+    found = tuple(Ranked(f"c{n}", 3, None if n == 8 else 50.0 - n, failed=n == 9) for n in range(12))
+    text = trial_text(trial(search=found), fold)
+    assert "+50.0 %" in text and "c9" in text and "c10" not in text
+    assert "(and 2 more)" in text
+    seen = {line.split()[1]: line.split()[2] for line in text.splitlines() if line.split()[1:2] in (["c8"], ["c9"])}
+    # a pair that was not finished is no failure
+    assert seen == {"c8": "-", "c9": "failed"}
+
+
+def test_a_search_that_found_nothing_says_so() -> None:
+    found = (Ranked("c0", 3, -5.0),)
+    told = "no candidate that was tried is better than stock"
+    assert trial_text(trial(search=found, series=()), fold).splitlines()[-1] == told
+    assert told not in trial_text(trial(search=found, series=(), complete=False), fold)
+
+
+def test_a_line_for_each_trial() -> None:
+    table = trials_table([trial(), trial(series=(), complete=False)], fold).splitlines()
+    assert table[1].split("  ")[0] == "20261121T120000Z-ab12"
+    assert "2026-11-21 12:00:00" in table[1] and "candidate worse" in table[1]
+    assert "ended early" in table[2]
+
+
+def test_names_keep_what_tells_one_from_another() -> None:
+    subjects = ["a,b,c,d,e, all_reduce, backend gloo, rail r0", "a,b,c,d,e, all_reduce, backend gloo, rail r1"]
+    names = Names.of(judged([gaining(5, subject=each) for each in subjects])[0])
+    assert names.short("nccl", subjects[0]) == "5 hosts, all_reduce, rail r0"
+    assert names.short("tcp", "a -> b, streams 4") == "a -> b, streams 4"
+    assert names.short("nccl", "") == ""
