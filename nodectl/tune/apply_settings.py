@@ -1,0 +1,76 @@
+"""A setting as Ansible is given it: variables for all hosts, and an inventory of the run's own for what differs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nodectl.errors import UsageError
+from nodectl.model.host import Host
+from nodectl.profiles.overrides import OVERRIDES, checked_overrides, merge_fields
+
+_TUNING = "nodectl_tuning"
+# a name that no inventory has, so that it matters nowhere where a host's own variables stand
+_OWN = "nodectl_trial_overrides"
+_LOOKED_UP = "{{ " + _OWN + " }}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing to put on: a tuning profile by name, or each host's own, and overrides in nodectl_overrides' form."""
+
+    label: str
+    profile: str | None = None
+    overrides: Mapping[str, Any] | None = None
+
+
+@contextmanager
+def given(setting: Setting, hosts: Sequence[Host]) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
+    """(extra variables, further inventories) for as long as the block lasts.
+
+    Extra variables come before whatever an inventory says anywhere; what differs from host to host they only name.
+    """
+    variables: dict[str, Any] = {} if setting.profile is None else {_TUNING: plain(setting.profile)}
+    if setting.overrides is None:
+        yield variables, ()
+        return
+    merged = {str(host.name): {_OWN: overrides_for(host, setting.overrides)} for host in hosts}
+    with tempfile.TemporaryDirectory(prefix="nodectl-trial-") as folder:  # ours alone, as mkdtemp makes it
+        path = Path(folder) / "trial.yml"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+            yaml.safe_dump({"all": {"hosts": merged}}, stream, sort_keys=False)
+        yield {**variables, OVERRIDES: _LOOKED_UP}, (str(path),)
+
+
+def overrides_for(host: Host, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """What the host has already, with the setting's on top: one nodectl_overrides takes the place of another."""
+    present = host.variables.get(OVERRIDES)
+    merged = checked_overrides(dict(present) if isinstance(present, Mapping) else {})
+    for group, settings in checked_overrides(dict(overrides)).items():
+        merge_fields(merged, {group: dict(settings) if isinstance(settings, Mapping) else settings})
+    found: dict[str, Any] = plain(merged)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """The value as YAML's own types; Ansible would take braces for a template and run it."""
+    if isinstance(value, Mapping):
+        return {plain(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, str):
+        if any(mark in value for mark in ("{{", "{%", "{#")):
+            raise UsageError(f"{value!r} would be a template to Ansible", "write the value itself")
+        return str(value)
+    # an inventory's numbers carry where they come from, which YAML cannot write
+    for kind in (bool, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return value

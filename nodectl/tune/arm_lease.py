@@ -1,0 +1,140 @@
+"""The leases of a trial's hosts: renewed over SSH, host by host, for as long as this process lives and is awake."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.transport.base import Transport
+from nodectl.transport.fanout import fan_out
+
+RENEW_S = 10.0
+# a guard looks twice a second; on a host that is at its limit it may come late
+SLOW_S = 8.0
+# by a host that does not answer the others are not held up: each has a thread of its own
+_ANSWER_S = 10.0
+# as module_utils/trial_store.py has it on the nodes
+FOLDER = "/var/lib/nodectl/trials"
+# no program is started but the shell and one cat: a measurement may be under way
+_BEAT = 'cd -- "$1" 2>/dev/null || { echo "{}"; exit 0; }; [ ! -f lease ] || echo "$2" > lease; cat state'
+
+
+@dataclass(slots=True)
+class _Lease:
+    """What is known of one host."""
+
+    beat: int = 0
+    sent: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=32))
+    answered: float = field(default_factory=monotonic)
+    silence: str = ""
+    over: str = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def due(self, now: float) -> int:
+        """The last beat that a guard has had the time to see."""
+        return max((beat for beat, sent in self.sent if now - sent > SLOW_S), default=0)
+
+
+class Leases:
+    """Keeps the guards of a trial waiting; `lost` says which of them can no longer be counted on."""
+
+    def __init__(self, transport: Transport, hosts: Sequence[Host], trial: str, lease_s: float) -> None:
+        self._transport, self._folder, self._lease_s = transport, f"{FOLDER}/{trial}", lease_s
+        self._every_s = min(RENEW_S, lease_s / 4)
+        self._leases = {host: _Lease() for host in hosts}
+        self._stop = threading.Event()
+
+    def start(self, hosts: Sequence[Host]) -> None:
+        """From now on these are renewed; the others were not armed, and are only asked at the end."""
+        for host in hosts:
+            threading.Thread(target=self._renew, args=(host,), name=f"lease {host.name}", daemon=True).start()
+
+    def stop(self) -> None:
+        """No further renewal; what is on its way may still arrive."""
+        self._stop.set()
+
+    def beat(self, hosts: Sequence[Host]) -> None:
+        """Renew at once, and learn how these hosts stand."""
+        for _ in fan_out(hosts, self._once, max(1, len(hosts))):
+            pass
+
+    def lost(self) -> Mapping[str, str]:
+        """{host: why}: the guard has acted or is gone, or the host has not answered for half of its lease."""
+        found, now = {}, monotonic()
+        for host, lease in self._leases.items():
+            if lease.over:
+                found[host.name] = lease.over
+            elif lease.silence and now - lease.answered > self._lease_s / 2:
+                found[host.name] = lease.silence
+        return found
+
+    def silent(self) -> Mapping[str, str]:
+        """{host: why}: those that did not answer when last asked."""
+        return {host.name: lease.silence for host, lease in self._leases.items() if lease.silence}
+
+    def _renew(self, host: Host) -> None:
+        while not self._stop.is_set() and not self._leases[host].over:
+            self._once(host)
+            self._stop.wait(self._every_s)
+
+    def _once(self, host: Host) -> None:
+        lease = self._leases[host]
+        with lease.lock:
+            lease.beat += 1
+            lease.sent.append((lease.beat, monotonic()))
+            argv = ["sh", "-c", _BEAT, "sh", self._folder, str(lease.beat)]
+            done = self._transport.run(host, argv, timeout_s=_ANSWER_S)
+            said = _said(done)
+            if said is None:
+                lease.silence = _why(done)
+                return
+            lease.answered, lease.silence = monotonic(), ""
+            lease.over = _over(said, lease.due(monotonic()))
+
+
+def _said(done: CommandResult) -> Mapping[str, Any] | None:
+    """The guard's word; None where none came."""
+    if not done.ok:
+        return None
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _why(done: CommandResult) -> str:
+    if done.outcome is not Outcome.RAN:
+        return f"its lease cannot be renewed: {done.error}"
+    return f"its lease cannot be renewed: exit status {done.exit_status}: {done.stderr.strip()}"
+
+
+def _over(said: Mapping[str, Any], due: int) -> str:
+    """Why the guard cannot be counted on; empty where it watches."""
+    state = said.get("state")
+    if state == "restored":
+        return f"put its former values back by itself at {_moment(said.get('at'))}: {said.get('why', '')}"
+    if state == "restoring":
+        errors = "; ".join(map(str, said.get("errors") or ())) or "under way"
+        return f"is putting its former values back by itself ({said.get('why', '')}): {errors}"
+    if state != "armed":
+        return "is no longer armed: another nodectl has taken the trial off"
+    # the word is older than this beat: the guard writes it once it has seen one
+    seen = str(said.get("seen") or 0)
+    if seen.isdigit() and int(seen) < due:
+        return "nobody watches it any more: its guard does not answer"
+    return ""
+
+
+def _moment(seconds: object) -> str:
+    if not isinstance(seconds, int | float) or not 0 < seconds < 1e11:
+        return "an unknown time"
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
