@@ -40,6 +40,7 @@ _KINDS = tuple(
             "bad_gid",
             r"Failed to modify QP (?:\d+ )?to RTR|(?i:(?:invalid|wrong|no such|couldn't get|can't get) gid)",
         ),
+        ("bad_gid", r"Incompatibility issue with GID types"),
         # a request that the other side's buffer or test does not allow
         ("mismatch", r"Failed status (?:9|10)\b|remote (?:access|invalid request) error"),
         ("mismatch", r"(?i:mis-?match|not compatible|incompatible)"),

@@ -69,6 +69,7 @@ def test_odd_options_that_perftest_accepts(name: str, side: str) -> None:
         ("Couldn't connect to 192.0.2.1:18515: Connection timed out", "timeout"),
         (" Iterations number should be between 5 and 100000000", "bad_option"),
         ("Couldn't get context for the device", "other"),
+        (" Found Incompatibility issue with GID types.\n Please Try to use a different IP version.", "bad_gid"),
         ("rdma_bind_addr failed", "other"),
         ("Unexpected CM event bl blka 8\n Unable to perform rdma_client function", "refused"),
         ("Failed status 10 (remote access error): wr_id 0", "mismatch"),

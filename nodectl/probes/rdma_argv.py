@@ -1,0 +1,93 @@
+"""The command lines of perftest's programs: written for both ends of a test, and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# short options that take no value, of all programs and versions
+_BARE = frozenset("abCeFghHlLNORUVzZ") - frozenset("lL")
+LATENCY_BYTES = 2
+# what `--operations` may name, each with its program
+PROGRAMS = {
+    "write": "ib_write_bw",
+    "read": "ib_read_bw",
+    "send": "ib_send_bw",
+    "write_lat": "ib_write_lat",
+    "read_lat": "ib_read_lat",
+    "send_lat": "ib_send_lat",
+}
+
+
+def is_latency(operation: str) -> bool:
+    """It is measured in microseconds."""
+    return operation.endswith("_lat")
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What one end of a test is told: its port, its GID on Ethernet, and the GPU whose memory is used, if one is."""
+
+    device: str
+    port: int
+    gid_index: int | None = None
+    gpu: int | None = None
+    dmabuf: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much: messages of this size, for whole seconds or so many."""
+
+    message_bytes: int
+    seconds: int | None = None
+    iterations: int | None = None
+
+
+def command(operation: str, end: End, size: Size) -> list[str]:
+    """The program and its options for one end, without TCP port and server."""
+    argv = [PROGRAMS[operation], "-d", end.device, "-i", str(end.port), "-s", str(size.message_bytes), "-F"]
+    argv += ["-x", str(end.gid_index)] if end.gid_index is not None else []
+    argv += ["-D", str(size.seconds)] if size.seconds is not None else ["-n", str(size.iterations)]
+    argv += [] if is_latency(operation) else ["--report_gbits"]
+    argv += [f"--use_cuda={end.gpu}"] if end.gpu is not None else []
+    argv += ["--use_cuda_dmabuf"] if end.gpu is not None and end.dmabuf else []
+    return argv
+
+
+def without_timeout(argv: Sequence[str]) -> Sequence[str]:
+    """The command that `timeout [OPTION…] SECONDS` runs."""
+    if not argv or argv[0].rpartition("/")[2] != "timeout":
+        return argv
+    rest = list(argv[1:])
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option in ("-s", "-k", "--signal", "--kill-after") and rest:
+            rest.pop(0)
+    return rest[1:]
+
+
+def is_server(argv: Sequence[str]) -> bool:
+    """It names no host to connect to."""
+    words = list(without_timeout(argv))[1:]
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-"):
+            return False
+        takes_value = len(word) == 2 and word[1] not in _BARE
+        if takes_value and words:
+            words.pop(0)
+    return True
+
+
+def given(argv: Sequence[str], short: str, long: str) -> str | None:
+    """An option's value, in whichever form it stands there; None where it does not."""
+    words = list(argv)
+    for place, word in enumerate(words):
+        if word in (short, long):
+            return words[place + 1] if place + 1 < len(words) else ""
+        if word.startswith(f"{long}="):
+            return word.partition("=")[2]
+        if word.startswith(short) and not word.startswith("--") and len(word) > len(short):
+            return word[len(short) :]
+    return None

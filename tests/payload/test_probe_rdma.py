@@ -1,0 +1,251 @@
+"""probe_rdma.py as two nodes run it, over the loopback interface, with programs that stand in for perftest's.
+
+They listen, connect and end as perftest's do, and print what was recorded of it: no RDMA is used here (test_rdma_probe
+does that, between two emulated machines).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.payload.rdmabench import ports, talk
+from nodectl.probes.rdma_errors import classify
+from nodectl.resources import payload_dir
+
+PROBE = [sys.executable, "-B", str(payload_dir() / "probe_rdma.py")]
+RECORDED = Path(__file__).parents[1] / "fixtures" / "perftest"
+STAND_IN = f"""#!{sys.executable}
+import os, socket, sys, time
+words = sys.argv[1:]
+port = int(words[words.index("-p") + 1])
+address = words[-1] if words[words.index("-p") + 2:] and not words[-1].startswith("-") else ""
+mode = words[words.index("-d") + 1]
+if mode == "absent":
+    sys.exit("IB device absent not found")
+def show(side):
+    lines = open(os.path.join({str(RECORDED)!r}, "ib_write_bw." + side + ".txt")).read().splitlines()
+    print("\\n".join(lines[1:-1]), flush=True)
+if address:
+    with socket.create_connection((address, port)) as talk:
+        if mode == "stuck":
+            print(" remote address: LID 0000", flush=True)
+            time.sleep(60)
+        show("client")
+else:
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("", port))
+        listening.listen()
+        print("* Waiting for client to connect... *", flush=True)
+        with listening.accept()[0] as talk:
+            talk.recv(1)
+            show("server")
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> dict[str, str]:
+    """An environment in which `ib_write_bw` is the stand-in."""
+    program = tmp_path / "bin" / "ib_write_bw"
+    program.parent.mkdir()
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def case(server_here: bool = False, mode: str = "rxe0", program: str = "ib_write_bw", **more: Any) -> dict[str, Any]:
+    line = [program, "-d", mode, "-n", "300"]
+    return {
+        "client": line, "server": line, "client_cpus": [0], "server_cpus": [], "client_port": ["none0", 1],
+        "server_port": ["none0", 1], "server_here": server_here, "json": False, "deadline_s": 20.0,
+        "group": "0 write", **more,
+    }  # fmt: skip
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+class Server:
+    """The end that serves, until the test is over."""
+
+    def __init__(self, plan: Sequence[dict[str, Any]], env: dict[str, str]) -> None:
+        self.plan, self.env = json.dumps(plan), env
+        argv = [*PROBE, "serve", "--address=127.0.0.1", f"--plan={self.plan}"]
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
+        assert self.process.stdout is not None
+        self.port = json.loads(self.process.stdout.readline())["port"]
+
+    def lead(self) -> subprocess.Popen[str]:
+        argv = [*PROBE, "measure", "--address=127.0.0.1", f"--port={self.port}", f"--plan={self.plan}"]
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=self.env)
+
+    def measure(self) -> tuple[int, list[dict[str, Any]]]:
+        with self.lead() as leader:
+            out, _ = leader.communicate(timeout=60)
+        return leader.returncode, events(out)
+
+
+@pytest.fixture
+def serve(programs: dict[str, str]) -> Iterator[Any]:
+    started: list[Server] = []
+
+    def start(*plan: dict[str, Any]) -> Server:
+        started.append(Server(plan, programs))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+
+
+def test_both_ends_take_turns_and_all_they_said_is_told(serve: Any) -> None:
+    server = serve(case(), case(server_here=True), case())
+    status, said = server.measure()
+    assert (status, [(each["event"], each["test"]) for each in said]) == (0, [("run", n) for n in range(3)])
+    assert server.process.wait(10) == 0
+    for each in said:
+        client, served = each["client"], each["server"]
+        assert (client["status"], served["status"], each["gone"]) == (0, 0, "")
+        assert "41.21" in client["stdout"] and "41.21" in served["stdout"]
+        assert client["argv"][-1] == "127.0.0.1" and served["argv"][:5] == client["argv"][:5]
+        assert client["cpus"] == [0] and each["addresses"] == ["127.0.0.1", "127.0.0.1"]
+        assert classify(client["argv"], client["status"], client["stdout"]) is None
+    # one hole in a firewall is enough: perftest serves where this program did
+    assert said[0]["server"]["argv"][-1] == said[2]["server"]["argv"][-1]
+
+
+@pytest.mark.parametrize("server_here", [False, True])
+def test_a_server_that_ends_at_once_says_why_and_no_client_is_run(serve: Any, server_here: bool) -> None:
+    status, said = serve(case(server_here, mode="absent"), case(server_here), case(group="1 write")).measure()
+    # the others of its group are left out
+    assert (status, [each["test"] for each in said]) == (0, [0, 2])
+    assert said[0]["client"] is None and "not found" in said[0]["server"]["stderr"]
+    assert said[0]["server"]["status"] == 1 and said[1]["client"]["status"] == 0
+
+
+@pytest.mark.parametrize("server_here", [False, True])
+def test_what_does_not_end_is_ended_and_its_words_are_kept(serve: Any, server_here: bool) -> None:
+    server = serve(case(server_here, mode="stuck", deadline_s=1.0))
+    status, (said,) = server.measure()
+    assert (status, said["client"]["timed_out"]) == (0, True)
+    assert "remote address" in said["client"]["stdout"] and "Waiting" in said["server"]["stdout"]
+    assert server.process.wait(10) == 0
+
+
+def test_a_program_that_is_not_there(serve: Any) -> None:
+    _, (said,) = serve(case(program="ib_no_such_bw")).measure()
+    assert (said["server"]["status"], said["client"]) == (127, None)
+    assert "No such file" in said["server"]["stderr"]
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_an_end_is_killed(serve: Any, number: int) -> None:
+    server = serve(case(mode="stuck"))
+    with server.lead() as leader:
+        until = time.monotonic() + 20
+        while not (children(leader.pid) and children(server.process.pid)):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        left = children(leader.pid) + children(server.process.pid)
+        leader.send_signal(number)
+        leader.communicate(timeout=20)
+    # the other end notices, and ends its program too
+    assert server.process.wait(20) == 1
+    until = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in left) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert [pid for pid in left if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_a_port_on_which_nobody_listens_is_refused() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        argv = [*PROBE, "measure", "--address=127.0.0.1", f"--port={unused.getsockname()[1]}", "--plan=[]"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    said = events(done.stdout)
+    assert (done.returncode, said[0]["event"], said[0]["why"]) == (1, "unreached", "refused")
+
+
+@pytest.mark.parametrize(
+    ("number", "word"),
+    [(111, "refused"), (113, "unreachable"), (101, "unreachable"), (110, "no_answer"), (13, "refused"), (22, "other")],
+)
+def test_why_a_connection_was_not_made(number: int, word: str) -> None:
+    assert talk.why(OSError(number, os.strerror(number))) == word
+
+
+def test_somebody_else_who_answers_is_not_believed() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+        with pytest.raises(ConnectionError, match="something else"):
+            talk.receive(here, 5)
+
+
+FILES = {
+    "state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "Ethernet",
+    "gids/0": "fe80:0000:0000:0000:004e:0aff:fe40:0001", "gid_attrs/types/0": "IB/RoCE v1",
+    "gid_attrs/ndevs/0": "eth4", "gids/3": "0000:0000:0000:0000:0000:ffff:0a40:0001",
+    "gid_attrs/types/3": "RoCE v2", "gid_attrs/ndevs/3": "eth4", "gids/10": "0000:0000:0000:0000:0000:0000:0000:0000",
+    "counters/port_rcv_packets": "12345",
+}  # fmt: skip
+
+
+def test_ports_as_sysfs_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = tmp_path / "mlx5_3"
+    for name, text in {**{f"ports/1/{name}": text for name, text in FILES.items()},
+                       "device/numa_node": "1", "device/local_cpulist": "2-4,9"}.items():  # fmt: skip
+        (device / name).parent.mkdir(parents=True, exist_ok=True)
+        (device / name).write_text(text + "\n")
+    monkeypatch.setattr(ports, "INFINIBAND", tmp_path)
+    monkeypatch.setattr(ports, "query_verbs", lambda: {"mlx5_3/1": {"mtu": 4096, "mtu_max": 4096}})
+    (port,) = ports.ports()
+    expected = {
+        "device": "mlx5_3", "port": 1, "state": "ACTIVE", "physical_state": "LinkUp", "rate_gbit_s": 400.0,
+        "link_layer": "Ethernet", "netdev": "eth4", "numa_node": 1, "cpus": [2, 3, 4, 9],
+        "verbs": {"mtu": 4096, "mtu_max": 4096},
+    }  # fmt: skip
+    assert {name: port[name] for name in expected} == expected
+    assert [(each["index"], each["type"], each["netdev"]) for each in port["gids"]] == [
+        (0, "IB/RoCE v1", "eth4"), (3, "RoCE v2", "eth4"),
+    ]  # fmt: skip
+    assert ports.packets("mlx5_3", 1) == 12345 and ports.packets("mlx5_9", 1) is None
+    assert ports.state_of("mlx5_3", 1)["state"] == "ACTIVE"
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [("import time; time.sleep(9)", ports.UNASKED), ("print('null')", None), ("1/0", ports.UNASKED)],
+)
+def test_a_device_that_hangs_or_breaks_its_library_is_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, expected: object
+) -> None:
+    stand_in = tmp_path / "ports.py"
+    stand_in.write_text(program)
+    monkeypatch.setattr(ports, "__file__", str(stand_in))
+    monkeypatch.setattr(ports, "VERBS_S", 1.0)
+    assert ports.query_verbs() is expected
+
+
+def test_look_answers_on_a_machine_without_any_of_it() -> None:
+    argv = [*PROBE, "look", "--programs=ib_no_such_bw"]
+    (said,) = events(subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout)
+    assert said["programs"] == {} and set(said) == {"event", "ports", "adapters", "programs", "memlock", "gpus"}
+    assert set(said["memlock"]) == {"soft", "hard", "exempt"}

@@ -1,0 +1,245 @@
+"""The rdma probe: figures exactly as perftest printed them, directions, rails, and reasons of what fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.history.identity import identity_of
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.rdma import run_rdma
+from nodectl.transport.local import LocalTransport
+from tests.probes.scripted import HOSTS, Answer, Fleet
+from tests.probes.scripted_rdma import LISTENING, port, rdma_fleet, told
+
+PAIR = HOSTS[:2]
+
+
+def probe(fleet: Fleet, hosts: Sequence[Host] = PAIR, **options: Any) -> ProbeResult:
+    given = ProbeOptions(**{"repetitions": 1, "operations": ("write",), **options})
+    return run_rdma(fleet, hosts, given, lambda _: None)
+
+
+def good(name: str) -> Any:
+    def test(_: int, __: Mapping[str, Any]) -> dict[str, Any]:
+        client = told(f"{name}.client")
+        return {"client": client, "server": {**client, "argv": client["argv"][:-1], "cpus": [0, 2, 3]}}
+
+    return test
+
+
+def plans(fleet: Fleet) -> list[list[dict[str, Any]]]:
+    return [
+        json.loads(args[args.index("--plan") + 1]) for _, module, args in fleet.asked
+        if module == "probe_rdma" and args[0] == "measure"
+    ]  # fmt: skip
+
+
+def same(tests: dict[str, Any]) -> Any:
+    return lambda number, test: tests
+
+
+# operation, recording, what stands in its table, from where to where each of the two tests carries data
+PRINTED = [
+    ("write", "ib_write_bw.json-gbits", 0.43, ["node01 -> node02", "node02 -> node01"]),
+    ("read", "ib_write_bw.bidir", 0.198492, ["node02 -> node01", "node01 -> node02"]),
+    ("write_lat", "ib_write_lat", 2023.53, ["node01 -> node02"]),
+]
+
+
+@pytest.mark.parametrize(("operation", "name", "value", "flows"), PRINTED)
+def test_the_figure_is_perftests(
+    monkeypatch: pytest.MonkeyPatch, operation: str, name: str, value: float, flows: list[str]
+) -> None:
+    client = told(f"{name}.client")
+    found = probe(rdma_fleet(monkeypatch, same({"client": client, "server": None})), operations=(operation,))
+    assert found.findings == ()
+    assert [each.direction for each in found.measurements] == flows
+    for each in found.measurements:
+        assert (each.value, each.hosts) == (value, tuple(each.direction.split(" -> ")))
+        printed: Any = each.conditions["printed"]
+        (head, row) = printed[0].splitlines()
+        assert len(printed) == 1
+        assert f"{value:g}" in row.split() and head.startswith("#bytes")
+        assert row in client["stdout"] and head in client["stdout"]
+
+
+def test_a_reading_and_its_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = rdma_fleet(monkeypatch, good("ib_write_bw.json-gbits"))
+    first = probe(fleet, repetitions=3).measurements[0]
+    expected = {
+        "operation": "write", "memory": "host", "size_bytes": 65536, "rail": "0", "client": "node01",
+        "device": ["mlx5_0/1", "mlx5_0/1"], "repetitions": 3, "values": [0.43] * 3, "iterations": [200] * 3,
+        "mtu": [4096, 4096], "rate_gbit_s": [400.0, 400.0], "link_layer": "Ethernet", "gid_index": [3, 3],
+        "numa_node": [1, 1], "cpus": ["4-5", "0,2-3"], "perftest": ["6.06"] * 2, "message_rate_mpps": [0.000817] * 3,
+    }  # fmt: skip
+    assert {name: first.conditions[name] for name in expected} == expected
+    assert (first.unit, first.spread, first.expected) == ("Gb/s", 0.0, None)
+    assert "write, device mlx5_0/1, memory host" in identity_of(first).subject
+    (plan,) = plans(fleet)
+    assert [(test["server_here"], test["group"]) for test in plan] == [(False, "0 write"), (True, "0 write")] * 3
+    assert plan[0]["client"] == plan[1]["server"] and plan[0]["client_cpus"] == [4, 5, 6, 9]
+
+
+def test_latency_tells_its_percentiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    (only,) = probe(rdma_fleet(monkeypatch, good("ib_write_lat")), operations=("write_lat",)).measurements
+    expected = {"p99_us": 8675.73, "p999_us": 10516.91, "average_us": 2336.19, "min_us": 217.47, "max_us": 10516.91}
+    assert expected.items() <= only.conditions.items()
+    assert (only.value, only.unit) == (2023.53, "us")
+
+
+def test_json_is_read_where_the_text_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = told("ib_write_bw.json-gbits.client")["stdout"].replace("65536      200", "65536      2O0")
+    document = "{results: {MsgSize: 65536, n_iterations: 200, BW_peak: 0.43, BW_average: 0.43, MsgRate: 0.000817,},}"
+    client = told("ib_write_bw.json-gbits.client", stdout=text, json=document)
+    found = probe(rdma_fleet(monkeypatch, same({"client": client, "server": None})))
+    assert [each.value for each in found.measurements] == [0.43, 0.43] and found.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("runs", "kind", "blamed", "hosts"),
+    [
+        ({"client": told("err.wrong-device.client"), "server": None}, "no_device", "host", ("node01",)),
+        ({"client": None, "server": told("err.port-busy.server")}, "port_busy", "host", ("node02",)),
+        ({"client": told("err.bad-gid.client"), "server": told("err.bad-gid.server")}, "bad_gid", "host", ("node01",)),
+        ({"client": told("err.no-server.client"), "server": told("ib_write_bw.server", stdout="", status=-9)},
+         "no_server", "path", ("node01", "node02")),
+        ({"client": told("err.no-server.client"), "server": told(
+            "err.port-busy.server", stdout="* Waiting for client to connect... *\n", status=-15, timed_out=True)},
+         "firewall", "path", ("node01", "node02")),
+        ({"client": None, "server": None, "gone": "timed out"}, "link_cut", "path", ("node01", "node02")),
+    ],
+)  # fmt: skip
+def test_why_a_test_failed(
+    monkeypatch: pytest.MonkeyPatch, runs: dict[str, Any], kind: str, blamed: str, hosts: tuple[str, ...]
+) -> None:
+    def first_only(number: int, _: Mapping[str, Any]) -> dict[str, Any]:
+        return runs if number == 0 else good("ib_write_bw.json-gbits")(number, _)
+
+    found = probe(rdma_fleet(monkeypatch, first_only))
+    (finding,) = found.findings
+    assert (finding.subject, finding.kind, finding.hosts, finding.status) == (kind, blamed, hosts, Status.FAILED)
+    assert finding.remedy and len(found.measurements) == 1
+    assert finding.evidence == "" or "$ " in finding.evidence
+
+
+CUT = told("err.link-cut-midrun.client")
+STUCK = {"status": -15, "timed_out": True, "stdout": CUT["stdout"].partition(" #bytes")[0]}
+UP = {"state": "ACTIVE", "carrier_changes": 1, "received": 0}
+
+
+@pytest.mark.parametrize("ended", [{}, STUCK], ids=["exit status 0", "no end"])
+@pytest.mark.parametrize(
+    ("link", "addresses", "kind", "says"),
+    [
+        (UP | {"state": "DOWN"}, None, "link_cut", "is DOWN now"),
+        (UP | {"carrier_changes": 3}, None, "link_cut", "lost its link meanwhile"),
+        # TCP passes where of RoCE not one packet comes in, over the same addresses
+        (UP, None, "firewall", "UDP 4791"),
+        # TCP took another way, or packets came in: neither tells of a firewall
+        (UP, ["198.51.100.1", "198.51.100.2"], "", "nothing was carried"),
+        (UP | {"received": 7}, None, "", "nothing was carried"),
+        (UP | {"received": None}, None, "", "nothing was carried"),
+    ],
+)
+def test_no_iteration_is_a_failure_whatever_the_exit_status(
+    monkeypatch: pytest.MonkeyPatch,
+    link: dict[str, Any],
+    addresses: list[str] | None,
+    kind: str,
+    says: str,
+    ended: dict[str, Any],
+) -> None:
+    runs = {"client": {**CUT, "link": link, **ended}, "server": told("err.link-cut-midrun.server", link=link, **ended)}
+    found = probe(rdma_fleet(monkeypatch, same(runs | ({"addresses": addresses} if addresses else {}))))
+    assert CUT["status"] == 0 and found.measurements == ()
+    (finding,) = found.findings
+    by_itself = "timeout" if ended else "link_cut"
+    assert (finding.subject, finding.status, finding.kind) == (kind or by_itself, Status.FAILED, "path")
+    assert says in finding.actual and "write" in finding.actual
+
+
+@pytest.mark.parametrize(("why", "kind"), [("refused", "firewall"), ("no_answer", "firewall"), ("unreachable",) * 2])
+def test_a_server_that_listens_and_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, why: str, kind: str) -> None:
+    fleet = rdma_fleet(monkeypatch, same({}))
+    answers = fleet.answers
+
+    def unreached(host: str, module: str, args: Sequence[str]) -> Answer:
+        if args[0] != "measure":
+            return answers(host, module, args)
+        text = "192.0.2.2 port 40001: no way"
+        return Answer([{"event": "unreached", "why": why, "text": text}, {"event": "error", "text": text}], status=1)
+
+    fleet.answers = unreached
+    (finding,) = probe(fleet).findings
+    assert (finding.subject, finding.kind, finding.hosts) == (kind, "path", ("node01", "node02"))
+    assert "no way" in finding.actual and fleet.killed == [("node02", "77")]
+
+
+def test_a_server_that_cannot_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = rdma_fleet(monkeypatch, same({}))
+    answers, text = fleet.answers, "[Errno 98] Address already in use"
+    fleet.answers = lambda host, module, args: (
+        Answer([{"event": "error", "text": text}], status=1) if args[0] == "serve" else answers(host, module, args)
+    )
+    (finding,) = probe(fleet, port=18515).findings
+    assert (finding.subject, finding.hosts, finding.status) == ("port_busy", ("node02",), Status.FAILED)
+
+
+def test_each_rail_has_its_own_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = {host.name: {"ports": [port(host.name, f"mlx5_{n}") for n in (10, 2)]} for host in PAIR}
+    fleet = rdma_fleet(monkeypatch, good("ib_write_bw.json-gbits"), two)
+    found = probe(fleet)
+    assert {(each.conditions["rail"], each.conditions["device"][0]) for each in found.measurements} == {  # type: ignore[index]
+        ("0", "mlx5_2/1"), ("1", "mlx5_10/1"),
+    }  # fmt: skip
+    assert [test["client"][2] for test in plans(fleet)[0]] == ["mlx5_2"] * 2 + ["mlx5_10"] * 2
+
+
+def test_a_slow_host_is_measured_again_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = "192.0.2.3"
+    fleet = rdma_fleet(monkeypatch, same({}))
+    answers = fleet.answers
+
+    def some_slow(host: str, module: str, args: Sequence[str]) -> Answer:
+        found = answers(host, module, args)
+        if args[0] != "measure":
+            return found
+        rate = "0.43" if slow not in (args[args.index("--address") + 1], f"192.0.2.{int(host[-2:])}") else "0.11"
+        client = told("ib_write_bw.json-gbits.client")
+        client["stdout"] = client["stdout"].replace("0.43               0.43", f"{rate}               {rate}")
+        return Answer([{**event, "client": client, "server": None} for event in found.events])
+
+    fleet.answers = some_slow
+    found = probe(fleet, HOSTS)
+    assert {each.value for each in found.measurements} == {0.43, 0.11}
+    (finding,) = found.findings
+    assert (finding.status, finding.kind, finding.hosts, finding.check) == (Status.FAILED, "host", ("node03",), "rdma")
+    assert any("again" in each.conditions for each in found.measurements)
+
+
+def test_a_host_that_goes_away_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = rdma_fleet(monkeypatch, same({}))
+    answers = fleet.answers
+    fleet.answers = lambda host, module, args: (
+        Answer([], status=1, stderr="sh: python3: not found\n")
+        if host == "node02" and args[0] == "look" else answers(host, module, args)
+    )  # fmt: skip
+    found = probe(fleet)
+    assert [(each.status, each.hosts) for each in found.findings] == [(Status.UNKNOWN, ("node02",))]
+    assert found.measurements == () and LISTENING.status == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "hosts", "says"),
+    [({"operations": ("fly",)}, PAIR, "no operation 'fly'"), ({}, HOSTS[:1], "only one is selected")],
+)
+def test_what_cannot_be_asked(options: dict[str, Any], hosts: Sequence[Host], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        run_rdma(LocalTransport(), hosts, ProbeOptions(**options), print)
