@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nodectl.errors import UsageError
+from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes import nccl_programs, nccl_torch
@@ -14,6 +15,7 @@ from nodectl.probes.blame_model import Link
 from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
 from nodectl.probes.formulas import COLLECTIVES
 from nodectl.probes.machines import by_machine, turns
+from nodectl.probes.nccl_bisect import settled
 from nodectl.probes.nccl_blame import blamed
 from nodectl.probes.nccl_groups import SCOPES, Group, group_of, node_groups, rail_groups
 from nodectl.probes.nccl_hosts import ENGINES, NAME, Fleet, find_fleet
@@ -29,6 +31,8 @@ from nodectl.transport.base import Transport
 _LEAST = Amount(repetitions=1, duration_s=0.01)
 # importing torch, meeting
 _START_S = 8.0
+# for one operation of a group that is measured to see whether it fails
+_SMALLER_S = 30.0
 
 Rounds = list[list[Group]]
 
@@ -51,8 +55,12 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: ProbeOptions,
     run, rounds = replace(run, options=options), rounds[: amount.rounds]
     cost = said(in_turn * _cost_s(amount, cases))
     note(f"nccl: {fleet.engine}, backend {fleet.backend}, {how}, {cost} or more{given_up(options)}")
+    if options.scope == "node":
+        result += ProbeResult(findings=_alone(fleet))
     for groups in rounds:
         result += _round(transport, groups, run, note)
+    if options.scope == "all" and fleet.engine == "torch" and not options.to_limit:
+        result = _in_smaller_groups(transport, fleet, run, result, note)
     if options.scope == "pairs":
         result += _blame(transport, fleet, run, result, switches, note)
     return marked(result, options)
@@ -78,11 +86,7 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: ProbeOptions) -> Prob
     if options.scope == "node" and ready:
         if fleet.backend != "nccl" or any(each.endpoint.gpus > 1 for each in ready):
             return None
-        one = [
-            host_finding(NAME, each.name, Status.SKIPPED, "a single GPU has no other to exchange data with")
-            for each in ready
-        ]
-        return ProbeResult(findings=tuple(one))
+        return ProbeResult(findings=_alone(fleet))
     needed = 2 if options.scope in ("pairs", "rail") else 1
     if len(ready) >= needed and ranks >= 2:
         return None
@@ -92,6 +96,13 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: ProbeOptions) -> Prob
     names = ", ".join(each.name for each in ready) or "no host"
     told = [host_finding(NAME, each.name, Status.UNKNOWN, f"not measured: only {names} is ready") for each in ready]
     return ProbeResult(findings=tuple(told))
+
+
+def _alone(fleet: Fleet) -> tuple[Finding, ...]:
+    """The hosts that have nothing to measure by themselves."""
+    said = "a single GPU has no other to exchange data with"
+    one = [each for each in fleet.ready if fleet.backend == "nccl" and each.endpoint.gpus < 2]
+    return tuple(host_finding(NAME, each.name, Status.SKIPPED, said) for each in one)
 
 
 def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Rounds]:
@@ -150,6 +161,22 @@ def _blame(
 
     slow, again = blamed(first, measure, switches, note)
     return again + ProbeResult(findings=slow)
+
+
+def _in_smaller_groups(transport: Transport, fleet: Fleet, run: Run, result: ProbeResult, note: Note) -> ProbeResult:
+    """Where all hosts together fail and nobody is to blame by its own word: who makes smaller groups fail."""
+    by_host = {each.name: each for each in fleet.ready}
+    cases = [(name, size) for name in run.collectives for size in run.options.sizes_bytes]
+
+    def measure(groups: Sequence[Sequence[str]], case: tuple[str, int]) -> list[ProbeResult]:
+        only = replace(run.options, collectives=case[:1], sizes_bytes=case[1:], repetitions=1)
+        once = replace(run, options=only, timeout_s=_SMALLER_S)
+        members = [group_of([by_host[name] for name in names], fleet.backend) for names in groups]
+        return at_once(transport, members, lambda group: nccl_torch.measure(transport, group, once))
+
+    if not has_time(run.options, _SMALLER_S):
+        return result
+    return settled(result, list(by_host), cases, measure, note)
 
 
 def _cost_s(amount: Amount, cases: int) -> float:

@@ -34,6 +34,8 @@ class Run:
     backend: str
     options: ProbeOptions
     should: Mapping[str, Should] = field(default_factory=dict)
+    # how long one operation, and meeting at the start, may take before a rank gives up on the others
+    timeout_s: float = 120.0
 
     @property
     def collectives(self) -> tuple[str, ...]:
@@ -90,7 +92,8 @@ def verdict_sizes(cases: Iterable[Case], options: ProbeOptions, *, complete: boo
         if len(own) > 1:
             found[collective, min(own)] = "small"
         # ranks share a size evenly, so that it may be a little smaller than asked for
-        reached = complete if options.to_limit else max(own) > 0.5 * max(options.sizes_bytes)
+        *smaller, largest = sorted(set(options.sizes_bytes))
+        reached = complete if options.to_limit else max(own) > max([0.5 * largest, *smaller])
         if reached:
             found[collective, max(own)] = "large"
     return found

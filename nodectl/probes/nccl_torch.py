@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from nodectl.facts.catalogue import venv_of
 from nodectl.model.finding import Finding
@@ -21,8 +22,6 @@ from nodectl.probes.nccl_proof import Told, judged, sockets_judged, told_by
 from nodectl.probes.nccl_run import DURATION_S, FACTOR, Case, Run, incomplete, measurements, wrong
 from nodectl.transport.base import Transport
 
-# how long one operation, and meeting at the start, may take before a rank gives up on the others
-_COLLECTIVE_S = 120.0
 _RUN_S = 3600.0
 # what is there for ending and reporting of the time that is left
 _MARGIN_S = 1.0
@@ -32,7 +31,7 @@ _LOOPBACK = "lo"
 def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     """One group from start to end."""
     left = left_s(run.options.ends_at)
-    played = play(transport, _members(group, run, left), _RUN_S if left is None else left + 2 * _COLLECTIVE_S)
+    played = play(transport, _members(group, run, left), _RUN_S if left is None else left + 2 * run.timeout_s)
     cases = _cases(played, group.ranks)
     cut = [f"{each['collective']} {each['asked_bytes']} B: {each['reason']}" for each in _events(played, "cut")]
     failed = [_failed(each) for each in culprits(played)]
@@ -67,7 +66,7 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
             "grow": (options.grow or FACTOR) if options.to_limit else 0,
             "repetitions": run.repetitions,
             "seconds": options.duration_s or DURATION_S,
-            "timeout": _COLLECTIVE_S,
+            "timeout": run.timeout_s,
             "deadline": 0.0 if left is None else max(0.1, left - _MARGIN_S),
         }
         args = ("ranks", *(f"--{name}={value}" for name, value in own.items()))
@@ -180,4 +179,6 @@ def _failed(played: Played) -> Finding:
     if played.done is None:
         return host_finding(NAME, host, Status.UNKNOWN, "stopped answering while it was measured", "is its link up?")
     status = Status.FAILED if played.done.outcome is Outcome.RAN else Status.UNKNOWN
-    return host_finding(NAME, host, status, *failure(played.done, played.events))
+    found = host_finding(NAME, host, status, *failure(played.done, played.events))
+    # it only saw another fail, and none said so of itself
+    return replace(found, kind="") if played.blames_peer else found
