@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 
 from nodectl.facts.catalogue import venv_of
 from nodectl.model.finding import Finding
@@ -17,18 +18,40 @@ from nodectl.transport.base import Transport
 
 _NOT_PROVISIONED = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
 
+_OTHER_NETWORK = "name another one with --interface"
+
 
 def with_torch(
     transport: Transport, hosts: Sequence[Host], name: str, options: ProbeOptions
 ) -> tuple[list[Endpoint], list[Finding]]:
     """The hosts that have a torch, and an unknown finding for each that has none or does not answer."""
-    endpoints, findings = find_endpoints(transport, hosts, name, options)
+    found, findings = find_endpoints(transport, hosts, name, options)
+    alone = [each for each in found if len(hosts) > 1 and _only_itself(each)]
+    findings += [host_finding(name, each.host.name, Status.UNKNOWN, _said(each), _OTHER_NETWORK) for each in alone]
+    endpoints = [each for each in found if each not in alone]
     ready = [each for each in endpoints if each.torch]
     bare = [each.host for each in endpoints if not each.torch]
     findings += [
         host_finding(name, host.name, Status.UNKNOWN, f"no torch in {venv_of(host)}", _NOT_PROVISIONED) for host in bare
     ]
     return ready, findings
+
+
+def _only_itself(endpoint: Endpoint) -> bool:
+    """Its address is one at which it reaches itself alone, and it was not asked for by such a one."""
+    own = endpoint.host.address
+    return _is_loopback(endpoint.address) and own != "localhost" and not _is_loopback(own)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _said(endpoint: Endpoint) -> str:
+    return f"the other hosts cannot reach it at {endpoint.address} ({endpoint.interface or 'loopback'})"
 
 
 def device_of(endpoints: Sequence[Endpoint]) -> str:
@@ -43,8 +66,9 @@ def python_of(endpoint: Endpoint) -> str:
 
 def common(events: Sequence[Event], key: str) -> object:
     """The value that all have, or the list of their values; None where nobody said one."""
-    values = sorted({str(event[key]) for event in events if event.get(key) is not None})
-    return values[0] if len(values) == 1 else values or None
+    values = {str(event[key]): event[key] for event in events if event.get(key) is not None}
+    told = [values[text] for text in sorted(values)]
+    return told[0] if len(told) == 1 else told or None
 
 
 def failures(name: str, played: Sequence[Played]) -> tuple[Finding, ...]:

@@ -96,7 +96,9 @@ def run_sweep(
         measured = tuple(_at(each, link) for each, link in zip(result.measurements, links, strict=False))
         for own, each in zip(cells, measured, strict=False):
             own[name] = each
-        found += ProbeResult(measured, result.findings)
+        # who cannot take part is told of once, not by each of the measurements
+        told = tuple(each for each in result.findings if each not in found.findings)
+        found += ProbeResult(measured, told)
     sweep = Sweep(tuple(_row(link, own) for link, own in zip(links, cells, strict=True)), found)
     return replace(sweep, found=found + ProbeResult(findings=tuple(_flat(sweep))))
 

@@ -11,6 +11,7 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.bench_options import Rates, measuring
 from nodectl.cli.probe import SizeList
+from nodectl.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from nodectl.bench.retrieval import Table
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "--rates", type=Rates(), metavar="RATE[,RATE…]", help="Of a lab's links.  Default there: 100mbit,1gbit,2gbit."
 )
-@click.option("--duration", type=click.FloatRange(0.1, 3600), help="Seconds of a repetition.  Default: 2; retrieval 1.")
+@click.option("--duration", type=Seconds(0.1, 3600), help="Seconds of a repetition.  Default: 2; retrieval 1.")
 @click.option("--gradient", type=SizeList(), metavar="SIZE", help="What a training step sends.  [8MiB; GPUs: 256MiB]")
 @click.option("--rows", type=click.IntRange(1, 2**40), help="retrieval: of the table.  Default: 2000 a host.")
 @click.option("--dim", type=click.IntRange(1), help="retrieval: values of a row.  Default: 768.")

@@ -10,6 +10,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.bench_options import Counts, measuring
+from nodectl.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from nodectl.probes.base import ProbeResult
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--dim", type=click.IntRange(1), default=256, show_default=True, help="Values of a row.")
 @click.option("--k", type=click.IntRange(1), default=10, show_default=True, help="Best rows of each query.")
 @click.option("--batch", type=Counts(), default="1,32", show_default=True, help="Queries at a time; several sizes.")
-@click.option("--duration", type=click.FloatRange(0.05, 3600), help="Seconds of a repetition.  Default: 1.")
+@click.option("--duration", type=Seconds(0.05, 3600), help="Seconds of a repetition.  Default: 1.")
 @measuring
 @click.pass_obj
 def retrieval(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from nodectl.model.result import CommandResult
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True,
+    "--timeout", "timeout_s", type=Seconds(min=0, min_open=True), default=60.0, show_default=True,
     help="Seconds a host has for the command."
 )  # fmt: skip
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, required=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,7 @@ _WATCH_S = 60.0
     "--watch",
     is_flag=False,
     flag_value=_WATCH_S,
-    type=click.FloatRange(min=1),
+    type=Seconds(min=1),
     metavar="[SECONDS]",
     help=f"Again and again, each {_WATCH_S:g} s or SECONDS, telling what changed.",
 )

@@ -11,6 +11,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.probe_sizes import Sizes, SweepSizes, size_of
+from nodectl.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from nodectl.model.comparison import Comparison
@@ -67,7 +68,7 @@ class Duration(click.ParamType[float]):
 @click.argument("names", metavar="NAME[,NAME…]")
 @click.option(
     "--duration",
-    type=click.FloatRange(0.001, 3600),
+    type=Seconds(0.001, 3600),
     help="Seconds of a repetition.  tcp: 3, storage: 2, latency: 1 at most, memory, h2d: 0.2, nccl, p2p: 0.05, "
     "gemm, sdc, rdma: 1, hbm: 0.5.",
 )

@@ -10,6 +10,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.probe import Duration, SizeList
+from nodectl.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ _BUDGET_S = 1200.0
 @click.option("--probes", default="tcp,latency", show_default=True, metavar="NAME[,NAME…]", help="What is measured.")
 @click.option("--pairs", type=click.IntRange(5, 1000), default=10, show_default=True, help="Pairs of each candidate.")
 @click.option("--budget", type=Duration(), metavar="SECONDS|20m", help="For all of it.  A search takes 20m by default.")
-@click.option("--duration", type=click.FloatRange(0.001, 3600), help="Seconds of a measurement.  tcp: 2, latency: 0.5.")
+@click.option("--duration", type=Seconds(0.001, 3600), help="Seconds of a measurement.  tcp: 2, latency: 0.5.")
 @click.option("--repetitions", type=click.IntRange(1, 100), help="In one turn.  nccl: 3, others: 1.")
 @click.option("--training/--no-training", default=None, help="A short training step.  Default: where it can be run.")
 @click.option("--sizes", type=SizeList(), default="4KiB,256KiB,16MiB", show_default=True, help="nccl: message sizes.")

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
 
-from nodectl.errors import LabError, UsageError
+from nodectl.errors import LabError, NodectlError, UsageError
 from nodectl.lab.network import port_name
 from nodectl.lab.shape import host_shaping, port_shaping
 from nodectl.lab.spec import show_rate
@@ -82,11 +82,14 @@ class _Rates:
     folder: LabFolder
     before: int
     over: bool = False
+    # also where that failed half-way, which the journal does not tell
+    touched: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def set(self, rate_bits: int) -> None:
         with self.lock:
             if not self.over:
+                self.touched = True
                 set_rate(self.folder, rate_bits)
 
     def set_back(self) -> None:
@@ -97,11 +100,20 @@ class _Rates:
         try:
             with self.lock:
                 self.over = True
-                if self.folder.running().spec.rate_bits != self.before:
-                    set_rate(self.folder, self.before)
+                if self.touched:
+                    self._restore()
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+    def _restore(self) -> None:
+        now, name = described(self.folder.running().spec.rate_bits), self.folder.name
+        try:
+            set_rate(self.folder, self.before)
+        except NodectlError as error:
+            message = f"the links of the lab '{name}' keep {now}: {error.message}"
+            former = "none" if not self.before else show_rate(self.before)
+            raise LabError(message, f"{error.remedy}, then `nodectl lab rate {former} --name {name}`") from error
 
 
 def _refuse(folder: LabFolder, state: LabState) -> None:

@@ -11,9 +11,15 @@ from nodectl.parsers.text import lines_of, untagged
 TOOL = "nccl-log"
 _SAID = re.compile(r"NCCL (?:INFO|WARN)\b ?(?P<said>.*)")
 _VIA = re.compile(
-    r"\bvia (?P<transport>[A-Z][A-Za-z0-9]{1,15}(?:/[^\s,;]{1,60}| direct pointer| [A-Z]\w{1,40}(?=/)){0,6})"
+    r"\bvia (?P<transport>NET/[A-Za-z][\w .+-]{0,60}/\d{1,4}[^\s,;]{0,60}"
+    r"|[A-Z][A-Za-z0-9]{1,15}(?:/[^\s,;]{1,60}| direct pointer){0,6})"
 )
-_NET = re.compile(r"NET/(?P<net>[A-Za-z][\w -]{0,40}?)/(?P<device>\d{1,4})(?:\(\d{1,6}\))?(?P<rest>(?:/\w{1,20})*)$")
+_NET = re.compile(
+    r"NET/(?P<net>[A-Za-z][\w .+-]{0,60})/(?P<device>\d{1,4})(?:\(\d{1,6}\))?(?P<rest>(?:/\w{1,20}(?:\(\w{1,20}\))?)*)$"
+)
+# the plugin of HPC-X lists its devices as NET/IB, and channels name the plugin: IBext_v10, NCCL RDMA Plugin v10
+_AS_IB = re.compile(r"IBext\b|IBext_|NCCL RDMA Plugin")
+_MADE = re.compile(r"NET/IB ?: Made virtual device \[(?P<number>\d{1,4})\] name=(?P<name>\S{1,200})")
 _LISTED = re.compile(r"NET/(?P<net>[\w-]{1,40}) ?: Using (?P<devices>\[\d.*)")
 _DEVICE = re.compile(r"\[(?P<number>\d{1,4})\](?P<name>[A-Za-z][\w.@+-]{0,60}):")
 _GROUPED = re.compile(r"\[(?P<number>\d{1,4})\]=\{(?P<names>[^}]{1,400})\}")
@@ -21,10 +27,10 @@ _MEMBER = re.compile(r"(?:\[\d{1,4}\] ?)?(?P<name>[A-Za-z][\w.-]{0,60}):\d")
 _CHANNELS = re.compile(r"(?P<count>\d{1,4}) coll channels")
 _NVLS = re.compile(r"(?P<count>\d{1,4}) nvls channels")
 _GDR_OFF = re.compile(r"GPU Direct RDMA Disabled for (?P<what>(?:GPU|HCA) .{1,160})", re.IGNORECASE)
-_SET = re.compile(r"(?P<name>NCCL_[A-Z0-9_]{2,60}) set by environment to (?P<value>.{0,200}?)\.?\s*$")
+_SET = re.compile(r"(?P<name>NCCL_[A-Z0-9_]{2,60}) set (?:by environment )?to (?P<value>.{0,200}?)\.?\s*$")
 _NO_RDMA = re.compile(
     r"NET/IB ?: No device found|Failed to open libibverbs|libibverbs\.so|NET/IB ?: .{0,60}(?:failed|could not)"
-    r"|NCCL_IB_DISABLE set by environment",
+    r"|NCCL_IB_DISABLE set by environment to (?!0\b)",
     re.IGNORECASE,
 )
 
@@ -79,6 +85,8 @@ class _Paths:
             self.transports[via["transport"].rstrip(".")] = None
         if "Using [" in said and (listed := _LISTED.search(said)):
             self._devices(listed["net"], listed["devices"])
+        if made := _MADE.search(said):
+            self.names["IB", int(made["number"])] = made["name"]
         if count := _CHANNELS.search(said):
             self.channels = max(self.channels or 0, int(count["count"]))
         if count := _NVLS.search(said):
@@ -98,13 +106,18 @@ class _Paths:
         for found in _DEVICE.finditer(_GROUPED.sub("", listed)):
             self.names[net, int(found["number"])] = found["name"]
 
+    def _name(self, net: str, device: int) -> str | None:
+        listed = "IB" if _AS_IB.match(net) and (net, device) not in self.names else net
+        return self.names.get((listed, device))
+
     def result(self) -> NcclPaths:
         nets: dict[NcclNet, None] = {}
         for transport in self.transports:
             if match := _NET.match(transport):
                 net, device = match["net"], int(match["device"])
-                direct = "GDRDMA" in match["rest"].split("/")
-                nets[NcclNet(net, device, self.names.get((net, device)), direct)] = None
+                # GDRDMA(PCI): past the link between processor and GPU
+                direct = any(part.partition("(")[0] == "GDRDMA" for part in match["rest"].split("/"))
+                nets[NcclNet(net, device, self._name(net, device), direct)] = None
         return NcclPaths(
             transports=tuple(self.transports),
             nets=tuple(nets),

@@ -6,6 +6,7 @@ One JSON line; Python 3.8, standard library.
 import argparse
 import errno
 import fcntl
+import ipaddress
 import json
 import os
 import re
@@ -66,6 +67,11 @@ def is_local(address: str) -> bool:
     return True
 
 
+def is_loopback(address: str) -> bool:
+    """Nobody else reaches it."""
+    return ipaddress.ip_address(address.split("%")[0]).is_loopback
+
+
 def resolve(name: str) -> List[str]:
     """Addresses of a name as this host sees them, or the address itself."""
     try:
@@ -86,6 +92,9 @@ def choose(address: str, interface: Optional[str]) -> Tuple[str, str]:
         )
     reached = os.environ.get("SSH_CONNECTION", "").split()
     candidates = resolve(address) + reached[2:3]
+    if reached[2:3] and not is_loopback(reached[2]):
+        # a host that knows its own name as 127.0.1.1 is reached from elsewhere all the same
+        candidates = [each for each in candidates if not is_loopback(each)]
     for local in candidates:
         if is_local(local):
             named = [name for name, each in have if each == local]

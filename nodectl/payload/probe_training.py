@@ -15,9 +15,11 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
+    from nodectl.payload import retrieval_table as table_of
     from nodectl.payload import training_setup as setup
     from nodectl.payload import turns
 else:  # on a node this folder is sys.path[0], and there is no nodectl
+    import retrieval_table as table_of
     import training_setup as setup
     import turns
 
@@ -157,6 +159,7 @@ def run_rank(options: argparse.Namespace, texts: Dict[str, str]) -> None:
 
     group = join(options)
     on_gpu = group.device.type == "cuda"
+    setup.check_memory(options, torch.cuda.mem_get_info(group.device)[0] if on_gpu else table_of.available_bytes())
     say(
         event="ready",
         rank=group.rank,

@@ -13,6 +13,10 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Optional
 
+# of the transformer: 4 of attention, 8 of the feed-forward part
+MATRICES, STATES, VALUE_BYTES = 12, 4, 4
+MEMORY_PART = 0.5
+
 
 class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     """Imports modules from their texts."""
@@ -60,6 +64,18 @@ def set_environment(options: argparse.Namespace) -> Dict[str, str]:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     return values
+
+
+def check_memory(options: argparse.Namespace, free_bytes: Optional[int]) -> None:
+    """MemoryError where a rank would take more than its part of what is free."""
+    # a layer's matrices; each value with its gradient and the optimizer's two
+    values = MATRICES * options.layers * options.d_model**2
+    wanted = STATES * VALUE_BYTES * values
+    if free_bytes is not None and wanted > MEMORY_PART * free_bytes:
+        raise MemoryError(
+            "its training takes %.1f GiB, and %.1f GiB are free; it gets half of that: take a smaller --gradient"
+            % (wanted / 2**30, free_bytes / 2**30)
+        )
 
 
 def loaded_nccl() -> Optional[str]:

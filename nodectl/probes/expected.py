@@ -19,7 +19,16 @@ from nodectl.profiles.hardware_schema import Floor, Hardware, Link
 
 # of these less is better: a profile's value is a ceiling
 _TIMES = {"s", "ms", "us", "ns"}
-_SAME_UNIT = {"tflop/s": "tflops", "µs": "us"}
+_SAME_UNIT = {"tflop/s": "tflops", "\u00b5s": "us", "\u03bcs": "us"}
+# rates and times in another multiple are the same; bits and bytes are not
+_MULTIPLES: dict[str, tuple[str, float]] = {
+    **{f"{prefix}bit/s": ("bit/s", scale) for prefix, scale in (("k", 1e3), ("m", 1e6), ("g", 1e9), ("t", 1e12))},
+    **{f"{prefix}b/s": ("byte/s", scale) for prefix, scale in (("k", 1e3), ("m", 1e6), ("g", 1e9), ("t", 1e12))},
+    "s": ("s", 1.0),
+    "ms": ("s", 1e-3),
+    "us": ("s", 1e-6),
+    "ns": ("s", 1e-9),
+}
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _REMEDY = "measure once more with nothing else running; then look at clocks, links and errors with `nodectl health`"
 
@@ -65,15 +74,14 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
     """(profile, floor) that hold for it, or why none does; of several hosts the one of which least is expected."""
     if measurement.conditions.get("complete") is False:
         return "the run was cut short"
-    if measurement.conditions.get("device") == "cpu":
-        # no GPU took part, and the floors of these probes are GPUs'
-        return "measured on processors"
     found = []
     for host in measurement.hosts:
         own = references.get(host)
         if own is None:
             return f"no hardware profile is known for {host}"
         floor = _floor(measurement, own)
+        if floor is None and measurement.conditions.get("device") == "cpu":
+            return "measured on processors"
         if floor is None:
             return f"the hardware profile {own.name} has no floor for these conditions"
         found.append((own.name, floor))
@@ -83,31 +91,54 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
 
 
 def _floor(measurement: Measurement, reference: Reference) -> Floor | None:
-    """The floor with the most conditions; of equals the higher one."""
+    """The floor with the most conditions; of equals that of the nearest size, then the stricter one."""
+    ceiling = _is_ceiling(measurement.unit)
     link = measurement.conditions.get("link_class") or reference.link
     fitting = [
         floor
-        for floor in reference.hardware.floors
-        if floor.probe == measurement.probe
-        and _unit(floor.unit) == _unit(measurement.unit)
+        for each in reference.hardware.floors
+        if each.probe == measurement.probe
+        and (floor := _in_unit(each, measurement.unit)) is not None
         and _is_met(floor, measurement)
         # the class of links between the GPUs of one node says nothing of what leaves it
         and (floor.link_class is None or (floor.link_class == link and len(measurement.hosts) == 1))
     ]
+    sign = -1 if ceiling else 1
     return max(
-        fitting, key=lambda floor: (len(floor.conditions), floor.link_class is not None, floor.value), default=None
+        fitting,
+        key=lambda floor: (
+            len(floor.conditions),
+            floor.link_class is not None,
+            sign * (floor_size(floor) or 0),
+            sign * floor.value,
+        ),
+        default=None,
     )
 
 
 def _is_met(floor: Floor, measurement: Measurement) -> bool:
+    given = measurement.conditions
+    if given.get("device") == "cpu" and not {"device", "backend"} & set(floor.conditions):
+        # no GPU took part, and the floors of these probes are GPUs' unless they say otherwise
+        return False
+    if (
+        "size" not in floor.conditions
+        and not _is_ceiling(measurement.unit)
+        and given.get("verdict_size", "large") != "large"
+    ):
+        # what is reached without a word of the size is reached at a large one
+        return False
     return all(_agrees(name, wanted, measurement) for name, wanted in floor.conditions.items())
 
 
 def _agrees(name: str, wanted: object, measurement: Measurement) -> bool:
     given = measurement.conditions
     if name == "size":
-        size = given.get("size_bytes")
-        return isinstance(size, int) and size >= size_bytes(str(wanted))
+        size, bound = given.get("size_bytes"), _size(wanted)
+        if not isinstance(size, int) or bound is None:
+            return False
+        # what a small message takes at most says nothing of a larger one
+        return size <= bound if _is_ceiling(measurement.unit) else size >= bound
     if name == "gpus":
         # those of one node, as far as the probe tells; all ranks of a run on one node are
         alone = given.get("ranks") if len(measurement.hosts) == 1 else None
@@ -127,6 +158,18 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
+def floor_size(floor: Floor) -> int | None:
+    """Its size in bytes; None where it names none, ValueError where that is no size."""
+    return size_bytes(str(floor.conditions["size"])) if "size" in floor.conditions else None
+
+
+def _size(wanted: object) -> int | None:
+    try:
+        return size_bytes(str(wanted))
+    except ValueError:
+        return None
+
+
 def size_bytes(text: str) -> int:
     """`8G`, as nccl-tests understands it: a power of two."""
     match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
@@ -137,10 +180,19 @@ def size_bytes(text: str) -> int:
 
 def _unit(unit: str) -> str:
     """One spelling of what means the same; GB/s and Gb/s do not."""
-    if unit in ("Gb/s", "Gbps"):
-        return "gbit/s"
+    if match := re.fullmatch(r"([KkMGT])b(?:/s|ps|/sec)", unit):
+        return f"{match[1].lower()}bit/s"
     plain = unit.lower()
     return _SAME_UNIT.get(plain, plain)
+
+
+def _in_unit(floor: Floor, unit: str) -> Floor | None:
+    """The same floor in the unit of a measurement; None where they measure different things."""
+    own, wanted = _unit(floor.unit), _unit(unit)
+    if own == wanted:
+        return floor
+    (kind, scale), (other, per) = (_MULTIPLES.get(each, (each, 1.0)) for each in (own, wanted))
+    return floor.model_copy(update={"value": floor.value * scale / per, "unit": unit}) if kind == other else None
 
 
 def _is_ceiling(unit: str) -> bool:
@@ -149,9 +201,10 @@ def _is_ceiling(unit: str) -> bool:
 
 def _missed(measurement: Measurement, floor: Floor) -> bool:
     part = floor.tolerance_percent / 100
+    # what is no number reaches nothing
     if _is_ceiling(measurement.unit):
-        return measurement.value > floor.value * (1 + part)
-    return measurement.value < floor.value * (1 - part)
+        return not measurement.value <= floor.value * (1 + part)
+    return not measurement.value >= floor.value * (1 - part)
 
 
 def _finding(measurement: Measurement, name: str, floor: Floor) -> Finding:

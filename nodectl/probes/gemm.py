@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from nodectl.errors import UsageError
@@ -73,7 +74,8 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
         "checked": event["checked"],
         "wrong": event["wrong"],
         "changed": event["changed"],
-        "largest_error": event["error"],
+        # JSON has no infinity
+        "largest_error": event["error"] if math.isfinite(event["error"]) else None,
     }
     return measurement(_NAME, node, event, "TFLOPS", f"{node.host.name} {called(gpu)}", conditions)
 

@@ -78,6 +78,8 @@ def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOption
         else:
             lacking.append(_without(one, engine))
     backend = "nccl" if engine != "torch" else _backend([each.endpoint for each in ready])
+    if backend == "gloo":
+        lacking += _without_gpus(ready)
     return Fleet(tuple(ready), engine, backend, (*findings, *lacking))
 
 
@@ -116,7 +118,24 @@ def _engine(ready: Sequence[Ready], wish: str) -> str:
 
 def _backend(endpoints: Sequence[Endpoint]) -> str:
     """NCCL where every host has GPUs and a torch that is not built for CPUs."""
-    return "nccl" if all(each.gpus and "+cpu" not in (each.torch or "") for each in endpoints) else "gloo"
+    return "nccl" if all(map(_uses_gpus, endpoints)) else "gloo"
+
+
+def _uses_gpus(endpoint: Endpoint) -> bool:
+    return bool(endpoint.gpus) and "+cpu" not in (endpoint.torch or "")
+
+
+def _without_gpus(ready: Sequence[Ready]) -> list[Finding]:
+    """Those for whose sake the others' GPUs were not measured: never silently."""
+    lacking = [each for each in ready if not _uses_gpus(each.endpoint)]
+    if len(lacking) == len(ready):
+        return []
+    said = "all are measured over gloo and without GPUs, because "
+    remedy = "leave it out with --limit, or look at its driver (`nodectl facts`) and at its torch"
+    why = {True: "its torch is built for CPUs", False: "it has no GPU"}
+    return [
+        host_finding(NAME, each.name, Status.WARNING, said + why[bool(each.endpoint.gpus)], remedy) for each in lacking
+    ]
 
 
 def _without(ready: Ready, engine: str) -> Finding:

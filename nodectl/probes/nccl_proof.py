@@ -13,8 +13,8 @@ from nodectl.parsers.nccl_paths import NcclNet, NcclPaths, parse_nccl_paths
 from nodectl.probes.nccl_hosts import NAME, common
 from nodectl.probes.nccl_should import Should
 
-# what carries data through the kernel, not by RDMA
-_SOCKETS = ("Socket", "FastSocket")
+# what leaves a host without a network: NVLink between nodes, and reductions in the switches
+_NO_NETWORK = ("P2P/MNNVL", "COLLNET")
 _FUNCTIONS = {
     "all_reduce": "AllReduce",
     "all_gather": "AllGather",
@@ -97,17 +97,21 @@ def judged(told: Told, should: Should, *, alone: bool, adapter: str = "") -> Ite
         )
     elif not alone:
         yield from _network(told, told.paths, should, adapter)
-    if should.nvlink and any(each.startswith("SHM") for each in told.paths.transports):
-        actual = "transfers between GPUs go through host memory (SHM)"
+    by_memory = any(each.startswith("SHM") for each in told.paths.transports)
+    if should.nvlink and (by_memory or (alone and told.paths.nets)):
+        actual = f"transfers between GPUs go through {'host memory (SHM)' if by_memory else network(told)}"
         remedy = "is NCCL_P2P_DISABLE set? look at ACS and the IOMMU, and at `nvidia-smi topo -p2p r`"
         yield _finding(told.host, Status.FAILED, "peer access", "P2P over NVLink", actual, remedy)
     yield from _warnings(told)
 
 
 def _network(told: Told, paths: NcclPaths, should: Should, adapter: str) -> Iterator[Finding]:
-    """Channels that leave the host; where none does (NVLink between nodes) there is nothing to judge."""
-    sockets = [net for net in paths.nets if net.net in _SOCKETS]
-    others = [net for net in paths.nets if net.net not in _SOCKETS]
+    """Channels that leave the host; over NVLink between nodes there is nothing to judge."""
+    if not paths.nets and not any(each.startswith(_NO_NETWORK) for each in paths.transports):
+        actual = "the log names no channel that leaves the host, so the network is not proven"
+        yield _finding(told.host, Status.UNKNOWN, "network", "", actual, "is the log cut short? measure once more")
+    sockets = [net for net in paths.nets if _is_socket(net)]
+    others = [net for net in paths.nets if not _is_socket(net)]
     if sockets and should.rdma:
         over = ", ".join(sorted({net.name or "?" for net in sockets}))
         why = "; ".join(paths.no_rdma) or "the log does not say why"
@@ -126,6 +130,11 @@ def _network(told: Told, paths: NcclPaths, should: Should, adapter: str) -> Iter
             expected = "GPUDirect: each GPU is beside a NIC"
             actual = f"data goes through host memory: {why}"
             yield _finding(told.host, Status.FAILED, "gpu direct", expected, actual, _GPU_DIRECT)
+
+
+def _is_socket(net: NcclNet) -> bool:
+    """Socket, FastSocket: what carries data through the kernel, not by RDMA."""
+    return "socket" in net.net.casefold()
 
 
 def _adapters(host: str, nets: Sequence[NcclNet], wanted: Sequence[str]) -> Iterator[Finding]:

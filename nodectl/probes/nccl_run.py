@@ -39,8 +39,8 @@ class Run:
 
     @property
     def collectives(self) -> tuple[str, ...]:
-        """In the order in which they run."""
-        return self.options.collectives or COLLECTIVES
+        """In the order in which they run, each once."""
+        return tuple(dict.fromkeys(self.options.collectives)) or COLLECTIVES
 
     def should_on(self, host: str) -> Should:
         """What NCCL should use there; the interface that the operator names goes before the derived one."""

@@ -35,7 +35,11 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     cases = _cases(played, group.ranks)
     cut = [f"{each['collective']} {each['asked_bytes']} B: {each['reason']}" for each in _events(played, "cut")]
     failed = [_failed(each) for each in culprits(played)]
-    complete = not cut and not failed and len(_events(played, "done")) == group.ranks
+    whole = not cut and not failed and len(_events(played, "done")) == group.ranks
+    seen = {each.collective for each in cases} | {each["collective"] for each in _events(played, "unsupported")}
+    if whole:
+        cut += [f"{each}: not all ranks told what it took" for each in run.collectives if each not in seen]
+    complete = whole and not cut
     told = [_told(each) for each in played] if run.backend == "nccl" else []
     found = measurements(cases, group, run, told, _loaded(played), complete=complete)
     findings = [*_wrong(played), *_unsupported(played, run.backend), *_proven(played, group, run, told), *failed]
@@ -81,9 +85,11 @@ def _events(played: Sequence[Played], kind: str) -> list[Event]:
 
 def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
     """Those that every rank finished."""
-    told: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    by_rank: dict[tuple[str, int], dict[int, Event]] = defaultdict(dict)
     for event in _events(played, "times"):
-        told[event["collective"], event["size_bytes"]].append(event)
+        # small sizes that were asked for can come to the same when ranks share them; the first counts
+        by_rank[event["collective"], event["size_bytes"]].setdefault(event["rank"], event)
+    told = {case: list(events.values()) for case, events in by_rank.items()}
     return [
         # a repetition is as slow as its slowest rank
         Case(

@@ -17,7 +17,7 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
-from nodectl.probes.expected import Reference, asks_for_link, held_against
+from nodectl.probes.expected import Reference, asks_for_link, floor_size, held_against
 from nodectl.profiles.learn import link_between_gpus
 from nodectl.profiles.resolve import without_stack
 from nodectl.recordings.collect import collect
@@ -67,8 +67,12 @@ def _read(name: str, overrides: str, profile_dirs: Sequence[Path]) -> Reference 
     try:
         # the tuning plays no part in what hardware reaches
         merged = without_stack(name, "stock", overrides=json.loads(overrides), extra_dirs=tuple(profile_dirs))
+        for floor in merged.hardware.floors:
+            floor_size(floor)
     except ProfileError as error:
         return error
+    except ValueError as error:
+        return ProfileError(f"hardware {name}: floors of {floor.probe}: size: {error}", "write 64K, 8M or 16G")
     return Reference(name, merged.hardware)
 
 
@@ -76,7 +80,7 @@ def _overrides(variables: Mapping[str, object]) -> str:
     """Those of the hardware, as comparable text without Ansible's tags."""
     given = variables.get("nodectl_overrides")
     hardware = given.get("hardware") if isinstance(given, Mapping) else None
-    return json.dumps({"hardware": hardware} if hardware else {}, sort_keys=True)
+    return json.dumps({"hardware": hardware} if hardware else {}, sort_keys=True, default=str)
 
 
 def _unread(wrong: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[Finding]:

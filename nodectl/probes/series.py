@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
@@ -29,7 +30,8 @@ def run_probes(
 
     All is held against the hosts' hardware profiles, those of `profile_dirs` before nodectl's own.
 
-    A probe that does not fit is refused (BudgetError) while nothing is measured; later it is an unknown finding.
+    A probe that does not fit (BudgetError) or cannot be run so (UsageError) is refused while nothing is measured;
+    later it is an unknown finding, and what was measured is kept.
     """
     result = ProbeResult()
     for number, (name, run) in enumerate(wanted):
@@ -37,9 +39,10 @@ def run_probes(
         own = None if ends_at is None else now + share_s(ends_at - now, len(wanted) - number)
         try:
             result += run(transport, hosts, replace(options, ends_at=own), note)
-        except BudgetError as error:
+        except UsageError as error:
             if not result.measurements:
                 raise
-            told = Finding("", name, Status.UNKNOWN, "budget", actual=error.message, remedy=error.remedy)
+            subject = "budget" if isinstance(error, BudgetError) else ""
+            told = Finding("", name, Status.UNKNOWN, subject, actual=error.message, remedy=error.remedy)
             result += ProbeResult(findings=(told,))
     return judged(transport, hosts, result, profile_dirs, options.forks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -73,7 +74,8 @@ class SshTransport:
             ended = True
         duration_s = monotonic() - started
         status = channel.exit_status
-        channel.close()
+        with suppress(OSError, EOFError, paramiko.SSHException):  # the connection may be closed by another thread
+            channel.close()
         if not ended:
             if stdin is not None:  # input that nobody took keeps the watcher from reading: end the whole connection
                 self._drop(host)

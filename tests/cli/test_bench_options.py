@@ -51,6 +51,9 @@ def test_what_is_no_rate(text: str) -> None:
         (("network-sweep", "--gradient", "1MiB,2MiB"), "--gradient takes one size"),
         (("retrieval", "--k", "20", "--rows", "10"), "--k 20 is more than the table's 10 rows"),
         (("retrieval", "--batch", "0"), "no count"),
+        (("retrieval", "--duration", "nan"), "'nan' is no time"),
+        (("network-sweep", "--duration", "nan"), "'nan' is no time"),
+        (("network-sweep", "--duration", "inf"), "not in the range"),
     ],
 )
 def test_usage(nodectl: Cli, tmp_path: Path, args: tuple[str, ...], said: str) -> None:

@@ -52,6 +52,7 @@ def test_a_dead_host_costs_one_line_and_the_other_is_shown(nodectl: Callable[...
     ("args", "told"),
     [
         (["tpc"], "one of: gemm, h2d, hbm, latency, memory, nccl, p2p, rdma, sdc, storage, tcp"),
+        (["tcp", "--duration", "nan"], "is no time"),
         (["tcp,"], "one of: gemm, h2d, hbm, latency, memory, nccl, p2p, rdma, sdc, storage, tcp"),
         (["tcp"], "only one is selected"),
         (["latency"], "only one is selected"),

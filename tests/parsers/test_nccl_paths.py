@@ -21,6 +21,8 @@ WHO = "node-a:41001:41023 [0] NCCL INFO "
         ("Channel 00/0 : 8[0] -> 0[0] [send] via NET/IB/3(8)/GDRDMA/Shared", "NET/IB/3(8)/GDRDMA/Shared"),
         ("Ring 00 : 1[18100000] -> 0[435e00000] [receive] via NET/IB/0/GDRDMA", "NET/IB/0/GDRDMA"),
         ("Channel 01/0 : 8[0] -> 0[0] [receive] via NET/AWS Libfabric/4/GDRDMA", "NET/AWS Libfabric/4/GDRDMA"),
+        ("Channel 00/0 : 1[0] -> 0[0] [receive] via NET/NCCL RDMA Plugin v10/0", "NET/NCCL RDMA Plugin v10/0"),
+        ("Channel 00/0 : 0[0] -> 4[0] [send] via NET/IB/0(2)/GDRDMA(PCI)/Shared", "NET/IB/0(2)/GDRDMA(PCI)/Shared"),
     ],
 )
 def test_transports(said: str, transport: str) -> None:
@@ -43,6 +45,23 @@ def test_transports(said: str, transport: str) -> None:
             NcclNet("IB", 0, "mlx5_2+mlx5_3", False),
         ),
         ("NET/IB : Using [0]mlx5_0:1/IB", "NET/AWS Libfabric/0/GDRDMA", NcclNet("AWS Libfabric", 0, None, True)),
+        ("NET/IB : Using [0]mlx5_0:1/IB", "NET/IBext_v10/0/GDRDMA", NcclNet("IBext_v10", 0, "mlx5_0", True)),
+        (
+            "NET/IB : Using [0]rocep1s0f0:1/RoCE",
+            "NET/NCCL RDMA Plugin v10/0",
+            NcclNet("NCCL RDMA Plugin v10", 0, "rocep1s0f0", False),
+        ),
+        ("NET/IB : Using [0]mlx5_0:1/IB", "NET/IB/0/GDRDMA(PCI)", NcclNet("IB", 0, "mlx5_0", True)),
+        (
+            "NET/IB : Made virtual device [2] name=mlx5_0+mlx5_1 speed=800000 ndevs=2",
+            "NET/IB/2/GDRDMA",
+            NcclNet("IB", 2, "mlx5_0+mlx5_1", True),
+        ),
+        (
+            "NET/Socket : Using [0]bond0.100:fd00::12%bond0.100<0>",
+            "NET/Socket/0",
+            NcclNet("Socket", 0, "bond0.100", False),
+        ),
     ],
 )
 def test_devices_by_name(listed: str, via: str, net: NcclNet) -> None:
@@ -63,6 +82,12 @@ def test_channels_environment_and_what_is_off() -> None:
     assert paths.no_rdma == ("NCCL_IB_DISABLE set by environment to 1.", "NET/IB : No device found.")
     assert paths.gpu_direct_off == ("HCA 5 'mlx5_5'",)
     assert (paths.channels, paths.nvls_channels) == (24, 16)
+
+
+def test_rdma_that_is_not_forbidden_is_no_cause_and_the_adapters_asked_for_are_told() -> None:
+    paths = parse_nccl_paths(f"{WHO}NCCL_IB_DISABLE set by environment to 0.\n{WHO}NCCL_IB_HCA set to =mlx5_0\n")
+    assert paths.no_rdma == ()
+    assert paths.environment == {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "=mlx5_0"}
 
 
 def test_a_text_without_any_is_no_error() -> None:

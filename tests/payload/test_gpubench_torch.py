@@ -50,6 +50,9 @@ for name in ("fp32", "bf16", "fp8"):
     hurt = right.clone()
     hurt[0, 3], hurt[127, 95] = hurt[0, 3] + 40.0, float("nan")
     told[name] = [bench.check(given, right)[:2], bench.check(given, hurt)[:2]]
+hurt = right.clone()
+hurt[0, 3] = float("nan")
+told["no number"] = bench.check(given, hurt)[1:]
 bench = matmul.Bench(cuda, "fp32", None, 1 << 28)
 told["again"] = bool((bench.operands(choice, 1).a == bench.operands(choice, 1).a).all())
 told["other"] = bool((bench.operands(choice, 1).a == bench.operands(choice, 2).a).all())
@@ -120,6 +123,10 @@ def parts() -> Any:
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp8"])
 def test_a_wrong_element_of_a_product_is_found_and_rounding_is_not(parts: Any, name: str) -> None:
     assert parts[name] == [[8 * 96, 0], [8 * 96, 2]]
+
+
+def test_what_is_no_number_is_off_by_more_than_any(parts: Any) -> None:
+    assert parts["no number"] == [1, float("inf")]
 
 
 def test_operands_come_from_a_seed_and_are_normal(parts: Any) -> None:

@@ -1,5 +1,6 @@
 """The gemm probe: all GPUs, the slowest marked, wrong products and bad cooling named; what is not there is skipped."""
 
+import json
 from typing import Any
 
 import pytest
@@ -74,6 +75,14 @@ def test_wrong_products_fail(
         return
     (finding,) = result.findings
     assert finding.status.value == "failed" and finding.action == "drain" and text in finding.actual
+
+
+def test_an_error_beyond_all_numbers_can_still_be_written_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [devices(1), product(0, [700.0], wrong=1, error=float("inf"))]
+    result, _ = probe(monkeypatch, run_gemm, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
+    assert result.measurements[0].conditions["largest_error"] is None
+    assert "1 of 65536 elements are wrong, by up to inf" in result.findings[0].actual
+    json.dumps([dict(each.conditions) for each in result.measurements], allow_nan=False)
 
 
 @pytest.mark.parametrize(

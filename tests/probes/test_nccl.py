@@ -58,8 +58,10 @@ def test_one_host_without_takes_all_to_gloo(monkeypatch: pytest.MonkeyPatch, odd
         answer = with_gpus(host, module, args)
         return Answer([{**answer.events[0], **odd}]) if module == "endpoint" and host == "node02" else answer
 
-    (only,) = probe(fleet_of(monkeypatch, answers)).measurements
+    found = probe(fleet_of(monkeypatch, answers))
+    (only,) = found.measurements
     assert (only.conditions["backend"], only.conditions["ranks"]) == ("gloo", 4)
+    assert [(each.host, each.status) for each in found.findings] == [("node02", Status.WARNING)]
 
 
 def test_the_interface_that_sockets_used_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +97,7 @@ def test_what_the_backend_lacks_is_skipped_once(monkeypatch: pytest.MonkeyPatch)
             return measured(host, module, args)
         return Answer([lacks, lacks, *(event for rank in ranks_of(args) for event in proven(rank))])
 
-    found = probe(fleet_of(monkeypatch, answers))
+    found = probe(fleet_of(monkeypatch, answers), collectives=("all_to_all",))
     assert [(each.status, each.actual) for each in found.findings] == [(Status.SKIPPED, "gloo has no all_to_all")]
 
 
@@ -161,6 +163,34 @@ def test_a_run_cut_short_is_incomplete_and_never_a_pass(
     assert (only.conditions["complete"], only.conditions["verdict_size"]) == (False, None)
 
 
+@pytest.mark.parametrize("collectives", [("all_reduce", "all_reduce"), ("all_reduce",)])
+def test_what_comes_to_the_same_twice_counts_once(
+    monkeypatch: pytest.MonkeyPatch, collectives: tuple[str, ...]
+) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "endpoint" or args[0] == "look":
+            return measured(host, module, args)
+        assert option(args, "collectives") == "all_reduce"
+        told: list[dict[str, Any]] = []
+        for rank in ranks_of(args):
+            told += [ready(rank), times(rank, [0.5]), times(rank, [0.9]), *proven(rank)]
+        return Answer(told)
+
+    found = probe(fleet_of(monkeypatch, answers), collectives=collectives)
+    assert [each.conditions["times_us"] for each in found.measurements] == [[5e5]]
+    assert found.findings == ()
+
+
+def test_ranks_that_told_nothing_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "endpoint" or args[0] == "look":
+            return measured(host, module, args)
+        return Answer([event for rank in ranks_of(args) for event in (ready(rank), *proven(rank))])
+
+    found = probe(fleet_of(monkeypatch, answers), collectives=("all_reduce",))
+    assert [(each.status, each.kind) for each in found.findings] == [(Status.UNKNOWN, "incomplete")]
+
+
 def test_three_sizes_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (1 << 10, 1 << 16, 1 << 22)
 
@@ -206,7 +236,7 @@ def test_usage(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_real_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     hosts = [Host(name, "127.0.0.1", connection="local", variables={"pytorch_venv": torch_venv()}) for name in "ab"]
-    found = probe(LocalTransport(), *hosts, sizes_bytes=(1000, MIB), repetitions=2, duration_s=0.01)
+    found = probe(LocalTransport(), *hosts, sizes_bytes=(1000, MIB), collectives=(), repetitions=2, duration_s=0.01)
     assert not [each for each in found.findings if each.status is not Status.SKIPPED]
     told = {(each.conditions["collective"], each.conditions["size_bytes"]) for each in found.measurements}
     assert {("all_reduce", MIB), ("broadcast", 1000), ("all_gather", 1000), ("sendrecv", MIB)} <= told

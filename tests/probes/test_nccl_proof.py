@@ -45,6 +45,12 @@ def told(lines: Sequence[str], should: Should, *, alone: bool = False, adapter: 
         (log(ETH, "Using network Socket", "0[0] -> 8[0] via P2P/MNNVL"), RDMA, []),
         (log(IB, "0[0] -> 1[1] via SHM/direct/direct", *BOTH), RDMA, [(Status.FAILED, "peer access")]),
         (log(IB, *BOTH), Should(unknown="no answer"), [(Status.UNKNOWN, "network")]),
+        (log(IB, "[send] via NET/IB/0/GDRDMA(PCI)", "[send] via NET/IB/1(3)/GDRDMA(PCI)/Shared"), RDMA, []),
+        (log(ETH, "[send] via NET/Socket_v8/0"), RDMA, [(Status.FAILED, "network")]),
+        (log(IB.replace("mlx5_1", "mlx5_9"), "[send] via NET/IBext_v10/1/GDRDMA"), RDMA, [(Status.FAILED, "adapters")]),
+        # cut before the first channel, or all of them inside the host: nothing is proven
+        (log(IB), RDMA, [(Status.UNKNOWN, "network")]),
+        (log(IB, "0[0] -> 1[1] via P2P/CUMEM"), RDMA, [(Status.UNKNOWN, "network")]),
         ([], RDMA, [(Status.UNKNOWN, "nccl log")]),
         (["no line of NCCL's"], RDMA, [(Status.UNKNOWN, "nccl log")]),
         ([*log(IB, *BOTH), "NCCL WARN Call to ibv_reg_mr failed"], RDMA, [(Status.WARNING, "nccl warning")]),
@@ -57,7 +63,14 @@ def test_what_is_said(lines: list[str], should: Should, expected: list[tuple[Sta
 
 
 def test_within_a_node_the_network_is_not_judged() -> None:
-    assert told(log(ETH, "[send] via NET/Socket/0"), RDMA, alone=True) == []
+    own = Should(adapters=("mlx5_0",), link_class="pcie")
+    assert told(log(ETH, "[send] via NET/Socket/0"), own, alone=True) == []
+
+
+def test_gpus_on_nvlink_never_need_the_network_within_a_node() -> None:
+    lines = log("NCCL_SHM_DISABLE set by environment to 1.", ETH, "[send] via NET/Socket/0")
+    assert told(lines, RDMA, alone=True) == [(Status.FAILED, "peer access")]
+    assert told(log(IB, *BOTH, "0[0] -> 1[1] via P2P/CUMEM"), RDMA) == []
 
 
 def test_a_rail_is_judged_by_its_own_adapter() -> None:

@@ -79,6 +79,16 @@ def test_a_single_gpu_is_skipped_and_not_failed(monkeypatch: pytest.MonkeyPatch)
     assert {each.status for each in found.findings} == {Status.SKIPPED}
 
 
+def test_a_single_gpu_among_larger_hosts_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        answer = with_gpus(host, module, args)
+        return Answer([{**answer.events[0], "gpus": 1}]) if module == "endpoint" and host == "node02" else answer
+
+    found = probe(fleet_of(monkeypatch, answers, Should(link_class="nvswitch")), scope="node")
+    assert ("node02",) not in {each.hosts for each in found.measurements} and len(found.measurements) == 3
+    assert ("node02", Status.SKIPPED) in {(each.host, each.status) for each in found.findings}
+
+
 def test_a_rail_is_the_gpus_beside_its_nics(monkeypatch: pytest.MonkeyPatch) -> None:
     nics = {gpu: GpuNic(f"NIC{gpu // 2}", f"mlx5_{gpu // 2}", "PIX", "") for gpu in range(8)}
     fleet = fleet_of(monkeypatch, with_gpus, Should(adapters=("mlx5_0",), gpu_nic=nics))

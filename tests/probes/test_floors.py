@@ -1,0 +1,104 @@
+"""Floors of odd conditions: units, sizes, ceilings, processors, and profiles that cannot be read."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.model.measurement import Measurement
+from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.series import run_probes
+from tests.probes.scripted import HOSTS, Answer, play
+from tests.probes.test_expected import CEILING, GEMM, GIB, floor, held, series
+
+SMALL = floor("rdma", 5, "us", {"operation": "write_lat", "size": 2})
+MIDDLE = floor("rdma", 9, "us", {"operation": "write_lat", "size": "4K"})
+ANY = floor("nccl", 35, "GB/s", {"collective": "all_reduce"})
+
+
+@pytest.mark.parametrize(
+    ("size", "value", "expected", "count"), [(2, 6.0, 5, 1), (64, 6.0, 9, 0), (8192, 60.0, None, 0)]
+)
+def test_a_ceiling_of_a_small_message_holds_for_no_larger_one(
+    size: int, value: float, expected: float | None, count: int
+) -> None:
+    told = held([SMALL, MIDDLE], "rdma", value, "us", operation="write_lat", size_bytes=size)
+    assert told == (expected, ["failed"] * count)
+
+
+@pytest.mark.parametrize(("verdict", "expected"), [("large", 35), ("small", None), (None, None)])
+def test_a_floor_without_a_size_is_one_of_large_messages(verdict: str | None, expected: float | None) -> None:
+    told = held([ANY], "nccl", 0.1, "GB/s", collective="all_reduce", size_bytes=1024, verdict_size=verdict)
+    assert told == (expected, ["failed"] if expected else [])
+
+
+def test_of_two_sizes_the_nearer_one_counts() -> None:
+    sized = [floor("nccl", value, "GB/s", {"size": size}) for value, size in ((30, "1M"), (25, "8G"))]
+    assert held(sized, "nccl", 26.0, "GB/s", size_bytes=8 * GIB) == (25, [])
+
+
+def test_what_is_no_number_misses_its_floor() -> None:
+    for one, unit in ((GEMM, "TFLOPS"), (CEILING, "us")):
+        assert held([one], one.probe, float("nan"), unit, precision="bf16")[1] == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "measured", "expected"),
+    [
+        ("Mb/s", 9400, "Gbit/s", 9.4),
+        ("Mbit/s", 9400, "Gbit/s", 9.4),
+        ("Gb/sec", 9.4, "Gbit/s", 9.4),
+        ("TB/s", 3, "GB/s", 3000),
+        ("ms", 0.02, "us", 20),
+        ("GB/s", 9.4, "Gbit/s", None),
+        ("s", 1, "GB/s", None),
+        ("IOPS", 9, "GB/s", None),
+    ],
+)
+def test_a_floor_in_another_multiple_holds(unit: str, value: float, measured: str, expected: float | None) -> None:
+    found, _ = held([floor("any", value, unit)], "any", 1.0, measured)
+    assert found == (expected if expected is None else pytest.approx(expected))
+
+
+@pytest.mark.parametrize("unit", ["\u00b5s", "\u03bcs"])
+def test_both_letters_of_a_microsecond(unit: str) -> None:
+    assert held([CEILING], "latency", 50.0, unit)[1] == ["failed"]
+
+
+def test_a_floor_of_processors_says_so() -> None:
+    own = floor("gemm", 1.0, "TFLOPS", {"precision": "bf16", "device": "cpu"})
+    assert held([GEMM, own], "gemm", 0.5, "TFLOPS", precision="bf16", device="cpu") == (1.0, ["failed"])
+
+
+def test_a_floor_whose_size_is_none_is_unknown_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"probe": "gemm", "conditions": {"size": "lots"}, "value": 1, "unit": "TFLOPS", "source": "x"}
+    given: dict[str, object] = {"nodectl_hardware": "h100-8", "nodectl_overrides": {"hardware": {"floors": [own]}}}
+    result, _ = series(monkeypatch, given)
+    assert [str(each.status) for each in result.findings] == ["unknown"]
+    assert "'lots' is no size" in result.findings[0].actual and result.measurements[0].expected is None
+
+
+def test_overrides_with_a_date_are_told_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, object] = {
+        "nodectl_hardware": "h100-8",
+        "nodectl_overrides": {"hardware": {"bought": date(2024, 5, 1)}},
+    }
+    result, _ = series(monkeypatch, given)
+    assert [str(each.status) for each in result.findings] == ["unknown"]
+
+
+def test_a_later_probe_that_cannot_be_run_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object) -> ProbeResult:
+        return ProbeResult((Measurement("memory", ("n1",), 50.0, "GB/s"),))
+
+    def refuse(*_: object) -> ProbeResult:
+        raise UsageError("two hosts are needed", "widen --limit")
+
+    fleet: Any = play(monkeypatch, lambda *_: Answer())
+    wanted = [("memory", run), ("tcp", refuse)]
+    result = run_probes(fleet, HOSTS[:1], wanted, ProbeOptions(), None, lambda _: None)
+    assert len(result.measurements) == 1
+    assert [(each.check, str(each.status)) for each in result.findings] == [("tcp", "unknown")]
+    with pytest.raises(UsageError):
+        run_probes(fleet, HOSTS[:1], wanted[1:], ProbeOptions(), None, lambda _: None)

@@ -1,0 +1,25 @@
+"""At which sizes a verdict is taken."""
+
+import pytest
+
+from nodectl.probes.base import MIB, ProbeOptions
+from nodectl.probes.nccl_run import Case, verdict_sizes
+
+
+@pytest.mark.parametrize(
+    ("measured", "asked", "large"),
+    [
+        ((1, 64), (1, 64), 64 * MIB),
+        # ranks share a size evenly, so that a little may be missing
+        ((1, 64), (1, 64.00001), 64 * MIB),
+        ((1,), (1, 64), None),
+        # more than half of the largest, and yet another size that was asked for
+        ((64,), (64, 96), None),
+    ],
+)
+def test_large_is_the_largest_that_was_asked_for(
+    measured: tuple[float, ...], asked: tuple[float, ...], large: int | None
+) -> None:
+    cases = [Case("all_reduce", int(each * MIB), (0.1,), 1, 0) for each in measured]
+    found = verdict_sizes(cases, ProbeOptions(sizes_bytes=tuple(int(each * MIB) for each in asked)), complete=True)
+    assert [size for (_, size), word in found.items() if word == "large"] == ([large] if large else [])
