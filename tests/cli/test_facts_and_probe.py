@@ -110,7 +110,7 @@ class TestLab:
         self, nodectl: Callable[..., Any], slow_lab: tuple[str, dict[str, Any]]
     ) -> None:
         inventory, status = slow_lab
-        document = json.loads(nodectl("-i", inventory, "--output", "json", "probe", "tcp").stdout)
+        document = json.loads(nodectl("-i", inventory, "--output", "json", "probe", "tcp", "--repetitions", "1").stdout)
         assert document["findings"] == []
         assert {tuple(each["hosts"]) for each in document["measurements"]} == {
             ("node01", "node02"),
@@ -138,7 +138,7 @@ class TestLab:
         provisioned = nodectl("-i", inventory, "provision", "--tags", "pytorch,launcher", check=False, timeout=280)
         if provisioned.returncode != 0:
             pytest.skip(f"the hosts could not be given torch: {provisioned.stderr.strip()[-300:]}")
-        args = ("probe", "nccl", "--collectives", "all_reduce", "--sizes", "64MiB")
+        args = ("probe", "nccl", "--collectives", "all_reduce", "--sizes", "32MiB", "--repetitions", "2")
         (only,) = json.loads(nodectl("-i", inventory, "--output", "json", *args).stdout)["measurements"]
         assert 8 * only["value"] >= 0.8 * LINK_GBIT_S
         assert only["conditions"]["wrong"] == 0

@@ -97,6 +97,7 @@ def assert_converges_and_goes_back(fleet: Fleet, before: dict[str, dict[str, str
     fleet.assert_as(before)
 
 
+@pytest.mark.slow
 def test_sigkill_of_ansible_in_mid_run(article: Fleet) -> None:
     before = article.snapshot()
     process = started_until(article, POINTS["limits"], *SETTINGS)

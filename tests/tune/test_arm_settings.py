@@ -85,6 +85,8 @@ def test_polite_ends_are_heard_as_one(number: str) -> None:
     script = (
         "import os, signal, json\n"
         "from nodectl.tune.arm_signals import interruptible\n"
+        # where a shell or nohup started these tests, they may be deaf to some
+        f"signal.signal(signal.{number}, signal.SIG_DFL)\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "try:\n"
         "    with interruptible():\n"
