@@ -32,6 +32,7 @@ def choosing_addresses() -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # processes that were forked meanwhile hold the same lock
         os.close(descriptor)
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from nodectl.errors import LabError, UsageError
@@ -69,7 +70,8 @@ def _as_found(folder: LabFolder, present: LabState, spec: LabSpec) -> LabState:
 
 def _make(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None) -> LabState:
     folder.path.mkdir(mode=0o755, parents=True)
-    with network.choosing_addresses():
+    with ExitStack() as claim:
+        claim.enter_context(network.choosing_addresses())
         subnet = network.free_subnet()
         hosts = network.hosts_for(subnet, spec.names())
         loops = loop_count() if spec.disk_bytes else 0
@@ -78,10 +80,11 @@ def _make(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None) -> LabSta
         state = folder.write(replace(state, link=_choose_link(folder, spec)))
         if state.link != "wire":
             network.join_machine(folder, subnet)
-    host_keys = {host.name: new_key() for host in hosts}
-    _write_keys(folder, state)
-    plans = _plans(folder, state, host_keys, wardrobe)
-    state = _start(folder, state, plans)
+            claim.close()  # the machine's route shows from here on that the subnet is taken; a wire's when it runs
+        host_keys = {host.name: new_key() for host in hosts}
+        _write_keys(folder, state)
+        plans = _plans(folder, state, host_keys, wardrobe)
+        state = _start(folder, state, plans)
     public_keys = {name: public for name, (_, public) in host_keys.items()}
     write_files(folder, state, public_keys, wardrobe.profiles if wardrobe else {})
     give_to_operator(folder)

@@ -200,3 +200,22 @@ def test_nonsense_is_refused_before_anything_is_made(own: Cli, tmp_path: Path, w
     refused = own("lab", "up", *wrong, check=False)
     assert refused.returncode == 2 and "try:" in refused.stderr
     assert traces(tmp_path) == NOTHING
+
+
+@pytest.mark.parametrize("shape", [(), ("--delay", "1ms")])
+def test_two_at_once_in_different_folders_take_different_addresses(
+    cli_env: dict[str, str], tmp_path: Path, shape: tuple[str, ...]
+) -> None:
+    folders = [tmp_path / "one", tmp_path / "other"]
+    argv = [sys.executable, "-m", "nodectl", "lab", "up", "-n", "2", "--disk", "none", *shape]
+    envs = [{**os.environ, **cli_env, "XDG_STATE_HOME": str(folder)} for folder in folders]
+    up = [subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for env in envs]
+    try:
+        assert [(each.communicate(timeout=60)[1], each.returncode)[1] for each in up] == [0, 0]
+        subnets = {json.loads((folder / "nodectl/lab/lab/lab.json").read_text())["subnet"] for folder in folders}
+        assert len(subnets) == 2
+        for env in envs:
+            assert Cli(env)("lab", "status").returncode == 0
+    finally:
+        for env in envs:
+            Cli(env)("lab", "down", check=False)
