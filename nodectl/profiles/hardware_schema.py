@@ -42,7 +42,7 @@ class Floor(Strict):
 
     probe: str
     conditions: dict[str, Any] = Field(default_factory=dict)
-    value: float = Field(gt=0)
+    value: float = Field(gt=0, allow_inf_nan=False)
     unit: str
     tolerance_percent: float = Field(default=0, ge=0, lt=100)
     link_class: Link | None = None
