@@ -34,18 +34,18 @@ lint: setup
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/ansible-playbook --syntax-check playbooks/site.yml playbooks/validate.yml
 
 test: setup lint
-	.venv/bin/python -m nodectl.wheels
+	.venv/bin/python -m nodectl.provision.wheels
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow"
 
 # boots Debian in containers and emulated machines; installs what that needs (docs/testing.md)
 test-booted:
 	@scripts/setup.sh --booted $(if $(YES),--yes)
-	.venv/bin/python -m nodectl.wheels
+	.venv/bin/python -m nodectl.provision.wheels
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m booted tests/booted
 
 test-all: setup lint
 	-@scripts/setup.sh --booted $(if $(YES),--yes)
-	.venv/bin/python -m nodectl.wheels
+	.venv/bin/python -m nodectl.provision.wheels
 	.venv/bin/pytest --basetemp=.state/pytest-tmp
 
 # make fuzz SECONDS=60: each of six families of parsers for so long (docs/parsers.md)

@@ -104,7 +104,9 @@ def _lab(hosts: int) -> Iterator[Lab]:
             command = [sys.executable, "-m", "nodectl", *arguments]
             return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
-        subprocess.run([sys.executable, "-m", "nodectl.wheels"], env=environment, stdout=sys.stderr, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "nodectl.provision.wheels"], env=environment, stdout=sys.stderr, check=True
+        )
         own = ["--name", f"prov-{os.getpid()}"]
         try:
             yield Lab(nodectl("lab", "up", "-n", str(hosts), *own).strip(), folder, environment)

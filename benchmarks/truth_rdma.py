@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nodectl.parsers.perftest import parse_perftest
-from nodectl.probes.rdma_errors import Run, classify
-from nodectl.probes.rdma_result import value_of
+from nodectl.parsers.rdma.perftest import parse_perftest
+from nodectl.probes.rdma.errors import Run, classify
+from nodectl.probes.rdma.result import value_of
 
 # the first line: `# client (vm2): ib_write_bw -d rxe0 10.99.0.11`, or several commands of which the last one failed
 _COMMAND = re.compile(r"^# (?:[^:]*: )?(?:.*(?:;|&&) )?(.*)$", re.MULTILINE)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from nodectl.model.trial import Pair, Series
 from nodectl.model.verdict import Outcome
-from nodectl.tune.series import schedule
-from nodectl.tune.verdict import judge
+from nodectl.trials.series import schedule
+from nodectl.trials.verdict import judge
 
 KINDS = ("normal", "heavy tails", "stalls", "random walk", "steady decline", "skewed", "two states")
 NOISE = (0.01, 0.03, 0.1)

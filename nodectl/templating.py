@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 
 
 def render(template: str, **variables: object) -> str:

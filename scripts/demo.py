@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from nodectl.wheels import ensure_lab_share
+from nodectl.provision.wheels import ensure_lab_share
 
 T = TypeVar("T")
 NODECTL = str(Path(sys.executable).with_name("nodectl"))

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nodectl.common.nodeset import fold
+from nodectl.common.resources import recordings_dir
 from nodectl.lab.faults import FAULTS, Fault
 from nodectl.lab.faults.describe import way_of
-from nodectl.nodeset import fold
-from nodectl.resources import recordings_dir
 
 _LAB = "faults"
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "faults.md"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodectl.nodeset import fold
+from nodectl.common.nodeset import fold
 
 
 @pytest.mark.parametrize(

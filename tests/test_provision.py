@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from nodectl.common.resources import share_dir
 from nodectl.provision import HostTally, ProvisionRun, failure_text, read_event, read_tallies, report_text
-from nodectl.resources import share_dir
 
 ARTICLE_KEYS = {"nodectl_tuning": "article-20g"}
 

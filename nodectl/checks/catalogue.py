@@ -5,34 +5,23 @@ from __future__ import annotations
 from functools import cache
 from types import ModuleType
 
-from nodectl.checks import (
-    fabric_manager,
-    gpu_count,
-    gpu_memory,
-    gpu_pcie,
-    gpu_processes,
-    gpu_recovery,
-    gpu_state,
-    infiniband,
-    infiniband_counters,
-    infiniband_setup,
-    kernel_log,
-    kernel_state,
-    nics,
-    node,
-    nvlink,
-    pcie,
-    ports,
-    settings,
-    slurm,
-    storage,
-    system,
-    units,
-    versions,
-    xid,
-)
 from nodectl.checks.base import About, Check
-from nodectl.checks.fleet_fields import ABOUT as FLEET
+from nodectl.checks.fleet.fields import ABOUT as FLEET
+from nodectl.checks.gpu import count as gpu_count
+from nodectl.checks.gpu import fabric_manager, nvlink, xid
+from nodectl.checks.gpu import memory as gpu_memory
+from nodectl.checks.gpu import pcie as gpu_pcie
+from nodectl.checks.gpu import processes as gpu_processes
+from nodectl.checks.gpu import recovery as gpu_recovery
+from nodectl.checks.gpu import state as gpu_state
+from nodectl.checks.kernel import log as kernel_log
+from nodectl.checks.kernel import pcie, settings
+from nodectl.checks.kernel import state as kernel_state
+from nodectl.checks.network import infiniband, infiniband_counters, infiniband_setup, nics, ports
+from nodectl.checks.stack import versions
+from nodectl.checks.system import clock as node
+from nodectl.checks.system import hardware as system
+from nodectl.checks.system import slurm, storage, units
 
 # each has CHECKS, functions of one host, and ABOUT, a line for each id that they give
 MODULES: tuple[ModuleType, ...] = (

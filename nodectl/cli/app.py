@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from nodectl.inventory import Inventory
+    from nodectl.inventory.read import Inventory
     from nodectl.model.host import Host
     from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
@@ -73,11 +73,11 @@ class App:
     @cached_property
     def inventory(self) -> Inventory:
         """The inventory, read once."""
-        from nodectl.paths import state_dir
+        from nodectl.common.paths import state_dir
 
         # Ansible makes a folder for temporary files as soon as it is imported: in our state, not in ~/.ansible
         os.environ.setdefault("ANSIBLE_LOCAL_TEMP", str(state_dir() / "ansible"))
-        from nodectl.inventory import Inventory
+        from nodectl.inventory.read import Inventory
 
         return Inventory.read(self.inventory_sources)
 

@@ -14,8 +14,8 @@ from nodectl.cli.probe import SizeList
 from nodectl.cli.seconds import Seconds
 
 if TYPE_CHECKING:
-    from nodectl.bench.retrieval import Table
-    from nodectl.bench.sweep import Sweep
+    from nodectl.articles.retrieval import Table
+    from nodectl.articles.sweep import Sweep
     from nodectl.probes.base import ProbeOptions
 
 
@@ -49,7 +49,7 @@ def network_sweep(
     In a lab the links are given each rate in turn, and their own again at the end: a scaled table.  Other hosts are
     measured at the rate that they have: one row.  Exit status 1: a measurement failed; 3: one could not be made.
     """
-    from nodectl.bench.sweep import table_for
+    from nodectl.articles.sweep import table_for
     from nodectl.errors import UsageError
     from nodectl.probes.base import ProbeOptions
 
@@ -72,8 +72,8 @@ def _measure(
     app: App, options: ProbeOptions, rates: tuple[int, ...], table: Table, *, force: bool
 ) -> tuple[Sweep, bool]:
     """What was measured, and whether on a lab's links."""
-    from nodectl.bench.links import lab_links, real_links
-    from nodectl.bench.sweep import Sweep, run_sweep
+    from nodectl.articles.links import lab_links, real_links
+    from nodectl.articles.sweep import Sweep, run_sweep
     from nodectl.cli.probe_history import keep
     from nodectl.cli.terminal import note
     from nodectl.probes.base import ProbeResult
@@ -97,7 +97,7 @@ def _measure(
 
 
 def _show(app: App, sweep: Sweep, *, scaled: bool) -> None:
-    from nodectl.bench.document import sweep_document, sweep_table
+    from nodectl.articles.document import sweep_document, sweep_table
     from nodectl.cli.terminal import emit_json, note, result
     from nodectl.model.status import exit_status
     from nodectl.report.measurements import findings_list

@@ -42,7 +42,7 @@ def retrieval(
     The first host asks all shards and merges their answers.  A few queries are checked against brute force.  Exit
     status 1: something failed or is wrong; 3: a host could not be reached or has no torch.
     """
-    from nodectl.bench.retrieval import Table, run_retrieval
+    from nodectl.articles.retrieval import Table, run_retrieval
     from nodectl.cli.probe_history import keep
     from nodectl.cli.terminal import note
     from nodectl.probes.base import ProbeOptions, ProbeResult
@@ -67,10 +67,10 @@ def retrieval(
 
 
 def _show(app: App, found: ProbeResult) -> None:
-    from nodectl.bench.document import retrieval_table
+    from nodectl.articles.document import retrieval_table
     from nodectl.cli.terminal import emit_json, note, result
+    from nodectl.common.nodeset import fold
     from nodectl.model.status import exit_status
-    from nodectl.nodeset import fold
     from nodectl.report.measurements import findings_list
 
     if app.json:

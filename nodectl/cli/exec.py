@@ -35,7 +35,7 @@ def exec_(app: App, timeout_s: float, argv: tuple[str, ...]) -> None:
 
 def _show(app: App, results: Sequence[CommandResult]) -> None:
     from nodectl.cli.terminal import emit_json, result
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.report.exec_table import exec_table
 
     if app.json:

@@ -21,10 +21,10 @@ def facts(app: App) -> None:
     says `absent` (no such tool or device) or `unknown` (it could not be read), with the reason.
     """
     from nodectl.cli.terminal import emit_json, note, result
+    from nodectl.common.nodeset import fold
     from nodectl.facts.catalogue import commands_for, read_facts
     from nodectl.facts.summary import summary
     from nodectl.model.recording import Recording
-    from nodectl.nodeset import fold
     from nodectl.report.facts import as_document, facts_table
 
     source = app.source

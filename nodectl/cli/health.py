@@ -88,9 +88,9 @@ def health(
 
 def _look(app: App, names: Mapping[str, str]) -> Health:
     from nodectl.cli.terminal import note
+    from nodectl.common.paths import state_dir
     from nodectl.health.look import look
     from nodectl.health.state import StateFile
-    from nodectl.paths import state_dir
 
     source = app.source
     # a recording is a fleet of its own: what it counts is not held against live hosts
@@ -103,7 +103,7 @@ def _look(app: App, names: Mapping[str, str]) -> Health:
 
 def _show(found: Health, form: str, write: Path | None, *, everything: bool, strict: bool) -> None:
     from nodectl.cli.terminal import note, result, safe
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
 
     text = _rendered(found, form, everything=everything, strict=strict)
     if write is None:
@@ -117,7 +117,7 @@ def _show(found: Health, form: str, write: Path | None, *, everything: bool, str
 def _again(before: Health, found: Health, form: str, write: Path | None, *, strict: bool) -> None:
     """A terminal is told what changed, a program and a file all of it."""
     from nodectl.cli.terminal import result
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.report.findings import changes, counts
 
     if write is not None or form not in ("table", "one-line"):
@@ -129,7 +129,7 @@ def _again(before: Health, found: Health, form: str, write: Path | None, *, stri
 
 
 def _rendered(found: Health, form: str, *, everything: bool, strict: bool) -> str:
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.report.findings import finding_document, findings_table, one_line
     from nodectl.report.junit import junit
     from nodectl.report.prometheus import prometheus

@@ -42,8 +42,8 @@ def list_(app: App) -> None:
 def show(app: App, run: int) -> None:
     """What one run measured."""
     from nodectl.cli.terminal import emit_json, result
+    from nodectl.common.nodeset import fold
     from nodectl.errors import UsageError
-    from nodectl.nodeset import fold
     from nodectl.report.measurements import measurements_table
 
     with _opened(app) as opened:
@@ -85,8 +85,8 @@ def drift(app: App) -> None:
 
 
 def _opened(app: App) -> History:
+    from nodectl.common.paths import state_dir
     from nodectl.history.store import FILE, History
-    from nodectl.paths import state_dir
 
     return History(state_dir() / FILE, "\n".join(app.inventory.sources))
 

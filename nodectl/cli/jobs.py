@@ -31,7 +31,7 @@ def jobs() -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """List the jobs on the hosts, newest last."""
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.report.jobs import jobs_table
 
     listing = _read(app)
@@ -44,7 +44,7 @@ def list_(app: App) -> None:
 @click.pass_obj
 def show(app: App, job: str) -> None:
     """Show one job: its hosts, its state, and what failed first."""
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.report.jobs import job_text
 
     listing = _read(app)
@@ -58,7 +58,7 @@ def show(app: App, job: str) -> None:
 @click.pass_obj
 def why(app: App, job: str) -> None:
     """Say why a job ended: the cause, what followed, and the failing host's last words."""
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.report.jobs import conclusion
 
     listing = _read(app)
@@ -90,7 +90,7 @@ def logs(app: App, following: bool, job: str) -> None:
 @click.pass_obj
 def stop(app: App, job: str) -> None:
     """End a job on all its hosts, and leave nothing of it running."""
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.report.jobs import conclusion
 
     found = _read(app).find(job)
@@ -155,8 +155,8 @@ def stop_job(app: App, hosts: Sequence[Host], job_id: str) -> Mapping[str, str]:
 
 def conclude(app: App, job_id: str, gone: Mapping[str, str]) -> int:
     """Print what became of the job, and return the exit status of a launch; hosts that are `gone` are not asked."""
+    from nodectl.common.nodeset import fold
     from nodectl.model.job import JobState
-    from nodectl.nodeset import fold
     from nodectl.report.jobs import conclusion
 
     until = time.monotonic() + _SETTLING_S
@@ -192,7 +192,7 @@ def _status(listing: Listing, job: Job) -> int:
 
 
 def _note_problems(problems: Mapping[str, str]) -> None:
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
 
     for reason in dict.fromkeys(problems.values()):
         note(f"{fold(host for host, said in problems.items() if said == reason)}: {reason}")

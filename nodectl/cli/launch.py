@@ -108,11 +108,11 @@ def _preflight(
     app: App, hosts: Sequence[Host], request: LaunchRequest, code: Code, interface: str | None
 ) -> Surroundings:
     """Show what preflight found; the launch ends here where something failed or could not be told."""
+    from nodectl.common.nodeset import fold
     from nodectl.jobs.launch import Surroundings
     from nodectl.jobs.plan import PlanHost, candidate_ports
     from nodectl.jobs.preflight import PreflightRequest, run_preflight
     from nodectl.model.status import Status, exit_status
-    from nodectl.nodeset import fold
     from nodectl.report.jobs import findings_lines
 
     folder = request.checkpoint_folder()
@@ -145,7 +145,7 @@ def _preflight(
 
 
 def _show_plan(app: App, plan: Plan) -> None:
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.report.jobs import plan_text
 
     if app.json:

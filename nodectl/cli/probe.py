@@ -231,8 +231,8 @@ def _one_size(sizes: tuple[int, ...] | None) -> int | None:
 
 def _show(app: App, found: ProbeResult, compared: Comparison | None) -> None:
     from nodectl.cli.terminal import emit_json, note, result
+    from nodectl.common.nodeset import fold
     from nodectl.model.status import exit_status
-    from nodectl.nodeset import fold
     from nodectl.report.comparison import comparison_table
     from nodectl.report.measurements import findings_list, measurements_table
 

@@ -49,11 +49,11 @@ def keep(app: App, found: ProbeResult, against: Against | None) -> tuple[Compari
 
 
 def _kept(app: App, found: ProbeResult, against: Against | None) -> tuple[Comparison | None, list[Finding]]:
+    from nodectl.common.paths import state_dir
     from nodectl.history.compare import compare
     from nodectl.history.drift import WINDOW, drifts
     from nodectl.history.identity import identity_of
     from nodectl.history.store import FILE, History
-    from nodectl.paths import state_dir
 
     with History(state_dir() / FILE, "\n".join(app.inventory.sources)) as history:
         run = history.add(found.measurements)

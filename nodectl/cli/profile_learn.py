@@ -42,7 +42,7 @@ def learn(
     """
     from datetime import UTC, datetime
 
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.profiles.learn import learn as learned_from
 
     app.limit = ",".join(hosts)

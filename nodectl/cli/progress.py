@@ -98,7 +98,7 @@ def _grouped(events: tuple[TaskEvent, ...]) -> Iterator[tuple[TaskEvent, str]]:
 
 def folded(names: Sequence[str]) -> str:
     """`gpu[01-08]`."""
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
 
     return fold(list(names))
 

@@ -33,7 +33,7 @@ def record(app: App, folder: Path, mask: bool) -> None:
 
 def _show(app: App, folder: Path, saved: Saved) -> None:
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
 
     if app.json:
         hosts = {host: {"folder": name} for host, name in saved.folders.items()}

@@ -117,7 +117,7 @@ def report_bug(error: Exception) -> int:
     """Keep the traceback in the state folder, show one line, and return 70."""
     import traceback
 
-    from nodectl.paths import state_dir
+    from nodectl.common.paths import state_dir
 
     trace = state_dir() / "last-error.txt"
     trace.write_text("".join(traceback.format_exception(error)))

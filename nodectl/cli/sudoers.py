@@ -19,6 +19,6 @@ def sudoers(user: str | None, provision: str) -> None:
     import getpass
 
     from nodectl.cli.terminal import result
-    from nodectl.sudoers import sudoers as drop_in
+    from nodectl.provision.sudoers import sudoers as drop_in
 
     result(drop_in(user or getpass.getuser(), provision).rstrip("\n"))

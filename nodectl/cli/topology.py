@@ -115,8 +115,8 @@ def _proposed(hosts: tuple[Host, ...], looked: Looked) -> dict[str, NcclEnvironm
 
 
 def _draw(path: Path, looked: Looked, judged: Fabric | None) -> None:
+    from nodectl.common.nodeset import fold
     from nodectl.errors import UsageError
-    from nodectl.nodeset import fold
     from nodectl.report.topology_svg import topology_svg
 
     try:
@@ -151,7 +151,7 @@ def _show(
     findings: list[Finding],
 ) -> None:
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.report.topology import fabric_text, findings_text, nodes_text
     from nodectl.report.topology_document import (
         environment_document,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nodectl.provision import ProvisionRequest, ProvisionRun
-    from nodectl.tune.applied import Applied, Proposed
+    from nodectl.trials.applied import Applied, Proposed
 
 
 @click.command()
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def propose(app: App, trial: str, path: Path, profile: str | None, group: str, allow_regressions: bool) -> None:
     """Write what won as one more inventory, with the evidence beside it; refused where nothing has won."""
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.tune.kept import find
-    from nodectl.tune.propose import propose as write
-    from nodectl.tune.winners import proposal_of
+    from nodectl.trials.kept import find
+    from nodectl.trials.propose import propose as write
+    from nodectl.trials.winners import proposal_of
 
     proposal = proposal_of(find(trial), profile, group)
     beside = write(proposal, path, regressions_allowed=allow_regressions)
@@ -56,7 +56,7 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
     from nodectl.cli.question import ask
     from nodectl.cli.terminal import note
     from nodectl.provision import ProvisionRequest
-    from nodectl.tune.applied import read_proposal
+    from nodectl.trials.applied import read_proposal
 
     proposed = read_proposal(proposal)
     fleet = _with_proposal(app, proposed)
@@ -126,8 +126,8 @@ def _apply(app: App, fleet: App, request: ProvisionRequest, proposed: Proposed, 
 
 
 def _remember(app: App, run: ProvisionRun, proposed: Proposed, hosts: Sequence[str]) -> None:
-    from nodectl.tune.applied import Applied, remember
-    from nodectl.tune.ledger import now
+    from nodectl.trials.applied import Applied, remember
+    from nodectl.trials.ledger import now
 
     remember(Applied(run.run, str(proposed.path.absolute()), app.inventory.sources, tuple(hosts), now()))
 
@@ -141,7 +141,7 @@ def _remember(app: App, run: ProvisionRun, proposed: Proposed, hosts: Sequence[s
 def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool, ask_become_pass: bool) -> None:
     """Take the last `tune apply` back: `nodectl rollback` of its run, refused where a later run came over it."""
     from nodectl.cli.terminal import note
-    from nodectl.tune.applied import last_applied
+    from nodectl.trials.applied import last_applied
 
     app = ctx.ensure_object(App)
     last = last_applied(app.inventory.sources)

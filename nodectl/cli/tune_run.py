@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nodectl.model.finding import Finding
     from nodectl.model.trial import Side, Trial
     from nodectl.probes.base import Probe, ProbeOptions
-    from nodectl.tune.run import Armed, Arming
+    from nodectl.trials.run import Armed, Arming
 
 
 def run(
@@ -33,8 +33,8 @@ def run(
     """The trial from the locks to its record; refused where the hosts are not free."""
     from nodectl.cli.terminal import note
     from nodectl.probes.locks import held
-    from nodectl.tune.measure import TRAINING, Measuring
-    from nodectl.tune.run import TrialRun
+    from nodectl.trials.measure import TRAINING, Measuring
+    from nodectl.trials.run import TrialRun
 
     wished = frozenset() if training else frozenset({TRAINING})
     measuring = Measuring(app.transport, app.hosts, wanted, options, wished)
@@ -51,9 +51,9 @@ def _arming(app: App, head: Trial, password: str | None, *, force: bool) -> Armi
     from typing import cast
 
     from nodectl.cli.terminal import note
-    from nodectl.tune.armed import Armed as ArmedHosts
-    from nodectl.tune.armed import Setting, armed
-    from nodectl.tune.run import Arming
+    from nodectl.trials.armed import Armed as ArmedHosts
+    from nodectl.trials.armed import Setting, armed
+    from nodectl.trials.run import Arming
 
     def arm() -> AbstractContextManager[ArmedHosts]:
         what = f"tune trial {head.id}"
@@ -78,9 +78,9 @@ def _arming(app: App, head: Trial, password: str | None, *, force: bool) -> Armi
 def keep(app: App, found: Trial) -> None:
     """In the history too, where it came to its end."""
     from nodectl.cli.terminal import note
+    from nodectl.common.paths import state_dir
     from nodectl.history.store import FILE, History, HistoryError
-    from nodectl.paths import state_dir
-    from nodectl.tune.kept import prune
+    from nodectl.trials.kept import prune
 
     prune()
     if not found.complete:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def list_(app: App) -> None:
     """The trials that are kept, the latest first."""
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.report.trials import trials_table
-    from nodectl.tune.kept import trials
+    from nodectl.trials.kept import trials
 
     found = []
     for each in trials():
@@ -42,7 +42,7 @@ def list_(app: App) -> None:
 @click.pass_obj
 def show(app: App, trial: str) -> None:
     """What one trial measured and said, judged anew from its pairs."""
-    from nodectl.tune.kept import find
+    from nodectl.trials.kept import find
 
     show_trial(app, find(trial))
 
@@ -57,9 +57,9 @@ def judge(app: App, file: Path, seed: int) -> None:
     from nodectl.model.verdict import Outcome
     from nodectl.report.trial_names import Names
     from nodectl.report.trials import crossover_line, verdicts_table
-    from nodectl.tune.crossover import crossovers
-    from nodectl.tune.kept import series_in
-    from nodectl.tune.verdict import judge_all
+    from nodectl.trials.crossover import crossovers
+    from nodectl.trials.kept import series_in
+    from nodectl.trials.verdict import judge_all
 
     series = series_in(file)
     verdicts, crossings = judge_all(series, seed), crossovers(series, seed)
@@ -75,10 +75,10 @@ def judge(app: App, file: Path, seed: int) -> None:
 def show_trial(app: App, trial: Trial) -> None:
     """As the table or the JSON that was asked for."""
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.nodeset import fold
+    from nodectl.common.nodeset import fold
     from nodectl.report.measurements import findings_list
     from nodectl.report.trials import trial_text
-    from nodectl.tune.kept import document_of
+    from nodectl.trials.kept import document_of
 
     if app.json:
         emit_json("tune-trial", document_of(trial))

@@ -81,7 +81,7 @@ def trial(
     from nodectl.cli.tune_run import keep, run
     from nodectl.cli.tune_show import show_trial
     from nodectl.probes.base import ProbeOptions
-    from nodectl.tune.run import failed
+    from nodectl.trials.run import failed
 
     started = monotonic()
     against, candidates = _sides(app, profiles, space, baseline, seed)
@@ -122,8 +122,8 @@ def _sides(
     """Who is tried against whom; refused where a host cannot have it, before any is asked."""
     from nodectl.cli.terminal import note
     from nodectl.errors import UsageError
-    from nodectl.tune.sides import OWN, possible, refuse_impossible, side_of, sides_of_profiles, sides_of_space
-    from nodectl.tune.space import read_space
+    from nodectl.trials.sides import OWN, possible, refuse_impossible, side_of, sides_of_profiles, sides_of_space
+    from nodectl.trials.space import read_space
 
     if (profiles is None) == (space is None):
         raise UsageError("a trial is of profiles or of a space", "give --profiles stock,NAME or --space FILE")
@@ -143,10 +143,10 @@ def _sides(
 
 
 def _probes(names: str, training: bool | None) -> list[tuple[str, Probe]]:
-    from nodectl.bench.training import run_training
+    from nodectl.articles.training import run_training
     from nodectl.errors import UsageError
     from nodectl.probes.catalogue import chosen
-    from nodectl.tune.measure import TRAINING
+    from nodectl.trials.measure import TRAINING
 
     wanted = [each for each in chosen(names) if each[0] != TRAINING] if names.strip() else []
     if training is not False:
@@ -163,9 +163,9 @@ def _head(
 
     from nodectl import __version__
     from nodectl.model.trial import Trial
-    from nodectl.tune.kept import new_id
-    from nodectl.tune.ledger import now
-    from nodectl.tune.sides import own_overrides
+    from nodectl.trials.kept import new_id
+    from nodectl.trials.ledger import now
+    from nodectl.trials.sides import own_overrides
 
     shown = ("duration_s", "repetitions", "sizes_bytes", "streams", "pairs", "interface", "collectives")
     moment = now()

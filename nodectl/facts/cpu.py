@@ -6,7 +6,7 @@ from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, output, output_unless_missing, whole
 from nodectl.model.facts import Cpu, Numa, NumaNode
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.lscpu import parse_lscpu
+from nodectl.parsers.linux.lscpu import parse_lscpu
 
 # FILE:LINE as grep prints it: the shell would read byte by byte, which not every kernel answers
 _NUMA = """\

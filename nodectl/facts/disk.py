@@ -7,7 +7,7 @@ from nodectl.facts.base import Fact, entry, output
 from nodectl.model.facts import Disk
 from nodectl.model.recording import Command, Recording
 from nodectl.model.system import Mount, Mounts
-from nodectl.parsers.df import FileSystem, parse_df
+from nodectl.parsers.linux.df import FileSystem, parse_df
 
 # the state folder comes with nodectl's first write: until then its nearest parent tells; a line each, in this order
 _SHOW = """\

@@ -14,9 +14,9 @@ from nodectl.model.recording import Command, Recording
 from nodectl.model.system import Units
 
 if TYPE_CHECKING:
-    from nodectl.parsers.nvidia_smi_nvlink import NvidiaSmiNvlink
-    from nodectl.parsers.nvidia_smi_p2p import NvidiaSmiP2p
-    from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+    from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink
+    from nodectl.parsers.nvidia.smi_p2p import NvidiaSmiP2p
+    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
 _STATE = Command("nvidia-smi-nvlink", ("nvidia-smi", "nvlink", "-s"), deadline_s=20, hardware=True)
 _ERRORS = Command("nvidia-smi-nvlink-errors", ("nvidia-smi", "nvlink", "-e"), deadline_s=20, hardware=True)

@@ -7,8 +7,8 @@ from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, parsed, told
 from nodectl.model.gpus import Gpu, GpuProcess, Gpus
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.nvidia_smi_q import GpuStatus, parse_nvidia_smi_q
-from nodectl.parsers.nvidia_smi_query import GpuRow, NvidiaSmiQuery, parse_nvidia_smi_query
+from nodectl.parsers.nvidia.smi_q import GpuStatus, parse_nvidia_smi_q
+from nodectl.parsers.nvidia.smi_query import GpuRow, NvidiaSmiQuery, parse_nvidia_smi_query
 from nodectl.parsers.text import bus_id
 
 _COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version"

@@ -5,7 +5,7 @@ from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output, w
 from nodectl.model.facts import Kernel
 from nodectl.model.recording import Command, Recording
 from nodectl.model.system import Boot, KernelKnobs, Modules
-from nodectl.parsers.os_release import parse_os_release
+from nodectl.parsers.linux.os_release import parse_os_release
 
 # NAME VALUE a line; equal governors of neighbouring CPUs are counted together
 _KNOBS = """\

@@ -3,7 +3,7 @@
 from nodectl.facts.base import Fact, parse
 from nodectl.facts.root import as_root, root_command
 from nodectl.model.recording import Recording
-from nodectl.parsers.dmesg import Dmesg, parse_dmesg
+from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 
 
 def _events(recording: Recording) -> Dmesg:

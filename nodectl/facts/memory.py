@@ -6,7 +6,7 @@ from nodectl.facts.disk import SHM, shm
 from nodectl.model.facts import Memory
 from nodectl.model.recording import Command, Recording
 from nodectl.model.system import MemoryController, MemoryErrors
-from nodectl.parsers.proc_meminfo import parse_meminfo
+from nodectl.parsers.linux.proc_meminfo import parse_meminfo
 
 _EDAC = """\
 cd /sys/devices/system/edac/mc 2>/dev/null || exit 3

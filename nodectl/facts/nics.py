@@ -5,7 +5,7 @@ from dataclasses import replace
 from nodectl.facts.base import Fact, UnknownError, output, rows, whole
 from nodectl.model.network import Nic
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.ip_address import Interface, parse_ip_address
+from nodectl.parsers.linux.ip_address import Interface, parse_ip_address
 
 # NAME, then name=value between tabs; only a device of its own has a driver, and only that costs processes
 _LIST = """\

@@ -8,7 +8,7 @@ from nodectl.facts.root import as_root, root_command
 from nodectl.model.pcie import Pcie, PcieBridge, PcieLink
 from nodectl.model.recording import Command, Recording
 from nodectl.model.settings import Bridges
-from nodectl.parsers.lspci_acs import LspciAcs, parse_lspci_acs
+from nodectl.parsers.linux.lspci_acs import LspciAcs, parse_lspci_acs
 
 _TREE = 'cd /sys/bus/pci/devices 2>/dev/null || exit 3; set -- *; [ -e "$1" ] || exit 3; exec readlink -- "$@"'
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")

@@ -23,7 +23,7 @@ from nodectl.model.system import (
     UnitLimits,
     Units,
 )
-from nodectl.parsers.dmesg import Dmesg
+from nodectl.parsers.linux.dmesg import Dmesg
 
 # below this the offset that a round trip can show is its own delay
 _CLOCK_CLOSE_S = 0.1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from nodectl.model.gpus import FabricManager, Gpus
-from nodectl.parsers.nvidia_smi_nvlink import NvidiaSmiNvlink
-from nodectl.parsers.nvidia_smi_p2p import NvidiaSmiP2p
-from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink
+from nodectl.parsers.nvidia.smi_p2p import NvidiaSmiP2p
+from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
 
 def gpu_words(value: object) -> str:

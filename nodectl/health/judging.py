@@ -11,9 +11,9 @@ from typing import Any
 
 from nodectl.checks.base import Subject
 from nodectl.checks.counters import Previous
-from nodectl.checks.fleet import Member
-from nodectl.checks.fleet_values import claims_of, values_of
-from nodectl.checks.health import clipped, judge, unreachable
+from nodectl.checks.fleet.compare import Member
+from nodectl.checks.fleet.values import claims_of, values_of
+from nodectl.checks.judge import clipped, judge, unreachable
 from nodectl.facts.base import Fact
 from nodectl.facts.health import commands_of, health_facts, read_all
 from nodectl.health.policy import VARIABLE, Policy, policy_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from nodectl.checks.fleet import compare
+from nodectl.checks.fleet.compare import compare
 from nodectl.health.history import known_faults, with_history
 from nodectl.health.judging import Order, Seen, order_of, seen
 from nodectl.health.pool import judge_all

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from nodectl.checks.catalogue import ids
+from nodectl.checks.gpu.xid_catalogue import check_site_xid
 from nodectl.checks.thresholds import THRESHOLDS
-from nodectl.checks.xid_catalogue import check_site_xid
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nodectl.checks.health import no_profile, warned
+from nodectl.checks.judge import no_profile, warned
 from nodectl.errors import ProfileError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodectl.common.resources import payload_dir
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.plan import Plan
-from nodectl.resources import payload_dir
 
 CODE_LIMIT_MIB = 64
 _MIB = 1024 * 1024

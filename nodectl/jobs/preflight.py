@@ -9,14 +9,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodectl.checks.preflight import common_ports, judge
+from nodectl.checks.launch.preflight import common_ports, judge
 from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.preflight import NodeInfo, PreflightRequest
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
-from nodectl.parsers.preflight import parse_preflight
+from nodectl.parsers.linux.preflight import parse_preflight
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload

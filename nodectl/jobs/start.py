@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodectl.common.nodeset import fold
 from nodectl.errors import JobError, NodectlError, UnreachableError
 from nodectl.jobs.node import Answers, ask
 from nodectl.jobs.plan import CheckpointPlan, Plan
 from nodectl.model.host import Host
-from nodectl.nodeset import fold
 from nodectl.transport.base import Transport
 
 _RECEIVE_S = 120.0

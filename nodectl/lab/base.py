@@ -9,10 +9,10 @@ from pathlib import Path
 
 from platformdirs import user_config_path
 
+from nodectl.common.paths import cache_dir, state_dir
+from nodectl.common.resources import share_dir
 from nodectl.lab.state import HostRecord, LabFolder
 from nodectl.lab.syscalls import MS_NODEV, MS_NOSUID, mount
-from nodectl.paths import cache_dir, state_dir
-from nodectl.resources import share_dir
 
 SSHD = "/usr/sbin/sshd"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

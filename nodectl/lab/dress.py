@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from nodectl.common.resources import payload_dir
 from nodectl.errors import LabError, ParseError, ProfileError
 from nodectl.facts.catalogue import commands_for
 from nodectl.facts.health import health_facts
@@ -17,7 +18,6 @@ from nodectl.profiles.resolve import resolve
 from nodectl.recordings.fleet import RecordedFleet
 from nodectl.recordings.folder import read_host
 from nodectl.recordings.mask import Template
-from nodectl.resources import payload_dir
 
 # below a host's root; the collector and the shims look there
 RECORDED = "var/lib/nodectl-lab/recorded"

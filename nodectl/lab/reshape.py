@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
 
+from nodectl.common.paths import state_dir
 from nodectl.errors import LabError, NodectlError, UsageError
 from nodectl.lab.network import port_name
 from nodectl.lab.shape import host_shaping, port_shaping
@@ -17,7 +18,6 @@ from nodectl.lab.spec import show_rate
 from nodectl.lab.state import LabFolder, LabState, locked
 from nodectl.lab.syscalls import inside_network
 from nodectl.model.host import Host
-from nodectl.paths import state_dir
 
 # faults that live in a port's shaping, which a new rate would undo
 _IN_SHAPING = {"loss", "mtu-hole", "slow-link"}

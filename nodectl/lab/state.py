@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from nodectl.common.paths import state_dir
 from nodectl.errors import LabError, UsageError
 from nodectl.lab.spec import LabSpec
-from nodectl.paths import state_dir
 
 Link = Literal["veth", "netem", "wire"]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
+from nodectl.common.paths import state_dir
 from nodectl.errors import LabError, UsageError
 from nodectl.lab import network
 from nodectl.lab.answer import silent_hosts
@@ -24,7 +25,6 @@ from nodectl.lab.spec import MAX_WIRED_HOSTS, LabSpec
 from nodectl.lab.state import HostRecord, LabFolder, LabState, Link, Process
 from nodectl.lab.syscalls import CLONE_NEWPID, mount, setns, unshare
 from nodectl.lab.wiring import start_wire
-from nodectl.paths import state_dir
 
 _ANSWER_S = 60.0
 _SHARED = ("cpu", "memory", "clock", "kernel", "sys")

@@ -7,36 +7,24 @@ from collections.abc import Callable
 
 from nodectl.errors import ParseError
 
+_FOLDERS = {
+    "linux": ("dmesg", "fio", "iperf3", "lspci-acs"),
+    "nccl": ("nccl-log", "nccl-tests", "ncclras", "torchrun-log"),
+    "nvidia": (
+        *("compute-apps", "dcgmi-diag", "nvbandwidth", "nvidia-smi-list", "nvidia-smi-nvlink", "nvidia-smi-p2p"),
+        *("nvidia-smi-q", "nvidia-smi-query", "nvidia-smi-topo"),
+    ),
+    "rdma": (
+        *("ibnetdiscover", "ibstat", "ibstatus", "ibv-devinfo", "perfquery", "perftest", "rdma-link", "show-gids"),
+    ),
+}
 # tool: (module, function)
 _PARSERS = {
-    tool: (f"nodectl.parsers.{tool.replace('-', '_')}", f"parse_{tool.replace('-', '_')}")
-    for tool in (
-        "compute-apps",
-        "dcgmi-diag",
-        "dmesg",
-        "fio",
-        "ibnetdiscover",
-        "ibstat",
-        "ibstatus",
-        "ibv-devinfo",
-        "iperf3",
-        "lspci-acs",
-        "nccl-log",
-        "nccl-tests",
-        "ncclras",
-        "nvbandwidth",
-        "nvidia-smi-list",
-        "nvidia-smi-nvlink",
-        "nvidia-smi-p2p",
-        "nvidia-smi-q",
-        "nvidia-smi-query",
-        "nvidia-smi-topo",
-        "perfquery",
-        "perftest",
-        "rdma-link",
-        "show-gids",
-        "torchrun-log",
+    tool: (
+        f"nodectl.parsers.{folder}.{tool.removeprefix('nvidia-').replace('-', '_')}",
+        f"parse_{tool.replace('-', '_')}",
     )
+    for tool, folder in sorted((tool, folder) for folder, tools in _FOLDERS.items() for tool in tools)
 }
 TOOLS = tuple(_PARSERS)
 

@@ -2,17 +2,17 @@
 
 from nodectl.errors import UsageError
 from nodectl.probes.base import Probe
-from nodectl.probes.gemm import run_gemm
-from nodectl.probes.h2d import run_h2d
-from nodectl.probes.hbm import run_hbm
-from nodectl.probes.latency import run_latency
+from nodectl.probes.device.gemm import run_gemm
+from nodectl.probes.device.h2d import run_h2d
+from nodectl.probes.device.hbm import run_hbm
+from nodectl.probes.device.p2p import run_p2p
+from nodectl.probes.device.sdc import run_sdc
+from nodectl.probes.latency.probe import run_latency
 from nodectl.probes.memory import run_memory
-from nodectl.probes.nccl import run_nccl
-from nodectl.probes.p2p import run_p2p
-from nodectl.probes.rdma import run_rdma
-from nodectl.probes.sdc import run_sdc
-from nodectl.probes.storage import run_storage
-from nodectl.probes.tcp import run_tcp
+from nodectl.probes.nccl.probe import run_nccl
+from nodectl.probes.rdma.probe import run_rdma
+from nodectl.probes.storage.probe import run_storage
+from nodectl.probes.tcp.probe import run_tcp
 
 PROBES: dict[str, Probe] = {
     "gemm": run_gemm,

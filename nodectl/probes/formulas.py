@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nodectl.models.collectives import BUS_FACTORS
+from nodectl.predict.collectives import BUS_FACTORS
 
 # what the nccl probe runs
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")

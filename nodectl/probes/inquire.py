@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from nodectl.blame.findings import readings_of, slow_findings, two_hosts
+from nodectl.blame.inquiry import Inquiry
+from nodectl.blame.model import Link
 from nodectl.model.finding import Finding
 from nodectl.probes.base import Note, ProbeResult
-from nodectl.probes.blame_findings import readings_of, slow_findings, two_hosts
-from nodectl.probes.blame_inquiry import Inquiry
-from nodectl.probes.blame_model import Link
 
 Measure = Callable[[Sequence[Link]], ProbeResult]
 

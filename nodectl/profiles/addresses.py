@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nodectl.common.resources import profiles_dir
 from nodectl.profiles.fields import Strict
 from nodectl.profiles.load import check_document, read_document
-from nodectl.resources import profiles_dir
 
 _Url = Annotated[str, Field(pattern=r"^https://[^\s/]\S*[^\s/]$")]
 

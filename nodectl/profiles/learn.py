@@ -15,7 +15,7 @@ from nodectl.model.facts import Cpu, Gpus, Memory, Nic, Unread
 from nodectl.model.gpus import FabricManager
 from nodectl.model.measurement import Measurement
 from nodectl.model.network import IbPort
-from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.profiles.hardware_schema import Link
 from nodectl.profiles.load import check_document
 from nodectl.profiles.matrix import matrix

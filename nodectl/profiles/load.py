@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from nodectl.common.resources import profiles_dir
 from nodectl.errors import ProfileError
 from nodectl.profiles.fields import Document
-from nodectl.resources import profiles_dir
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nodectl.common.resources import profiles_dir
 from nodectl.profiles.fields import Strict, Version
 from nodectl.profiles.load import check_document, read_document
 from nodectl.profiles.nccl import version_key
 from nodectl.profiles.stack_schema import Flavour, PythonRange, Stack
-from nodectl.resources import profiles_dir
 
 
 class GpuRow(Strict):

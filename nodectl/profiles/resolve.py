@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nodectl.common.resources import profiles_dir
 from nodectl.errors import ProfileError
 from nodectl.profiles.compat import IncompatibleError, profile_problems
 from nodectl.profiles.host_compat import HostLook, host_problems
@@ -25,7 +26,6 @@ from nodectl.profiles.overrides import (
 from nodectl.profiles.problem import Problem
 from nodectl.profiles.schema import Document, Hardware, Stack, Tuning
 from nodectl.profiles.variables import hardware_variables, stack_variables, tuning_variables
-from nodectl.resources import profiles_dir
 
 _FIELDS = ("hardware", "stack")
 _REMEDY = "choose another combination, or give your reasons in nodectl_allow_unsupported to go on with a warning"

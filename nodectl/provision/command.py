@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nodectl.paths import state_dir
-from nodectl.resources import share_dir
+from nodectl.common.paths import state_dir
+from nodectl.common.resources import share_dir
 
 # as module_utils/node_store.py has it on the nodes
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -7,10 +7,10 @@ from typing import Any
 
 import yaml
 
+from nodectl.common.nodeset import fold
+from nodectl.common.resources import share_dir
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
-from nodectl.nodeset import fold
-from nodectl.resources import share_dir
 
 # the plays of site.yml that change a node
 CHANGING = ("provision", "tune")

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nodectl.common.paths import state_dir
+from nodectl.common.resources import share_dir
 from nodectl.errors import ProvisionError
-from nodectl.paths import state_dir
 from nodectl.provision.command import ProvisionRequest, command_line, environment
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
-from nodectl.resources import share_dir
 
 KEPT_RUNS = 20
 

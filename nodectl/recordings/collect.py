@@ -8,12 +8,12 @@ import time
 from collections.abc import Sequence
 from functools import cache
 
+from nodectl.common.resources import payload_dir
 from nodectl.errors import ParseError
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.recordings.frames import TOTAL_BYTES, has_started, read_frames
-from nodectl.resources import payload_dir
 from nodectl.transport.base import Transport
 
 # for all commands of a host together; what has no time left is a deadline overrun

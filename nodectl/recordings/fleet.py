@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
+from nodectl.common.resources import recordings_dir
 from nodectl.errors import UsageError
 from nodectl.recordings.folder import INDEX, OUT, host_name
-from nodectl.resources import recordings_dir
 
 ABOUT = "recording.yml"
 SCHEMA = "nodectl.recording/1"

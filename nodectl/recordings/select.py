@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from nodectl.common.nodeset import expand
 from nodectl.errors import InventoryError, UsageError
-from nodectl.nodeset import expand
 
 _SEPARATOR = re.compile(r"[,:](?![^\[]*\])")
 

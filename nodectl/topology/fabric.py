@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nodectl.common.natural import natural
 from nodectl.model.topology import Fabric, FabricGraph
 from nodectl.topology import odd, verdicts
 from nodectl.topology.hops import Distances, Farthest, farthest, homes_of, parts_of
-from nodectl.topology.natural import natural
 from nodectl.topology.ranks import rank_order
 from nodectl.topology.verdicts import Limits
 from nodectl.topology.wiring import cables_of, loads_of, names_of, rails_of, shared_switches

@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from nodectl.common.natural import natural
 from nodectl.model.host import Host
 from nodectl.model.topology import Attachment, FabricGraph, Switch, Trunk
-from nodectl.parsers.ibnetdiscover import IbNetDiscover
+from nodectl.parsers.rdma.ibnetdiscover import IbNetDiscover
 from nodectl.topology.names import HostNames
-from nodectl.topology.natural import natural
 
 # what a switch uses to reduce inside the network: an adapter in the list, and no host
 _AGGREGATION = "Aggregation Node"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from nodectl.model.host import Host
 from nodectl.model.topology import Attachment, FabricGraph, Switch, Trunk
-from nodectl.parsers.lldp import Lldp
+from nodectl.parsers.linux.lldp import Lldp
 from nodectl.topology.names import HostNames
 
 

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from nodectl.common.natural import natural
 from nodectl.model.topology import FabricGraph
-from nodectl.topology.natural import natural
 
 
 @dataclass(frozen=True, slots=True)

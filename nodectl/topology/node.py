@@ -17,7 +17,7 @@ from nodectl.topology.spread import assign
 from nodectl.topology.training import TRAINING, Surroundings, servers_of, uses
 
 if TYPE_CHECKING:
-    from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
 # what the picture is made of; what cannot be read is named, and the rest is shown
 SUBJECTS = ("gpu_topology", "gpus", "p2p", "pcie", "ib_ports")
@@ -56,7 +56,7 @@ class Facts:
 
 def node_topology(host: Host, found: Mapping[str, object], *, recorded: str = "") -> NodeTopology | Unread:
     """The host's picture; Unread where its matrix could not be read."""
-    from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
     facts = Facts(found)
     matrix = facts.get("gpu_topology", NvidiaSmiTopo)
@@ -86,7 +86,7 @@ def node_topology(host: Host, found: Mapping[str, object], *, recorded: str = ""
 
 def surroundings(host: Host, found: Mapping[str, object]) -> Surroundings:
     """What tells the host's training ports from the others."""
-    from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
     facts = Facts(found)
     matrix, mounts = facts.get("gpu_topology", NvidiaSmiTopo), facts.get("mounts", Mounts)

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
+from nodectl.common.natural import natural
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, SwitchLoad
 from nodectl.topology.majority import QUORUM, differing, majority
-from nodectl.topology.natural import natural
 from nodectl.topology.verdicts import FABRIC
 from nodectl.topology.wiring import Rails, names_of
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from math import inf
 
+from nodectl.common.natural import natural
 from nodectl.topology.hops import Distances
-from nodectl.topology.natural import natural
 
 
 def rank_order(distances: Distances, homes: Mapping[str, frozenset[str]]) -> tuple[str, ...]:

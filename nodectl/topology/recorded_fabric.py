@@ -8,7 +8,7 @@ from nodectl.errors import ParseError
 from nodectl.model.host import Host
 from nodectl.model.recording import Command
 from nodectl.model.topology import FabricGraph
-from nodectl.parsers.lldp import Lldp, parse_lldp
+from nodectl.parsers.linux.lldp import Lldp, parse_lldp
 from nodectl.topology.from_lldp import lldp_graph
 
 _LLDP = Command("lldpctl", ("lldpctl", "-f", "json"), hardware=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from nodectl.errors import NodectlError, ParseError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.topology import FabricGraph
-from nodectl.parsers.lldp import Lldp, parse_lldp, read_lldp
+from nodectl.parsers.linux.lldp import Lldp, parse_lldp, read_lldp
 from nodectl.topology.from_ibnetdiscover import ib_graph
 from nodectl.topology.from_lldp import lldp_graph
 
@@ -37,7 +37,7 @@ def _graph(path: Path, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str
         text = _text(path)
         if text.lstrip().startswith("{"):
             return lldp_graph(_lldp_file(path, text), hosts, str(path))
-        from nodectl.parsers.ibnetdiscover import parse_ibnetdiscover
+        from nodectl.parsers.rdma.ibnetdiscover import parse_ibnetdiscover
 
         return ib_graph(parse_ibnetdiscover(text), hosts, guids, str(path))
     except ParseError as error:

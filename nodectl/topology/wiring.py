@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from nodectl.common.natural import natural
 from nodectl.model.topology import Attachment, FabricGraph, Rail, SwitchLoad
-from nodectl.topology.natural import natural
 
 
 def names_of(graph: FabricGraph) -> dict[str, str]:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import lru_cache
 from time import monotonic
 
+from nodectl.common.resources import payload_dir
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.resources import payload_dir
 from nodectl.transport.base import OnOutput, Transport
 from nodectl.transport.files import pack
 

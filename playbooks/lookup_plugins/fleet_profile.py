@@ -75,8 +75,8 @@ def _refuse_slips(variables: dict[str, Any]) -> None:
 
     Here, before any role has run: what roles register later is named like their variables.
     """
+    from nodectl.common.resources import share_dir
     from nodectl.profiles.spelling import misspelled
-    from nodectl.resources import share_dir
 
     slips = misspelled(variables, share_dir())
     if slips:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from nodectl.resources import profiles_dir
+from nodectl.common.resources import profiles_dir
 
 from .kernel import RELEASE
 from .machines import DRIVER, HOST, STACK, Machine

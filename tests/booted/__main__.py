@@ -8,8 +8,8 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from nodectl.paths import state_dir
-from nodectl.wheels import LAB_MOUNT, ensure_lab_share
+from nodectl.common.paths import state_dir
+from nodectl.provision.wheels import LAB_MOUNT, ensure_lab_share
 from tests.booted.fleet import Fleet
 from tests.booted.image import say
 from tests.booted.needs import CONTAINER_PROGRAMS, MACHINE_PROGRAMS, missing_packages

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.wheels import LAB_MOUNT
+from nodectl.provision.wheels import LAB_MOUNT
 from tests.booted.fleet import Fleet
 from tests.booted.needs import CONTAINER_PROGRAMS, MACHINE_PROGRAMS, skip_unless_possible
 from tests.booted.sessions import containers, machines
@@ -70,7 +70,7 @@ def run_nodectl(cli_env: Mapping[str, str]) -> Nodectl:
 @pytest.fixture(scope="session")
 def lab_share(cli_env: Mapping[str, str]) -> Path:
     """The folder of wheels that systems on this machine share."""
-    subprocess.run([sys.executable, "-m", "nodectl.wheels"], env=dict(cli_env), check=True, timeout=_RUN_S)
+    subprocess.run([sys.executable, "-m", "nodectl.provision.wheels"], env=dict(cli_env), check=True, timeout=_RUN_S)
     return Path(cli_env["XDG_CACHE_HOME"]) / "nodectl" / "lab-share"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from nodectl.lab.files import new_key, write_secret
-from nodectl.wheels import LAB_MOUNT
+from nodectl.provision.wheels import LAB_MOUNT
 from tests.booted.journal import Journal
 from tests.booted.system import System
 

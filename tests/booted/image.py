@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nodectl.paths import cache_dir
+from nodectl.common.paths import cache_dir
 from tests.booted.needs import search_path
 from tests.booted.pool import POOL, write_index
 from tests.booted.sources import apt_options, codename, own_sources

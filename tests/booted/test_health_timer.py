@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodectl import __version__
-from nodectl.wheels import LAB_MOUNT
+from nodectl.provision.wheels import LAB_MOUNT
 from tests.booted import snapshot
 from tests.booted.conftest import STATE, Nodectl, Ran
 from tests.booted.fleet import PASSWORD_LOGIN, ROOT_LOGIN, Fleet
@@ -219,7 +219,7 @@ def test_false_takes_timer_and_tool_away_and_rollback_brings_them_back(timed: Ti
     for name in LOGINS:
         assert shown(fleet[name], TIMER, "LoadState", "ActiveState") == ["not-found", "inactive"]
         assert shown(fleet[name], SERVICE, "LoadState", "ActiveState") == ["not-found", "inactive"]
-        gone = f"{TOOL} {FILE} /etc/nodectl/health/inventory.json /opt/nodectl/wheels/*"
+        gone = f"{TOOL} {FILE} /etc/nodectl/health/inventory.json /opt/nodectl/provision/wheels/*"
         assert fleet[name].run(f"ls -d {gone}", check=False).out == ""
         assert fleet[name].out(f"ls -A {STORE} | wc -l") == "1", "what a rollback links to again"
     again = run_nodectl(without, "provision", "--yes", password=fleet.password)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.wheels import LAB_MOUNT
+from nodectl.provision.wheels import LAB_MOUNT
 from tests.apt_repo import build
 from tests.booted import snapshot
 from tests.booted.conftest import STATE, Nodectl, Ran

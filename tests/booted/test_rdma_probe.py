@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.parsers.perftest import parse_perftest
-from nodectl.parsers.perftest_rows import BwRow, LatRow
+from nodectl.parsers.rdma.perftest import parse_perftest
+from nodectl.parsers.rdma.perftest_rows import BwRow, LatRow
 from tests.booted.conftest import Nodectl, Ran
 from tests.booted.fleet import Fleet
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.self_wheel import build
-from nodectl.wheels import HOST_PYTHON
+from nodectl.provision.self_wheel import build
+from nodectl.provision.wheels import HOST_PYTHON
 
 _DOWNLOAD_S = 600
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from nodectl.checks.base import Subject
-from nodectl.checks.fleet import Member, compare
-from nodectl.checks.fleet_fields import FIELDS, Key
-from nodectl.checks.fleet_values import claims_of, values_of
+from nodectl.checks.fleet.compare import Member, compare
+from nodectl.checks.fleet.fields import FIELDS, Key
+from nodectl.checks.fleet.values import claims_of, values_of
 from nodectl.model.facts import Cpu, Gpu, Gpus, Kernel, Memory, Nic, Unread, Versions
 from nodectl.model.network import IbPort
 from nodectl.model.settings import Bridges, SessionLimits, Sysctl

@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks import gpu_count, gpu_memory, gpu_pcie, gpu_processes, gpu_recovery, gpu_state
+from nodectl.checks.gpu import count as gpu_count
+from nodectl.checks.gpu import memory as gpu_memory
+from nodectl.checks.gpu import pcie as gpu_pcie
+from nodectl.checks.gpu import processes as gpu_processes
+from nodectl.checks.gpu import recovery as gpu_recovery
+from nodectl.checks.gpu import state as gpu_state
 from nodectl.model.facts import Unread
 from nodectl.model.gpus import GpuProcess, Gpus
 from nodectl.profiles.resolve import Resolved, resolve

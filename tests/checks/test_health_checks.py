@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks import settings
 from nodectl.checks.base import Subject
 from nodectl.checks.catalogue import MODULES, about, ids
-from nodectl.checks.health import judge
-from nodectl.checks.settings import parse_nccl
+from nodectl.checks.judge import judge
+from nodectl.checks.kernel import settings
+from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.model.facts import Clock, Disk, Gpus, Lab, Memory, Nic, Unread, Versions
 from nodectl.model.pcie import Pcie, PcieBridge
 from nodectl.model.settings import ClockSync, NcclFiles, SessionLimits, Sysctl
-from nodectl.parsers.dmesg import Dmesg, parse_dmesg
+from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 from nodectl.profiles.resolve import Resolved, resolve
 
 RMEM = "net.ipv4.tcp_rmem"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks import infiniband, infiniband_counters, infiniband_setup
+from nodectl.checks.network import infiniband, infiniband_counters, infiniband_setup
 from nodectl.model.network import Gid, IbPort
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
 

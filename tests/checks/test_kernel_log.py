@@ -2,9 +2,9 @@
 
 import pytest
 
-from nodectl.checks import kernel_log
+from nodectl.checks.kernel import log as kernel_log
 from nodectl.model.facts import Lab
-from nodectl.parsers.dmesg import parse_dmesg
+from nodectl.parsers.linux.dmesg import parse_dmesg
 from tests.checks.table import UNREAD, Case, found, missing, verify
 
 QUIET = "[    0.000000] Linux version 5.15.0-91-generic (buildd@x)\n"

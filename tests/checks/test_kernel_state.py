@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.checks import kernel_state
+from nodectl.checks.kernel import state as kernel_state
 from nodectl.model.facts import Cpu, Lab, Numa, NumaNode
 from nodectl.model.system import KernelKnobs, MemoryController, MemoryErrors, Process, Processes
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, verify

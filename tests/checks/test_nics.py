@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks import nics
+from nodectl.checks.network import nics
 from nodectl.model.facts import Nic
 from tests.checks.table import UNREAD, Case, found, missing, plain, verify
 

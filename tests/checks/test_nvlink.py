@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks import fabric_manager, nvlink
+from nodectl.checks.gpu import fabric_manager, nvlink
 from nodectl.model.facts import Unread, Versions
 from nodectl.model.gpus import FabricManager
 from nodectl.model.system import Unit, Units
-from nodectl.parsers.nvidia_smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
-from nodectl.parsers.nvidia_smi_p2p import NvidiaSmiP2p
-from nodectl.parsers.nvidia_smi_topo import NvidiaSmiTopo
+from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
+from nodectl.parsers.nvidia.smi_p2p import NvidiaSmiP2p
+from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.profiles.resolve import Resolved, resolve
 from tests.checks.gpus import all_with, eight
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify

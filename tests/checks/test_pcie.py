@@ -2,11 +2,11 @@
 
 import pytest
 
-from nodectl.checks import pcie
+from nodectl.checks.kernel import pcie
 from nodectl.model.facts import Lab
 from nodectl.model.network import IbPort, Nic
 from nodectl.model.pcie import Pcie, PcieBridge, PcieLink
-from nodectl.parsers.dmesg import parse_dmesg
+from nodectl.parsers.linux.dmesg import parse_dmesg
 from nodectl.profiles.resolve import resolve
 from tests.checks.gpus import count
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodectl.checks import ports
+from nodectl.checks.network import ports
 from nodectl.model.system import Listening
 from tests.checks.table import ABSENT, UNREAD, Case, missing, verify
 

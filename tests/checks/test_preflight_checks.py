@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks.preflight import common_ports, judge
-from nodectl.checks.preflight_fleet import few, odd_ones
+from nodectl.checks.launch.fleet import few, odd_ones
+from nodectl.checks.launch.preflight import common_ports, judge
 from nodectl.model.finding import Finding
 from nodectl.model.preflight import NodeInfo, PreflightRequest
 from nodectl.model.status import Status

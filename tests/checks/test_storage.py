@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodectl.checks import storage
+from nodectl.checks.system import storage
 from nodectl.model.facts import Disk, Memory
 from nodectl.model.system import Mount, Mounts
 from tests.checks.table import UNREAD, Case, missing, verify

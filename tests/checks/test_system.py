@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodectl.checks import system
-from nodectl.checks.system import cpu_count
+from nodectl.checks.system import hardware as system
+from nodectl.checks.system.hardware import cpu_count
 from nodectl.model.facts import Cpu, Lab, Memory, Numa, NumaNode
 from tests.checks.table import ABSENT, UNREAD, Case, found, missing, plain, verify
 

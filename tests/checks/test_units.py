@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodectl.checks import slurm, units
-from nodectl.checks.slurm import gpus_of
+from nodectl.checks.system import slurm, units
+from nodectl.checks.system.slurm import gpus_of
 from nodectl.model.facts import Cpu, Memory
 from nodectl.model.system import SlurmNode, Unit, UnitLimits, Units
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, missing, plain, verify

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks import versions
-from nodectl.checks.versions import numbers, same
+from nodectl.checks.stack import versions
+from nodectl.checks.stack.versions import numbers, same
 from nodectl.model.facts import Lab, Unread, Versions
 from nodectl.model.gpus import Gpus
 from nodectl.model.system import Modules

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks import xid
-from nodectl.checks.xid_catalogue import ACTIONS, STATUSES, catalogue, check_site_xid, meaning
+from nodectl.checks.gpu import xid
+from nodectl.checks.gpu.xid_catalogue import ACTIONS, STATUSES, catalogue, check_site_xid, meaning
 from nodectl.model.facts import Lab
-from nodectl.parsers.dmesg import Dmesg, parse_dmesg
+from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 from tests.checks.gpus import eight
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
 

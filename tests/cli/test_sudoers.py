@@ -9,8 +9,8 @@ from nodectl.errors import UsageError
 from nodectl.facts.catalogue import FACTS
 from nodectl.facts.health import health_facts
 from nodectl.facts.root import root_command
+from nodectl.provision.sudoers import sudoers
 from nodectl.recordings.collect import script
-from nodectl.sudoers import sudoers
 from tests.conftest import Cli, LabUnderTest
 
 

@@ -3,7 +3,7 @@
 from nodectl.facts.root import ROOT_ARGV
 from nodectl.model.facts import Unread
 from nodectl.model.pcie import PcieBridge
-from nodectl.parsers.dmesg import Dmesg
+from nodectl.parsers.linux.dmesg import Dmesg
 from tests.facts.recorded import fact
 
 LSPCI = """\

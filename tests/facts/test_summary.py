@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.nodeset import fold
 from nodectl.facts.catalogue import FACTS, read_facts
 from nodectl.facts.summary import summary
 from nodectl.model.facts import Clock, Lab, Unread, Versions
 from nodectl.model.network import Gid, IbPort, Nic
 from nodectl.model.recording import Recording
 from nodectl.model.system import Boot, MemoryController, MemoryErrors, Mount, Mounts, SlurmNode, UnitLimits
-from nodectl.nodeset import fold
 from nodectl.report.facts import as_document, facts_table
 from tests.checks.gpus import count, eight
 from tests.checks.test_nvlink import OFF, links, manager, matrix, peers

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.common.nodeset import fold
 from nodectl.errors import UsageError
 from nodectl.history.against import read_against
 from nodectl.history.compare import by_identity, compare, findings
 from nodectl.history.identity import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.nodeset import fold
 from nodectl.report.comparison import comparison_table
 from tests.history.measured import memory, tcp
 

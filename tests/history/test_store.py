@@ -13,9 +13,9 @@ from nodectl.history.identity import identity_of
 from nodectl.history.schema import MIGRATIONS, VERSION, migrate
 from nodectl.history.store import History, HistoryError
 from nodectl.model.verdict import Outcome
-from nodectl.tune.verdict import judge, summarise
+from nodectl.trials.verdict import judge, summarise
 from tests.history.measured import memory, tcp
-from tests.tune.trials import gaining
+from tests.trials.trials import gaining
 
 # the first version's tables as they were released, and a row of each
 VERSION_1 = """

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.inventory import Inventory
+from nodectl.inventory.read import Inventory
 from nodectl.jobs.preflight import PreflightReport, PreflightRequest, run_preflight
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import cache
 
 from nodectl.checks.counters import Previous
-from nodectl.checks.fleet import compare
+from nodectl.checks.fleet.compare import compare
+from nodectl.common.resources import recordings_dir
 from nodectl.health.judging import Order, order_of, seen
 from nodectl.lab.faults.recorded import Output, spoiled
 from nodectl.model.finding import Finding
@@ -15,7 +16,6 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
 from nodectl.model.status import Status
 from nodectl.recordings.mask import Template
-from nodectl.resources import recordings_dir
 
 _HOSTS = ("node01", "node02", "node03", "node04")
 _NOW = 1_800_000_000.0

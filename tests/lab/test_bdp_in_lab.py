@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.models.bdp import BufferRun, Shares, fit_shares
+from nodectl.predict.bdp import BufferRun, Shares, fit_shares
 from tests.conftest import Cli
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("lab_machine")]

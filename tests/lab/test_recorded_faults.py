@@ -3,10 +3,10 @@
 import pytest
 
 from nodectl.checks.catalogue import ids
+from nodectl.common.resources import recordings_dir
 from nodectl.errors import UsageError
 from nodectl.lab.faults import FAULTS
 from nodectl.lab.faults.recorded import EDITS, spoiled
-from nodectl.resources import recordings_dir
 from tests.lab.recorded_host import bundled, findings
 
 RECORDINGS = sorted(path.name for path in recordings_dir().iterdir())

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.dmesg import KernelEvent, parse_dmesg
+from nodectl.parsers.linux.dmesg import KernelEvent, parse_dmesg
 from tests.parsers.tool_outputs import tool_output
 
 XID = "NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python3, GPU has fallen off the bus."

@@ -6,11 +6,11 @@ import pytest
 
 from nodectl.errors import ParseError
 from nodectl.model.facts import Cpu, Nic
-from nodectl.parsers.df import FileSystem, parse_df
-from nodectl.parsers.ip_address import Interface, parse_ip_address
-from nodectl.parsers.lscpu import parse_lscpu
-from nodectl.parsers.os_release import parse_os_release
-from nodectl.parsers.proc_meminfo import parse_meminfo
+from nodectl.parsers.linux.df import FileSystem, parse_df
+from nodectl.parsers.linux.ip_address import Interface, parse_ip_address
+from nodectl.parsers.linux.lscpu import parse_lscpu
+from nodectl.parsers.linux.os_release import parse_os_release
+from nodectl.parsers.linux.proc_meminfo import parse_meminfo
 
 LSCPU = """\
 Architecture:            x86_64

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.lldp import Lldp, LldpNeighbor, parse_lldp
+from nodectl.parsers.linux.lldp import Lldp, LldpNeighbor, parse_lldp
 
 LEAF: dict[str, Any] = {
     "id": {"type": "mac", "value": "02:00:5e:00:53:01"},

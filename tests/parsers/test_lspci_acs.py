@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.lspci_acs import AcsBridge, PciLink, parse_lspci_acs
+from nodectl.parsers.linux.lspci_acs import AcsBridge, PciLink, parse_lspci_acs
 from tests.parsers.tool_outputs import tool_output
 
 ACS_ON = "SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nccl_log import NcclChoice, NcclWarning, parse_nccl_log
+from nodectl.parsers.nccl.nccl_log import NcclChoice, NcclWarning, parse_nccl_log
 from tests.parsers.tool_outputs import tool_output
 
 WHO = "node-a:41001:41023 [0] "

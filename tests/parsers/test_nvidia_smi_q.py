@@ -9,7 +9,7 @@ import pytest
 
 from nodectl.errors import ParseError
 from nodectl.parsers.document import as_document
-from nodectl.parsers.nvidia_smi_q import GpuProcess, MigDevice, NvidiaSmiQ, parse_nvidia_smi_q
+from nodectl.parsers.nvidia.smi_q import GpuProcess, MigDevice, NvidiaSmiQ, parse_nvidia_smi_q
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "nvidia"
 OLD = (FIXTURES / "q-390-old-faults.txt").read_text()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodectl.parsers.perftest import parse_perftest
+from nodectl.parsers.rdma.perftest import parse_perftest
 from tests.parsers.test_perftest import HEADER_GBIT, read
 
 ERRORS = {

@@ -8,7 +8,7 @@ import pytest
 
 from nodectl.errors import ParseError
 from nodectl.model.preflight import NodeInfo
-from nodectl.parsers.preflight import parse_preflight
+from nodectl.parsers.linux.preflight import parse_preflight
 
 
 def answer(**changes: Any) -> str:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.torchrun_log import RendezvousTimeout, TorchrunFailure, WatchdogTimeout, parse_torchrun_log
+from nodectl.parsers.nccl.torchrun_log import RendezvousTimeout, TorchrunFailure, WatchdogTimeout, parse_torchrun_log
 from tests.parsers.tool_outputs import tool_output
 
 OURS = "torch.distributed.elastic: started\n"

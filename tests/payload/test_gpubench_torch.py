@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.resources import payload_dir
+from nodectl.common.resources import payload_dir
 from tests.torch_venv import torch_venv
 
 HERE = Path(__file__).parent

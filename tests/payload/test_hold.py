@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.resources import payload_dir
 from nodectl.payload import hold
 from nodectl.payload.jobnode.folder import JobFolder
-from nodectl.resources import payload_dir
 
 ARGV = [sys.executable, "-B", str(payload_dir() / "hold.py")]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.resources import payload_dir
+from nodectl.common.resources import payload_dir
 
 PAYLOAD = payload_dir() / "preflight.py"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.resources import payload_dir
 from nodectl.payload import probe_latency
-from nodectl.resources import payload_dir
 
 ARGV = [sys.executable, "-B", str(payload_dir() / "probe_latency.py")]
 PLAN = ("--runs=2", "--exchanges=300", "--seconds=0.2")

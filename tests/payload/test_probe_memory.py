@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.resources import payload_dir
 from nodectl.payload.membench import machine
 from nodectl.payload.membench.rates import Rates, best_of_ten, sustained
-from nodectl.resources import payload_dir
 from tests.torch_venv import torch_venv
 
 PROGRAM = payload_dir() / "probe_memory.py"

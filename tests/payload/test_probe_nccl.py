@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.resources import payload_dir
 from nodectl.payload.ncclbench import log, programs, sockets
-from nodectl.resources import payload_dir
 from tests.torch_venv import torch_venv
 
 PROGRAM = payload_dir() / "probe_nccl.py"

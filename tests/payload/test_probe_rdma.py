@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.resources import payload_dir
 from nodectl.payload.rdmabench import ports, talk
-from nodectl.probes.rdma_errors import classify
-from nodectl.resources import payload_dir
+from nodectl.probes.rdma.errors import classify
 
 PROBE = [sys.executable, "-B", str(payload_dir() / "probe_rdma.py")]
 RECORDED = Path(__file__).parents[1] / "fixtures" / "perftest"

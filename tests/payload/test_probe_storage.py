@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.parsers.fio import parse_fio
+from nodectl.common.resources import payload_dir
+from nodectl.parsers.linux.fio import parse_fio
 from nodectl.payload.fiobench import folder as place
-from nodectl.resources import payload_dir
 
 ARGV = [sys.executable, "-B", str(payload_dir() / "probe_storage.py")]
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")

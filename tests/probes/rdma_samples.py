@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
-from nodectl.probes.rdma_errors import Run
+from nodectl.probes.rdma.errors import Run
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "perftest"
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "rxe"

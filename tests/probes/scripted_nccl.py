@@ -7,8 +7,8 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.probes.base import MIB, ProbeOptions, ProbeResult
-from nodectl.probes.nccl import run_nccl
-from nodectl.probes.nccl_should import Should
+from nodectl.probes.nccl.probe import run_nccl
+from nodectl.probes.nccl.should import Should
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, Fleet, play
 
 LOOK = {
@@ -74,10 +74,12 @@ def with_gpus(host: str, module: str, args: Sequence[str]) -> Answer:
 def fleet_of(monkeypatch: pytest.MonkeyPatch, answers: Answers, should: Should | None = None) -> Fleet:
     """A fleet that answers so; what NCCL should do there is `should` on each host."""
     fleet = play(monkeypatch, answers)
-    for module in ("nccl_hosts", "nccl_programs"):
+    for module in ("nccl.hosts", "nccl.programs"):
         monkeypatch.setattr(f"nodectl.probes.{module}.run_payload", fleet.payload)
     known = should or Should(socket="eth0")
-    monkeypatch.setattr("nodectl.probes.nccl.find_should", lambda _, hosts, __: {host.name: known for host in hosts})
+    monkeypatch.setattr(
+        "nodectl.probes.nccl.probe.find_should", lambda _, hosts, __: {host.name: known for host in hosts}
+    )
     return fleet
 
 

@@ -85,5 +85,5 @@ def rdma_fleet(
         return Answer(runs, **more)
 
     fleet = scripted.play(monkeypatch, answer)
-    monkeypatch.setattr("nodectl.probes.rdma_look.run_payload", fleet.payload)
+    monkeypatch.setattr("nodectl.probes.rdma.look.run_payload", fleet.payload)
     return fleet

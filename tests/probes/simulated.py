@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from nodectl.probes.blame_inquiry import Inquiry, Verdict
-from nodectl.probes.blame_model import Cause, Link, Reading
+from nodectl.blame.inquiry import Inquiry, Verdict
+from nodectl.blame.model import Cause, Link, Reading
 from nodectl.probes.pairs import all_pairs
 from nodectl.probes.rounds import sampled
 

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
+from nodectl.blame.findings import slow_findings, two_hosts
+from nodectl.blame.model import Cause
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.blame_findings import slow_findings, two_hosts
-from nodectl.probes.blame_model import Cause
 from nodectl.probes.pairs import all_pairs
 from tests.probes.simulated import Fleet, investigate
 

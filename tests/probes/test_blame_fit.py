@@ -6,8 +6,8 @@ from itertools import permutations
 
 import pytest
 
-from nodectl.probes.blame_fit import fit
-from nodectl.probes.blame_model import Cause, Entry, Link
+from nodectl.blame.fit import fit
+from nodectl.blame.model import Cause, Entry, Link
 
 Shares = Callable[[str, str], float]
 WOBBLE = (0.0, 0.02, -0.015, 0.01, -0.02)

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from nodectl.probes.blame_inquiry import STAGES, Inquiry
-from nodectl.probes.blame_model import Cause, Reading
+from nodectl.blame.inquiry import STAGES, Inquiry
+from nodectl.blame.model import Cause, Reading
 from nodectl.probes.pairs import all_pairs, ring
 from nodectl.probes.rounds import sampled
 from tests.probes.simulated import KINDS, Fleet, investigate, scenario

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from nodectl.probes.base import Probe, ProbeResult
+from nodectl.probes.device.gemm import run_gemm
+from nodectl.probes.device.h2d import run_h2d
+from nodectl.probes.device.p2p import run_p2p
 from nodectl.probes.expected import Reference, held_against
-from nodectl.probes.gemm import run_gemm
-from nodectl.probes.h2d import run_h2d
-from nodectl.probes.p2p import run_p2p
 from nodectl.profiles.resolve import without_stack
 from tests.probes.device_answers import SEEN, devices, probe
 from tests.probes.scripted import HOSTS

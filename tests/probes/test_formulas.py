@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.parsers.nccl_tests import NcclTests, parse_nccl_tests
-from nodectl.parsers.nccl_tests_rows import NcclTestsSide
+from nodectl.parsers.nccl.nccl_tests import NcclTests, parse_nccl_tests
+from nodectl.parsers.nccl.nccl_tests_rows import NcclTestsSide
 from nodectl.probes.formulas import COLLECTIVES, bandwidth, ranks_of
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"

@@ -8,7 +8,7 @@ import pytest
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.probes.base import ProbeOptions
-from nodectl.probes.gemm import run_gemm
+from nodectl.probes.device.gemm import run_gemm
 from tests.probes.device_answers import SEEN, devices, look, measured_hosts, probe, told
 from tests.probes.scripted import HOSTS, silent
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.probes.h2d import run_h2d
+from nodectl.probes.device.h2d import run_h2d
 from tests.probes.device_answers import devices, probe, told
 from tests.probes.scripted import HOSTS
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.probes.hbm import run_hbm
+from nodectl.probes.device.hbm import run_hbm
 from tests.probes.device_answers import devices, look, measured_hosts, probe, told
 from tests.probes.scripted import HOSTS
 

@@ -9,11 +9,11 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.nccl_groups import Group, Part
-from nodectl.probes.nccl_hosts import Ready
-from nodectl.probes.nccl_programs import measure, read
-from nodectl.probes.nccl_run import Run
-from nodectl.probes.nccl_should import Should
+from nodectl.probes.nccl.groups import Group, Part
+from nodectl.probes.nccl.hosts import Ready
+from nodectl.probes.nccl.programs import measure, read
+from nodectl.probes.nccl.run import Run
+from nodectl.probes.nccl.should import Should
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted_nccl import LOOK, fleet_of, probe, with_gpus
 

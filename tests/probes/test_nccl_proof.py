@@ -7,8 +7,8 @@ import pytest
 
 from nodectl.model.status import Status
 from nodectl.probes.base import MIB
-from nodectl.probes.nccl_proof import choice, conditions, judged, sockets_judged, told_by
-from nodectl.probes.nccl_should import Should
+from nodectl.probes.nccl.proof import choice, conditions, judged, sockets_judged, told_by
+from nodectl.probes.nccl.should import Should
 from nodectl.report.measurements import measurements_table
 from tests.probes.scripted import Answer
 from tests.probes.scripted_nccl import fleet_of, option, probe, ranks_of, ready, times, with_gpus

@@ -10,7 +10,7 @@ from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.topology import GpuNic
-from nodectl.probes.nccl_should import Should
+from nodectl.probes.nccl.should import Should
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer
 from tests.probes.scripted_nccl import (
     LOOK,

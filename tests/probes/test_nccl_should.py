@@ -9,13 +9,13 @@ from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.host import Host
 from nodectl.model.network import IbPort, Nic
 from nodectl.model.recording import Recording
-from nodectl.parsers.nvidia_smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
-from nodectl.parsers.nvidia_smi_topo import parse_nvidia_smi_topo
+from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
+from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.nccl_groups import Group, Part
-from nodectl.probes.nccl_hosts import Ready
-from nodectl.probes.nccl_models import ceiling
-from nodectl.probes.nccl_should import WANTED, Should, should_of
+from nodectl.probes.nccl.groups import Group, Part
+from nodectl.probes.nccl.hosts import Ready
+from nodectl.probes.nccl.models import ceiling
+from nodectl.probes.nccl.should import WANTED, Should, should_of
 from nodectl.recordings.fleet import open_recording
 from nodectl.recordings.source import replay_source
 from tests.topology.test_node import topo

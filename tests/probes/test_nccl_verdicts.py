@@ -3,7 +3,7 @@
 import pytest
 
 from nodectl.probes.base import MIB, ProbeOptions
-from nodectl.probes.nccl_run import Case, verdict_sizes
+from nodectl.probes.nccl.run import Case, verdict_sizes
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.probes.p2p import run_p2p
+from nodectl.probes.device.p2p import run_p2p
 from tests.probes.device_answers import devices, look, probe, told
 from tests.probes.scripted import HOSTS
 

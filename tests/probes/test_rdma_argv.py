@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from nodectl.probes.rdma_argv import End, Size, command, given, is_server, without_timeout
+from nodectl.probes.rdma.argv import End, Size, command, given, is_server, without_timeout
 
 
 @pytest.mark.parametrize(

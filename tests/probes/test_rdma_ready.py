@@ -10,8 +10,8 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.rdma_look import Site, site_of
-from nodectl.probes.rdma_ready import Nic, rails_of, ready
+from nodectl.probes.rdma.look import Site, site_of
+from nodectl.probes.rdma.ready import Nic, rails_of, ready
 from tests.probes.scripted_rdma import gid, look, port
 
 CUDA = {"ib_write_bw": {"version": "24.01", "options": ["--use_cuda", "--use_cuda_dmabuf"]}}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from nodectl.model.host import Host
-from nodectl.probes.sdc import run_sdc
-from nodectl.probes.sdc_votes import Unit, vote
+from nodectl.probes.device.sdc import run_sdc
+from nodectl.probes.device.sdc_votes import Unit, vote
 from tests.probes.device_answers import devices, measured_hosts, probe, told
 from tests.probes.scripted import HOSTS
 

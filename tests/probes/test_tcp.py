@@ -13,7 +13,7 @@ from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, ProbeResult
-from nodectl.probes.tcp import run_tcp
+from nodectl.probes.tcp.probe import run_tcp
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play, silent
 

@@ -6,10 +6,10 @@ import pytest
 
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.parsers.iperf3 import Iperf3
+from nodectl.parsers.linux.iperf3 import Iperf3
 from nodectl.probes.duet import Played
 from nodectl.probes.events import Events
-from nodectl.probes.tcp_buffers import Window, buffer_hint, window_of
+from nodectl.probes.tcp.buffers import Window, buffer_hint, window_of
 
 MIB = 1 << 20
 

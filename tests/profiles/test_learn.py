@@ -9,7 +9,7 @@ from nodectl.errors import ProfileError
 from nodectl.model.facts import Cpu, Gpu, Gpus, Memory, Nic, Unread
 from nodectl.model.measurement import Measurement
 from nodectl.model.network import IbPort
-from nodectl.parsers.nvidia_smi_topo import parse_nvidia_smi_topo
+from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.profiles.learn import Learned, capability_of
 from nodectl.profiles.learn import learn as learned
 from nodectl.profiles.schema import Hardware

@@ -8,7 +8,7 @@ from typing import Any
 import ansible.module_utils
 import pytest
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from tests.roles.run_module import run_module
 
 MODULE = "playbooks/library/node_look.py"

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from nodectl.common.resources import share_dir
 from nodectl.profiles.spelling import INVENTORY_VARIABLES, misspelled, role_variables
-from nodectl.resources import share_dir
 
 SHARE = share_dir()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from tests.conftest import Cli, LabUnderTest
 from tests.node_snapshot import compare, fenced
 

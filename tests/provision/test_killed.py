@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from tests.provision.conftest import Fleet
 
 # the first play that changes something, and the tasks in it and after it at which the blow falls

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from tests.node_snapshot import compare
 from tests.provision.conftest import EXCEPTIONS, Fleet
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from tests.provision.conftest import Fleet
 
 ARTICLE = "article-20g"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nodectl.common.resources import recordings_dir
 from nodectl.facts.catalogue import commands_for
 from nodectl.model.host import Host
 from nodectl.profiles.resolve import resolve
-from nodectl.resources import recordings_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("dgx-a100", "h100-8", "rtx4090-3")

@@ -1,7 +1,7 @@
 """The table of `exec`: identical output once, the largest group first, one line a failure."""
 
+from nodectl.common.nodeset import fold
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.nodeset import fold
 from nodectl.report.exec_table import exec_table
 
 

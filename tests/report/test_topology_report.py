@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from nodectl.common.nodeset import fold
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, GpuNic, NcclEnvironment, NodeGpu, NodeNic, NodeTopology
-from nodectl.nodeset import fold
 from nodectl.report.topology import fabric_text, findings_text, nodes_text
 from nodectl.report.topology_document import fabric_document, node_document
 from nodectl.report.topology_env import environment_yaml, variables_yaml

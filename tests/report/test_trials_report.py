@@ -11,8 +11,8 @@ from nodectl.model.trial import Ranked, Side, Trial
 from nodectl.model.verdict import Crossover
 from nodectl.report.trial_names import Names
 from nodectl.report.trials import crossover_line, trial_text, trials_table, verdicts_table
-from nodectl.tune.judged import judged
-from tests.tune.trials import gaining
+from nodectl.trials.judged import judged
+from tests.trials.trials import gaining
 
 
 def fold(names: Sequence[str]) -> str:

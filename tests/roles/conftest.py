@@ -15,7 +15,7 @@ from types import ModuleType
 import ansible.module_utils
 import pytest
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from tests.conftest import LabUnderTest
 
 # the helpers that Ansible sends along with a module

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 
 _SCRIPT = """
 import runpy, sys

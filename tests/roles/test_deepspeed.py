@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from nodectl.templating import render
 
 CONFIG: dict[str, Any] = {
@@ -158,7 +158,7 @@ def test_deepspeed_is_installed_imported_and_reads_its_configuration_on_a_real_h
     copy = ["scp", "-q", "-F", lab4.ssh_config, *map(str, wheels.iterdir()), f"{host}:/root/wheels/"]
     subprocess.run(copy, check=True, timeout=120)
     # the lab's own wheels, but for those that came with DeepSpeed
-    lab4.ssh(host, "for wheel in /srv/nodectl/wheels/*.whl; do ln -s $wheel /root/wheels/ 2>/dev/null; done")
+    lab4.ssh(host, "for wheel in /srv/nodectl/provision/wheels/*.whl; do ln -s $wheel /root/wheels/ 2>/dev/null; done")
     said = playbook(
         tmp_path,
         "-i",

@@ -5,11 +5,11 @@ import importlib.util
 import pytest
 from ansible.module_utils.findings import compared, finding, not_settable
 
+from nodectl.common.resources import share_dir
 from nodectl.model.status import Status
 from nodectl.provision.events import Answer
 from nodectl.provision.findings import findings_of
 from nodectl.report.findings import finding_document
-from nodectl.resources import share_dir
 
 
 def test_a_task_that_looked_again_speaks_last() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import jinja2
 import pytest
 
-from nodectl.resources import share_dir
-from nodectl.self_wheel import build
+from nodectl.common.resources import share_dir
+from nodectl.provision.self_wheel import build
 from tests.conftest import Cli, LabUnderTest
 from tests.roles.run_module import run_module
 
@@ -139,7 +139,7 @@ def test_the_wheel_installs_and_runs(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place)]
     subprocess.run([*argv, str(wheel)], check=True, timeout=60)
     script = "import sys; sys.path.insert(0, sys.argv.pop(1)); import nodectl; print(nodectl.__file__); "
-    script += "from nodectl.resources import share_dir; print(share_dir())"
+    script += "from nodectl.common.resources import share_dir; print(share_dir())"
     done = subprocess.run(
         [sys.executable, "-c", script, str(place)], capture_output=True, text=True, check=True, cwd=tmp_path
     )

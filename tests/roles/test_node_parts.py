@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from tests.node_snapshot import fenced
 
 DOCUMENT = share_dir() / "docs" / "rollback.md"

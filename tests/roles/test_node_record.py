@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from tests.node_snapshot import described
 
 UTILS = share_dir() / "playbooks" / "module_utils"

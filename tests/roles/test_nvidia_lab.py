@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from tests.apt_repo import Repository, build
 from tests.conftest import Cli, LabUnderTest
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.resources import share_dir
 from nodectl.profiles.resolve import resolve
-from nodectl.resources import share_dir
 from tests.apt_repo import Repository, build, served
 from tests.roles.run_module import run_module
 

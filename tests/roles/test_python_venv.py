@@ -15,7 +15,7 @@ import pytest
 from ansible.module_utils import env_store, python_env
 from uv import find_uv_bin
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from tests.roles.run_module import run_module
 from tests.roles.wheels import wheel
 

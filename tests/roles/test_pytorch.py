@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible.module_utils import python_env
 
-from nodectl.paths import cache_dir
+from nodectl.common.paths import cache_dir
 from tests.roles.run_module import run_module
 
 LIVE = {
@@ -111,7 +111,7 @@ def test_an_answer_is_kept_until_something_changed(tmp_path: Path) -> None:
 def test_the_labs_own_environment_is_imported_for_real(tmp_path: Path) -> None:
     path = cache_dir() / "lab-share" / "venv"
     if not (path / "bin" / "python").exists():
-        pytest.skip(f"no {path}; python -m nodectl.wheels fills it")
+        pytest.skip(f"no {path}; python -m nodectl.provision.wheels fills it")
     cache = tmp_path / "torch.json"
     wanted = {"path": str(path), "requirements": ["torch==2.13.0", "numpy==1.0"], "cache": str(cache)}
     answer = run_module(

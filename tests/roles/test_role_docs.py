@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 
 _SCRIPT = Path(__file__).resolve().parent.parent.parent / "scripts" / "role_readmes.py"
 _LOADER = importlib.util.spec_from_file_location("role_readmes_under_test", _SCRIPT)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from nodectl.templating import render
 
 CASES: list[tuple[str, dict[str, Any]]] = [

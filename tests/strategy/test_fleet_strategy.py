@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleError
 
-from nodectl.resources import share_dir
+from nodectl.common.resources import share_dir
 from tests.conftest import LabUnderTest
 
 _ROOT = Path(__file__).resolve().parent.parent.parent

@@ -1,0 +1,107 @@
+"""The bench results as documents and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from nodectl.articles.article import published
+from nodectl.articles.sweep import Row, Sweep
+from nodectl.model.measurement import Measurement
+from nodectl.report.facts import aligned
+
+Fold = Callable[[Sequence[str]], str]
+
+
+def sweep_document(sweep: Sweep, *, scaled: bool) -> dict[str, object]:
+    """For `--output json`."""
+    article = published()
+    return {
+        "scaled": scaled,
+        "rows": [_row_document(row) for row in sweep.rows],
+        "ratio": sweep.ratio,
+        "rising": sweep.rising,
+        "article_ratio": round(article.ratio, 4),
+        "article": asdict(article),
+        "measurements": [asdict(each) for each in sweep.found.measurements],
+        "findings": [asdict(each) for each in sweep.found.findings],
+    }
+
+
+def _row_document(row: Row) -> dict[str, object]:
+    given = row.retrieval.conditions if row.retrieval else {}
+    return {
+        "rate": row.link.name,
+        "rate_bits": row.link.rate_bits,
+        "training": {"one_node": _value(row.one_node), "many_nodes": _value(row.many_nodes), "unit": "samples/s"},
+        "retrieval": {name: given.get(name) for name in ("p50_ms", "p99_ms", "queries_s")},
+        "spread": {
+            "one_node": row.one_node.spread if row.one_node else None,
+            "many_nodes": row.many_nodes.spread if row.many_nodes else None,
+            "retrieval": row.retrieval.spread if row.retrieval else None,
+        },
+    }
+
+
+def sweep_table(sweep: Sweep, *, scaled: bool, hosts: int) -> str:
+    """The article's table, measured, and under it what it comes to beside the article."""
+    header = ("LINK", "ONE NODE samples/s", f"{hosts} NODES samples/s", "RETRIEVAL p50 ms", "p99 ms")
+    lines = [aligned([header, *(_cells(row) for row in sweep.rows)])]
+    return "\n".join([*lines, "", *_remarks(sweep, scaled=scaled)])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    p99 = row.retrieval.conditions.get("p99_ms") if row.retrieval else None
+    return (
+        row.link.name or "unknown",
+        _with_spread(row.one_node),
+        _with_spread(row.many_nodes),
+        _with_spread(row.retrieval),
+        f"{p99:.4g}" if isinstance(p99, float) else "-",
+    )
+
+
+def _remarks(sweep: Sweep, *, scaled: bool) -> list[str]:
+    article = published()
+    first, last = article.rows[0], article.rows[-1]
+    theirs = f"the article: {article.ratio:.2f} times, {first.rate_gbit_s:g} to {last.rate_gbit_s:g} Gbit/s"
+    lines = []
+    if sweep.ratio is not None:
+        low, high = sweep.rows[0].link.name, sweep.rows[-1].link.name
+        lines.append(f"many nodes, {low} to {high}: {sweep.ratio:.2f} times ({theirs})")
+    if scaled:
+        lines.append("scaled: a lab's links, its hosts share this machine's processors and memory")
+    else:
+        lines.append(f"one rate: the links are what they are here ({theirs})")
+    return lines
+
+
+def retrieval_table(measurements: Sequence[Measurement], fold: Fold) -> str:
+    """A line for each batch size."""
+    header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms", "OTHER ms", "TRIP ms")
+    rows = [_retrieval_cells(each, fold) for each in measurements]
+    first = measurements[0].conditions
+    told = f"exact top-{first['k']} of {first['rows']} rows of {first['dim']}, {first['shards']} shards"
+    checked = f"{first['checked_queries']} queries over {first['checked_rows']} rows"
+    confirmed = "equal to brute force" if first["correct"] else "NOT equal to brute force"
+    told += f" on {first['device']}, asked by {first['front']}; {checked}: {confirmed}"
+    return f"{aligned([header, *rows])}\n\n{told}"
+
+
+def _retrieval_cells(measured: Measurement, fold: Fold) -> tuple[str, ...]:
+    given = measured.conditions
+    numbers = [given[name] for name in ("p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")]
+    p99, *others = (f"{each:.4g}" if isinstance(each, int | float) else "-" for each in numbers)
+    off = "-" if measured.spread is None else f"{100 * measured.spread:.1f} %"
+    return (fold(measured.hosts), str(given["batch_size"]), f"{measured.value:.4g}", off, p99, *others)
+
+
+def _value(measured: Measurement | None) -> float | None:
+    return measured.value if measured else None
+
+
+def _with_spread(measured: Measurement | None) -> str:
+    if measured is None:
+        return "-"
+    off = "" if measured.spread is None else f"  ±{50 * measured.spread:.1f} %"
+    return f"{measured.value:.4g}{off}"

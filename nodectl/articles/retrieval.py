@@ -1,0 +1,214 @@
+"""Retrieval: exact top-k over an embedding table of which every host holds a shard; the first host asks all."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
+
+from nodectl.articles.gangs import common, device_of, failures, python_of, with_torch
+from nodectl.articles.turns import Turns, groups_of
+from nodectl.errors import UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import Amount, given_up, marked, said, within
+from nodectl.probes.endpoints import Endpoint
+from nodectl.probes.events import Event
+from nodectl.probes.gang import Member, Played, play
+from nodectl.transport.base import Transport
+
+NAME = "retrieval"
+REPETITIONS = 3
+DURATION_S = 1.0
+_LEAST = Amount(repetitions=2, duration_s=0.2)
+# importing torch, making the table
+_START_S = 8.0
+_WARM_UP_PART = 1.2
+_RUN_S = 3600.0
+_SEED = 1
+_TOKEN_BYTES = 32
+# scores are exact in float32 up to here (payload/retrieval_table.py), requests and answers hold less than 1 GiB
+MOST_DIM = 74_565
+_MOST_BYTES = 1 << 30
+_BYTES_PER_VALUE, _BYTES_PER_RESULT = 4, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What is searched, and how: queries of each `batches` size at once, the best `k` rows of each."""
+
+    rows: int = 100_000
+    dim: int = 256
+    k: int = 10
+    batches: tuple[int, ...] = (1, 32)
+
+    def check(self, hosts: int) -> None:
+        """UsageError where it cannot be searched over so many hosts."""
+        if self.dim > MOST_DIM:
+            raise UsageError(f"--dim {self.dim}: scores are no longer exact", f"take {MOST_DIM} at most")
+        if self.rows < hosts:
+            raise UsageError(f"--rows {self.rows} do not make a shard for each of {hosts} hosts", "take more rows")
+        if self.k > self.rows:
+            raise UsageError(f"--k {self.k} is more than the table's {self.rows} rows", "take fewer")
+        largest = max(self.batches)
+        if largest * max(_BYTES_PER_VALUE * self.dim, _BYTES_PER_RESULT * self.k) >= _MOST_BYTES:
+            raise UsageError(f"--batch {largest}: a request or its answer is larger than 1 GiB", "take fewer")
+
+    def shards(self, count: int) -> list[range]:
+        """Rows of each shard; they differ by one at most."""
+        ends = [number * self.rows // count for number in range(count + 1)]
+        return [range(first, end) for first, end in pairwise(ends)]
+
+
+def run_retrieval(
+    transport: Transport,
+    hosts: Sequence[Host],
+    options: ProbeOptions,
+    note: Note,
+    table: Table | None = None,
+    turns: Turns | None = None,
+) -> ProbeResult:
+    """Milliseconds of a batch of queries, as the first host sees it: the median, with p99 and what it is made of.
+
+    With `turns` a measurement for each of their settings, in one run.
+    """
+    table = table or Table()
+    table.check(len(hosts))
+    ready, findings = with_torch(transport, hosts, NAME, options)
+    result = ProbeResult(findings=tuple(findings))
+    if len(ready) < len(hosts):  # other shards would be another measurement
+        actual = "not measured: another host cannot take part"
+        return result + ProbeResult(
+            findings=tuple(host_finding(NAME, each.host.name, Status.UNKNOWN, actual) for each in ready)
+        )
+    groups = groups_of(turns)
+    wish = Amount(options.repetitions or REPETITIONS, options.duration_s or DURATION_S, groups)
+    cost_s = _Cost(len(table.batches))
+    options, amount = within(NAME, options, wish, replace(_LEAST, rounds=groups), cost_s)
+    device = device_of(ready)
+    note(
+        f"retrieval: {table.rows} rows of {table.dim} on {len(ready)} hosts, {device}, "
+        f"{said(cost_s(amount))} or more{given_up(options)}"
+    )
+    members = _members(ready, device, table, options, amount, in_turns=turns is not None)
+    played = play(transport, members, _RUN_S, turns.heard if turns else None)
+    if turns:
+        turns.check()
+    result += ProbeResult(findings=failures(NAME, played))
+    return marked(result + _results(ready, played, table), options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """Seconds that an amount takes at least."""
+
+    batches: int
+
+    def __call__(self, amount: Amount) -> float:
+        return _START_S + self.batches * _WARM_UP_PART * amount.rounds * amount.repetitions * amount.duration_s
+
+
+def _members(
+    ready: Sequence[Endpoint], device: str, table: Table, options: ProbeOptions, amount: Amount, *, in_turns: bool
+) -> list[Member]:
+    token, shards = secrets.token_hex(_TOKEN_BYTES), table.shards(len(ready))
+    ports = [options.port or each.free_port for each in ready]
+    front: dict[str, object] = {
+        "token": token,
+        "shards": [(each.address, port) for each, port in zip(ready[1:], ports[1:], strict=True)],
+        "rows": [(rows.start, rows.stop) for rows in shards],
+    }
+    members = []
+    for number, (each, rows) in enumerate(zip(ready, shards, strict=True)):
+        own = {
+            "address": each.address,
+            "port": ports[number],
+            "device": device,
+            "first-row": rows.start,
+            "end-row": rows.stop,
+            "dim": table.dim,
+            "k": table.k,
+            "seed": _SEED,
+            "batches": ",".join(map(str, table.batches)),
+            "runs": amount.repetitions * amount.rounds,
+            "groups": amount.rounds,
+            "seconds": amount.duration_s,
+        }
+        args = (*(f"--{name}={value}" for name, value in own.items()), *["--turns"] * in_turns)
+        # by standard input: everybody on a host can read what its processes were given
+        given = json.dumps({"token": token} if number else front).encode()
+        members.append(Member(each.host, "retrieval", args, python_of(each), given))
+    return members
+
+
+def _results(ready: Sequence[Endpoint], played: Sequence[Played], table: Table) -> ProbeResult:
+    """A measurement for each batch size, once the result has been checked; nothing of a run that was cut short."""
+    checked = played[0].events.of("checked")
+    if not checked:
+        return ProbeResult()
+    started = [event for each in played for event in each.events.of("ready")]
+    names = tuple(each.host.name for each in ready)
+    conditions = {
+        "rows": table.rows,
+        "dim": table.dim,
+        "k": table.k,
+        "shards": len(ready),
+        "front": names[0],
+        "seed": _SEED,
+        "device": common(started, "device"),
+        "torch": common(started, "torch"),
+        "threads": common(started, "threads"),
+        "trip_ms": next((event["ms"] for event in played[0].events.of("trip")), None),
+        "checked_rows": checked[0]["rows"],
+        "checked_queries": checked[0]["queries"],
+        "correct": not checked[0]["wrong"] and checked[0]["merged"],
+        "interfaces": [each.interface for each in ready],
+        "mtu": [each.mtu for each in ready],
+    }
+    measured = tuple(_measurement(event, names, table, conditions) for event in played[0].events.of("runs"))
+    return ProbeResult(measured, tuple(_wrong(checked[0], names)))
+
+
+def _measurement(event: Event, names: tuple[str, ...], table: Table, conditions: dict[str, object]) -> Measurement:
+    medians = event["p50_ms"]
+    value, others = median(medians), len(names) - 1
+    own = {
+        "batch_size": event["batch"],
+        "repetitions": len(medians),
+        "values_ms": medians,
+        "batches_measured": sum(event["counts"]),
+        "p50_ms": value,
+        "p99_ms": event["p99_ms"],
+        "min_ms": event["min_ms"],
+        "max_ms": event["max_ms"],
+        "queries_s": median(event["queries_s"]),
+        # of the slowest shard; beside it the queries' way, the answers', the merge, and waiting for processors
+        "search_ms": event["search_ms"],
+        "other_ms": event["other_ms"],
+        # of the queries and the answers, through the first host's link
+        "sent_bytes": others * _BYTES_PER_VALUE * table.dim * event["batch"],
+        "received_bytes": _received_bytes(table, len(names), event["batch"]),
+    }
+    return Measurement(NAME, names, value, "ms", "", None, spread(medians, value), {**own, **conditions})
+
+
+def _received_bytes(table: Table, shards: int, batch: int) -> int:
+    return batch * _BYTES_PER_RESULT * sum(min(table.k, len(rows)) for rows in table.shards(shards)[1:])
+
+
+def _wrong(checked: Event, names: tuple[str, ...]) -> list[Finding]:
+    """Shards whose answers brute force does not confirm; the merge, where each shard was right."""
+    remedy = "run it again; a host that is wrong again has bad memory or a bad processor"
+    found = [
+        host_finding(NAME, names[number], Status.FAILED, "its shard's best rows are not those of brute force", remedy)
+        for number in checked["wrong"]
+    ]
+    if not found and not checked["merged"]:
+        found.append(host_finding(NAME, names[0], Status.FAILED, "the merged best rows are not those of brute force"))
+    return found

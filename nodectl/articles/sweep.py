@@ -1,0 +1,156 @@
+"""The network sweep: training on one host and on all, and retrieval, at each rate of the links."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+from nodectl.articles.retrieval import Table, run_retrieval
+from nodectl.articles.training import run_training
+from nodectl.articles.turns import Turns
+from nodectl.errors import UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import Note, Probe, ProbeOptions, ProbeResult
+from nodectl.probes.budget import BudgetError, share_s
+from nodectl.transport.base import Transport
+
+NAME = "network-sweep"
+# what is to be sent costs more than what is to be searched
+_ROWS_A_HOST = 2000
+_DIM, _K, _BATCH = 768, 100, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The rate at which a row is measured; `put_on` makes it so, where that can be done."""
+
+    name: str | None
+    rate_bits: int | None
+    put_on: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was measured at one rate; None for what could not be."""
+
+    link: Link
+    one_node: Measurement | None = None
+    many_nodes: Measurement | None = None
+    retrieval: Measurement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Rows from the lowest rate to the highest, all measurements, and findings."""
+
+    rows: tuple[Row, ...]
+    found: ProbeResult
+
+    @property
+    def ratio(self) -> float | None:
+        """Throughput of many nodes at the highest rate to that at the lowest; None for fewer than two rates."""
+        measured = [row.many_nodes for row in self.rows]
+        if len(measured) < 2 or measured[0] is None or measured[-1] is None:
+            return None
+        return measured[-1].value / measured[0].value
+
+    @property
+    def rising(self) -> bool | None:
+        """More throughput of many nodes at each higher rate; None where that was not measured."""
+        values = [row.many_nodes.value for row in self.rows if row.many_nodes]
+        if len(values) < 2 or len(values) < len(self.rows):
+            return None
+        return all(low < high for low, high in pairwise(values))
+
+
+def table_for(hosts: int, rows: int | None = None, dim: int | None = None, k: int | None = None) -> Table:
+    """The table that the sweep searches: it grows with the hosts, so that a shard stays as it is."""
+    return Table(rows or _ROWS_A_HOST * hosts, dim or _DIM, k or _K, (_BATCH,))
+
+
+def run_sweep(
+    transport: Transport, hosts: Sequence[Host], links: Sequence[Link], options: ProbeOptions, table: Table, note: Note
+) -> Sweep:
+    """All rates in turn within each measurement, which gets its share of the time until `options.ends_at`."""
+    if len(hosts) < 2:
+        raise UsageError("the network sweep needs two hosts or more, and one is selected", "widen --limit")
+    table.check(len(hosts))
+    links = sorted(links, key=lambda each: each.rate_bits or 0)
+    turns = _turns(transport, links)
+    steps: list[tuple[str, Sequence[Host], Probe]] = [
+        ("one_node", hosts[:1], partial(run_training, turns=turns)),
+        ("many_nodes", hosts, partial(run_training, turns=turns)),
+        ("retrieval", hosts, partial(run_retrieval, table=table, turns=turns)),
+    ]
+    cells: list[dict[str, Measurement]] = [{} for _ in links]
+    found = ProbeResult()
+    for number, (name, members, run) in enumerate(steps):
+        note(f"{NAME}: {name.replace('_', ' ')}, links at {', '.join(each.name or 'their own rate' for each in links)}")
+        result = _share(run, transport, members, options, len(steps) - number, note, bool(found.measurements))
+        measured = tuple(_at(each, link) for each, link in zip(result.measurements, links, strict=False))
+        for own, each in zip(cells, measured, strict=False):
+            own[name] = each
+        # who cannot take part is told of once, not by each of the measurements
+        told = tuple(each for each in result.findings if each not in found.findings)
+        found += ProbeResult(measured, told)
+    sweep = Sweep(tuple(_row(link, own) for link, own in zip(links, cells, strict=True)), found)
+    return replace(sweep, found=found + ProbeResult(findings=tuple(_flat(sweep))))
+
+
+def _row(link: Link, cells: Mapping[str, Measurement]) -> Row:
+    return Row(link, cells.get("one_node"), cells.get("many_nodes"), cells.get("retrieval"))
+
+
+def _turns(transport: Transport, links: Sequence[Link]) -> Turns | None:
+    """None where the links are what they are."""
+    settings = [each.put_on for each in links if each.put_on]
+    return Turns(transport, settings) if settings else None
+
+
+def _share(
+    run: Probe,
+    transport: Transport,
+    hosts: Sequence[Host],
+    options: ProbeOptions,
+    left: int,
+    note: Note,
+    has_measured: bool,
+) -> ProbeResult:
+    """One measurement within its share of the time; refused only while nothing is lost by that."""
+    now = time.monotonic()
+    own = None if options.ends_at is None else now + share_s(options.ends_at - now, left)
+    try:
+        return run(transport, hosts, replace(options, ends_at=own), note)
+    except BudgetError as error:
+        if not has_measured:
+            raise
+        return ProbeResult(
+            findings=(Finding("", NAME, Status.UNKNOWN, "budget", actual=error.message, remedy=error.remedy),)
+        )
+
+
+def _at(measurement: Measurement, link: Link) -> Measurement:
+    """In a lab the rate was chosen, and is part of what was measured."""
+    chosen = {"rate": link.name} if link.put_on else {}
+    return replace(measurement, conditions={**measurement.conditions, **chosen, "rate_bits": link.rate_bits})
+
+
+def _flat(sweep: Sweep) -> list[Finding]:
+    """A warning for each higher rate that brought nothing."""
+    found = []
+    for low, high in pairwise(sweep.rows):
+        if low.many_nodes and high.many_nodes and high.many_nodes.value <= low.many_nodes.value:
+            actual = (
+                f"training on {len(high.many_nodes.hosts)} hosts is no faster than at {low.link.name}: "
+                f"{high.many_nodes.value:.4g} to {low.many_nodes.value:.4g} samples/s"
+            )
+            remedy = "the network is not what limits it: look at the hosts' processors, or send more with --gradient"
+            subject = f"at {high.link.name}"
+            found.append(Finding("", NAME, Status.WARNING, subject, "none", "more samples/s", actual, remedy))
+    return found

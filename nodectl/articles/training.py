@@ -1,0 +1,230 @@
+"""The training measurement: a short real data-parallel training of the reference workload over the hosts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from nodectl.articles.gangs import common, device_of, failures, python_of, with_torch
+from nodectl.articles.turns import Turns, dealt, groups_of
+from nodectl.common.resources import payload_dir
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import Amount, given_up, marked, said, within
+from nodectl.probes.endpoints import Endpoint
+from nodectl.probes.events import Event
+from nodectl.probes.gang import Member, Played, play
+from nodectl.transport.base import Transport
+
+NAME = "training"
+REPETITIONS = 5
+DURATION_S = 2.0
+_LEAST = Amount(repetitions=2, duration_s=0.5)
+# importing torch, meeting, the first steps
+_START_S = 10.0
+# how long one step may take before a rank gives up on the others
+_STEP_S = 180.0
+_RUN_S = 3600.0
+_SEED = 1
+# the modules of the workload that a step needs
+_MODULES = ("settings", "ranks", "task", "training")
+# fewer steps than this may not show it yet
+_LEARNS_STEPS = 8
+_BYTES_PER_PARAMETER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A transformer and what it is fed; `batch` is per rank."""
+
+    layers: int
+    d_model: int
+    heads: int
+    batch: int
+    seq: int
+
+
+# gradients, and what feeds them: much to send for little to compute, so that the network is what limits
+_DEFAULT_BYTES = {"cpu": 8 * MIB, "cuda": 256 * MIB}
+_FEED = {"cpu": (4, 4), "cuda": (32, 32)}
+_LARGE_BYTES = 32 * MIB
+# widths are multiples of these: a head of a large model has one such width, small models have four heads
+_SMALL_WIDTH, _WIDTH, _SMALL_HEADS = 16, 64, 4
+
+
+def shape_for(device: str, gradient_bytes: int | None = None) -> Shape:
+    """The model of about that many bytes of gradients."""
+    wanted = gradient_bytes or _DEFAULT_BYTES[device]
+    large = wanted >= _LARGE_BYTES
+    layers, width = (12, _WIDTH) if large else (2, _SMALL_WIDTH)
+    # attention has 4, the feed-forward part 8 matrices of d_model squared
+    d_model = max(1, round((wanted / _BYTES_PER_PARAMETER / layers / 12) ** 0.5 / width)) * width
+    batch, seq = _FEED[device]
+    return Shape(layers, d_model, d_model // _WIDTH if large else _SMALL_HEADS, batch, seq)
+
+
+def run_training(
+    transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note, turns: Turns | None = None
+) -> ProbeResult:
+    """Samples per second of all ranks together; a rank a GPU, one a host without GPUs.
+
+    The model, its data and the seed are the same on the same kind of device, so that two runs differ by their network
+    and hosts alone. With `turns` a measurement for each of their settings, in one run.
+    """
+    ready, findings = with_torch(transport, hosts, NAME, options)
+    result = ProbeResult(findings=tuple(findings))
+    if len(ready) < len(hosts):  # fewer ranks would be another measurement
+        return result + _not_measured(ready)
+    groups = groups_of(turns)
+    wish = Amount(options.repetitions or REPETITIONS, options.duration_s or DURATION_S, groups)
+    options, amount = within(NAME, options, wish, replace(_LEAST, rounds=groups), _cost_s)
+    device = device_of(ready)
+    shape = shape_for(device, options.gradient_bytes)
+    ranks = sum(_ranks_on(each, device) for each in ready)
+    note(f"training: {ranks} ranks on {len(ready)} hosts, {device}, {said(_cost_s(amount))} or more{given_up(options)}")
+    members = _members(ready, device, shape, options, amount, in_turns=turns is not None)
+    played = play(transport, members, _RUN_S, turns.heard if turns else None)
+    if turns:
+        turns.check()
+    result += ProbeResult(findings=failures(NAME, played))
+    return marked(result + _result(ready, played, device, shape, groups), options)
+
+
+def _cost_s(amount: Amount) -> float:
+    """At least: a window has one step, however long that takes."""
+    return _START_S + amount.rounds * amount.repetitions * amount.duration_s
+
+
+def _ranks_on(endpoint: Endpoint, device: str) -> int:
+    return endpoint.gpus if device == "cuda" else 1
+
+
+def _not_measured(ready: Sequence[Endpoint]) -> ProbeResult:
+    actual = "not measured: another host cannot take part"
+    return ProbeResult(findings=tuple(host_finding(NAME, each.host.name, Status.UNKNOWN, actual) for each in ready))
+
+
+def _members(
+    ready: Sequence[Endpoint], device: str, shape: Shape, options: ProbeOptions, amount: Amount, *, in_turns: bool
+) -> list[Member]:
+    first, modules = ready[0], _modules()
+    world = sum(_ranks_on(each, device) for each in ready)
+    members, base = [], 0
+    for each in ready:
+        ranks = _ranks_on(each, device)
+        own = {
+            "rank-base": base,
+            "world-size": world,
+            "nproc": ranks,
+            "master-addr": first.address,
+            "master-port": options.port or first.free_port,
+            "backend": "nccl" if device == "cuda" else "gloo",
+            "interface": each.interface,
+            "windows": amount.repetitions * amount.rounds,
+            "seconds": amount.duration_s,
+            "timeout": _STEP_S,
+            "layers": shape.layers,
+            "d-model": shape.d_model,
+            "heads": shape.heads,
+            "batch": shape.batch,
+            "seq": shape.seq,
+            "seed": _SEED,
+        }
+        args = [f"--{name}={value}" for name, value in own.items()]
+        args += ["--interface-asked"] * bool(options.interface) + ["--turns"] * in_turns
+        members.append(Member(each.host, "probe_training", tuple(args), python_of(each), modules))
+        base += ranks
+    return members
+
+
+def _modules() -> bytes:
+    folder = payload_dir().parent / "workloads"
+    return json.dumps({name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in _MODULES}).encode()
+
+
+def _result(ready: Sequence[Endpoint], played: Sequence[Played], device: str, shape: Shape, groups: int) -> ProbeResult:
+    """A measurement a group where every rank came to the end, and what is wrong with what they came to."""
+    told = [(event, each.member.host.name) for each in played for event in each.events.of("trained")]
+    ranks = [event for event, _ in told]
+    if len(ranks) != sum(_ranks_on(each, device) for each in ready):
+        return ProbeResult()
+    started = [event for each in played for event in each.events.of("ready")]
+    conditions = {
+        "backend": ("nccl" if device == "cuda" else "gloo") if len(ranks) > 1 else "none",
+        "ranks": len(ranks),
+        "batch_size": shape.batch,
+        "seq": shape.seq,
+        "parameters": ranks[0]["parameters"],
+        "gradient_bytes": _BYTES_PER_PARAMETER * ranks[0]["parameters"],
+        "precision": common(ranks, "precision"),
+        "seed": _SEED,
+        "first_loss": ranks[0]["first_loss"],
+        "last_loss": ranks[0]["last_loss"],
+        "weights_equal": len({event["weights"] for event in ranks}) == 1,
+        "torch": common(started, "torch"),
+        "nccl": common(started, "nccl"),
+        "nccl_env": common(started, "nccl_env") if device == "cuda" else None,
+        "device": common(started, "device"),
+        "threads": common(started, "threads"),
+        "interfaces": [each.interface for each in ready],
+        "mtu": [each.mtu for each in ready],
+    }
+    names = tuple(each.host.name for each in ready)
+    # a window is as slow as its slowest rank
+    slowest_s = [max(times) for times in zip(*(event["seconds"] for event in ranks), strict=True)]
+    windows = list(zip(ranks[0]["steps"], slowest_s, strict=True))
+    measured = tuple(
+        _measurement(group, names, shape.batch * len(ranks), conditions) for group in dealt(windows, groups)
+    )
+    return ProbeResult(measured, (*_unequal(told), *_not_learnt(names, ranks)))
+
+
+def _measurement(
+    windows: Sequence[tuple[int, float]], names: tuple[str, ...], samples: int, conditions: dict[str, object]
+) -> Measurement:
+    """From the steps and seconds of each window; `samples` are those of a step."""
+    values = [samples * steps / seconds for steps, seconds in windows]
+    value = median(values)
+    own = {
+        "repetitions": len(values),
+        "values_samples_s": [round(each, 3) for each in values],
+        "steps": [steps for steps, _ in windows],
+        "step_ms": median(1e3 * seconds / steps for steps, seconds in windows),
+    }
+    return Measurement(NAME, names, value, "samples/s", "", None, spread(values, value), {**own, **conditions})
+
+
+def _unequal(told: Sequence[tuple[Event, str]]) -> list[Finding]:
+    """Ranks that start equal and take the same gradients end equal, bit for bit."""
+    counts = Counter(event["weights"] for event, _ in told)
+    if len(counts) == 1:
+        return []
+    usual, most = counts.most_common(1)[0]
+    hosts = tuple(dict.fromkeys(host for _, host in told))
+    if 2 * most <= len(told):
+        actual = "the ranks' weights differ after the training, and none are those of most"
+        return [Finding(hosts[0], NAME, Status.FAILED, "weights", actual=actual, hosts=hosts)]
+    odd = dict.fromkeys(host for event, host in told if event["weights"] != usual)
+    remedy = "run `nodectl probe nccl` over pairs with it, and look at its memory errors"
+    return [
+        host_finding(NAME, host, Status.FAILED, "its weights differ from the others' after the training", remedy)
+        for host in odd
+    ]
+
+
+def _not_learnt(names: tuple[str, ...], ranks: Sequence[Event]) -> list[Finding]:
+    """Every step has the same samples: the loss is a number, and falls."""
+    first, last = ranks[0]["first_loss"], ranks[0]["last_loss"]
+    if not all(event["finite"] for event in ranks) or first is None or last is None:
+        actual = "the loss is not a number"
+    elif last >= first and sum(ranks[0]["steps"]) >= _LEARNS_STEPS:
+        actual = f"the loss does not fall: {first:g} at first, {last:g} at last"
+    else:
+        return []
+    return [Finding(names[0], NAME, Status.FAILED, "loss", expected="falling", actual=actual, hosts=names)]

@@ -1,0 +1,143 @@
+"""What an inquiry has come to, in words: which host, path or direction is slow, how certainly, and what to do next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+
+from nodectl.blame.inquiry import BLAME_SCORE, Blamed, Verdict
+from nodectl.blame.model import Cause, Reading, Suspect
+from nodectl.common.nodeset import fold
+from nodectl.model.finding import Finding
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+
+_NOTHING = 0.001
+# what one direction of two hosts may be of the other, with repetitions that show the noise, and without
+_TWO_HOSTS, _TWO_HOSTS_ONCE = 0.5, 0.25
+_VERBS = {"both": "is slow", "out": "sends slowly", "in": "receives slowly"}
+_MTU = "small packets pass, large ones do not: compare the MTUs of both ends and of each switch between"
+_HOST = "look at its cable, its switch's port and its interface's errors (`nodectl health` there)"
+_PATH = "both ends are fast with others: look at what lies between them, such as a switch's link or its load balancing"
+_SWITCH = "its hosts are fast among themselves: look at the switch's links to the others"
+
+
+def readings_of(found: Iterable[Measurement]) -> list[Reading]:
+    """A measurement between two hosts, as blame reads it."""
+    return [Reading(each.hosts[0], each.hosts[1], each.value) for each in found if len(each.hosts) == 2]
+
+
+def slow_findings(probe: str, verdict: Verdict, unit: str, known: Collection[str] = ()) -> tuple[Finding, ...]:
+    """A finding for each cause, worst first; a warning without culprit where it cannot be told.
+
+    Nothing is left unsettled of hosts that are `known` to be at fault.
+    """
+    blamed = sorted(verdict.blamed, key=lambda each: each.suspect.effect)
+    guilty = {name for each in blamed if each.suspect.cause.kind == "host" for name in each.suspect.cause.hosts}
+    guilty |= set(known)
+    unsettled = [each for each in verdict.unsettled if not guilty & set(each.cause.hosts)]
+    return (
+        *(_blamed(probe, each, verdict.noise, unit) for each in blamed),
+        *(_unsettled(probe, each, verdict.noise) for each in unsettled),
+    )
+
+
+def two_hosts(probe: str, found: Sequence[Measurement]) -> tuple[Finding, ...]:
+    """Of two hosts only their two directions can be compared, and neither host be blamed."""
+    if len({name for each in found for name in each.hosts}) != 2 or {len(each.hosts) for each in found} != {2}:
+        return ()
+    slow, fast = min(found, key=lambda each: each.value), max(found, key=lambda each: each.value)
+    if fast.value <= 0:
+        return ()
+    once = slow.spread is None or fast.spread is None
+    if slow.value >= (_TWO_HOSTS_ONCE if once else _TWO_HOSTS) * fast.value or _noisy(slow, fast):
+        return ()
+    a, b = slow.hosts
+    share = _percent(slow.value / fast.value)
+    return (
+        Finding(
+            a,
+            probe,
+            Status.WARNING,
+            _arrow(slow.hosts),
+            expected=f"about {fast.value:.3g} {fast.unit}, as {_arrow(fast.hosts)}",
+            actual=f"{slow.value:.3g} {slow.unit}, {share} of the other way; two hosts cannot tell host from path",
+            remedy=f"measure with a third host: `nodectl -l {a},{b},… probe {probe}`",
+            hosts=(a, b),
+        ),
+    )
+
+
+def _noisy(slow: Measurement, fast: Measurement) -> bool:
+    """Whether the repetitions of either differ so much that the difference may be theirs."""
+    # of a few values, the range is about twice the deviation of one
+    error = math.hypot(slow.spread or 0.0, fast.spread or 0.0) / 2
+    return math.log(fast.value) - math.log(max(slow.value, _NOTHING * fast.value)) < BLAME_SCORE * error
+
+
+def _blamed(probe: str, blamed: Blamed, noise: float, unit: str) -> Finding:
+    cause, share = blamed.suspect.cause, blamed.suspect.share
+    value = f"{share * blamed.usual:.3g} {unit}"
+    among = f"{_percent(share)} of the fleet"
+    times = f"measured again {blamed.again} times"
+    if cause.kind in ("host", "switch"):
+        links = "1 direction" if blamed.suspect.links == 1 else f"{blamed.suspect.links} directions"
+        all_of = f"all its pairs ({links}) at {among}, {value}"
+        actual = f"{all_of}; {times}, with {fold(blamed.partners)}"
+    else:
+        actual = f"only this {cause.kind} at {among}, {value}; {times}"
+    certain = f"confidence {100 * blamed.confidence:.4g} %, {blamed.suspect.score:.0f} standard errors below"
+    return Finding(
+        cause.hosts[0],
+        probe,
+        Status.FAILED,
+        _subject(cause),
+        expected=f"about {blamed.usual:.3g} {unit}, as between the others",
+        actual=actual,
+        remedy=_remedy(cause, share),
+        evidence=f"{certain}; noise of a measurement {_percent(noise)}",
+        kind="path" if cause.kind == "switch" else cause.kind,
+        hosts=cause.hosts,
+    )
+
+
+def _unsettled(probe: str, suspect: Suspect, noise: float) -> Finding:
+    causes = (suspect.cause, *suspect.rivals)
+    hosts = tuple(dict.fromkeys(name for cause in causes for name in cause.hosts))
+    what = " or ".join(_named(cause) for cause in causes)
+    names = fold(hosts)
+    if suspect.rivals:
+        actual = f"at {_percent(suspect.share)} of the fleet; it cannot be told which: {what}"
+        remedy = f"measure {names} with further hosts: `nodectl -l {names},… probe {probe} --rounds all`"
+    else:
+        actual = f"{what} at {_percent(suspect.share)} of the fleet, but not each time: noise of {_percent(noise)}"
+        remedy = f"measure longer: `nodectl -l {names},… probe {probe} --repetitions 10`"
+    return Finding(hosts[0], probe, Status.WARNING, "unsettled", actual=actual, remedy=remedy, hosts=hosts)
+
+
+def _subject(cause: Cause) -> str:
+    if cause.kind == "host":
+        return _VERBS[cause.side]
+    if cause.kind == "switch":
+        return f"switch {cause.name} to the others"
+    return _arrow(cause.hosts) if cause.kind == "direction" else " - ".join(cause.hosts)
+
+
+def _named(cause: Cause) -> str:
+    if cause.kind == "host":
+        return f"{cause.hosts[0]} {_VERBS[cause.side]}"
+    return f"the {cause.kind} {_subject(cause)}" if cause.kind != "switch" else _subject(cause)
+
+
+def _remedy(cause: Cause, share: float) -> str:
+    if share < _NOTHING:
+        return _MTU
+    return {"host": _HOST, "switch": _SWITCH}.get(cause.kind, _PATH)
+
+
+def _arrow(hosts: Sequence[str]) -> str:
+    return " -> ".join(hosts)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else "100 %"

@@ -1,0 +1,211 @@
+"""Which hosts, paths and directions explain the slow measurements of a fleet, and how certainly.
+
+A link is as fast as the slowest thing on it, so causes do not add up: each is a ceiling. They are accepted one after
+the other, first the one that explains most, until what is left looks like noise; the noise is that of the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from nodectl.blame.model import NORMAL_MAD, Cause, Entry, Link, Suspect, levels_of
+
+# standard errors below the usual from which on something is measured again
+SUSPECT_SCORE = 3.0
+# and by how much at least (logarithm): less is nobody's business
+SUSPECT_EFFECT = 0.07
+# until there are many measurements, their noise is taken to be about so much
+_PRIOR_NOISE, _PRIOR_COUNT = 0.05, 4
+_LEAST_NOISE = 0.003
+# a median is less certain than a mean
+MEDIAN_ERROR = 1.2533
+# what part of a cause's links has to be slow, where they are many; of few, all
+_SLOW_PART, _MANY = 0.7, 5
+_PASSES = 3
+_MOST_CAUSES = 256
+# how unlike healthy hosts are shows in so many of them
+_ENOUGH_HOSTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What is usual on each link, the noise around it (both of logarithms), and the suspects, strongest first.
+
+    `error` is how far off the usual may be itself.
+    """
+
+    usual: Mapping[Link, float]
+    noise: float
+    suspects: tuple[Suspect, ...]
+    error: float
+
+
+def fit(entries: Mapping[Link, Entry], switch_of: Mapping[str, str] | None = None) -> Fit:
+    """The causes that explain these measurements best; `switch_of` names the switch beside each host, if known."""
+    if not entries:
+        return Fit({}, _PRIOR_NOISE, (), 0.0)
+    switches = switch_of or {}
+    usual = levels_of(entries, switches)
+    noise = _noise([entries[link].level - usual[link] for link in entries], above=True)
+    suspects: list[Suspect] = []
+    rest: list[float] = []
+    for _ in range(_PASSES):
+        search = _Search(entries, usual, noise, switches)
+        found = search.run()
+        rest = search.unexplained()
+        shift = median(rest) if rest else 0.0
+        usual = {link: level + shift for link, level in usual.items()}
+        noise = _noise([each - shift for each in rest])
+        same = [each.cause for each in found] == [each.cause for each in suspects]
+        suspects = found
+        if same:
+            break
+    return Fit(usual, noise, tuple(suspects), MEDIAN_ERROR * noise / math.sqrt(max(1, len(rest))))
+
+
+def strictness(count: int) -> float:
+    """By how much more a threshold asks for where the noise is known from few measurements only."""
+    return 1 + 4 / max(1, count)
+
+
+def _noise(residuals: Sequence[float], *, above: bool = False) -> float:
+    """The standard deviation, by the median; `above`: from those only that are faster than usual, as no fault is."""
+    told = [abs(each) for each in residuals if each >= 0 or not above]
+    spread = NORMAL_MAD * median(told) if told else _PRIOR_NOISE
+    square = (len(told) * spread**2 + _PRIOR_COUNT * _PRIOR_NOISE**2) / (len(told) + _PRIOR_COUNT)
+    return max(_LEAST_NOISE, math.sqrt(square))
+
+
+class _Search:
+    """One pass: accepts the best cause, lowers the ceiling of its links, and looks again."""
+
+    def __init__(
+        self, entries: Mapping[Link, Entry], usual: Mapping[Link, float], noise: float, switch_of: Mapping[str, str]
+    ) -> None:
+        self.entries, self.noise = entries, noise
+        self.below = {link: entries[link].level - usual[link] for link in entries}
+        self.ceiling = dict.fromkeys(entries, 0.0)
+        self.out: dict[str, list[Link]] = defaultdict(list)
+        self.into: dict[str, list[Link]] = defaultdict(list)
+        for link in entries:
+            self.out[link[0]].append(link)
+            self.into[link[1]].append(link)
+        self.middles: dict[str, tuple[float, float]] = {
+            name: (self._middle(self.out[name]), self._middle(self.into[name]))
+            for name in sorted({name for link in entries for name in link})
+        }
+        self.members: dict[str, list[str]] = defaultdict(list)
+        for name in self.middles if switch_of else ():
+            self.members[switch_of[name]].append(name)
+        self.uneven = self._unevenness()
+        self.score = SUSPECT_SCORE * strictness(len(entries))
+
+    def run(self) -> list[Suspect]:
+        """The causes, in the order in which they were accepted."""
+        accepted: list[Suspect] = []
+        judged = {cause: found for cause in self._candidates() if (found := self._judge(cause)) is not None}
+        touching: dict[Link, list[Cause]] = defaultdict(list)
+        for cause, (_, _, links) in judged.items():
+            for link in links:
+                touching[link].append(cause)
+        while judged and len(accepted) < _MOST_CAUSES:
+            _, best, links = max(judged.values(), key=lambda each: (each[0], each[1].cause.kind == "host"))
+            covered = self._links(best.cause)
+            near = {cause: None for link in covered for cause in touching[link] if cause in judged}
+            same = frozenset(links)
+            rivals = [each for each in near if each != best.cause and frozenset(judged[each][2]) == same]
+            accepted.append(replace(best, rivals=tuple(rivals)))
+            for link in covered:
+                self.ceiling[link] = min(self.ceiling[link], best.effect)
+            del judged[best.cause]
+            # ceilings only fall: what was not worth a look before is not so now
+            for cause in near:
+                found = self._judge(cause) if cause in judged else None
+                if found is None:
+                    judged.pop(cause, None)
+                else:
+                    judged[cause] = found
+        return sorted(accepted, key=lambda each: -each.score)
+
+    def unexplained(self) -> list[float]:
+        """How far the links without a cause are from the usual."""
+        return [below for link, below in self.below.items() if self.ceiling[link] == 0.0]
+
+    def _candidates(self) -> Iterator[Cause]:
+        """What is worth a closer look: hosts and links that are slow in the middle."""
+        for host, (out, into) in self.middles.items():
+            yield from (Cause("host", (host,), side) for side, middle in (("out", out), ("in", into)) if _slow(middle))
+            if _slow(out, into) and self.out[host] and self.into[host]:
+                yield Cause("host", (host,), "both")
+        for link, below in self.below.items():
+            if _slow(below):
+                yield Cause("direction", link)
+                back = link[::-1]
+                if back in self.below and (link[0] < link[1] or not _slow(self.below[back])):
+                    yield Cause("path", (min(link), max(link)))
+        # of two switches, the path between them is all that could be slow, and that is its usual level
+        if len(self.members) > 2:
+            yield from (Cause("switch", tuple(hosts), name=name) for name, hosts in self.members.items())
+
+    def _judge(self, cause: Cause) -> tuple[float, Suspect, list[Link]] | None:
+        """How much of the slowness the cause explains; None where it is not clearly slow."""
+        links = self._links(cause)
+        if cause.kind in ("host", "switch"):
+            # what another cause has slowed down says nothing of this one
+            links = [link for link in links if self.ceiling[link] == 0.0]
+        if not links or (cause.kind in ("path", "switch") and len(links) < 2):
+            return None
+        lower = [self.below[link] - self.ceiling[link] for link in links]
+        step = median(lower)
+        if step > -SUSPECT_EFFECT or not _together(lower, step):
+            return None
+        score = -step / self._error(cause, links)
+        if score < self.score:
+            return None
+        gain = sum(each**2 - (each - step) ** 2 for each in lower)
+        ceiling = median(self.ceiling[link] for link in links)
+        return gain, Suspect(cause, ceiling + step, score, len(links), ceiling=ceiling), links
+
+    def _links(self, cause: Cause) -> list[Link]:
+        if cause.kind == "host":
+            (host,) = cause.hosts
+            return (self.out[host] if cause.side != "in" else []) + (self.into[host] if cause.side != "out" else [])
+        if cause.kind == "switch":
+            outward = [link for host in cause.hosts for link in self.out[host] + self.into[host]]
+            return [link for link in outward if cause.covers(link)]
+        both = (cause.hosts, cause.hosts[::-1]) if cause.kind == "path" else (cause.hosts,)
+        return [(a, b) for a, b in both if (a, b) in self.entries]
+
+    def _error(self, cause: Cause, links: Sequence[Link]) -> float:
+        """The standard error of the middle of these links."""
+        error = self.noise * math.sqrt(sum(1 / self.entries[link].count for link in links)) / len(links)
+        if len(links) > 2:
+            error *= MEDIAN_ERROR
+        return math.hypot(error, self.uneven) if cause.kind == "host" else error
+
+    def _middle(self, links: Sequence[Link]) -> float:
+        return median(self.below[link] for link in links) if links else 0.0
+
+    def _unevenness(self) -> float:
+        """How much healthy hosts differ, beyond the noise of their links."""
+        if len(self.middles) < _ENOUGH_HOSTS:
+            return 0.0
+        both = [(out + into) / 2 for out, into in self.middles.values()]
+        centre = median(both)
+        spread = NORMAL_MAD * median(abs(each - centre) for each in both)
+        own = (MEDIAN_ERROR * self.noise) ** 2 * len(both) / len(self.entries) / 2
+        return math.sqrt(max(0.0, spread**2 - own))
+
+
+def _slow(*levels: float) -> bool:
+    return min(levels) < -SUSPECT_EFFECT
+
+
+def _together(lower: Sequence[float], step: float) -> bool:
+    """Whether enough of them are slow: a host with one slow path is no slow host."""
+    slow = sum(each < step / 2 for each in lower)
+    return slow >= (_SLOW_PART * len(lower) if len(lower) >= _MANY else len(lower))

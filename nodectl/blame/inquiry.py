@@ -1,0 +1,211 @@
+"""The course of an inquiry: who looks slow is measured again, with partners known to be good, before anyone is blamed.
+
+Pure: it is told readings, and says which rounds to measure next, or what it has come to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist, median
+
+from nodectl.blame.fit import MEDIAN_ERROR, Fit, fit, strictness
+from nodectl.blame.model import Entry, Link, Reading, Suspect, entries_of
+from nodectl.blame.plan import AGAIN, OTHERS, Plan
+
+# measured again, a cause has to be below the usual by so many standard errors, and by so much (10 %)
+BLAME_SCORE, BLAME_EFFECT = 5.0, 0.105
+STAGES = 3
+# what a busy machine can do, too (30 %), has to be seen at several times
+_MILD, _MILD_STAGES = 0.36, 2
+# and healthy pairs beside it must not be as slow, but for this part of them
+_ODD_CONTROLS = 0.05
+_MOST_SUSPECTS = 256
+_LEAST_CONTROLS = 4
+_MOST_CERTAIN = 0.9999
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """A cause that stayed slow when it was measured again; `partners` are those it was measured with then."""
+
+    suspect: Suspect
+    confidence: float
+    again: int
+    partners: tuple[str, ...]
+    usual: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Who is to blame; `unsettled` are those of whom it cannot be told, because of rivals or of noise."""
+
+    blamed: tuple[Blamed, ...]
+    unsettled: tuple[Suspect, ...]
+    noise: float
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What the readings say by now; `shifts` as in `entries_of`, `controls` how far off the usual in each stage."""
+
+    fit: Fit
+    shifts: Mapping[int, float]
+    links: int
+    controls: Mapping[int, Sequence[float]]
+
+
+@dataclass
+class Inquiry:
+    """Readings so far. Give it those of the first look, then of each of `next_rounds`, until there are none."""
+
+    switch_of: Mapping[str, str] = field(default_factory=dict)
+    readings: list[Reading] = field(default_factory=list)
+    stage: int = 0
+    _asked: set[frozenset[str]] = field(default_factory=set)
+    _first: tuple[int, Mapping[Link, Entry], Fit] | None = None
+    _known: tuple[int, _View] | None = None
+
+    def add(self, readings: Iterable[Reading]) -> None:
+        """Take what was measured, first or again."""
+        told = self._asked if self.stage else None
+        self.readings += [
+            replace(each, stage=self.stage, control=told is not None and frozenset(each.link) not in told)
+            for each in readings
+        ]
+
+    def next_rounds(self) -> list[list[Link]]:
+        """Rounds to measure now; none where nothing is left to be asked. Healthy pairs run beside the suspects."""
+        if self.stage >= STAGES or len(self._names()) < 3:
+            return []
+        view = self._view()
+        open_ones = [each for each in view.fit.suspects if self._blamed(each, view) is None][:_MOST_SUSPECTS]
+        if not open_ones:
+            return []
+        plan = Plan(self.readings, view.fit.suspects)
+        rounds = plan.rounds([each.cause for each in open_ones], turn=self.stage)
+        if rounds:
+            self.stage += 1
+            self._asked = plan.asked(rounds)
+        return [asked + controls for asked, controls in rounds]
+
+    def verdict(self) -> Verdict:
+        """What can be said by now."""
+        view = self._view()
+        blamed = [(each, self._blamed(each, view)) for each in view.fit.suspects]
+        return Verdict(
+            tuple(_merged([each for _, each in blamed if each is not None])),
+            tuple(each for each, settled in blamed if settled is None and self._stubborn(each)),
+            view.fit.noise,
+        )
+
+    def first_sight(self) -> tuple[Suspect, ...]:
+        """The suspects, before anything is measured again."""
+        return self._view().fit.suspects
+
+    def _names(self) -> set[str]:
+        return {name for each in self.readings for name in each.link}
+
+    def _view(self) -> _View:
+        """Computed once for the same readings."""
+        if self._known is None or self._known[0] != len(self.readings):
+            shifts = self._shifts()
+            found = self._first_look()[1] if not self.stage else fit(entries_of(self.readings, shifts), self.switch_of)
+            links = len({each.link for each in self.readings})
+            self._known = (len(self.readings), _View(found, shifts, links, self._beside(found, shifts)))
+        return self._known[1]
+
+    def _beside(self, found: Fit, shifts: Mapping[int, float]) -> dict[int, list[float]]:
+        """How far from the usual the controls of each stage were."""
+        levels: dict[int, list[float]] = defaultdict(list)
+        for each in self.readings:
+            if each.control and each.value > 0 and each.link in found.usual:
+                level = math.log(each.value) - shifts.get(each.stage, 0.0)
+                levels[each.stage].append(level - found.usual[each.link])
+        return levels
+
+    def _first_look(self) -> tuple[Mapping[Link, Entry], Fit]:
+        """As fitted once; none but the first look's readings are added before stage 1."""
+        first = [each for each in self.readings if not each.stage]
+        if self._first is None or self._first[0] != len(first):
+            entries = entries_of(first, {})
+            self._first = len(first), entries, fit(entries, self.switch_of)
+        return self._first[1:]
+
+    def _shifts(self) -> dict[int, float]:
+        """How much faster all is in each later stage than at first, where the controls show clearly that it is."""
+        if not self.stage:
+            return {}
+        entries, first = self._first_look()
+        moved: dict[int, list[float]] = defaultdict(list)
+        for each in self.readings:
+            if each.control and each.link in entries and each.value > 0:
+                moved[each.stage].append(math.log(each.value) - entries[each.link].level)
+        return {
+            stage: shift
+            for stage, levels in moved.items()
+            if len(levels) >= _LEAST_CONTROLS
+            and abs(shift := median(levels)) > BLAME_SCORE * first.noise / math.sqrt(len(levels))
+        }
+
+    def _blamed(self, suspect: Suspect, view: _View) -> Blamed | None:
+        """The suspect as one to blame, by what was measured again alone; None where that does not suffice."""
+        cause, found, shifts = suspect.cause, view.fit, view.shifts
+        again = [each for each in self.readings if each.stage and not each.control and cause.covers(each.link)]
+        lower = [
+            math.log(each.value) - shifts.get(each.stage, 0.0) - found.usual[each.link] - suspect.ceiling
+            if each.value > 0
+            else suspect.effect - suspect.ceiling
+            for each in again
+        ]
+        ends = set(cause.hosts)
+        partners = sorted({name for each in again for name in each.link} - ends)
+        enough = len(again) >= AGAIN if cause.kind in ("path", "direction") else len(partners) >= OTHERS
+        if suspect.rivals or not enough:
+            return None
+        effect = median(lower)
+        error = math.hypot(found.noise * MEDIAN_ERROR / math.sqrt(len(lower)), found.error)
+        score = -effect / error / strictness(view.links)
+        if effect > -BLAME_EFFECT or score < BLAME_SCORE or sum(each < effect / 2 for each in lower) < 0.8 * len(lower):
+            return None
+        if effect > -_MILD and len({each.stage for each in again}) < _MILD_STAGES:
+            return None
+        stages = {each.stage for each in again}
+        beside = [each for stage in stages for each in view.controls.get(stage, ())]
+        if sum(each <= suspect.ceiling + effect for each in beside) > max(1, _ODD_CONTROLS * len(beside)):
+            return None
+        doubt = 3 * len(self._names()) * NormalDist().cdf(-score)
+        usual = median(found.usual[each.link] for each in again)
+        return Blamed(
+            replace(suspect, effect=suspect.ceiling + effect, score=score),
+            min(_MOST_CERTAIN, 1 - doubt),
+            len(again),
+            tuple(partners),
+            math.exp(usual),
+        )
+
+    def _stubborn(self, suspect: Suspect) -> bool:
+        """Whether a suspect that is not blamed is worth a word: slow again, too, or never measured again."""
+        again = [each for each in self.readings if each.stage and suspect.cause.covers(each.link)]
+        return suspect.effect <= -BLAME_EFFECT and (suspect.score >= BLAME_SCORE or (not again and bool(self.stage)))
+
+
+def _merged(blamed: Sequence[Blamed]) -> list[Blamed]:
+    """One for each host, path and switch: what is slow both ways is one thing."""
+    found: dict[tuple[str, tuple[str, ...]], Blamed] = {}
+    for each in blamed:
+        cause = each.suspect.cause
+        kind = "path" if cause.kind == "direction" else cause.kind
+        key = (kind, tuple(sorted(cause.hosts)))
+        other = found.get(key)
+        if other is None:
+            found[key] = each
+            continue
+        deeper = min(each, other, key=lambda one: one.suspect.effect)
+        both = replace(cause, kind=kind, hosts=key[1], side="both" if kind == "host" else "")
+        if cause == other.suspect.cause:
+            both = cause
+        found[key] = replace(deeper, suspect=replace(deeper.suspect, cause=both))
+    return list(found.values())

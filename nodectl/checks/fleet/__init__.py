@@ -1,0 +1,1 @@
+"""Checks that compare the hosts of a fleet with one another."""

@@ -1,0 +1,124 @@
+"""A fleet against itself: where no profile says what should be, what most hosts have is expected of the others."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodectl.checks.fleet.fields import ADDRESS, DUPLICATE, FIELDS, Key
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+
+_FEW = 3  # with fewer hosts a difference has no culprit
+_NAMED = 4
+# a kind of identity, and the identity
+Claim = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What one host brings to the comparison: `group` is its kind of hardware.
+
+    `values` has a text, or None where the host could not tell; `claims` are what no two machines may both have;
+    `machine` tells machines apart, so that one seen twice is not held against itself. `copied`: copies of a recording
+    have other identities, and their addresses all the same.
+    """
+
+    host: str
+    group: str
+    values: Mapping[Key, str | None] = field(default_factory=dict)
+    claims: Mapping[Claim, str] = field(default_factory=dict)
+    machine: str | None = None
+    copied: bool = False
+
+    def holder(self, kind: str) -> object:
+        """Who it is that has a thing of that kind."""
+        if self.copied and kind == ADDRESS:
+            return frozenset(claim for claim in self.claims if claim[0] == ADDRESS)
+        return self.machine or self.host
+
+
+def compare(members: Sequence[Member]) -> Iterator[Finding]:
+    """What differs between hosts of one kind, and what hosts of any kind have twice."""
+    groups: dict[str, list[Member]] = defaultdict(list)
+    for member in members:
+        groups[member.group].append(member)
+    for group in groups.values():
+        if len(group) > 1:
+            for key in dict.fromkeys(key for member in group for key in member.values):
+                yield from _differing(key, {each.host: each.values[key] for each in group if key in each.values})
+    yield from _twice(members)
+
+
+def _differing(key: Key, values: Mapping[str, str | None]) -> Iterator[Finding]:
+    told = {host: value for host, value in values.items() if value is not None}
+    counts = Counter(told.values())
+    if len(told) > 1:
+        yield from (_unknown(key, host, counts) for host, value in values.items() if value is None)
+    if len(counts) < 2:
+        return
+    (common, number), *_ = counts.most_common()
+    if len(told) < _FEW or 2 * number <= len(told):
+        yield from (_no_culprit(key, host, value, told) for host, value in told.items())
+        return
+    expected = f"{common}, as on {number} of {len(told)} hosts"
+    for host, value in told.items():
+        if value != common:
+            yield _finding(key, host, FIELDS[key[0]].status, expected, value)
+
+
+def _finding(key: Key, host: str, status: Status, expected: str, actual: str) -> Finding:
+    about = FIELDS[key[0]]
+    return Finding(host, about.check, status, key[1], "none", expected, actual, about.remedy)
+
+
+def _unknown(key: Key, host: str, counts: Counter[str]) -> Finding:
+    common = counts.most_common(1)[0][0]
+    remedy = "look there at what `nodectl facts` reads"
+    check = FIELDS[key[0]].check
+    return Finding(host, check, Status.UNKNOWN, key[1], "none", f"{common}, as on others", "not read", remedy)
+
+
+def _no_culprit(key: Key, host: str, value: str, told: Mapping[str, str]) -> Finding:
+    others: dict[str, list[str]] = defaultdict(list)
+    for name, other in told.items():
+        if other != value:
+            others[other].append(name)
+    said = [f"{_names(names)}: {other}" for other, names in list(others.items())[:_NAMED]]
+    return _finding(key, host, Status.WARNING, f"one value on all hosts; {'; '.join(said)}", value)
+
+
+def _twice(members: Sequence[Member]) -> Iterator[Finding]:
+    holders: dict[Claim, list[Member]] = defaultdict(list)
+    for member in members:
+        for claim in member.claims:
+            holders[claim].append(member)
+    shared = {claim: having for claim, having in holders.items() if _are_several(claim[0], having)}
+    if not shared:
+        return
+    for member in members:
+        kinds: dict[str, list[Claim]] = defaultdict(list)
+        for claim in member.claims:
+            if claim in shared:
+                kinds[claim[0]].append(claim)
+        for kind, claims in kinds.items():
+            yield _double(member, kind, claims, shared)
+
+
+def _are_several(kind: str, having: Sequence[Member]) -> bool:
+    return len(having) > 1 and len({each.holder(kind) for each in having}) > 1
+
+
+def _double(member: Member, kind: str, claims: Sequence[Claim], holders: Mapping[Claim, Sequence[Member]]) -> Finding:
+    others = dict.fromkeys(each.host for claim in claims for each in holders[claim] if each.host != member.host)
+    said = _names([f"{claim[1]} ({member.claims[claim]})" for claim in claims])
+    actual = f"{said}: also that of {_names(list(others))}"
+    remedy = "give each host its own, or correct the inventory where it names one machine twice"
+    expected = f"no other machine's {kind}"
+    return Finding(member.host, DUPLICATE, Status.FAILED, kind, "none", expected, actual, remedy)
+
+
+def _names(hosts: Sequence[str]) -> str:
+    more = len(hosts) - _NAMED
+    return ", ".join(hosts[:_NAMED]) + (f" and {more} more" if more > 0 else "")

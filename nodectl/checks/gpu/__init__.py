@@ -1,0 +1,1 @@
+"""Checks of GPUs, NVLink and their drivers."""

@@ -1,0 +1,1 @@
+"""Checks of NICs, InfiniBand and listening ports."""

@@ -1,0 +1,210 @@
+"""Whether InfiniBand and RoCE ports are there, up and as fast as the hardware profile says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from nodectl.checks.base import About, Check, Subject, held
+from nodectl.checks.network.nics import training_names
+from nodectl.model.facts import Unread
+from nodectl.model.finding import Finding
+from nodectl.model.network import IbPort
+from nodectl.model.status import Status
+from nodectl.profiles.schema import Nic as WantedNic
+
+_CABLE = "reseat or change the cable, then look at the switch's port (`iblinkinfo`, `ibdiagnet`)"
+_LAYERS = {"infiniband": "InfiniBand", "roce": "Ethernet"}
+# a rate is never quite what it is called: 56 is FDR's 54.54
+_NEARLY = 0.95
+
+
+def ports_of(host: Subject) -> tuple[IbPort, ...]:
+    """The host's ports; none where they could not be read."""
+    found = host.facts.get("ib_ports")
+    return tuple(each for each in found if isinstance(each, IbPort)) if isinstance(found, tuple) else ()
+
+
+def is_active(port: IbPort) -> bool:
+    """Its logical state is ACTIVE, in the words of sysfs (`4: ACTIVE`) or ibstat (`Active`)."""
+    return (port.state or "").rpartition(" ")[2].lower() == "active"
+
+
+def rdma_of_profile(host: Subject) -> list[WantedNic]:
+    """The InfiniBand and RoCE interfaces that the hardware profile names."""
+    return [each for each in host.wanted.hardware.nics if each.kind in _LAYERS] if host.wanted else []
+
+
+def _is_fast(port: IbPort, rate_gbit: float) -> bool:
+    return port.rate_gbit_s is not None and port.rate_gbit_s >= _NEARLY * rate_gbit
+
+
+def serving(host: Subject) -> tuple[IbPort, ...]:
+    """Ports that a job would use: of the profile's kind, and of the named interfaces where some are named."""
+    layers = {_LAYERS[each.kind] for each in rdma_of_profile(host)}
+    named = training_names(host)
+    return tuple(
+        port
+        for port in ports_of(host)
+        if (not layers or port.link_layer in (None, *layers)) and (not named or port.netdev in (None, *named))
+    )
+
+
+def count(host: Subject) -> Iterator[Finding]:
+    """As many active ports of the rate as the hardware profile names."""
+    found = host.facts.get("ib_ports")
+    for each in rdma_of_profile(host):
+        expected = f"{each.count} active at {each.rate_gbit:g} Gbit/s or more"
+        remedy = "look at `ibstat` and `lspci -d 15b3:` there; `dmesg` says why a device is gone"
+        if isinstance(found, Unread) and found.kind == "unknown":
+            yield from host.unread("ib_count", found, expected)
+            continue
+        ports = [port for port in ports_of(host) if port.link_layer in (None, _LAYERS[each.kind])]
+        good = [port for port in ports if is_active(port) and _is_fast(port, each.rate_gbit)]
+        dim = [port for port in ports if port not in good and None in (port.state, port.rate_gbit_s)]
+        actual = found.reason if isinstance(found, Unread) else f"{len(good)} of {len(ports)} ports"
+        status = held(len(good) >= each.count)
+        if status is Status.FAILED and len(good) + len(dim) >= each.count:
+            status, actual = Status.UNKNOWN, f"{actual}; of {len(dim)} state or rate is not told"
+        yield host.finding("ib_count", status, expected=expected, actual=actual, remedy=remedy)
+
+
+def _spare(host: Subject) -> bool:
+    """There are enough good ports without the others: what is down is not in use."""
+    wanted = rdma_of_profile(host)
+    if not wanted:
+        return False
+    ports = ports_of(host)
+    return all(
+        len([p for p in ports if p.link_layer in (None, _LAYERS[w.kind]) and is_active(p) and _is_fast(p, w.rate_gbit)])
+        >= w.count
+        for w in wanted
+    )
+
+
+def states(host: Subject) -> Iterator[Finding]:
+    """Each port that a job would use is active, with its link up."""
+    yield from host.unknown(host.facts.get("ib_ports"), "the ports' states", "ib_state", "ib_physical")
+    ports, spare = serving(host), _spare(host)
+    if not ports:
+        return
+    # an Ethernet port without a cable is common; one of InfiniBand is there to be used
+    bad = Status.FAILED if rdma_of_profile(host) or training_names(host) else Status.WARNING
+    judged = [port for port in ports if not spare and (port.link_layer != "Ethernet" or bad is Status.FAILED)]
+    down = (_state(host, port, bad) for port in judged if port.state is None or not is_active(port))
+    actual = f"{sum(map(is_active, ports))} of {len(ports)} active" + ("; the others are spare" if spare else "")
+    yield from host.all_of("ib_state", down, expected="active", actual=actual)
+    physical = (
+        host.finding(
+            "ib_physical",
+            Status.UNKNOWN if port.physical_state is None else bad,
+            port.label,
+            expected="LinkUp",
+            actual=port.physical_state or "not told",
+            remedy=_CABLE,
+        )
+        for port in judged
+        if (port.physical_state or "").replace(" ", "").rpartition(":")[2].lower() not in ("linkup", "active")
+    )
+    yield from host.all_of("ib_physical", physical, expected="LinkUp", actual=actual)
+
+
+def _state(host: Subject, port: IbPort, bad: Status) -> Finding:
+    status = Status.UNKNOWN if port.state is None else bad
+    initialising = (port.state or "").rpartition(" ")[2].lower() in ("init", "initializing")
+    remedy = "no subnet manager has set it up: see `sminfo`, and start opensm" if initialising else _CABLE
+    return host.finding(
+        "ib_state", status, port.label, expected="active", actual=port.state or "not told", remedy=remedy
+    )
+
+
+def rates(host: Subject) -> Iterator[Finding]:
+    """Active ports have the profile's rate, and the width and rate of their siblings."""
+    yield from host.unknown(host.facts.get("ib_ports"), "the ports' rates", "ib_rate", "ib_width")
+    ports = [port for port in serving(host) if is_active(port)]
+    if not ports:
+        return
+    wanted = max((each.rate_gbit for each in rdma_of_profile(host)), default=None)
+    best: dict[str | None, float] = {}
+    for port in ports:
+        best[port.link_layer] = max(best.get(port.link_layer, 0.0), port.rate_gbit_s or 0.0)
+    spare = _spare(host)
+    slow = (
+        _slow(host, port, need, named=wanted is not None)
+        for port in ports
+        if not spare and not _is_fast(port, need := best[port.link_layer] if wanted is None else wanted)
+    )
+    rated = " or ".join(f"{each:g} Gbit/s" for each in ([wanted] if wanted is not None else best.values()))
+    yield from host.all_of("ib_rate", slow, expected=rated, actual=f"{len(ports)} ports have it")
+    widths = [port.width for port in ports if port.width is not None]
+    narrow = (
+        host.finding(
+            "ib_width", Status.FAILED, port.label, expected=f"{max(widths)} lanes, as its siblings",
+            actual=str(port.width), remedy=f"a lane is lost: {_CABLE}",
+        )
+        for port in ports
+        if port.width is not None and port.width < max(widths)
+    )  # fmt: skip
+    if widths:
+        yield from host.all_of("ib_width", narrow, expected="one width", actual=f"{max(widths)} lanes")
+
+
+def _slow(host: Subject, port: IbPort, need_gbit: float, *, named: bool) -> Finding:
+    """Where no profile says otherwise, a slower Ethernet port may be there for something else."""
+    if port.rate_gbit_s is None:
+        status, actual = Status.UNKNOWN, "not told"
+    else:
+        status = Status.FAILED if named or port.link_layer != "Ethernet" else Status.WARNING
+        actual = f"{port.rate_gbit_s:g} Gbit/s"
+    expected = f"{need_gbit:g} Gbit/s" if named else f"{need_gbit:g} Gbit/s, as its fastest sibling"
+    return host.finding(
+        "ib_rate",
+        status,
+        port.label,
+        expected=expected if need_gbit else "a rate",
+        actual=actual,
+        remedy=f"the link came up slower than both ends can: {_CABLE}",
+    )
+
+
+def layers(host: Subject) -> Iterator[Finding]:
+    """Ports are of the kind that the profile names."""
+    wanted = rdma_of_profile(host)
+    kinds = {_LAYERS[each.kind] for each in wanted}
+    ports = [port for port in ports_of(host) if port.link_layer is not None]
+    if len(kinds) != 1:
+        return
+    yield from host.unknown(host.facts.get("ib_ports"), "the ports' kinds", "ib_link_layer")
+    if not ports:
+        return
+    (kind,) = kinds
+    there = [port for port in ports if port.link_layer == kind]
+    needed = sum(each.count for each in wanted)
+    remedy = "set the ports' type with `mlxconfig -d DEVICE set LINK_TYPE_P1=1` (InfiniBand) or 2 (Ethernet), reboot"
+    actual = f"{len(there)} of {len(ports)} ports"
+    expected = f"{needed} ports of {kind}"
+    status = held(len(there) >= needed or len(ports) < needed)
+    yield host.finding("ib_link_layer", status, expected=expected, actual=actual, remedy=remedy)
+
+
+def firmware(host: Subject) -> Iterator[Finding]:
+    """Devices of one board run one firmware."""
+    yield from host.unknown(host.facts.get("ib_ports"), "the devices' firmware", "ib_firmware")
+    versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for port in ports_of(host):
+        if port.firmware and port.board_id:
+            versions[port.board_id][port.firmware].append(port.device)
+    remedy = "update the older ones (`mlxfwmanager`), then `mlxfwreset` or reboot"
+    yield from host.one_version("ib_firmware", versions, remedy)
+
+
+CHECKS: tuple[Check, ...] = (count, states, rates, layers, firmware)
+ABOUT = (
+    About("ib_count", "RDMA ports, where the profile names some", "fewer active ports of the profile's rate"),
+    About("ib_state", "each port that a job would use", "not active; a warning where no profile wants it"),
+    About("ib_physical", "each port that a job would use", "no link"),
+    About("ib_rate", "active ports", "slower than the profile's, or (of Ethernet: warning) than its siblings"),
+    About("ib_width", "active ports", "fewer lanes than its siblings"),
+    About("ib_link_layer", "all ports", "Ethernet where InfiniBand is wanted, or the other way round"),
+    About("ib_firmware", "devices of one board", "warning: different firmware"),
+)

@@ -1,0 +1,1 @@
+"""Checks of processors, memory, disks, units, Slurm and the clock."""

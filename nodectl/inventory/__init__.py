@@ -1,0 +1,1 @@
+"""An Ansible inventory as hosts, read by Ansible itself."""

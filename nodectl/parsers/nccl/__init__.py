@@ -1,0 +1,1 @@
+"""Parsers of the outputs of NCCL, its tests and tools, and of torchrun."""

@@ -1,0 +1,175 @@
+"""Reads why a torch job ended: elastic's summary, NCCL's watchdog, a rendezvous that could not be reached."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from nodectl.errors import ParseError
+from nodectl.parsers.nccl.torchrun_summary import Failure, SummaryReader
+from nodectl.parsers.text import Line, lines_of, unreadable, untagged
+
+TOOL = "torchrun-log"
+_RANK = re.compile(r"(?:\[rank(?P<tag>\d{1,9})\]|\bRank (?P<rank>\d{1,9})\])")
+_TIMEOUT = re.compile(
+    r"WorkNCCL\(SeqNum=(?P<sequence>\d{1,18}), OpType=(?P<op>\w{1,40}),[^)]{0,400}?"
+    r"Timeout\(ms\)=(?P<timeout>\d{1,15})\)"
+)
+_AT_WORK = re.compile(r"\bat (?:NCCL )?work(?: sequence id)?: (?P<sequence>\d{1,18})\b")
+_STATE = re.compile(
+    r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: (?P<completed>-?\d{1,18})"
+)
+_RENDEZVOUS = re.compile(
+    r"client socket has timed out after \S{1,20} while trying to connect to "
+    r"(?:\((?P<old_host>[^,()]{1,255}), (?P<old_port>\d{1,5})\)"
+    r"|(?P<host>\[[^\]]{1,80}\]|[^\s:]{1,255}):(?P<port>\d{1,5})\b)"
+)
+_OURS = re.compile(
+    r"(?<!-m )torch[./]distributed|torch\.elastic|torchelastic|\[c10d\]|ProcessGroupNCCL"
+    r"|ChildFailedError|RendezvousConnectionError"
+)
+_SIGNAL = re.compile(r"Signal (\d{1,3}) \((SIG[A-Z0-9+-]{2,12})\)")
+
+
+@dataclass(frozen=True, slots=True)
+class TorchrunFailure:
+    """One worker's end, as elastic observed it; `signal` by its name."""
+
+    time: str | None
+    host: str | None
+    rank: int | None
+    local_rank: int | None
+    exitcode: int | None
+    signal: str | None
+    error_file: str | None
+    traceback: str | None
+    pid: int | None
+    unavailable: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchdogTimeout:
+    """A collective that one rank waited for in vain, and how far that rank had come."""
+
+    rank: int | None
+    op: str | None
+    sequence: int | None
+    last_enqueued: int | None
+    last_completed: int | None
+    timeout_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RendezvousTimeout:
+    """The store that a worker could not reach."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class TorchrunLog:
+    """None and empty where the log tells of no such thing: the job may have ended well."""
+
+    root_cause: TorchrunFailure | None
+    others: tuple[TorchrunFailure, ...]
+    watchdog: tuple[WatchdogTimeout, ...]
+    rendezvous_timeout: RendezvousTimeout | None
+
+
+def parse_torchrun_log(text: str) -> TorchrunLog:
+    """ParseError where nothing is torch's, or a line of the summary is cut."""
+    lines = lines_of(text, TOOL)
+    summary = SummaryReader(TOOL)
+    watchdog: dict[tuple[int | None, int | None], WatchdogTimeout] = {}
+    rendezvous: RendezvousTimeout | None = None
+    is_ours = False
+    for line in untagged(lines):
+        summary.read(line)
+        if "atchdog" in line.text or "last enqueued" in line.text:
+            _watchdog(line, watchdog)
+        if "client socket has timed out" in line.text:
+            rendezvous = rendezvous or _rendezvous(line)
+        is_ours = is_ours or _OURS.search(line.text) is not None
+    failures = summary.failures()
+    if not (is_ours or failures or watchdog):
+        first = next(line for line in lines if line.text.strip())
+        raise unreadable(TOOL, first, "no line of torch.distributed")
+    root, others = _ordered(failures)
+    return TorchrunLog(root, others, tuple(watchdog.values()), rendezvous)
+
+
+def _ordered(failures: list[Failure]) -> tuple[TorchrunFailure | None, tuple[TorchrunFailure, ...]]:
+    """Each agent names a root cause of its own: the earliest is the job's."""
+    roots = [failure for failure in failures if failure.is_root]
+    if not roots:
+        return None, tuple(_worker(failure) for failure in failures)
+    first = min(roots, key=lambda failure: failure.values.get("time") or "~")
+    return _worker(first), tuple(_worker(failure) for failure in failures if failure is not first)
+
+
+def _worker(failure: Failure) -> TorchrunFailure:
+    values = failure.values
+    error_file = values.get("error_file")
+    refused = {"error_file": error_file} if error_file and "N/A" in error_file else {}
+    return TorchrunFailure(
+        time=values.get("time"),
+        host=values.get("host"),
+        rank=failure.numbers.get("rank"),
+        local_rank=failure.numbers.get("local_rank"),
+        exitcode=failure.numbers.get("exitcode"),
+        signal=_signal(failure),
+        error_file=None if refused else error_file,
+        traceback=values.get("traceback"),
+        pid=failure.numbers.get("pid"),
+        unavailable=refused,
+    )
+
+
+def _signal(failure: Failure) -> str | None:
+    said = _SIGNAL.search(failure.values.get("traceback") or "")
+    if said is not None:
+        return said[2]
+    code = failure.numbers.get("exitcode")
+    if code is None or code >= 0:
+        return None
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return None
+
+
+def _watchdog(line: Line, found: dict[tuple[int | None, int | None], WatchdogTimeout]) -> None:
+    named = _RANK.search(line.text)
+    rank = int(named["tag"] or named["rank"]) if named else None
+    if work := _TIMEOUT.search(line.text):
+        sequence = int(work["sequence"])
+        known = found.get((rank, sequence)) or WatchdogTimeout(rank, None, sequence, None, None, None)
+        found[rank, sequence] = replace(known, op=work["op"], timeout_ms=int(work["timeout"]))
+    elif "WorkNCCL(" in line.text:
+        raise unreadable(TOOL, line, "a watchdog's line that is cut")
+    if state := _STATE.search(line.text):
+        at_work = _AT_WORK.search(line.text)
+        sequence_or_none = int(at_work["sequence"]) if at_work else _latest(found, rank)
+        known = found.get((rank, sequence_or_none)) or WatchdogTimeout(rank, None, sequence_or_none, None, None, None)
+        found[rank, sequence_or_none] = replace(
+            known, last_enqueued=int(state["enqueued"]), last_completed=int(state["completed"])
+        )
+    elif "last enqueued" in line.text:
+        raise unreadable(TOOL, line, "a watchdog's line that is cut")
+
+
+def _latest(found: dict[tuple[int | None, int | None], WatchdogTimeout], rank: int | None) -> int | None:
+    return next((sequence for of, sequence in reversed(found) if of == rank), None)
+
+
+def _rendezvous(line: Line) -> RendezvousTimeout:
+    match = _RENDEZVOUS.search(line.text)
+    if match is None:
+        raise unreadable(TOOL, line, "a connection without its host and port")
+    host, port = match["old_host"] or match["host"], int(match["old_port"] or match["port"])
+    if port > 65535:
+        raise ParseError(f"{TOOL}: line {line.number}: {port} is no port")
+    return RendezvousTimeout(host.strip("[]"), port)

@@ -1,0 +1,1 @@
+"""Parsers of the outputs of nvidia-smi, DCGM and nvbandwidth."""

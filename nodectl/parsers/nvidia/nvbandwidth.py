@@ -1,0 +1,154 @@
+"""Reads nvbandwidth's report, as text or as JSON (`-j`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodectl.parsers.nvidia.json_document import find_document
+from nodectl.parsers.nvidia.words import is_noise, no_output
+from nodectl.parsers.text import Line, lines_of, unreadable, untagged
+
+TOOL = "nvbandwidth"
+_RUNNING = re.compile(r"Running ([\w-]{1,200})\.?\s*")
+_SUM = re.compile(r"SUM ([\w-]{1,200}) +([0-9.]{1,30})\s*")
+_UNIT = re.compile(r"\((GB/s|ns|us|ms)\)\s*$")
+_HEADER = re.compile(r"\s*[0-9]{1,6}(?:\s+[0-9]{1,6})*\s*")
+_ROW = re.compile(r"\s*[0-9]{1,6}(?:\s+\S+)+\s*")
+_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthTest:
+    """One test: GB/s by row and column, or times where `unit` says so; None for what was not run or not printed."""
+
+    name: str
+    matrix: tuple[tuple[float | None, ...], ...] | None
+    sum_gb_s: float | None
+    unit: str | None = None
+    status: str | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Nvbandwidth:
+    """The tests in the order in which they ran."""
+
+    tests: tuple[BandwidthTest, ...]
+    version: str | None = None
+    driver_version: str | None = None
+
+
+@dataclass(slots=True)
+class _Test:
+    name: str
+    unit: str | None = None
+    columns: int | None = None
+    rows: list[tuple[float | None, ...]] = field(default_factory=list)
+    total: float | None = None
+    status: str | None = None
+
+    def frozen(self) -> BandwidthTest:
+        matrix = tuple(self.rows) if self.columns is not None else None
+        return BandwidthTest(self.name, matrix, self.total if self.unit != "ns" else None, self.unit, self.status)
+
+
+def parse_nvbandwidth(text: str) -> Nvbandwidth:
+    """ParseError for a cut row, or where no test is named."""
+    lines = lines_of(text, TOOL)
+    document = find_document("\n".join(line.text for line in lines), lambda found: "nvbandwidth" in found)
+    return _from_json(document["nvbandwidth"], lines) if document is not None else _from_text(list(untagged(lines)))
+
+
+def _from_text(lines: Sequence[Line]) -> Nvbandwidth:
+    tests: list[_Test] = []
+    facts: dict[str, str] = {}
+    test: _Test | None = None
+    for line in lines:
+        content = line.text.strip()
+        if match := _RUNNING.fullmatch(content):
+            test = _Test(match[1])
+            tests.append(test)
+        elif match := _SUM.fullmatch(content):
+            if test is not None and test.name == match[1]:
+                test.total = _number(match[2], line)
+        elif content.startswith("SUM ") or content == "Running":
+            raise unreadable(TOOL, line, "the line is cut")
+        elif test is not None and content.rstrip(":.") == "Waived":
+            # a waived test that was not announced prints the word alone
+            if test.columns is None:
+                test.status = "Waived"
+        elif test is not None and content:
+            _read_line(test, line, content)
+        elif test is None and ": " in content:
+            key, _, value = content.partition(": ")
+            facts.setdefault(key.lower(), value.strip())
+    if not tests:
+        raise no_output(TOOL, lines, "'Running <test>.'")
+    return Nvbandwidth(
+        tuple(each.frozen() for each in tests), facts.get("nvbandwidth version"), facts.get("driver version")
+    )
+
+
+def _read_line(test: _Test, line: Line, content: str) -> None:
+    if match := _UNIT.search(content):
+        test.unit, test.columns, test.rows = match[1], None, []
+    elif test.unit is None:
+        return
+    elif test.columns is None:
+        if _HEADER.fullmatch(content):
+            test.columns = len(content.split())
+    elif content[0].isdigit() and not is_noise(content):
+        cells = content.split()[1:]
+        if _ROW.fullmatch(content) is None or len(cells) != test.columns or test.total is not None:
+            raise unreadable(TOOL, line, f"{len(cells)} values under {test.columns} columns")
+        test.rows.append(tuple(_cell(cell, line) for cell in cells))
+
+
+def _cell(cell: str, line: Line) -> float | None:
+    return None if cell.upper() in ("N/A", "NAN", "-NAN") else _number(cell, line)
+
+
+def _number(text: str, line: Line) -> float:
+    if _NUMBER.fullmatch(text) is None:
+        raise unreadable(TOOL, line, f"{text[:40]!r} is no number")
+    return float(text)
+
+
+def _from_json(found: Any, lines: Sequence[Line]) -> Nvbandwidth:
+    if not isinstance(found, dict):
+        raise unreadable(TOOL, lines[0], "'nvbandwidth' is no object")
+    cases = found.get("testcases")
+    if not isinstance(cases, list):
+        error = found.get("error")
+        why = f"it failed: {str(error)[:200]}" if error else "it names no testcases"
+        raise unreadable(TOOL, lines[0], why)
+    version = found.get("git_version") or found.get("nvbandwidth version")
+    driver = found.get("Driver Version")
+    return Nvbandwidth(
+        tuple(_case(case, lines[0]) for case in cases),
+        None if version is None else str(version),
+        None if driver is None else str(driver),
+    )
+
+
+def _case(case: Any, line: Line) -> BandwidthTest:
+    if not isinstance(case, dict) or not isinstance(case.get("name"), str):
+        raise unreadable(TOOL, line, f"{str(case)[:80]!r} is no test case")
+    description = str(case.get("bandwidth_description") or case.get("description") or "")
+    unit = _UNIT.search(description)
+    rows = case.get("bandwidth_matrix")
+    if rows is not None and not (isinstance(rows, list) and all(isinstance(row, list) for row in rows)):
+        raise unreadable(TOOL, line, f"the matrix of {case['name']!r} is no list of rows")
+    total = case.get("sum")
+    matrix = None if rows is None else tuple(tuple(_cell(str(cell), line) for cell in row) for row in rows)
+    named = unit[1] if unit else None
+    return BandwidthTest(
+        name=case["name"],
+        matrix=matrix,
+        sum_gb_s=None if total is None or named == "ns" else _cell(str(total), line),
+        unit=named,
+        status=None if case.get("status") is None else str(case["status"]),
+    )

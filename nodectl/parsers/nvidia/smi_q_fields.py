@@ -1,0 +1,230 @@
+"""Where each value of `nvidia-smi -q` stands, in the text and in the XML of old and new drivers, and what it counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from nodectl.errors import ParseError
+from nodectl.parsers.nvidia.smi_q import GpuProcess, GpuStatus, MigDevice, NvidiaSmiQ
+from nodectl.parsers.nvidia.smi_q_log import Block, Log, Value, Values
+from nodectl.parsers.nvidia.smi_q_paths import COUNTERS, GPU, MIG, PROCESS, REASONS, SUMS, Field
+from nodectl.parsers.nvidia.words import no_output, refused
+from nodectl.parsers.text import Line, unreadable
+
+TOOL = "nvidia-smi-q"
+_UNITS = {
+    "mib": r"(?:MiB|MB)",
+    "celsius": "C",
+    "watt": "W",
+    "mhz": "MHz",
+    "percent": "%",
+    "kb_s": "KB/s",
+    "us": "us",
+    "width": "x",
+    "banks": r"bank\(s\)",
+    "count": "",
+}
+_NUMBERS = {kind: re.compile(rf"(-?[0-9]{{1,18}}(?:\.[0-9]{{1,6}})?) ?{unit}") for kind, unit in _UNITS.items()}
+_FLAGS = {
+    **dict.fromkeys(("enabled", "yes", "active", "on", "true"), True),
+    **dict.fromkeys(("disabled", "no", "not active", "off", "false"), False),
+}
+_DEPRECATED = re.compile(r" \[Deprecated[^\]]*\]$")
+# words for 'this GPU has no such counter'; any other refusal leaves a sum unknown
+_ABSENT = re.compile(r"\[?(?:N/A|Not Supported)\]?", re.IGNORECASE)
+
+
+class Refused(NamedTuple):
+    """nvidia-smi's word in place of a value."""
+
+    text: str
+
+
+def report_of(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
+    """The report that a log holds; ParseError for a value of another kind than the field's."""
+    reader = _Reader(lines)
+    header = log.header
+    attached = reader.plain("count", header.get("attached_gpus"))
+    if not log.blocks and attached and len(log.lost) < attached:
+        raise no_output(TOOL, lines, "'GPU <bus id>'")
+    unavailable: dict[str, str] = {}
+
+    def text(key: str, *names: str) -> str | None:
+        value = next((header[name] for name in names if name in header), None)
+        found = reader.value("text", value)
+        if isinstance(found, Refused):
+            unavailable[key] = found.text
+            return None
+        return None if found is None else _DEPRECATED.sub("", str(found))
+
+    return NvidiaSmiQ(
+        driver_version=text("driver_version", "kmd_version", "driver_version"),
+        cuda_version=text("cuda_version", "cuda_umd_version", "cuda_version"),
+        attached_gpus=attached,
+        gpus=tuple(reader.gpu(block, last=block is log.blocks[-1]) for block in log.blocks),
+        lost=tuple(log.lost),
+        warnings=tuple(log.warnings),
+        timestamp=text("timestamp", "timestamp"),
+        unavailable=unavailable,
+    )
+
+
+class _Reader:
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = lines
+
+    def gpu(self, block: Block, last: bool) -> GpuStatus:
+        """All fields of one GPU."""
+        unavailable: dict[str, str] = {}
+        named = self.fields(GPU, block.values, unavailable)
+        for name, paths in SUMS.items():
+            named[name] = self._kept(self._sum(block.values, paths), name, unavailable)
+        named["clock_event_reasons"], other = self._reasons(block.values, unavailable)
+        named["retired_pages_pending"] = self._pending(block.values, unavailable)
+        processes = block.processes
+        if processes is None and (value := block.values.get("processes")) and refused(value.text):
+            unavailable["processes"] = value.text
+        return GpuStatus(
+            bus_id=block.bus_id,
+            **named,
+            clock_event_reasons_other=other,
+            clock_event_counters_us=self._counters(block.values),
+            mig_devices=None if block.mig_devices is None else tuple(map(self._mig_device, block.mig_devices)),
+            processes=None if processes is None else self._processes(processes, last),
+            unavailable=unavailable,
+        )
+
+    def fields(self, table: Sequence[Field], values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
+        """The table's fields by name."""
+        return {
+            field.name: self._kept(self.value(field.kind, _found(values, field)), field.name, unavailable)
+            for field in table
+        }
+
+    def value(self, kind: str, value: Value | None) -> Any:
+        """What the field holds, a Refused, or None where nothing is printed."""
+        if value is None or value.text == "":
+            if value is not None and kind != "text":
+                raise self._garbled(value, "the value is missing")
+            return None
+        if refused(value.text):
+            return Refused(value.text)
+        if kind == "text":
+            return value.text
+        if kind == "flag":
+            if value.text.lower() not in _FLAGS:
+                raise self._garbled(value, "neither Enabled nor Disabled, Yes nor No")
+            return _FLAGS[value.text.lower()]
+        match = _NUMBERS[kind].fullmatch(value.text)
+        if match is None:
+            raise self._garbled(value, f"no number{' with its unit' if _UNITS[kind] else ''}")
+        return float(match[1]) if kind == "watt" else int(float(match[1])) if "." in match[1] else int(match[1])
+
+    def plain(self, kind: str, value: Value | None) -> Any:
+        """The value, or None where it is refused."""
+        found = self.value(kind, value)
+        return None if isinstance(found, Refused) else found
+
+    def _garbled(self, value: Value, why: str) -> ParseError:
+        return unreadable(TOOL, next(line for line in self.lines if line.number == value.number), why)
+
+    def _kept(self, found: Any, name: str, unavailable: dict[str, str]) -> Any:
+        if isinstance(found, Refused):
+            unavailable[name] = found.text
+            return None
+        return found
+
+    def _sum(self, values: Values, paths: tuple[tuple[str, ...], ...]) -> int | Refused | None:
+        """Of the first set of paths that is printed at all; a part that this GPU does not count adds nothing."""
+        for group in paths:
+            parts = [self.value("count", values[path]) for path in group if path in values]
+            if parts:
+                unknown = [part for part in parts if isinstance(part, Refused)]
+                failed = [part for part in unknown if not _ABSENT.fullmatch(part.text)]
+                if failed or len(unknown) == len(parts):
+                    return Refused((failed or unknown)[0].text)
+                total: int = sum(part for part in parts if not isinstance(part, Refused))
+                return total
+        section = values.get(paths[0][0].split("/")[0])
+        return Refused(section.text) if section is not None and refused(section.text) else None
+
+    def _reasons(self, values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+        active: list[str] = []
+        other: list[str] = []
+        words: dict[str, Refused] = {}
+        read = False
+        for path, value in values.items():
+            section, _, rest = path.partition("/")
+            if section not in ("clocks_event_reasons", "clocks_throttle_reasons"):
+                continue
+            name = rest.rpartition("/")[2]
+            name = name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_")
+            found = self.value("flag", value) if value.text else None
+            if isinstance(found, Refused):
+                words[REASONS.get(name, name)] = found
+                continue
+            read = True
+            if found and name in REASONS:
+                active.append(REASONS[name])
+            elif found:
+                other.append(name)
+        if not read and words:
+            unavailable["clock_event_reasons"] = next(iter(words.values())).text
+        elif read:
+            unavailable.update({f"clock_event_reasons.{name}": word.text for name, word in words.items()})
+        order = list(dict.fromkeys(REASONS.values()))
+        return (tuple(sorted(set(active), key=order.index)) if read else None), tuple(other)
+
+    def _counters(self, values: Values) -> dict[str, int]:
+        found = {name: self.plain("us", _first(values, paths)) for name, paths in COUNTERS.items()}
+        return {name: count for name, count in found.items() if count is not None}
+
+    def _pending(self, values: Values, unavailable: dict[str, str]) -> bool | None:
+        names = ("pending_page_blacklist", "pending", "pending_blacklist", "pending_retirement")
+        printed = [values[path] for path in (f"retired_pages/{name}" for name in names) if path in values]
+        if not printed and (section := values.get("retired_pages")):
+            printed = [section]
+        found = [self.value("flag", value) for value in printed]
+        known = [each for each in found if isinstance(each, bool)]
+        if found and not known:
+            unavailable["retired_pages_pending"] = printed[0].text
+        return any(known) if known else None
+
+    def _mig_device(self, values: Values) -> MigDevice:
+        unavailable: dict[str, str] = {}
+        return MigDevice(**self.fields(MIG, values, unavailable), unavailable=unavailable)
+
+    def _processes(self, found: list[Values], last: bool) -> tuple[GpuProcess, ...]:
+        processes = []
+        for values in found:
+            unavailable: dict[str, str] = {}
+            named = self.fields(PROCESS, values, unavailable)
+            if named["pid"] is None:
+                if last and values is found[-1] and not {"type", "name", "process_name"} & set(values):
+                    continue  # the output is cut before its identity
+                raise self._garbled(next(iter(values.values())), "a process without its ID")
+            processes.append(GpuProcess(**named, unavailable=unavailable))
+        return tuple(processes)
+
+
+def _first(values: Values, paths: Sequence[str]) -> Value | None:
+    return next((values[path] for path in paths if path in values), None)
+
+
+def _found(values: Values, field: Field) -> Value | None:
+    """The first path that holds a value; else a refusal of it, or of the section that it stands in."""
+    word: Value | None = None
+    for path in field.paths:
+        value = values.get(path)
+        if value is not None:
+            if not refused(value.text):
+                return value
+            word = word or value
+    if word is None:
+        for section in field.sections:
+            value = values.get(section)
+            if value is not None and refused(value.text):
+                return value
+    return word

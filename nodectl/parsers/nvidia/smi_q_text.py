@@ -1,0 +1,159 @@
+"""Knows the indented form of `nvidia-smi -q`: which line belongs to which section."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nodectl.parsers.nvidia.smi_q_log import Block, Log, Value, Values
+from nodectl.parsers.nvidia.words import lost_gpu, no_output, warning
+from nodectl.parsers.text import Line, bus_id, unreadable
+
+TOOL = "nvidia-smi-q"
+_GPU = re.compile(r"GPU +([0-9a-fA-F]{4,8}(?::\S*)?)\s*")
+_HEADER = {"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"}
+_HEADER_LINE = re.compile(r"(?:GPU [0-9a-fA-F]{4,8}:|Driver Version +:|Attached GPUs +:|=+NVSMI LOG=)")
+# a last line that is one of these is no cut line
+_SECTIONS = {
+    *("mig_mode", "mig_device", "device_attributes", "shared", "driver_model", "platform_info", "inforom_version"),
+    *("inforom_bbx_object_flush", "gpu_operation_mode", "gpu_virtualization_mode", "gpu_reset_status", "ibmnpu", "pci"),
+    *("gpu_link_info", "pcie_generation", "link_width", "bridge_chip", "clocks_throttle_reasons", "utilization"),
+    *("clocks_event_reasons", "clocks_event_reasons_counters", "fb_memory_usage", "bar1_memory_usage", "encoder_stats"),
+    *("conf_compute_protected_memory_usage", "fbc_stats", "dram_encryption_mode", "ecc_mode", "ecc_errors", "volatile"),
+    *("aggregate", "single_bit", "double_bit", "aggregate_uncorrectable_sram_sources", "retired_pages", "temperature"),
+    *("remapped_rows", "bank_remap_availability_histogram", "power_readings", "gpu_power_readings", "clocks"),
+    *("gpu_memory_power_readings", "module_power_readings", "workload_power_profiles", "applications_clocks", "fabric"),
+    *("default_applications_clocks", "deferred_clocks", "max_clocks", "max_customer_boost_clocks", "clock_policy"),
+    *(
+        "voltage",
+        "health",
+        "processes",
+        "capabilities",
+        "supported_clocks",
+        "gpu_ceiling_power_limit",
+        "gpu_base_power",
+    ),
+}
+_NOT_WORD = re.compile(r"[^a-z0-9]+")
+_PREFIX_CHARS = 200
+
+
+def read_text(lines: Sequence[Line]) -> Log:
+    """The log's sections; ParseError where nothing of it is there, or the last line is cut."""
+    return _Reader(lines).read()
+
+
+class _Reader:
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = lines
+        self.log = Log()
+        self.block: Block | None = None
+        # sections that the line belongs to: their indent and their path
+        self.open: list[tuple[int, str]] = []
+        self.paths: dict[tuple[str, str], str] = {}
+
+    def read(self) -> Log:
+        prefix = self._prefix()
+        for line in self.lines:
+            text = line.text.removeprefix(prefix) if prefix else line.text
+            if "\t" in text:
+                text = text.expandtabs(8)
+            content = text.lstrip(" ")
+            indent = len(text) - len(content)
+            if not content:
+                continue
+            if indent == 0:
+                if self.log.blocks and "NVSMI LOG=" in content:
+                    break  # the next one of `-l`
+                self._top(content, line)
+            elif self.block is not None:
+                self._inner(self.block, indent, content, line)
+        if not self.log.blocks and not ("attached_gpus" in self.log.header and self._none_expected()):
+            raise no_output(TOOL, self.lines, "'GPU <bus id>'")
+        return self.log
+
+    def _prefix(self) -> str:
+        """What stands before every line: an indent, or the host that a parallel shell names."""
+        for line in self.lines:
+            if match := _HEADER_LINE.search(line.text[:_PREFIX_CHARS]):
+                return line.text[: match.start()]
+        return ""
+
+    def _none_expected(self) -> bool:
+        attached = self.log.header["attached_gpus"].text
+        return attached == "0" or (bool(self.log.lost) and attached == str(len(self.log.lost)))
+
+    def _top(self, content: str, line: Line) -> None:
+        if content.startswith("GPU ") and (match := _GPU.fullmatch(content)):
+            address = bus_id(match[1])
+            if address is None:
+                raise unreadable(TOOL, line, "no PCI address")
+            self.block, self.open = Block(address), []
+            self.log.blocks.append(self.block)
+        elif lost := lost_gpu(content):
+            self.log.lost.append(lost)
+        elif warned := warning(content):
+            self.log.warnings.append(warned)
+        else:
+            key, colon, value = content.partition(":")
+            name = _name(key)
+            if colon and name in _HEADER and not self.log.blocks:
+                self.log.header.setdefault(name, Value(value.strip(), line.number))
+
+    def _inner(self, block: Block, indent: int, content: str, line: Line) -> None:
+        key, colon, value = content.partition(":")
+        if not colon and line is self.lines[-1] and _name(key) not in _SECTIONS:
+            raise unreadable(TOOL, line, "the line is cut")
+        value = value.strip()
+        if colon and not value and line is self.lines[-1]:
+            raise unreadable(TOOL, line, "the value is cut")
+        while self.open and self.open[-1][0] >= indent:
+            self.open.pop()
+        parent = self.open[-1][1] if self.open else ""
+        path = self.paths.get((parent, key))
+        if path is None:
+            name = _name(key)
+            path = self.paths[parent, key] = f"{parent}/{name}" if parent else name
+        self.open.append((indent, path))
+        if path.startswith("processes"):
+            _process(block, path, colon, Value(value, line.number))
+        elif path.startswith("mig_device"):
+            _mig_device(block, path, colon, Value(value, line.number))
+        elif colon:
+            block.values.setdefault(path, Value(value, line.number))
+            if path == "mig_mode/current" and block.mig_devices is None:
+                block.mig_devices = []
+
+
+def _process(block: Block, path: str, colon: str, value: Value) -> None:
+    if path == "processes":
+        if value.text == "None":
+            block.processes = []
+        elif colon:
+            block.values["processes"] = value
+        return
+    name = path.rpartition("/")[2]
+    if block.processes is None:
+        block.processes = []
+    _add(block.processes, name, value)
+
+
+def _mig_device(block: Block, path: str, colon: str, value: Value) -> None:
+    if block.mig_devices is None:
+        block.mig_devices = []
+    if path in ("mig_device", "mig_devices"):
+        if not colon:
+            block.mig_devices.append({})
+    elif block.mig_devices:
+        block.mig_devices[-1].setdefault(path.partition("/")[2], value)
+
+
+def _add(found: list[Values], name: str, value: Value) -> None:
+    # a key that stands there already begins the next one
+    if not found or name in found[-1]:
+        found.append({})
+    found[-1][name] = value
+
+
+def _name(key: str) -> str:
+    return _NOT_WORD.sub("_", key[:_PREFIX_CHARS].lower()).strip("_")

@@ -1,0 +1,1 @@
+"""Parsers of the outputs of InfiniBand tools, perftest and `rdma`."""

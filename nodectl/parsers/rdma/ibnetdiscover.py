@@ -1,0 +1,171 @@
+"""Reads `ibnetdiscover`, both its topology file and its list of ports (-p): who is cabled to whom, and how fast."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from nodectl.parsers.rdma.labelled import nothing_found, rows_of
+from nodectl.parsers.text import Line, unreadable
+
+_TOOL = "ibnetdiscover"
+_NODE = re.compile(r'\s*(Switch|Ca|Rt)\s+(\d{1,4})\s+"([SHR])-([0-9a-fA-F]{1,16})"\s*(?:#\s*"(.*)".*)?')
+_NODE_START = re.compile(r"\s*(?:Switch|Ca|Rt)\s+\d")
+_PORT = re.compile(
+    r"\s*\[(?P<port>\d{1,4})\](?:\[ext \d+\])?(?:\([0-9a-fA-F]{1,16}\))?"
+    r'\s+"(?P<kind>[SHR])-(?P<guid>[0-9a-fA-F]{1,16})"\[(?P<peer_port>\d{1,4})\](?:\[ext \d+\])?'
+    r'(?:\s*\([0-9a-fA-F]{1,16}\))?\s*(?:#\s*(?:lid \d+ lmc \d+\s+)?"(?P<name>.*)"\s+lid \d+'
+    r"\s+(?P<width>\d{1,2}x|\?\?)(?P<speed>\w+|\?\?\?)(?:\s.*)?)?"
+)
+_PORT_START = re.compile(r"\s*\[\d{1,4}\](?:$|[\s(\[])")
+_LISTED = re.compile(
+    r"\s*(?P<type>SW|CA|RT)\s+\d+\s+(?P<port>\d{1,4})\s+0x(?P<guid>[0-9a-fA-F]{1,16})"
+    r"\s+(?P<width>\d{1,2}x|\?\?)\s+(?P<speed>\w+|\?\?\?)(?P<rest>\s.*)?"
+)
+_LISTED_START = re.compile(r"\s*(?:SW|CA|RT)\s+\d+\s+\d")
+_PEER = re.compile(
+    r"\s+-\s+(?P<type>SW|CA|RT)\s+\d+\s+(?P<port>\d{1,4})\s+0x(?P<guid>[0-9a-fA-F]{1,16})"
+    r"\s+\(\s*'(?P<names>.*)'\s*\)"
+)
+_FAILURE = re.compile(r"iberror:|ibpanic:|can't open |[Dd]iscover failed|[Cc]ommand not found|mad_rpc|ibwarn:")
+_KINDS = {"Switch": "S", "Ca": "H", "Rt": "R", "SW": "S", "CA": "H", "RT": "R"}
+# as sold: Gbit/s a lane
+_LANE_GBIT_S = {
+    "SDR": 2.5,
+    "DDR": 5.0,
+    "QDR": 10.0,
+    "FDR10": 10.0,
+    "FDR": 14.0,
+    "EDR": 25.0,
+    "HDR": 50.0,
+    "NDR": 100.0,
+    "XDR": 200.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FabricNode:
+    """A switch, a router or a host's adapter; `name` is None where only a row without a name mentions it."""
+
+    guid: str
+    name: str | None
+    ports_used: int
+
+
+@dataclass(frozen=True, slots=True)
+class FabricLink:
+    """One cable, as the end that was printed first sees it; None for a width or speed that the tool does not know."""
+
+    a: str
+    a_port: int
+    b: str
+    b_port: int
+    width: str | None
+    speed: str | None
+    gbit_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class IbNetDiscover:
+    """The fabric; a host has one entry for each adapter that has its own GUID."""
+
+    switches: tuple[FabricNode, ...]
+    hosts: tuple[FabricNode, ...]
+    links: tuple[FabricLink, ...]
+    routers: tuple[FabricNode, ...] = ()
+
+
+def parse_ibnetdiscover(text: str) -> IbNetDiscover:
+    """ParseError for a row that is cut, a port before its node, and text without a node, with the tool's reason."""
+    lines = list(rows_of(text, _TOOL))
+    fabric = _Fabric()
+    for line in lines:
+        fabric.read(line)
+    if not fabric.nodes:
+        raise nothing_found(_TOOL, "node", lines, _FAILURE)
+    return fabric.found()
+
+
+@dataclass(slots=True)
+class _Node:
+    kind: str
+    name: str | None = None
+    # where its own block is, else where a row first mentions it
+    line: int = 0
+    has_block: bool = False
+    ports: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Fabric:
+    nodes: dict[str, _Node] = field(default_factory=dict)
+    links: dict[tuple[tuple[str, int], tuple[str, int]], FabricLink] = field(default_factory=dict)
+    current: str | None = None
+
+    def read(self, line: Line) -> None:
+        if match := _PORT.fullmatch(line.text):
+            self._port(match, line)
+        elif match := _NODE.fullmatch(line.text):
+            if _KINDS[match[1]] != match[3]:
+                raise unreadable(_TOOL, line, f"a {match[1]} is no {match[3]!r}")
+            self.current = self._node(match[3], match[4], match[5], line, has_block=True)
+        elif match := _LISTED.fullmatch(line.text):
+            self._listed(match, line)
+        elif _NODE_START.match(line.text) or _PORT_START.match(line.text) or _LISTED_START.match(line.text):
+            raise unreadable(_TOOL, line, "the row is cut or garbled")
+
+    def found(self) -> IbNetDiscover:
+        ordered = sorted(self.nodes.items(), key=lambda entry: entry[1].line)
+
+        def of(kind: str) -> tuple[FabricNode, ...]:
+            return tuple(FabricNode(guid, node.name, len(node.ports)) for guid, node in ordered if node.kind == kind)
+
+        return IbNetDiscover(of("S"), of("H"), tuple(self.links.values()), of("R"))
+
+    def _port(self, match: re.Match[str], line: Line) -> None:
+        if self.current is None:
+            raise unreadable(_TOOL, line, "the node that this port belongs to is missing")
+        peer = self._node(match["kind"], match["guid"], match["name"], line)
+        ends = (self.current, int(match["port"])), (peer, int(match["peer_port"]))
+        self._link(*ends, match["width"], match["speed"], line)
+
+    def _listed(self, match: re.Match[str], line: Line) -> None:
+        rest = match["rest"] or ""
+        peer = _PEER.fullmatch(rest.rstrip())
+        if peer is None:
+            if re.match(r"\s+-(?:\s|$)", rest):
+                raise unreadable(_TOOL, line, "the row is cut or garbled")
+            self._node(_KINDS[match["type"]], match["guid"], rest.strip().strip("'"), line, has_block=True)
+            return
+        name, _, peer_name = peer["names"].partition("' - '")
+        here = self._node(_KINDS[match["type"]], match["guid"], name, line, has_block=True)
+        there = self._node(_KINDS[peer["type"]], peer["guid"], peer_name, line)
+        ends = (here, int(match["port"])), (there, int(peer["port"]))
+        self._link(*ends, match["width"], match["speed"], line)
+
+    def _node(self, kind: str, guid: str, name: str | None, line: Line, has_block: bool = False) -> str:
+        guid = guid.lower()
+        node = self.nodes.get(guid)
+        if node is None:
+            node = self.nodes[guid] = _Node(kind, line=line.number)
+        elif node.kind != kind:
+            raise unreadable(_TOOL, line, f"{guid} is both {node.kind!r} and {kind!r}")
+        if has_block and not node.has_block:
+            node.line, node.has_block = line.number, True
+        node.name = node.name or ((name or "").strip() or None)
+        return guid
+
+    def _link(self, a: tuple[str, int], b: tuple[str, int], width: str | None, speed: str | None, line: Line) -> None:
+        if speed is not None and speed not in _LANE_GBIT_S and any(each.startswith(speed) for each in _LANE_GBIT_S):
+            raise unreadable(_TOOL, line, f"the speed {speed!r} is cut")
+        for guid, port in (a, b):
+            self.nodes[guid].ports.add(port)
+        lanes = int(width[:-1]) if width and width != "??" else None
+        lane_gbit_s = _LANE_GBIT_S.get(speed or "")
+        link = FabricLink(
+            *(*a, *b),
+            None if width == "??" else width,
+            None if speed == "???" else speed,
+            lanes * lane_gbit_s if lanes and lane_gbit_s else None,
+        )
+        self.links.setdefault((min(a, b), max(a, b)), link)

@@ -1,0 +1,115 @@
+"""Reads `ibstat`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodectl.parsers.rdma.labelled import LINK_LAYERS, Block, first_match, is_cut_label, nothing_found, rows_of
+from nodectl.parsers.text import Line, unreadable
+
+_TOOL = "ibstat"
+_ADAPTER = re.compile(r"\s*(?:CA|Switch|Router|iWARP RNIC|\?\?\?):? '([^']+)'\s*")
+_ADAPTER_START = re.compile(r"\s*(?:CA|Switch|Router|iWARP RNIC|\?\?\?):? '")
+_PORT = re.compile(r"\s*Port (\d{1,3}):\s*")
+_LABEL = re.compile(r"\s*([A-Z][A-Za-z]*(?: [A-Za-z]+){0,3}):(.*)")
+_LABELS = (
+    *("CA type", "Number of ports", "Firmware version", "Hardware version", "Node GUID", "System image GUID"),
+    *("State", "Physical state", "Rate", "Base lid", "LMC", "SM lid", "Capability mask", "Port GUID", "Link layer"),
+)
+_STATES = ("Down", "Initializing", "Armed", "Active", "ActiveDefer")
+_PHYSICAL_STATES = (
+    *("No state change", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp"),
+    *("LinkErrorRecovery", "PhyTest"),
+)
+_FAILURE = re.compile(r"ibpanic:|iberror:|can't (?:init|list|open|get) |[Cc]ommand not found|MAD .*fail|umad.* fail")
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port; a port that is down keeps the rate it would fall back to."""
+
+    port: int
+    state: str | None
+    physical_state: str | None
+    rate_gbit_s: float | None
+    lid: int | None
+    sm_lid: int | None
+    link_layer: str | None
+    guid: str | None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """One channel adapter and the ports that were printed."""
+
+    name: str
+    type: str | None
+    firmware: str | None
+    node_guid: str | None
+    system_image_guid: str | None
+    ports: tuple[Port, ...]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ibstat:
+    """The adapters; `error` is what ibstat said when it gave up on the next one."""
+
+    adapters: tuple[Adapter, ...]
+    error: str | None = None
+
+
+def parse_ibstat(text: str) -> Ibstat:
+    """ParseError without a single adapter, with ibstat's reason, and for a row that is cut."""
+    lines = list(rows_of(text, _TOOL))
+    adapters: list[tuple[str, Block, list[tuple[int, Block]]]] = []
+    for line in lines:
+        if match := _ADAPTER.fullmatch(line.text):
+            adapters.append((match[1], Block(_TOOL), []))
+        elif _ADAPTER_START.match(line.text):
+            raise unreadable(_TOOL, line, "the adapter's name is cut")
+        elif adapters:
+            _put(adapters[-1], line)
+    if not adapters:
+        raise nothing_found(_TOOL, "adapter", lines, _FAILURE)
+    failure = first_match(lines, _FAILURE)
+    return Ibstat(tuple(_adapter(*each) for each in adapters), failure.text.strip() if failure else None)
+
+
+def _put(adapter: tuple[str, Block, list[tuple[int, Block]]], line: Line) -> None:
+    _, head, ports = adapter
+    if match := _PORT.fullmatch(line.text):
+        ports.append((int(match[1]), Block(_TOOL)))
+    elif (match := _LABEL.fullmatch(line.text)) and match[1] in _LABELS:
+        (ports[-1][1] if ports else head).put(match[1], line, match[2])
+    elif is_cut_label(line.text, _LABELS):
+        raise unreadable(_TOOL, line, "the row is cut")
+
+
+def _adapter(name: str, head: Block, ports: list[tuple[int, Block]]) -> Adapter:
+    return Adapter(
+        name=name,
+        type=head.text("type", "CA type"),
+        firmware=head.text("firmware", "Firmware version"),
+        node_guid=head.guid("node_guid", "Node GUID"),
+        system_image_guid=head.guid("system_image_guid", "System image GUID"),
+        ports=tuple(_port(number, block) for number, block in ports),
+        unavailable=head.unavailable,
+    )
+
+
+def _port(number: int, block: Block) -> Port:
+    return Port(
+        port=number,
+        state=block.text("state", "State", _STATES),
+        physical_state=block.text("physical_state", "Physical state", _PHYSICAL_STATES),
+        rate_gbit_s=block.number("rate_gbit_s", "Rate", r"(\S+)(?: \(FDR10\))?"),
+        lid=block.whole("lid", "Base lid"),
+        sm_lid=block.whole("sm_lid", "SM lid"),
+        link_layer=block.text("link_layer", "Link layer", LINK_LAYERS),
+        guid=block.guid("guid", "Port GUID"),
+        unavailable=block.unavailable,
+    )

@@ -1,0 +1,150 @@
+"""Reads `ibv_devinfo` and `ibv_devinfo -v`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodectl.parsers.rdma.labelled import LINK_LAYERS, Block, first_match, is_cut_label, nothing_found, rows_of
+from nodectl.parsers.text import Line, unreadable
+
+_TOOL = "ibv_devinfo"
+_DEVICE = re.compile(r"\s*hca_id:(.*)")
+_PORT = re.compile(r"\s*port:(.*)")
+_PORT_NUMBER = re.compile(r"\d{1,3}")
+_GID = re.compile(r"\s*GID\[\s*(\d{1,5})\]:\s*([0-9a-fA-F:.]{2,45})(?:,(.*))?\s*")
+_LABEL = re.compile(r"\s*([a-z_]+):(.*)")
+# `PORT_ACTIVE (4)`, `4096 (5)`: the word, and the verbs library's number for it
+_CODE = re.compile(r"(.*)\(\d+\)")
+_HEAD = ("transport", "fw_ver", "node_guid", "sys_image_guid", "vendor_part_id", "board_id", "phys_port_cnt")
+_OF_PORT = ("state", "max_mtu", "active_mtu", "sm_lid", "port_lid", "link_layer", "active_width", "active_speed")
+_WITH_CODE = ("transport", "state", "max_mtu", "active_mtu", "active_width", "active_speed")
+_FAILURE = re.compile(
+    r"No IB devices found|IB device '.*' wasn't found|Failed to (?:open|query|get) |Invalid port requested"
+    r"|[Cc]ommand not found"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PortGid:
+    """A row of the GID table that -v prints; `type` is that of RoCE, where printed."""
+
+    index: int
+    gid: str
+    type: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePort:
+    """One port; width and speed a lane only with -v."""
+
+    port: int
+    state: str | None
+    max_mtu_bytes: int | None
+    active_mtu_bytes: int | None
+    link_layer: str | None
+    lid: int | None
+    active_width: str | None
+    active_speed: str | None
+    gids: tuple[PortGid, ...]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One RDMA device."""
+
+    name: str
+    transport: str | None
+    firmware: str | None
+    node_guid: str | None
+    system_image_guid: str | None
+    board_id: str | None
+    ports: tuple[DevicePort, ...]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IbvDevinfo:
+    """The devices in the order printed; `error` is what the tool said when it gave up on one."""
+
+    devices: tuple[Device, ...]
+    error: str | None = None
+
+
+class _PortBlock(Block):
+    def __init__(self, number: int) -> None:
+        super().__init__(_TOOL)
+        self.index = number
+        self.gids: list[PortGid] = []
+
+
+def parse_ibv_devinfo(text: str) -> IbvDevinfo:
+    """ParseError without a device, with the tool's reason, and for a row that is cut."""
+    lines = list(rows_of(text, _TOOL))
+    devices: list[tuple[str, Block, list[_PortBlock]]] = []
+    for line in lines:
+        if match := _DEVICE.fullmatch(line.text):
+            if not match[1].strip():
+                raise unreadable(_TOOL, line, "the device's name is cut")
+            devices.append((match[1].strip(), Block(_TOOL), []))
+        elif devices:
+            _put(devices[-1], line)
+    if not devices:
+        raise nothing_found(_TOOL, "device", lines, _FAILURE)
+    failure = first_match(lines, _FAILURE)
+    return IbvDevinfo(tuple(_device(*each) for each in devices), failure.text.strip() if failure else None)
+
+
+def _put(device: tuple[str, Block, list[_PortBlock]], line: Line) -> None:
+    _, head, ports = device
+    if match := _PORT.fullmatch(line.text):
+        if not _PORT_NUMBER.fullmatch(match[1].strip()):
+            raise unreadable(_TOOL, line, "the port's number is cut or garbled")
+        ports.append(_PortBlock(int(match[1])))
+    elif ports and (match := _GID.fullmatch(line.text)):
+        ports[-1].gids.append(PortGid(int(match[1]), match[2], (match[3] or "").strip() or None))
+    elif match := _LABEL.fullmatch(line.text):
+        label, value = match[1], match[2].strip()
+        if label in (_OF_PORT if ports else _HEAD):
+            (ports[-1] if ports else head).put(label, line, _without_code(label, value, line))
+    elif is_cut_label(line.text, _OF_PORT if ports else _HEAD):
+        raise unreadable(_TOOL, line, "the row is cut")
+
+
+def _without_code(label: str, value: str, line: Line) -> str:
+    if label not in _WITH_CODE:
+        return value
+    match = _CODE.fullmatch(value)
+    if match is None:
+        raise unreadable(_TOOL, line, "the number in brackets is missing")
+    return match[1].rstrip()
+
+
+def _device(name: str, head: Block, ports: list[_PortBlock]) -> Device:
+    return Device(
+        name=name,
+        transport=head.text("transport", "transport"),
+        firmware=head.text("firmware", "fw_ver"),
+        node_guid=head.guid("node_guid", "node_guid"),
+        system_image_guid=head.guid("system_image_guid", "sys_image_guid"),
+        board_id=head.text("board_id", "board_id"),
+        ports=tuple(_port(block) for block in ports),
+        unavailable=head.unavailable,
+    )
+
+
+def _port(block: _PortBlock) -> DevicePort:
+    return DevicePort(
+        port=block.index,
+        state=block.text("state", "state"),
+        max_mtu_bytes=block.whole("max_mtu_bytes", "max_mtu"),
+        active_mtu_bytes=block.whole("active_mtu_bytes", "active_mtu"),
+        link_layer=block.text("link_layer", "link_layer", LINK_LAYERS),
+        lid=block.whole("lid", "port_lid"),
+        active_width=block.text("active_width", "active_width"),
+        active_speed=block.text("active_speed", "active_speed"),
+        gids=tuple(block.gids),
+        unavailable=block.unavailable,
+    )

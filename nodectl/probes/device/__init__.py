@@ -1,0 +1,1 @@
+"""Probes of GPUs, and of processors in their place."""

@@ -1,0 +1,127 @@
+"""The gemm probe: matrix products on all GPUs of a host at once; on its processors where there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from nodectl.errors import UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding
+from nodectl.probes.budget import Amount
+from nodectl.probes.device.compare import compared
+from nodectl.probes.device.devices import START_S, Kind, Node, broken, called, device_of, measurement
+from nodectl.probes.events import Event, Events
+from nodectl.transport.base import Transport
+
+_NAME = "gemm"
+PRECISIONS = ("bf16", "fp16", "tf32", "fp8", "fp32")
+# what a device is measured in where nothing is asked for: as many as probe_gemm.py has
+_ON_GPU, _ON_CPU = 4, 2
+RUNS = 3
+# of a run: long enough for clocks and power to settle, and to be looked at
+DURATION_S = 1.0
+_SEARCH_S, _CHECK_S = 3.0, 1.0
+# a GPU that slows itself down for these is not well cooled or not well fed
+_BAD_REASONS = {"hardware slowdown", "thermal (software)", "thermal (hardware)", "power brake"}
+
+
+def run_gemm(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+    """TFLOP/s of every device and precision."""
+    unknown = [name for name in options.precisions if name not in PRECISIONS]
+    if unknown:
+        raise UsageError(f"no precision '{unknown[0]}'", f"one of: {', '.join(PRECISIONS)}")
+
+    def cost_s(amount: Amount, node: Node) -> float:
+        cases = len(options.precisions) or (_ON_GPU if node.gpus else _ON_CPU)
+        return START_S + cases * (_SEARCH_S + _CHECK_S + amount.repetitions * amount.duration_s)
+
+    args = (f"--precisions={','.join(options.precisions)}",)
+    kind = Kind(_NAME, RUNS, DURATION_S, cost_s, _read, on_cpu=True, args=args)
+    return compared(transport, hosts, options, note, kind, _alike, "precision")
+
+
+def _alike(each: Measurement) -> tuple[object, ...]:
+    given = each.conditions
+    return given["precision"], given.get("device"), given.get("cpu"), given.get("threads")
+
+
+def _read(node: Node, events: Events) -> ProbeResult:
+    told = events.of("measured")
+    measurements = [_measurement(node, events, each) for each in told]
+    slowest: dict[object, Measurement] = {}
+    for each in measurements:
+        name = each.conditions["precision"]
+        if name not in slowest or each.value < slowest[name].value:
+            slowest[name] = each
+    marked = [_with(each, each is slowest[each.conditions["precision"]], len(told)) for each in measurements]
+    findings = [*_wrong(node, told), *_throttled(node, told), *_lacking(node, events)]
+    return ProbeResult(tuple(marked), tuple(findings))
+
+
+def _measurement(node: Node, events: Events, event: Event) -> Measurement:
+    gpu = event["gpu"]
+    conditions = {
+        "precision": event["precision"],
+        **device_of(events, gpu),
+        "gpu": gpu,
+        "best_shape": "x".join(map(str, event["shape"])),
+        "layout": event["layout"],
+        "sets": event["sets"],
+        "checked": event["checked"],
+        "wrong": event["wrong"],
+        "changed": event["changed"],
+        # JSON has no infinity
+        "largest_error": event["error"] if math.isfinite(event["error"]) else None,
+    }
+    return measurement(_NAME, node, event, "TFLOPS", f"{node.host.name} {called(gpu)}", conditions)
+
+
+def _with(each: Measurement, is_slowest: bool, count: int) -> Measurement:
+    """The slowest GPU of a host counts: training waits for it."""
+    if count < 2 or each.conditions["gpu"] is None:
+        return each
+    conditions = {**each.conditions, "slowest": is_slowest}
+    return Measurement(
+        each.probe, each.hosts, each.value, each.unit, each.direction, each.expected, each.spread, conditions
+    )
+
+
+def _wrong(node: Node, told: Sequence[Event]) -> list[Finding]:
+    found = []
+    for each in told:
+        if each["wrong"]:
+            actual = (
+                f"{each['wrong']} of {each['checked']} elements are wrong, by up to {each['error']:.3g} of the usual"
+            )
+            found.append(broken(_NAME, node, each["gpu"], each["precision"], actual))
+        # on processors another number of threads may sum up in another order
+        elif each["changed"] and each["gpu"] is not None:
+            actual = f"the same product came out differently: {each['changed']} elements in {len(each['rates'])} runs"
+            found.append(broken(_NAME, node, each["gpu"], each["precision"], actual))
+    return found
+
+
+def _throttled(node: Node, told: Sequence[Event]) -> list[Finding]:
+    """Once a GPU."""
+    found: dict[object, Finding] = {}
+    for each in told:
+        seen = each.get("seen") or {}
+        bad = sorted(_BAD_REASONS & set(seen.get("throttled") or ()))
+        if bad and each["gpu"] not in found:
+            actual = f"{called(each['gpu'])} slowed itself down: {', '.join(bad)}; {seen.get('temperature_c')} °C"
+            remedy = "look at fans, airflow and power supply of this host"
+            found[each["gpu"]] = host_finding(_NAME, node.host.name, Status.WARNING, actual, remedy)
+    return list(found.values())
+
+
+def _lacking(node: Node, events: Events) -> list[Finding]:
+    """Once a precision: GPUs of one host are of one kind."""
+    lacks = {each["precision"]: each["text"] for each in events.of("lacks")}
+    return [
+        Finding(node.host.name, _NAME, Status.SKIPPED, name, actual=text, kind="host", hosts=(node.host.name,))
+        for name, text in lacks.items()
+    ]

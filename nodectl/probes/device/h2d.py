@@ -1,0 +1,110 @@
+"""The h2d probe: pinned copies between each GPU and the near and the far NUMA node's memory, both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult, host_finding
+from nodectl.probes.budget import Amount
+from nodectl.probes.device.compare import compared
+from nodectl.probes.device.devices import START_S, Kind, Node, broken, called, device_of, measurement
+from nodectl.probes.events import Event, Events
+from nodectl.transport.base import Transport
+
+_NAME = "h2d"
+RUNS = 3
+DURATION_S = 0.2
+_PREPARE_S = 0.5
+# near and far, there and back
+_CASES = 4
+
+
+def run_h2d(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+    """GB/s of each GPU, one GPU at a time."""
+    kind = Kind(_NAME, RUNS, DURATION_S, _cost_s, _read)
+    return compared(transport, hosts, options, note, kind, _alike, "memory")
+
+
+def _cost_s(amount: Amount, node: Node) -> float:
+    return START_S + (node.gpus or 1) * _CASES * (_PREPARE_S + amount.repetitions * amount.duration_s)
+
+
+def _alike(each: Measurement) -> tuple[object, ...]:
+    given = each.conditions
+    return given.get("device"), given["transfer"], given["memory"]
+
+
+def _read(node: Node, events: Events) -> ProbeResult:
+    told = events.of("measured")
+    links = {
+        each["gpu"]: (each["pcie_gen"], each["pcie_width"]) for found in events.of("devices") for each in found["gpus"]
+    }
+    measurements = tuple(_measurement(node, events, each, links) for each in told)
+    findings = [
+        broken(_NAME, node, each["gpu"], _transfer(each), f"{each['wrong']} bytes are not what was copied")
+        for each in told
+        if each["wrong"]
+    ]
+    return ProbeResult(measurements, (*findings, *_trained_down(node, told, links), *_not_there(node, told)))
+
+
+def _transfer(event: Event) -> str:
+    return "host to GPU" if event["to_gpu"] else "GPU to host"
+
+
+def _measurement(
+    node: Node, events: Events, event: Event, links: dict[object, tuple[int | None, int | None]]
+) -> Measurement:
+    gpu, place = event["gpu"], str(event["place"])
+    gen, width = links.get(gpu, (None, None))
+    conditions = {
+        **device_of(events, gpu),
+        "gpu": gpu,
+        "transfer": _transfer(event),
+        "memory": place,
+        # what a profile expects holds for the near node: a far one's way leads through another socket
+        **({"pcie_gen": gen} if place != "far" else {}),
+        "link": f"PCIe gen {gen} x{width}" if gen and width else None,
+        "memory_numa": event["numa"],
+        "memory_found_on": event["numa_found"],
+        "bound": event["bound"],
+        "size_mib": event["size_bytes"] // MIB,
+        "wrong": event["wrong"],
+    }
+    arrow = f"host -> {called(gpu)}" if event["to_gpu"] else f"{called(gpu)} -> host"
+    return measurement(_NAME, node, event, "GB/s", f"{node.host.name} {arrow}", conditions)
+
+
+def _trained_down(
+    node: Node, told: Sequence[Event], links: dict[object, tuple[int | None, int | None]]
+) -> list[Finding]:
+    """GPUs whose link is narrower or slower under load than it and its slot can be; the best moment counts."""
+    now: dict[int, tuple[float, float]] = {}
+    for each in told:
+        seen = each.get("seen") or {}
+        if seen.get("pcie_gen_now") and seen.get("pcie_width_now"):
+            before = now.get(each["gpu"], (0.0, 0.0))
+            now[each["gpu"]] = (max(before[0], seen["pcie_gen_now"]), max(before[1], seen["pcie_width_now"]))
+    found = []
+    for gpu, (gen, width) in now.items():
+        most_gen, most_width = links.get(gpu, (None, None))
+        if most_gen and most_width and (gen < most_gen or width < most_width):
+            possible = f"gen {most_gen} x{most_width} is possible"
+            actual = f"{called(gpu)} runs at PCIe gen {gen:g} x{width:g} under load; {possible}"
+            remedy = "reseat the GPU or its riser, and look for PCIe errors with `nodectl health`"
+            found.append(host_finding(_NAME, node.host.name, Status.FAILED, actual, remedy))
+    return found
+
+
+def _not_there(node: Node, told: Sequence[Event]) -> list[Finding]:
+    """Memory that was asked for on one node and lies on another: those figures are of another way."""
+    for each in told:
+        if each["numa"] is not None and each["numa_found"] not in (None, each["numa"]):
+            actual = f"memory for NUMA node {each['numa']} was put on node {each['numa_found']}"
+            remedy = "is there free memory on that node, and may this login bind memory?"
+            return [host_finding(_NAME, node.host.name, Status.UNKNOWN, actual, remedy)]
+    return []

@@ -1,0 +1,112 @@
+"""The p2p probe: copies between all pairs of GPUs of a host, each direction and both, directly and through the host."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult
+from nodectl.probes.budget import Amount
+from nodectl.probes.device.compare import compared, slow_finding
+from nodectl.probes.device.devices import START_S, Kind, Node, broken, device_of, measurement
+from nodectl.probes.events import Event, Events
+from nodectl.probes.outliers import Slow
+from nodectl.transport.base import Transport
+
+_NAME = "p2p"
+RUNS = 3
+DURATION_S = 0.05
+_CHECK_S = 0.1
+# there, back and both; directly and through the host
+_CASES = 6
+# a GPU of whose pairs so many are slow is at fault itself
+_ITS_OWN = 0.75
+
+
+def run_p2p(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+    """GB/s of each pair, one pair at a time."""
+    kind = Kind(_NAME, RUNS, DURATION_S, _cost_s, _read, least_gpus=2)
+    return compared(transport, hosts, options, note, kind, _alike, "connection", _blame)
+
+
+def _cost_s(amount: Amount, node: Node) -> float:
+    gpus = node.gpus or 2
+    return START_S + gpus * (gpus - 1) / 2 * _CASES * (_CHECK_S + amount.repetitions * amount.duration_s)
+
+
+def _alike(each: Measurement) -> tuple[object, ...]:
+    """Pairs with the same link between them; the same pair of other hosts where that is not known."""
+    given = each.conditions
+    pair = given["link"] or (given["gpu"], given["target"])
+    return given.get("device"), given["connection"], given["bidirectional"], pair
+
+
+def _read(node: Node, events: Events) -> ProbeResult:
+    told = events.of("measured")
+    findings = [
+        broken(_NAME, node, each["gpu"], f"to GPU {each['target']}, {each['way']}", f"{each['wrong']} wrong bytes")
+        for each in told
+        if each["wrong"]
+    ]
+    return ProbeResult(tuple(_measurement(node, events, each) for each in told), tuple(findings))
+
+
+def _measurement(node: Node, events: Events, event: Event) -> Measurement:
+    gpu, target = event["gpu"], event["target"]
+    both = bool(event["bidirectional"])
+    conditions = {
+        **device_of(events, gpu),
+        "gpu": gpu,
+        "gpus": sum(len(each["gpus"]) for each in events.of("devices")),
+        "target": target,
+        "connection": event["way"],
+        "bidirectional": both,
+        # False: CUDA itself goes through the host's memory
+        "can_access_peer": event["peer_access"],
+        "link": node.links.get(f"GPU{gpu}", {}).get(f"GPU{target}"),
+        # what a profile expects of the links between GPUs is not expected of the way through the host
+        **({"link_class": "host"} if event["way"] == "staged" else {}),
+        "size_mib": event["size_bytes"] // MIB,
+        "wrong": event["wrong"],
+    }
+    arrow = "<->" if both else "->"
+    return measurement(_NAME, node, event, "GB/s", f"{node.host.name} GPU {gpu} {arrow} GPU {target}", conditions)
+
+
+def _blame(found: Sequence[tuple[Measurement, Slow]]) -> list[Finding]:
+    """A GPU whose pairs are nearly all slow, else the pairs; by host, by the direct copies where those are slow."""
+    by_host: dict[str, list[tuple[Measurement, Slow]]] = defaultdict(list)
+    for each, one in found:
+        by_host[each.hosts[0]].append((each, one))
+    findings = []
+    for own in by_host.values():
+        direct = [pair for pair in own if pair[0].conditions["connection"] == "direct"]
+        findings += _of_host(direct or own)
+    return findings
+
+
+def _of_host(slow: Sequence[tuple[Measurement, Slow]]) -> list[Finding]:
+    worst: dict[frozenset[object], tuple[Measurement, Slow]] = {}
+    for each, one in slow:
+        ends = frozenset((each.conditions["gpu"], each.conditions["target"]))
+        if ends not in worst or one.value / one.usual < worst[ends][1].value / worst[ends][1].usual:
+            worst[ends] = (each, one)
+    findings = []
+    while worst:
+        gpu, count = Counter(end for ends in worst for end in ends).most_common(1)[0]
+        own = {ends: pair for ends, pair in worst.items() if gpu in ends}
+        each, one = min(own.values(), key=lambda pair: pair[1].value / pair[1].usual)
+        if count > 1 and count >= _ITS_OWN * _partners(each):
+            findings.append(slow_finding(each, one, f"GPU {gpu}: {count} of its {_partners(each)} pairs"))
+        else:
+            findings += [slow_finding(*pair, pair[0].direction) for pair in own.values()]
+        worst = {ends: pair for ends, pair in worst.items() if ends not in own}
+    return findings
+
+
+def _partners(each: Measurement) -> int:
+    count = each.conditions["gpus"]
+    return count - 1 if isinstance(count, int) else 1

@@ -1,0 +1,127 @@
+"""The latency probe: round trips over TCP between pairs of hosts, each end asking in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from nodectl.errors import UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.result import Outcome
+from nodectl.model.status import Status
+from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, path_finding, spread
+from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
+from nodectl.probes.duet import Duet, Pair, Played, connection_remedy, no_server_finding, play
+from nodectl.probes.endpoints import Endpoint, find_endpoints
+from nodectl.probes.events import Event
+from nodectl.probes.latency.slow_trips import slow_trips
+from nodectl.probes.parallel import at_once
+from nodectl.probes.plan import planned_rounds
+from nodectl.probes.rounds import switch_names
+from nodectl.transport.base import Transport
+
+NAME = "latency"
+# of one run: whichever is reached first
+EXCHANGES = 2000
+DURATION_S = 1.0
+REPETITIONS = 3
+_LEAST = Amount(repetitions=1, duration_s=0.05)
+# connecting, and starting Python on both hosts
+_START_S = 0.7
+_WARM_UP_PART = 0.1
+_SLACK_S = 30.0
+
+
+def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+    """Median round trip in microseconds of each pair and asking end, the 99th percentile beside it."""
+    if len(hosts) < 2:
+        raise UsageError("the latency probe measures between hosts, and only one is selected", "widen --limit")
+    endpoints, findings = find_endpoints(transport, hosts, NAME, options)
+    switches = switch_names({each.host.name: each.host.variables for each in endpoints})
+    mode, rounds = planned_rounds(endpoints, switches, options)
+    wish = Amount(options.repetitions or REPETITIONS, options.duration_s or DURATION_S, len(rounds))
+    options, amount = within(NAME, options, wish, _LEAST, cost_s)
+    rounds = rounds[: amount.rounds]
+    count, cost = sum(map(len, rounds)), said(cost_s(amount))
+    note(f"latency: pairs {mode}, {count} pairs in {len(rounds)} rounds, at most {cost}{given_up(options)}")
+    result = ProbeResult(findings=tuple(findings))
+    for number, pairs in enumerate(rounds, start=1):
+        note(f"latency: round {number} of {len(rounds)}")
+        result += _round(transport, pairs, options)
+
+    def again(links: Sequence[tuple[str, str]]) -> ProbeResult:
+        by_name = {each.host.name: each for each in endpoints}
+        return _round(transport, [(by_name[a], by_name[b]) for a, b in links], options)
+
+    one_round_s = cost_s(replace(amount, rounds=1))
+    extra, blamed = slow_trips(switches, result.measurements, again, note, lambda: has_time(options, one_round_s))
+    return marked(result + ProbeResult(findings=(*extra, *blamed)), options)
+
+
+def cost_s(amount: Amount) -> float:
+    """At most: a run ends earlier where the exchanges are quick."""
+    return amount.rounds * (_START_S + 2 * amount.repetitions * amount.duration_s * (1 + _WARM_UP_PART))
+
+
+def _round(transport: Transport, pairs: Sequence[Pair], options: ProbeOptions) -> ProbeResult:
+    result = ProbeResult()
+    for each in at_once(transport, pairs, lambda pair: _measure(transport, pair, options)):
+        result += each
+    return result
+
+
+def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeResult:
+    runs, seconds = options.repetitions or REPETITIONS, options.duration_s or DURATION_S
+    wishes = {"runs": runs, "exchanges": EXCHANGES, "seconds": seconds}
+    args = [f"--{name}={value}" for name, value in wishes.items()]
+    deadline_s = cost_s(Amount(runs, seconds)) + _SLACK_S
+    played = play(
+        transport, pair, Duet("probe_latency", args, options.port or 0, options.interface is not None, deadline_s)
+    )
+    if played.no_server is not None:
+        return ProbeResult(findings=(no_server_finding(NAME, pair[1], played.no_server),))
+    measurements = []
+    for reverse, ends in ((False, pair), (True, pair[::-1])):
+        told = [each for each in played.events.of("run") if each["reverse"] is reverse]
+        if told:
+            measurements.append(_measurement(ends, told, options))
+    return ProbeResult(tuple(measurements), tuple(_failed(pair, played)))
+
+
+def _failed(pair: Pair, played: Played) -> list[Finding]:
+    done = played.done
+    if done is None or done.ok:
+        return []
+    reason, remedy = played.reason
+    asking, echoing = (each.host.name for each in pair)
+    if done.outcome is not Outcome.RAN:
+        return [host_finding(NAME, asking, Status.UNKNOWN, reason, remedy)]
+    return [path_finding(NAME, asking, echoing, reason, remedy or connection_remedy(reason))]
+
+
+def _measurement(ends: tuple[Endpoint, ...], runs: Sequence[Event], options: ProbeOptions) -> Measurement:
+    trips: list[Mapping[str, float]] = [each["us"] for each in runs]
+    middles = [trip["p50"] for trip in trips]
+    value = median(middles)
+    ways = [each["one_way_us"] for each in runs if each["one_way_us"]]
+    conditions: dict[str, object] = {
+        "p50_us": value,
+        "p99_us": median(trip["p99"] for trip in trips),
+        "min_us": min(trip["min"] for trip in trips),
+        "max_us": max(trip["max"] for trip in trips),
+        "exchanges": [each["count"] for each in runs],
+        "message_bytes": 64,
+        "duration_s": options.duration_s,
+        "repetitions": len(runs),
+        "values_us": middles,
+        # there and back, where both ends have the same clock: nobody could tell them apart otherwise
+        "one_way_us": [round(median(way[side] for way in ways), 3) for side in (0, 1)] if ways else None,
+        "mtu": [each.mtu for each in ends],
+        "addresses": [each.address for each in ends],
+        "interfaces": [each.interface for each in ends],
+    }
+    names = tuple(each.host.name for each in ends)
+    return Measurement(NAME, names, value, "us", " -> ".join(names), None, spread(middles, value), conditions)

@@ -1,0 +1,1 @@
+"""The nccl probe: collectives over all hosts, by torch or by nccl-tests."""

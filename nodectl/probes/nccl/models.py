@@ -1,0 +1,102 @@
+"""What models say of collectives: start-up time and bandwidth fitted over sizes, and the most that the links allow."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nodectl.errors import UsageError
+from nodectl.model.measurement import Measurement
+from nodectl.predict.alpha_beta import AlphaBeta, fit_alpha_beta
+from nodectl.predict.collectives import ExpectedBusBandwidth, NodeLinks, expected_busbw
+from nodectl.probes.nccl.groups import Group, Part
+from nodectl.probes.nccl.should import Should
+
+_BITS = 8
+LEAST_SIZES = 3
+
+
+def fits(measurements: Sequence[Measurement]) -> dict[str, AlphaBeta]:
+    """By collective, where three sizes were measured and larger ones take longer."""
+    series: dict[str, list[Measurement]] = defaultdict(list)
+    for each in measurements:
+        series[str(each.conditions["collective"])].append(each)
+    found = {}
+    for collective, own in series.items():
+        samples = [(size(each), time_us / 1e6) for each in own for time_us in _times_us(each)]
+        if len({size for size, _ in samples}) < LEAST_SIZES:
+            continue
+        try:
+            found[collective] = fit_alpha_beta(samples)
+        except UsageError:
+            continue
+    return found
+
+
+def with_fits(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """The fit of its collective in each measurement."""
+    found = fits(measurements)
+    return [replace(each, conditions={**each.conditions, **_fit(found, each)}) for each in measurements]
+
+
+def said(found: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
+    """A line for each collective."""
+    return [
+        f"nccl: {hosts}: {collective}: {fit.alpha_s * 1e6:.3g} us to start, then {fit.bandwidth_gb_s:.3g} GB/s;"
+        f" half of that at {fit.half_size_bytes:.3g} B; the sizes miss it by {100 * fit.error:.2g} %"
+        for collective, fit in found.items()
+    ]
+
+
+def size(measurement: Measurement) -> int:
+    """In bytes."""
+    value = measurement.conditions["size_bytes"]
+    return value if isinstance(value, int) else 0
+
+
+def ceiling(collective: str, group: Group, backend: str, should: Mapping[str, Should]) -> ExpectedBusBandwidth | None:
+    """The most that the links allow; None where not all of them are known."""
+    nodes = [_links(part, backend, should.get(part.ready.name), len(group.parts)) for part in group.parts]
+    known = [node for node in nodes if node is not None]
+    if len(known) < len(nodes) or group.ranks < 2:
+        return None
+    try:
+        return expected_busbw(collective, known)
+    except UsageError:
+        return None
+
+
+def _links(part: Part, backend: str, should: Should | None, hosts: int) -> NodeLinks | None:
+    if backend != "nccl":
+        # within a host gloo copies memory, and no link says how fast
+        speed = part.ready.speed_mbit
+        return NodeLinks(1, 0.0, (speed / 1e3 / _BITS,)) if speed and part.ranks == 1 else None
+    if should is None or should.unknown:
+        return None
+    if part.ranks > 1 and should.inside_gb_s is None:
+        return None
+    chosen = part.adapter.split(",") if part.adapter else should.adapters
+    nics = tuple(should.rates_gb_s[each] for each in chosen if each in should.rates_gb_s)
+    if hosts > 1 and (not nics or len(nics) < len(chosen)):
+        return None
+    return NodeLinks(part.ranks, should.inside_gb_s or 0.0, nics)
+
+
+def _fit(found: Mapping[str, AlphaBeta], measurement: Measurement) -> dict[str, object]:
+    fit = found.get(str(measurement.conditions["collective"]))
+    if fit is None:
+        return {}
+    return {
+        "alpha_us": fit.alpha_s * 1e6,
+        "alpha_interval_us": [fit.alpha_interval.low * 1e6, fit.alpha_interval.high * 1e6],
+        # of the whole buffer over the time; times the bus factor it is the bus bandwidth
+        "fit_algbw_gb_s": fit.bandwidth_gb_s,
+        "fit_error": fit.error,
+        "fit_worst": fit.worst,
+    }
+
+
+def _times_us(measurement: Measurement) -> list[float]:
+    told = measurement.conditions.get("times_us")
+    return [float(each) for each in told] if isinstance(told, list) else []

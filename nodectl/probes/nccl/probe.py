@@ -1,0 +1,185 @@
+"""The nccl probe: collectives over a node, pairs, all hosts or a rail, NCCL on GPUs and gloo on CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nodectl.blame.model import Link
+from nodectl.errors import UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding
+from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
+from nodectl.probes.formulas import COLLECTIVES
+from nodectl.probes.machines import by_machine, turns
+from nodectl.probes.nccl import programs as nccl_programs
+from nodectl.probes.nccl import torch_engine as nccl_torch
+from nodectl.probes.nccl.bisect import settled
+from nodectl.probes.nccl.blame import blamed
+from nodectl.probes.nccl.groups import SCOPES, Group, group_of, node_groups, rail_groups
+from nodectl.probes.nccl.hosts import ENGINES, NAME, Fleet, find_fleet
+from nodectl.probes.nccl.models import fits
+from nodectl.probes.nccl.models import said as fits_said
+from nodectl.probes.nccl.run import DURATION_S, REPETITIONS, Run
+from nodectl.probes.nccl.should import find_should
+from nodectl.probes.parallel import at_once
+from nodectl.probes.plan import planned_rounds
+from nodectl.probes.rounds import switch_names
+from nodectl.transport.base import Transport
+
+_LEAST = Amount(repetitions=1, duration_s=0.01)
+# importing torch, meeting
+_START_S = 8.0
+# for one operation of a group that is measured to see whether it fails
+_SMALLER_S = 30.0
+
+Rounds = list[list[Group]]
+
+
+def run_nccl(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+    """Bus bandwidth of each collective and size, and proof of the way that the data went."""
+    _require_known(options)
+    fleet = find_fleet(transport, hosts, options)
+    result = ProbeResult(findings=fleet.findings)
+    if lacking := _too_few(hosts, fleet, options):
+        return result + lacking
+    should = find_should(transport, [each.host for each in fleet.ready], options.forks) if _has_gpus(fleet) else {}
+    switches = switch_names({each.name: each.host.variables for each in fleet.ready})
+    run = Run(fleet.engine, fleet.backend, options, should)
+    how, rounds = _rounds(fleet, run, switches)
+    wish = Amount(options.repetitions or REPETITIONS, options.duration_s or DURATION_S, len(rounds))
+    cases = len(run.collectives) * len(options.sizes_bytes)
+    in_turn = turns(fleet.ready, lambda each: each.machine, options.forks) if options.scope == "node" else 1
+    options, amount = within(NAME, options, wish, _LEAST, lambda each: in_turn * _cost_s(each, cases))
+    run, rounds = replace(run, options=options), rounds[: amount.rounds]
+    cost = said(in_turn * _cost_s(amount, cases))
+    note(f"nccl: {fleet.engine}, backend {fleet.backend}, {how}, {cost} or more{given_up(options)}")
+    if options.scope == "node":
+        result += ProbeResult(findings=_alone(fleet))
+    for groups in rounds:
+        result += _round(transport, groups, run, note)
+    if options.scope == "all" and fleet.engine == "torch" and not options.to_limit:
+        result = _in_smaller_groups(transport, fleet, run, result, note)
+    if options.scope == "pairs":
+        result += _blame(transport, fleet, run, result, switches, note)
+    return marked(result, options)
+
+
+def _require_known(options: ProbeOptions) -> None:
+    unknown = [name for name in options.collectives if name not in COLLECTIVES]
+    if unknown:
+        raise UsageError(f"no collective '{unknown[0]}'", f"one of: {', '.join(COLLECTIVES)}")
+    for what, value, known in (("scope", options.scope, SCOPES), ("engine", options.engine, ENGINES)):
+        if value not in known:
+            raise UsageError(f"no {what} '{value}'", f"one of: {', '.join(known)}")
+
+
+def _has_gpus(fleet: Fleet) -> bool:
+    return fleet.backend == "nccl"
+
+
+def _too_few(hosts: Sequence[Host], fleet: Fleet, options: ProbeOptions) -> ProbeResult | None:
+    """What is said where nothing can be measured; None where it can."""
+    ready = fleet.ready
+    ranks = group_of(ready, fleet.backend).ranks
+    if options.scope == "node" and ready:
+        if fleet.backend != "nccl" or any(each.endpoint.gpus > 1 for each in ready):
+            return None
+        return ProbeResult(findings=_alone(fleet))
+    needed = 2 if options.scope in ("pairs", "rail") else 1
+    if len(ready) >= needed and ranks >= 2:
+        return None
+    if len(hosts) == len(ready):
+        remedy = "widen --limit, or measure each host by itself with --scope node"
+        raise UsageError("the nccl probe needs two ranks, and one host with one is selected", remedy)
+    names = ", ".join(each.name for each in ready) or "no host"
+    told = [host_finding(NAME, each.name, Status.UNKNOWN, f"not measured: only {names} is ready") for each in ready]
+    return ProbeResult(findings=tuple(told))
+
+
+def _alone(fleet: Fleet) -> tuple[Finding, ...]:
+    """The hosts that have nothing to measure by themselves."""
+    said = "a single GPU has no other to exchange data with"
+    one = [each for each in fleet.ready if fleet.backend == "nccl" and each.endpoint.gpus < 2]
+    return tuple(host_finding(NAME, each.name, Status.SKIPPED, said) for each in one)
+
+
+def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Rounds]:
+    """In words and as groups; those of a round run at the same time."""
+    scope, count = run.options.scope, len(fleet.ready)
+    if scope == "node":
+        return f"{count} hosts, each by itself", [node_groups(fleet)]
+    if scope == "rail":
+        rails = [each for each in rail_groups(fleet, run.should) if each.ranks > 1]
+        names = ", ".join(each.rail for each in rails)
+        if not rails:
+            raise UsageError("no rail has two ranks", "give the hosts' NICs the same rails in nodectl_rail")
+        return f"{count} hosts, one rail after the other: {names}", [[each] for each in rails]
+    if scope == "pairs":
+        by_host = {each.name: each for each in fleet.ready}
+        how, planned = planned_rounds([each.endpoint for each in fleet.ready], switches, run.options)
+        pairs = [[[by_host[end.host.name] for end in pair] for pair in each] for each in planned]
+        rounds = [[group_of(pair, fleet.backend) for pair in each] for each in pairs]
+        return f"{count} hosts, pairs {how}: {len(rounds)} rounds", rounds
+    return f"{count} hosts together", [[group_of(fleet.ready, fleet.backend)]]
+
+
+def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) -> ProbeResult:
+    def one(group: Group) -> ProbeResult:
+        engine = nccl_torch.measure if run.engine == "torch" else nccl_programs.measure
+        return engine(transport, group, run)
+
+    if run.options.scope == "node":
+        # hosts that are one machine would share its processors
+        able = [each for each in groups if each.ranks > 1]
+        result = by_machine(transport, able, lambda each: each.parts[0].ready.machine, one, run.options.forks)
+    else:
+        result = ProbeResult()
+        for found in at_once(transport, groups, one):
+            result += found
+    if run.options.scope != "pairs":
+        for hosts in dict.fromkeys(each.hosts for each in result.measurements):
+            own = [each for each in result.measurements if each.hosts == hosts]
+            for line in fits_said(fits(own), ", ".join(hosts)):
+                note(line)
+    return result
+
+
+def _blame(
+    transport: Transport, fleet: Fleet, run: Run, first: ProbeResult, switches: dict[str, str], note: Note
+) -> ProbeResult:
+    by_host = {each.name: each for each in fleet.ready}
+
+    def measure(pairs: Sequence[Link], collective: str, size_bytes: int) -> ProbeResult:
+        only = replace(run.options, collectives=(collective,), sizes_bytes=(size_bytes,), to_limit=False)
+        once = replace(run, options=only)
+        if not has_time(only, _cost_s(Amount(run.repetitions, only.duration_s or DURATION_S), 1)):
+            return ProbeResult()
+        groups = [group_of([by_host[name] for name in pair], fleet.backend) for pair in pairs]
+        return _round(transport, groups, once, note)
+
+    slow, again = blamed(first, measure, switches, note)
+    return again + ProbeResult(findings=slow)
+
+
+def _in_smaller_groups(transport: Transport, fleet: Fleet, run: Run, result: ProbeResult, note: Note) -> ProbeResult:
+    """Where all hosts together fail and nobody is to blame by its own word: who makes smaller groups fail."""
+    by_host = {each.name: each for each in fleet.ready}
+    cases = [(name, size) for name in run.collectives for size in run.options.sizes_bytes]
+
+    def measure(groups: Sequence[Sequence[str]], case: tuple[str, int]) -> list[ProbeResult]:
+        only = replace(run.options, collectives=case[:1], sizes_bytes=case[1:], repetitions=1)
+        once = replace(run, options=only, timeout_s=_SMALLER_S)
+        members = [group_of([by_host[name] for name in names], fleet.backend) for names in groups]
+        return at_once(transport, members, lambda group: nccl_torch.measure(transport, group, once))
+
+    if not has_time(run.options, _SMALLER_S):
+        return result
+    return settled(result, list(by_host), cases, measure, note)
+
+
+def _cost_s(amount: Amount, cases: int) -> float:
+    """At least: a single large operation may take longer than a repetition is meant to."""
+    return amount.rounds * (_START_S + cases * amount.repetitions * amount.duration_s)

@@ -1,0 +1,190 @@
+"""One group of ranks measured by nccl-tests' own programs, and what they print."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from nodectl.errors import ParseError
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+from nodectl.parsers.nccl.nccl_tests import NcclTests, parse_nccl_tests
+from nodectl.parsers.nccl.nccl_tests_rows import NcclTestsRow, NcclTestsSide
+from nodectl.probes.base import ProbeResult, host_finding
+from nodectl.probes.budget import left_s
+from nodectl.probes.endpoints import failure
+from nodectl.probes.events import Event, Events
+from nodectl.probes.nccl.groups import Group
+from nodectl.probes.nccl.hosts import NAME
+from nodectl.probes.nccl.models import with_fits
+from nodectl.probes.nccl.proof import judged, told_by
+from nodectl.probes.nccl.run import DURATION_S, FACTOR, Case, Run, incomplete, measurements, wrong
+from nodectl.transport.base import Transport
+from nodectl.transport.payload import run_payload
+
+_RUN_S = 3600.0
+_MARGIN_S = 2.0
+_ITERATIONS = 20
+_ENDED = 124
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What the outputs of one collective come to."""
+
+    cases: tuple[Case, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    cut: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Series:
+    """One size over all repetitions."""
+
+    out_of_place: list[NcclTestsSide] = field(default_factory=list)
+    in_place: list[NcclTestsSide] = field(default_factory=list)
+
+
+def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
+    """One group from start to end."""
+    first = group.parts[0].ready
+    if refused := _refusal(group):
+        return ProbeResult(findings=(host_finding(NAME, first.name, Status.UNKNOWN, refused, "take --engine torch"),))
+    left = left_s(run.options.ends_at)
+    events = Events()
+    args = ("programs", *(f"--{name}={value}" for name, value in _args(group, run, left).items()))
+    deadline = _RUN_S if left is None else left + 60.0
+    done = run_payload(transport, first.host, "probe_nccl", args, timeout_s=deadline, on_output=events.add)
+    outputs: dict[str, list[Event]] = defaultdict(list)
+    for event in events.of("printed"):
+        outputs[event["collective"]].append(event)
+    printed = [read(name, own, group, first.name) for name, own in outputs.items()]
+    cut = [reason for each in printed for reason in each.cut]
+    cut += [f"{event['collective']}: {event['reason']}" for event in events.of("cut")]
+    findings = [*_unsupported(events, group), *(one for each in printed for one in each.findings)]
+    if not outputs and not done.ok:
+        findings.append(host_finding(NAME, first.name, Status.FAILED, *failure(done, events)))
+    lines = [line for own in outputs.values() for event in own for line in event["log"]]
+    told = [told_by(first.name, lines)]
+    findings += judged(told[0], run.should_on(first.name), alone=len(group.parts) == 1)
+    cases = [case for each in printed for case in each.cases]
+    complete = done.ok and not cut and not any(each.status is Status.FAILED for each in findings)
+    if not complete:
+        findings.append(incomplete(group, len(cases), cut or [each.actual for each in findings[:1]]))
+    loaded = {"nccl": told[0].log.version if told[0].log else None, "programs": first.programs}
+    found = measurements(cases, group, run, told, loaded, complete=complete)
+    return ProbeResult(tuple(with_fits(found)), tuple(findings))
+
+
+def read(collective: str, outputs: Sequence[Mapping[str, object]], group: Group, host: str) -> Printed:
+    """The repetitions of one collective; text that ends before its summary is incomplete, never a pass."""
+    findings: list[Finding] = []
+    cut: list[str] = []
+    sizes: dict[int, _Series] = {}
+    for output in outputs:
+        if output["status"] == _ENDED:
+            cut.append(f"{collective}: the time was over")
+        try:
+            tests = parse_nccl_tests(str(output["text"]))
+        except ParseError as error:
+            if output["status"] and output["status"] != _ENDED:
+                findings.append(host_finding(NAME, host, Status.FAILED, f"{collective}: {error.message}", error.remedy))
+            else:
+                cut.append(f"{collective}: {error.message}")
+            continue
+        if tests.ok is None:
+            cut.append(f"{collective}: the output ends before its summary")
+        findings += _judged(collective, tests, group, host, output["status"])
+        for row in tests.rows:
+            series = sizes.setdefault(row.size_bytes, _Series())
+            series.out_of_place += [row.out_of_place] if row.out_of_place else []
+            series.in_place += [row.in_place] if row.in_place else []
+    cases = [_case(collective, size, each, cut) for size, each in sizes.items()]
+    return Printed(tuple(each for each in cases if each), tuple(dict.fromkeys(findings)), tuple(dict.fromkeys(cut)))
+
+
+def _case(collective: str, size_bytes: int, series: _Series, cut: Sequence[str]) -> Case | None:
+    """None for a size that took no time: nothing was sent."""
+    seconds = tuple(each.time_us / 1e6 for each in series.out_of_place if each.time_us)
+    if not seconds or not size_bytes:
+        return None
+    known = [each.wrong for each in (*series.out_of_place, *series.in_place) if each.wrong is not None]
+    in_place = [each.busbw_gb_s for each in series.in_place if each.busbw_gb_s is not None]
+    printed = [each.busbw_gb_s for each in series.out_of_place if each.busbw_gb_s is not None]
+    more = {
+        "in_place_busbw_gb_s": median(in_place) if in_place else None,
+        "printed_busbw_gb_s": median(printed) if printed else None,
+    }
+    return Case(collective, size_bytes, seconds, _ITERATIONS, sum(known) if known else None, more)
+
+
+def _judged(collective: str, tests: NcclTests, group: Group, host: str, status: object) -> Iterator[Finding]:
+    bad = [row for row in tests.rows if _wrong(row)]
+    for row in bad:
+        yield wrong(host, collective, row.size_bytes, _wrong(row), f"over {', '.join(group.hosts)}")
+    if tests.failures:
+        yield host_finding(NAME, host, Status.FAILED, f"{collective}: {tests.failures[0]}")
+    elif tests.ok is False and not bad:
+        yield host_finding(NAME, host, Status.FAILED, f"{collective}: nccl-tests says FAILED")
+    elif status and status != _ENDED and not bad:
+        yield host_finding(NAME, host, Status.FAILED, f"{collective}: it ended with exit status {status}")
+    if tests.ranks and len(tests.ranks) != group.ranks:
+        actual = f"{collective} ran on {len(tests.ranks)} ranks, not on {group.ranks}"
+        yield host_finding(NAME, host, Status.FAILED, actual, "is it built with MPI, and does mpirun reach all hosts?")
+
+
+def _wrong(row: NcclTestsRow) -> int:
+    return sum(side.wrong or 0 for side in (row.out_of_place, row.in_place) if side is not None)
+
+
+def _refusal(group: Group) -> str:
+    """Why nccl-tests cannot do it; several hosts are one test under mpirun only."""
+    if len(group.parts) == 1:
+        return ""
+    first = group.parts[0].ready
+    if group.rail:
+        return "nccl-tests cannot be bound to a rail of each host"
+    if not all(part.ready.with_mpi for part in group.parts):
+        names = ", ".join(part.ready.name for part in group.parts if not part.ready.with_mpi)
+        return f"nccl-tests over several hosts must be built with MPI, and they are not on {names}"
+    if first.mpirun is None:
+        return f"nccl-tests over several hosts need mpirun, and {first.name} has none"
+    if any(part.ready.programs != first.programs for part in group.parts):
+        return "nccl-tests over several hosts must lie in the same folder on all"
+    return ""
+
+
+def _args(group: Group, run: Run, left: float | None) -> dict[str, object]:
+    first, options = group.parts[0], run.options
+    several = len(group.parts) > 1
+    hosts = [f"{part.ready.endpoint.address}:{part.ranks}" for part in group.parts]
+    return {
+        "folder": first.ready.programs,
+        "gpus": first.ranks,
+        "devices": ",".join(map(str, first.devices)),
+        "hosts": ",".join(hosts) if several else "",
+        "nccl-interface": options.interface or "",
+        "collectives": ",".join(run.collectives),
+        "sizes": ",".join(map(str, options.sizes_bytes)),
+        "grow": (options.grow or FACTOR) if options.to_limit else 0,
+        "repetitions": run.repetitions,
+        "seconds": options.duration_s or DURATION_S,
+        "deadline": 0.0 if left is None else max(0.1, left - _MARGIN_S),
+    }
+
+
+def _unsupported(events: Events, group: Group) -> list[Finding]:
+    return [
+        Finding(
+            group.hosts[0],
+            NAME,
+            Status.SKIPPED,
+            event["collective"],
+            actual=f"nccl-tests has no {event['collective']} here",
+            evidence=event["text"],
+            hosts=group.hosts,
+        )
+        for event in events.of("unsupported")
+    ]

@@ -1,0 +1,195 @@
+"""Which way NCCL really went, by its own log, against the way it should go: proof, and findings where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from nodectl.errors import ParseError
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+from nodectl.parsers.nccl.nccl_log import NcclChoice, NcclLog, parse_nccl_log
+from nodectl.parsers.nccl.nccl_paths import NcclNet, NcclPaths, parse_nccl_paths
+from nodectl.probes.nccl.hosts import NAME, common
+from nodectl.probes.nccl.should import Should
+
+# what leaves a host without a network: NVLink between nodes, and reductions in the switches
+_NO_NETWORK = ("P2P/MNNVL", "COLLNET")
+_FUNCTIONS = {
+    "all_reduce": "AllReduce",
+    "all_gather": "AllGather",
+    "reduce_scatter": "ReduceScatter",
+    "broadcast": "Broadcast",
+}
+_SHOWN_WARNINGS = 3
+_FABRIC = "look at its RDMA ports (`nodectl facts`), libibverbs, /dev/infiniband and the limit of locked memory"
+_GPU_DIRECT = "load nvidia-peermem, or use the open kernel modules (DMA-BUF); then look at ACS and NCCL_NET_GDR_LEVEL"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one host's ranks logged; None where there is no log that could be read (`unread` says why)."""
+
+    host: str
+    log: NcclLog | None
+    paths: NcclPaths | None
+    unread: str = ""
+
+
+def told_by(host: str, lines: Sequence[str]) -> Told:
+    """From all ranks of a host."""
+    text = "\n".join(lines)
+    if not text.strip():
+        return Told(host, None, None, "NCCL wrote no log")
+    try:
+        return Told(host, parse_nccl_log(text), parse_nccl_paths(text))
+    except ParseError as error:
+        return Told(host, None, None, error.message)
+
+
+def choice(told: Sequence[Told], collective: str, size_bytes: int) -> NcclChoice | None:
+    """What NCCL took for this collective and size; transfers between two ranks are never chosen, but always direct."""
+    function = _FUNCTIONS.get(collective)
+    listed = [each for one in told if one.log for each in one.log.algorithms]
+    exact = [each for each in listed if (each.collective, each.size_bytes) == (function, size_bytes)]
+    # NCCL before 2.23 does not name the collective
+    nameless = {(each.algorithm, each.protocol): each for each in listed if each.collective is None}
+    sized = [each for each in nameless.values() if each.size_bytes == size_bytes]
+    if function is None:
+        return None
+    return exact[-1] if exact else sized[0] if len(sized) == 1 else None
+
+
+def conditions(told: Sequence[Told]) -> dict[str, object]:
+    """What goes into each measurement: by host where they differ."""
+    known = {each.host: each for each in told if each.paths and each.log}
+    if not known:
+        return {}
+    paths = {host: each.paths for host, each in known.items() if each.paths}
+    return {
+        "network": common({host: network(each) for host, each in known.items()}),
+        "nics": common({host: sorted({net.name for net in each.nets if net.name}) for host, each in paths.items()}),
+        "gpu_direct": common({host: _gpu_direct(each.nets) for host, each in paths.items()}),
+        "transports": sorted({_kind(each) for one in paths.values() for each in one.transports}),
+        "channels": common({host: each.channels for host, each in paths.items()}),
+        "nccl_environment": common({host: dict(each.environment) for host, each in paths.items()}),
+    }
+
+
+def network(told: Told) -> str | None:
+    """`NET/IB`, `NET/Socket`, … as used by channels, else as chosen; None within a node."""
+    nets = dict.fromkeys(net.net for net in told.paths.nets) if told.paths else {}
+    if nets:
+        return ", ".join(f"NET/{net}" for net in nets)
+    return None
+
+
+def judged(told: Told, should: Should, *, alone: bool, adapter: str = "") -> Iterator[Finding]:
+    """One host; `alone`: no other takes part, `adapter`: these NICs only were asked for."""
+    if told.paths is None or told.log is None:
+        remedy = "is NCCL_DEBUG_FILE writable there, and NCCL newer than 2.4?"
+        yield _finding(told.host, Status.UNKNOWN, "nccl log", "", f"not known which way it goes: {told.unread}", remedy)
+        return
+    if should.unknown:
+        remedy = "`nodectl topology --propose-env` shows what could not be read"
+        yield _finding(
+            told.host, Status.UNKNOWN, "network", "", f"not known what it should be: {should.unknown}", remedy
+        )
+    elif not alone:
+        yield from _network(told, told.paths, should, adapter)
+    by_memory = any(each.startswith("SHM") for each in told.paths.transports)
+    if should.nvlink and (by_memory or (alone and told.paths.nets)):
+        actual = f"transfers between GPUs go through {'host memory (SHM)' if by_memory else network(told)}"
+        remedy = "is NCCL_P2P_DISABLE set? look at ACS and the IOMMU, and at `nvidia-smi topo -p2p r`"
+        yield _finding(told.host, Status.FAILED, "peer access", "P2P over NVLink", actual, remedy)
+    yield from _warnings(told)
+
+
+def _network(told: Told, paths: NcclPaths, should: Should, adapter: str) -> Iterator[Finding]:
+    """Channels that leave the host; over NVLink between nodes there is nothing to judge."""
+    if not paths.nets and not any(each.startswith(_NO_NETWORK) for each in paths.transports):
+        actual = "the log names no channel that leaves the host, so the network is not proven"
+        yield _finding(told.host, Status.UNKNOWN, "network", "", actual, "is the log cut short? measure once more")
+    sockets = [net for net in paths.nets if _is_socket(net)]
+    others = [net for net in paths.nets if not _is_socket(net)]
+    if sockets and should.rdma:
+        over = ", ".join(sorted({net.name or "?" for net in sockets}))
+        why = "; ".join(paths.no_rdma) or "the log does not say why"
+        expected, actual = f"NET/IB over {', '.join(should.adapters)}", f"NET/Socket over {over}: {why}"
+        yield _finding(told.host, Status.FAILED, "network", expected, actual, _cause(paths) or _FABRIC)
+    elif sockets and should.socket:
+        wrong = sorted({net.name for net in sockets if net.name and net.name != should.socket})
+        if wrong:
+            remedy = f"set NCCL_SOCKET_IFNAME: ={should.socket} (`nodectl topology --propose-env`)"
+            actual = f"{', '.join(wrong)}"
+            yield _finding(told.host, Status.FAILED, "interface", should.socket, actual, remedy)
+    if others and should.rdma:
+        yield from _adapters(told.host, others, adapter.split(",") if adapter else should.adapters)
+        if should.gpu_direct and not all(net.gpu_direct for net in others):
+            why = "; ".join(paths.gpu_direct_off) or "the log does not say why"
+            expected = "GPUDirect: each GPU is beside a NIC"
+            actual = f"data goes through host memory: {why}"
+            yield _finding(told.host, Status.FAILED, "gpu direct", expected, actual, _GPU_DIRECT)
+
+
+def _is_socket(net: NcclNet) -> bool:
+    """Socket, FastSocket: what carries data through the kernel, not by RDMA."""
+    return "socket" in net.net.casefold()
+
+
+def _adapters(host: str, nets: Sequence[NcclNet], wanted: Sequence[str]) -> Iterator[Finding]:
+    used = {part for net in nets for part in (net.name or "").split("+") if part}
+    if not used:
+        return
+    remedy = "set NCCL_IB_HCA as `nodectl topology --propose-env` shows"
+    strange, idle = sorted(used - set(wanted)), [each for each in wanted if each not in used]
+    expected = f"{', '.join(wanted)}"
+    if strange:
+        actual = f"{', '.join(strange)}, which should not carry training"
+        yield _finding(host, Status.FAILED, "adapters", expected, actual, remedy)
+    if idle:
+        actual = f"{', '.join(idle)} carries nothing of it"
+        yield _finding(host, Status.WARNING, "adapters", expected, actual, remedy)
+
+
+def _warnings(told: Told) -> Iterator[Finding]:
+    texts = dict.fromkeys(each.text for each in told.log.warnings) if told.log else {}
+    for text in list(texts)[:_SHOWN_WARNINGS]:
+        yield _finding(told.host, Status.WARNING, "nccl warning", "", text, "")
+
+
+def _cause(paths: NcclPaths) -> str:
+    """A setting that forbids RDMA is its own remedy."""
+    if paths.environment.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
+        return "NCCL_IB_DISABLE is set: take it out of nccl.conf and the environment (nodectl_nccl_env)"
+    if paths.environment.get("NCCL_NET", "").lower() == "socket":
+        return "NCCL_NET asks for sockets: take it out of nccl.conf and the environment (nodectl_nccl_env)"
+    return ""
+
+
+def _kind(transport: str) -> str:
+    """`NET/IB/0/GDRDMA` of any device is one kind."""
+    parts = transport.split("/")
+    return f"NET/{parts[1]}" + ("/GDRDMA" if "GDRDMA" in parts else "") if parts[0] == "NET" else "/".join(parts[:2])
+
+
+def _gpu_direct(nets: Sequence[NcclNet]) -> bool | None:
+    """None where nothing leaves the host."""
+    return all(net.gpu_direct for net in nets) if nets else None
+
+
+def _finding(host: str, status: Status, subject: str, expected: str, actual: str, remedy: str) -> Finding:
+    return Finding(
+        host, NAME, status, subject, expected=expected, actual=actual, remedy=remedy, kind="host", hosts=(host,)
+    )
+
+
+def sockets_judged(host: str, used: Mapping[str, int], wanted: str) -> Iterator[Finding]:
+    """Of gloo: the interfaces on which its sockets really are."""
+    if not used:
+        actual = "its sockets could not be seen, so the interface is not proven"
+        yield _finding(host, Status.UNKNOWN, "interface", wanted, actual, "is /proc/net/tcp readable there?")
+    elif wanted and set(used) != {wanted}:
+        actual = ", ".join(f"{name} ({count} connections)" for name, count in sorted(used.items()))
+        remedy = "look at the routes between the hosts (`ip route get`), and name the network with --interface"
+        yield _finding(host, Status.FAILED, "interface", wanted, actual, remedy)

@@ -1,0 +1,192 @@
+"""What one run of a group is given, and the parts of a measurement that all engines share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from nodectl.model.finding import Finding
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeOptions, spread
+from nodectl.probes.formulas import COLLECTIVES, bandwidth
+from nodectl.probes.nccl.groups import Group
+from nodectl.probes.nccl.hosts import NAME, common
+from nodectl.probes.nccl.models import ceiling
+from nodectl.probes.nccl.proof import Told, choice, conditions
+from nodectl.probes.nccl.should import Should
+
+REPETITIONS = 5
+# a repetition of small operations holds as many as fit into this time
+DURATION_S = 0.05
+# between powers of a sweep up to the memory's limit
+FACTOR = 2
+# a link class that no floor of GPUs speaks of
+_NO_GPUS = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a fleet's groups are measured."""
+
+    engine: str
+    backend: str
+    options: ProbeOptions
+    should: Mapping[str, Should] = field(default_factory=dict)
+    # how long one operation, and meeting at the start, may take before a rank gives up on the others
+    timeout_s: float = 120.0
+
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        """In the order in which they run, each once."""
+        return tuple(dict.fromkeys(self.options.collectives)) or COLLECTIVES
+
+    def should_on(self, host: str) -> Should:
+        """What NCCL should use there; the interface that the operator names goes before the derived one."""
+        known = self.should.get(host, Should())
+        return replace(known, socket=self.options.interface) if self.options.interface else known
+
+    @property
+    def repetitions(self) -> int:
+        """Of each case."""
+        return self.options.repetitions or REPETITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One collective at one size as measured: the seconds of each repetition, by its slowest rank."""
+
+    collective: str
+    size_bytes: int
+    seconds: tuple[float, ...]
+    iterations: int
+    wrong: int | None
+    more: Mapping[str, object] = field(default_factory=dict)
+
+
+def measurements(
+    cases: Sequence[Case], group: Group, run: Run, told: Sequence[Told], own: Mapping[str, object], *, complete: bool
+) -> list[Measurement]:
+    """A measurement for each case, with all conditions."""
+    verdicts = verdict_sizes(cases, run.options, complete=complete)
+    shared = {**_conditions(group, run), **own, **conditions(told), "complete": complete}
+    found = []
+    for case in cases:
+        own_conditions = {**_of(case, group.ranks), **shared, **_choice(told, case, run), **_ceiling(case, group, run)}
+        own_conditions |= {"verdict_size": verdicts.get((case.collective, case.size_bytes)), **case.more}
+        found.append(_measurement(case, group, own_conditions))
+    return found
+
+
+def verdict_sizes(cases: Iterable[Case], options: ProbeOptions, *, complete: bool) -> dict[tuple[str, int], str]:
+    """A verdict is taken at one large and one small size: `large` and `small` by case.
+
+    Where the largest size that was asked for was not reached, none is large; nor where a sweep did not reach its limit.
+    """
+    sizes: dict[str, list[int]] = {}
+    for case in cases:
+        sizes.setdefault(case.collective, []).append(case.size_bytes)
+    found = {}
+    for collective, own in sizes.items():
+        if len(own) > 1:
+            found[collective, min(own)] = "small"
+        # ranks share a size evenly, so that it may be a little smaller than asked for
+        *smaller, largest = sorted(set(options.sizes_bytes))
+        reached = complete if options.to_limit else max(own) > max([0.5 * largest, *smaller])
+        if reached:
+            found[collective, max(own)] = "large"
+    return found
+
+
+def incomplete(group: Group, found: int, reasons: Sequence[str]) -> Finding:
+    """A run cut short is never a pass."""
+    said = "; ".join(dict.fromkeys(reasons)) or "the ranks did not come to an end"
+    more = f" over {', '.join(group.hosts)}" + (f" on {group.rail}" if group.rail else "")
+    return Finding(
+        group.hosts[0],
+        NAME,
+        Status.UNKNOWN,
+        "incomplete",
+        expected="every collective at every size",
+        actual=f"cut short after {found} cases{more}: {said}",
+        remedy="name fewer collectives or smaller sizes (--collectives, --sizes), or give more time with --budget",
+        kind="incomplete",
+        hosts=group.hosts,
+    )
+
+
+def wrong(host: str, collective: str, size_bytes: int, count: int, who: str) -> Finding:
+    """A result that is not what it must be."""
+    return Finding(
+        host,
+        NAME,
+        Status.FAILED,
+        f"{collective} {size_bytes} B",
+        "drain",
+        "0 wrong elements",
+        f"{count} wrong elements {who}",
+        "run the probe again over pairs (--scope pairs): the host that is in every wrong pair is at fault",
+        kind="host",
+        hosts=(host,),
+    )
+
+
+def _measurement(case: Case, group: Group, told: Mapping[str, object]) -> Measurement:
+    values = [bandwidth(case.collective, case.size_bytes, group.ranks, each).busbw_gb_s for each in case.seconds]
+    value = median(values)
+    return Measurement(NAME, group.hosts, value, "GB/s", "", None, spread(values, value), told)
+
+
+def _of(case: Case, ranks: int) -> dict[str, object]:
+    found = [bandwidth(case.collective, case.size_bytes, ranks, each) for each in case.seconds]
+    return {
+        "collective": case.collective,
+        "size_bytes": case.size_bytes,
+        "algbw_gb_s": median(each.algbw_gb_s for each in found),
+        "busbw_gb_s": median(each.busbw_gb_s for each in found),
+        "values_gb_s": [each.busbw_gb_s for each in found],
+        "time_us": median(case.seconds) * 1e6,
+        "times_us": [each * 1e6 for each in case.seconds],
+        "iterations": case.iterations,
+        "wrong": case.wrong,
+    }
+
+
+def _conditions(group: Group, run: Run) -> dict[str, object]:
+    per_host = {part.ranks for part in group.parts}
+    alone = len(group.parts) == 1
+    gpus = run.backend == "nccl"
+    classes = {part.ready.name: run.should.get(part.ready.name, Should()).link_class for part in group.parts}
+    return {
+        "engine": run.engine,
+        "backend": run.backend,
+        "scope": run.options.scope,
+        "rail": group.rail or None,
+        "ranks": group.ranks,
+        "ranks_per_host": per_host.pop() if len(per_host) == 1 else None,
+        # floors speak of one node's GPUs
+        "gpus": group.ranks if gpus and alone else None,
+        "link_class": common(classes) if gpus else _NO_GPUS,
+        "repetitions": run.repetitions,
+        "interfaces": [part.interface for part in group.parts],
+        "mtu": [part.ready.endpoint.mtu for part in group.parts],
+    }
+
+
+def _choice(told: Sequence[Told], case: Case, run: Run) -> dict[str, object]:
+    found = choice(told, case.collective, case.size_bytes)
+    chosen: dict[str, object] = {
+        "algorithm": found.algorithm if found else None,
+        "protocol": found.protocol if found else None,
+    }
+    if run.backend == "nccl" and found is not None:
+        chosen["nvls"] = found.algorithm.upper().startswith("NVLS")
+    return chosen
+
+
+def _ceiling(case: Case, group: Group, run: Run) -> dict[str, object]:
+    found = ceiling(case.collective, group, run.backend, run.should)
+    if found is None:
+        return {"model_busbw_gb_s": None}
+    return {"model_busbw_gb_s": found.busbw_gb_s, "model_limit": found.limit, "model_why": found.why}

@@ -1,0 +1,190 @@
+"""One group of ranks measured by torch.distributed: its members, and what their events come to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from nodectl.facts.catalogue import venv_of
+from nodectl.model.finding import Finding
+from nodectl.model.result import Outcome
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeResult, host_finding
+from nodectl.probes.budget import left_s
+from nodectl.probes.endpoints import failure
+from nodectl.probes.events import Event
+from nodectl.probes.gang import Member, Played, culprits, play
+from nodectl.probes.nccl.groups import Group
+from nodectl.probes.nccl.hosts import NAME, common
+from nodectl.probes.nccl.models import with_fits
+from nodectl.probes.nccl.proof import Told, judged, sockets_judged, told_by
+from nodectl.probes.nccl.run import DURATION_S, FACTOR, Case, Run, incomplete, measurements, wrong
+from nodectl.transport.base import Transport
+
+_RUN_S = 3600.0
+# what is there for ending and reporting of the time that is left
+_MARGIN_S = 1.0
+_LOOPBACK = "lo"
+
+
+def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
+    """One group from start to end."""
+    left = left_s(run.options.ends_at)
+    played = play(transport, _members(group, run, left), _RUN_S if left is None else left + 2 * run.timeout_s)
+    cases = _cases(played, group.ranks)
+    cut = [f"{each['collective']} {each['asked_bytes']} B: {each['reason']}" for each in _events(played, "cut")]
+    failed = [_failed(each) for each in culprits(played)]
+    whole = not cut and not failed and len(_events(played, "done")) == group.ranks
+    seen = {each.collective for each in cases} | {each["collective"] for each in _events(played, "unsupported")}
+    if whole:
+        cut += [f"{each}: not all ranks told what it took" for each in run.collectives if each not in seen]
+    complete = whole and not cut
+    told = [_told(each) for each in played] if run.backend == "nccl" else []
+    found = measurements(cases, group, run, told, _loaded(played), complete=complete)
+    findings = [*_wrong(played), *_unsupported(played, run.backend), *_proven(played, group, run, told), *failed]
+    if not complete:
+        findings.append(incomplete(group, len(cases), [*cut, *(f"{each.host}: {each.actual}" for each in failed)]))
+    return ProbeResult(tuple(with_fits(found)), tuple(findings))
+
+
+def _members(group: Group, run: Run, left: float | None) -> list[Member]:
+    first, options = group.parts[0].ready.endpoint, run.options
+    members, base = [], 0
+    for part in group.parts:
+        bus_ids = part.ready.bus_ids
+        own = {
+            "rank-base": base,
+            "world-size": group.ranks,
+            "nproc": part.ranks,
+            "master-addr": first.address,
+            "master-port": options.port or first.free_port,
+            "backend": run.backend,
+            "interface": part.interface,
+            "nccl-interface": options.interface or "",
+            "adapter": part.adapter,
+            "devices": ",".join(map(str, part.devices)),
+            "bus-ids": ",".join(bus_ids[each] for each in part.devices if each < len(bus_ids)),
+            "collectives": ",".join(run.collectives),
+            "sizes": ",".join(map(str, options.sizes_bytes)),
+            "grow": (options.grow or FACTOR) if options.to_limit else 0,
+            "repetitions": run.repetitions,
+            "seconds": options.duration_s or DURATION_S,
+            "timeout": run.timeout_s,
+            "deadline": 0.0 if left is None else max(0.1, left - _MARGIN_S),
+        }
+        args = ("ranks", *(f"--{name}={value}" for name, value in own.items()))
+        members.append(Member(part.ready.host, "probe_nccl", args, f"{venv_of(part.ready.host)}/bin/python"))
+        base += part.ranks
+    return members
+
+
+def _events(played: Sequence[Played], kind: str) -> list[Event]:
+    return [event for each in played for event in each.events.of(kind)]
+
+
+def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
+    """Those that every rank finished."""
+    by_rank: dict[tuple[str, int], dict[int, Event]] = defaultdict(dict)
+    for event in _events(played, "times"):
+        # small sizes that were asked for can come to the same when ranks share them; the first counts
+        by_rank[event["collective"], event["size_bytes"]].setdefault(event["rank"], event)
+    told = {case: list(events.values()) for case, events in by_rank.items()}
+    return [
+        # a repetition is as slow as its slowest rank
+        Case(
+            collective,
+            size_bytes,
+            tuple(max(times) for times in zip(*(event["seconds"] for event in events), strict=True)),
+            events[0]["iterations"],
+            sum(event["wrong"] for event in events),
+        )
+        for (collective, size_bytes), events in told.items()
+        if len(events) == ranks
+    ]
+
+
+def _loaded(played: Sequence[Played]) -> dict[str, object]:
+    """What was loaded and on what it ran, by host where they differ."""
+    ready = _events(played, "ready")
+    by_host = {each.member.host.name: each for each in played}
+    numa = {name: [event["numa"] for event in each.events.of("ready")] for name, each in by_host.items()}
+    clocks = {name: (each.events.of("clocks") or [{}])[0].get("clocks") or None for name, each in by_host.items()}
+    used = {name: _interfaces(each) for name, each in by_host.items()}
+    return {
+        **{key: _one_of(ready, key) for key in ("torch", "nccl", "cuda", "device")},
+        "numa_nodes": common({name: sorted(each, key=str) for name, each in numa.items()}),
+        "clocks": clocks,
+        "interfaces_used": common({name: sorted(each) for name, each in used.items()}),
+    }
+
+
+def _one_of(events: Sequence[Event], key: str) -> object:
+    """The value that all ranks have, or the list of their values."""
+    values = sorted({str(event[key]) for event in events if event.get(key) is not None})
+    return values[0] if len(values) == 1 else values or None
+
+
+def _interfaces(played: Played) -> dict[str, int]:
+    """Connections of all ranks of a host, by interface."""
+    found: dict[str, int] = defaultdict(int)
+    for event in played.events.of("sockets"):
+        for name, count in event["interfaces"].items():
+            found[name] += count
+    return dict(found)
+
+
+def _told(played: Played) -> Told:
+    lines = [line for event in played.events.of("nccl_log") for line in event["lines"]]
+    return told_by(played.member.host.name, lines)
+
+
+def _proven(played: Sequence[Played], group: Group, run: Run, told: Sequence[Told]) -> Iterator[Finding]:
+    """Of ranks that met: whether the data went the way it should."""
+    alone = len(group.parts) == 1
+    for part, each in zip(group.parts, played, strict=True):
+        name = part.ready.name
+        if not each.events.of("ready"):
+            continue
+        if run.backend == "nccl":
+            log = next(one for one in told if one.host == name)
+            yield from judged(log, run.should_on(name), alone=alone, adapter=part.adapter)
+        elif not alone and each.events.of("sockets"):
+            # several ranks of a host also meet by its loopback
+            used = {one: count for one, count in _interfaces(each).items() if part.ranks == 1 or one != _LOOPBACK}
+            yield from sockets_judged(name, used, part.interface)
+
+
+def _wrong(played: Sequence[Played]) -> list[Finding]:
+    return [
+        wrong(
+            each.member.host.name,
+            event["collective"],
+            event["size_bytes"],
+            event["wrong"],
+            f"on rank {event['rank']}",
+        )
+        for each in played
+        for event in each.events.of("times")
+        if event["wrong"]
+    ]
+
+
+def _unsupported(played: Sequence[Played], backend: str) -> list[Finding]:
+    """Skipped, once for a collective, with the backend's own words as evidence."""
+    lacks = {event["collective"]: event["text"] for event in _events(played, "unsupported")}
+    hosts = tuple(each.member.host.name for each in played)
+    return [
+        Finding(hosts[0], NAME, Status.SKIPPED, name, actual=f"{backend} has no {name}", evidence=text, hosts=hosts)
+        for name, text in lacks.items()
+    ]
+
+
+def _failed(played: Played) -> Finding:
+    host = played.member.host.name
+    if played.done is None:
+        return host_finding(NAME, host, Status.UNKNOWN, "stopped answering while it was measured", "is its link up?")
+    status = Status.FAILED if played.done.outcome is Outcome.RAN else Status.UNKNOWN
+    found = host_finding(NAME, host, status, *failure(played.done, played.events))
+    # it only saw another fail, and none said so of itself
+    return replace(found, kind="") if played.blames_peer else found

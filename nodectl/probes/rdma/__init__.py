@@ -1,0 +1,1 @@
+"""The rdma probe: perftest between pairs of NICs."""

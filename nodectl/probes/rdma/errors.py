@@ -1,0 +1,198 @@
+"""Knows why a run of perftest failed: from its own words, its exit status, what it was told, and its other end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nodectl.errors import ParseError
+from nodectl.parsers.rdma.perftest import Perftest, parse_perftest
+from nodectl.probes.rdma.argv import given, is_server, without_timeout
+
+_NO_CONTEXT = re.compile(r"Couldn't (?:get|allocate) context|Permission denied|Operation not permitted")
+_OLD_VERSION = re.compile(r"not compatible with versions? |(?i:version mis-?match)")
+# printed once the two ends have found each other
+_MET = re.compile(r"^\s*(?:local|remote) address:|(?:Test|BW|Latency) Test\s*$|Dual-port\s*:", re.MULTILINE)
+_WAITS = re.compile(r"Waiting for client")
+_PROGRAM = re.compile(r"(?:^|/)ib_\w+_(?:bw|lat)$")
+_BARE_FIGURE = re.compile(r"\s*\d+\.\d+\s*")
+_ADDRESSES = re.compile(r"^\s*remote address:", re.MULTILINE)
+_TOLD = {"-n": "--iters", "-s": "--size", "-D": "--duration", "-q": "--qp"}
+# `timeout`'s, a shell's and the kernel's word for a program that was ended from outside
+_DEADLINE, _NO_PROGRAM = 124, 127
+_ENDED = (-9, -15, 137, 143, 255)
+# what one end sees when the other has failed: the other knows more
+_ECHOES = ("peer_lost", "no_server", "no_client", "timeout", "killed", "link_cut")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One end of a test: the command and what became of it; `exit_status` None where it had not ended."""
+
+    argv: Sequence[str]
+    exit_status: int | None
+    stdout: str
+    stderr: str = ""
+    timed_out: bool = False
+
+    @property
+    def text(self) -> str:
+        """All that it printed, complaints first: they are not buffered."""
+        return "\n".join(part for part in (self.stderr, self.stdout) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why: one of `rdma_kinds.KINDS`, and the words that say so; `by_partner` where the other end said them."""
+
+    kind: str
+    text: str
+    by_partner: bool = False
+
+
+def classify(
+    argv: Sequence[str],
+    exit_status: int | None,
+    stdout: str,
+    stderr: str = "",
+    *,
+    partner: Run | None = None,
+    timed_out: bool = False,
+    server_listens: bool | None = None,
+) -> Failure | None:
+    """Why this end failed; None where it measured, or is no program of perftest's and ended well.
+
+    What the `partner` said counts where it knows more. `server_listens` is for a client whose connection failed:
+    whether its server is known to have been there, which leaves a firewall as the reason.
+    """
+    run = Run(argv, exit_status, stdout, stderr, timed_out)
+    own = _alone(run)
+    other = _alone(partner) if partner is not None else None
+    if other is not None and (own is None or (own.kind in _ECHOES and other.kind not in _ECHOES)):
+        return Failure(other.kind, other.text, by_partner=True)
+    open_to_it = own is None or own.kind in ("peer_lost", "mismatch", "timeout", "other")
+    if partner is not None and open_to_it and (told := _told_differently(run.argv, partner.argv)):
+        return Failure("mismatch", told)
+    if own is None:
+        return None
+    listens = server_listens if server_listens is not None else partner is not None and _waited(partner)
+    if not is_server(run.argv) and own.kind in ("no_server", "timeout") and listens and not _MET.search(run.text):
+        return Failure("firewall", f"the server listens, but: {own.text}")
+    if other is not None and {own.kind, other.kind} == {"timeout", "no_client"}:
+        return Failure("timeout", "neither end was done in its time")
+    return own
+
+
+def _alone(run: Run) -> Failure | None:
+    argv = without_timeout(run.argv)
+    found = _parsed(run.text)
+    if found is not None and found.error is not None:
+        return _of_error(run, argv, found)
+    if found is not None and found.rows and (found_told := _other_count(argv, found)):
+        return Failure("mismatch", found_told)
+    if found is not None and found.rows and not run.timed_out and run.exit_status == 0:
+        return None
+    return _without_words(run, argv)
+
+
+def _parsed(text: str) -> Perftest | None:
+    try:
+        return parse_perftest(text)
+    except ParseError:
+        return None
+
+
+def _of_error(run: Run, argv: Sequence[str], found: Perftest) -> Failure:
+    error = found.error
+    assert error is not None  # noqa: S101 - the caller looked
+    kind, text = error.kind, error.text
+    if kind == "peer_lost" and _is_idle(found) and run.exit_status == 0:
+        return Failure("link_cut", f"nothing was carried: {text}")
+    if kind == "peer_lost" and re.search(r"Failed status 1[23]\b", text):
+        return Failure("link_cut", text)
+    if kind == "memlock" and any(each.startswith("--use_cuda") for each in argv):
+        return Failure("gpu_memory", text)
+    if kind == "refused":
+        return Failure("no_server", text)
+    if kind == "no_server" and re.search(r"No route|unreachable", text):
+        return Failure("unreachable", text)
+    if kind in ("mismatch", "other") and (match := _OLD_VERSION.search(run.text)):
+        return Failure("version_mismatch", _line_of(run.text, match))
+    if kind == "other" and (match := _NO_CONTEXT.search(run.text)):
+        return Failure("no_permission", _line_of(run.text, match))
+    if kind == "timeout":
+        return _without_words(run, argv) or Failure(kind, text)
+    return Failure(kind, text)
+
+
+def _without_words(run: Run, argv: Sequence[str]) -> Failure | None:
+    """It said nothing of a reason."""
+    if run.timed_out or run.exit_status == _DEADLINE:
+        if is_server(argv) and not _MET.search(run.text):
+            return Failure("no_client", "nobody connected before its time was over")
+        where = "nothing was carried" if _ADDRESSES.search(run.text) else "it had not connected"
+        return Failure("timeout", f"did not end in its time: {where}")
+    if run.exit_status == _NO_PROGRAM:
+        return Failure("not_installed", run.text.strip() or "the program is not installed")
+    if run.exit_status in _ENDED or run.exit_status is None:
+        return Failure("killed", "it was ended from outside")
+    if run.exit_status:
+        return Failure("other", (run.text.strip().splitlines() or [f"exit status {run.exit_status}"])[-1].strip())
+    # the passive end of some tests prints no table, and `--output` a bare number
+    is_passive = is_server(argv) and _ADDRESSES.search(run.text) is not None
+    if not _is_perftest(argv) or is_passive or _BARE_FIGURE.fullmatch(run.stdout):
+        return None
+    return Failure("other", "it printed no figures")
+
+
+def _is_perftest(argv: Sequence[str]) -> bool:
+    return bool(argv) and _PROGRAM.search(argv[0]) is not None
+
+
+def _is_idle(found: Perftest) -> bool:
+    return any(row.iterations == 0 for row in found.rows)
+
+
+def _waited(partner: Run) -> bool:
+    """A server that was there, and to which nobody came."""
+    argv = without_timeout(partner.argv)
+    return (
+        _is_perftest(argv)
+        and is_server(argv)
+        and _WAITS.search(partner.text) is not None
+        and not _MET.search(partner.text)
+    )
+
+
+def _other_count(argv: Sequence[str], found: Perftest) -> str:
+    """perftest says nothing when its two ends were told different numbers: one reports the other's."""
+    told = given(argv, "-n", "--iters")
+    pairs = given(argv, "-q", "--qp") or "1"
+    done = {row.iterations for row in found.rows}
+    if not (told and told.isdigit() and pairs.isdigit()) or given(argv, "-D", "--duration"):
+        return ""
+    if done == {int(told) * int(pairs)}:
+        return ""
+    reported = ", ".join(map(str, sorted(done)))
+    return f"told to do {told} iterations, it reports {reported}: the other end was told otherwise"
+
+
+def _told_differently(own: Sequence[str], other: Sequence[str]) -> str:
+    """What the two ends were told differently."""
+    own, other = without_timeout(own), without_timeout(other)
+    if not (_is_perftest(own) and _is_perftest(other)):
+        return ""
+    programs = [each[0].rpartition("/")[2] for each in (own, other)]
+    if programs[0] != programs[1]:
+        return f"{programs[0]} here, {programs[1]} there"
+    for short, long in _TOLD.items():
+        values = [given(each, short, long) for each in (own, other)]
+        if values[0] != values[1]:
+            return f"{short} {values[0] or 'not given'} here, {values[1] or 'not given'} there"
+    return ""
+
+
+def _line_of(text: str, match: re.Match[str]) -> str:
+    start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
+    return text[start : end if end >= 0 else len(text)].strip()

@@ -1,0 +1,216 @@
+"""The rdma probe: perftest between pairs of hosts, every NIC with its peer on the same rail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nodectl.blame.model import Link
+from nodectl.errors import UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.result import Outcome
+from nodectl.model.status import Status
+from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding
+from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
+from nodectl.probes.duet import Duet, Pair, Played, play
+from nodectl.probes.endpoints import find_endpoints
+from nodectl.probes.inquire import inquire
+from nodectl.probes.parallel import at_once
+from nodectl.probes.plan import planned_rounds
+from nodectl.probes.rdma.argv import PROGRAMS, is_latency
+from nodectl.probes.rdma.kinds import KINDS
+from nodectl.probes.rdma.look import NAME, Site, find_sites
+from nodectl.probes.rdma.plan import (
+    DURATION_S,
+    LEAST,
+    REPETITIONS,
+    cases_of,
+    cost_s,
+    deadline_s,
+    measurable,
+    operations_of,
+    plan_of,
+    size_of,
+)
+from nodectl.probes.rdma.ready import Nic, finding, ready
+from nodectl.probes.rdma.result import result_of
+from nodectl.probes.rounds import switch_names
+from nodectl.transport.base import Transport
+
+_UNREACHED = {"refused": "firewall", "no_answer": "firewall", "unreachable": "unreachable", "other": "other"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """What was found: the NICs of each host by rail, and the programs there."""
+
+    transport: Transport
+    sites: Mapping[str, Site]
+    nics: Mapping[str, Mapping[str, Nic]]
+
+
+def run_rdma(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+    """Gb/s and microseconds of each pair, rail and direction; what fails says which of the known reasons it is."""
+    if len(hosts) < 2:
+        raise UsageError("the rdma probe measures between hosts, and only one is selected", "widen --limit")
+    operations = measurable(operations_of(options), options.memory)
+    endpoints, findings = find_endpoints(transport, hosts, NAME, options)
+    programs = [PROGRAMS[each] for each in operations]
+    sites, silent = find_sites(transport, endpoints, programs, options)
+    nics, unready = ready(sites, options, programs)
+    fleet = _Fleet(transport, {each.name: each for each in sites}, nics)
+    able = [each.endpoint for each in sites if nics.get(each.name)]
+    result = ProbeResult(findings=(*findings, *silent, *unready))
+    switches = switch_names({each.host.name: each.host.variables for each in able})
+    mode, rounds = planned_rounds(able, switches, options)
+    if not rounds:
+        note("rdma: fewer than two hosts have a port that can be measured")
+        return result
+    rails = max(len(nics[each.host.name]) for each in able)
+    wish = Amount(options.repetitions or REPETITIONS, float(options.duration_s or DURATION_S), len(rounds))
+    options, amount = within(NAME, options, wish, LEAST, lambda each: cost_s(each, rails, operations))
+    rounds = rounds[: amount.rounds]
+    cost = said(cost_s(amount, rails, operations))
+    note(
+        f"rdma: pairs {mode}, {sum(map(len, rounds))} pairs in {len(rounds)} rounds, "
+        f"{rails} NIC{'s' if rails > 1 else ''} a host, {', '.join(operations)}: about {cost}{given_up(options)}"
+    )
+    for number, pairs in enumerate(rounds, start=1):
+        note(f"rdma: round {number} of {len(rounds)}")
+        result += _round(fleet, pairs, operations, options)
+    return marked(result + _suspects(fleet, result, operations, options, switches, note), options)
+
+
+def _round(fleet: _Fleet, pairs: Sequence[Pair], operations: Sequence[str], options: ProbeOptions) -> ProbeResult:
+    result = ProbeResult()
+    for each in at_once(fleet.transport, pairs, lambda pair: _measure(fleet, pair, operations, options)):
+        result += each
+    return result
+
+
+def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: ProbeOptions) -> ProbeResult:
+    """One pair: its first host leads."""
+    first, second = (each.host.name for each in pair)
+    cases = cases_of((first, second), fleet.nics, operations, options)
+    if not cases:
+        return ProbeResult(findings=(_nothing_in_common(fleet, first, second),))
+    programs = {name: site.programs for name, site in fleet.sites.items()}
+    plan = json.dumps(plan_of(cases, first, programs))
+    total_s = sum(deadline_s(case.size) for case in cases)
+    args, more = ["--plan", plan], ["--fixed-port", str(options.port or 0)]
+    bind = options.interface is not None
+    played = play(fleet.transport, pair, Duet("probe_rdma", args, options.port or 0, bind, total_s, more))
+    if played.no_server is not None:
+        return ProbeResult(findings=(_no_server(second, *played.no_server),))
+    measured = result_of(cases, played.events.of("run"), programs)
+    told = tuple(_with_limit(fleet, each) for each in measured.findings)
+    return ProbeResult(measured.measurements, (*told, *_unfinished(pair, played, measured)))
+
+
+def _with_limit(fleet: _Fleet, found: Finding) -> Finding:
+    """What cannot be locked is told beside what may be."""
+    limit = fleet.sites[found.host].memlock_bytes
+    if found.subject != "memlock" or limit is None:
+        return found
+    return replace(found, actual=f"{found.actual}; the login may lock {limit >> 10} KiB there")
+
+
+def _no_server(host: str, status: Status, reason: str, remedy: str) -> Finding:
+    """The end that was to serve could not even listen."""
+    kind = "port_busy" if "in use" in reason else "no_server"
+    found = finding(kind, host, f"cannot listen: {reason}", status=status)
+    return replace(found, remedy=remedy) if remedy else found
+
+
+def _unfinished(pair: Pair, played: Played, measured: ProbeResult) -> list[Finding]:
+    """Why not all tests were run, where their own findings do not say it."""
+    done = played.done
+    if done is None or done.ok:
+        return []
+    client, server = (each.host.name for each in pair)
+    reason, remedy = played.reason
+    if done.outcome is not Outcome.RAN:
+        return [host_finding(NAME, client, Status.UNKNOWN, reason, remedy)]
+    unreached = played.events.of("unreached")
+    if not unreached:
+        return [] if measured.findings else [_path("other", client, server, reason)]
+    return [_path(_UNREACHED[unreached[0]["why"]], client, server, f"the server listens there, but: {reason}")]
+
+
+def _path(kind: str, client: str, server: str, actual: str) -> Finding:
+    told = KINDS[kind]
+    return Finding(
+        client,
+        NAME,
+        told.status,
+        kind,
+        actual=f"{client} -> {server}: {actual}",
+        remedy=told.remedy,
+        kind="path",
+        hosts=(client, server),
+    )
+
+
+def _nothing_in_common(fleet: _Fleet, first: str, second: str) -> Finding:
+    ours, theirs = fleet.nics[first], fleet.nics[second]
+    common = [rail for rail in ours if rail in theirs]
+    if common:
+        layers = f"{ours[common[0]].port.link_layer} and {theirs[common[0]].port.link_layer}"
+        return _path("link_layer", first, second, layers)
+    told = f"rails {', '.join(ours)} and {', '.join(theirs)}: no NIC has a peer"
+    return replace(_path("other", first, second, told), subject="no_peer", status=Status.UNKNOWN, remedy="")
+
+
+def _suspects(
+    fleet: _Fleet,
+    first: ProbeResult,
+    operations: Sequence[str],
+    options: ProbeOptions,
+    switches: Mapping[str, str],
+    note: Note,
+) -> ProbeResult:
+    """Who is slow, rail by rail, by the first operation of throughput; suspects are measured again."""
+    judged = next((each for each in operations if not is_latency(each)), None)
+    result = ProbeResult()
+    if judged is None:
+        return result
+    rails = dict.fromkeys(str(each.conditions["rail"]) for each in first.measurements)
+    for number, rail in enumerate(rails):
+        own = ProbeResult(tuple(_of(first.measurements, rail, judged)), first.findings)
+        slow, again = inquire(NAME, own, _Again(fleet, rail, judged, options), switches, note if not number else _quiet)
+        named = slow if len(rails) == 1 else tuple(replace(each, actual=f"rail {rail}: {each.actual}") for each in slow)
+        result += again + ProbeResult(findings=named)
+    return result
+
+
+def _of(found: Sequence[Measurement], rail: str, operation: str) -> list[Measurement]:
+    return [each for each in found if each.conditions["rail"] == rail and each.conditions["operation"] == operation]
+
+
+def _quiet(_: str) -> None:
+    """What is said of the first rail need not be said of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """Measures pairs again, on one rail only."""
+
+    fleet: _Fleet
+    rail: str
+    operation: str
+    options: ProbeOptions
+
+    def __call__(self, pairs: Sequence[Link]) -> ProbeResult:
+        sites = self.fleet.sites
+        seconds = size_of(self.operation, self.options).seconds or DURATION_S
+        amount = Amount(self.options.repetitions or REPETITIONS, float(seconds))
+        if not has_time(self.options, cost_s(amount, 1, (self.operation,))):
+            return ProbeResult()
+        nics = {
+            host: {rail: nic for rail, nic in own.items() if rail == self.rail} for host, own in self.fleet.nics.items()
+        }
+        only = replace(self.fleet, nics=nics)
+        return _round(only, [(sites[a].endpoint, sites[b].endpoint) for a, b in pairs], (self.operation,), self.options)

@@ -1,0 +1,221 @@
+"""What must hold before a port is measured: it is there, up, may be opened, and has the right GID; and its peers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os.path import commonpath
+
+from nodectl.common.natural import natural
+from nodectl.errors import NodectlError
+from nodectl.model.finding import Finding
+from nodectl.model.network import Gid
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeOptions
+from nodectl.probes.rdma.argv import End
+from nodectl.probes.rdma.kinds import KINDS
+from nodectl.probes.rdma.look import NAME, Port, Site
+from nodectl.profiles.hardware_schema import Hardware
+from nodectl.profiles.resolve import load_profile
+
+_RDMA_KINDS = ("infiniband", "roce")
+_PERMISSION = ("Permission denied", "Operation not permitted")
+_NO_CUDA = "perftest there is built without CUDA: build it with CUDA_H_PATH, or install that of DOCA-OFED"
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """A port that can be measured, and what perftest is told of it."""
+
+    port: Port
+    rail: str
+    end: End
+    gid: Gid | None = None
+    gpu_path: str = ""
+
+
+def finding(kind: str, host: str, actual: str, *, status: Status | None = None, evidence: str = "") -> Finding:
+    """A host is to blame; the `subject` is the kind."""
+    told = KINDS[kind]
+    return Finding(
+        host,
+        NAME,
+        status or told.status,
+        kind,
+        actual=actual,
+        remedy=told.remedy,
+        evidence=evidence,
+        kind="host",
+        hosts=(host,),
+    )
+
+
+def ready(
+    sites: Sequence[Site], options: ProbeOptions, programs: Sequence[str]
+) -> tuple[dict[str, dict[str, Nic]], list[Finding]]:
+    """Each host's NICs that can be measured, by rail, and a finding for each that cannot, or differs from its peers."""
+    anybody = any(site.ports for site in sites)
+    nics: dict[str, dict[str, Nic]] = {}
+    findings: list[Finding] = []
+    for site in sites:
+        lacking = [each for each in programs if each not in site.programs]
+        # where there is no device nothing need be installed
+        if site.ports and lacking:
+            findings.append(finding("not_installed", site.name, f"not installed: {', '.join(lacking)}"))
+            continue
+        nics[site.name] = {}
+        for rail, port in rails_of(site, options.device):
+            found = _nic(site, rail, port, options)
+            if isinstance(found, Nic):
+                nics[site.name][rail] = found
+            else:
+                findings.append(found)
+        if not rails_of(site, options.device):
+            findings.append(_without_device(site, options.device, anybody))
+    return nics, [*findings, *_unlike(nics), *_versions([site for site in sites if nics.get(site.name)])]
+
+
+def rails_of(site: Site, devices: Sequence[str] = ()) -> list[tuple[str, Port]]:
+    """The host's ports (of these devices, if any are named) with their rails: by nodectl_rail, else by place."""
+    chosen = [each for each in site.ports if not devices or each.device in devices or each.netdev in devices]
+    chosen.sort(key=lambda each: (natural(each.device), each.port))
+    said = site.endpoint.host.variables.get("nodectl_rail")
+    if isinstance(said, Mapping):
+        names = [str(said.get(each.device, said.get(each.netdev, ""))) for each in chosen]
+    else:
+        listed = said if isinstance(said, list) else [said] if said not in (None, "") else []
+        names = [str(each) for each in listed] if len(listed) == len(chosen) else [""] * len(chosen)
+    # two ports on one rail must still be told apart
+    taken = Counter(names)
+    labels = [name if name and taken[name] == 1 else str(place) for place, name in enumerate(names)]
+    return list(zip(labels, chosen, strict=True))
+
+
+def _without_device(site: Site, devices: Sequence[str], anybody: bool) -> Finding:
+    there = ", ".join(each.label for each in site.ports)
+    if devices and there:
+        return finding("no_device", site.name, f"no {', '.join(devices)}: it has {there}")
+    if site.adapters:
+        return finding("no_device", site.name, f"adapters {', '.join(site.adapters)} have no RDMA device: no driver")
+    why = "others here have one" if anybody else "its hardware profile names some" if _should_have(site) else ""
+    if why or devices:
+        return finding("no_device", site.name, "; ".join(filter(None, ["the kernel has no RDMA device", why])))
+    # the kernel has none, the bus has none, and nobody has one: there is no such hardware
+    return finding("no_device", site.name, "no RDMA device in the kernel or on the bus", status=Status.SKIPPED)
+
+
+def _should_have(site: Site) -> bool:
+    """By the hardware profile that the inventory names; one that cannot be read says nothing."""
+    name = site.endpoint.host.variables.get("nodectl_hardware")
+    try:
+        hardware = load_profile("hardware", name) if isinstance(name, str) else None
+    except NodectlError:
+        return False
+    return isinstance(hardware, Hardware) and any(each.kind in _RDMA_KINDS for each in hardware.nics)
+
+
+def _nic(site: Site, rail: str, port: Port, options: ProbeOptions) -> Nic | Finding:
+    if port.refused:
+        kind = "no_permission" if port.refused in _PERMISSION else "no_device"
+        return finding(kind, site.name, f"{port.label} cannot be opened: {port.refused}")
+    if port.state != "ACTIVE":
+        waits = port.state == "INIT" and port.link_layer == "InfiniBand"
+        told = f"{port.label} is {port.state or 'in no known state'}, link {port.physical_state or 'not told'}"
+        return finding("no_subnet_manager" if waits else "port_down", site.name, told)
+    gid = None
+    if port.is_ethernet or options.gid_index is not None:
+        chosen = choose_gid(port, options.gid_index)
+        if isinstance(chosen, str):
+            return finding("bad_gid", site.name, f"{port.label}: {chosen}")
+        gid = chosen
+    index = None if gid is None else gid.index
+    if options.memory == "host":
+        return Nic(port, rail, End(port.device, port.port, index), gid)
+    gpu = _gpu(site, port)
+    if isinstance(gpu, Finding):
+        return gpu
+    number, dmabuf = gpu
+    return Nic(port, rail, End(port.device, port.port, index, number, dmabuf), gid, site.gpus.paths[number])
+
+
+def choose_gid(port: Port, index: int | None) -> Gid | str:
+    """RoCE v2 with the interface's IPv4 address, else with a routable one; the index asked for; why there is none."""
+    if index is not None:
+        asked = [each for each in port.gids if each.index == index]
+        if not asked:
+            return f"no GID at index {index}; set are {', '.join(str(each.index) for each in port.gids) or 'none'}"
+        if asked[0].version == "v1":
+            return f"the GID at index {index} is of RoCE v1, which does not pass routers"
+        return asked[0]
+    v2 = [each for each in port.gids if each.version == "v2"]
+    own = [each for each in v2 if each.ipv4 and each.netdev in (None, port.netdev)]
+    wide = [each for each in v2 if not each.gid.startswith("fe80:")]
+    best = own or wide or v2
+    return best[0] if best else "no GID of RoCE v2"
+
+
+def _gpu(site: Site, port: Port) -> tuple[int, bool] | Finding:
+    """The GPU nearest to the port on the PCI bus, and whether its memory is handed over as DMA-BUF."""
+    gpus = site.gpus
+    if not gpus.on_bus:
+        return finding("gpu_memory", site.name, "no NVIDIA GPU on the bus", status=Status.SKIPPED)
+    if not gpus.paths:
+        return finding("gpu_memory", site.name, "no driver has the GPUs", status=Status.UNKNOWN)
+    offered = [set(each.options) for each in site.programs.values()]
+    if not all("--use_cuda" in each for each in offered):
+        return finding("gpu_memory", site.name, _NO_CUDA, status=Status.UNKNOWN)
+    has_dmabuf = all("--use_cuda_dmabuf" in each for each in offered)
+    if not (has_dmabuf or gpus.peermem):
+        return finding("gpu_memory", site.name, "neither nvidia-peermem is loaded, nor does perftest know DMA-BUF")
+    near = [len(commonpath([path, port.pci])) if port.pci else 0 for path in gpus.paths]
+    return near.index(max(near)), has_dmabuf and (gpus.open_modules or not gpus.peermem)
+
+
+_REMEDIES = {
+    "mtu": "give both ends, and each switch between, one MTU",
+    "speed": "look at the slower link's cable",
+    "version": "install one version of perftest everywhere: options and defaults differ between them",
+}
+
+
+def _unlike(nics: Mapping[str, Mapping[str, Nic]]) -> Iterator[Finding]:
+    """Both ends of every pair have one MTU and one speed: on each rail, who differs from most."""
+    rails = dict.fromkeys(rail for own in nics.values() for rail in own)
+    for rail in rails:
+        ports = {host: own[rail].port for host, own in nics.items() if rail in own}
+        of_rail = f" on rail {rail}" if len(rails) > 1 else ""
+        yield from _odd("mtu", of_rail, {host: f"{each.mtu} B" for host, each in ports.items() if each.mtu})
+        rates = {host: f"{each.rate_gbit_s:g} Gbit/s" for host, each in ports.items() if each.rate_gbit_s}
+        yield from _odd("speed", of_rail, rates)
+
+
+def _versions(sites: Sequence[Site]) -> Iterator[Finding]:
+    told = {site.name: {each.version for each in site.programs.values() if each.version} for site in sites}
+    known = {host: f"perftest {', '.join(sorted(versions))}" for host, versions in told.items() if versions}
+    yield from _odd("version", "", known)
+
+
+def _odd(what: str, where: str, known: Mapping[str, str]) -> Iterator[Finding]:
+    counted = Counter(known.values()).most_common()
+    if len(counted) < 2:
+        return
+    usual, count = counted[0]
+    if count == counted[1][1]:
+        told, hosts = ", ".join(f"{host} has {value}" for host, value in known.items()), tuple(known)
+        text = f"they differ{where}: {told}"
+        yield Finding(hosts[0], NAME, Status.WARNING, what, actual=text, remedy=_REMEDIES[what], hosts=hosts)
+        return
+    for host, value in known.items():
+        if value != usual:
+            yield Finding(
+                host,
+                NAME,
+                Status.WARNING,
+                what,
+                expected=f"{usual}, as its peers{where}",
+                actual=value,
+                remedy=_REMEDIES[what],
+                kind="host",
+                hosts=(host,),
+            )

@@ -1,0 +1,223 @@
+"""What both ends of a pair's tests printed, as measurements and as findings with the reason of each failure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from nodectl.errors import ParseError
+from nodectl.model.finding import Finding
+from nodectl.model.measurement import Measurement
+from nodectl.parsers.rdma.perftest import Perftest, parse_perftest
+from nodectl.parsers.rdma.perftest_rows import BwRow, LatRow
+from nodectl.probes.base import ProbeResult, spread
+from nodectl.probes.events import Event
+from nodectl.probes.rdma.argv import PROGRAMS, is_latency
+from nodectl.probes.rdma.errors import Failure
+from nodectl.probes.rdma.kinds import KINDS
+from nodectl.probes.rdma.look import NAME, Program
+from nodectl.probes.rdma.plan import Case
+from nodectl.probes.rdma.ready import Nic, finding
+from nodectl.probes.rdma.verdict import failure_of, seen_from_outside
+
+_EVIDENCE_CHARS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One repetition: the row, and the lines of perftest's in which it stands."""
+
+    row: BwRow | LatRow
+    printed: str
+    cpus: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """One test that failed, and why."""
+
+    case: Case
+    failure: Failure
+    evidence: str
+
+
+def result_of(
+    cases: Sequence[Case], events: Iterable[Event], programs: Mapping[str, Mapping[str, Program]]
+) -> ProbeResult:
+    """Measurements of what worked, one finding for each reason and NIC of what did not."""
+    readings: dict[tuple[str, str, tuple[str, str]], list[tuple[Case, Reading]]] = defaultdict(list)
+    failed = []
+    for event in events:
+        case = cases[int(event["test"])]
+        found = read(case, event)
+        if isinstance(found, Reading):
+            readings[case.rail, case.operation, case.flow].append((case, found))
+        else:
+            failed.append(found)
+    measured = tuple(_measurement(own, programs) for own in readings.values())
+    return ProbeResult(measured, tuple(_findings(failed)))
+
+
+def read(case: Case, event: Event) -> Reading | Failed:
+    """One test's figures, or why there are none."""
+    client, server = event.get("client"), event.get("server")
+    evidence = "\n".join(_shown(each) for each in (client, server) if each)[-_EVIDENCE_CHARS:]
+    failure = failure_of(client, server, event.get("gone") or "")
+    # a table that cannot be read, of a run that ended well, may still stand in the JSON
+    unread = failure is not None and failure.kind == "other" and client is not None and client["status"] == 0
+    if client is not None and (failure is None or (unread and client["json"])):
+        try:
+            row, printed = _figures(client)
+        except ParseError as error:
+            failure = Failure("other", error.message)
+        else:
+            cpus = {case.client: client["cpus"], case.server: server["cpus"] if server else []}
+            return Reading(row, printed, cpus)
+    return Failed(case, seen_from_outside(case, event, failure or Failure("other", "nothing was run")), evidence)
+
+
+def _figures(client: Event) -> tuple[BwRow | LatRow, str]:
+    """The text's figures, those of `--out_json` where it has none that can be read."""
+    try:
+        found = parse_perftest(client["stdout"])
+    except ParseError:
+        if not client["json"]:
+            raise
+        found = parse_perftest(client["json"])
+    return found.rows[-1], _printed(client["stdout"], found)
+
+
+def _printed(text: str, found: Perftest) -> str:
+    """The table as perftest printed it: its header and its last row."""
+    head = [line.strip() for line in text.splitlines() if line.lstrip().startswith("#bytes")]
+    start = str(found.rows[-1].size_bytes)
+    rows = [line.strip() for line in text.splitlines() if line.split()[:1] == [start]]
+    return "\n".join([*head[-1:], *rows[-1:]])
+
+
+def value_of(row: BwRow | LatRow) -> float:
+    """Average Gb/s, or typical (else average) microseconds."""
+    if isinstance(row, BwRow):
+        return row.average_gbit_s or 0.0
+    return row.average_us or 0.0 if row.typical_us is None else row.typical_us
+
+
+def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Mapping[str, Program]]) -> Measurement:
+    case = runs[-1][0]
+    readings = [reading for _, reading in runs]
+    values = [value_of(each.row) for each in readings]
+    value, latency = median(values), is_latency(case.operation)
+    ends = dict(zip((case.client, case.server), case.nics, strict=True))
+    pair = [ends[host] for host in case.flow]
+    first = readings[0].row
+    conditions: dict[str, object] = {
+        "operation": case.operation,
+        "memory": "host" if pair[0].end.gpu is None else "gpu",
+        "size_bytes": first.size_bytes,
+        "rail": case.rail,
+        "device": [each.port.label for each in pair],
+        "client": case.client,
+        "repetitions": len(readings),
+        "values": values,
+        "printed": [each.printed for each in readings],
+        "duration_s": case.size.seconds,
+        "iterations": [each.row.iterations for each in readings],
+        **(_percentiles(readings) if latency else _peaks(readings)),
+        **_links(pair),
+        "cpus": [_folded(readings[-1].cpus[host]) for host in case.flow],
+        "perftest": [programs[host][PROGRAMS[case.operation]].version for host in case.flow],
+    }
+    unit = "us" if latency else "Gb/s"
+    return Measurement(NAME, case.flow, value, unit, " -> ".join(case.flow), None, spread(values, value), conditions)
+
+
+def _percentiles(readings: Sequence[Reading]) -> dict[str, object]:
+    """Of the repetitions' own, their medians; the least and the most of all."""
+    rows = [each.row for each in readings if isinstance(each.row, LatRow)]
+    told: dict[str, object] = {}
+    for name, fold in (
+        ("average_us", median),
+        ("p99_us", median),
+        ("p999_us", median),
+        ("min_us", min),
+        ("max_us", max),
+    ):
+        values = [value for row in rows if (value := getattr(row, name)) is not None]
+        told[name] = fold(values) if values else None
+    return told
+
+
+def _peaks(readings: Sequence[Reading]) -> dict[str, object]:
+    rows = [each.row for each in readings if isinstance(each.row, BwRow)]
+    return {
+        "peak_gbit_s": [row.peak_gbit_s for row in rows],
+        "message_rate_mpps": [row.message_rate_mpps for row in rows],
+    }
+
+
+def _links(pair: Sequence[Nic]) -> dict[str, object]:
+    ports = [each.port for each in pair]
+    told: dict[str, object] = {
+        "link_layer": ports[0].link_layer,
+        "rate_gbit_s": [each.rate_gbit_s for each in ports],
+        "mtu": [each.mtu for each in ports],
+        "numa_node": [each.numa_node for each in ports],
+        "gid_index": [each.end.gid_index for each in pair],
+    }
+    if pair[0].end.gpu is not None:
+        told["gpu"] = [each.end.gpu for each in pair]
+        told["gpu_path"] = [each.gpu_path for each in pair]
+        told["gpu_method"] = ["DMA-BUF" if each.end.dmabuf else "peer memory" for each in pair]
+    return told
+
+
+def _folded(cpus: Sequence[int]) -> str | None:
+    """`0-3,8`; None where it was not bound."""
+    runs: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if runs and cpu == runs[-1][1] + 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs) or None
+
+
+def _findings(failed: Sequence[Failed]) -> list[Finding]:
+    """One for each reason, host or path, and NIC; what failed for it is named."""
+    grouped: dict[tuple[Any, ...], list[Failed]] = defaultdict(list)
+    for each in failed:
+        kind, case = KINDS[each.failure.kind], each.case
+        host = case.server if each.failure.by_partner else case.client
+        ends = (host,) if kind.is_host else tuple(sorted(case.flow))
+        grouped[each.failure.kind, ends, case.rail].append(each)
+    return [_finding(kind, ends, own) for (kind, ends, _), own in grouped.items()]
+
+
+def _finding(kind: str, hosts: tuple[str, ...], failed: Sequence[Failed]) -> Finding:
+    first = failed[0]
+    case, tests = first.case, ", ".join(dict.fromkeys(each.case.operation for each in failed))
+    ends = dict(zip((case.client, case.server), case.nics, strict=True))
+    if len(hosts) == 1:
+        return finding(
+            kind, hosts[0], f"{ends[hosts[0]].port.label}, {tests}: {first.failure.text}", evidence=first.evidence
+        )
+    arrow = " -> ".join(f"{host} {ends[host].port.label}" for host in case.flow)
+    told = KINDS[kind]
+    return Finding(
+        case.flow[0],
+        NAME,
+        told.status,
+        kind,
+        actual=f"{arrow}, {tests}: {first.failure.text}",
+        remedy=told.remedy,
+        evidence=first.evidence,
+        kind="path",
+        hosts=case.flow,
+    )
+
+
+def _shown(run: Event) -> str:
+    return f"$ {' '.join(run['argv'])}\n{run['stderr']}{run['stdout']}[exit status {run['status']}]"

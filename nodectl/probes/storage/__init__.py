@@ -1,0 +1,1 @@
+"""The storage probe: fio, or plain writes, in a folder of each host."""

@@ -1,0 +1,208 @@
+"""The storage probe: fio on each host, on the path that a job would use, and the fleet held against itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from nodectl.errors import ParseError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.result import Outcome
+from nodectl.model.status import Status
+from nodectl.parsers.linux.fio import FioJob, parse_fio
+from nodectl.probes.again import better
+from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
+from nodectl.probes.endpoints import failure
+from nodectl.probes.events import Event, Events
+from nodectl.probes.machines import by_machine, turns
+from nodectl.probes.storage.compare import RUNS_KEY, slow_findings, slow_hosts
+from nodectl.transport.base import Transport
+from nodectl.transport.fanout import fan_out
+from nodectl.transport.payload import run_payload
+
+NAME = "storage"
+# of one job, and of the large file at most
+DURATION_S = 2.0
+REPETITIONS = 3
+SIZE_BYTES = 1024 * MIB
+_LEAST = Amount(repetitions=1, duration_s=0.5)
+_LOOK_S, _SLACK_S = 60.0, 120.0
+# fio's start and what it does beside the measurement: flushing, making and removing files
+_JOB_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A host on which it can be measured."""
+
+    host: Host
+    told: Event
+
+    @property
+    def machine(self) -> str:
+        """Hosts of one machine share its disks."""
+        return str(self.told["machine"]) or self.host.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What of fio's report counts for one of the jobs."""
+
+    unit: str
+    reads: bool
+    per_second: bool
+
+    def value(self, job: FioJob) -> float | None:
+        """In the job's unit."""
+        if self.per_second:
+            return job.read_iops if self.reads else job.write_iops
+        return job.read_mib_s if self.reads else job.write_mib_s
+
+    def latency_ms(self, job: FioJob) -> float | None:
+        """The 99th percentile of one operation."""
+        return job.read_latency_p99_ms if self.reads else job.write_latency_p99_ms
+
+
+# a small file is written by one operation: its rate is that of the files
+_JOBS = {
+    "sequential write": _Job("MiB/s", reads=False, per_second=False),
+    "sequential read": _Job("MiB/s", reads=True, per_second=False),
+    "random read": _Job("IOPS", reads=True, per_second=True),
+    "small files write": _Job("files/s", reads=False, per_second=True),
+}
+
+
+def run_storage(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+    """Rates of each host's storage; hosts of one machine in turn, so that none disturbs another."""
+    ready, findings = _look(transport, hosts, options)
+    result = ProbeResult(findings=tuple(findings))
+    if not ready:
+        return result
+    in_turn = turns(ready, lambda each: each.machine, options.forks)
+    wish = Amount(options.repetitions or REPETITIONS, options.duration_s or DURATION_S)
+    options, amount = within(NAME, options, wish, _LEAST, lambda each: in_turn * _cost_s(each))
+    cost = said(in_turn * _cost_s(amount))
+    note(f"storage: {len(ready)} hosts, {in_turn} in turn, about {cost}{given_up(options)}")
+    result += _measured(transport, ready, options)
+    suspects = slow_hosts(result.measurements, hosts)
+    again = [each for each in ready if each.host.name in suspects]
+    if again and has_time(options, turns(again, lambda each: each.machine, options.forks) * _cost_s(amount)):
+        note(f"storage: once more on {', '.join(sorted(suspects))}")
+        result = better(result, _measured(transport, again, options), "pattern")
+    return marked(result + ProbeResult(findings=tuple(slow_findings(result.measurements, hosts))), options)
+
+
+def _cost_s(amount: Amount) -> float:
+    """Of one host."""
+    return 1.0 + amount.repetitions * len(_JOBS) * (amount.duration_s + _JOB_S)
+
+
+def _look(transport: Transport, hosts: Sequence[Host], options: ProbeOptions) -> tuple[list[_Ready], list[Finding]]:
+    def ask(host: Host) -> _Ready | Finding:
+        events = Events()
+        args = ["look", *_path(options)]
+        done = run_payload(transport, host, "probe_storage", args, timeout_s=_LOOK_S, on_output=events.add)
+        told = events.of("ready")
+        if not done.ok or not told:
+            return host_finding(NAME, host.name, Status.UNKNOWN, *failure(done, events))
+        if not told[0]["fio"]:
+            remedy = "install the package fio there"
+            return host_finding(NAME, host.name, Status.UNKNOWN, "fio is not installed", remedy)
+        return _Ready(host, told[0])
+
+    answers = dict(fan_out(hosts, ask, options.forks))
+    found = [answers[host] for host in hosts]
+    return [each for each in found if isinstance(each, _Ready)], [each for each in found if isinstance(each, Finding)]
+
+
+def _path(options: ProbeOptions) -> list[str]:
+    return ["--path", options.path] if options.path else []
+
+
+def _measured(transport: Transport, ready: Sequence[_Ready], options: ProbeOptions) -> ProbeResult:
+    machines = len({each.machine for each in ready})
+    together = min(machines, options.forks)
+    return by_machine(
+        transport,
+        ready,
+        lambda each: each.machine,
+        lambda each: _one(transport, each, options, together),
+        options.forks,
+    )
+
+
+def _one(transport: Transport, ready: _Ready, options: ProbeOptions, together: int) -> ProbeResult:
+    events, told = Events(), ready.told
+    runs, seconds = options.repetitions or REPETITIONS, options.duration_s or DURATION_S
+    size = min(SIZE_BYTES, int(told["room_bytes"]))
+    wishes = {"seconds": seconds, "runs": runs, "bytes": size, "direct": int(told["direct"]), "engine": told["engine"]}
+    args = ["measure", *_path(options), *(f"--{name}={value}" for name, value in wishes.items())]
+    deadline_s = _cost_s(Amount(runs, seconds)) + _SLACK_S
+    done = run_payload(transport, ready.host, "probe_storage", args, timeout_s=deadline_s, on_output=events.add)
+    try:
+        jobs = _read(events)
+    except ParseError as error:
+        return ProbeResult(findings=(host_finding(NAME, ready.host.name, Status.UNKNOWN, error.message),))
+    conditions = _conditions(ready, events, options, together)
+    measurements = tuple(
+        each
+        for name, runs_of in jobs.items()
+        if (each := _measurement(ready.host, name, runs_of, conditions)) is not None
+    )
+    if done.ok and len(measurements) == len(_JOBS):
+        return ProbeResult(measurements)
+    status = Status.FAILED if done.outcome is Outcome.RAN and events.of("error") else Status.UNKNOWN
+    return ProbeResult(measurements, (host_finding(NAME, ready.host.name, status, *failure(done, events)),))
+
+
+def _read(events: Events) -> dict[str, list[FioJob]]:
+    """fio's reports, by job."""
+    found: dict[str, list[FioJob]] = defaultdict(list)
+    for event in events.of("fio"):
+        for job in parse_fio(str(event["text"])).jobs:
+            if job.error:
+                raise ParseError(f"fio ended '{event['job']}' with error {job.error}")
+            found[str(event["job"])].append(job)
+    return found
+
+
+def _conditions(ready: _Ready, events: Events, options: ProbeOptions, together: int) -> dict[str, object]:
+    told = ready.told
+    sizes = [int(each["bytes"]) for each in events.of("size")]
+    conditions: dict[str, object] = {
+        "path": told["path"],
+        "file_system": told["file_system"],
+        "source": told["source"],
+        # without it the page cache takes part
+        "direct": told["direct"],
+        "engine": told["engine"],
+        "fio": told["fio"],
+        "file_mib": sizes[0] // MIB if sizes else None,
+        "duration_s": options.duration_s,
+        "hosts_at_once": together,
+    }
+    return conditions
+
+
+def _measurement(host: Host, name: str, runs: Sequence[FioJob], conditions: Mapping[str, object]) -> Measurement | None:
+    kind = _JOBS[name]
+    values = [value for run in runs if (value := kind.value(run)) is not None]
+    latencies = [value for run in runs if (value := kind.latency_ms(run)) is not None]
+    if not values:
+        return None
+    own = {
+        "pattern": name,
+        **conditions,
+        # each is written through the page cache, and flushed
+        **({"direct": False} if name == "small files write" else {}),
+        "p99_ms": median(latencies) if latencies else None,
+        "repetitions": len(values),
+        RUNS_KEY: [round(value, 3) for value in values],
+    }
+    value = median(values)
+    return Measurement(NAME, (host.name,), value, kind.unit, host.name, None, spread(values, value), own)

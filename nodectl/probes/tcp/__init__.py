@@ -1,0 +1,1 @@
+"""The tcp probe: iperf3 between pairs."""

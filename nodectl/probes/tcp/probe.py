@@ -1,0 +1,193 @@
+"""The tcp probe: iperf3 between pairs of hosts, both directions."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from nodectl.blame.blame import blame
+from nodectl.blame.model import Link
+from nodectl.errors import ParseError, UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.result import Outcome
+from nodectl.model.status import Status
+from nodectl.parsers.linux.iperf3 import Iperf3, parse_iperf3
+from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, path_finding, spread
+from nodectl.probes.budget import Amount, given_up, has_time, marked, within
+from nodectl.probes.duet import Duet, Pair, Played, no_server_finding, play
+from nodectl.probes.endpoints import Endpoint, find_endpoints
+from nodectl.probes.events import Event
+from nodectl.probes.flow import flowing
+from nodectl.probes.inquire import inquire
+from nodectl.probes.parallel import at_once
+from nodectl.probes.plan import planned_rounds
+from nodectl.probes.rounds import switch_names
+from nodectl.probes.tcp.buffers import buffer_hint, window_of
+from nodectl.transport.base import Transport
+
+_NAME = "tcp"
+DURATION_S = 3
+REPETITIONS = 3
+_LEAST = Amount(repetitions=1, duration_s=1.0)
+# starting Python and the server
+_START_S = 0.7
+# what a test may take beyond its duration, and a run beyond its tests
+_SLACK_S = 35.0
+
+
+def run_tcp(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+    """Received Gbit/s of each pair and direction; a pair that fails is a finding, the others are still measured."""
+    if len(hosts) < 2:
+        raise UsageError("the tcp probe measures between hosts, and only one is selected", "widen --limit")
+    endpoints, findings = find_endpoints(transport, hosts, _NAME, options)
+    ready = [each for each in endpoints if each.iperf3]
+    findings += [_without_iperf3(each) for each in endpoints if not each.iperf3]
+    switches = switch_names({each.host.name: each.host.variables for each in ready})
+    mode, rounds = planned_rounds(ready, switches, options)
+    wish = Amount(options.repetitions or REPETITIONS, float(_seconds(options)), len(rounds))
+    options, amount = within(_NAME, options, wish, _LEAST, _cost_s)
+    rounds = rounds[: amount.rounds]
+    count, each_s = sum(map(len, rounds)), _estimate_s(options)
+    note(f"tcp: pairs {mode}, {count} pairs in {len(rounds)} rounds of about {each_s:g} s{given_up(options)}")
+    result = ProbeResult(findings=tuple(findings))
+
+    def begun(number: int) -> None:
+        note(f"tcp: round {number + 1} of {len(rounds)}")
+
+    for each in flowing(transport, rounds, lambda pair: _measure(transport, pair, options), begun):
+        result += each
+    result += ProbeResult(findings=blame(result.measurements, result.findings))
+    ends = {each.host.name: each for each in ready}
+
+    def measure(pairs: Sequence[Link]) -> ProbeResult:
+        if not has_time(options, each_s):
+            return ProbeResult()
+        return _round(transport, [(ends[a], ends[b]) for a, b in pairs], options)
+
+    slow, again = inquire(_NAME, result, measure, switches, note)
+    hint = buffer_hint(result.measurements)
+    return marked(result + again + ProbeResult(findings=(*slow, *hint)), options)
+
+
+def _round(transport: Transport, pairs: Sequence[Pair], options: ProbeOptions) -> ProbeResult:
+    result = ProbeResult()
+    for each in at_once(transport, pairs, lambda pair: _measure(transport, pair, options)):
+        result += each
+    return result
+
+
+def _without_iperf3(endpoint: Endpoint) -> Finding:
+    remedy = "install the package iperf3 there"
+    return host_finding(_NAME, endpoint.host.name, Status.UNKNOWN, "iperf3 is not installed", remedy)
+
+
+def _seconds(options: ProbeOptions) -> int:
+    # iperf3 reads whole seconds only
+    return max(1, math.ceil(options.duration_s or DURATION_S))
+
+
+def _tests(options: ProbeOptions) -> int:
+    return 2 * (options.repetitions or REPETITIONS)
+
+
+def _cost_s(amount: Amount) -> float:
+    return amount.rounds * (_START_S + 2 * amount.repetitions * (math.ceil(amount.duration_s) + 0.2))
+
+
+def _estimate_s(options: ProbeOptions) -> float:
+    return _tests(options) * (_seconds(options) + 0.2)
+
+
+def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeResult:
+    """One pair: a server on the second host, a client on the first, who sends and receives in turn."""
+    began, bind = time.monotonic(), options.interface is not None
+    streams = ["--streams", str(options.streams)]
+    deadline_s = _estimate_s(options) + _SLACK_S
+    duet = Duet("probe_tcp", _plan(options), options.port or 0, bind, deadline_s, streams, ("rtt_port",))
+    played = play(transport, pair, duet)
+    if played.no_server is not None:
+        return ProbeResult(findings=(no_server_finding(_NAME, pair[1], played.no_server),))
+    return _result(pair, played, options, time.monotonic() - began)
+
+
+def _plan(options: ProbeOptions) -> list[str]:
+    return ["--tests", str(_tests(options)), "--seconds", str(_seconds(options))]
+
+
+def _result(pair: Pair, played: Played, options: ProbeOptions, wall_s: float) -> ProbeResult:
+    client, server = pair
+    tests, done = played.events.of("test"), played.done
+    readings = [_readings([each for each in tests if each["reverse"] is reverse]) for reverse in (False, True)]
+    window = window_of(played, readings[0][0], options.streams)
+    findings: list[Finding] = []
+    measurements: list[Measurement] = []
+    for reverse, (runs, reason), ends in zip((False, True), readings, (pair, (server, client)), strict=True):
+        if runs:
+            found = _measurement(ends, runs, options)
+            # the time is the pair's, both directions and all that belongs to it
+            own = {"wall_s": round(wall_s, 3), **window.conditions(found.value, options.streams, reverse=reverse)}
+            measurements.append(replace(found, conditions={**found.conditions, **own}))
+        if reason:
+            findings.append(path_finding(_NAME, ends[0].host.name, ends[1].host.name, reason, _remedy(reason)))
+    if done is not None and done.outcome is not Outcome.RAN:
+        findings.append(host_finding(_NAME, client.host.name, Status.UNKNOWN, *played.reason))
+    elif done is not None and not done.ok and not findings:
+        reason, remedy = played.reason
+        findings.append(path_finding(_NAME, client.host.name, server.host.name, reason, remedy or _remedy(reason)))
+    return ProbeResult(tuple(measurements), tuple(findings))
+
+
+def _readings(tests: Sequence[Event]) -> tuple[list[Iperf3], str]:
+    """The runs that measured something, and why one of the others did not."""
+    runs, reason = [], ""
+    for test in tests:
+        try:
+            run = parse_iperf3(test["text"])
+        except ParseError as error:
+            reason = test["stderr"] or error.message
+            continue
+        if run.error or run.received_gbit_s is None:
+            reason = run.error or "iperf3 did not say what was received"
+        else:
+            runs.append(run)
+    return runs, reason
+
+
+def _measurement(ends: Pair, runs: Sequence[Iperf3], options: ProbeOptions) -> Measurement:
+    sender, receiver = ends
+    rates = [run.received_gbit_s or 0.0 for run in runs]
+    last, value = runs[-1], median(rates)
+    conditions = {
+        "streams": options.streams,
+        "duration_s": _seconds(options),
+        "repetitions": len(runs),
+        "values_gbit_s": [round(rate, 6) for rate in rates],
+        "retransmits": _retransmits(runs),
+        "rtt_mean_ms": last.rtt_mean_ms,
+        "congestion": last.congestion,
+        "protocol": last.protocol,
+        "iperf3": last.version,
+        "mtu": [sender.mtu, receiver.mtu],
+        "addresses": [sender.address, receiver.address],
+        "interfaces": [sender.interface, receiver.interface],
+    }
+    names = (sender.host.name, receiver.host.name)
+    direction = " -> ".join(names)
+    return Measurement(_NAME, names, value, "Gbit/s", direction, None, spread(rates, value), conditions)
+
+
+def _retransmits(runs: Sequence[Iperf3]) -> int | None:
+    """None where no run counted them; a receiver does not."""
+    counted = [run.retransmits for run in runs if run.retransmits is not None]
+    return sum(counted) if counted else None
+
+
+def _remedy(reason: str) -> str:
+    if "refused" in reason:
+        return "is a firewall between them? try --port with one that it lets through"
+    if any(word in reason for word in ("No route", "unreachable", "did not end", "timed out")):
+        return "check the link and the route between them, or name the network with --interface"
+    return ""

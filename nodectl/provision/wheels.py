@@ -1,0 +1,202 @@
+"""How the lab's hosts get PyTorch without a download each: one folder of wheels, uv, and an environment to link to."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nodectl.common.paths import cache_dir
+from nodectl.errors import ProvisionError
+from nodectl.profiles.addresses import addresses
+from nodectl.profiles.resolve import load_profile
+from nodectl.profiles.schema import Stack
+
+LAB_STACK = "cpu"
+# where the lab binds the share into each host, read-only
+LAB_MOUNT = "/srv/nodectl"
+HOST_PYTHON = "/usr/bin/python3"
+_PROBE_S = 5
+_DOWNLOAD_S = 3600
+
+Note = Callable[[str], None]
+
+
+def ensure_lab_share(note: Note) -> Path:
+    """The filled share; downloads what is missing, says what and how much, and keeps it for the next run."""
+    stack = load_profile("stack", LAB_STACK)
+    if not isinstance(stack, Stack):
+        raise TypeError(stack)
+    share = cache_dir() / "lab-share"
+    share.mkdir(exist_ok=True)
+    with _alone(share):
+        wanted = {"requirements": list(stack.requirements), "python": _host_python_version(), "format": 2}
+        stamp = share / "ready.json"
+        if not _is(stamp, wanted) or not (share / "uv").is_file():
+            stamp.unlink(missing_ok=True)
+            _fill_wheels(share / "wheels", stack, str(wanted["python"]), note)
+            _copy_uv(share / "uv")
+            _make_environment(share, stack, note)
+            stamp.write_text(json.dumps(wanted))
+    return share
+
+
+@contextmanager
+def _alone(share: Path) -> Iterator[None]:
+    """Two commands at once: the second waits, and finds the share filled."""
+    with (share / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _is(stamp: Path, wanted: dict[str, Any]) -> bool:
+    try:
+        return bool(json.loads(stamp.read_text()) == wanted)
+    except (OSError, ValueError):
+        return False
+
+
+def _host_python_version() -> str:
+    """major.minor of the distribution's python3, which the lab's hosts share with this machine."""
+    script = "import sys; print('%d.%d' % sys.version_info[:2])"
+    done = subprocess.run([HOST_PYTHON, "-c", script], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ProvisionError(f"{HOST_PYTHON} does not run: {done.stderr.strip()}", "install the package python3")
+    return done.stdout.strip()
+
+
+def _fill_wheels(wheels: Path, stack: Stack, python: str, note: Note) -> None:
+    """Download torch and all that it needs into `wheels`: from the stack's index, else where pip's settings say."""
+    pip = [*_pip(), "--disable-pip-version-check"]
+    # --target is needed beside --python-version, and nothing is put there
+    tags = ["--only-binary", ":all:", "--python-version", python]
+    index = addresses().index(stack.index)
+    source = ["--index-url", index] if _answers(index) else []
+    report = _dry_run(pip, [*tags, *source], stack.requirements)
+    if report is None and source:
+        source = []
+        report = _dry_run(pip, tags, stack.requirements)
+    if report is None:
+        raise ProvisionError(
+            f"neither {index} nor pip's own settings give {' '.join(stack.requirements)} for Python {python}",
+            f"put the wheels into {wheels}, or set pip's index-url or find-links",
+        )
+    packages = {item["metadata"]["name"]: item["download_info"]["url"] for item in report["install"]}
+    _refuse_cuda(packages, source)
+    note(f"downloading {len(packages)} packages{_size_text(packages.values())} to {wheels}, kept for the next run")
+    partial = wheels.with_name("wheels.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    _run([*pip, "download", "--quiet", "--dest", str(partial), *tags, *source, *stack.requirements])
+    shutil.rmtree(wheels, ignore_errors=True)
+    partial.rename(wheels)
+
+
+def _pip() -> list[str]:
+    """A pip to download with: this environment's, else the distribution's, else uv's."""
+    for python in (sys.executable, HOST_PYTHON):
+        if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
+            return [python, "-m", "pip"]
+    return [_uv(), "tool", "run", "pip"]
+
+
+def _uv() -> str:
+    from uv import find_uv_bin
+
+    return find_uv_bin()
+
+
+def _answers(index: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{index}/torch/", timeout=_PROBE_S) as answer:  # noqa: S310  # a profile's https
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+def _dry_run(pip: Sequence[str], options: Sequence[str], requirements: Sequence[str]) -> dict[str, Any] | None:
+    """pip's report of what it would download; None where it finds no answer."""
+    command = [*pip, "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
+    done = subprocess.run(
+        [*command, "--target", os.devnull + ".none", *options, *requirements],
+        capture_output=True,
+        text=True,
+        timeout=_DOWNLOAD_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        return None
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def _refuse_cuda(packages: dict[str, str], source: Sequence[str]) -> None:
+    """The lab has no GPU: a CUDA build would be several GB for nothing."""
+    cuda = sorted(name for name in packages if name.startswith(("nvidia-", "triton", "cuda-")))
+    if cuda and not source and not os.environ.get("NODECTL_ALLOW_CUDA_WHEELS"):
+        raise ProvisionError(
+            f"pip's settings give a CUDA build of torch: {len(cuda)} packages of several GB ({', '.join(cuda[:3])} …)",
+            "make PyTorch's CPU index reachable, or put a CPU wheel where pip finds it (find-links), "
+            "or set NODECTL_ALLOW_CUDA_WHEELS=1",
+        )
+
+
+def _size_text(urls: Any) -> str:
+    """`, 219 MB` where all sizes can be told, else nothing."""
+    total = 0
+    for url in urls:
+        request = urllib.request.Request(url, method="HEAD")  # noqa: S310  # pip chose it
+        try:
+            with urllib.request.urlopen(request, timeout=_PROBE_S) as answer:  # noqa: S310
+                total += int(answer.headers["Content-Length"])
+        except (urllib.error.URLError, OSError, ValueError, TypeError):
+            return ""
+    return f", {total / 1e6:.0f} MB"
+
+
+def _copy_uv(target: Path) -> None:
+    staged = target.with_name("uv.partial")
+    shutil.copyfile(_uv(), staged)
+    staged.chmod(0o755)
+    staged.rename(target)
+
+
+def _make_environment(share: Path, stack: Stack, note: Note) -> None:
+    """Unpack the wheels once, with bytecode; a host's environment then needs a link a package, not 20,000 files."""
+    note("unpacking them once for all hosts")
+    staged = share / "venv.partial"
+    shutil.rmtree(staged, ignore_errors=True)
+    shutil.rmtree(share / "venv", ignore_errors=True)
+    uv = [str(share / "uv"), "--no-config", "--no-cache", "--no-python-downloads", "--quiet"]
+    _run([*uv, "venv", "--clear", "--python", HOST_PYTHON, str(staged)])
+    source = ["--no-index", "--find-links", str(share / "wheels"), "--compile-bytecode"]
+    _run([*uv, "pip", "install", "--python", str(staged / "bin" / "python"), *source, *stack.requirements])
+    staged.rename(share / "venv")
+
+
+def _run(argv: Sequence[str]) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_DOWNLOAD_S, check=False)
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "ERROR" in line] or done.stderr.splitlines()
+        raise ProvisionError(f"{Path(argv[0]).name} ended with {done.returncode}: {' '.join(lines[-3:])}", "try again")
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"nodectl: {text}\n")
+
+
+if __name__ == "__main__":
+    from nodectl.errors import NodectlError
+
+    try:
+        ensure_lab_share(_tell)
+    except NodectlError as error:
+        sys.exit(f"nodectl: {error.message}\n  try: {error.remedy}")

@@ -1,0 +1,111 @@
+"""What was applied, by which run: a proposal read back, and the note by which `tune rollback` finds its run again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nodectl.errors import NodectlError, UsageError
+from nodectl.trials.kept import folder
+from nodectl.trials.propose import MARK, SCHEMA, evidence_path, replace_file
+
+_KEPT = 50
+_AGAIN = "write it again with `nodectl tune propose`"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A proposal's file: the pattern of the hosts it is for, those it names, and its evidence."""
+
+    path: Path
+    pattern: str
+    hosts: tuple[str, ...]
+    evidence: Mapping[str, Any]
+
+    @property
+    def lines(self) -> list[str]:
+        """For the operator who is asked."""
+        head = [
+            line.removeprefix("# ") for line in self.path.read_text(encoding="utf-8").splitlines() if line[:2] == "# "
+        ]
+        return [f"{self.path}: {self.evidence['profile']} against {self.evidence['baseline']}", *head[2:]]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One run of `tune apply`."""
+
+    run: str
+    proposal: str
+    inventory: tuple[str, ...]
+    hosts: tuple[str, ...]
+    time: str
+
+
+def read_proposal(path: Path) -> Proposed:
+    """UsageError where it is none of nodectl's, or stands without its evidence."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}", "give the file that `nodectl tune propose` wrote") from error
+    if not text.startswith(MARK):
+        raise UsageError(f"{path} is no proposal of nodectl's", "for an inventory of your own: nodectl provision -i …")
+    try:
+        inside = yaml.safe_load(text)["all"]
+        if "hosts" in inside:
+            hosts, pattern = tuple(map(str, inside["hosts"])), ",".join(map(str, inside["hosts"]))
+        else:
+            hosts, pattern = (), next(iter(map(str, inside.get("children", {"all": None}))))
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{path}: malformed proposal: {error!r}", "write it again with `nodectl tune propose`"
+        ) from error
+    return Proposed(path, pattern, hosts, _evidence(path))
+
+
+def _evidence(path: Path) -> Mapping[str, Any]:
+    beside = evidence_path(path)
+    try:
+        found = json.loads(beside.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"no evidence beside {path}: {error}", f"put {beside.name} beside it, or propose it again"
+        ) from error
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not found.get("trials"):
+        raise UsageError(f"{beside} is no evidence ({SCHEMA})", _AGAIN)
+    return found
+
+
+def remember(applied: Applied) -> None:
+    """For `tune rollback`."""
+    rows = [asdict(each) for each in _all()] + [asdict(applied)]
+    replace_file(_file(), json.dumps(rows[-_KEPT:], indent=1) + "\n")
+
+
+def last_applied(inventory: Sequence[str]) -> Applied:
+    """The last run of `tune apply` on this inventory."""
+    for each in reversed(_all()):
+        if each.inventory == tuple(inventory):
+            return each
+    raise NodectlError("nothing was applied to this inventory by `nodectl tune apply`", "see `nodectl rollback --list`")
+
+
+def _all() -> list[Applied]:
+    try:
+        rows = json.loads(_file().read_text(encoding="utf-8"))
+        return [Applied(**{**row, "inventory": tuple(row["inventory"]), "hosts": tuple(row["hosts"])}) for row in rows]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise NodectlError(
+            f"{_file()} cannot be read: {error}", "move it away; see `nodectl rollback --list`"
+        ) from error
+
+
+def _file() -> Path:
+    return folder() / "applied.json"

@@ -1,0 +1,78 @@
+"""Where one choice overtakes another as messages grow: the size from which tree loses to ring, with its interval."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from nodectl.errors import UsageError
+from nodectl.model.trial import Series
+from nodectl.model.verdict import Crossover, Outcome
+from nodectl.trials.verdict import MIN_PAIRS, judge, logarithms
+
+_RESAMPLES = 2000
+_TAIL = 0.025
+
+
+def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
+    """The crossover of one candidate against one baseline over sizes; None where not each wins somewhere.
+
+    Each side needs a verdict of its own, the one at smaller sizes than the other: noise never makes a crossover.
+    """
+    sized = _by_size(many)
+    verdicts = [judge(series, seed).verdict for series in sized]
+    better = [index for index, found in enumerate(verdicts) if found is Outcome.BETTER]
+    worse = [index for index, found in enumerate(verdicts) if found is Outcome.WORSE]
+    if not better or not worse:
+        return None
+    candidate_first = max(better) < min(worse)
+    if not candidate_first and max(worse) > min(better):
+        return None  # it wins, loses and wins again: no single size divides them
+    gains = [logarithms(series).clamped for series in sized]
+    sizes = [math.log2(series.size_bytes or 1) for series in sized]
+    sign = 1.0 if candidate_first else -1.0
+    found = _crossing(sizes, [sign * fmean(each) for each in gains])
+    chance = random.Random(seed)  # noqa: S311  # chance, not secrets
+    drawn = sorted(
+        _crossing(sizes, [sign * fmean(chance.choices(each, k=len(each))) for each in gains]) for _ in range(_RESAMPLES)
+    )
+    cut = int(_TAIL * _RESAMPLES)
+    names = (sized[0].profile, sized[0].baseline) if candidate_first else (sized[0].baseline, sized[0].profile)
+    ends = (_bytes(drawn[cut]), _bytes(drawn[-1 - cut]))
+    return Crossover(*names, _bytes(found), ends, sized[0].probe, sized[0].subject)
+
+
+def crossovers(many: Iterable[Series], seed: int = 0) -> tuple[Crossover, ...]:
+    """Those that there are, of everything that was measured at several sizes."""
+    groups: dict[tuple[str, ...], list[Series]] = defaultdict(list)
+    for each in many:
+        if each.size_bytes is not None:
+            groups[each.profile, each.baseline, each.probe, each.subject, each.unit].append(each)
+    found = (crossover(sized, seed) for sized in groups.values() if len(sized) > 1)
+    return tuple(each for each in found if each is not None)
+
+
+def _by_size(many: Sequence[Series]) -> list[Series]:
+    kinds = {(each.profile, each.baseline, each.probe, each.subject, each.unit) for each in many}
+    if len(kinds) > 1:
+        raise UsageError("a crossover is of one thing measured at several sizes", "give the series of one subject")
+    sized = [each for each in many if each.size_bytes and len(each.complete) >= MIN_PAIRS]
+    return sorted(sized, key=lambda each: each.size_bytes or 0)
+
+
+def _crossing(sizes: Sequence[float], gains: Sequence[float]) -> float:
+    """Where the gains go from above 0 to below: the split that fits best, then a straight line through zero there."""
+    splits = range(len(sizes) + 1)
+    best = max(splits, key=lambda split: sum(gains[:split]) - sum(gains[split:]))
+    if best in (0, len(sizes)):
+        return sizes[0] if best == 0 else sizes[-1]
+    left, right = gains[best - 1], gains[best]
+    part = left / (left - right) if left > 0 > right else 0.5
+    return sizes[best - 1] + part * (sizes[best] - sizes[best - 1])
+
+
+def _bytes(size_log2: float) -> int:
+    return round(2**size_log2)

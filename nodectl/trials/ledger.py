@@ -1,0 +1,105 @@
+"""The record of a trial under way: after every turn the whole of it is on disk, marked as not complete until it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from nodectl.history.identity import identity_of
+from nodectl.model.finding import Finding
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.model.trial import Series, Side, Trial
+from nodectl.trials.judged import judged
+from nodectl.trials.kept import save
+from nodectl.trials.series import Taken, series_of
+from nodectl.trials.sides import varied_by
+from nodectl.trials.trial import Course, Hunt
+
+_UNDER_WAY = "it was under way when this was written: nodectl was ended, or is still measuring"
+
+
+@dataclass(slots=True)
+class Ledger:
+    """`head` is what was known before the first turn; `only` are fresh pairs, where a search was for these alone."""
+
+    head: Trial
+    findings: list[Finding] = field(default_factory=list)
+    hunt: Hunt | None = None
+    only: tuple[int, tuple[Taken, ...]] | None = None
+    course: Course = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.course = Course(self.keep)
+
+    def keep(self) -> None:
+        """Put what there is on disk."""
+        self._save(self._trial(complete=False, reason=_UNDER_WAY))
+
+    def close(self, reason: str) -> Trial:
+        """The whole of it, judged, on disk and returned; complete where there is no reason why it ended early."""
+        trial = self._trial(complete=not reason, reason=reason)
+        verdicts, summaries, crossings = judged(trial.series)
+        trial = replace(trial, verdicts=verdicts, summaries=summaries, crossovers=crossings)
+        self._save(trial)
+        return replace(trial, findings=tuple(self.findings))
+
+    def _save(self, trial: Trial) -> None:
+        """A full disk costs the record, not the trial."""
+        try:
+            save(trial)
+        except OSError as error:
+            told = Finding("", "tune trial", Status.WARNING, "record", actual=f"not kept: {error}")
+            if told not in self.findings:
+                self.findings.append(told)
+
+    def _trial(self, *, complete: bool, reason: str) -> Trial:
+        return replace(
+            self.head,
+            ended=now(),
+            complete=complete,
+            reason=reason,
+            series=self._series(),
+            search=self.hunt.ranking() if self.hunt else (),
+            findings=tuple(self.findings),
+            conditions=self._conditions(),
+        )
+
+    @property
+    def varied(self) -> frozenset[str]:
+        """The conditions of measurements that the trial changes itself."""
+        return varied_by((self.head.baseline, *self.head.candidates))
+
+    def _series(self) -> tuple[Series, ...]:
+        """Of a search only fresh pairs are judged: what made a candidate the best says nothing of it."""
+        taken: Mapping[int, Sequence[Taken]] = self.course.taken
+        if self.hunt is not None:
+            taken = dict([self.only] if self.only else [])
+        against = self.head.baseline.label
+        return tuple(
+            series
+            for number, turns in sorted(taken.items())
+            for series in series_of(self._side(number).label, against, turns, self.varied)
+        )
+
+    def _side(self, number: int) -> Side:
+        return self.head.candidates[number - 1]
+
+    def _conditions(self) -> tuple[Mapping[str, object], ...]:
+        """What each thing was first measured under, on each side."""
+        found: dict[tuple[str, str], Measurement] = {}
+        for number, turns in sorted(self.course.taken.items()):
+            for taken in turns:
+                side = self._side(number) if taken.turn.candidate else self.head.baseline
+                for each in taken.measurements:
+                    found.setdefault((side.label, identity_of(each).label), each)
+        return tuple(
+            {"profile": label, "what": what, "conditions": dict(each.conditions)}
+            for (label, what), each in found.items()
+        )
+
+
+def now() -> str:
+    """To the second, with its zone."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

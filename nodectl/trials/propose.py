@@ -1,0 +1,205 @@
+"""What won, as an inventory that says so, with the evidence beside it; nothing is proposed that has not won."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nodectl import __version__
+from nodectl.errors import NodectlError, UsageError
+from nodectl.model.trial import Series
+from nodectl.model.verdict import Outcome, Verdict
+from nodectl.profiles.overrides import OVERRIDES, checked_overrides, merge_fields
+from nodectl.trials.series import document
+from nodectl.trials.verdict import summarise
+
+MARK = "# Proposed by `nodectl tune propose`"
+SCHEMA = "nodectl.evidence/1"
+_TUNING = "nodectl_tuning"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A tuning that was tried: a profile by name, or overrides; `hosts` maps each host to the overrides it has.
+
+    `over` is the profile over which overrides were tried, where it is not each host's own; `run_with` is what no host
+    holds: how the launcher is to be told.
+    """
+
+    profile: str
+    baseline: str
+    hosts: Mapping[str, Mapping[str, Any]]
+    verdicts: tuple[Verdict, ...]
+    series: tuple[Series, ...] = ()
+    overrides: Mapping[str, Any] | None = None
+    group: str = ""
+    over: str | None = None
+    run_with: Mapping[str, str] = field(default_factory=dict)
+
+
+def propose(proposal: Proposal, path: Path, *, regressions_allowed: bool = False) -> Path:
+    """Write the inventory to `path` and the evidence beside it, whose path is returned.
+
+    NodectlError where the tuning has not won. Each file is put in place in one step, the evidence first, so that no
+    proposal is without.
+    """
+    refuse_unproven(proposal, regressions_allowed=regressions_allowed)
+    if path.suffix not in (".yml", ".yaml"):
+        raise UsageError(f"{path}: an inventory in YAML ends in .yml", "name the file NAME.yml")
+    _refuse_foreign(path)
+    beside = evidence_path(path)
+    text = inventory_yaml(proposal, beside.name)
+    replace_file(beside, json.dumps(evidence(proposal, allowed=regressions_allowed), indent=2) + "\n")
+    replace_file(path, text)
+    return beside
+
+
+def refuse_unproven(proposal: Proposal, *, regressions_allowed: bool = False) -> None:
+    """NodectlError unless something is better, everything could be told, and nothing is worse or that is allowed."""
+    summary = summarise(proposal.profile, proposal.verdicts)
+    if summary.undecided or not proposal.verdicts:
+        reason = summary.undecided[0].reason if summary.undecided else "nothing was measured"
+        raise NodectlError(f"{proposal.profile} has no verdict: {reason}", "try it again, over more pairs")
+    if not summary.wins:
+        raise NodectlError(f"{proposal.profile} is not better than {proposal.baseline}", "there is nothing to propose")
+    if summary.regressions and not regressions_allowed:
+        worse = "; ".join(map(_where, summary.regressions))
+        raise NodectlError(
+            f"{proposal.profile} is better somewhere, and worse than {proposal.baseline} at {worse}",
+            "leave it, or allow the regressions if what you run does not meet them",
+        )
+
+
+def evidence_path(path: Path) -> Path:
+    """`proposal.yml` → `proposal.evidence.json`."""
+    return path.with_suffix(".evidence.json")
+
+
+def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
+    """What the proposal stands on, as plain data: verdicts, and the series that they were read from."""
+    summary = summarise(proposal.profile, proposal.verdicts)
+    return {
+        "schema": SCHEMA,
+        "nodectl": __version__,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "profile": proposal.profile,
+        "baseline": proposal.baseline,
+        "overrides": proposal.overrides,
+        "over": proposal.over,
+        "run_with": dict(proposal.run_with),
+        "hosts": list(proposal.hosts),
+        "verdict": summary.verdict,
+        "regressions_allowed": allowed and bool(summary.regressions),
+        "trials": [asdict(each) for each in proposal.verdicts],
+        "series": document(proposal.series)["series"],
+    }
+
+
+def inventory_yaml(proposal: Proposal, beside: str) -> str:
+    """An inventory with nothing but the proposal: for a group, or host by host where hosts differ or none is named."""
+    if not proposal.hosts:
+        raise UsageError("a proposal is for hosts, and none is named", "name the hosts that were measured")
+    variables = {host: _variables(proposal, present) for host, present in proposal.hosts.items()}
+    first = next(iter(variables.values()))
+    if proposal.group and all(each == first for each in variables.values()):
+        inventory = _group(proposal.group, first)
+    else:
+        inventory = {"all": {"hosts": variables}}
+    body = yaml.dump(inventory, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=120)
+    return f"{_head(proposal, beside)}\n{body}"
+
+
+class _NoAliases(yaml.SafeDumper):
+    """Each host's values in full: what is to be reviewed has no references."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _variables(proposal: Proposal, present: Mapping[str, Any]) -> dict[str, Any]:
+    if proposal.overrides is None:
+        return {_TUNING: proposal.profile}
+    checked_overrides(proposal.overrides)
+    # Ansible lets one nodectl_overrides take the place of another, so what a host has already is said again
+    merged = checked_overrides(dict(present))
+    for group, settings in proposal.overrides.items():
+        merge_fields(merged, {group: dict(settings) if isinstance(settings, Mapping) else settings})
+    _refuse_templates(merged)
+    return {**({_TUNING: proposal.over} if proposal.over else {}), OVERRIDES: merged}
+
+
+def _group(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    inside = {"vars": dict(variables)}
+    return {"all": inside} if name == "all" else {"all": {"children": {name: inside}}}
+
+
+def _refuse_templates(value: Any) -> None:
+    """Ansible would take braces for a template and run it."""
+    if isinstance(value, Mapping):
+        for each in (*value.keys(), *value.values()):
+            _refuse_templates(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _refuse_templates(each)
+    elif isinstance(value, str) and any(mark in value for mark in ("{{", "{%", "{#")):
+        raise UsageError(f"{value!r} would be a template to Ansible", "write the value itself")
+
+
+def _head(proposal: Proposal, beside: str) -> str:
+    wins = [each for each in proposal.verdicts if each.verdict is Outcome.BETTER]
+    lines = [f"{MARK}: {proposal.profile} against {proposal.baseline}. Review it, then use it as", "# one more -i."]
+    lines += [f"# better: {_where(each)}" for each in wins]
+    lines += [f"# not in here, for no host holds it: {key} {value}" for key, value in proposal.run_with.items()]
+    lines += [f"# WORSE: {_where(each)}" for each in summarise(proposal.profile, proposal.verdicts).regressions]
+    return "\n".join([*lines, f"# evidence: {beside}"])
+
+
+def _where(verdict: Verdict) -> str:
+    size = "" if verdict.size_bytes is None else f" {verdict.size_bytes} B"
+    what = f"{verdict.probe} {verdict.subject}{size}"
+    if verdict.gain_percent is None or verdict.interval_percent is None or not verdict.verdict:
+        return _one_line(f"{what} (failed)")
+    low, high = verdict.interval_percent
+    failed = f", {verdict.failed_candidate} failed" if verdict.failed_candidate else ""
+    return _one_line(f"{what} {verdict.gain_percent:+.1f} % ({low:+.1f} to {high:+.1f}){failed}")
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def _refuse_foreign(path: Path) -> None:
+    try:
+        there = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", "name a file that you may write") from error
+    if not there.startswith(MARK):
+        raise UsageError(f"{path} is not nodectl's", "move it away, or name another file")
+
+
+def replace_file(path: Path, text: str) -> None:
+    """The whole file or none of it, also where the machine stops in between."""
+    try:
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", "name a file in a folder that you may write") from error
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(handle)
+        Path(draft).chmod(0o644)
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise

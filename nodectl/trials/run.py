@@ -1,0 +1,172 @@
+"""A trial from its first turn to its record: warmed up, armed, measured in turns, put back, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from nodectl.errors import UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+from nodectl.model.trial import Side, Trial
+from nodectl.probes.base import Note
+from nodectl.probes.budget import said
+from nodectl.trials.ledger import Ledger, now
+from nodectl.trials.measure import Measuring
+from nodectl.trials.series import Taken
+from nodectl.trials.sides import OWN
+from nodectl.trials.trial import Ending, Hunt, interleave
+from nodectl.trials.turns import TrialEndError, Turns
+from nodectl.trials.verdict import MIN_PAIRS
+
+
+class Armed(Protocol):
+    """Hosts that put their former values back by themselves when nobody asks for them any more."""
+
+    @property
+    def hosts(self) -> Sequence[Host]: ...
+    @property
+    def findings(self) -> Sequence[Finding]: ...
+    def lost(self) -> Mapping[str, str]:
+        """Hosts that are gone, with the reason."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Arming:
+    """How hosts are armed, and how a side's settings are put on armed ones."""
+
+    arm: Callable[[], AbstractContextManager[Armed]]
+    put_on: Callable[[Armed, Side], tuple[Finding, ...]]
+
+
+@dataclass(slots=True)
+class TrialRun:
+    """One trial; `head` says what is tried, where and how. With `search` the candidates are a space's."""
+
+    head: Trial
+    measuring: Measuring
+    arming: Arming
+    note: Note
+    clock: Callable[[], float]
+    ends_at: float | None = None
+    search: bool = False
+    _ledger: Ledger = field(init=False)
+    _turn_s: float = 0.0
+    _arming_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._ledger = Ledger(self.head)
+
+    def run(self) -> Trial:
+        """The trial as it is kept; its findings say what could not be done."""
+        self._warm_up()
+        if not self.measuring.names:
+            return self._ledger.close("nothing could be measured here, and no setting was changed")
+        self._refuse_too_short()
+        try:
+            reason = self._armed_turns()
+        except BaseException as error:
+            told = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+            self._ledger.close(f"broken off: {told}")
+            raise
+        return self._ledger.close(reason)
+
+    def _warm_up(self) -> None:
+        """With what is on the hosts: nothing is changed before it is known that everything can be measured."""
+        started = self.clock()
+        self.measuring.warm_up(Side(OWN))
+        self._turn_s = self.clock() - started
+        self._ledger.findings += self.measuring.dropped
+        self._ledger.head = replace(self.head, probes=self.measuring.names, started=now())
+        turns = 2 * self.head.pairs * len(self.head.candidates)
+        if self.search:
+            self.note(
+                f"a turn takes {said(self._turn_s)}, without the settings; {len(self.head.candidates)} candidates"
+            )
+        else:
+            told = said(turns * self._turn_s)
+            self.note(f"a turn takes {said(self._turn_s)}: {turns} of them {told}, and the settings are put on between")
+
+    def _refuse_too_short(self) -> None:
+        least_s = 2 * MIN_PAIRS * self._turn_s * (1 if self.search else len(self.head.candidates))
+        left_s = self._left_s()
+        if left_s is not None and left_s < least_s:
+            raise UsageError(
+                f"{MIN_PAIRS} pairs take at least {said(least_s)} here, and {said(max(0.0, left_s))} are left",
+                "give it more with --budget, fewer --probes or a shorter --duration; nothing was changed",
+            )
+
+    def _armed_turns(self) -> str:
+        """Why it ended early, empty where it did not."""
+        started = self.clock()
+        with self.arming.arm() as armed:
+            self._arming_s = self.clock() - started
+            missing = {host.name for host in self.measuring.hosts} - {host.name for host in armed.hosts}
+            if missing:
+                reason = f"not armed, and nothing was changed: {', '.join(sorted(missing))}"
+            else:
+                reason = self._turns(armed)
+        self._ledger.findings += armed.findings
+        return reason
+
+    def _turns(self, armed: Armed) -> str:
+        turns = Turns(
+            put_on=lambda side: self.arming.put_on(armed, side),
+            lost=armed.lost,
+            measure=self.measuring,
+            note=self.note,
+            clock=self.clock,
+        )
+        try:
+            ending = self._search(turns) if self.search else self._interleave(turns)
+        except TrialEndError as end:
+            return str(end)
+        finally:
+            self._ledger.findings += turns.heard.findings()
+        if ending.trimmed:
+            trimmed = f"to fit the budget: {ending.trimmed}"
+            self._ledger.findings.append(Finding("", "tune trial", Status.WARNING, "budget", actual=trimmed))
+        return ending.reason
+
+    def _interleave(self, turns: Turns) -> Ending:
+        given = self.head
+        return interleave(turns, self._ledger.course, given.baseline, given.candidates, given.pairs, self._has_time)
+
+    def _search(self, turns: Turns) -> Ending:
+        given = self.head
+        hunt = Hunt(turns, self._ledger.course, given.baseline, given.candidates, self._ledger.varied)
+        self._ledger.hunt = hunt
+        budget_s = self._left_s()
+        if budget_s is None:
+            raise UsageError("a search needs a budget", "give --budget 20m")
+        number, final, ending = hunt.run(given.pairs, budget_s)
+        if number is not None:
+            self._ledger.only = (number, _renumbered(final))
+        return ending
+
+    def _has_time(self, seconds: float) -> bool:
+        left_s = self._left_s()
+        return left_s is None or left_s >= seconds
+
+    def _left_s(self) -> float | None:
+        """Less what putting the former values back will take: about what arming took."""
+        return None if self.ends_at is None else self.ends_at - self.clock() - 2 * self._arming_s
+
+
+def _renumbered(taken: Sequence[Taken]) -> tuple[Taken, ...]:
+    """The fresh pairs as a trial of their own."""
+    first = min((each.turn.pair for each in taken), default=0)
+    return tuple(replace(each, turn=replace(each.turn, pair=each.turn.pair - first)) for each in taken)
+
+
+def failed(trial: Trial) -> int:
+    """The exit status: 1 where something failed, 3 where it ended early or anything is undecided, else 0."""
+    statuses = {each.status for each in trial.findings}
+    if Status.FAILED in statuses:
+        return 1
+    undecided = any(each.undecided for each in trial.summaries)
+    return 3 if not trial.complete or undecided or Status.UNKNOWN in statuses else 0

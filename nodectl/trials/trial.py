@@ -1,0 +1,154 @@
+"""The course of a trial: turns in an order that no drift can favour, as far as the time goes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from statistics import fmean, median
+
+from nodectl.model.trial import Ranked, Side
+from nodectl.model.units import lower_is_better
+from nodectl.trials.halving import halve
+from nodectl.trials.series import Taken, Turn, schedule, series_of
+from nodectl.trials.turns import Turns
+from nodectl.trials.verdict import MIN_PAIRS
+
+# the baseline's number; candidates count from 1
+BASELINE = 0
+# pairs in a block: A B B A
+_BLOCK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """`reason`: why it is not what was asked for; `trimmed`: what was given up for the budget, and can be spared."""
+
+    reason: str = ""
+    trimmed: str = ""
+
+
+@dataclass(slots=True)
+class Course:
+    """What was taken for each candidate, by its number; `keep` is called after each turn."""
+
+    keep: Callable[[], None]
+    taken: dict[int, list[Taken]] = field(default_factory=dict)
+
+    def add(self, number: int, taken: Taken) -> None:
+        """A turn more."""
+        self.taken.setdefault(number, []).append(taken)
+        self.keep()
+
+
+def interleave(
+    turns: Turns,
+    course: Course,
+    baseline: Side,
+    candidates: Sequence[Side],
+    pairs: int,
+    has_time: Callable[[float], bool],
+) -> Ending:
+    """A B B A for each candidate in turn, until each has its pairs or the time is over.
+
+    In blocks, so that all candidates meet the same hour, and settings are put on once in two turns.
+    """
+    longest_s = 0.0
+    for first in range(0, pairs, _BLOCK):
+        alive = [number for number in _numbers(candidates) if not turns.given_up(number)]
+        if not alive:
+            return Ending("no candidate's settings can be put on")
+        if not has_time(longest_s):
+            if first >= MIN_PAIRS:
+                return Ending(trimmed=f"pairs {pairs} -> {first}")
+            return Ending(f"the budget was spent after {first} pairs of each, and {MIN_PAIRS} are needed")
+        started = turns.clock()
+        for number in alive:
+            _block(turns, course, baseline, number, candidates[number - 1], first, pairs)
+        longest_s = max(longest_s, turns.clock() - started)
+    return Ending()
+
+
+def _numbers(candidates: Sequence[Side]) -> range:
+    return range(1, len(candidates) + 1)
+
+
+def _block(turns: Turns, course: Course, baseline: Side, number: int, side: Side, first: int, pairs: int) -> None:
+    for turn in islice(schedule(pairs), 2 * first, 2 * (first + _BLOCK)):
+        _take(turns, course, baseline, number, side, turn, f"pair {turn.pair + 1} of {pairs}")
+
+
+def _take(turns: Turns, course: Course, baseline: Side, number: int, side: Side, turn: Turn, what: str) -> Taken:
+    found = turns.take(number, side, what) if turn.candidate else turns.take(BASELINE, baseline, what)
+    taken = Taken(turn, found)
+    course.add(number, taken)
+    return taken
+
+
+@dataclass(slots=True)
+class Hunt:
+    """A search: successive halving over the candidates, then fresh pairs of the best."""
+
+    turns: Turns
+    course: Course
+    baseline: Side
+    candidates: Sequence[Side]
+    varied: Collection[str] = ()
+
+    def run(self, pairs: int, budget_s: float) -> tuple[int | None, tuple[Taken, ...], Ending]:
+        """The winner's number and its fresh pairs, where there are any."""
+        found = halve(list(_numbers(self.candidates)), self._gain, budget_s, self.turns.clock, final_pairs=pairs)
+        winner = found.standings[0].candidate if found.final else None
+        final = tuple(self.course.taken[winner][-2 * len(found.final) :]) if winner is not None else ()
+        fresh, left = len(found.final), len(self.candidates) - len(found.standings)
+        trimmed = [f"{left} of {len(self.candidates)} candidates were not tried"] if left else []
+        trimmed += [f"fresh pairs {pairs} -> {fresh}"] if MIN_PAIRS <= fresh < pairs else []
+        if found.complete or fresh >= MIN_PAIRS or (found.standings and found.winner is None):
+            return winner, final, Ending(trimmed="; ".join(trimmed))
+        return winner, final, Ending("the budget was spent before the best could be judged")
+
+    def ranking(self) -> tuple[Ranked, ...]:
+        """What was seen of each candidate so far, the best first."""
+        rows = [self._ranked(number) for number in _numbers(self.candidates) if number in self.course.taken]
+        return tuple(sorted(rows, key=lambda row: (row.failed, -row.pairs, -(row.gain_percent or -math.inf))))
+
+    def _ranked(self, number: int) -> Ranked:
+        taken = self.course.taken[number]
+        gains = [_objective(taken[start : start + 2], self.varied) for start in range(0, len(taken) - 1, 2)]
+        known = [gain for gain in gains if gain is not None]
+        percent = 100 * math.expm1(median(known)) if known else None
+        # its own failure puts it out, the baseline's does not
+        broken = not all(each.measurements for each in taken if each.turn.candidate)
+        return Ranked(self.candidates[number - 1].label, len(known), percent, failed=broken)
+
+    def _gain(self, number: int) -> float | None:
+        """One pair of a candidate; a second one where it was the baseline that could not be measured."""
+        for _ in range(2):
+            took = self._pair(number)
+            if all(each.measurements for each in took if not each.turn.candidate):
+                break
+        return _objective(took, self.varied)
+
+    def _pair(self, number: int) -> list[Taken]:
+        """Beginning with what is on the hosts."""
+        side = self.candidates[number - 1]
+        pair = len(self.course.taken.get(number, ())) // 2
+        order = (False, True) if self.turns.on in (BASELINE, None) else (True, False)
+        what = f"candidate {number} of {len(self.candidates)}, its pair {pair + 1}"
+        return [
+            _take(self.turns, self.course, self.baseline, number, side, Turn(pair, candidate), what)
+            for candidate in order
+        ]
+
+
+def _objective(pair: Sequence[Taken], varied: Collection[str]) -> float | None:
+    """The mean over the probes of their mean gains, as a logarithm; None where anything could not be measured."""
+    gains: dict[str, list[float]] = {}
+    for series in series_of("", "", pair, varied):
+        sign = -1 if lower_is_better(series.unit) else 1
+        if len(series.complete) != 1:
+            return None
+        ((baseline, candidate),) = series.complete
+        gains.setdefault(series.probe, []).append(sign * math.log(candidate / baseline))
+    return fmean(map(fmean, gains.values())) if gains else None

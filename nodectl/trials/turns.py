@@ -1,0 +1,114 @@
+"""One turn after another: settings put on where they are not, what they give measured, the end where hosts are lost.
+
+It knows neither playbooks nor probes: both are handed in, so that a trial's course is tested without a host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodectl.model.finding import Finding
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.model.trial import Side
+from nodectl.probes.base import Note, ProbeResult
+from nodectl.trials.heard import Heard
+
+# so many turns one after the other without any measurement: it is not the settings
+_SILENT = 3
+# a side whose settings could not be put on so often is given up
+_REFUSALS = 2
+# where a host was only not reached
+_TRIES = 2
+_BAD = (Status.FAILED, Status.UNKNOWN)
+
+
+class TrialEndError(Exception):
+    """The trial cannot go on; what was measured until then stands."""
+
+
+@dataclass(slots=True)
+class Turns:
+    """The hosts of a trial: what is on them, and what turns cost."""
+
+    put_on: Callable[[Side], tuple[Finding, ...]]
+    lost: Callable[[], Mapping[str, str]]
+    measure: Callable[[Side], ProbeResult]
+    note: Note
+    clock: Callable[[], float]
+    heard: Heard = field(default_factory=Heard)
+    longest_s: float = 0.0
+    _on: int | None = None
+    _silent: int = 0
+    _why: str = ""
+    _refused: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def on(self) -> int | None:
+        """The number of the side whose settings are on the hosts."""
+        return self._on
+
+    def given_up(self, number: int) -> bool:
+        """Its settings could not be put on, more than once."""
+        return self._refused.get(number, 0) >= _REFUSALS
+
+    def take(self, number: int, side: Side, what: str) -> tuple[Measurement, ...]:
+        """What the hosts measure with the settings of a side; nothing where it failed; TrialEndError where all ends."""
+        self._end_if_lost()
+        started = self.clock()
+        measurements = self._measured(side) if self._is_on(number, side) else ()
+        self.longest_s = max(self.longest_s, self.clock() - started)
+        # before it counts: a host that went away in the middle has measured nothing that can be compared
+        self._end_if_lost()
+        self.note(f"{what}, {side.label}: {_brief(measurements) or f'nothing measured: {self._why}'}")
+        self._silent = 0 if measurements else self._silent + 1
+        if self._silent >= _SILENT:
+            raise TrialEndError(f"nothing could be measured in {_SILENT} turns one after the other")
+        return measurements
+
+    def _is_on(self, number: int, side: Side) -> bool:
+        if self._on == number:
+            return True
+        # whatever becomes of it, what was on before is not to be relied on
+        self._on = None
+        for _ in range(_TRIES):
+            found = self.put_on(side)
+            self.heard.settings(side.label, found)
+            bad = [each for each in found if each.status in _BAD]
+            if not bad:
+                self._on = number
+                self.heard.settled(side.label)
+                return True
+            self._why = _first(bad)
+            if any(each.status is Status.FAILED for each in bad) or self.lost():
+                break
+        self._refused[number] = self._refused.get(number, 0) + 1
+        return False
+
+    def _measured(self, side: Side) -> tuple[Measurement, ...]:
+        result = self.measure(side)
+        self.heard.measuring(side.label, result.findings)
+        self._why = _first(result.findings)
+        return result.measurements
+
+    def _end_if_lost(self) -> None:
+        lost = self.lost()
+        if lost:
+            told = "; ".join(f"{host}: {reason}" for host, reason in sorted(lost.items()))
+            raise TrialEndError(f"lost in the middle of the trial: {told}")
+
+
+def _brief(measurements: tuple[Measurement, ...]) -> str:
+    """The first value of each probe."""
+    first = {each.probe: each for each in reversed(measurements)}
+    told = [f"{each.probe} {each.value:.4g} {each.unit}" for each in reversed(first.values())]
+    return ", ".join(told)
+
+
+def _first(found: Sequence[Finding]) -> str:
+    """The worst of them in a few words."""
+    if not found:
+        return "the probes do not say why"
+    worst = min(found, key=lambda each: each.status.rank)
+    return f"{worst.subject or worst.host}: {worst.actual}"

@@ -1,0 +1,181 @@
+"""Better, noise or worse: the paired gain with its 95 % interval, against the noise of the baseline itself.
+
+Gains are taken as logarithms of ratios within a pair, so that what drifts over the trial falls out, and twice as fast
+is as far from nothing as half as fast. `docs/verdicts.md` has the figures of false verdicts and power.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median, median_low
+
+from nodectl.errors import UsageError
+from nodectl.model.trial import Series
+from nodectl.model.units import lower_is_better
+from nodectl.model.verdict import Outcome, Summary, Verdict
+from nodectl.trials.bootstrap import interval, student
+
+MIN_PAIRS = 5
+# below this a difference is not worth a setting, however sure it is
+MIN_GAIN_PERCENT = 2.0
+# one pair in five may be an outlier, and is drawn in: further from the median than this many deviations, and by more
+# than half; less is no stall but may be a second state (clocks, NUMA nodes), which has to count
+_OUTLIERS = 5
+_DEVIATIONS = 3.0
+_STALL = math.log(1.5)
+_BELL = 1.4826
+# nine of ten comparisons of the baseline with itself stay within its noise
+_NOISE_QUANTILE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """A series as logarithms, more is better: `gains` within pairs, `steps` from one baseline to the next."""
+
+    gains: tuple[float, ...]
+    steps: tuple[float, ...]
+
+    @property
+    def deviation(self) -> float:
+        """How far a gain usually is from the median: by the gains or by the baseline, whichever is further."""
+        middle = median(self.gains)
+        return _BELL * max(median(abs(gain - middle) for gain in self.gains), median_low(map(abs, self.steps)))
+
+    @property
+    def clamped(self) -> tuple[float, ...]:
+        """The gains with at most one in five drawn in."""
+        return _drawn_in(self.gains, median(self.gains), self.deviation, len(self.gains) // _OUTLIERS)
+
+    @property
+    def outliers(self) -> int:
+        """Pairs far from the others."""
+        middle, far = median(self.gains), max(_STALL, _DEVIATIONS * self.deviation)
+        return sum(abs(gain - middle) > far for gain in self.gains)
+
+    @property
+    def noise(self) -> float:
+        """What the baseline against itself comes to, over as many pairs."""
+        count = len(self.gains)
+        # a stalled baseline is in two steps
+        steps = _drawn_in(self.steps, 0.0, self.deviation, 2 * (count // _OUTLIERS))
+        deviation = math.sqrt(fmean(step**2 for step in steps))
+        return student(_NOISE_QUANTILE, count - 1) * deviation / math.sqrt(count)
+
+
+def _drawn_in(values: Sequence[float], middle: float, deviation: float, most: int) -> tuple[float, ...]:
+    """Outliers moved to where the others end; of more than `most` the nearer ones stay where they are."""
+    ordered = sorted((abs(value - middle) for value in values), reverse=True)
+    reach = max(_DEVIATIONS * deviation, ordered[most])
+    far = max(_STALL, reach)
+    return tuple(
+        middle + math.copysign(reach, value - middle) if abs(value - middle) > far else value for value in values
+    )
+
+
+def judge(series: Series, seed: int = 0) -> Verdict:
+    """The verdict on one series; unknown, with the reason, where fewer than five pairs are complete."""
+    pairs = series.complete
+    if len(pairs) < MIN_PAIRS:
+        reason = f"too few pairs: {len(pairs)} of {len(series.pairs)} are complete, and {MIN_PAIRS} are needed"
+        return _verdict(series, Outcome.UNKNOWN, reason=reason)
+    logs = logarithms(series)
+    clamped = logs.clamped
+    ends = interval(clamped, seed)
+    low, high = (percent(series, end) for end in ends)
+    noise = 100 * math.expm1(logs.noise)
+    needed = max(MIN_GAIN_PERCENT, noise)
+    outcome = Outcome.BETTER if low > needed else Outcome.WORSE if high < -needed else Outcome.NOISE
+    return _verdict(
+        series,
+        outcome,
+        gain_percent=percent(series, fmean(clamped)),
+        noise_percent=noise,
+        interval_percent=(low, high),
+        outliers=logs.outliers,
+        reason=_reason(outcome, low, high, needed),
+    )
+
+
+def logarithms(series: Series) -> Logs:
+    """The complete pairs as logarithms; UsageError for a unit of which it is not known whether more is better."""
+    lower = lower_is_better(series.unit)
+    if lower is None:
+        raise UsageError(
+            f"{series.probe}: is more or less {series.unit!r} better? The unit is not known",
+            "measure in a rate (GB/s, Gbit/s, TFLOP/s, samples/s) or a time (s, ms, us)",
+        )
+    for value in (value for pair in series.pairs for value in (pair.baseline, pair.candidate)):
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(
+                f"{series.probe}: {value!r} {series.unit} in the series is no speed",
+                "a measurement that came to nothing has failed: it is null in a series, not 0",
+            )
+    sign = -1 if lower else 1
+    known = [math.log(pair.baseline) for pair in series.pairs if pair.baseline is not None]
+    return Logs(
+        gains=tuple(sign * math.log(candidate / baseline) for baseline, candidate in series.complete),
+        steps=tuple(after - before for before, after in pairwise(known)),
+    )
+
+
+def percent(series: Series, gain: float) -> float:
+    """A gain of logarithms in percent of the baseline: more of a rate, less of a time."""
+    return -100 * math.expm1(-gain) if lower_is_better(series.unit) else 100 * math.expm1(gain)
+
+
+def judge_all(many: Iterable[Series], seed: int = 0) -> tuple[Verdict, ...]:
+    """A verdict on each."""
+    return tuple(judge(series, seed) for series in many)
+
+
+def summarise(profile: str, verdicts: Sequence[Verdict]) -> Summary:
+    """Worse where anything is worse; unknown where anything could not be told; better where anything is."""
+    regressions = tuple(each for each in verdicts if each.is_regression)
+    wins = tuple(each for each in verdicts if each.verdict is Outcome.BETTER)
+    undecided = tuple(each for each in verdicts if each.verdict is Outcome.UNKNOWN)
+    if regressions:
+        outcome = Outcome.WORSE
+    elif undecided or not verdicts:
+        outcome = Outcome.UNKNOWN
+    else:
+        outcome = Outcome.BETTER if wins else Outcome.NOISE
+    return Summary(profile, outcome, wins, regressions, undecided)
+
+
+def _reason(outcome: Outcome, low: float, high: float, needed: float) -> str:
+    where = {Outcome.BETTER: "above", Outcome.WORSE: "below -"}.get(outcome)
+    if where is None:
+        return f"{low:+.1f} to {high:+.1f} % is not beyond {needed:.1f} %"
+    return f"all of {low:+.1f} to {high:+.1f} % is {where}{' ' if outcome is Outcome.BETTER else ''}{needed:.1f} %"
+
+
+def _verdict(
+    series: Series,
+    outcome: Outcome,
+    *,
+    gain_percent: float | None = None,
+    noise_percent: float | None = None,
+    interval_percent: tuple[float, float] | None = None,
+    outliers: int = 0,
+    reason: str = "",
+) -> Verdict:
+    return Verdict(
+        profile=series.profile,
+        baseline=series.baseline,
+        probe=series.probe,
+        subject=series.subject,
+        size_bytes=series.size_bytes,
+        unit=series.unit,
+        verdict=outcome,
+        gain_percent=gain_percent,
+        noise_percent=noise_percent,
+        interval_percent=interval_percent,
+        pairs=len(series.complete),
+        outliers=outliers,
+        failed_baseline=sum(pair.baseline is None for pair in series.pairs),
+        failed_candidate=sum(pair.candidate is None for pair in series.pairs),
+        reason=reason,
+    )

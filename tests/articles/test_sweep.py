@@ -1,0 +1,189 @@
+"""The sweep: a row a rate from the lowest on, each measurement its share of the time, and what it comes to."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from nodectl.articles import sweep as sweep_module
+from nodectl.articles.article import published
+from nodectl.articles.document import sweep_document, sweep_table
+from nodectl.articles.retrieval import Table
+from nodectl.articles.sweep import Link, Sweep, run_sweep, table_for
+from nodectl.articles.turns import Turns
+from nodectl.errors import UsageError
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeOptions, ProbeResult, host_finding
+from nodectl.probes.budget import BudgetError
+from tests.probes.scripted import HOSTS
+
+# in a lab of three rates; what one node does is all the same
+SPEED = {"100mbit": (50.0, 10.0, 60.0), "1gbit": (52.0, 90.0, 20.0), "2gbit": (51.0, 150.0, 15.0)}
+
+
+class Lab:
+    """Its links, and the measurements that it is asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, speed: dict[str, tuple[float, float, float]]) -> None:
+        self.speed, self.now = speed, ""
+        self.asked: list[tuple[str, int]] = []
+        self.ends: list[float | None] = []
+        self.lost: set[int] = set()
+        monkeypatch.setattr(sweep_module, "run_training", self.training)
+        monkeypatch.setattr(sweep_module, "run_retrieval", self.retrieval)
+
+    @property
+    def links(self) -> list[Link]:
+        # not in the order of their rates
+        bits = {"100mbit": 10**8, "1gbit": 10**9, "2gbit": 2 * 10**9}
+        return [Link(name, bits[name], lambda name=name: self.put_on(name)) for name in reversed(self.speed)]  # type: ignore[misc]
+
+    def put_on(self, name: str) -> None:
+        self.now = name
+
+    def training(
+        self, _: object, hosts: Sequence[Host], options: ProbeOptions, note: Any, turns: Turns | None
+    ) -> ProbeResult:
+        self.begin("training", hosts, options)
+        if len(hosts) in self.lost:
+            return ProbeResult(findings=(host_finding("training", hosts[-1].name, Status.FAILED, "a rank died"),))
+        column = 0 if len(hosts) == 1 else 1
+        return self.found("training", hosts, turns, lambda: self.speed[self.now][column], "samples/s")
+
+    def retrieval(
+        self, _: object, hosts: Sequence[Host], options: ProbeOptions, note: Any, table: Table, turns: Turns | None
+    ) -> ProbeResult:
+        self.begin("retrieval", hosts, options)
+        return self.found("retrieval", hosts, turns, lambda: self.speed[self.now][2], "ms")
+
+    def begin(self, probe: str, hosts: Sequence[Host], options: ProbeOptions) -> None:
+        self.asked.append((probe, len(hosts)))
+        self.ends.append(options.ends_at)
+
+    def found(
+        self, probe: str, hosts: Sequence[Host], turns: Turns | None, value: Callable[[], float], unit: str
+    ) -> ProbeResult:
+        """A measurement under each setting."""
+        names, found = tuple(host.name for host in hosts), []
+        for put_on in turns.settings if turns else [lambda: None]:
+            put_on()
+            given = {"p50_ms": value(), "p99_ms": 2 * value()} if unit == "ms" else {}
+            found.append(Measurement(probe, names, value(), unit, spread=0.1, conditions=given))
+        return ProbeResult(tuple(found))
+
+    def sweep(self, **options: Any) -> Sweep:
+        def quiet(_: str) -> None:
+            """Nobody looks at the progress."""
+
+        return run_sweep(self, HOSTS, self.links, ProbeOptions(**options), table_for(4), quiet)  # type: ignore[arg-type]
+
+
+def test_three_rates_make_the_articles_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(monkeypatch, SPEED)
+    swept = lab.sweep()
+    assert lab.asked == [("training", 1), ("training", 4), ("retrieval", 4)]
+    document: Any = sweep_document(swept, scaled=True)
+    assert [row["rate"] for row in document["rows"]] == list(SPEED)
+    assert document["rows"][0] == {
+        "rate": "100mbit",
+        "rate_bits": 10**8,
+        "training": {"one_node": 50.0, "many_nodes": 10.0, "unit": "samples/s"},
+        "retrieval": {"p50_ms": 60.0, "p99_ms": 120.0, "queries_s": None},
+        "spread": {"one_node": 0.1, "many_nodes": 0.1, "retrieval": 0.1},
+    }
+    assert (document["ratio"], document["rising"], document["scaled"]) == (15.0, True, True)
+    assert document["article_ratio"] == pytest.approx(2.93, abs=0.005)
+    assert document["findings"] == []
+    assert {each["conditions"]["rate"] for each in document["measurements"]} == set(SPEED)
+    shown = sweep_table(swept, scaled=True, hosts=4)
+    assert "100mbit to 2gbit: 15.00 times (the article: 2.93 times, 1 to 20 Gbit/s)" in shown
+    assert "scaled: a lab's links" in shown
+
+
+def test_a_rate_that_brings_nothing_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    swept = Lab(monkeypatch, SPEED | {"2gbit": (51.0, 80.0, 15.0)}).sweep()
+    assert swept.rising is False
+    (told,) = swept.found.findings
+    assert (told.status, told.subject) == (Status.WARNING, "at 2gbit")
+    assert "80 to 90 samples/s" in told.actual
+
+
+def test_what_failed_is_missing_in_its_column_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(monkeypatch, SPEED)
+    lab.lost = {4}
+    swept = lab.sweep()
+    assert [row.many_nodes is None for row in swept.rows] == [True] * 3
+    assert [row.one_node is None or row.retrieval is None for row in swept.rows] == [False] * 3
+    assert (swept.ratio, swept.rising) == (None, None)
+    assert [(each.status, each.host) for each in swept.found.findings] == [(Status.FAILED, "node04")]
+    assert "-" in sweep_table(swept, scaled=True, hosts=4)
+
+
+def test_who_cannot_take_part_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = host_finding("training", "node01", Status.UNKNOWN, "no torch")
+
+    def training(*_: Any, **__: Any) -> ProbeResult:
+        return ProbeResult(findings=(bare,))
+
+    lab = Lab(monkeypatch, SPEED)
+    monkeypatch.setattr(sweep_module, "run_training", training)
+    assert lab.sweep().found.findings == (bare,)
+
+
+def test_real_hosts_have_one_row_and_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(monkeypatch, {"": (50.0, 10.0, 60.0)})
+
+    def quiet(_: str) -> None:
+        """Nobody looks at the progress."""
+
+    links = [Link("25gbit", 25 * 10**9)]
+    swept = run_sweep(lab, HOSTS, links, ProbeOptions(), table_for(4), quiet)  # type: ignore[arg-type]
+    document: Any = sweep_document(swept, scaled=False)
+    assert (document["ratio"], document["rising"], document["scaled"]) == (None, None, False)
+    # a rate that was found may change, and is a change then
+    assert document["measurements"][0]["conditions"] == {"rate_bits": 25 * 10**9}
+    assert "one rate: the links are what they are here" in sweep_table(swept, scaled=False, hosts=4)
+
+
+def test_each_measurement_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab, began = Lab(monkeypatch, SPEED), time.monotonic()
+    lab.sweep(ends_at=began + 900)
+    shares = [end - began for end in lab.ends if end]
+    # nothing takes any time here, so that each leaves what it had to those after it
+    assert shares[0] == pytest.approx(300, abs=1) and shares[-1] == pytest.approx(900, abs=1)
+    assert shares == sorted(shares)
+
+
+def test_a_budget_that_ends_is_told_but_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(monkeypatch, SPEED)
+    measured = lab.training
+
+    def training(*args: Any, **more: Any) -> ProbeResult:
+        if len(lab.asked) >= refused_from:
+            raise BudgetError("the training probe takes at least 12 s here, and 3 s are left", "--budget")
+        return measured(*args, **more)
+
+    monkeypatch.setattr(sweep_module, "run_training", training)
+    refused_from = 1
+    swept = lab.sweep()
+    assert [(each.subject, each.status) for each in swept.found.findings] == [("budget", Status.UNKNOWN)]
+    assert [row.many_nodes for row in swept.rows] == [None] * 3
+    refused_from = 0
+    lab.asked.clear()
+    with pytest.raises(BudgetError):
+        lab.sweep()
+
+
+def test_one_host_is_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="two hosts or more"):
+        run_sweep(Lab(monkeypatch, SPEED), HOSTS[:1], [], ProbeOptions(), table_for(1), print)  # type: ignore[arg-type]
+
+
+def test_the_article_is_as_printed() -> None:
+    rows = published().rows
+    assert [each.rate_gbit_s for each in rows] == [1, 10, 20]
+    assert [each.retrieval_ms for each in rows] == [45.2, 22.1, 9.8]
+    assert published().ratio == 25678 / 8765

@@ -1,0 +1,73 @@
+"""A trial as a process that tests may kill: arms the hosts, puts settings on as it is told, and says what it sees.
+
+    python -m tests.trials.arm_driver INVENTORY LEASE_S [--force] [--limit PATTERN]
+
+Lines on standard input: `on NAME` (one of SETTINGS), `lost`, `end`. A JSON line for each answer on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from nodectl.inventory.read import Inventory
+from nodectl.transport.connect import connect
+from nodectl.trials.armed import Setting, armed
+
+_RMEM = {"value": "4096 131072 212992", "never_lower": False}
+SETTINGS = {
+    "article": Setting("article", profile="article-20g"),
+    "small": Setting("small", profile="article-20g", overrides={"sysctl": {"net.ipv4.tcp_rmem": _RMEM}}),
+    "stock": Setting("stock", profile="stock"),
+    "unknown": Setting("unknown", profile="no-such-profile"),
+}
+
+
+def say(event: str, **more: Any) -> None:
+    """One line, at once."""
+    sys.stdout.write(json.dumps({"event": event, **more}) + "\n")
+    sys.stdout.flush()
+
+
+def main(source: str, lease_s: float, force: bool, limit: str | None) -> None:
+    """Until `end`, the end of the input, or an interruption."""
+    inventory, transport = Inventory.read([source]), connect()
+    hosts = inventory.hosts(limit)
+    findings: tuple[Any, ...] = ()
+    try:
+        with armed(
+            inventory.sources,
+            limit,
+            hosts,
+            transport,
+            what="a test",
+            note=lambda text: say("note", text=text),
+            lease_s=lease_s,
+            force=force,
+        ) as trial:
+            say("armed", hosts=[host.name for host in trial.hosts], findings=[asdict(each) for each in trial.findings])
+            trial.findings = ()
+            for line in sys.stdin:
+                word, _, name = line.strip().partition(" ")
+                if word == "on":
+                    say("on", setting=name, findings=[asdict(each) for each in trial.put_on(SETTINGS[name])])
+                elif word == "lost":
+                    say("lost", hosts=dict(trial.lost()))
+                elif word == "end":
+                    break
+    except KeyboardInterrupt:
+        say("interrupted")
+    findings = trial.findings
+    say("left", findings=[asdict(each) for each in findings])
+    transport.close()
+
+
+if __name__ == "__main__":
+    # tests that were started by nohup would pass its deafness on
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    options = sys.argv[3:]
+    pattern = options[options.index("--limit") + 1] if "--limit" in options else None
+    main(sys.argv[1], float(sys.argv[2]), "--force" in options, pattern)

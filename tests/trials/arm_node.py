@@ -1,0 +1,69 @@
+"""A node in a folder of a test: a file that a trial changes, nodectl's modules, and guards as processes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import ansible.module_utils
+
+from nodectl.common.resources import share_dir
+from tests.roles.run_module import run_module
+
+UTILS = share_dir() / "playbooks" / "module_utils"
+ansible.module_utils.__path__.append(str(UTILS))
+LIBRARY = {path.stem: path.read_text() for name in ("node_*.py", "trial_*.py") for path in UTILS.glob(name)}
+
+
+def utils(name: str) -> ModuleType:
+    return importlib.import_module(f"ansible.module_utils.{name}")
+
+
+class Node:
+    """A file that a trial changes, the modules, and the guard's processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.root, self.name = folder, folder / "state", "20260101T000000Z-trial-1"
+        self.file = folder / "nccl.conf"
+        self.file.write_text("former\n")
+        self.trial = utils("trial_store").Trials(str(self.root)).trial(self.name)
+        self.guards: list[subprocess.Popen[bytes]] = []
+
+    def module(self, name: str, **arguments: Any) -> dict[str, Any]:
+        arguments = {"folder": str(self.root), **arguments}
+        return run_module(f"playbooks/library/{name}.py", arguments, folder=self.folder)
+
+    def record(self, *paths: str) -> None:
+        touches = {"a_touches": {"paths": [str(self.file), *paths]}}
+        answer = self.module("node_record", state="begin", run=self.name, touches=touches)
+        assert answer["kept"], answer
+
+    def folder_of_a_trial(self, lease_s: float = 1.0, settle_s: float = 0.2, boot: str | None = None) -> None:
+        """As `node_trial` makes it, without a guard."""
+        about = {"by": "me@here", "what": "a test", "since": time.time(), "lease_s": lease_s, "settle_s": settle_s}
+        about["boot"] = utils("trial_store").boot_id() if boot is None else boot
+        Path(self.trial.folder).parent.mkdir(parents=True, exist_ok=True)
+        self.trial.create(about, LIBRARY, sys.executable, os.getuid())
+
+    def guard(self, **environment: str) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-BEs", self.trial.path("lib"), self.trial.folder]
+        process = subprocess.Popen(argv, env={"PATH": os.environ["PATH"], **environment}, stderr=subprocess.PIPE)
+        self.guards.append(process)
+        self.until(lambda: self.trial.guard() is not None or process.poll() is not None)
+        return process
+
+    def until(self, holds: Callable[[], object], within_s: float = 20.0) -> None:
+        ends = time.monotonic() + within_s
+        while not holds():
+            assert time.monotonic() < ends, (self.trial.said(), self.file.read_text())
+            time.sleep(0.02)
+
+    def state(self) -> str:
+        return str(self.trial.said().get("state"))

@@ -1,0 +1,115 @@
+"""What Ansible is given for a setting: over a host's own variables, privately, and never as a template."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodectl.errors import ProfileError, UsageError
+from nodectl.inventory.read import Inventory
+from nodectl.model.host import Host
+from nodectl.trials.apply_settings import Setting, given, overrides_for, plain
+from nodectl.trials.arm_signals import interruptible, kept
+
+RMEM = {"sysctl": {"net.ipv4.tcp_rmem": {"value": "1 2 3", "never_lower": False}}}
+
+
+def host(name: str, **overrides: Any) -> Host:
+    return Host(name, name, variables={"nodectl_overrides": overrides} if overrides else {})
+
+
+@pytest.mark.parametrize(
+    ("setting", "variables"),
+    [
+        (Setting("own"), {}),
+        (Setting("a", profile="article-20g"), {"nodectl_tuning": "article-20g"}),
+        (Setting("b", overrides=RMEM), {"nodectl_overrides": "{{ nodectl_trial_overrides }}"}),
+        (
+            Setting("c", profile="stock", overrides=RMEM),
+            {"nodectl_tuning": "stock", "nodectl_overrides": "{{ nodectl_trial_overrides }}"},
+        ),
+    ],
+)
+def test_variables(setting: Setting, variables: dict[str, str]) -> None:
+    with given(setting, [host("gpu01")]) as (found, inventories):
+        assert found == variables and len(inventories) == (setting.overrides is not None)
+
+
+def test_each_hosts_own_stay_below_the_setting_and_nobody_else_can_read_them() -> None:
+    hosts = [host("gpu01", nccl={"NCCL_IB_TIMEOUT": 22}, sysctl={"vm.swappiness": 1}), host("gpu02")]
+    with given(Setting("x", overrides=RMEM), hosts) as (_, (source,)):
+        path = Path(source)
+        assert path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o777 == 0o700
+        rows = yaml.safe_load(path.read_text())["all"]["hosts"]
+    assert not path.parent.exists()
+    assert rows["gpu01"]["nodectl_trial_overrides"] == {
+        "nccl": {"NCCL_IB_TIMEOUT": 22},
+        "sysctl": {"vm.swappiness": 1, **RMEM["sysctl"]},
+    }
+    assert rows["gpu02"]["nodectl_trial_overrides"] == RMEM
+
+
+def test_values_of_a_real_inventory_are_written_as_they_are(tmp_path: Path) -> None:
+    """Ansible's own strings and numbers are more than that."""
+    source = tmp_path / "hosts.yml"
+    overrides = {"nccl": {"NCCL_IB_TIMEOUT": 22}, "nic": {"mtu": 9000}, "allow_debug_variables": True}
+    source.write_text(yaml.safe_dump({"all": {"hosts": {"gpu01": {"nodectl_overrides": overrides}}}}))
+    hosts = Inventory.read([str(source)]).hosts()
+    with given(Setting("x", overrides=RMEM), hosts) as (_, (path,)):
+        rows = yaml.safe_load(Path(path).read_text())["all"]["hosts"]
+    assert rows == {"gpu01": {"nodectl_trial_overrides": {**overrides, **RMEM}}}
+
+
+@pytest.mark.parametrize("value", ["{{ lookup('pipe', 'id') }}", "{% if 1 %}", ["{# x #}"], {"{{ key }}": 1}])
+def test_templates_are_refused(value: Any) -> None:
+    with pytest.raises(UsageError, match="template"):
+        plain({"a": value})
+    with pytest.raises(UsageError, match="template"):
+        overrides_for(host("gpu01"), {"nccl": {"NCCL_ALGO": value}})
+
+
+def test_an_unknown_field_is_refused_before_any_host_is_asked() -> None:
+    with pytest.raises(ProfileError, match="sysctls: no such field"):
+        overrides_for(host("gpu01"), {"sysctls": {}})
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_polite_ends_are_heard_as_one(number: str) -> None:
+    script = (
+        "import os, signal, json\n"
+        "from nodectl.trials.arm_signals import interruptible\n"
+        # where a shell or nohup started these tests, they may be deaf to some
+        f"signal.signal(signal.{number}, signal.SIG_DFL)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "try:\n"
+        "    with interruptible():\n"
+        f"        os.kill(os.getpid(), signal.{number})\n"
+        "        signal.pause()\n"
+        "except KeyboardInterrupt:\n"
+        "    print(json.dumps('heard'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
+    assert json.loads(done.stdout) == "heard"
+
+
+def test_who_is_deaf_on_purpose_stays_so_and_handlers_come_back() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with interruptible():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            inside = signal.getsignal(signal.SIGTERM)
+            with kept():  # ansible-runner leaves its own
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            assert signal.getsignal(signal.SIGTERM) is inside
+        assert signal.getsignal(signal.SIGTERM) is before[signal.SIGTERM]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,117 @@
+"""Successive halving finds a known winner within its budget, in simulated landscapes."""
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.trials.halving import Search, halve
+
+
+@dataclass
+class Landscape:
+    """Candidates are numbers; each has a true gain in percent, and a pair costs seconds of a clock of its own."""
+
+    gain: Callable[[int], float]
+    noise: float = 0.03
+    pair_s: float = 10.0
+    broken: frozenset[int] = frozenset()
+    chance: random.Random = field(default_factory=lambda: random.Random(5))
+    now_s: float = 0.0
+    pairs: dict[int, int] = field(default_factory=dict)
+
+    def evaluate(self, candidate: int) -> float | None:
+        """One pair."""
+        self.now_s += self.pair_s * self.chance.uniform(0.9, 1.1)
+        self.pairs[candidate] = self.pairs.get(candidate, 0) + 1
+        if candidate in self.broken:
+            return None
+        return math.log1p(self.gain(candidate) / 100) + self.chance.gauss(0, self.noise * math.sqrt(2))
+
+    def search(self, count: int, budget_s: float) -> Search[int]:
+        """Among the first `count` numbers."""
+        return halve(range(count), self.evaluate, budget_s, lambda: self.now_s)
+
+
+def peak_at(best: int, height: float) -> Callable[[int], float]:
+    """All others are slightly worse than the baseline."""
+    return lambda candidate: height if candidate == best else -1.0
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 9, 10, 27, 60])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_winner_by_a_quarter_is_found(count: int, seed: int) -> None:
+    best = random.Random(seed).randrange(count)
+    land = Landscape(peak_at(best, 25), chance=random.Random(seed))
+    found = land.search(count, budget_s=10.0 * 5 * count + 400)
+    assert found.winner == best
+    assert found.complete
+    assert len(found.final) == 10
+    assert land.now_s <= 10.0 * 5 * count + 400
+    assert found.spent_s == pytest.approx(land.now_s)
+
+
+def test_the_better_part_is_measured_more() -> None:
+    land = Landscape(lambda candidate: float(candidate))
+    found = land.search(27, budget_s=1e6)
+    assert found.winner in range(20, 27)
+    assert sorted(land.pairs.values()) == [1] * 18 + [4] * 6 + [13] * 2 + [23]
+
+
+@pytest.mark.parametrize("budget_s", [0, 50, 150, 200, 300, 1000])
+def test_the_budget_is_kept(budget_s: float) -> None:
+    land = Landscape(peak_at(2, 40))
+    found = land.search(1000, budget_s)
+    # a single pair is taken even where nothing fits: without it nobody knows what one costs
+    assert land.now_s <= max(budget_s, 11)
+    assert not found.complete
+    if budget_s >= 300:
+        assert found.winner == 2
+        assert len(found.final) == 10
+
+
+def test_little_time_goes_into_trying_more_of_them_rather_than_fewer_more_deeply() -> None:
+    # of 25 pairs 10 are the final's: deep rungs would leave room for two candidates
+    land = Landscape(peak_at(7, 150))
+    found = land.search(20, budget_s=250)
+    assert found.winner == 7
+    assert len(found.final) == 10
+    assert len(found.standings) >= 8
+    assert land.now_s <= 250
+
+
+def test_the_final_is_of_fresh_pairs() -> None:
+    # of 60 that do nothing the luckiest looks good: what made it first says nothing of it
+    found = Landscape(lambda _: 0.0, noise=0.1).search(60, budget_s=1e5)
+    assert found.winner is not None
+    assert len(found.final) == 10
+    assert not set(found.final) & set(found.standings[0].gains)
+
+
+def test_a_candidate_that_fails_is_out() -> None:
+    land = Landscape(peak_at(4, 25), broken=frozenset({1, 2}))
+    found = land.search(6, budget_s=1e5)
+    assert found.winner == 4
+    assert [each.candidate for each in found.standings if each.failed] == [1, 2]
+    assert land.pairs[1] == land.pairs[2] == 1
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_without_anything_that_works_there_is_no_winner(count: int) -> None:
+    found = Landscape(peak_at(0, 25), broken=frozenset({0, 1, 2})).search(count, budget_s=1e5)
+    assert (found.winner, found.final) == (None, ())
+
+
+def test_what_is_no_better_than_the_baseline_does_not_win() -> None:
+    land = Landscape(lambda _: -30.0)
+    found = land.search(9, budget_s=1e5)
+    assert (found.winner, found.final) == (None, ())
+    assert found.complete
+
+
+def test_a_final_too_short_for_a_verdict_is_refused() -> None:
+    with pytest.raises(UsageError, match="needs 5 pairs"):
+        halve([1], lambda _: 0.0, 100, lambda: 0.0, final_pairs=4)

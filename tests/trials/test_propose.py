@@ -1,0 +1,145 @@
+"""Proposals: only of what won, as an inventory that Ansible and nodectl read, with the evidence beside it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodectl.errors import NodectlError, UsageError
+from nodectl.inventory.read import Inventory
+from nodectl.trials.propose import Proposal, evidence_path, propose
+from nodectl.trials.verdict import judge
+from tests.trials.trials import gaining
+
+RMEM = "net.ipv4.tcp_rmem"
+OVERRIDES: dict[str, dict[str, Any]] = {"sysctl": {RMEM: "4096 131072 16777216"}, "nccl": {"NCCL_SOCKET_NTHREADS": 4}}
+
+
+def proposal(*percents: float, **changes: Any) -> Proposal:
+    """One verdict for each gain, at 1, 2, 4, … bytes."""
+    series = tuple(gaining(each, size_bytes=1 << place) for place, each in enumerate(percents))
+    verdicts = tuple(judge(each) for each in series)
+    hosts: dict[str, dict[str, Any]] = {"gpu01": {}, "gpu02": {}}
+    return replace(Proposal("candidate", "stock", hosts, verdicts, series, OVERRIDES), **changes)
+
+
+def hosts_of(*paths: Path) -> dict[str, Any]:
+    """The overrides of each host as nodectl sees them through Ansible."""
+    inventory = Inventory.read([str(path) for path in paths])
+    return {host.name: host.variables.get("nodectl_overrides") for host in inventory.hosts()}
+
+
+def test_an_override_for_each_host_with_evidence_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "won.yml"
+    beside = propose(proposal(25, 0), path)
+    assert hosts_of(path) == {"gpu01": OVERRIDES, "gpu02": OVERRIDES}
+    assert beside == evidence_path(path) == tmp_path / "won.evidence.json"
+    told = json.loads(beside.read_text())
+    assert told["schema"] == "nodectl.evidence/1"
+    assert [each["verdict"] for each in told["trials"]] == ["better", "noise"]
+    assert (told["verdict"], told["hosts"], told["overrides"]) == ("better", ["gpu01", "gpu02"], OVERRIDES)
+    assert len(told["series"][0]["pairs"]) == 10
+    head = path.read_text().split("all:")[0]
+    assert "better: nccl 1 B +25.0 %" in head
+    assert "evidence: won.evidence.json" in head
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["won.evidence.json", "won.yml"]
+
+
+def test_a_group_where_all_hosts_get_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "won.yml"
+    propose(proposal(25, group="gpus"), path)
+    document = yaml.safe_load(path.read_text())
+    assert document == {"all": {"children": {"gpus": {"vars": {"nodectl_overrides": OVERRIDES}}}}}
+    propose(proposal(25, group="all"), path)
+    fleet = tmp_path / "hosts.ini"
+    fleet.write_text("[gpus]\ngpu01\ngpu02\n")
+    assert hosts_of(fleet, path) == {"gpu01": OVERRIDES, "gpu02": OVERRIDES}
+
+
+def test_what_a_host_has_already_is_said_again(tmp_path: Path) -> None:
+    path = tmp_path / "won.yml"
+    present = {"nic": {"mtu": 9000}, "sysctl": {RMEM: "4096 87380 6291456", "net.core.somaxconn": 4096}}
+    propose(proposal(25, group="gpus", hosts={"gpu01": present, "gpu02": {}}), path)
+    assert hosts_of(path) == {
+        "gpu01": {
+            "nic": {"mtu": 9000},
+            "sysctl": {RMEM: OVERRIDES["sysctl"][RMEM], "net.core.somaxconn": 4096},
+            "nccl": OVERRIDES["nccl"],
+        },
+        "gpu02": OVERRIDES,
+    }
+    assert present["sysctl"] == {RMEM: "4096 87380 6291456", "net.core.somaxconn": 4096}
+
+
+def test_a_whole_profile_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "won.yml"
+    propose(proposal(25, profile="article-20g", overrides=None, group="gpus"), path)
+    assert yaml.safe_load(path.read_text())["all"]["children"]["gpus"]["vars"] == {"nodectl_tuning": "article-20g"}
+
+
+@pytest.mark.parametrize(
+    ("percents", "told"),
+    [
+        ((0,), "candidate is not better than stock"),
+        ((-20,), "candidate is not better than stock"),
+        ((25, -20), "worse than stock at nccl 2 B -20.0 %"),
+        ((), "nothing was measured"),
+    ],
+)
+def test_what_has_not_won_is_refused(tmp_path: Path, percents: tuple[float, ...], told: str) -> None:
+    with pytest.raises(NodectlError) as refused:
+        propose(proposal(*percents), tmp_path / "won.yml")
+    assert told in refused.value.message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_few_pairs_are_no_evidence(tmp_path: Path) -> None:
+    with pytest.raises(NodectlError, match="too few pairs"):
+        propose(proposal(25, verdicts=(judge(gaining(25)), judge(gaining(25, pairs=4)))), tmp_path / "won.yml")
+
+
+def test_a_regression_that_is_allowed_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "won.yml"
+    beside = propose(proposal(25, -20), path, regressions_allowed=True)
+    assert "# WORSE: nccl 2 B -20.0 %" in path.read_text()
+    told = json.loads(beside.read_text())
+    assert (told["verdict"], told["regressions_allowed"]) == ("worse", True)
+
+
+def test_nothing_that_only_loses_is_proposed_even_so(tmp_path: Path) -> None:
+    with pytest.raises(NodectlError, match="not better"):
+        propose(proposal(-20), tmp_path / "won.yml", regressions_allowed=True)
+
+
+def test_our_own_file_is_written_anew_and_nobody_elses(tmp_path: Path) -> None:
+    path = tmp_path / "won.yml"
+    propose(proposal(25), path)
+    propose(proposal(50), path)
+    assert "+50.0 %" in path.read_text()
+    path.write_text("all: {}\n")
+    with pytest.raises(UsageError, match="not nodectl's"):
+        propose(proposal(25), path)
+    assert path.read_text() == "all: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ({"sysctl": {"kernel.core_pattern": "{{ lookup('pipe', 'id') }}"}}, "would be a template"),
+        ({"sysctls": {RMEM: "1"}}, "nodectl_overrides.sysctls: no such field"),
+    ],
+)
+def test_what_an_inventory_may_not_hold(tmp_path: Path, overrides: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        propose(proposal(25, overrides=overrides), tmp_path / "won.yml")
+    assert told in refused.value.message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["won", "won.ini", "none/won.yml"])
+def test_a_path_that_cannot_be(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        propose(proposal(25), tmp_path / name)

@@ -1,0 +1,158 @@
+"""The order of a trial, series of its measurements, and series as files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.model.measurement import Measurement
+from nodectl.model.trial import Pair, Series
+from nodectl.trials.series import Taken, Turn, document, read_series, schedule, series_of
+
+
+def measured(value: float, collective: str = "all_reduce", size_bytes: int = 1024) -> Measurement:
+    """As the nccl probe gives it."""
+    conditions = {"collective": collective, "size_bytes": size_bytes, "backend": "gloo", "time_us": value * 3}
+    return Measurement("nccl", ("node01", "node02"), value, "GB/s", conditions=conditions)
+
+
+def test_each_second_pair_is_turned_round() -> None:
+    order = "".join("AB"[turn.candidate] for turn in schedule(4))
+    assert order == "ABBAABBA"
+    assert [turn.pair for turn in schedule(4)] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_series_for_each_thing_measured() -> None:
+    taken = [
+        Taken(
+            turn,
+            (measured(10 * turn.pair + turn.candidate + 1), measured(7, size_bytes=2048), measured(8, "broadcast")),
+        )
+        for turn in schedule(2)
+    ]
+    found = series_of("tree", "ring", taken)
+    assert [(each.subject.split(",")[2].strip(), each.size_bytes) for each in found] == [
+        ("all_reduce", 1024),
+        ("all_reduce", 2048),
+        ("broadcast", 1024),
+    ]
+    assert found[0].pairs == (Pair(1, 2), Pair(11, 12, candidate_first=True))
+    assert (found[0].profile, found[0].baseline, found[0].probe, found[0].unit) == ("tree", "ring", "nccl", "GB/s")
+
+
+def test_what_failed_or_came_to_nothing_is_none() -> None:
+    turns = list(schedule(2))
+    taken = [
+        Taken(turns[0], (measured(5),)),
+        Taken(turns[1]),
+        Taken(turns[2], (measured(0),)),
+        Taken(turns[3], (measured(6),)),
+    ]
+    (found,) = series_of("tree", "ring", taken)
+    assert found.pairs == (Pair(5, None), Pair(6, None, candidate_first=True))
+    assert found.complete == ()
+
+
+def test_a_pair_that_was_not_finished_is_left_out() -> None:
+    taken = [Taken(turn, (measured(5),)) for turn in list(schedule(2))[:3]]
+    assert len(series_of("tree", "ring", taken)[0].pairs) == 1
+
+
+def test_what_is_found_does_not_part_a_series() -> None:
+    first, second = Turn(0, candidate=False), Turn(0, candidate=True)
+    with_retransmits = Measurement(
+        "tcp", ("a", "b"), 1.0, "Gbit/s", "a -> b", conditions={"retransmits": 7, "streams": 1}
+    )
+    without = Measurement("tcp", ("a", "b"), 2.0, "Gbit/s", "a -> b", conditions={"retransmits": 0, "streams": 1})
+    assert len(series_of("x", "stock", [Taken(first, (with_retransmits,)), Taken(second, (without,))])) == 1
+
+
+def path_of(sender: str, receiver: str, value: float, **conditions: object) -> Measurement:
+    """As the tcp probe gives it."""
+    given = {"streams": 1, "interfaces": ["eth0", "eth0"], **conditions}
+    return Measurement("tcp", (sender, receiver), value, "Gbit/s", f"{sender} -> {receiver}", conditions=given)
+
+
+def test_more_than_two_paths_are_also_judged_together() -> None:
+    values = [(2.0, 4.0, 8.0), (4.0, 8.0, 16.0)]
+    taken = [
+        Taken(turn, (path_of("a", "b", x), path_of("b", "c", y), path_of("c", "a", z)))
+        for turn, (x, y, z) in zip(schedule(1), values, strict=True)
+    ]
+    mean, *single = series_of("x", "stock", taken)
+    assert mean.subject.startswith("mean of 3 paths, streams 1")
+    assert mean.pairs[0].baseline == pytest.approx(4.0)
+    assert mean.pairs[0].candidate == pytest.approx(8.0)
+    assert [each.subject.split(",")[0] for each in single] == ["a -> b", "b -> c", "c -> a"]
+    # one of four that failed somewhere is not in the mean, and that is said
+    broken = [
+        Taken(each.turn, (*each.measurements, *([path_of("d", "a", 3.0)] if each.turn.candidate else [])))
+        for each in taken
+    ]
+    assert series_of("x", "stock", broken)[0].subject.startswith("mean of 3 of 4 paths")
+    # two need no mean
+    assert len(series_of("x", "stock", [Taken(each.turn, each.measurements[:2]) for each in taken])) == 2
+
+
+def test_what_is_measured_again_to_find_a_culprit_is_no_part_of_the_pair() -> None:
+    turns = list(schedule(1))
+    taken = [
+        Taken(turns[0], (path_of("a", "b", 1.0), path_of("a", "b", 9.0))),
+        Taken(turns[1], (path_of("a", "b", 2.0),)),
+    ]
+    assert series_of("x", "stock", taken)[0].pairs == (Pair(1.0, 2.0),)
+
+
+def test_what_the_trial_itself_changes_does_not_part_a_series() -> None:
+    turns = list(schedule(1))
+    over = path_of("a", "b", 2.0, interfaces=["eth1", "eth1"])
+    taken = [Taken(turns[0], (path_of("a", "b", 1.0),)), Taken(turns[1], (over,))]
+    assert len(series_of("x", "stock", taken)) == 2
+    (found,) = series_of("x", "stock", taken, {"interfaces"})
+    assert found.pairs == (Pair(1.0, 2.0),)
+    assert "eth" not in found.subject
+    # ranks in another order measure the same hosts
+    turned = Measurement("nccl", ("node02", "node01"), 2.0, "GB/s", conditions=measured(1).conditions)
+    (found,) = series_of("x", "stock", [Taken(turns[0], (measured(1.0),)), Taken(turns[1], (turned,))])
+    assert found.pairs == (Pair(1.0, 2.0),)
+
+
+def test_written_and_read_back(tmp_path: Path) -> None:
+    many = (
+        Series(
+            "tree", "ring", "nccl", "GB/s", (Pair(1.5, None), Pair(2.5, 3.5, candidate_first=True)), "all_reduce", 1024
+        ),
+        Series("x", "stock", "tcp", "Gbit/s", (), "node01 -> node02"),
+    )
+    path = tmp_path / "series.json"
+    path.write_text(json.dumps(document(many)))
+    assert read_series(path) == many
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda text: "", "not JSON"),
+        (lambda text: "[" * 100_000, "not JSON"),
+        (lambda text: "[]", "no series of pairs"),
+        (lambda text: text.replace("nodectl.series/1", "nodectl.series/2"), "no series of pairs"),
+        (lambda text: text.replace('"baseline": 1.5', '"baseline": "fast"'), "'fast' is no number"),
+        (lambda text: text.replace('"baseline": 1.5', '"baseline": true'), "True is no number"),
+        (lambda text: text.replace('"pairs"', '"pears"'), "malformed series: KeyError('pairs')"),
+    ],
+)
+def test_what_is_no_file_of_series(tmp_path: Path, spoil: Callable[[str], str], told: str) -> None:
+    path = tmp_path / "series.json"
+    good = json.dumps(document([Series("tree", "ring", "nccl", "GB/s", (Pair(1.5, 2.0),))]))
+    path.write_text(spoil(good))
+    with pytest.raises(UsageError) as refused:
+        read_series(path)
+    assert str(path) in refused.value.message
+    assert told in refused.value.message
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        read_series(tmp_path / "none.json")

@@ -1,0 +1,158 @@
+"""Search spaces: read, refused with their path, enumerated and sampled."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodectl.errors import ProfileError
+from nodectl.profiles.resolve import resolve
+from nodectl.trials.space import read_space, space_of
+
+RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
+BIG = "4096 131072 16777216"
+
+
+def test_every_combination_once_in_a_fixed_order(tmp_path: Path) -> None:
+    path = tmp_path / "space.yml"
+    path.write_text(
+        f"""
+sysctl:
+  {RMEM}: [null, "{BIG}"]
+together:
+  streams:
+    - {{}}
+    - nccl: {{NCCL_NSOCKS_PERTHREAD: 4, NCCL_SOCKET_NTHREADS: 2}}
+    - nccl: {{NCCL_NSOCKS_PERTHREAD: 8, NCCL_SOCKET_NTHREADS: 2}}
+"""
+    )
+    space = read_space(path)
+    assert space.combinations == 6
+    found = list(space)
+    assert [each.overrides for each in found] == [
+        {"nccl": {"NCCL_NSOCKS_PERTHREAD": 4, "NCCL_SOCKET_NTHREADS": 2}},
+        {"nccl": {"NCCL_NSOCKS_PERTHREAD": 8, "NCCL_SOCKET_NTHREADS": 2}},
+        {"sysctl": {RMEM: BIG}},
+        {"sysctl": {RMEM: BIG}, "nccl": {"NCCL_NSOCKS_PERTHREAD": 4, "NCCL_SOCKET_NTHREADS": 2}},
+        {"sysctl": {RMEM: BIG}, "nccl": {"NCCL_NSOCKS_PERTHREAD": 8, "NCCL_SOCKET_NTHREADS": 2}},
+    ]
+    assert found[3].label == f"{RMEM}={BIG}; NCCL_NSOCKS_PERTHREAD=4, NCCL_SOCKET_NTHREADS=2"
+    assert list(space) == found
+
+
+def test_a_candidate_is_what_nodectl_overrides_takes() -> None:
+    document = {
+        "allow_debug_variables": True,
+        "sysctl": {RMEM: [BIG]},
+        "nccl": {"NCCL_ALGO": ["Ring", "Tree"]},
+        "nic": {"mtu": [9000]},
+        "limits": {"nofile": [65536]},
+        "gpu": {"clocks": ["max"]},
+    }
+    for candidate in space_of(document, "space"):
+        merged = resolve("unknown", "cpu", "stock", overrides=candidate.overrides)
+        assert merged.tuning.sysctl[RMEM].value == BIG
+        assert merged.tuning.nccl["NCCL_ALGO"].value in ("Ring", "Tree")
+        assert merged.tuning.nic.mtu is not None
+        assert merged.tuning.nic.mtu.value == 9000
+
+
+def test_what_the_launcher_decides_varies_too_and_is_no_override() -> None:
+    document = {
+        "launch": {"rank_order": [None, "fabric"]},
+        "together": {"wire": [{}, {"probe": {"interface": "eth1"}, "nccl": {"NCCL_SOCKET_IFNAME": "eth1"}}]},
+    }
+    found = list(space_of(document, "space"))
+    assert [(each.overrides, each.run_with) for each in found] == [
+        ({"nccl": {"NCCL_SOCKET_IFNAME": "eth1"}}, {"interface": "eth1"}),
+        ({}, {"rank_order": "fabric"}),
+        ({"nccl": {"NCCL_SOCKET_IFNAME": "eth1"}}, {"rank_order": "fabric", "interface": "eth1"}),
+    ]
+    assert found[1].label == "rank_order=fabric"
+
+
+def test_a_value_may_have_fields_of_its_own() -> None:
+    small = {"value": "4096 131072 212992", "never_lower": False}
+    (found,) = space_of({"sysctl": {RMEM: [None, small]}}, "space")
+    assert found.label == f"{RMEM}=4096 131072 212992 never_lower=False"
+    merged = resolve("unknown", "cpu", "stock", overrides=found.overrides)
+    assert merged.tuning.sysctl[RMEM].value == "4096 131072 212992"
+    assert merged.tuning.sysctl[RMEM].never_lower is False
+
+
+def test_a_space_of_millions_is_sampled_without_being_walked() -> None:
+    document = {"sysctl": {f"net.ipv4.key_{n}": list(range(1, 11)) for n in range(30)}}
+    space = space_of(document, "space")
+    assert space.combinations == 10**30
+    drawn = space.sample(50, seed=7)
+    assert len({each.label for each in drawn}) == 50
+    assert drawn == space.sample(50, seed=7) != space.sample(50, seed=8)
+
+
+def test_what_changes_least_is_tried_first_and_among_equals_chance_decides() -> None:
+    space = space_of({"sysctl": {f"net.ipv4.key_{n}": [None, 1, 2] for n in range(4)}}, "space")
+    orders = [space.in_turn(100, seed) for seed in range(5)]
+    assert len({tuple(each.label for each in order) for order in orders}) == 5
+    for order in orders:
+        assert [each.moved for each in order] == [1] * 8 + [2] * 24 + [3] * 32 + [4] * 16
+        assert {each.label for each in order} == {each.label for each in space}
+    assert space.in_turn(100, 3) == space.in_turn(100, 3)
+
+
+def test_a_small_space_is_sampled_whole() -> None:
+    space = space_of({"sysctl": {RMEM: [None, BIG], WMEM: [None, BIG]}}, "space")
+    assert space.sample(3) == tuple(space) == space.sample(100)
+    assert len(space.sample(2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({}, "nothing varies"),
+        ({"sysctl": {}}, "nothing varies"),
+        ({"sysctls": {RMEM: [BIG]}}, "sysctls: no such field"),
+        ({"sysctl": [BIG]}, "sysctl: ['4096 131072 16777216'] is no mapping"),
+        ({"sysctl": {RMEM: BIG}}, f"sysctl.{RMEM}: '{BIG}' is no list"),
+        ({"sysctl": {RMEM: []}}, f"sysctl.{RMEM}: [] is no list"),
+        ({"sysctl": {RMEM: [BIG, BIG]}}, f"sysctl.{RMEM}: the same value stands twice"),
+        ({"sysctl": {"tcp_rmem": [BIG]}}, "'tcp_rmem' is no sysctl key"),
+        ({"sysctl": {RMEM: [""]}}, f"sysctl.{RMEM}.value"),
+        ({"nic": {"mtu": [9000, 90000]}}, "nic.mtu"),
+        ({"nic": {"mut": [9000]}}, "nic.mut: no such field"),
+        ({"limits": {"nofiles": [1024]}}, "limits.nofiles"),
+        ({"gpu": {"clocks": ["fast"]}}, "gpu.clocks"),
+        ({"nccl": {"NCCL_ALGO": ["Ring"]}}, "allow_debug_variables: true"),
+        ({"nccl": {"NCCL_ALGO": ["Ring"]}, "allow_debug_variables": "no"}, "neither true nor false"),
+        ({"launch": {"rank_order": ["random"]}}, "launch.rank_order: 'random'"),
+        ({"launch": {"ranks": ["fabric"]}}, "launch.ranks: no such field"),
+        ({"probe": {"interface": ["eth0; reboot"]}}, "'eth0; reboot' is no name"),
+        ({"probe": {"interface": [7]}}, "7 is no name"),
+        ({"sysctl": {RMEM: [{"value": BIG, "colour": "red"}]}}, f"sysctl.{RMEM}"),
+        ({"together": [{}]}, "together: [{}] is no mapping"),
+        ({"together": {"buffers": {"sysctl": {}}}}, "together.buffers"),
+        ({"together": {"buffers": [{"sysctl": BIG}]}}, "together.buffers.0"),
+        ({"together": {"buffers": [{}, {"sysctls": {RMEM: BIG}}]}}, "together.buffers.1.sysctls: no such field"),
+        ({"sysctl": {RMEM: [BIG]}, "together": {"buffers": [{"sysctl": {RMEM: BIG}}]}}, f"sysctl.{RMEM} is varied by"),
+    ],
+)
+def test_refused_with_its_path(document: dict[str, Any], told: str) -> None:
+    with pytest.raises(ProfileError) as refused:
+        space_of(document, "my space.yml")
+    assert refused.value.message.startswith("my space.yml: ")
+    assert told in refused.value.message
+    assert refused.value.remedy
+
+
+def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "space.yml"
+    path.write_text(f"sysctl:\n  {RMEM}: [1]\n  {RMEM}: [2]\n")
+    with pytest.raises(ProfileError, match="stands twice"):
+        read_space(path)
+
+
+def test_yaml_of_the_documentation_is_read() -> None:
+    import nodectl.trials.space as module
+
+    text = (module.__doc__ or "").partition("\n\n")[2]
+    assert space_of(yaml.safe_load(text), "the docstring").combinations == 2**5

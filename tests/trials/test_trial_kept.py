@@ -1,0 +1,186 @@
+"""Trials as files: found by id or path, refused where they are none, never half written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.errors import NodectlError, UsageError
+from nodectl.model.trial import Side
+from nodectl.trials import kept
+from nodectl.trials.applied import Applied, last_applied, read_proposal, remember
+from nodectl.trials.propose import propose
+from nodectl.trials.series import document
+from nodectl.trials.winners import proposal_of
+from tests.trials.saved_trial import RMEM, trial
+from tests.trials.trials import gaining
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+def test_written_and_read_back_whole() -> None:
+    path = kept.save(trial())
+    assert kept.read(path) == trial()
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_found_by_id_its_beginning_or_its_file(tmp_path: Path) -> None:
+    first, second = trial("20261121T120000Z-aaaa"), trial("20261121T130000Z-bbbb")
+    kept.save(first)
+    path = kept.save(second)
+    assert kept.find("20261121T12") == first
+    copy = tmp_path / "copy.json"
+    copy.write_bytes(path.read_bytes())
+    assert kept.find(str(copy)) == second
+    listed = [each for each in kept.trials() if not isinstance(each, str)]
+    assert [(each.id, each.summaries[0].verdict) for each in listed] == [(second.id, "better"), (first.id, "better")]
+    with pytest.raises(UsageError, match="2 trials begin with 20261121"):
+        kept.find("20261121")
+    with pytest.raises(UsageError, match="no trial nosuch"):
+        kept.find("nosuch")
+
+
+def test_ids_are_in_the_order_of_time() -> None:
+    early, late = (kept.new_id(datetime(2026, 11, day, tzinfo=UTC)) for day in (9, 10))
+    assert early < late
+    assert kept.new_id(datetime(2026, 11, 9, tzinfo=UTC)) != early
+
+
+def test_a_file_that_is_damaged_is_named_and_hides_no_other() -> None:
+    kept.save(trial())
+    broken = kept.folder() / "20261122T000000Z-dead.json"
+    broken.write_text("{")
+    told, other = kept.trials()
+    assert isinstance(told, str) and str(broken) in told
+    assert not isinstance(other, str) and other.id == trial().id
+
+
+def without(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda given: given.pop(name)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda given: given.update(schema="nodectl.probe/1"), "no trial in it"),
+        (without("candidates"), "malformed trial: KeyError('candidates')"),
+        (without("series"), "malformed series: KeyError('series')"),
+        (lambda given: given.update(hosts=["a"]), "malformed trial"),
+        (lambda given: given["findings"][0].update(status="fine"), "malformed trial"),
+        (lambda given: given["search"][0].update(colour="red"), "malformed trial"),
+    ],
+)
+def test_what_is_no_trial(spoil: Callable[[dict[str, Any]], None], told: str) -> None:
+    path = kept.save(trial())
+    given = json.loads(path.read_text())
+    spoil(given)
+    path.write_text(json.dumps(given))
+    with pytest.raises(UsageError) as refused:
+        kept.read(path)
+    assert told in refused.value.message and str(path) in refused.value.message
+
+
+def test_series_of_a_trial_and_of_a_file_of_series(tmp_path: Path) -> None:
+    path = tmp_path / "series.json"
+    path.write_text(json.dumps(document([gaining(30)])))
+    assert kept.series_in(path) == (gaining(30),)
+    assert kept.series_in(kept.save(trial())) == trial().series
+    path.write_text("[1]")
+    with pytest.raises(UsageError):
+        kept.series_in(path)
+
+
+def test_only_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_KEPT", 2)
+    for hour in range(4):
+        kept.save(trial(f"20261121T1{hour}0000Z-aaaa"))
+    remember(APPLIED)
+    kept.prune()
+    left = [each.id for each in kept.trials() if not isinstance(each, str)]
+    assert left == ["20261121T130000Z-aaaa", "20261121T120000Z-aaaa"]
+    assert last_applied(("hosts.yml",)) == APPLIED
+
+
+APPLIED = Applied("20261121T120500Z-7", "/x/won.yml", ("hosts.yml",), ("a", "b"), "2026-11-21T12:05:00+00:00")
+
+
+def test_the_last_apply_to_this_fleet_is_remembered() -> None:
+    with pytest.raises(NodectlError, match="nothing was applied"):
+        last_applied(("hosts.yml",))
+    remember(APPLIED)
+    remember(Applied("20261121T130000Z-8", "/x/other.yml", ("others.yml",), ("c",), "later"))
+    assert last_applied(("hosts.yml",)) == APPLIED
+
+
+def test_what_won_is_proposed_as_it_was_tried(tmp_path: Path) -> None:
+    path = tmp_path / "won.yml"
+    propose(proposal_of(trial(), None), path)
+    found = read_proposal(path)
+    assert (found.hosts, found.pattern) == (("a", "b"), "a,b")
+    assert found.lines[0] == f"{path}: big against own"
+    text = path.read_text()
+    assert "# not in here, for no host holds it: interface eth1" in text
+    assert "mtu: 9000" in text
+    propose(proposal_of(trial(hosts={"a": {}, "b": {}}), None, "gpus"), path)
+    assert (read_proposal(path).hosts, read_proposal(path).pattern) == ((), "gpus")
+    propose(proposal_of(trial(hosts={"a": {}, "b": {}}), None, "all"), path)
+    assert read_proposal(path).pattern == "all"
+
+
+def test_overrides_over_another_profile_name_that_too(tmp_path: Path) -> None:
+    path = tmp_path / "won.yml"
+    propose(proposal_of(trial(candidates=(Side("big", "roce", RMEM),)), None), path)
+    assert "nodectl_tuning: roce" in path.read_text()
+
+
+TWO = (gaining(30, profile="big"), gaining(40, profile="bigger"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "profile", "told"),
+    [
+        (
+            {"series": TWO, "candidates": (Side("big"), Side("bigger"))},
+            None,
+            "several are better than own: big, bigger",
+        ),
+        ({"series": (gaining(0, profile="big"),)}, None, "big is not better than own"),
+        ({"series": ()}, None, "nothing is better than own"),
+        ({}, "nosuch", "had no candidate 'nosuch'"),
+        ({"complete": False, "reason": "lost: b"}, None, "ended early: lost: b"),
+        ({"candidates": (Side("big", run_with={"rank_order": "fabric"}),)}, None, "nothing of it is set on a host"),
+    ],
+)
+def test_what_is_not_proposed(tmp_path: Path, changes: dict[str, Any], profile: str | None, told: str) -> None:
+    with pytest.raises(NodectlError) as refused:
+        propose(proposal_of(trial(**changes), profile), tmp_path / "won.yml")
+    assert told in refused.value.message
+    assert not (tmp_path / "won.yml").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda path: path.write_text("all: {hosts: {a: {}}}\n"), "is no proposal of nodectl's"),
+        (lambda path: path.with_suffix(".evidence.json").unlink(), "no evidence beside"),
+        (lambda path: path.with_suffix(".evidence.json").write_text("{}"), "is no evidence"),
+        (lambda path: path.write_text(path.read_text().split("all:")[0] + "all: 7\n"), "malformed proposal"),
+        (lambda path: path.unlink(), "No such file"),
+    ],
+)
+def test_what_is_no_proposal(tmp_path: Path, spoil: Callable[[Path], object], told: str) -> None:
+    path = tmp_path / "won.yml"
+    propose(proposal_of(trial(), None), path)
+    spoil(path)
+    with pytest.raises(UsageError) as refused:
+        read_proposal(path)
+    assert told in refused.value.message

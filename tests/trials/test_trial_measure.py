@@ -1,0 +1,82 @@
+"""What a turn asks of the probes: short, in the order of ranks and over the interface that the side names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from nodectl.errors import NodectlError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.model.trial import Side
+from nodectl.probes.base import Note, ProbeOptions, ProbeResult
+from nodectl.trials.measure import TRAINING, Measuring
+
+# the switches put a and c together, the inventory does not
+HOSTS = [
+    Host(name, "192.0.2.1", 22, "root", variables={"nodectl_switch": switch})
+    for name, switch in (("a", "leaf1"), ("b", "leaf2"), ("c", "leaf1"), ("d", "leaf2"))
+]
+
+
+@dataclass
+class Asked:
+    """A probe that notes what it was asked."""
+
+    name: str
+    calls: list[tuple[str, float | None, int | None, str | None]] = field(default_factory=list)
+    findings: tuple[Finding, ...] = ()
+    measures: bool = True
+
+    def __call__(self, _: Any, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+        note("not for the operator: a turn has one line")
+        order = "".join(each.name for each in hosts)
+        self.calls.append((order, options.duration_s, options.repetitions, options.interface))
+        value = Measurement(self.name, ("a", "b"), 1.0, "Gbit/s")
+        return ProbeResult((value,) if self.measures else (), self.findings)
+
+
+def measuring(*probes: Asked, **options: Any) -> Measuring:
+    transport: Any = None
+    return Measuring(transport, HOSTS, [(each.name, each) for each in probes], ProbeOptions(**options))
+
+
+def test_short_unless_told_otherwise() -> None:
+    tcp, nccl = Asked("tcp"), Asked("nccl")
+    measuring(tcp, nccl)(Side("stock"))
+    assert tcp.calls == [("abcd", 2.0, 1, None)]
+    assert nccl.calls == [("abcd", 0.1, 3, None)]
+    measuring(tcp, duration_s=7.0, repetitions=4)(Side("stock"))
+    assert tcp.calls[-1] == ("abcd", 7.0, 4, None)
+
+
+def test_ranks_and_interface_as_the_side_says() -> None:
+    tcp, nccl, training = Asked("tcp"), Asked("nccl"), Asked(TRAINING)
+    turn = measuring(tcp, nccl, training, interface="eth0")
+    turn(Side("x", run_with={"rank_order": "fabric", "interface": "eth1"}))
+    assert nccl.calls[-1][0] == training.calls[-1][0] == "acbd"
+    # pairs have no ranks, and would be other pairs
+    assert tcp.calls[-1][0] == "abcd"
+    assert [each.calls[-1][3] for each in (tcp, nccl, training)] == ["eth1"] * 3
+    turn(Side("y", run_with={"rank_order": "inventory"}))
+    assert (nccl.calls[-1][0], nccl.calls[-1][3]) == ("abcd", "eth0")
+
+
+def test_the_warm_up_leaves_out_what_measures_nothing() -> None:
+    why = Finding("a", "nccl", Status.UNKNOWN, actual="no torch", remedy="provision it")
+    tcp, nccl = Asked("tcp"), Asked("nccl", findings=(why,), measures=False)
+    turn = measuring(tcp, nccl)
+    turn.warm_up(Side("own"))
+    assert (turn.names, turn.dropped) == (("tcp",), [why])
+    turn(Side("stock"))
+    assert len(nccl.calls) == 1 and len(tcp.calls) == 2
+
+
+def test_a_probe_that_says_nothing_is_an_error() -> None:
+    with pytest.raises(NodectlError, match="does not say why"):
+        measuring(Asked("nccl", measures=False)).warm_up(Side("own"))

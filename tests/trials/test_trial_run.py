@@ -1,0 +1,254 @@
+"""A trial from warm-up to record: what is on disk at every moment, and what becomes of what goes wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+from nodectl.model.trial import Side, Trial
+from nodectl.model.verdict import Outcome
+from nodectl.probes.base import ProbeResult
+from nodectl.trials import kept
+from nodectl.trials.kept import find, read
+from nodectl.trials.measure import TRAINING, Measuring
+from nodectl.trials.run import TrialRun, failed
+from tests.trials.bench_of_turns import HOSTS, OPTIONS, PaperFleet
+
+SPEEDS = {"own": 10.0, "stock": 10.0, "fast": 30.0, "slow": 3.0}
+NO_TORCH = Finding("a", TRAINING, Status.UNKNOWN, actual="no torch there", remedy="provision it")
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "nodectl" / "trials"
+
+
+def head(*candidates: Side, pairs: int = 5) -> Trial:
+    return Trial(
+        id="20261121T120000Z-ab12",
+        started="2026-11-21T12:00:00+00:00",
+        ended="2026-11-21T12:00:00+00:00",
+        complete=False,
+        reason="",
+        nodectl="1",
+        inventory=("hosts.yml",),
+        limit=None,
+        hosts={"a": {"nic": {"mtu": 9000}}, "b": {}},
+        baseline=Side("stock", "stock"),
+        candidates=candidates or (Side("fast", "fast"),),
+        probes=("tcp",),
+        pairs=pairs,
+        options={"duration_s": 2},
+    )
+
+
+def run_of(fleet: PaperFleet, trial: Trial, **changes: Any) -> TrialRun:
+    transport: Any = None
+    measuring = Measuring(transport, HOSTS, [("tcp", fleet.probe)], OPTIONS)
+    given = {"head": trial, "measuring": measuring, "arming": fleet.arming, "note": fleet.said.append}
+    return TrialRun(**{**given, "clock": fleet.clock, **changes})
+
+
+def test_warmed_up_before_it_is_armed_and_put_back_at_the_end() -> None:
+    fleet = PaperFleet(SPEEDS)
+    found = run_of(fleet, head()).run()
+    assert fleet.events[:4] == ["measure own", "arm", "put stock", "measure stock"]
+    assert fleet.events[-1] == "put back"
+    assert (found.complete, found.reason, failed(found)) == (True, "", 0)
+    assert [each.verdict for each in found.verdicts] == [Outcome.BETTER]
+    # the warm-up is in no pair
+    assert sum(len(each.pairs) for each in found.series) == 5
+    assert [each.verdict for each in found.summaries] == [Outcome.BETTER]
+    assert {(each["profile"], each["what"]) for each in found.conditions} == {
+        ("stock", "tcp a -> b streams 1"),
+        ("fast", "tcp a -> b streams 1"),
+    }
+
+
+def test_what_is_kept_is_what_is_shown(state: Path) -> None:
+    found = run_of(PaperFleet(SPEEDS), head(Side("fast", "fast"), Side("slow", "slow"))).run()
+    path = state / f"{found.id}.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read(path) == found == find(found.id) == find("20261121T12")
+    document = json.loads(path.read_text())
+    assert document["schema"] == "nodectl.trials-trial/1"
+    first = document["trials"][0]
+    assert {"profile", "probe", "size_bytes", "verdict", "gain_percent", "noise_percent", "interval_percent"} <= {
+        *first
+    }
+    assert [(each["profile"], each["verdict"]) for each in document["trials"]] == [
+        ("fast", "better"),
+        ("slow", "worse"),
+    ]
+    assert [each["verdict"] for each in document["summaries"]] == ["better", "worse"]
+
+
+def test_after_every_turn_all_of_it_is_on_disk_marked_as_not_complete(state: Path) -> None:
+    seen: list[tuple[int, bool, int]] = []
+
+    def look(turn: int) -> None:
+        if turn > 3:
+            (path,) = state.glob("*.json")
+            trial = read(path)
+            seen.append((turn, trial.complete, sum(len(each.pairs) for each in trial.series)))
+
+    fleet = PaperFleet(SPEEDS)
+    fleet.on_turn = look
+    run_of(fleet, head()).run()
+    # the warm-up is the first measurement, a pair is two more, and a turn is kept after it
+    assert seen == [(turn, False, (turn - 2) // 2) for turn in range(4, 12)]
+
+
+class Crash(BaseException):
+    """As a kill in the middle, but one that Python sees."""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(KeyboardInterrupt(), "interrupted"), (Crash(), "Crash"), (RuntimeError("a probe broke"), "a probe broke")],
+)
+def test_broken_off_it_is_put_back_and_kept(error: BaseException, told: str) -> None:
+    def stop(turn: int) -> None:
+        if turn == 8:
+            raise error
+
+    fleet = PaperFleet(SPEEDS)
+    fleet.on_turn = stop
+    with pytest.raises(type(error)):
+        run_of(fleet, head()).run()
+    assert fleet.events[-1] == "put back"
+    left = find("20261121T120000Z-ab12")
+    assert not left.complete
+    assert left.reason == f"broken off: {told}"
+    assert len(left.series[0].pairs) == 3
+    assert left.verdicts[0].verdict is Outcome.UNKNOWN
+
+
+def test_a_host_that_is_lost_leaves_what_was_measured() -> None:
+    fleet = PaperFleet(SPEEDS, lost_after=13)
+    found = run_of(fleet, head(pairs=10)).run()
+    assert (found.complete, found.reason) == (False, "lost in the middle of the trial: b: no answer for 60 s")
+    assert fleet.events[-1] == "put back"
+    # six whole pairs are a verdict, and yet the trial is not what was asked for
+    assert [(each.verdict, each.pairs) for each in found.verdicts] == [(Outcome.BETTER, 6)]
+    assert failed(found) == 3
+
+
+def test_too_few_pairs_are_undecided() -> None:
+    found = run_of(PaperFleet(SPEEDS, lost_after=5), head()).run()
+    assert [each.verdict for each in found.verdicts] == [Outcome.UNKNOWN]
+    assert failed(found) == 3
+
+
+def test_what_could_not_be_put_back_fails_the_trial() -> None:
+    bad = Finding("b", "trial", Status.FAILED, "former values", actual="tcp_rmem is 1")
+    found = run_of(PaperFleet(SPEEDS, findings=(bad,)), head()).run()
+    assert found.complete
+    assert bad in found.findings
+    assert failed(found) == 1
+
+
+def test_where_a_host_cannot_be_armed_nothing_is_changed() -> None:
+    why = Finding("b", "trial", Status.UNKNOWN, "arming", actual="unreachable")
+    fleet = PaperFleet(SPEEDS, hosts=HOSTS[:1], findings=(why,))
+    found = run_of(fleet, head()).run()
+    assert found.reason == "not armed, and nothing was changed: b"
+    assert [each for each in fleet.events if each.startswith("put ")] == ["put back"]
+    assert (found.findings, failed(found)) == ((why,), 3)
+
+
+def training_without_torch(*_: object) -> ProbeResult:
+    return ProbeResult(findings=(NO_TORCH,))
+
+
+@pytest.mark.parametrize(("wished", "status", "exit_status"), [(True, Status.WARNING, 0), (False, Status.UNKNOWN, 3)])
+def test_a_probe_that_cannot_measure_here_is_left_out_and_said(wished: bool, status: Status, exit_status: int) -> None:
+    fleet = PaperFleet(SPEEDS)
+    run = run_of(fleet, head())
+    run.measuring.probes = [("tcp", fleet.probe), (TRAINING, training_without_torch)]
+    run.measuring.wished = frozenset({TRAINING}) if wished else frozenset()
+    found = run.run()
+    assert found.probes == ("tcp",)
+    (finding,) = found.findings
+    assert (finding.status, failed(found)) == (status, exit_status)
+    assert "no torch there" in finding.actual
+
+
+def test_where_nothing_can_be_measured_nothing_is_changed() -> None:
+    fleet = PaperFleet(SPEEDS)
+    run = run_of(fleet, head())
+    run.measuring.probes = [(TRAINING, training_without_torch)]
+    found = run.run()
+    assert fleet.events == []
+    assert "no setting was changed" in found.reason
+    assert failed(found) == 3
+
+
+@pytest.mark.parametrize(("budget_s", "refused"), [(19, True), (21, True), (100, False)])
+def test_a_budget_for_fewer_than_five_pairs_is_refused_before_anything_changes(budget_s: float, refused: bool) -> None:
+    fleet = PaperFleet(SPEEDS)
+    run = run_of(fleet, head(), ends_at=budget_s)
+    if refused:
+        with pytest.raises(UsageError, match="5 pairs take at least 20 s"):
+            run.run()
+        assert fleet.events == ["measure own"]
+    else:
+        run.run()
+        assert fleet.now_s <= budget_s
+
+
+def test_a_budget_cuts_pairs_and_keeps_time_for_the_way_back() -> None:
+    fleet = PaperFleet(SPEEDS)
+    found = run_of(fleet, head(pairs=50), ends_at=200).run()
+    pairs = found.verdicts[0].pairs
+    assert 5 <= pairs < 50
+    assert [(each.status, each.actual) for each in found.findings] == [
+        (Status.WARNING, f"to fit the budget: pairs 50 -> {pairs}")
+    ]
+    assert fleet.now_s <= 200 - 2 * fleet.put_s
+    # fewer pairs than were wished for are a verdict all the same
+    assert (found.complete, failed(found)) == (True, 0)
+
+
+def test_a_full_disk_costs_the_record_and_not_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: Trial) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nodectl.trials.ledger.save", full)
+    found = run_of(PaperFleet(SPEEDS), head()).run()
+    assert (found.complete, found.verdicts[0].verdict) == (True, Outcome.BETTER)
+    assert [each.actual for each in found.findings] == ["not kept: [Errno 28] No space left on device"]
+
+
+def spaces(speed: Callable[[int], float], count: int = 9) -> tuple[dict[str, float], tuple[Side, ...]]:
+    sides = tuple(Side(f"c{number}", None, {"sysctl": {"net.core.somaxconn": number}}) for number in range(count))
+    return {**SPEEDS, **{side.label: speed(number) for number, side in enumerate(sides)}}, sides
+
+
+def test_a_search_judges_the_fresh_pairs_of_the_best_alone() -> None:
+    speeds, sides = spaces(lambda number: 30.0 if number == 6 else 10.0)
+    fleet = PaperFleet(speeds)
+    trial = replace(head(*sides, pairs=10), baseline=Side("own"))
+    found = run_of(fleet, trial, ends_at=600.0, search=True).run()
+    assert (found.complete, failed(found)) == (True, 0)
+    assert [(each.profile, each.verdict, each.pairs) for each in found.verdicts] == [("c6", Outcome.BETTER, 10)]
+    assert found.search[0].label == "c6"
+    assert len(found.search) == 9
+    assert read(kept.folder() / f"{found.id}.json") == found
+
+
+def test_a_search_without_a_win_says_so() -> None:
+    speeds, sides = spaces(lambda _: 7.0)
+    fleet = PaperFleet(speeds)
+    found = run_of(fleet, replace(head(*sides), baseline=Side("own")), ends_at=900.0, search=True).run()
+    assert (found.complete, found.verdicts, failed(found)) == (True, (), 0)
+    assert len(found.search) == 9

@@ -1,0 +1,98 @@
+"""Who is tried against whom, and what is refused before any host is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodectl.errors import ProfileError, UsageError
+from nodectl.model.host import Host
+from nodectl.model.trial import Side
+from nodectl.trials.sides import (
+    OWN,
+    own_overrides,
+    possible,
+    refuse_impossible,
+    side_of,
+    sides_of_profiles,
+    sides_of_space,
+    varied_by,
+)
+from nodectl.trials.space import Candidate
+
+VARIABLES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "cpu", "nodectl_tuning": "stock"}
+RMEM = "net.ipv4.tcp_rmem"
+
+
+def host(name: str = "a", **more: object) -> Host:
+    return Host(name, "192.0.2.1", 22, "root", variables={**VARIABLES, **more})
+
+
+@pytest.mark.parametrize(
+    ("names", "baseline", "against", "candidates"),
+    [
+        ("stock,article-20g", None, "stock", ["article-20g"]),
+        ("stock,article-20g,roce", None, "stock", ["article-20g", "roce"]),
+        ("article-20g", "stock", "stock", ["article-20g"]),
+        ("article-20g,stock", "stock", "stock", ["article-20g"]),
+        # a profile against itself, in each way that can be said
+        ("stock,stock", None, "stock", ["stock"]),
+        ("stock", "stock", "stock", ["stock"]),
+        ("roce,roce", "stock", "stock", ["roce"]),
+        (" stock , roce ", None, "stock", ["roce"]),
+    ],
+)
+def test_of_profiles(names: str, baseline: str | None, against: str, candidates: list[str]) -> None:
+    first, others = sides_of_profiles(names.split(","), baseline)
+    assert (first.label, first.profile) == (against, against)
+    assert [each.label for each in others] == candidates
+
+
+@pytest.mark.parametrize("names", ["", "stock", ","])
+def test_one_alone_is_no_trial(names: str) -> None:
+    with pytest.raises(UsageError):
+        sides_of_profiles(names.split(","), None)
+
+
+def test_own_is_what_the_inventory_says() -> None:
+    assert side_of(OWN) == Side("own", None)
+    assert own_overrides(host(nodectl_overrides={"nic": {"mtu": 9000}})) == {"nic": {"mtu": 9000}}
+    assert own_overrides(host()) == {}
+
+
+@pytest.mark.parametrize(
+    ("side", "told"),
+    [
+        (Side("nosuch", "nosuch"), "nosuch on a: no tuning profile 'nosuch'"),
+        (Side("x", None, {"sysctl": {"tcp_rmem": 1}}), "x on a: "),
+        (Side("x", None, {"nccl": {"NCCL_ALGO": "Ring"}}), "allow_debug_variables"),
+    ],
+)
+def test_what_a_host_cannot_have(side: Side, told: str) -> None:
+    with pytest.raises(ProfileError) as refused:
+        refuse_impossible(side, [host()], ())
+    assert told in refused.value.message
+
+
+def test_a_profile_beside_the_inventory_is_known(tmp_path: Path) -> None:
+    folder = tmp_path / "tuning"
+    folder.mkdir()
+    (folder / "mine.yml").write_text("description: mine\nsysctl:\n  vm.swappiness: {value: 1, why: because}\n")
+    refuse_impossible(Side("mine", "mine"), [host()], [tmp_path])
+
+
+def test_of_a_space_what_cannot_be_is_left_out_with_its_reason() -> None:
+    good = Candidate("good", {"sysctl": {RMEM: "4096 131072 16777216"}}, {"interface": "eth1"})
+    bad = Candidate("bad", {"sysctl": {RMEM: ""}})
+    sides = sides_of_space([good, bad], side_of("roce"))
+    kept, reasons = possible(sides, [host()], ())
+    assert kept == [Side("good", "roce", good.overrides, {"interface": "eth1"})]
+    assert len(reasons) == 1 and reasons[0].startswith("bad on a: ")
+    with pytest.raises(ProfileError, match="no candidate of the space is possible: bad on a"):
+        possible(sides[1:], [host()], ())
+
+
+def test_a_trial_of_interfaces_does_not_take_them_for_two_things() -> None:
+    assert varied_by([Side("a", run_with={"rank_order": "fabric"})]) == frozenset()
+    assert varied_by([Side("a"), Side("b", run_with={"interface": "eth1"})]) == {"interfaces"}
