@@ -51,8 +51,8 @@ def _arming(app: App, head: Trial, password: str | None, *, force: bool) -> Armi
     from typing import cast
 
     from nodectl.cli.terminal import note
-    from nodectl.trials.armed import Armed as ArmedHosts
-    from nodectl.trials.armed import Setting, armed
+    from nodectl.trials.arming.armed import Armed as ArmedHosts
+    from nodectl.trials.arming.armed import Setting, armed
     from nodectl.trials.run import Arming
 
     def arm() -> AbstractContextManager[ArmedHosts]:

@@ -11,7 +11,7 @@ from nodectl.model.host import Host
 from nodectl.model.trial import Side
 from nodectl.profiles.overrides import OVERRIDES, checked_overrides
 from nodectl.profiles.resolve import resolve
-from nodectl.trials.apply_settings import overrides_for
+from nodectl.trials.arming.settings import overrides_for
 from nodectl.trials.space import Candidate
 
 # what each host has by itself

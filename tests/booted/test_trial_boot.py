@@ -12,7 +12,7 @@ import pytest
 from tests.booted import snapshot
 from tests.booted.fleet import FREE_LOGIN, ROOT_LOGIN, Fleet
 from tests.booted.system import System
-from tests.trials.arm_process import Trial, started
+from tests.trials.arming.process import Trial, started
 
 pytestmark = [pytest.mark.booted, pytest.mark.slow, pytest.mark.timeout(900)]
 

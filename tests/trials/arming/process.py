@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Trial:
-    """A running tests.trials.arm_driver."""
+    """A running tests.trials.arming.driver."""
 
     process: subprocess.Popen[str]
     heard: list[dict[str, Any]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Trial:
 def started(inventory: str, lease_s: float, *options: str, env: Mapping[str, str]) -> Iterator[Trial]:
     """A trial over the inventory's hosts; what is left of it ends with the block."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.trials.arm_driver", inventory, str(lease_s), *options],
+        [sys.executable, "-m", "tests.trials.arming.driver", inventory, str(lease_s), *options],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -15,8 +15,8 @@ import yaml
 from nodectl.errors import ProfileError, UsageError
 from nodectl.inventory.read import Inventory
 from nodectl.model.host import Host
-from nodectl.trials.apply_settings import Setting, given, overrides_for, plain
-from nodectl.trials.arm_signals import interruptible, kept
+from nodectl.trials.arming.playbooks import handlers_kept, interruptible
+from nodectl.trials.arming.settings import Setting, given, overrides_for, plain
 
 RMEM = {"sysctl": {"net.ipv4.tcp_rmem": {"value": "1 2 3", "never_lower": False}}}
 
@@ -84,7 +84,7 @@ def test_an_unknown_field_is_refused_before_any_host_is_asked() -> None:
 def test_polite_ends_are_heard_as_one(number: str) -> None:
     script = (
         "import os, signal, json\n"
-        "from nodectl.trials.arm_signals import interruptible\n"
+        "from nodectl.trials.arming.playbooks import interruptible\n"
         # where a shell or nohup started these tests, they may be deaf to some
         f"signal.signal(signal.{number}, signal.SIG_DFL)\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -106,7 +106,7 @@ def test_who_is_deaf_on_purpose_stays_so_and_handlers_come_back() -> None:
         with interruptible():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             inside = signal.getsignal(signal.SIGTERM)
-            with kept():  # ansible-runner leaves its own
+            with handlers_kept():  # ansible-runner leaves its own
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
             assert signal.getsignal(signal.SIGTERM) is inside
         assert signal.getsignal(signal.SIGTERM) is before[signal.SIGTERM]

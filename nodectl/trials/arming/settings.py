@@ -55,16 +55,16 @@ def overrides_for(host: Host, overrides: Mapping[str, Any]) -> dict[str, Any]:
     merged = checked_overrides(dict(present) if isinstance(present, Mapping) else {})
     for group, settings in checked_overrides(dict(overrides)).items():
         merge_fields(merged, {group: dict(settings) if isinstance(settings, Mapping) else settings})
-    found: dict[str, Any] = plain(merged)
-    return found
+    result: dict[str, Any] = plain(merged)
+    return result
 
 
 def plain(value: Any) -> Any:
     """The value as YAML's own types; Ansible would take braces for a template and run it."""
     if isinstance(value, Mapping):
-        return {plain(key): plain(each) for key, each in value.items()}
+        return {plain(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(inner) for inner in value]
     if isinstance(value, str):
         if any(mark in value for mark in ("{{", "{%", "{#")):
             raise UsageError(f"{value!r} would be a template to Ansible", "write the value itself")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trials.arm_node import Node, utils
+from tests.trials.arming.node import Node, utils
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="records are root's")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.trials.conftest import HOSTS, ArmFleet
+from tests.trials.arming.conftest import HOSTS, ArmFleet
 
 pytestmark = [pytest.mark.lab]
 

@@ -16,10 +16,10 @@ import pytest
 from nodectl.common.resources import share_dir
 from tests.conftest import Cli, LabUnderTest
 from tests.node_snapshot import compare, fenced
-from tests.trials.arm_node import Node
-from tests.trials.arm_process import Trial, started
+from tests.trials.arming.node import Node
+from tests.trials.arming.process import Trial, started
 
-SNAPSHOT = Path(__file__).parent.parent / "node_snapshot.py"
+SNAPSHOT = Path(__file__).parents[2] / "node_snapshot.py"
 EXCEPTIONS = fenced((share_dir() / "docs" / "rollback.md").read_text(), "exceptions")
 HOSTS = ("node01", "node02")
 # a snapshot takes seconds on a busy machine: this tells when it is time for one

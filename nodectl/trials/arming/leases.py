@@ -21,7 +21,7 @@ RENEW_S = 10.0
 SLOW_S = 8.0
 # by a host that does not answer the others are not held up: each has a thread of its own
 _ANSWER_S = 10.0
-# as module_utils/trial_store.py has it on the nodes
+# below the folder of all records; the code on the nodes has the same name
 FOLDER = "/var/lib/nodectl/trials"
 # no program is started but the shell and one cat: a measurement may be under way
 _BEAT = 'cd -- "$1" 2>/dev/null || { echo "{}"; exit 0; }; [ ! -f lease ] || echo "$2" > lease; cat state'
@@ -29,13 +29,13 @@ _BEAT = 'cd -- "$1" 2>/dev/null || { echo "{}"; exit 0; }; [ ! -f lease ] || ech
 
 @dataclass(slots=True)
 class _Lease:
-    """What is known of one host."""
+    """One host's: beats sent (number, monotonic time), the time of the last answer, and why it is silent or lost."""
 
     beat: int = 0
     sent: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=32))
     answered: float = field(default_factory=monotonic)
     silence: str = ""
-    over: str = ""
+    loss: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def due(self, now: float) -> int:
@@ -68,20 +68,20 @@ class Leases:
 
     def lost(self) -> Mapping[str, str]:
         """{host: why}: the guard has acted or is gone, or the host has not answered for half of its lease."""
-        found, now = {}, monotonic()
+        reasons, now = {}, monotonic()
         for host, lease in self._leases.items():
-            if lease.over:
-                found[host.name] = lease.over
+            if lease.loss:
+                reasons[host.name] = lease.loss
             elif lease.silence and now - lease.answered > self._lease_s / 2:
-                found[host.name] = lease.silence
-        return found
+                reasons[host.name] = lease.silence
+        return reasons
 
     def silent(self) -> Mapping[str, str]:
         """{host: why}: those that did not answer when last asked."""
         return {host.name: lease.silence for host, lease in self._leases.items() if lease.silence}
 
     def _renew(self, host: Host) -> None:
-        while not self._stop.is_set() and not self._leases[host].over:
+        while not self._stop.is_set() and not self._leases[host].loss:
             self._once(host)
             self._stop.wait(self._every_s)
 
@@ -91,50 +91,51 @@ class Leases:
             lease.beat += 1
             lease.sent.append((lease.beat, monotonic()))
             argv = ["sh", "-c", _BEAT, "sh", self._folder, str(lease.beat)]
-            done = self._transport.run(host, argv, timeout_s=_ANSWER_S)
-            said = _said(done)
-            if said is None:
-                lease.silence = _why(done)
+            result = self._transport.run(host, argv, timeout_s=_ANSWER_S)
+            state = _guard_state(result)
+            if state is None:
+                lease.silence = _silence(result)
                 return
             lease.answered, lease.silence = monotonic(), ""
-            lease.over = _over(said, lease.due(monotonic()))
+            lease.loss = _loss(state, lease.due(monotonic()))
 
 
-def _said(done: CommandResult) -> Mapping[str, Any] | None:
-    """The guard's word; None where none came."""
-    if not done.ok:
+def _guard_state(result: CommandResult) -> Mapping[str, Any] | None:
+    """The document `state` of the guard; None where none came."""
+    if not result.ok:
         return None
     try:
-        found = json.loads(done.stdout)
+        document = json.loads(result.stdout)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
-def _why(done: CommandResult) -> str:
-    if done.outcome is not Outcome.RAN:
-        return f"its lease cannot be renewed: {done.error}"
-    return f"its lease cannot be renewed: exit status {done.exit_status}: {done.stderr.strip()}"
+def _silence(result: CommandResult) -> str:
+    if result.outcome is not Outcome.RAN:
+        return f"its lease cannot be renewed: {result.error}"
+    return f"its lease cannot be renewed: exit status {result.exit_status}: {result.stderr.strip()}"
 
 
-def _over(said: Mapping[str, Any], due: int) -> str:
+def _loss(document: Mapping[str, Any], due: int) -> str:
     """Why the guard cannot be counted on; empty where it watches."""
-    state = said.get("state")
+    state = document.get("state")
     if state == "restored":
-        return f"put its former values back by itself at {_moment(said.get('at'))}: {said.get('why', '')}"
+        return f"put its former values back by itself at {moment(document.get('at'))}: {document.get('why', '')}"
     if state == "restoring":
-        errors = "; ".join(map(str, said.get("errors") or ())) or "under way"
-        return f"is putting its former values back by itself ({said.get('why', '')}): {errors}"
+        errors = "; ".join(map(str, document.get("errors") or ())) or "under way"
+        return f"is putting its former values back by itself ({document.get('why', '')}): {errors}"
     if state != "armed":
         return "is no longer armed: another nodectl has taken the trial off"
-    # the word is older than this beat: the guard writes it once it has seen one
-    seen = str(said.get("seen") or 0)
+    # the document is older than this beat: the guard writes it once it has seen one
+    seen = str(document.get("seen") or 0)
     if seen.isdigit() and int(seen) < due:
         return "nobody watches it any more: its guard does not answer"
     return ""
 
 
-def _moment(seconds: object) -> str:
+def moment(seconds: object) -> str:
+    """A host's time, in seconds since 1970, for people."""
     if not isinstance(seconds, int | float) or not 0 < seconds < 1e11:
         return "an unknown time"
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

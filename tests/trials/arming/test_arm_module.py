@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import share_dir
-from tests.trials.arm_node import LIBRARY, Node
+from tests.trials.arming.node import LIBRARY, Node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="records are root's")
 

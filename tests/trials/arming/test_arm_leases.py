@@ -13,8 +13,8 @@ import pytest
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.transport.base import OnOutput
-from nodectl.trials import arm_lease
-from nodectl.trials.arm_lease import Leases
+from nodectl.trials.arming import leases as leases_module
+from nodectl.trials.arming.leases import Leases
 
 GOOD, OTHER = Host("gpu01", "192.0.2.1"), Host("gpu02", "192.0.2.2")
 
@@ -67,7 +67,7 @@ def test_what_a_guard_says(said: dict[str, Any], why: str) -> None:
 
 
 def test_a_guard_that_acknowledges_nothing_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arm_lease, "SLOW_S", 0.2)
+    monkeypatch.setattr(leases_module, "SLOW_S", 0.2)
     leases = Leases(Guards(lambda host, beat: {"state": "armed", "seen": ""}), [GOOD], "t1", 60)
     for _ in range(20):  # faster than any guard can look
         leases.beat([GOOD])

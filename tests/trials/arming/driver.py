@@ -1,6 +1,6 @@
 """A trial as a process that tests may kill: arms the hosts, puts settings on as it is told, and says what it sees.
 
-    python -m tests.trials.arm_driver INVENTORY LEASE_S [--force] [--limit PATTERN]
+    python -m tests.trials.arming.driver INVENTORY LEASE_S [--force] [--limit PATTERN]
 
 Lines on standard input: `on NAME` (one of SETTINGS), `lost`, `end`. A JSON line for each answer on standard output.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from nodectl.inventory.read import Inventory
 from nodectl.transport.connect import connect
-from nodectl.trials.armed import Setting, armed
+from nodectl.trials.arming.armed import Setting, armed
 
 _RMEM = {"value": "4096 131072 212992", "never_lower": False}
 SETTINGS = {

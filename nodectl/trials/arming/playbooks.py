@@ -1,13 +1,20 @@
-"""A trial's runs of the playbooks: arm, put on, take off; what goes wrong on a host is a finding, no exception."""
+"""A trial's runs of the playbooks (arm, put on, take off) and the signals that end them.
+
+What goes wrong on a host is a finding, no exception.
+"""
 
 from __future__ import annotations
 
 import getpass
 import os
+import signal
 import socket
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from nodectl import __version__
 from nodectl.model.finding import Finding
@@ -15,13 +22,13 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import Note
 from nodectl.provision import ProvisionRequest, ProvisionRun, TaskEvent, provision
-from nodectl.trials.apply_settings import Setting, given
-from nodectl.trials.arm_lease import FOLDER
-from nodectl.trials.arm_signals import kept
+from nodectl.trials.arming.leases import FOLDER
+from nodectl.trials.arming.settings import Setting, given
 
 CHECK = "trial"
 # after it has acted a guard looks on for this share of the lease, for what a playbook still does
 _SETTLE = 0.5
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,8 @@ class TrialPlaybooks:
     forks: int
     become_password: str | None
     note: Note
-    told: set[str] = field(default_factory=set)
+    # lines that were shown already: each turn reports the same ones
+    shown: set[str] = field(default_factory=set)
 
     def arm(self, hosts: Sequence[Host], uids: Mapping[str, int], what: str, lease_s: float, force: bool) -> Ran:
         """Record what stands there and start a guard on each host."""
@@ -76,11 +84,11 @@ class TrialPlaybooks:
             become_password=self.become_password,
             variables={**variables, "run_identity": identity},
         )
-        with kept():
-            run = provision(request, _unheard)
+        with handlers_kept():
+            run = provision(request, _ignored)
         for text in dict.fromkeys(event.text for event in run.reports):
-            if text not in self.told:  # the same at each turn
-                self.told.add(text)
+            if text not in self.shown:
+                self.shown.add(text)
                 self.note(text)
         return Ran(_answers(run), tuple(_findings(run, hosts, subject)))
 
@@ -94,34 +102,66 @@ def operator() -> str:
     return f"{login}@{socket.gethostname()}"
 
 
-def _unheard(event: TaskEvent) -> None:
-    """What matters of a run is in its end."""
+def _ignored(event: TaskEvent) -> None:
+    """Shows nothing while the playbook runs: its end holds all that matters."""
 
 
 def _answers(run: ProvisionRun) -> dict[str, Mapping[str, Any]]:
-    """{host: what node_trial said last}, notes of all its answers together."""
-    found: dict[str, dict[str, Any]] = {}
+    """{host: the last `trial` document of node_trial, with the notes of all its answers}."""
+    answers: dict[str, dict[str, Any]] = {}
     for answer in run.answers:
-        said = answer.result.get("trial")
-        if isinstance(said, Mapping):
-            before = found.setdefault(answer.host, {"notes": []})
-            before.update({**said, "notes": [*before["notes"], *said.get("notes", ())]})
-    return dict(found)
+        document = answer.result.get("trial")
+        if isinstance(document, Mapping):
+            before = answers.setdefault(answer.host, {"notes": []})
+            before.update({**document, "notes": [*before["notes"], *document.get("notes", ())]})
+    return dict(answers)
 
 
 def _findings(run: ProvisionRun, hosts: Sequence[Host], subject: str) -> list[Finding]:
     """One for each host on which a task failed or that was not reached."""
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     for event in run.problems:
         status = Status.FAILED if event.outcome == "failed" else Status.UNKNOWN
-        found.setdefault(event.host, finding(event.host, status, subject, f"{event.task}: {event.text}"))
+        findings.setdefault(event.host, trial_finding(event.host, status, subject, f"{event.task}: {event.text}"))
     for host in hosts:
         tally = run.hosts.get(host.name)
-        if host.name not in found and (tally is None or tally.failed or tally.unreachable):
-            found[host.name] = finding(host.name, Status.UNKNOWN, subject, "Ansible says nothing about this host")
-    return list(found.values())
+        if host.name not in findings and (tally is None or tally.failed or tally.unreachable):
+            reason = "Ansible says nothing about this host"
+            findings[host.name] = trial_finding(host.name, Status.UNKNOWN, subject, reason)
+    return list(findings.values())
 
 
-def finding(host: str, status: Status, subject: str, actual: str, remedy: str = "") -> Finding:
-    """A trial's own."""
+def trial_finding(host: str, status: Status, subject: str, actual: str, remedy: str = "") -> Finding:
+    """A finding of the check `trial` on one host."""
     return Finding(host, CHECK, status, subject, actual=actual, remedy=remedy, kind="host", hosts=(host,))
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM and SIGHUP are KeyboardInterrupt inside the block, as SIGINT is; only the main thread can see to that."""
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with handlers_kept():
+        if threading.current_thread() is threading.main_thread():
+            for number in _ENDS:
+                # a job that a shell or nohup made deaf stays deaf
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, interrupt)
+        yield
+
+
+@contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Signal handlers as they were before the block: ansible-runner sets its own and leaves them there."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _ENDS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.trials.armed import LEASE_S
+from nodectl.trials.arming.armed import LEASE_S
 from tests.conftest import Cli, LabUnderTest
-from tests.trials.arm_process import descendants, started
-from tests.trials.conftest import HOSTS, ArmFleet
+from tests.trials.arming.conftest import HOSTS, ArmFleet
+from tests.trials.arming.process import descendants, started
 
 pytestmark = [pytest.mark.lab]
 

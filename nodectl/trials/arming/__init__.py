@@ -1,0 +1,1 @@
+"""Hosts armed for a trial: each puts its former values back by itself once nobody renews its lease."""
