@@ -12,11 +12,12 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # who may import which parts of nodectl; parts that are not named here may import all but cli
 ALLOWED = {
-    "model": {"model"},
-    "parsers": {"parsers", "model", "errors"},
-    "report": {"report", "model", "errors"},
-    "facts": {"facts", "parsers", "model", "errors"},
-    "checks": {"checks", "facts", "profiles", "parsers", "model", "errors"},
+    "common": {"common", "errors"},
+    "model": {"model", "common"},
+    "parsers": {"parsers", "model", "common", "errors"},
+    "report": {"report", "model", "common", "errors"},
+    "facts": {"facts", "parsers", "model", "common", "errors"},
+    "checks": {"checks", "facts", "profiles", "parsers", "model", "common", "errors"},
     "payload": {"payload"},
     "workloads": {"workloads"},
 }
@@ -28,6 +29,7 @@ HOMES = {
     "click": {"cli"},
     "rich": {"cli"},
     "torch": {"payload", "workloads"},
+    "scipy": {"common"},
     "ansible": {"inventory", "provision"},
     "ansible_runner": {"inventory", "provision"},
 }

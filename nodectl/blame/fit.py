@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from nodectl.blame.model import NORMAL_MAD, Cause, Entry, Link, Suspect, levels_of
+from nodectl.blame.model import Cause, Entry, Link, Suspect, levels_of
+from nodectl.common.statistics import robust_deviation
 
 # standard errors below the usual from which on something is measured again
 SUSPECT_SCORE = 3.0
@@ -75,7 +76,7 @@ def strictness(count: int) -> float:
 def _noise(residuals: Sequence[float], *, above: bool = False) -> float:
     """The standard deviation, by the median; `above`: from those only that are faster than usual, as no fault is."""
     told = [abs(each) for each in residuals if each >= 0 or not above]
-    spread = NORMAL_MAD * median(told) if told else _PRIOR_NOISE
+    spread = robust_deviation(told) if told else _PRIOR_NOISE
     square = (len(told) * spread**2 + _PRIOR_COUNT * _PRIOR_NOISE**2) / (len(told) + _PRIOR_COUNT)
     return max(_LEAST_NOISE, math.sqrt(square))
 
@@ -196,7 +197,7 @@ class _Search:
             return 0.0
         both = [(out + into) / 2 for out, into in self.middles.values()]
         centre = median(both)
-        spread = NORMAL_MAD * median(abs(each - centre) for each in both)
+        spread = robust_deviation(both, centre)
         own = (MEDIAN_ERROR * self.noise) ** 2 * len(both) / len(self.entries) / 2
         return math.sqrt(max(0.0, spread**2 - own))
 

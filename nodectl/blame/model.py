@@ -12,7 +12,6 @@ Link = tuple[str, str]
 
 # a reading of nothing at all, as a share of the usual one; a logarithm has no other place for it
 _NOTHING = 1e-6
-NORMAL_MAD = 1.4826
 # hosts of which two slow ones are no longer half of the partners of each
 _MANY = 8
 # hosts whose links to other switches are not one link's fault

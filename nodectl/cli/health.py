@@ -169,22 +169,12 @@ def _list(as_document: bool) -> None:
 
 def _put(path: Path, text: str) -> None:
     """A reader sees the old file or the new one; everybody may read it, as node_exporter must."""
-    import os
-    import tempfile
-
+    from nodectl.common.files import replace_file
     from nodectl.errors import UsageError
 
     try:
-        handle, staged = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        replace_file(path, text, mode=0o644)
     except OSError as error:
         raise UsageError(
             f"--write {path}: {error.strerror or error}", "name a file in a folder that is there"
         ) from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(staged).chmod(0o644)
-        Path(staged).replace(path)
-    except BaseException:
-        Path(staged).unlink(missing_ok=True)
-        raise

@@ -13,6 +13,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import emit_json, note, result
+from nodectl.common import node_paths
 
 if TYPE_CHECKING:
     from nodectl.jobs.launch import LaunchRequest, Surroundings
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from nodectl.model.host import Host
 
 _CHANCE_S = 2.0
-_LAUNCHER = "/opt/nodectl/bin/nodectl-launch"
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -31,7 +31,9 @@ _LAUNCHER = "/opt/nodectl/bin/nodectl-launch"
 @click.option("--env-file", type=click.Path(path_type=Path), metavar="FILE", help="NAME=VALUE lines, mode 0600.")
 @click.option("--checkpoint", metavar="DIR", help="Folder on the nodes, or `auto`; NODECTL_CHECKPOINT_DIR there.")
 @click.option("--interface", metavar="IFNAME", help="Network interface of the job.")
-@click.option("--launcher", default=_LAUNCHER, show_default=True, metavar="PATH", help="Launch script on the nodes.")
+@click.option(
+    "--launcher", default=node_paths.LAUNCHER, show_default=True, metavar="PATH", help="Launch script on the nodes."
+)
 @click.option("--venv", metavar="DIR", help="Environment that holds torchrun.  Default: the inventory's pytorch_venv.")
 @click.option(
     "--fabric-from",

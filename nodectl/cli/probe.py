@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.probe_sizes import Sizes, SweepSizes, size_of
+from nodectl.cli.probe_sizes import Sizes, SweepSizes
 from nodectl.cli.seconds import Seconds
+from nodectl.common.units import parse_size
 
 if TYPE_CHECKING:
     from nodectl.model.comparison import Comparison
@@ -31,8 +32,8 @@ class SizeList(click.ParamType[tuple[int, ...]]):
         return tuple(self._one(text.strip(), param, ctx) for text in value.split(","))
 
     def _one(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        size = size_of(text)
-        if size is None:
+        size = parse_size(text)
+        if not size:
             self.fail(f"{text!r} is no size; write 1KiB, 64MiB or a number of bytes", param, ctx)
         return size
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import click
 
-_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+from nodectl.common.units import parse_size
+
 _SERIES = re.compile(r"(?P<least>[^.*]{1,30})\.\.(?P<most>[^.*]{1,30})(?:\*(?P<factor>[1-9]\d?))?")
 _FACTOR = 2
 _MOST = 64
@@ -19,14 +20,6 @@ class Sizes:
 
     each: tuple[int, ...]
     grow: int = 0
-
-
-def size_of(text: str) -> int | None:
-    """`64MiB` in bytes; None for what is no size."""
-    match = re.fullmatch(r"([1-9]\d{0,17})\s*([A-Za-z]*)", text.strip())
-    if match is None or match[2].upper() not in _UNITS:
-        return None
-    return int(match[1]) * _UNITS[match[2].upper()]
 
 
 class SweepSizes(click.ParamType[Sizes]):
@@ -69,7 +62,7 @@ class SweepSizes(click.ParamType[Sizes]):
         return sizes | {most}
 
     def _one(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        size = size_of(text)
-        if size is None:
+        size = parse_size(text)
+        if not size:
             self.fail(f"{text.strip()!r} is no size; write 1KiB, 64MiB, 1KiB..max or a number of bytes", param, ctx)
         return size

@@ -1,1 +1,1 @@
-"""What several packages need and none owns: paths, names of hosts, the order of names, files of the package."""
+"""What every package may use and none owns: numbers and units, paths, files, the order and folding of names."""

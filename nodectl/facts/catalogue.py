@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from nodectl.common import node_paths
 from nodectl.facts import (
     clock,
     cpu,
@@ -60,14 +61,13 @@ FACTS = (
     processes.LISTENING,
     lab.FACT,
 )
-DEFAULT_VENV = "/opt/nodectl/venv"
 
 
 def venv_of(host: Host) -> str:
     """Where the launcher's Python environment lies on `host`."""
     folder = host.variables.get("pytorch_venv")
     # a template is Ansible's to render; the role's default stands for it
-    return folder if isinstance(folder, str) and folder and "{{" not in folder else DEFAULT_VENV
+    return folder if isinstance(folder, str) and folder and "{{" not in folder else node_paths.VENV
 
 
 def facts_for(sysctl_keys: Sequence[str] = ()) -> tuple[Fact, ...]:

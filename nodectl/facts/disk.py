@@ -2,6 +2,7 @@
 
 import re
 
+from nodectl.common.node_paths import STATE_FOLDER
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, entry, output
 from nodectl.model.facts import Disk
@@ -10,12 +11,12 @@ from nodectl.model.system import Mount, Mounts
 from nodectl.parsers.linux.df import FileSystem, parse_df
 
 # the state folder comes with nodectl's first write: until then its nearest parent tells; a line each, in this order
-_SHOW = """\
-state=${XDG_STATE_HOME:-$HOME/.local/state}/nodectl
+_SHOW = f"""\
+state={STATE_FOLDER}
 printf '%s\\n' "$state"
-while [ ! -e "$state" ]; do state=${state%/*}; done
-df -kP / "${state:-/}"
-df -iP / "${state:-/}"
+while [ ! -e "$state" ]; do state=${{state%/*}}; done
+df -kP / "${{state:-/}}"
+df -iP / "${{state:-/}}"
 """
 COMMAND = Command("df", ("sh", "-c", _SHOW))
 _SHM_MOUNT = "/dev/shm"  # noqa: S108 - read, never written

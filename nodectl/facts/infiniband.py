@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from nodectl.common.natural import natural
 from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, UnknownError, output_unless_missing, parse, told
 from nodectl.facts.ib_sysfs import NO_DEVICE, SCRIPT, Device, port_of, read_sysfs, word
@@ -29,7 +30,7 @@ def _ports(recording: Recording) -> tuple[IbPort, ...]:
         except (AbsentError, UnknownError, ParseError):
             continue
         ports = {key: more(key, port) for key, port in ports.items()}
-    return tuple(ports[key] for key in sorted(ports, key=_natural))
+    return tuple(ports[key] for key in sorted(ports, key=lambda key: (natural(key[0]), key[1])))
 
 
 def _first(recording: Recording, ways: tuple[Callable[[Recording], dict[_Key, IbPort]], ...]) -> dict[_Key, IbPort]:
@@ -44,10 +45,6 @@ def _first(recording: Recording, ways: tuple[Callable[[Recording], dict[_Key, Ib
                 break  # the kernel has none: no tool can show any
     said = [each for each in reasons if "is not in the recording" not in str(each)]
     raise (said or reasons)[0]
-
-
-def _natural(key: _Key) -> tuple[list[object], int]:
-    return [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", key[0])], key[1]
 
 
 def _sysfs(recording: Recording) -> dict[str, Device]:
@@ -140,7 +137,7 @@ def _gids(recording: Recording) -> tuple[Gid, ...]:
         return tuple(Gid(g.device, g.port, g.index, g.gid, g.version, g.netdev, g.ipv4) for g in shown)
     return tuple(
         _gid(name, port, int(path[5:]), files)
-        for name in sorted(devices, key=lambda each: _natural((each, 0)))
+        for name in sorted(devices, key=natural)
         for port, files in sorted(devices[name].ports.items())
         for path in sorted(files, key=lambda each: (len(each), each))
         if path.startswith("gids/") and path[5:].isdigit()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from nodectl.common import file_systems
 from nodectl.facts.summary_gpus import gpu_words
 from nodectl.model.facts import Clock, Cpu, Disk, Kernel, Lab, Memory, Numa, Unread, Versions
 from nodectl.model.network import Gid, IbPort, Nic
@@ -27,7 +28,6 @@ from nodectl.parsers.linux.dmesg import Dmesg
 
 # below this the offset that a round trip can show is its own delay
 _CLOCK_CLOSE_S = 0.1
-_NETWORK_FS = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "weka", "wekafs", "fuse.juicefs")
 _OF_TRAINING = ("nvidia", "nvidia_uvm", "nvidia_peermem", "nouveau", "mlx5_ib", "ib_uverbs", "rdma_rxe", "gdrdrv")
 _HOUR_S = 3600
 
@@ -62,7 +62,7 @@ def _machine(value: object) -> str:
         case Disk():
             return f"/ {_gib(value.root_free_mib)} free of {_gib(value.root_size_mib)}"
         case Mounts():
-            shared = [f"{each.target} ({each.kind})" for each in value.mounts if each.kind in _NETWORK_FS]
+            shared = [f"{each.target} ({each.kind})" for each in value.mounts if each.kind in file_systems.NETWORK]
             return f"{len(value.mounts)} mounted" + (f", over the network: {', '.join(shared)}" if shared else "")
         case Clock():
             close = abs(value.offset_s) < _CLOCK_CLOSE_S

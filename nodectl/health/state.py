@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.checks.counters import Previous
+from nodectl.common.files import replace_file
 
 _VERSION = 1
 _FAULT_DAYS = 30
@@ -47,7 +46,7 @@ class StateFile:
             for host, state in states.items():
                 there = merged.get(host)
                 merged[host] = state if there is None else _later(there, state)
-            self._replace(json.dumps(_encode(merged), separators=(",", ":")))
+            replace_file(self.path, json.dumps(_encode(merged), separators=(",", ":")))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -55,16 +54,6 @@ class StateFile:
         with self.path.with_suffix(".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-    def _replace(self, text: str) -> None:
-        handle, staged = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            Path(staged).replace(self.path)
-        except BaseException:
-            Path(staged).unlink(missing_ok=True)
-            raise
 
 
 def _later(there: HostState, ours: HostState) -> HostState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from nodectl.common.units import lower_is_better
 from nodectl.history.identity import Identity, identity_of
 from nodectl.history.moments import iso
 from nodectl.history.store import Past
@@ -11,7 +12,6 @@ from nodectl.model.comparison import Change, Comparison
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.model.units import lower_is_better
 
 # SuperBench and the vendors' suites call 5 % below the baseline a defect
 TOLERANCE_PERCENT = 5.0

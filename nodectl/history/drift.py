@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
+from nodectl.common.statistics import robust_deviation
+from nodectl.common.units import lower_is_better
 from nodectl.history.compare import TOLERANCE_PERCENT
 from nodectl.history.identity import Identity
 from nodectl.history.store import Point
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.units import lower_is_better
 
 # fewer points have no past to drift from
 MIN_POINTS = 10
@@ -29,7 +30,6 @@ _LATEST_DEVIATIONS = 2.0
 WINDOW = 60
 # of a CUSUM (in deviations): what is let pass each time, and where it speaks; a lone point counts at most three
 _SLACK, _ALARM, _CLAMP = 0.5, 5.0, 3.0
-_BELL = 1.4826
 # of the reference's median: no series is taken to be steadier than that
 _STEADIEST = 0.005
 _DAY_S = 86400.0
@@ -58,7 +58,7 @@ def drift(points: Sequence[tuple[float, float]], *, lower_better: bool) -> Drift
     values = [value for _, value in known]
     reference = values[: len(values) // 2]
     usual = median(reference)
-    deviation = max(_BELL * median(abs(value - usual) for value in reference), _STEADIEST * usual)
+    deviation = max(robust_deviation(reference, usual), _STEADIEST * usual)
     sign = 1.0 if lower_better else -1.0
     latest = median(values[-_LATEST:])
     if sign * (latest - usual) < max(TOLERANCE_PERCENT / 100 * usual, _LATEST_DEVIATIONS * deviation):

@@ -9,14 +9,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nodectl.common import node_paths
 from nodectl.errors import UsageError
 from nodectl.jobs.plan import CheckpointPlan, Plan, PlanHost, beat_s, check_lease, choose_nproc, choose_ports
 from nodectl.jobs.start import survey_checkpoints
 from nodectl.model.host import Host
 from nodectl.transport.base import Transport
-
-DEFAULT_LAUNCHER = "/opt/nodectl/bin/nodectl-launch"
-DEFAULT_VENV = "/opt/nodectl/venv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +92,6 @@ def venv_of(variables: Mapping[str, object], launcher: str, asked: str | None) -
 
     Empty for a launcher of the operator's own, which brings what it needs.
     """
-    if asked is not None or launcher != DEFAULT_LAUNCHER:
+    if asked is not None or launcher != node_paths.LAUNCHER:
         return asked or ""
-    return str(variables.get("pytorch_venv") or DEFAULT_VENV)
+    return str(variables.get("pytorch_venv") or node_paths.VENV)

@@ -3,6 +3,7 @@
 import re
 from dataclasses import asdict, dataclass, replace
 
+from nodectl.common import units
 from nodectl.errors import UsageError
 
 MAX_HOSTS = 1000  # a Linux bridge has 1,024 ports
@@ -10,8 +11,7 @@ MAX_WIRED_HOSTS = 128  # the user-space link is one process
 
 _RATE_UNITS = {"": 1, "bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-_SIZE_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_MIN_DISK_BYTES = 64 * 2**20
+_MIN_DISK_BYTES = 64 * units.MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class LabSpec:
         parts += [f"rate {show_rate(self.rate_bits)}"] if self.rate_bits else []
         parts += [f"delay {show_delay(self.delay_s)}"] if self.delay_s else []
         parts += [f"loss {100 * self.loss:g}%"] if self.loss else []
-        parts += [f"disk {self.disk_bytes / 2**30:g}G"] if self.disk_bytes else []
+        parts += [f"disk {self.disk_bytes / units.GIB:g}G"] if self.disk_bytes else []
         parts += [f"recorded {self.recorded}"] if self.recorded else []
         return ", ".join(parts)
 
@@ -101,11 +101,10 @@ def parse_size(text: str) -> int:
     """`4G`, `512MiB` → bytes (binary units); `none` → 0."""
     if text.strip().lower() == "none":
         return 0
-    number, unit = _split(text, "size", "4G or 512M")
-    unit = unit.removesuffix("ib") if unit.endswith("ib") else unit.removesuffix("b")
-    if unit not in _SIZE_UNITS:
+    size_bytes = units.parse_size(text)
+    if size_bytes is None:
+        _split(text, "size", "4G or 512M")  # refuses what is no number
         raise UsageError(f"size '{text}' has an unknown unit", "use M, G or T, as in 4G")
-    size_bytes = round(number * _SIZE_UNITS[unit])
     if size_bytes < _MIN_DISK_BYTES:
         raise UsageError(f"size '{text}' is below 64M", "a host needs room for its logs and its jobs")
     return size_bytes

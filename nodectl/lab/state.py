@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from nodectl.common.files import replace_file
 from nodectl.common.paths import state_dir
 from nodectl.errors import LabError, UsageError
 from nodectl.lab.spec import LabSpec
@@ -164,11 +165,7 @@ class LabFolder:
 
     def write(self, state: LabState) -> LabState:
         """Keep `state`, all or nothing; returned for chaining."""
-        draft = self.journal.with_suffix(".new")
-        document = asdict(state)
-        with draft.open("w", encoding="utf-8") as stream:
-            json.dump(document, stream, indent=1)
-        draft.replace(self.journal)
+        replace_file(self.journal, json.dumps(asdict(state), indent=1), mode=0o644)
         return state
 
     def running(self) -> LabState:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import nodectl
+from nodectl.common.files import replace_file
 from nodectl.errors import LabError
 from nodectl.lab.base import PATH
 from nodectl.lab.network import PREFIX_BITS, forbid_ipv6, ip_batch, operator_address
@@ -48,9 +49,7 @@ def set_carrier(folder: LabFolder, state: LabState, host: HostRecord, *, up: boo
         raise LabError("the process that carries the lab's links is gone", "run `nodectl lab down`, then `lab up`")
     path = cut_file(folder.path)
     cut = (set(json.loads(path.read_text())) if path.exists() else set()) - {host.address}
-    draft = path.with_suffix(".new")
-    draft.write_text(json.dumps(sorted(cut if up else {*cut, host.address})))
-    draft.replace(path)
+    replace_file(path, json.dumps(sorted(cut if up else {*cut, host.address})))
     os.kill(state.wire.pid, signal.SIGHUP)
     carrier = Path(f"/proc/{host.process.pid}/root/sys/class/net/eth0/carrier")
     deadline = time.monotonic() + _SETTLE_S

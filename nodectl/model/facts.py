@@ -64,6 +64,11 @@ class Memory:
     shm_free_mib: int | None = None
     huge_pages_mib: int | None = None
 
+    @property
+    def installed_gib(self) -> int:
+        """What the modules hold: the firmware and the kernel keep a little, and modules come in steps of 16 GiB."""
+        return -(-self.total_mib // (16 * 1024)) * 16
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nodectl.common import node_paths
+
 
 @dataclass(frozen=True, slots=True)
 class PreflightRequest:
@@ -14,8 +16,8 @@ class PreflightRequest:
     candidate_ports: tuple[int, ...]
     interface: str | None = None
     checkpoint_dir: str | None = None
-    launcher: str = "/opt/nodectl/bin/nodectl-launch"
-    venv: str | None = "/opt/nodectl/venv"
+    launcher: str = node_paths.LAUNCHER
+    venv: str | None = node_paths.VENV
     min_free_mib: int = 256
     code_bytes: int = 0
     ports_needed: int = 2

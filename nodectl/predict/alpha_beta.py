@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
+from nodectl.common.statistics import robust_deviation, student_t
 from nodectl.errors import UsageError
-from nodectl.predict.student import quantile
 
 _PASSES = 30
 # Huber's: beyond so many deviations a value counts less
 _HUBER = 1.345
-_NORMAL_MAD = 1.4826
 _CONFIDENCE = 0.95
 _LEAST_SIZES = 3
 _ENOUGH = 1e-9
@@ -73,7 +71,7 @@ def fit_alpha_beta(samples: Sequence[tuple[float, float]]) -> AlphaBeta:
                 "large transfers take no longer than small ones", "measure larger sizes: these show the start-up only"
             )
         misses = [(alpha + beta * size - seconds) / seconds for size, seconds in samples]
-        deviation = _NORMAL_MAD * median(abs(miss) for miss in misses)
+        deviation = robust_deviation(misses)
         weights = [min(1.0, _HUBER * deviation / abs(miss)) if miss else 1.0 for miss in misses]
         if abs(alpha - before[0]) <= _ENOUGH * abs(alpha) and abs(beta - before[1]) <= _ENOUGH * abs(beta):
             break
@@ -106,14 +104,14 @@ def _described(
     misses = [(alpha + beta * size - seconds) / seconds for size, seconds in samples]
     degrees = len(samples) - 2
     square = math.fsum(weight * miss**2 for weight, miss in zip(weights, misses, strict=True)) / degrees
-    spread, t = s1 * sxx - sx * sx, quantile((1 + _CONFIDENCE) / 2, degrees)
+    spread, t = s1 * sxx - sx * sx, student_t((1 + _CONFIDENCE) / 2, degrees)
     off_alpha, off_beta = t * math.sqrt(square * sxx / spread), t * math.sqrt(square * s1 / spread)
     return AlphaBeta(
         alpha,
         beta,
         Interval(max(0.0, alpha - off_alpha), alpha + off_alpha),
         Interval(max(0.0, beta - off_beta), beta + off_beta),
-        _NORMAL_MAD * median(abs(miss) for miss in misses),
+        robust_deviation(misses),
         max(abs(miss) for miss in misses),
         len(samples),
     )

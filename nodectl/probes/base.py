@@ -3,13 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from nodectl.common.units import MIB as MIB
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.transport.base import Transport
-
-MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

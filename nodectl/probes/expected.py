@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nodectl.common.units import lower_is_better, parse_size
 from nodectl.history.identity import subject_of
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
@@ -17,8 +18,6 @@ from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.profiles.hardware_schema import Floor, Hardware, Link
 
-# of these less is better: a profile's value is a ceiling
-_TIMES = {"s", "ms", "us", "ns"}
 _SAME_UNIT = {"tflop/s": "tflops", "\u00b5s": "us", "\u03bcs": "us"}
 # rates and times in another multiple are the same; bits and bytes are not
 _MULTIPLES: dict[str, tuple[str, float]] = {
@@ -29,7 +28,6 @@ _MULTIPLES: dict[str, tuple[str, float]] = {
     "us": ("s", 1e-6),
     "ns": ("s", 1e-9),
 }
-_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _REMEDY = "measure once more with nothing else running; then look at clocks, links and errors with `nodectl health`"
 
 
@@ -172,10 +170,10 @@ def _size(wanted: object) -> int | None:
 
 def size_bytes(text: str) -> int:
     """`8G`, as nccl-tests understands it: a power of two."""
-    match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if match is None:
+    size = parse_size(text)
+    if size is None:
         raise ValueError(f"{text!r} is no size")
-    return int(match[1]) * _SIZES[match[2].upper()]
+    return size
 
 
 def _unit(unit: str) -> str:
@@ -196,7 +194,7 @@ def _in_unit(floor: Floor, unit: str) -> Floor | None:
 
 
 def _is_ceiling(unit: str) -> bool:
-    return _unit(unit) in _TIMES
+    return lower_is_better(_unit(unit)) is True
 
 
 def _missed(measurement: Measurement, floor: Floor) -> bool:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from nodectl.common.statistics import robust_deviation
+
 # a part that healthy hosts of one kind stay within
 TOLERANCE = 0.15
 # of the others' own spread (as many standard deviations, had it a bell's shape), where that is wider
 _DEVIATIONS = 5.0
-_BELL = 1.4826
 # below this many hosts a difference has no culprit
 QUORUM = 3
 # between two hosts, where no spread tells what is usual
@@ -35,7 +36,7 @@ def slow(values: Mapping[str, float], best: Mapping[str, float]) -> dict[str, Sl
     for host, value in values.items():
         others = [each for name, each in values.items() if name != host]
         usual = median(others)
-        spread = _BELL * median(abs(each - usual) for each in others)
+        spread = robust_deviation(others, usual)
         if best[host] < usual - max(TOLERANCE * usual, _DEVIATIONS * spread):
             found[host] = Slow(value, usual)
     return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from nodectl.common.units import lower_is_better
 from nodectl.errors import ProfileError
 from nodectl.history.identity import chosen
 from nodectl.model.facts import Cpu, Gpus, Memory, Nic, Unread
@@ -22,10 +23,8 @@ from nodectl.profiles.matrix import matrix
 from nodectl.profiles.schema import Document, Hardware
 
 Facts = Mapping[str, object]
-_MODULE_MIB = 16 * 1024
 _FLOOR_TOLERANCE_PERCENT = 5
 _KINDS = {"InfiniBand": "infiniband", "Ethernet": "roce"}
-_TIMES = {"s", "ms", "us", "µs", "ns"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +187,7 @@ def _cpu(facts: Facts) -> dict[str, Any] | None:
 
 def _memory(facts: Facts) -> int | None:
     found = _value(facts, "memory")
-    # firmware and kernel keep a little; modules come in sixteens at least
-    return -(-found.total_mib // _MODULE_MIB) * _MODULE_MIB // 1024 if isinstance(found, Memory) else None
+    return found.installed_gib if isinstance(found, Memory) else None
 
 
 _FIELDS: tuple[tuple[str, str, Callable[[Facts], Any]], ...] = (
@@ -231,7 +229,7 @@ def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], day: str
     groups: dict[str, list[Measurement]] = defaultdict(list)
     for each in measurements:
         # a latency has a ceiling, not a floor
-        if each.hosts and hosts.issuperset(each.hosts) and each.value > 0 and each.unit not in _TIMES:
+        if each.hosts and hosts.issuperset(each.hosts) and each.value > 0 and not lower_is_better(each.unit):
             groups[repr((each.probe, each.unit, sorted(_conditions(each).items(), key=str)))].append(each)
     for group in groups.values():
         first, least = group[0], min(each.value for each in group)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from nodectl.common.natural import natural
 from nodectl.common.resources import recordings_dir
 from nodectl.errors import UsageError
 from nodectl.recordings.folder import INDEX, OUT, host_name
@@ -95,7 +95,7 @@ def _profiles(about: Mapping[str, Any]) -> dict[str, str]:
 def _hosts(path: Path) -> dict[str, Path]:
     """In natural order. A folder that holds a host's files is that one host."""
     try:
-        names = sorted((entry.name for entry in os.scandir(path)), key=_natural)
+        names = sorted((entry.name for entry in os.scandir(path)), key=natural)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", "make it readable to you") from error
     if any(name == INDEX or name.endswith(OUT) for name in names):
@@ -111,9 +111,3 @@ def _holds_files(folder: Path) -> bool:
         return any(entry.name == INDEX or entry.name.endswith(OUT) for entry in os.scandir(folder))
     except OSError:
         return True  # let it be told why it cannot be read
-
-
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    """node2 before node10."""
-    parts = re.findall(r"[0-9]+|[^0-9]+", name)
-    return [(0, int(part), part) if part.isdecimal() and len(part) < 20 else (1, 0, part) for part in parts]

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from nodectl.common.units import format_size
 from nodectl.model.comparison import Change, Comparison
 from nodectl.report.facts import aligned
-from nodectl.report.measurements import size
 
 _SPREADS = {True: "outside both spreads", False: "within the spreads", None: "spread not known"}
 _LISTED = 5
@@ -23,7 +23,7 @@ def comparison_table(compared: Comparison, fold: Callable[[Sequence[str]], str])
 
 
 def _row(each: Change, fold: Callable[[Sequence[str]], str]) -> tuple[str, ...]:
-    what = ", ".join(filter(None, [each.subject, "" if each.size_bytes is None else size(each.size_bytes)]))
+    what = ", ".join(filter(None, [each.subject, "" if each.size_bytes is None else format_size(each.size_bytes)]))
     change = "-" if each.change_percent is None else f"{each.change_percent:+.1f} %"
     return (
         each.probe,

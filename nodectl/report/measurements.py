@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from nodectl.common.units import format_size
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.report.devices import DEVICE_PROBES, device_conditions
@@ -10,7 +11,6 @@ from nodectl.report.facts import aligned
 Fold = Callable[[Sequence[str]], str]
 # conditions that are shown of what has no words of its own
 _PLAIN = 4
-_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def measurements_table(measurements: Sequence[Measurement], fold: Fold) -> str:
@@ -38,14 +38,6 @@ def findings_list(findings: Sequence[Finding]) -> str:
         if each.remedy:
             lines.append(f"  try: {each.remedy}")
     return "\n".join(lines)
-
-
-def size(size_bytes: int) -> str:
-    """`64 MiB`, exact or in bytes."""
-    for unit_bytes, unit in _SIZES:
-        if size_bytes >= unit_bytes and size_bytes % unit_bytes == 0:
-            return f"{size_bytes // unit_bytes} {unit}"
-    return f"{size_bytes} B"
 
 
 def _value(measurement: Measurement) -> str:
@@ -79,7 +71,7 @@ def _conditions(measurement: Measurement) -> str:
 
 def _nccl(given: Mapping[str, object]) -> str:
     collective, size_bytes = given.get("collective"), given.get("size_bytes")
-    sized = size(size_bytes) if isinstance(size_bytes, int) else "?"
+    sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
     return f"{collective} {sized}, {given.get('backend')}, {given.get('ranks')} ranks{_chosen(given)}"
 
 
@@ -128,7 +120,7 @@ def _chosen(given: Mapping[str, object]) -> str:
 def _rdma(given: Mapping[str, object]) -> str:
     device, size_bytes = given.get("device"), given.get("size_bytes")
     ends = " -> ".join(dict.fromkeys(map(str, device))) if isinstance(device, list | tuple) else "?"
-    sized = size(size_bytes) if isinstance(size_bytes, int) else "?"
+    sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
     tail = f", p99 {_amount(given.get('p99_us'))} us" if "p99_us" in given else ""
     return f"{given.get('operation')} {sized}, {given.get('memory')} memory, {ends}{tail}"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from nodectl.common.units import format_size, format_size_rounded
 from nodectl.model.trial import Ranked, Side, Trial
 from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
 from nodectl.report.facts import aligned
-from nodectl.report.measurements import size
 from nodectl.report.trial_names import Names
 
 Fold = Callable[[Sequence[str]], str]
@@ -77,7 +77,7 @@ def _row(each: Verdict, names: Names) -> tuple[str, ...]:
         each.profile,
         each.probe,
         names.short(each.probe, each.subject),
-        "-" if each.size_bytes is None else size(each.size_bytes),
+        "-" if each.size_bytes is None else format_size(each.size_bytes),
         f"{each.verdict}{_MARK if each.is_regression else ''}",
         f"{each.gain_percent:+.1f} %" if known else "-",
         f"{low:+.1f} to {high:+.1f} %" if known else "-",
@@ -88,16 +88,9 @@ def _row(each: Verdict, names: Names) -> tuple[str, ...]:
 
 def crossover_line(each: Crossover, names: Names) -> str:
     """`nccl all_reduce: tree below 256 KiB, ring from there on (128 KiB to 512 KiB)`."""
-    low, high = map(_about, each.interval_bytes)
+    low, high = map(format_size_rounded, each.interval_bytes)
     where = f"{each.probe} {names.short(each.probe, each.subject)}".strip()
-    return f"{where}: {each.below} below {_about(each.size_bytes)}, {each.above} above ({low} to {high})"
-
-
-def _about(size_bytes: int) -> str:
-    for unit_bytes, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size_bytes >= unit_bytes:
-            return f"{size_bytes / unit_bytes:.3g} {unit}"
-    return f"{size_bytes} B"
+    return f"{where}: {each.below} below {format_size_rounded(each.size_bytes)}, {each.above} above ({low} to {high})"
 
 
 def summary_lines(each: Summary, baseline: Side, names: Names) -> list[str]:
@@ -118,7 +111,7 @@ def summary_lines(each: Summary, baseline: Side, names: Names) -> list[str]:
 
 def _told(each: Verdict, names: Names) -> str:
     what = names.short(each.probe, each.subject)
-    where = " ".join(filter(None, [each.probe, what, size(each.size_bytes) if each.size_bytes else ""]))
+    where = " ".join(filter(None, [each.probe, what, format_size(each.size_bytes) if each.size_bytes else ""]))
     if each.gain_percent is None:
         return f"{where}: {each.reason}"
     failed = f", failed {each.failed_candidate} times" if each.failed_candidate else ""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_interface
 
+from nodectl.common import file_systems
 from nodectl.model.links import NEAR, between
 from nodectl.model.network import IbPort, Nic
 from nodectl.topology.addresses import carries, reaches
 
 TRAINING = "training"
-_NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "ceph", "beegfs", "gpfs", "glusterfs", "wekafs", "cifs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def servers_of(mounts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """The addresses of storage servers from (kind, source) of mounts, as `10.0.5.1:/export` or `10.0.5.1@o2ib:/fs`."""
     found = []
     for kind, source in mounts:
-        if kind in _NETWORK_FILE_SYSTEMS:
+        if kind in file_systems.NETWORK:
             server = source.lstrip("/").split(":/")[0].split("@")[0].split(",")[0].strip("[]")
             try:
                 found.append(str(ip_interface(server).ip))

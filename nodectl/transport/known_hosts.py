@@ -7,13 +7,13 @@ import binascii
 import fnmatch
 import hashlib
 import hmac
-import os
-import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+
+from nodectl.common.files import replace_file
 
 _SSH_PORT = 22
 _REVOKED, _AUTHORITY = "@revoked", "@cert-authority"
@@ -130,14 +130,7 @@ def store(path: Path, keys: Mapping[str, Sequence[bytes]]) -> None:
     kept = [line for text in _text(path).splitlines() if (line := _without(text, keys)) is not None]
     kept += [f"{name} {_kind(key)} {base64.b64encode(key).decode()}" for name in keys for key in keys[name]]
     real = path.resolve()  # a symbolic link stays one
-    handle, temporary = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write("".join(f"{line}\n" for line in kept))
-        Path(temporary).replace(real)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    replace_file(real, "".join(f"{line}\n" for line in kept))
     known_hosts.cache_clear()
 
 

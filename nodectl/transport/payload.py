@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from time import monotonic
 
+from nodectl.common.node_paths import STATE_FOLDER
 from nodectl.common.resources import payload_dir
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
@@ -18,7 +19,7 @@ from nodectl.transport.files import pack
 
 _ABSENT, _NO_PYTHON = 93, 94
 _MARK = "nodectl-payload: "
-_FOLDER = 'd="${XDG_STATE_HOME:-$HOME/.local/state}/nodectl/payload/$1"; '
+_FOLDER = f'd="{STATE_FOLDER}/payload/$1"; '
 _RUN = (
     _FOLDER + f'[ -d "$d" ] || {{ echo "{_MARK}no payload" >&2; exit {_ABSENT}; }}; '
     f'command -v "$2" >/dev/null || {{ echo "{_MARK}no $2" >&2; exit {_NO_PYTHON}; }}; '

@@ -10,9 +10,10 @@ from typing import Any
 
 import yaml
 
+from nodectl.common.files import replace_file
 from nodectl.errors import NodectlError, UsageError
 from nodectl.trials.kept import folder
-from nodectl.trials.propose import MARK, SCHEMA, evidence_path, replace_file
+from nodectl.trials.propose import MARK, SCHEMA, evidence_path
 
 _KEPT = 50
 _AGAIN = "write it again with `nodectl tune propose`"
@@ -84,7 +85,7 @@ def _evidence(path: Path) -> Mapping[str, Any]:
 def remember(applied: Applied) -> None:
     """For `tune rollback`."""
     rows = [asdict(each) for each in _all()] + [asdict(applied)]
-    replace_file(_file(), json.dumps(rows[-_KEPT:], indent=1) + "\n")
+    replace_file(_file(), json.dumps(rows[-_KEPT:], indent=1) + "\n", mode=0o644, sync=True)
 
 
 def last_applied(inventory: Sequence[str]) -> Applied:

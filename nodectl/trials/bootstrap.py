@@ -13,6 +13,8 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 from statistics import NormalDist
 
+from nodectl.common.statistics import student_t
+
 RESAMPLES = 2000
 # up to here all resamples there are fit into a table, and nothing is left to chance
 _EXACT = 6
@@ -39,18 +41,7 @@ def resampled_means(values: Sequence[float], chance: random.Random) -> list[floa
 
 def expanded_tail(count: int) -> float:
     """What is cut off at each end so that a percentile interval covers 95 %."""
-    return _NORMAL.cdf(-student(0.975, count - 1) * math.sqrt(count / (count - 1)))
-
-
-def student(probability: float, freedom: int) -> float:
-    """The quantile of Student's t, to 0.3 % from 4 degrees of freedom on (Abramowitz and Stegun, 26.7.5)."""
-    z = _NORMAL.inv_cdf(probability)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
-    return z + sum((term / freedom**power for power, term in enumerate(terms, start=1)), 0.0)
+    return _NORMAL.cdf(-student_t(0.975, count - 1) * math.sqrt(count / (count - 1)))
 
 
 @lru_cache(maxsize=_EXACT)

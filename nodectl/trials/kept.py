@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -14,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nodectl.common.files import replace_file
 from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
@@ -24,7 +23,7 @@ from nodectl.trials.judged import judged
 from nodectl.trials.series import SCHEMA as SERIES_SCHEMA
 from nodectl.trials.series import read_document
 
-SCHEMA = "nodectl.trials-trial/1"
+SCHEMA = "nodectl.tune-trial/1"
 _KEPT = 200
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _REMEDY = "give a file of `nodectl --output json tune trial`, or an id of `nodectl tune list`"
@@ -62,16 +61,7 @@ def save(trial: Trial) -> Path:
     """The whole document or the one before it, whatever happens in between."""
     path = folder() / f"{trial.id}.json"
     text = json.dumps({"schema": SCHEMA, **document_of(trial)}, indent=1, default=str)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{trial.id}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
-            stream.flush()
-            os.fsync(handle)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+    replace_file(path, text + "\n", sync=True)
     return path
 
 

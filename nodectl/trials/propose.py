@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,6 +12,7 @@ from typing import Any
 import yaml
 
 from nodectl import __version__
+from nodectl.common.files import replace_file
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.trial import Series
 from nodectl.model.verdict import Outcome, Verdict
@@ -57,8 +56,8 @@ def propose(proposal: Proposal, path: Path, *, regressions_allowed: bool = False
     _refuse_foreign(path)
     beside = evidence_path(path)
     text = inventory_yaml(proposal, beside.name)
-    replace_file(beside, json.dumps(evidence(proposal, allowed=regressions_allowed), indent=2) + "\n")
-    replace_file(path, text)
+    write_proposal(beside, json.dumps(evidence(proposal, allowed=regressions_allowed), indent=2) + "\n")
+    write_proposal(path, text)
     return beside
 
 
@@ -187,19 +186,9 @@ def _refuse_foreign(path: Path) -> None:
         raise UsageError(f"{path} is not nodectl's", "move it away, or name another file")
 
 
-def replace_file(path: Path, text: str) -> None:
-    """The whole file or none of it, also where the machine stops in between."""
+def write_proposal(path: Path, text: str) -> None:
+    """Write a proposed profile for everybody to read, also safe against a power failure; UsageError where it cannot."""
     try:
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        replace_file(path, text, mode=0o644, sync=True)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", "name a file in a folder that you may write") from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(handle)
-        Path(draft).chmod(0o644)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise

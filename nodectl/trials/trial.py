@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from statistics import fmean, median
 
+from nodectl.common.units import lower_is_better
 from nodectl.model.trial import Ranked, Side
-from nodectl.model.units import lower_is_better
 from nodectl.trials.halving import halve
 from nodectl.trials.series import Taken, Turn, schedule, series_of
 from nodectl.trials.turns import Turns

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median, median_low
 
+from nodectl.common.statistics import NORMAL_MAD, robust_deviation, student_t
+from nodectl.common.units import lower_is_better
 from nodectl.errors import UsageError
 from nodectl.model.trial import Series
-from nodectl.model.units import lower_is_better
 from nodectl.model.verdict import Outcome, Summary, Verdict
-from nodectl.trials.bootstrap import interval, student
+from nodectl.trials.bootstrap import interval
 
 MIN_PAIRS = 5
 # below this a difference is not worth a setting, however sure it is
@@ -26,7 +27,6 @@ MIN_GAIN_PERCENT = 2.0
 _OUTLIERS = 5
 _DEVIATIONS = 3.0
 _STALL = math.log(1.5)
-_BELL = 1.4826
 # nine of ten comparisons of the baseline with itself stay within its noise
 _NOISE_QUANTILE = 0.95
 
@@ -42,7 +42,7 @@ class Logs:
     def deviation(self) -> float:
         """How far a gain usually is from the median: by the gains or by the baseline, whichever is further."""
         middle = median(self.gains)
-        return _BELL * max(median(abs(gain - middle) for gain in self.gains), median_low(map(abs, self.steps)))
+        return max(robust_deviation(self.gains, middle), NORMAL_MAD * median_low(map(abs, self.steps)))
 
     @property
     def clamped(self) -> tuple[float, ...]:
@@ -62,7 +62,7 @@ class Logs:
         # a stalled baseline is in two steps
         steps = _drawn_in(self.steps, 0.0, self.deviation, 2 * (count // _OUTLIERS))
         deviation = math.sqrt(fmean(step**2 for step in steps))
-        return student(_NOISE_QUANTILE, count - 1) * deviation / math.sqrt(count)
+        return student_t(_NOISE_QUANTILE, count - 1) * deviation / math.sqrt(count)
 
 
 def _drawn_in(values: Sequence[float], middle: float, deviation: float, most: int) -> tuple[float, ...]:

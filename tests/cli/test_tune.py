@@ -40,7 +40,7 @@ def test_recorded_series_are_judged(nodectl: Cli) -> None:
     for name in ("better", "noise", "worse"):
         done = nodectl("--output", "json", "tune", "judge", str(RECORDED / f"{name}.json"))
         document = json.loads(done.stdout)
-        assert document["schema"] == "nodectl.trials-trial/1"
+        assert document["schema"] == "nodectl.tune-trial/1"
         assert {each["verdict"] for each in document["trials"]} == {name}
 
 
@@ -61,7 +61,7 @@ def test_what_cannot_be_judged(nodectl: Cli, tmp_path: Path) -> None:
 
 def test_list_and_show(nodectl: Cli, state: Mapping[str, str]) -> None:
     status, document, _ = ask(nodectl, state, "list")
-    assert (status, document["schema"]) == (0, "nodectl.trials-list/1")
+    assert (status, document["schema"]) == (0, "nodectl.tune-list/1")
     assert [(each["id"], each["summaries"][0]["verdict"]) for each in document["trials"]] == [
         (LOST, "worse"),
         (WON, "better"),

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.node_paths import VENV
 from nodectl.facts.base import whole
-from nodectl.facts.catalogue import DEFAULT_VENV, FACTS, commands_for, read_facts, venv_of
+from nodectl.facts.catalogue import FACTS, commands_for, read_facts, venv_of
 from nodectl.model.facts import Clock, Cpu, Disk, Gpu, Gpus, Kernel, Lab, Memory, Nic, Unread, Versions
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
@@ -202,4 +203,4 @@ def test_commands_are_asked_once_and_for_the_hosts_own_venv() -> None:
 
 @pytest.mark.parametrize("value", [None, "", "{{ base }}/venv", 3])
 def test_a_venv_that_only_ansible_can_tell_is_the_roles_default(value: object) -> None:
-    assert venv_of(Host("gpu01", "192.0.2.4", variables={"pytorch_venv": value})) == DEFAULT_VENV
+    assert venv_of(Host("gpu01", "192.0.2.4", variables={"pytorch_venv": value})) == VENV

@@ -63,7 +63,7 @@ def test_retrieval_over_ssh_is_exact_and_leaves_nothing(nodectl: Cli, lab4: LabU
         "-i", lab4.inventory, "-i", venv_inventory, "-l", hosts, "--output", "json", "bench", "retrieval", *small
     )
     document = json.loads(done.stdout)
-    assert (document["schema"], document["findings"]) == ("nodectl.articles-retrieval/1", [])
+    assert (document["schema"], document["findings"]) == ("nodectl.bench-retrieval/1", [])
     for each, batch in zip(document["measurements"], (1, 8), strict=True):
         given = each["conditions"]
         assert (each["unit"], each["hosts"]) == ("ms", list(lab4.hosts[:2]))

@@ -34,7 +34,7 @@ def test_a_proposal_is_looked_at_before_it_is_applied(nodectl: Cli, lab4: LabUnd
     path = proposal(tmp_path / "won.yml", lab4.hosts[:2])
     done = nodectl("-i", lab4.inventory, "--output", "json", "tune", "apply", str(path), "--check", "--diff")
     document = json.loads(done.stdout)
-    assert document["schema"] == "nodectl.trials-apply/1"
+    assert document["schema"] == "nodectl.tune-apply/1"
     # only those that it is for
     assert set(document["hosts"]) == set(lab4.hosts[:2])
     assert all(each["changed"] for each in document["hosts"].values())

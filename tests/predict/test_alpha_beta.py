@@ -7,7 +7,6 @@ import pytest
 
 from nodectl.errors import UsageError
 from nodectl.predict.alpha_beta import fit_alpha_beta
-from nodectl.predict.student import quantile
 
 SIZES = [1 << power for power in range(10, 27, 2)]
 ALPHA_S, BETA_S = 25e-6, 1 / 12.5e9
@@ -68,25 +67,3 @@ def test_what_cannot_be_fitted_says_why(samples: Sequence[tuple[float, float]], 
     with pytest.raises(UsageError, match=said) as refused:
         fit_alpha_beta(samples)
     assert refused.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("probability", "degrees", "expected"),
-    [
-        (0.975, 1, 12.7062),
-        (0.975, 2, 4.30265),
-        (0.975, 3, 3.18245),
-        (0.975, 5, 2.57058),
-        (0.975, 30, 2.04227),
-        (0.95, 10, 1.81246),
-        (0.5, 7, 0.0),
-    ],
-)
-def test_quantiles_of_the_table(probability: float, degrees: int, expected: float) -> None:
-    assert quantile(probability, degrees) == pytest.approx(expected, rel=3e-3, abs=1e-9)
-
-
-@pytest.mark.parametrize(("probability", "degrees"), [(1.0, 3), (0.3, 3), (0.9, 0)])
-def test_no_quantile_there(probability: float, degrees: int) -> None:
-    with pytest.raises(ValueError, match="no t quantile"):
-        quantile(probability, degrees)

@@ -80,7 +80,7 @@ def test_what_is_kept_is_what_is_shown(state: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert read(path) == found == find(found.id) == find("20261121T12")
     document = json.loads(path.read_text())
-    assert document["schema"] == "nodectl.trials-trial/1"
+    assert document["schema"] == "nodectl.tune-trial/1"
     first = document["trials"][0]
     assert {"profile", "probe", "size_bytes", "verdict", "gain_percent", "noise_percent", "interval_percent"} <= {
         *first

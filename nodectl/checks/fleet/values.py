@@ -9,6 +9,7 @@ from nodectl.checks.base import Subject
 from nodectl.checks.fleet.fields import ADDRESS, Key
 from nodectl.checks.network.infiniband import is_active, ports_of
 from nodectl.checks.network.nics import nics_of
+from nodectl.common import file_systems
 from nodectl.model.facts import Cpu, Gpus, Kernel, Memory, Nic, Numa, Unread, Versions
 from nodectl.model.settings import Bridges, SessionLimits, Sysctl
 from nodectl.model.system import KernelKnobs, Libraries, Modules, Mounts
@@ -20,11 +21,9 @@ _BY_SIZE = {
     *("kernel.pid_max", "net.ipv4.udp_mem"),
 }
 _MODULES = ("nvidia_peermem", "nv_peer_mem", "nvidia_uvm", "nvidia_fs", "gdrdrv", "ib_uverbs", "rdma_cm", "ib_ipoib")
-_NETWORK = ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "wekafs", "ceph", "cifs", "glusterfs", "fuse.juicefs", "9p")
 _OPTIONS = ("ro", "rw", "hard", "soft", "vers", "rsize", "wsize", "nconnect", "noatime", "proto", "flock", "localflock")
 # interfaces of containers and virtual machines have the same addresses everywhere
 _MADE = ("docker", "br-", "virbr", "cni", "veth", "flannel", "kube", "lxc", "cali", "tailscale", "podman", "nodelocal")
-_MODULE_MIB = 16 * 1024
 
 
 def values_of(host: Subject) -> Values:
@@ -152,15 +151,13 @@ def _cpu(host: Subject) -> Iterator[tuple[Key, str | None]]:
 def _memory(host: Subject) -> Iterator[tuple[Key, str | None]]:
     found = host.fact("memory", Memory)
     if found:
-        # the kernel shows a little less than what is installed, and not the same everywhere
-        modules = -(-found.total_mib // _MODULE_MIB)
-        yield ("memory", ""), f"{modules * _MODULE_MIB // 1024} GiB"
+        yield ("memory", ""), f"{found.installed_gib} GiB"
 
 
 def _mounts(host: Subject) -> Iterator[tuple[Key, str | None]]:
     found = host.fact("mounts", Mounts)
     for mount in found.mounts if found else ():
-        if mount.kind in _NETWORK:
+        if mount.kind in file_systems.NETWORK:
             kept = sorted(each for each in mount.options if each.partition("=")[0] in _OPTIONS)
             yield ("mounts", mount.target), f"{mount.source} ({mount.kind}: {','.join(kept)})"
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median_low
 
 from nodectl.checks.launch.host import is_loopback
+from nodectl.checks.thresholds import THRESHOLDS
 from nodectl.model.finding import Finding
 from nodectl.model.preflight import NodeInfo, PreflightRequest
 from nodectl.model.status import Status
 
-_CLOCK_WARNING_S, _CLOCK_FAILED_S = 1.0, 5.0  # torchrun drops a host whose clock is 15 s off
+_CLOCK_WARNING_S, _CLOCK_FAILED_S = (THRESHOLDS[name].value for name in ("clock_warning_s", "clock_failed_s"))
 _SHOWN = 4
 
 

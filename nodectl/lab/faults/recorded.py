@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodectl.common.files import replace_file
 from nodectl.errors import LabError, UsageError
 from nodectl.lab.faults.base import Fault, Scene
 
@@ -114,7 +115,7 @@ def _write(folder: Path, wanted: Outputs, pristine: Path, before: Outputs) -> No
             status = _CUT if output.exit_status is None else str(output.exit_status)
             texts = {"status": f"{status}\n", "err": output.stderr, "out": output.stdout}
             for ending, path in _files(folder, key):
-                _put(path, texts[ending].encode(errors=_BYTES))
+                replace_file(path, texts[ending].encode(errors=_BYTES), mode=0o644)
 
 
 def _give_back(folder: Path, pristine: Path, key: str) -> None:
@@ -122,12 +123,4 @@ def _give_back(folder: Path, pristine: Path, key: str) -> None:
         if not old.exists():
             path.unlink(missing_ok=True)
         elif not path.exists() or path.read_bytes() != old.read_bytes():
-            _put(path, old.read_bytes())
-
-
-def _put(path: Path, content: bytes) -> None:
-    """Whole, or not at all."""
-    draft = path.with_name(f".{path.name}")
-    draft.write_bytes(content)
-    draft.chmod(0o644)
-    draft.replace(path)
+            replace_file(path, old.read_bytes(), mode=0o644)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nodectl.common.node_paths import NCCL_TESTS
 from nodectl.facts.catalogue import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -20,7 +21,6 @@ from nodectl.transport.payload import run_payload
 NAME = "nccl"
 ENGINES = ("auto", "torch", "nccl-tests")
 # where the role nccl_tests builds them; the host variable of this name says otherwise
-PROGRAMS = "/opt/nodectl/nccl-tests"
 _DEADLINE_S = 60.0
 _PROVISION = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
 
@@ -86,7 +86,7 @@ def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOption
 def _look(transport: Transport, endpoint: Endpoint) -> Ready | tuple[str, str]:
     events = Events()
     folder = endpoint.host.variables.get("nccl_tests_folder")
-    args = ["look", f"--folder={folder if isinstance(folder, str) and '{{' not in folder else PROGRAMS}"]
+    args = ["look", f"--folder={folder if isinstance(folder, str) and '{{' not in folder else NCCL_TESTS}"]
     args.append(f"--interface={endpoint.interface}")
     done: CommandResult = run_payload(
         transport, endpoint.host, "probe_nccl", args, timeout_s=_DEADLINE_S, on_output=events.add
@@ -142,7 +142,7 @@ def _without(ready: Ready, engine: str) -> Finding:
     if engine == "torch":
         return host_finding(NAME, ready.name, Status.UNKNOWN, f"no torch in {venv_of(ready.host)}", _PROVISION)
     remedy = "run `nodectl provision --tags nccl_tests` for it, or name their folder with nccl_tests_folder"
-    return host_finding(NAME, ready.name, Status.UNKNOWN, f"no nccl-tests below {PROGRAMS} or on the path", remedy)
+    return host_finding(NAME, ready.name, Status.UNKNOWN, f"no nccl-tests below {NCCL_TESTS} or on the path", remedy)
 
 
 def common(values: Mapping[str, object]) -> object:

@@ -1,0 +1,8 @@
+"""Where things lie on a node: what the roles install, and the folder of the login user that nodectl writes."""
+
+ROOT = "/opt/nodectl"
+VENV = f"{ROOT}/venv"
+LAUNCHER = f"{ROOT}/bin/nodectl-launch"
+NCCL_TESTS = f"{ROOT}/nccl-tests"
+# for a POSIX shell on the node; payload/jobnode/folder.py computes the same
+STATE_FOLDER = "${XDG_STATE_HOME:-$HOME/.local/state}/nodectl"

@@ -1,0 +1,35 @@
+"""Files that are replaced as a whole."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nodectl.common.files import replace_file
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_the_content_and_the_mode_are_as_asked_for_whatever_the_umask(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "file"
+    path.write_text("before")
+    previous = os.umask(0o077)
+    try:
+        replace_file(path, "after \udcff", mode=mode, sync=True)
+    finally:
+        os.umask(previous)
+    assert path.read_bytes() == b"after \xff"
+    assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_failure_leaves_the_old_file_and_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_text("before")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace_file(path, b"after", sync=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert path.read_text() == "before"
