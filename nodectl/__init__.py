@@ -1,3 +1,24 @@
 """nodectl: from bare GPU boxes to a training job that is proven fast."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nodectl.transport.fabric_group import CheckedGroup
+
 __version__ = "0.1.0"
+
+
+def fleet(*inventories: str | Path, limit: str | None = None, forks: int = 64) -> CheckedGroup:
+    """A fabric.Group over the hosts of Ansible inventories, for scripts of your own; host keys are checked.
+
+    Without an inventory: what ansible.cfg or ANSIBLE_INVENTORY say. `limit` is an Ansible host pattern. The group is to
+    be closed, or used in a `with` statement. InventoryError where an inventory cannot be read or no host matches.
+    """
+    from nodectl.inventory import read_inventory
+    from nodectl.transport.fabric_group import CheckedGroup
+
+    return CheckedGroup(read_inventory([str(path) for path in inventories]).hosts(limit), forks)

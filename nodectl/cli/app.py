@@ -73,13 +73,9 @@ class App:
     @cached_property
     def inventory(self) -> Inventory:
         """The inventory, read once."""
-        from nodectl.common.paths import state_dir
+        from nodectl.inventory import read_inventory
 
-        # Ansible makes a folder for temporary files as soon as it is imported: in our state, not in ~/.ansible
-        os.environ.setdefault("ANSIBLE_LOCAL_TEMP", str(state_dir() / "ansible"))
-        from nodectl.inventory.read import Inventory
-
-        return Inventory.read(self.inventory_sources)
+        return read_inventory(self.inventory_sources)
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:
@@ -114,9 +110,9 @@ class App:
     @cached_property
     def transport(self) -> Transport:
         """How the hosts are reached; closed at the end of the command."""
-        from nodectl.transport.connect import connect
+        from nodectl.transport.router import open_transport
 
-        return connect(replay=self.replay)
+        return open_transport(replay=self.replay)
 
     def close(self) -> None:
         """Close the transport, where one was opened."""

@@ -1,1 +1,21 @@
 """An Ansible inventory as hosts, read by Ansible itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodectl.inventory.read import Inventory
+
+
+def read_inventory(sources: Sequence[str]) -> Inventory:
+    """The hosts of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; see Inventory.read."""
+    from nodectl.common.paths import state_dir
+
+    # Ansible makes a folder for temporary files as soon as it is imported: in our state, not in ~/.ansible
+    os.environ.setdefault("ANSIBLE_LOCAL_TEMP", str(state_dir() / "ansible"))
+    from nodectl.inventory.read import Inventory
+
+    return Inventory.read(sources)

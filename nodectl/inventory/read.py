@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -17,10 +18,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.vars.manager import VariableManager
 
 from nodectl.errors import InventoryError
-from nodectl.inventory.errors import Listener, message
-from nodectl.inventory.variables import HostVariables
 from nodectl.model.host import Host
-from nodectl.transport.target import options_of
+from nodectl.transport.ssh_options import options_of
 
 # where several names say the same, Ansible lets the last one win
 _ADDRESS = ("ansible_host", "ansible_ssh_host")
@@ -61,7 +60,7 @@ class Inventory:
                 self._manager.subset(limit)
                 found = [host for host in self._manager.get_hosts("all") if not host.implicit]
         except (AnsibleError, OSError, re.error) as error:
-            raise InventoryError(f"--limit {limit}: {message(error)}", "give an Ansible host pattern") from error
+            raise InventoryError(f"--limit {limit}: {_message(error)}", "give an Ansible host pattern") from error
         if not found:
             known = ", ".join(sorted(set(self._manager.groups) - {"all", "ungrouped"})) or "none"
             hints = "".join(f"; {text}" for text in heard.warnings if not text.startswith("Could not match"))
@@ -78,13 +77,15 @@ class Inventory:
         try:
             return _as_host(found.name, variables)
         except AnsibleError as error:
-            raise InventoryError(f"host {found.name}: {message(error)}", "correct the variable") from error
+            raise InventoryError(f"host {found.name}: {_message(error)}", "correct the variable") from error
 
     def _all_variables(self, found: Any) -> Mapping[str, Any]:
         try:
             variables: Mapping[str, Any] = self._variables.get_vars(host=found, include_hostvars=False)
         except AnsibleError as error:
-            raise InventoryError(f"variables of {found.name}: {message(error)}", "correct the file it names") from error
+            raise InventoryError(
+                f"variables of {found.name}: {_message(error)}", "correct the file it names"
+            ) from error
         return variables
 
     def _render(self, name: str, variables: Mapping[str, Any], value: object) -> object:
@@ -96,7 +97,7 @@ class Inventory:
         try:
             return Templar(loader=self._loader, variables={**variables, "hostvars": self._hostvars}).template(value)
         except AnsibleError as error:
-            raise InventoryError(f"host {name}: {message(error)}", "define what the template uses") from error
+            raise InventoryError(f"host {name}: {_message(error)}", "define what the template uses") from error
 
 
 def _as_host(name: str, variables: HostVariables) -> Host:
@@ -166,7 +167,7 @@ def _parse(loader: Any, sources: tuple[str, ...]) -> Any:
         try:
             manager = ansible_manager.InventoryManager(loader=loader, sources=list(sources))
         except AnsibleError as error:
-            detail = heard.reason() or message(error)
+            detail = heard.reason() or _message(error)
             raise InventoryError(f"cannot read the inventory: {detail}", "correct the file it names") from error
     if not manager.hosts:
         raise InventoryError(
@@ -179,9 +180,9 @@ def _parse(loader: Any, sources: tuple[str, ...]) -> Any:
 
 
 @contextmanager
-def _listening() -> Iterator[Listener]:
+def _listening() -> Iterator[_Listener]:
     """Hear what Ansible would only have printed, and keep our own files out of a folder's inventories."""
-    heard, ignored = Listener(ansible_manager.display), ansible_manager.IGNORED
+    heard, ignored = _Listener(ansible_manager.display), ansible_manager.IGNORED
     ansible_manager.display = heard
     ansible_manager.IGNORED = re.compile(ignored.pattern + b"|" + _OURS)
     try:
@@ -205,9 +206,107 @@ def _unlock_vault(loader: Any) -> None:
             loader, vault_ids=list(constants.DEFAULT_VAULT_IDENTITY_LIST), auto_prompt=False, initialize_context=False
         )
     except AnsibleError as error:
-        raise InventoryError(f"vault password: {message(error)}", "check ANSIBLE_VAULT_PASSWORD_FILE") from error
+        raise InventoryError(f"vault password: {_message(error)}", "check ANSIBLE_VAULT_PASSWORD_FILE") from error
     from ansible.parsing.vault import VaultSecretsContext
 
     if VaultSecretsContext.current(optional=True) is None:
         VaultSecretsContext.initialize(VaultSecretsContext(secrets))
     loader.set_vault_secrets(secrets)
+
+
+class HostVariables(Mapping[str, object]):
+    """A host's variables; templates are rendered and vaulted values decrypted when they are asked for."""
+
+    def __init__(
+        self,
+        name: str,
+        raw: Mapping[str, Any],
+        render: Callable[[str, Mapping[str, Any], object], object],
+    ) -> None:
+        self._name, self._raw, self._render = name, raw, render
+        self._rendered: dict[str, object] = {}
+
+    def __getitem__(self, key: str) -> object:
+        if key not in self._rendered:
+            value = self._raw[key]
+            rendered = self._render(self._name, self._raw, value) if _needs_rendering(value) else value
+            self._rendered[key] = _plain(rendered)
+        return self._rendered[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+
+def _needs_rendering(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(_needs_rendering(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(_needs_rendering(item) for item in value)
+    if isinstance(value, str):
+        return "{{" in value or "{%" in value
+    return not (value is None or isinstance(value, int | float))
+
+
+def _plain(value: object) -> object:
+    """Without Ansible's tags, which no other module is to meet."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool):
+        return value
+    for kind in (int, float, str):
+        if isinstance(value, kind):
+            return kind(value)  # type: ignore[call-overload, no-any-return, unused-ignore]
+    return str(value)
+
+
+class _Listener:
+    """Stands in for Ansible's Display while it parses, and keeps why a source was refused."""
+
+    def __init__(self, display: Any) -> None:
+        self.display = display
+        self.refusals: list[Exception] = []
+        self.warnings: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.display, name)
+
+    def error_as_warning(self, msg: str, exception: Exception) -> None:
+        self.refusals.append(exception)
+
+    def warning(self, msg: str, *_: object, **__: object) -> None:
+        self.warnings.append(msg)
+
+    def reason(self) -> str:
+        """The refusal that knows its place best: every plugin that tried has left one."""
+        return max((_located(error) for error in self.refusals), default=(0, ""), key=lambda located: located[0])[1]
+
+
+def _located(error: BaseException) -> tuple[int, str]:
+    """How much it is worth to the reader (a program's own failure, then file and line), and the message."""
+    origin = getattr(error, "obj", None)
+    path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
+    described = str(getattr(origin, "description", None) or "")
+    if "plugin 'script'" in described:
+        return 3, f"{_message(error)} {described}"
+    if path and (line := line or _ini_line(error)):
+        return 2, f"{path}:{line}: {_message(error)}"
+    return 1, f"{path or described}: {_message(error)}"
+
+
+def _ini_line(error: BaseException) -> int | None:
+    """Ansible's INI reader counts its lines but leaves the number out of its errors."""
+    for frame, _ in traceback.walk_tb(error.__cause__.__traceback__ if error.__cause__ else None):
+        line, lines = frame.f_locals.get("line"), frame.f_locals.get("lines")
+        if isinstance(lines, list) and line is not None:
+            return next((number for number, text in enumerate(lines, start=1) if text.strip() == line), None)
+    return None
+
+
+def _message(error: BaseException) -> str:
+    """The error's own words, on one line."""
+    return " ".join(str(getattr(error, "message", None) or error).split())

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from nodectl.errors import UnreachableError
 from nodectl.model.host import Host
-from nodectl.transport.connection import ALGORITHMS, Connector
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.known_hosts import Standing, fingerprint, known_hosts, store, written
-from nodectl.transport.target import Target, target_of
+from nodectl.transport.ssh_client import ALGORITHMS, SshClient
+from nodectl.transport.ssh_target import Target, target_of
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedKey:
-    """One key of a server; `wire` is what known_hosts keeps of it. Unknown beside a known key of another kind is no
-    cause for worry."""
+    """One key of a server; `wire` is what known_hosts keeps of it. A key may be unknown beside a known one of another
+    kind: that is no cause for worry."""
 
     kind: str
     wire: bytes
@@ -55,34 +55,34 @@ class Survey:
 
 def servers(hosts: Sequence[Host]) -> list[list[Server]]:
     """The hosts and the jump hosts on the way to them, those first through which others are reached."""
-    found: dict[Target, tuple[int, str]] = {}
+    names: dict[Target, tuple[int, str]] = {}
     for host in hosts:
         if host.connection == "ssh":
             target = target_of(host)
-            found[target] = (_hops(target), host.name)
+            names[target] = (_hops(target), host.name)
             while target.jump is not None:
                 target = target.jump
-                found.setdefault(target, (_hops(target), target.label))
-    depths = sorted({hops for hops, _ in found.values()})
-    return [[Server(name, target) for target, (hops, name) in found.items() if hops == depth] for depth in depths]
+                names.setdefault(target, (_hops(target), target.label))
+    depths = sorted({hops for hops, _ in names.values()})
+    return [[Server(name, target) for target, (hops, name) in names.items() if hops == depth] for depth in depths]
 
 
-def survey(found: Sequence[Server], forks: int) -> list[Survey]:
+def survey(asked: Sequence[Server], forks: int) -> list[Survey]:
     """Ask each server for its keys, in the order given."""
-    connector = Connector()
+    client = SshClient()
     try:
-        asked = dict(fan_out(found, lambda server: _ask(connector, server), forks))
+        surveys = dict(fan_out(asked, lambda server: _ask(client, server), forks))
     finally:
-        connector.close()
-    return [asked[server] for server in found]
+        client.close()
+    return [surveys[server] for server in asked]
 
 
 def accept(surveys: Sequence[Survey]) -> None:
     """Write the shown keys into the servers' known_hosts files, in place of what was there for the same names."""
     files: dict[Path, dict[str, list[bytes]]] = defaultdict(dict)
-    for each in surveys:
-        target = each.server.target
-        files[each.server.known_hosts_file][written(target.key_name, target.port)] = [key.wire for key in each.keys]
+    for item in surveys:
+        target = item.server.target
+        files[item.server.known_hosts_file][written(target.key_name, target.port)] = [key.wire for key in item.keys]
     for path, keys in files.items():
         store(path, keys)
 
@@ -91,13 +91,13 @@ def _hops(target: Target) -> int:
     return 0 if target.jump is None else 1 + _hops(target.jump)
 
 
-def _ask(connector: Connector, server: Server) -> Survey:
+def _ask(client: SshClient, server: Server) -> Survey:
     target = server.target
     known = known_hosts(target.known_hosts_files)
     keys: list[OfferedKey] = []
     for kind, algorithms in ALGORITHMS.items():
         try:
-            key = connector.offered_key(target, algorithms)
+            key = client.offered_key(target, algorithms)
         except UnreachableError as error:
             return Survey(server, (), error.message, error.remedy)
         if key is not None:

@@ -14,8 +14,8 @@ from typing import IO
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport.base import OnOutput
+from nodectl.transport.lifeline import wrapped
 from nodectl.transport.output import Output
-from nodectl.transport.remote import wrapped
 
 _CHUNK_BYTES = 65536
 # a daemon that was left behind may hold the pipes open: what the command itself wrote is there by now

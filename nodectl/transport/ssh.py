@@ -15,10 +15,10 @@ from nodectl.errors import NodectlError, UnreachableError
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport.base import OnOutput
-from nodectl.transport.connection import CONNECT_S, Connector
+from nodectl.transport.lifeline import command_line
 from nodectl.transport.output import Output
-from nodectl.transport.remote import command_line
-from nodectl.transport.target import target_of
+from nodectl.transport.ssh_client import CONNECT_S, SshClient
+from nodectl.transport.ssh_target import password_of, target_of
 
 _CHUNK_BYTES = 65536
 # after its exit status a host has this long to send the rest; a daemon left behind may never close the channel
@@ -32,7 +32,7 @@ class SshTransport:
     """Runs commands on hosts over SSH; host keys are checked, always."""
 
     def __init__(self) -> None:
-        self._connector = Connector()
+        self._client = SshClient()
         self._lock = threading.Lock()
         self._slots: dict[Host, _Slot] = {}
         self._closed = False
@@ -92,7 +92,7 @@ class SshTransport:
         for slot in list(self._slots.values()):
             if slot.transport is not None:
                 slot.transport.close()
-        self._connector.close()
+        self._client.close()
 
     def _channel(self, host: Host) -> paramiko.Channel:
         """A session on the kept connection, or on a new one where the kept one turns out to be dead."""
@@ -113,7 +113,7 @@ class SshTransport:
             if self._closed:
                 raise UnreachableError(f"{host.name}: interrupted")
             if slot.transport is None or not slot.transport.is_active():
-                slot.transport = self._connector.connect(target_of(host), _password(host))
+                slot.transport = self._client.login(target_of(host), password_of(host))
                 if self._closed:
                     slot.transport.close()
             slot.users += 1
@@ -151,14 +151,6 @@ class _Wake(threading.Event):
     def reset(self) -> None:
         """Before a look at both streams."""
         super().clear()
-
-
-def _password(host: Host) -> str | None:
-    for variable in ("ansible_ssh_password", "ansible_ssh_pass", "ansible_password"):
-        value = host.variables.get(variable)
-        if value is not None:
-            return str(value)
-    return None
 
 
 def _start(channel: paramiko.Channel, command: str, stdin: bytes | None) -> None:

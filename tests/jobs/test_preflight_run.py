@@ -19,7 +19,7 @@ from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.transport.base import OnOutput
-from nodectl.transport.connect import connect
+from nodectl.transport.router import open_transport
 
 REQUEST = PreflightRequest(candidate_ports=(23411, 23412, 23413), launcher="/bin/sh", venv=None)
 A, B = Host("a", "127.0.0.1"), Host("b", "127.0.0.2")
@@ -131,7 +131,7 @@ def changed(lab: Any, host: str, do: str, undo: str) -> Iterator[None]:
 
 
 def preflight(lab: Any, **changes: Any) -> PreflightReport:
-    transport = connect()
+    transport = open_transport()
     try:
         request = PreflightRequest(
             **{"candidate_ports": (23421, 23422), "launcher": "/bin/sh", "venv": None, **changes}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.model.host import Host
-from nodectl.transport.connect import connect
+from nodectl.transport.router import open_transport
 
 _SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 _PRIVSEP = Path("/run/sshd")
@@ -134,6 +134,6 @@ def jump_sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path, sshd: 
 @pytest.fixture
 def transport() -> Iterator[object]:
     """What `nodectl` itself uses."""
-    made = connect()
+    made = open_transport()
     yield made
     made.close()

@@ -7,9 +7,9 @@ import pytest
 
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
-from nodectl.transport import ssh_config
-from nodectl.transport.options import SshOptions, parse_options
-from nodectl.transport.target import target_of
+from nodectl.transport import ssh_target
+from nodectl.transport.ssh_options import SshOptions, parse_options
+from nodectl.transport.ssh_target import config_matters, target_of
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def host(address: str = "10.0.0.1", port: int | None = None, user: str | None = 
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home, and no system-wide ssh_config."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(ssh_config, "_GLOBAL", tmp_path / "etc" / "ssh_config")
-    ssh_config._speaks.cache_clear()
+    monkeypatch.setattr(ssh_target, "_GLOBAL_CONFIG", tmp_path / "etc" / "ssh_config")
+    ssh_target._has_directives.cache_clear()
     (tmp_path / ".ssh").mkdir()
     return tmp_path
 
@@ -93,14 +93,14 @@ def test_the_inventory_comes_before_common_args(home: Path) -> None:
 def test_harmless_directives_are_no_reason_to_ask_ssh(home: Path) -> None:
     (home / ".ssh" / "more").write_text("Host *\n  SendEnv LANG\n  HashKnownHosts yes\n")
     (home / ".ssh" / "config").write_text("Include more\n\n# comment\nHost a\n  ServerAliveInterval=5\n")
-    assert not ssh_config.asked_for(None)
+    assert not config_matters(None)
 
 
 @pytest.mark.parametrize("directive", ["ProxyJump b", "User=bob", "Port 22", "HostKeyAlias x", "NobodyKnows y"])
 def test_directives_that_matter_are_found_behind_an_include(home: Path, directive: str) -> None:
     (home / ".ssh" / "more.conf").write_text(f"  {directive}\n")
     (home / ".ssh" / "config").write_text("Include *.conf\n")
-    assert ssh_config.asked_for(None)
+    assert config_matters(None)
 
 
 def test_ssh_config_is_resolved_by_ssh(home: Path) -> None:

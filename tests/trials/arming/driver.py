@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from nodectl.inventory.read import Inventory
-from nodectl.transport.connect import connect
+from nodectl.transport.router import open_transport
 from nodectl.trials.arming.armed import Setting, armed
 
 _RMEM = {"value": "4096 131072 212992", "never_lower": False}
@@ -34,7 +34,7 @@ def say(event: str, **more: Any) -> None:
 
 def main(source: str, lease_s: float, force: bool, limit: str | None) -> None:
     """Until `end`, the end of the input, or an interruption."""
-    inventory, transport = Inventory.read([source]), connect()
+    inventory, transport = Inventory.read([source]), open_transport()
     hosts = inventory.hosts(limit)
     findings: tuple[Any, ...] = ()
     try:

@@ -1,4 +1,7 @@
-"""The OpenSSH options that nodectl honours in `ansible_ssh_*_args`; any other is named in an error, never dropped."""
+"""What the inventory says of how to reach a host by SSH: `ansible_ssh_*_args` and the variables beside them.
+
+An OpenSSH option that nodectl does not honour is named in an error, never dropped.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from nodectl.errors import InventoryError
+from nodectl.model.host import Host
 
 _FLAGS = {"-J": "proxyjump", "-i": "identityfile", "-p": "port", "-l": "user", "-F": "config"}
 _KNOWN = {"proxyjump", "proxycommand", "identityfile", "userknownhostsfile", "user", "port"}
@@ -19,7 +23,7 @@ _CHECKING = "stricthostkeychecking"
 
 @dataclass(frozen=True, slots=True)
 class SshOptions:
-    """What was said on the command line; as in OpenSSH the first value stands, identity files add up."""
+    """Options of an OpenSSH command line; as in OpenSSH the first value stands, identity files add up."""
 
     user: str | None = None
     port: int | None = None
@@ -43,6 +47,24 @@ class SshOptions:
         )
 
 
+def options_of(host: Host) -> SshOptions:
+    """All that the inventory says of how to reach `host`, in the order in which Ansible hands it to ssh."""
+    key = host.variables.get("ansible_ssh_private_key_file") or host.variables.get("ansible_private_key_file")
+    variables = SshOptions(user=host.user, port=host.port, identity_files=(str(key),) if key else ())
+    arguments = _arguments(host, "ansible_ssh_args").then(variables)
+    for variable in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
+        arguments = arguments.then(_arguments(host, variable))
+    return arguments
+
+
+def _arguments(host: Host, variable: str) -> SshOptions:
+    text = host.variables.get(variable)
+    try:
+        return parse_options(str(text), variable) if text else SshOptions()
+    except InventoryError as error:
+        raise InventoryError(f"host {host.name}: {error.message}", error.remedy) from error
+
+
 @lru_cache(maxsize=4096)
 def parse_options(text: str, variable: str) -> SshOptions:
     """The options in `text`; InventoryError names the first that nodectl does not know, and the variable it is in."""
@@ -57,7 +79,7 @@ def parse_options(text: str, variable: str) -> SshOptions:
 
 
 def _pairs(words: Sequence[str], variable: str) -> Iterator[tuple[str, str]]:
-    """(lower-case option name, value) of each; `-o "Key value"`, `-oKey=value` and `-Jhost` are all OpenSSH's forms."""
+    """(lower-case option name, value) of each; OpenSSH has the forms `-o "Key value"`, `-oKey=value` and `-Jhost`."""
     left = list(words)
     while left:
         word = left.pop(0)

@@ -1,8 +1,10 @@
-"""From a target to an authenticated SSH connection: socket or proxy, host key check, login, under one deadline."""
+"""From a target to a logged-in SSH connection: socket or proxy, host key check, keys and agent, under one deadline."""
 
 from __future__ import annotations
 
+import base64
 import logging
+import os
 import socket
 import subprocess
 import threading
@@ -10,14 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from time import monotonic
 
 import paramiko
 
 from nodectl.errors import UnreachableError
-from nodectl.transport.credentials import Credentials
 from nodectl.transport.known_hosts import Standing, fingerprint, known_hosts
-from nodectl.transport.target import Target
+from nodectl.transport.ssh_target import Target
 
 CONNECT_S = 10.0
 # kind of key in known_hosts → the algorithms that a server may sign with it
@@ -41,15 +43,16 @@ logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 _ACCEPT = "compare the fingerprint with the host's own, then: nodectl hostkeys accept"
 
 
-class Connector:
-    """Opens connections; those to jump hosts are shared by all that go through them."""
+class SshClient:
+    """Logs in to SSH servers; connections to jump hosts are shared by all that go through them. Safe to use from many
+    threads."""
 
     def __init__(self) -> None:
-        self._credentials = Credentials()
+        self._credentials = _Credentials()
         self._lock = threading.Lock()
-        self._jumps: dict[Target, _Shared] = {}
+        self._jumps: dict[Target, _JumpConnection] = {}
 
-    def connect(self, target: Target, password: str | None = None) -> paramiko.Transport:
+    def login(self, target: Target, password: str | None = None) -> paramiko.Transport:
         """Connect and log in within CONNECT_S; UnreachableError says what failed and what to do about it."""
         with _explained(target):
             return self._login(target, password, monotonic() + CONNECT_S)
@@ -86,7 +89,7 @@ class Connector:
         if target.jump is None:
             return open_socket(target, deadline)
         with self._lock:
-            shared = self._jumps.setdefault(target.jump, _Shared())
+            shared = self._jumps.setdefault(target.jump, _JumpConnection())
         with shared.lock, _explained(target.jump):
             if shared.transport is None or not shared.transport.is_active():
                 shared.transport = self._login(target.jump, None, deadline)
@@ -115,7 +118,7 @@ class Connector:
 
 
 @dataclass(slots=True)
-class _Shared:
+class _JumpConnection:
     """One connection to a jump host, opened by the first that needs it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -245,3 +248,99 @@ def _left(deadline: float) -> float:
     if left_s <= 0:
         raise TimeoutError
     return left_s
+
+
+class _Agent(paramiko.Agent):
+    """An agent that many threads may ask to sign: it speaks with one at a time."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        super().__init__()
+
+    def _send_message(self, msg: paramiko.Message) -> object:
+        with self._turn:
+            return super()._send_message(msg)  # type: ignore[misc]
+
+
+class _Credentials:
+    """The operator's private keys and agent, each read once however many servers there are."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: dict[Path, paramiko.PKey | str] = {}
+        self._agents: dict[str, tuple[paramiko.AgentKey, ...]] = {}
+
+    def offered(self, target: Target) -> Iterator[tuple[str, paramiko.PKey]]:
+        """(where it is from, key), the target's own files first, then the agent's keys."""
+        named: set[bytes] = set()
+        for path in target.identity_files:
+            loaded = self._from_file(path)
+            key = self._in_agent(target, _public(path)) if isinstance(loaded, str) else loaded
+            if key is not None:
+                named.add(key.asbytes())
+                yield str(path), key
+        if not target.identities_only:
+            for held in self._agent_keys(target):
+                if held.asbytes() not in named:
+                    yield "agent", held
+
+    def unusable(self, target: Target) -> list[str]:
+        """Why the target's own key files could not be used, one reason a file; files that are not there count
+        only where there is nothing else."""
+        reasons = [(path, key) for path in target.identity_files if isinstance(key := self._from_file(path), str)]
+        present = [f"{path}: {why}" for path, why in reasons if path.exists()]
+        return present or [f"{path}: {why}" for path, why in reasons[:1]]
+
+    def _from_file(self, path: Path) -> paramiko.PKey | str:
+        with self._lock:
+            if path not in self._files:
+                self._files[path] = _load(path)
+            return self._files[path]
+
+    def _in_agent(self, target: Target, public: bytes | None) -> paramiko.PKey | None:
+        return next((key for key in self._agent_keys(target) if key.asbytes() == public), None) if public else None
+
+    def _agent_keys(self, target: Target) -> tuple[paramiko.AgentKey, ...]:
+        socket = target.identity_agent
+        if socket is None or socket == "SSH_AUTH_SOCK":
+            socket = os.environ.get("SSH_AUTH_SOCK", "")
+        with self._lock:
+            if socket not in self._agents:
+                self._agents[socket] = _ask_agent(os.path.expandvars(socket)) if socket else ()
+            return self._agents[socket]
+
+
+def _load(path: Path) -> paramiko.PKey | str:
+    try:
+        return paramiko.PKey.from_path(path)
+    except FileNotFoundError:
+        return "no such file"
+    except OSError as error:
+        return error.strerror or str(error)
+    except (paramiko.PasswordRequiredException, TypeError):
+        return "encrypted: load it into your agent (ssh-add)"
+    except (paramiko.SSHException, ValueError, NotImplementedError) as error:
+        return f"not a key that nodectl reads: {error}"
+
+
+def _public(path: Path) -> bytes | None:
+    """The wire form of the public half that lies beside a private key."""
+    try:
+        return base64.b64decode(path.with_name(path.name + ".pub").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _ask_agent(socket: str) -> tuple[paramiko.AgentKey, ...]:
+    """The keys of the agent at `socket`; none where it does not answer."""
+    before = os.environ.get("SSH_AUTH_SOCK")
+    os.environ["SSH_AUTH_SOCK"] = socket  # paramiko knows no other way to say which agent
+    try:
+        return tuple(_Agent().get_keys())
+    except (paramiko.SSHException, OSError):
+        return ()
+    finally:
+        if before is None:
+            del os.environ["SSH_AUTH_SOCK"]
+        else:
+            os.environ["SSH_AUTH_SOCK"] = before

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nodectl.transport.ssh import SshTransport
 
 
-def connect(replay: str | None = None) -> Transport:
+def open_transport(replay: str | None = None) -> Transport:
     """The transport for a run of nodectl; it opens connections when they are first used."""
     if replay is not None:
         raise UsageError("--replay reads a recording, and this command needs the hosts themselves", "leave it out")

@@ -1,4 +1,4 @@
-"""The few lines of POSIX sh that tie a command on a host to the connection that started it."""
+"""The lifeline: a few lines of POSIX sh that end a command on a host with the connection that started it."""
 
 from __future__ import annotations
 

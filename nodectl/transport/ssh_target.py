@@ -1,0 +1,246 @@
+"""Where a host's SSH server is and with what it is reached: the inventory's options and ssh_config put together."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from nodectl.errors import InventoryError, UnreachableError
+from nodectl.model.host import Host
+from nodectl.transport.ssh_options import SshOptions, options_of
+
+_SSH_PORT = 22
+_DEFAULT_KEYS = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
+_USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+_GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+# what may stand for %h, %r and %n in a ProxyCommand, which a shell reads
+_PLAIN = re.compile(r"[A-Za-z0-9_.:@%+\[\]][A-Za-z0-9_.:@%+\[\]-]*")
+_JUMP = re.compile(r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?:\[(?P<six>[^\]]+)\]|(?P<name>[^:\[\]@]+))(?::(?P<port>\d+))?/?")
+_DEEPEST = 8  # jump hosts in a row, and files that include each other
+
+_GLOBAL_CONFIG = Path("/etc/ssh/ssh_config")
+# directives that change nothing in how nodectl reaches a host; all others are a reason to ask `ssh -G`
+_HARMLESS = {
+    "addkeystoagent", "batchmode", "compression", "controlmaster", "controlpath", "controlpersist", "forwardagent",
+    "forwardx11", "forwardx11timeout", "forwardx11trusted", "gssapiauthentication", "gssapidelegatecredentials",
+    "hashknownhosts", "host", "loglevel", "match", "permitlocalcommand", "sendenv", "serveralivecountmax",
+    "serveraliveinterval", "stricthostkeychecking", "tcpkeepalive", "updatehostkeys", "visualhostkey",
+}  # fmt: skip
+_SSH_G_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One SSH server; `jump` is the server through which it is reached."""
+
+    address: str
+    port: int
+    user: str
+    key_name: str
+    identity_files: tuple[Path, ...]
+    identities_only: bool
+    identity_agent: str | None
+    known_hosts_files: tuple[Path, ...]
+    proxy_command: str | None = None
+    jump: Target | None = None
+
+    @property
+    def label(self) -> str:
+        """user@address:port, for messages."""
+        return f"{self.user}@{self.address}" + ("" if self.port == _SSH_PORT else f":{self.port}")
+
+
+def target_of(host: Host) -> Target:
+    """The server behind `host`; InventoryError for an option that nodectl does not know."""
+    return _target(host.address, options_of(host), ())
+
+
+def password_of(host: Host) -> str | None:
+    """The login password that the inventory has, by any of Ansible's names for it."""
+    for variable in ("ansible_ssh_password", "ansible_ssh_pass", "ansible_password"):
+        value = host.variables.get(variable)
+        if value is not None:
+            return str(value)
+    return None
+
+
+def _target(address: str, options: SshOptions, trusted: tuple[Path, ...], depth: int = 0) -> Target:
+    if depth > _DEEPEST:
+        raise UnreachableError(f"{address}: ProxyJump goes in a circle", "correct ssh_config or the inventory")
+    if address.startswith("-"):
+        raise InventoryError(f"'{address}' is no address", "correct ansible_host or the ProxyJump")
+    settings = _settings(address, options)
+    files = _paths([*settings.get("userknownhostsfile", []), *settings.get("globalknownhostsfile", [])])
+    known_hosts = tuple(dict.fromkeys(files + trusted))
+    port = int(settings["port"][0])
+    identities = tuple(_path(name) for name in settings.get("identityfile", []))
+    proxy_jump = _first(settings, "proxyjump")
+    user, hostname = settings["user"][0], settings["hostname"][0]
+    command = None if proxy_jump else _first(settings, "proxycommand")
+    return Target(
+        address=hostname,
+        port=port,
+        user=user,
+        key_name=_first(settings, "hostkeyalias") or hostname,
+        identity_files=identities,
+        identities_only=_first(settings, "identitiesonly") == "yes",
+        identity_agent=_first(settings, "identityagent"),
+        known_hosts_files=known_hosts,
+        proxy_command=None if command is None else _expand(command, address, hostname, port, user),
+        jump=None if proxy_jump is None else _jump(proxy_jump, options, identities, known_hosts, depth),
+    )
+
+
+def _settings(address: str, options: SshOptions) -> dict[str, list[str]]:
+    """OpenSSH's settings for `address`: lower-case keyword → values; `ssh -G` is asked only where files matter."""
+    if config_matters(options.config_file):
+        return _ask_ssh(address, _as_arguments(options), options.config_file)
+    keys = list(options.identity_files) or [f"~/.ssh/{name}" for name in _DEFAULT_KEYS]
+    return {
+        "hostname": [address],
+        "user": [options.user or getpass.getuser()],
+        "port": [str(options.port or _SSH_PORT)],
+        "identityfile": keys,
+        "userknownhostsfile": [_quoted(options.known_hosts_files or _USER_KNOWN_HOSTS)],
+        "globalknownhostsfile": [_quoted(_GLOBAL_KNOWN_HOSTS)],
+        "proxyjump": [options.proxy_jump] if options.proxy_jump else [],
+        "proxycommand": [options.proxy_command] if options.proxy_command else [],
+    }
+
+
+def _as_arguments(options: SshOptions) -> list[str]:
+    """For `ssh -G`, which puts them together with its files by its own rules."""
+    pairs = [
+        ("User", options.user),
+        ("Port", options.port),
+        ("UserKnownHostsFile", _quoted(options.known_hosts_files)),
+        ("ProxyJump", options.proxy_jump),
+        ("ProxyCommand", options.proxy_command),
+        *(("IdentityFile", _quoted((name,))) for name in options.identity_files),
+    ]
+    return [word for key, value in pairs if value for word in ("-o", f"{key}={value}")]
+
+
+def _quoted(names: tuple[str, ...]) -> str:
+    return " ".join(f'"{name}"' if " " in name else name for name in names)
+
+
+def _first(settings: dict[str, list[str]], keyword: str) -> str | None:
+    value = next(iter(settings.get(keyword, [])), None)
+    return None if value is None or value.lower() == "none" else value
+
+
+def _path(name: str) -> Path:
+    return Path(name.strip('"').replace("%d", str(Path.home()))).expanduser()
+
+
+def _paths(values: list[str]) -> tuple[Path, ...]:
+    """The files of space-separated, perhaps quoted, lists."""
+    return tuple(_path(name) for value in values for name in re.findall(r'"[^"]*"|\S+', value) if name != "none")
+
+
+def _jump(
+    proxy_jump: str, options: SshOptions, identities: tuple[Path, ...], known_hosts: tuple[Path, ...], depth: int
+) -> Target:
+    """The last of `user@a:22,b`, reached through those before it; each is also trusted by the files, and given the
+    keys, that the host is."""
+    before, _, spec = proxy_jump.rpartition(",")
+    match = _JUMP.fullmatch(spec.strip())
+    if match is None:
+        raise InventoryError(f"ProxyJump '{spec}' is not [user@]host[:port]", "correct it")
+    own = SshOptions(
+        user=match["user"],
+        port=int(match["port"]) if match["port"] else None,
+        config_file=options.config_file,
+        identity_files=tuple(str(path) for path in identities),
+        proxy_jump=before or None,
+    )
+    return _target(match["six"] or match["name"], own, known_hosts, depth + 1)
+
+
+def _expand(command: str, name: str, hostname: str, port: int, user: str) -> str:
+    tokens = {"%%": "%", "%h": hostname, "%n": name, "%p": str(port), "%r": user}
+    for text in (name, hostname, user):
+        if not _PLAIN.fullmatch(text):
+            raise InventoryError(f"'{text}' may not stand in a ProxyCommand, which a shell reads", "correct the name")
+    return re.sub(r"%[%hnpr]", lambda match: tokens[match.group()], command)
+
+
+def config_matters(config_file: str | None) -> bool:
+    """Whether any ssh_config that counts has a directive about how a host is reached: only then is `ssh -G` worth a
+    process a host."""
+    return any(_has_directives(path) for path in _config_files(config_file))
+
+
+def _config_files(config_file: str | None) -> tuple[Path, ...]:
+    if config_file and config_file.lower() == "none":
+        return ()
+    if config_file:
+        return (Path(config_file).expanduser(),)
+    return (Path.home() / ".ssh" / "config", _GLOBAL_CONFIG)
+
+
+@lru_cache(maxsize=64)
+def _has_directives(path: Path, depth: int = 0) -> bool:
+    for keyword, value in _directives(path):
+        if keyword == "include":
+            if depth > _DEEPEST or any(_has_directives(included, depth + 1) for included in _included(path, value)):
+                return True
+        elif keyword not in _HARMLESS:
+            return True
+    return False
+
+
+def _directives(path: Path) -> Iterator[tuple[str, str]]:
+    """(lower-case keyword, value) of each line; none where the file cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            keyword, _, value = stripped.replace("=", " ", 1).partition(" ")
+            yield keyword.lower(), value.strip()
+
+
+def _included(path: Path, value: str) -> Iterator[Path]:
+    base = _GLOBAL_CONFIG.parent if path.is_relative_to(_GLOBAL_CONFIG.parent) else Path.home() / ".ssh"
+    for word in shlex.split(value):
+        pattern = Path(word).expanduser()
+        pattern = pattern if pattern.is_absolute() else base / pattern
+        yield from Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
+
+
+def _ask_ssh(address: str, arguments: Sequence[str], config_file: str | None) -> dict[str, list[str]]:
+    """What `ssh -G` prints for `address`: keyword → values; UnreachableError where ssh refuses its files."""
+    explicit = ["-F", config_file] if config_file else _home_config()
+    argv = ["ssh", "-G", *explicit, *arguments, "--", address]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_SSH_G_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnreachableError(
+            f"ssh -G {address}: {error}", "install the OpenSSH client, or empty ssh_config"
+        ) from error
+    if done.returncode != 0:
+        raise UnreachableError(f"ssh -G {address}: {done.stderr.strip()}", "correct ssh_config")
+    settings: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        keyword, _, value = line.partition(" ")
+        settings.setdefault(keyword.lower(), []).append(value)
+    return settings
+
+
+def _home_config() -> list[str]:
+    """ssh looks in the home that the password file names; where HOME says otherwise, HOME is meant."""
+    own = Path.home() / ".ssh" / "config"
+    differs = Path(pwd.getpwuid(os.getuid()).pw_dir) != Path.home()
+    return ["-F", str(own)] if differs and own.exists() else []

@@ -1,0 +1,80 @@
+"""Fabric's connections and groups over nodectl's way to a host."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fabric import Group
+from fabric.exceptions import GroupException
+
+from nodectl import fleet
+from nodectl.errors import InventoryError, UnreachableError, UsageError
+from nodectl.model.host import Host
+from nodectl.transport.fabric_group import CheckedConnection, CheckedGroup
+from tests.transport.sshd_server import Sshd
+
+
+@pytest.fixture(autouse=True)
+def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep nodectl's state out of the home folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_runs_and_copies_through_fabric(sshd: Sshd, tmp_path: Path) -> None:
+    local = tmp_path / "local"
+    local.write_text("from the operator\n")
+    with CheckedConnection(sshd.host()) as connection:
+        connection.put(str(local), str(tmp_path / "remote"))
+        shown = connection.run(f"cat {tmp_path}/remote; exit 3", hide=True, warn=True, in_stream=False)
+    assert (shown.stdout, shown.exited) == ("from the operator\n", 3)
+
+
+def test_never_takes_an_unknown_host_key(sshd: Sshd, tmp_path: Path) -> None:
+    stranger = sshd.host(ansible_ssh_common_args=f"-o UserKnownHostsFile={tmp_path}/none")
+    with pytest.raises(UnreachableError, match="unknown host key"):
+        CheckedConnection(stranger).run("true", hide=True)
+
+
+def test_refuses_a_host_that_is_not_reached_by_ssh() -> None:
+    with pytest.raises(UsageError, match="local"):
+        CheckedConnection(Host("here", "127.0.0.1", connection="local"))
+
+
+def test_environment_values_reach_the_command_as_they_are(sshd: Sshd) -> None:
+    value = "two words; echo $HOME 'and a quote'"
+    with CheckedConnection(sshd.host()) as connection:
+        shown = connection.run('printf %s "$VALUE"', env={"VALUE": value}, hide=True, in_stream=False)
+    assert shown.stdout == value
+
+
+def test_fleet_is_a_fabric_group_over_an_inventory(sshd: Sshd, tmp_path: Path) -> None:
+    inventory = sshd.inventory(tmp_path, "web1\nweb2\ndb1")
+    with fleet(inventory, limit="web1,web2") as group:
+        assert isinstance(group, Group)
+        results = group.run("echo $PPID", hide=True)
+        again = group.run("echo $PPID", hide=True)
+    assert {connection.host for connection in results} == {"web1", "web2"}
+    sessions = {connection.host: done.stdout for connection, done in results.items()}
+    assert sessions == {connection.host: done.stdout for connection, done in again.items()}
+    assert sessions["web1"] != sessions["web2"]
+
+
+def test_fleet_refuses_a_pattern_without_a_host(sshd: Sshd, tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match="no host"):
+        fleet(sshd.inventory(tmp_path), limit="gpu*")
+
+
+def test_a_host_that_fails_does_not_keep_the_others_from_their_result(sshd: Sshd, tmp_path: Path) -> None:
+    stranger = sshd.host("web2", ansible_ssh_common_args=f"-o UserKnownHostsFile={tmp_path}/none")
+    with CheckedGroup([sshd.host("web1"), stranger]) as group, pytest.raises(GroupException) as caught:
+        group.run("echo here", hide=True)
+    result = caught.value.result
+    assert [(key.host, done.stdout) for key, done in result.succeeded.items()] == [("web1", "here\n")]
+    assert [(key.host, type(error)) for key, error in result.failed.items()] == [("web2", UnreachableError)]
+
+
+def test_importing_nodectl_does_not_import_fabric() -> None:
+    code = "import sys, nodectl; print(sorted({'fabric', 'paramiko', 'ansible'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
