@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from nodectl.common.resources import share_dir
-from nodectl.templating import render
+from tests.roles.rendering import render
 
 CONFIG: dict[str, Any] = {
     "train_batch": 12,

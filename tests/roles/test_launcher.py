@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.templating import render
+from tests.roles.rendering import render
 
 FAKE = """#!/usr/bin/env python3
 import json, os, sys

@@ -1,4 +1,4 @@
-"""Ansible and nodectl render templates/ to the same bytes."""
+"""What the templates shared by several roles become, and that the tests render them as Ansible does."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nodectl.common.resources import share_dir
-from nodectl.templating import render
+from tests.roles.rendering import render
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("nccl.conf.j2", {"profiles": "a, b", "variables": {}}),
@@ -19,7 +19,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("template", "variables"), CASES)
-def test_both_give_the_same_bytes(tmp_path: Path, template: str, variables: dict[str, Any]) -> None:
+def test_rendered_as_ansible_renders(tmp_path: Path, template: str, variables: dict[str, Any]) -> None:
     task = {
         "ansible.builtin.template": {
             "src": str(share_dir() / "templates" / template),

@@ -1,4 +1,4 @@
-"""The one Jinja2 environment for templates/, so that nodectl and Ansible render the same bytes."""
+"""templates/ as Ansible renders them, without a run of Ansible; test_templates.py holds the two together."""
 
 from __future__ import annotations
 
