@@ -59,9 +59,11 @@ def real_links(transport: Transport, hosts: Sequence[Host], options: ProbeOption
 
 
 def _speed_mbit(transport: Transport, endpoint: Endpoint) -> int | None:
-    recording = collect(transport, endpoint.host, nics.FACT.commands(""))
-    found = read_fact(nics.FACT, recording) if isinstance(recording, Recording) else None
-    nic = found.get(endpoint.interface) if isinstance(found, dict) else None
+    recording = collect(transport, endpoint.host, nics.FACT.commands_on(endpoint.host))
+    if not isinstance(recording, Recording):
+        return None
+    interfaces = read_fact(nics.FACT, recording)
+    nic = interfaces.get(endpoint.interface) if isinstance(interfaces, dict) else None
     return nic.speed_mbit if nic else None
 
 

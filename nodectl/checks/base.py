@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from nodectl.checks.counters import Growth, Previous, growth
 from nodectl.checks.thresholds import THRESHOLDS
-from nodectl.model.facts import Lab, Unread
+from nodectl.facts.lab import Lab
+from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.resolve import Resolved

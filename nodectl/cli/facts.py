@@ -22,8 +22,7 @@ def facts(app: App) -> None:
     """
     from nodectl.cli.terminal import emit_json, note, result
     from nodectl.common.nodeset import fold
-    from nodectl.facts.catalogue import commands_for, read_facts
-    from nodectl.facts.summary import summary
+    from nodectl.facts.catalogue import commands_for, read_facts, words_of
     from nodectl.model.recording import Recording
     from nodectl.report.facts import as_document, facts_table
 
@@ -44,7 +43,7 @@ def facts(app: App) -> None:
         }
         emit_json("facts", {"hosts": documents, "unreachable": unreachable, "recorded": source.recorded})
     elif answered:
-        result(facts_table(answered, fold, summary))
+        result(facts_table(answered, fold, words_of))
     for name in sorted(recorded):
         note(f"recorded: {name}")
     for name, reason in unreachable.items():

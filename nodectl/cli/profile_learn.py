@@ -73,12 +73,12 @@ def learn(
 def _facts_of(app: App) -> dict[str, dict[str, object]]:
     """All facts of the hosts; UnreachableError where one did not answer."""
     from nodectl.errors import UnreachableError
-    from nodectl.facts.health import commands_of, health_facts, read_all
+    from nodectl.facts.catalogue import commands_for, facts_for, read_facts
     from nodectl.model.recording import Recording
 
-    facts = health_facts((), has_gpus=False)
+    facts = facts_for(root=False)
     source = app.source
-    answers = {host.name: answer for host, answer in source.recordings(lambda host: commands_of(facts, host))}
+    answers = {host.name: answer for host, answer in source.recordings(lambda host: commands_for(host, facts))}
     told: dict[str, dict[str, object]] = {}
     for host in source.hosts:
         answer = answers[host.name]
@@ -86,7 +86,7 @@ def _facts_of(app: App) -> dict[str, dict[str, object]]:
             raise UnreachableError(
                 f"{host.name}: {answer.error or answer.outcome}", f"nodectl exec -l {host.name} -- true"
             )
-        told[host.name] = read_all(facts, answer)
+        told[host.name] = read_facts(answer, facts)
     return told
 
 

@@ -1,21 +1,23 @@
-"""What a fact is: the commands it needs and the pure function that reads their outputs."""
+"""What a fact is: the commands it needs, the pure function that reads their outputs, and its words in the table."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from nodectl.errors import ParseError
 from nodectl.model.facts import Unread
+from nodectl.model.host import Host
 from nodectl.model.recording import Command, Entry, Recording
 from nodectl.parsers.catalogue import parser_of
 
 NOT_INSTALLED = 127
 DEADLINE = 124
-# what a script says where the kernel or the system has no such thing at all
+# exit status of our scripts where the kernel or the system has no such thing at all
 NOT_THERE = 3
-_SAID = 200
+_LONGEST_REASON = 200
 # no counter of a kernel has more digits
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 
@@ -31,16 +33,34 @@ class UnknownError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
-    """`commands` is given the folder of the launcher's venv on the host."""
+class Fact(Generic[T]):
+    """One subject. A module of this folder registers its fact by the name FACT; the module is called as the subject.
+
+    `commands` is a tuple, or a function of the host where they depend on its variables. `words` is the line of
+    `nodectl facts`, equal for hosts that an operator would call equal. `row` orders the lines, hundreds being groups
+    of subjects. Where `quiet`, an absent subject has no line.
+    """
 
     subject: str
-    commands: Callable[[str], tuple[Command, ...]]
-    read: Callable[[Recording], object]
+    commands: tuple[Command, ...] | Callable[[Host], tuple[Command, ...]]
+    read: Callable[[Recording], T]
+    words: Callable[[T], str]
+    row: int = 900
+    quiet: bool = False
+
+    def commands_on(self, host: Host) -> tuple[Command, ...]:
+        """What the collector runs on `host`."""
+        return self.commands if isinstance(self.commands, tuple) else self.commands(host)
+
+    def line(self, value: T | Unread) -> str:
+        """The value's words, or why there is none."""
+        if isinstance(value, Unread):
+            return "" if self.quiet and value.kind == "absent" else f"{value.kind}: {value.reason}"
+        return self.words(value)
 
 
-def read_fact(fact: Fact, recording: Recording) -> object:
-    """The subject's dataclass, or Unread with the reason; never an exception for what a host printed."""
+def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
+    """The subject's value, or Unread with the reason; never an exception for what a host printed."""
     try:
         return fact.read(recording)
     except AbsentError as error:
@@ -48,30 +68,30 @@ def read_fact(fact: Fact, recording: Recording) -> object:
     except (UnknownError, ParseError) as error:
         return Unread("unknown", str(error))
     except (ValueError, ArithmeticError, LookupError) as error:  # a number of no computer, a cell that is not there
-        return Unread("unknown", f"not understood: {str(error)[:_SAID]}")
+        return Unread("unknown", f"not understood: {str(error)[:_LONGEST_REASON]}")
 
 
 def entry(recording: Recording, key: str) -> Entry:
     """The entry of a command that ran to its end; Absent where its tool is not installed, Unknown where it was cut."""
-    found = recording.entries.get(key)
-    if found is None:
+    output = recording.entries.get(key)
+    if output is None:
         raise UnknownError(f"{key} is not in the recording")
-    if found.exit_status == NOT_INSTALLED:
-        raise AbsentError(f"{tool(found)} is not installed")
-    if found.exit_status == DEADLINE:
-        raise UnknownError(f"{tool(found)} did not end in time")
-    if found.cut or found.exit_status is None:
-        raise UnknownError(f"the output of {tool(found)} was cut")
-    return found
+    if output.exit_status == NOT_INSTALLED:
+        raise AbsentError(f"{tool(output)} is not installed")
+    if output.exit_status == DEADLINE:
+        raise UnknownError(f"{tool(output)} did not end in time")
+    if output.cut or output.exit_status is None:
+        raise UnknownError(f"the output of {tool(output)} was cut")
+    return output
 
 
 def output(recording: Recording, key: str) -> str:
     """The standard output of a command that succeeded; Unknown with its complaint where it failed."""
-    found = entry(recording, key)
-    if found.exit_status != 0:
-        complaint = (found.stderr.strip() or found.stdout.strip()).splitlines()[:1]
-        raise UnknownError(f"{tool(found)}: exit status {found.exit_status}: {''.join(complaint)}")
-    return found.stdout
+    done = entry(recording, key)
+    if done.exit_status != 0:
+        complaint = (done.stderr.strip() or done.stdout.strip()).splitlines()[:1]
+        raise UnknownError(f"{tool(done)}: exit status {done.exit_status}: {''.join(complaint)}")
+    return done.stdout
 
 
 def output_unless_missing(recording: Recording, key: str, missing: str) -> str:
@@ -81,17 +101,30 @@ def output_unless_missing(recording: Recording, key: str, missing: str) -> str:
     return output(recording, key)
 
 
+def output_of_root(recording: Recording, command: Command) -> str:
+    """The output of a command that only root may run; Unknown where sudo refused."""
+    program, recorded = command.argv[0], recording.entries.get(command.key)
+    if recorded is not None and recorded.exit_status == NOT_INSTALLED:
+        raise AbsentError(f"{program} is not installed")
+    done = entry(recording, command.key)
+    if done.exit_status != 0 and done.stderr.startswith("sudo:"):
+        raise UnknownError(f"`{' '.join(command.argv)}` needs root, and sudo wants a password: see `nodectl sudoers`")
+    if done.exit_status != 0:
+        raise UnknownError(f"{program}: {done.stderr.strip() or done.exit_status}")
+    return done.stdout
+
+
 def parsed(recording: Recording, key: str, parser: Callable[[str], T]) -> T:
     """What `parser` reads of a command's output, and of what it printed before it failed."""
-    found = entry(recording, key)
-    # a tool that failed may have told something before: a lost GPU ends nvidia-smi after the rows of the others
-    return parse(parser, found.stdout if found.stdout.strip() else output(recording, key))
+    done = entry(recording, key)
+    # a tool that failed may have printed something before: a lost GPU ends nvidia-smi after the rows of the others
+    return parse(parser, done.stdout if done.stdout.strip() else output(recording, key))
 
 
 def parse(parser: Callable[[str], T], text: str) -> T:
     """`parser(text)`, read once for all facts that need it."""
-    found: T = _remembered(parser, text)  # type: ignore[assignment]
-    return found
+    value: T = _remembered(parser, text)  # type: ignore[assignment]
+    return value
 
 
 @lru_cache(maxsize=32)
@@ -99,16 +132,16 @@ def _remembered(parser: Callable[[str], object], text: str) -> object:
     return parser(text)
 
 
-def told(recording: Recording, tool_name: str, key: str | None = None) -> Any:
-    """As `parsed`, by the parser of that name in the catalogue, which is imported only where there is text for it."""
+def parsed_as(recording: Recording, tool_name: str, key: str | None = None) -> Any:
+    """As `parsed`, by the parser of `nodectl parse`, which is imported only where there is text for it."""
     entry(recording, key or tool_name)
     return parsed(recording, key or tool_name, parser_of(tool_name))
 
 
-def tool(found: Entry) -> str:
+def tool(done: Entry) -> str:
     """What the operator calls it: the program's name, not its path; of a script, its key."""
-    name = found.argv[0].rpartition("/")[2] if found.argv else found.key
-    return found.key if name in ("sh", "cat") else name
+    name = done.argv[0].rpartition("/")[2] if done.argv else done.key
+    return done.key if name in ("sh", "cat") else name
 
 
 def rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
@@ -123,3 +156,28 @@ def rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
 def whole(text: str | None) -> int | None:
     """A count; None where the script had none to show, or what is none."""
     return int(text) if text and _WHOLE.fullmatch(text) else None
+
+
+def counts(**numbers: int | None) -> str:
+    """`2 sockets, 1 zombie`; a question mark for None."""
+    return ", ".join(f"{'?' if n is None else n} {name}{'' if n == 1 else 's'}" for name, n in numbers.items())
+
+
+def tally(words: Counter[str]) -> str:
+    """`8 x H100, 1 x A10`, the most frequent first; empty for none."""
+    return ", ".join(f"{number} x {word}" for word, number in words.most_common())
+
+
+def gib(mib: int | None) -> str:
+    """MiB as GiB; a question mark for None."""
+    return "?" if mib is None else f"{mib / 1024:.1f} GiB"
+
+
+def or_unknown(value: object) -> str:
+    """A question mark for None."""
+    return "?" if value is None else str(value)
+
+
+def listed(names: Iterable[str], nothing: str = "none") -> str:
+    """The names in their order, or `nothing`."""
+    return ", ".join(sorted(names)) or nothing

@@ -1,87 +1,62 @@
-"""Which facts there are, and a host's facts from its recording."""
+"""Which facts there are: one for each module of this folder that has a FACT; and a host's facts from its recording."""
 
+import importlib
+import pkgutil
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
-from nodectl.common import node_paths
-from nodectl.facts import (
-    clock,
-    cpu,
-    disk,
-    gpu_links,
-    gpus,
-    infiniband,
-    kernel,
-    lab,
-    libraries,
-    log,
-    memory,
-    nics,
-    pcie,
-    processes,
-    settings,
-    units,
-    versions,
-)
+import nodectl.facts
 from nodectl.facts.base import Fact, read_fact
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 
-FACTS = (
-    cpu.FACT,
-    cpu.NUMA,
-    memory.FACT,
-    memory.ERRORS,
-    nics.FACT,
-    infiniband.PORTS,
-    infiniband.GIDS,
-    kernel.FACT,
-    kernel.BOOT,
-    kernel.KNOBS,
-    kernel.MODULES,
-    settings.sysctl_fact(),
-    settings.LIMITS,
-    units.LIMITS,
-    versions.FACT,
-    libraries.FACT,
-    gpus.FACT,
-    gpu_links.TOPOLOGY,
-    gpu_links.P2P,
-    gpu_links.NVLINK,
-    gpu_links.MANAGER,
-    pcie.FACT,
-    log.EVENTS,
-    disk.FACT,
-    disk.MOUNTS,
-    clock.FACT,
-    settings.SYNC,
-    settings.NCCL,
-    units.FACT,
-    units.SLURM,
-    processes.FACT,
-    processes.LISTENING,
-    lab.FACT,
-)
+_ANY = Host("", "")
 
 
-def venv_of(host: Host) -> str:
-    """Where the launcher's Python environment lies on `host`."""
-    folder = host.variables.get("pytorch_venv")
-    # a template is Ansible's to render; the role's default stands for it
-    return folder if isinstance(folder, str) and folder and "{{" not in folder else node_paths.VENV
+@cache
+def all_facts() -> tuple[Fact[Any], ...]:
+    """In the order of their lines."""
+    names = (module.name for module in pkgutil.iter_modules(nodectl.facts.__path__))
+    modules = (importlib.import_module(f"nodectl.facts.{name}") for name in names)
+    facts = [module.FACT for module in modules if hasattr(module, "FACT")]
+    return tuple(sorted(facts, key=lambda fact: (fact.row, fact.subject)))
 
 
-def facts_for(sysctl_keys: Sequence[str] = ()) -> tuple[Fact, ...]:
-    """All facts; the kernel settings with those that a tuning sets."""
-    if not sysctl_keys:
-        return FACTS
-    return tuple(settings.sysctl_fact(sysctl_keys) if fact.subject == "sysctl" else fact for fact in FACTS)
+def facts_named(*subjects: str) -> tuple[Fact[Any], ...]:
+    """These, in the order of their lines."""
+    return tuple(fact for fact in all_facts() if fact.subject in subjects)
 
 
-def commands_for(host: Host, facts: Sequence[Fact] = FACTS) -> tuple[Command, ...]:
-    """All commands of the facts, each key once."""
-    return tuple({command.key: command for fact in facts for command in fact.commands(venv_of(host))}.values())
+def facts_for(sysctl_keys: Sequence[str] = (), *, root: bool = True) -> tuple[Fact[Any], ...]:
+    """All facts; the kernel settings with those that a tuning sets, and without `root` none that needs root."""
+    from nodectl.facts.sysctl import FACT as SYSCTL
+    from nodectl.facts.sysctl import sysctl_fact
+
+    return tuple(
+        sysctl_fact(sysctl_keys) if fact is SYSCTL and sysctl_keys else fact
+        for fact in all_facts()
+        if root or not any(command.root for command in fact.commands_on(_ANY))
+    )
 
 
-def read_facts(recording: Recording, facts: Sequence[Fact] = FACTS) -> dict[str, object]:
-    """The dataclass (or Unread) of each subject."""
-    return {fact.subject: read_fact(fact, recording) for fact in facts}
+def commands_for(host: Host, facts: Sequence[Fact[Any]] | None = None) -> tuple[Command, ...]:
+    """All commands of the facts (of all facts where None), each key once."""
+    chosen = all_facts() if facts is None else facts
+    return tuple({command.key: command for fact in chosen for command in fact.commands_on(host)}.values())
+
+
+def root_commands() -> tuple[Command, ...]:
+    """What the collector runs as root, sorted by argv."""
+    return tuple(sorted((command for command in commands_for(_ANY) if command.root), key=lambda command: command.argv))
+
+
+def words_of(subject: str, value: object) -> str:
+    """The line of `nodectl facts` for the subject's value; empty where there is none."""
+    (fact,) = facts_named(subject)
+    return fact.line(value)
+
+
+def read_facts(recording: Recording, facts: Sequence[Fact[Any]] | None = None) -> dict[str, object]:
+    """The value (or Unread) of each subject, of all facts where None."""
+    return {fact.subject: read_fact(fact, recording) for fact in (all_facts() if facts is None else facts)}

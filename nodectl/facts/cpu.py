@@ -1,49 +1,76 @@
-"""The host's processors, and how they and the memory are spread over NUMA nodes."""
+"""The host's processors."""
 
 import re
+from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output, output_unless_missing, whole
-from nodectl.model.facts import Cpu, Numa, NumaNode
+from nodectl.facts.base import Fact, counts, output
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.linux.lscpu import parse_lscpu
 
-# FILE:LINE as grep prints it: the shell would read byte by byte, which not every kernel answers
-_NUMA = """\
-cd /sys/devices/system/node 2>/dev/null || exit 3
-grep -sHE '^[0-9, -]*$|MemTotal|MemFree' node[0-9]*/cpulist node[0-9]*/distance node[0-9]*/meminfo
-"""
-_LINE = re.compile(r"node(\d+)/(cpulist|distance|meminfo):(?:Node \d+ (Mem\w+):)?\s*(.*)")
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """Cores and threads are of the whole host."""
+
+    model: str | None
+    architecture: str | None
+    sockets: int | None
+    cores: int | None
+    threads: int
+    numa_nodes: int | None
+    vendor: str | None = None
+    threads_per_core: int | None = None
+    mhz_max: float | None = None
+    online: str | None = None
+    hypervisor: str | None = None
+
+
+def parse_lscpu(text: str) -> Cpu:
+    """`lscpu` in the C locale; ParseError where the number of CPUs is missing or a count is no number."""
+    fields: dict[str, tuple[int, str]] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        key, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(key.strip(), (number, value.strip()))
+
+    def count(key: str) -> int | None:
+        number, value = fields.get(key, (0, "-"))
+        if value in ("-", ""):
+            return None
+        try:
+            return int(value)
+        except ValueError as error:
+            raise ParseError(f"lscpu line {number}: {key}: {value!r} is no number") from error
+
+    def text_of(key: str) -> str | None:
+        return fields.get(key, (0, ""))[1] or None
+
+    threads, mhz = count("CPU(s)"), text_of("CPU max MHz")
+    if threads is None:
+        raise ParseError("lscpu names no 'CPU(s)'" if text.strip() else "lscpu printed nothing")
+    sockets, per_socket = count("Socket(s)"), count("Core(s) per socket")
+    return Cpu(
+        model=fields.get("Model name", (0, None))[1],
+        architecture=fields.get("Architecture", (0, None))[1],
+        sockets=sockets,
+        cores=sockets * per_socket if sockets and per_socket else None,
+        threads=threads,
+        numa_nodes=count("NUMA node(s)"),
+        vendor=text_of("Vendor ID"),
+        threads_per_core=count("Thread(s) per core"),
+        mhz_max=float(mhz) if mhz and re.fullmatch(r"\d+(\.\d+)?", mhz) else None,
+        online=text_of("On-line CPU(s) list"),
+        hypervisor=text_of("Hypervisor vendor"),
+    )
 
 
 def _read(recording: Recording) -> Cpu:
     return parse_lscpu(output(recording, "lscpu"))
 
 
-def _numa(recording: Recording) -> Numa:
-    nodes: dict[int, dict[str, str]] = {}
-    text = output_unless_missing(recording, "numa", "the kernel knows no NUMA nodes")
-    for number, line in enumerate(text.splitlines(), start=1):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise ParseError(f"numa: line {number}: {line[:200]!r}")
-        nodes.setdefault(int(match[1]), {})[match[3] or match[2]] = match[4].strip()
-    if not nodes:
-        raise ParseError("numa: no node is named")
-    return Numa(tuple(_node(number, nodes[number]) for number in sorted(nodes)))
+def _words(cpu: Cpu) -> str:
+    numbers = {"socket": cpu.sockets, "core": cpu.cores, "thread": cpu.threads, "NUMA node": cpu.numa_nodes}
+    return f"{cpu.model or 'model not named'}, {counts(**numbers)}"
 
 
-def _node(number: int, named: dict[str, str]) -> NumaNode:
-    distances = tuple(int(word) for word in named.get("distance", "").split() if word.isdigit())
-    total, free = (_mib(named.get(name, "")) for name in ("MemTotal", "MemFree"))
-    return NumaNode(number, named.get("cpulist", ""), total, free, distances)
-
-
-def _mib(text: str) -> int | None:
-    """`2048 kB` is 2."""
-    value = whole(text.removesuffix(" kB"))
-    return None if value is None else value // 1024
-
-
-FACT = Fact("cpu", lambda venv: (Command("lscpu", ("lscpu",), hardware=True),), _read)
-NUMA = Fact("numa", lambda venv: (Command("numa", ("sh", "-c", _NUMA), hardware=True),), _numa)
+FACT = Fact("cpu", (Command("lscpu", ("lscpu",), hardware=True),), _read, _words, row=100)

@@ -1,14 +1,12 @@
-"""Room on the host: file systems by the path asked for, and what is mounted."""
+"""Room on the host: the root file system, and the one of nodectl's state folder."""
 
 import re
+from dataclasses import dataclass
 
 from nodectl.common.node_paths import STATE_FOLDER
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, entry, output
-from nodectl.model.facts import Disk
+from nodectl.facts.base import Fact, entry, gib
 from nodectl.model.recording import Command, Recording
-from nodectl.model.system import Mount, Mounts
-from nodectl.parsers.linux.df import FileSystem, parse_df
 
 # the state folder comes with nodectl's first write: until then its nearest parent tells; a line each, in this order
 _SHOW = f"""\
@@ -18,50 +16,72 @@ while [ ! -e "$state" ]; do state=${{state%/*}}; done
 df -kP / "${{state:-/}}"
 df -iP / "${{state:-/}}"
 """
-COMMAND = Command("df", ("sh", "-c", _SHOW))
-_SHM_MOUNT = "/dev/shm"  # noqa: S108 - read, never written
-SHM = Command("df-shm", ("df", "-kP", _SHM_MOUNT))
+# names may hold spaces; the numbers between them do not
+_ROW = re.compile(r"(?P<device>.+?)\s+(?P<size>\d+)\s+\d+\s+(?P<free>-?\d+)\s+(?:\d+%|-)\s+(?P<mount>/.*)")
 _INODES = re.compile(r".*?\s(\d+)\s+(\d+)\s+(\d+)\s+(?:\d+%|-)\s+(/.*)")
-_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-def shm(recording: Recording) -> FileSystem | None:
-    """Shared memory's file system, None where it is no file system of its own."""
-    found = entry(recording, SHM.key)
-    table = parse_df(found.stdout) if found.exit_status == 0 else ()
-    return next((row for row in table if row.mount == _SHM_MOUNT), None)
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """One row of `df`: `free_mib` is what a normal user may still write."""
+
+    device: str
+    mount: str
+    size_mib: int
+    free_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Space for everybody (`root`) and where nodectl keeps its state on the host.
+
+    Percentages of inodes in use; None where the file system has no fixed number of them.
+    """
+
+    root_size_mib: int
+    root_free_mib: int
+    state_folder: str
+    state_free_mib: int
+    root_inodes_used_percent: int | None = None
+    state_inodes_used_percent: int | None = None
+
+
+def parse_df(text: str) -> tuple[FileSystem, ...]:
+    """The rows of `df -kP` in its order, which is that of its arguments; ParseError for a row that is none."""
+    rows = []
+    for number, line in enumerate(text.splitlines()[1:], start=2):
+        match = _ROW.fullmatch(line)
+        if match is None:
+            raise ParseError(f"df line {number}: {line!r}")
+        size_mib, free_mib = int(match["size"]) // 1024, int(match["free"]) // 1024
+        rows.append(FileSystem(match["device"], match["mount"], size_mib, free_mib))
+    if not rows:
+        raise ParseError("df shows no file system")
+    return tuple(rows)
 
 
 def _read(recording: Recording) -> Disk:
-    folder, _, text = entry(recording, COMMAND.key).stdout.partition("\n")
+    folder, _, text = entry(recording, "df").stdout.partition("\n")
     head, newline, inodes = text.rpartition("\nFilesystem ")
     table = parse_df(head if newline else text)
     if len(table) != 2:
         raise ParseError(f"df shows {len(table)} file systems, not those of / and {folder}")
     root, state = table
-    used = [_inodes_used(line) for line in inodes.splitlines()[1:]] if newline else []
+    used = [_inodes_used_percent(line) for line in inodes.splitlines()[1:]] if newline else []
     root_used, state_used = used if len(used) == 2 else (None, None)
     return Disk(root.size_mib, root.free_mib, folder, state.free_mib, root_used, state_used)
 
 
-def _inodes_used(line: str) -> int | None:
-    """Percent in use; a file system that makes inodes as it needs them says 0 of 0."""
+def _inodes_used_percent(line: str) -> int | None:
+    """None for a file system that makes inodes as it needs them: it says 0 of 0."""
     match = _INODES.fullmatch(line)
     if match is None or int(match[1]) == 0:
         return None
     return round(100 * int(match[2]) / int(match[1]))
 
 
-def _mounts(recording: Recording) -> Mounts:
-    found = []
-    for number, line in enumerate(output(recording, "mounts").splitlines(), start=1):
-        words = [_OCTAL.sub(lambda match: chr(int(match[1], 8)), word) for word in line.split(" ")]
-        if len(words) < 4:
-            raise ParseError(f"mounts: line {number}: {line!r}")
-        source, target, kind, options = words[:4]
-        found.append(Mount(target, source, kind, tuple(options.split(","))))
-    return Mounts(tuple(found))
+def _words(disk: Disk) -> str:
+    return f"/ {gib(disk.root_free_mib)} free of {gib(disk.root_size_mib)}"
 
 
-FACT = Fact("disk", lambda venv: (COMMAND,), _read)
-MOUNTS = Fact("mounts", lambda venv: (Command("mounts", ("cat", "/proc/self/mounts")),), _mounts)
+FACT = Fact("disk", (Command("df", ("sh", "-c", _SHOW)),), _read, _words, row=800)

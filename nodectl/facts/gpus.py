@@ -1,10 +1,11 @@
 """The GPUs that the loaded driver shows: all of `nvidia-smi -q`, or what a shorter table tells."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, parsed, told
+from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, parsed, parsed_as
 from nodectl.model.gpus import Gpu, GpuProcess, Gpus
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.nvidia.smi_q import GpuStatus, parse_nvidia_smi_q
@@ -13,25 +14,26 @@ from nodectl.parsers.text import bus_id
 
 _COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version"
 REPORT = Command("nvidia-smi-q", ("nvidia-smi", "-q"), deadline_s=30, hardware=True)
-COMMAND = Command(
+_TABLE = Command(
     "nvidia-smi-query", ("nvidia-smi", f"--query-gpu={_COLUMNS}", "--format=csv"), deadline_s=20, hardware=True
 )
+COMMANDS = (REPORT, _TABLE)
 _LIST = "nvidia-smi-list"
 _SAME = tuple(
     {each.name for each in fields(Gpu)} & {each.name for each in fields(GpuStatus)} - {"processes", "unavailable"}
 )
 
 
-def query(recording: Recording) -> NvidiaSmiQuery:
+def _query(recording: Recording) -> NvidiaSmiQuery:
     """nvidia-smi's table; a lost GPU makes it exit with an error after the rows of the others."""
-    return parsed(recording, COMMAND.key, parse_nvidia_smi_query)
+    return parsed(recording, _TABLE.key, parse_nvidia_smi_query)
 
 
 def _read(recording: Recording) -> Gpus:
     """From the first command that tells; the first one's reason where none does."""
     ways: tuple[tuple[str, Callable[[Recording], Gpus]], ...] = (
         (REPORT.key, _from_report),
-        (COMMAND.key, _from_table),
+        (_TABLE.key, _from_table),
         (_LIST, _from_list),
     )
     reasons: list[Exception] = []
@@ -47,9 +49,9 @@ def _read(recording: Recording) -> Gpus:
 
 
 def _no_devices(recording: Recording, key: str) -> bool:
-    found = entry(recording, key)
+    done = entry(recording, key)
     # the whole answer, not one line of a long one
-    return "no devices were found" in (found.stdout[:4096] + found.stderr).lower()
+    return "no devices were found" in (done.stdout[:4096] + done.stderr).lower()
 
 
 def _from_report(recording: Recording) -> Gpus:
@@ -59,7 +61,7 @@ def _from_report(recording: Recording) -> Gpus:
     return Gpus(
         len(devices),
         devices,
-        tuple(each.bus_id or each.text for each in report.lost),
+        tuple(gpu.bus_id or gpu.text for gpu in report.lost),
         driver_version=report.driver_version,
         cuda_version=report.cuda_version,
         attached=report.attached_gpus,
@@ -79,7 +81,7 @@ def _gpu(number: int, status: GpuStatus, indexes: dict[str, int]) -> Gpu:
 def _indexes(recording: Recording) -> dict[str, int]:
     """By UUID, as the table numbers them: a lost GPU leaves a gap that the report does not show."""
     try:
-        table = query(recording)
+        table = _query(recording)
     except (AbsentError, UnknownError, ParseError):
         return {}
     pairs = ((row.values.get("uuid"), row.values.get("index")) for row in table.gpus)
@@ -87,8 +89,8 @@ def _indexes(recording: Recording) -> dict[str, int]:
 
 
 def _from_table(recording: Recording) -> Gpus:
-    table = query(recording)
-    lost = tuple(each.bus_id or each.text for each in table.lost)
+    table = _query(recording)
+    lost = tuple(gpu.bus_id or gpu.text for gpu in table.lost)
     driver = _text(table.gpus[0], "driver_version") if table.gpus else None
     return Gpus(len(table.gpus), tuple(_row(row) for row in table.gpus), lost, driver_version=driver)
 
@@ -114,8 +116,14 @@ def _text(row: GpuRow, column: str) -> str | None:
 
 
 def _from_list(recording: Recording) -> Gpus:
-    listed = told(recording, _LIST).gpus
+    listed = parsed_as(recording, _LIST).gpus
     return Gpus(len(listed), tuple(Gpu(g.index, g.name, g.uuid, None, None) for g in listed), source=_LIST)
 
 
-FACT = Fact("gpus", lambda venv: (REPORT, COMMAND), _read)
+def _words(gpus: Gpus) -> str:
+    names = Counter(gpu.name or "?" for gpu in gpus.devices)
+    shown = ", ".join(f"{number} x {name}" for name, number in names.items()) or "none"
+    return shown + (f"; lost: {', '.join(gpus.lost)}" if gpus.lost else "")
+
+
+FACT = Fact("gpus", COMMANDS, _read, _words, row=600)

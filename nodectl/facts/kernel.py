@@ -1,43 +1,43 @@
-"""The running kernel, its distribution, its boot, its modules, and settings that are no sysctl."""
+"""The running kernel and its distribution."""
+
+import shlex
+from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output, whole
-from nodectl.model.facts import Kernel
+from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output
 from nodectl.model.recording import Command, Recording
-from nodectl.model.system import Boot, KernelKnobs, Modules
-from nodectl.parsers.linux.os_release import parse_os_release
 
-# NAME VALUE a line; equal governors of neighbouring CPUs are counted together
-_KNOBS = """\
-show() { value=; read -r value 2>/dev/null <"$2" || [ -n "$value" ] || return 0; printf '%s\\t%s\\n' "$1" "$value"; }
-cpu=/sys/devices/system/cpu
-show cmdline /proc/cmdline
-show transparent_hugepage /sys/kernel/mm/transparent_hugepage/enabled
-show transparent_hugepage_defrag /sys/kernel/mm/transparent_hugepage/defrag
-# a setting is given only to who takes it at once, and the shell takes byte by byte
-printf 'numa_balancing\\t%s\\n' "$(cat /proc/sys/kernel/numa_balancing 2>/dev/null)"
-printf 'taint\\t%s\\n' "$(cat /proc/sys/kernel/tainted 2>/dev/null)"
-show smt $cpu/smt/control
-show frequency_driver $cpu/cpu0/cpufreq/scaling_driver
-show idle_driver $cpu/cpuidle/current_driver
-show clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
-show tuned_profile /etc/tuned/active_profile
-last= many=0
-for file in $cpu/cpu[0-9]*/cpufreq/scaling_governor; do
-  read -r value 2>/dev/null <"$file" || continue
-  if [ "$value" != "$last" ]; then
-    [ "$many" -eq 0 ] || printf 'governor\\t%s\\t%s\\n' "$last" "$many"
-    last=$value many=0
-  fi
-  many=$((many + 1))
-done
-[ "$many" -eq 0 ] || printf 'governor\\t%s\\t%s\\n' "$last" "$many"
-if [ -d /sys/kernel/iommu_groups ]; then
-  set -- /sys/kernel/iommu_groups/*
-  [ -e "$1" ] || set --
-  printf 'iommu_groups\\t%s\\n' "$#"
-fi
-"""
+_UNAME = Command("uname", ("uname", "-srm"), hardware=True)
+_OS_RELEASE = Command("os-release", ("cat", "/etc/os-release"), hardware=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The running kernel and the distribution above it."""
+
+    name: str
+    release: str
+    architecture: str
+    os_id: str | None
+    os_version: str | None
+    os_name: str | None
+
+
+def parse_os_release(text: str) -> dict[str, str]:
+    """The variables of /etc/os-release, whose values are quoted as in a shell."""
+    values: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        try:
+            words = shlex.split(value)
+        except ValueError as error:
+            raise ParseError(f"os-release line {number}: {line!r}: {error}") from error
+        if not equals:
+            raise ParseError(f"os-release line {number}: {line!r}")
+        values[name.strip()] = words[0] if words else ""
+    return values
 
 
 def _read(recording: Recording) -> Kernel:
@@ -52,69 +52,8 @@ def _read(recording: Recording) -> Kernel:
     return Kernel(name, version, architecture, release.get("ID"), release.get("VERSION_ID"), release.get("PRETTY_NAME"))
 
 
-def _boot(recording: Recording) -> Boot:
-    words = output(recording, "boot").split()
-    try:
-        boot_id, uptime_s = words[0], float(words[1])
-    except (IndexError, ValueError) as error:
-        raise ParseError(f"boot: {' '.join(words)!r}: a boot's id and the seconds since are missing") from error
-    return Boot(boot_id, uptime_s)
+def _words(kernel: Kernel) -> str:
+    return f"{kernel.os_name or kernel.os_id or 'no os-release'}, {kernel.name} {kernel.release}"
 
 
-def _modules(recording: Recording) -> Modules:
-    names = [line.split(" ", 1)[0] for line in output(recording, "modules").splitlines() if line.strip()]
-    return Modules(tuple(sorted(name.replace("-", "_") for name in names)))
-
-
-def _knobs(recording: Recording) -> KernelKnobs:
-    found: dict[str, str] = {}
-    governors: dict[str, int] = {}
-    for line in output(recording, "kernel-knobs").splitlines():
-        name, _, value = line.partition("\t")
-        if name == "governor":
-            governor, _, many = value.partition("\t")
-            if not many.isdigit():
-                raise ParseError(f"kernel-knobs: {line!r} counts no CPUs")
-            governors[governor] = governors.get(governor, 0) + int(many)
-        else:
-            found[name] = value.strip()
-    if not found:
-        raise UnknownError("kernel-knobs: nothing was shown")
-    return KernelKnobs(
-        transparent_hugepage=_chosen(found.get("transparent_hugepage")),
-        transparent_hugepage_defrag=_chosen(found.get("transparent_hugepage_defrag")),
-        governors=governors,
-        cmdline=found.get("cmdline"),
-        smt=found.get("smt"),
-        frequency_driver=found.get("frequency_driver"),
-        idle_driver=found.get("idle_driver"),
-        clocksource=found.get("clocksource"),
-        tuned_profile=found.get("tuned_profile"),
-        numa_balancing=whole(found.get("numa_balancing")),
-        iommu_groups=whole(found.get("iommu_groups")),
-        taint=whole(found.get("taint")),
-    )
-
-
-def _chosen(text: str | None) -> str | None:
-    """`always [madvise] never` is madvise."""
-    if text is None:
-        return None
-    return text.partition("[")[2].partition("]")[0] or text
-
-
-FACT = Fact(
-    "kernel",
-    lambda venv: (
-        Command("uname", ("uname", "-srm"), hardware=True),
-        Command("os-release", ("cat", "/etc/os-release"), hardware=True),
-    ),
-    _read,
-)
-BOOT = Fact(
-    "boot",
-    lambda venv: (Command("boot", ("cat", "/proc/sys/kernel/random/boot_id", "/proc/uptime"), hardware=True),),
-    _boot,
-)
-MODULES = Fact("modules", lambda venv: (Command("modules", ("cat", "/proc/modules"), hardware=True),), _modules)
-KNOBS = Fact("kernel_knobs", lambda venv: (Command("kernel-knobs", ("sh", "-c", _KNOBS), hardware=True),), _knobs)
+FACT = Fact("kernel", (_UNAME, _OS_RELEASE), _read, _words, row=300)

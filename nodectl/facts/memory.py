@@ -1,28 +1,52 @@
-"""The host's memory, its /dev/shm, and the errors that its memory controllers counted."""
+"""The host's memory, and its /dev/shm."""
+
+from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output, output_unless_missing, rows, whole
-from nodectl.facts.disk import SHM, shm
-from nodectl.model.facts import Memory
+from nodectl.facts.base import Fact, entry, gib, output
+from nodectl.facts.disk import FileSystem, parse_df
 from nodectl.model.recording import Command, Recording
-from nodectl.model.system import MemoryController, MemoryErrors
-from nodectl.parsers.linux.proc_meminfo import parse_meminfo
 
-_EDAC = """\
-cd /sys/devices/system/edac/mc 2>/dev/null || exit 3
-for mc in mc[0-9]*; do
-  [ -d "$mc" ] || exit 3
-  ce= ue= kind= size=
-  read -r ce <"$mc/ce_count"; read -r ue <"$mc/ue_count"
-  read -r kind <"$mc/mc_name"; read -r size <"$mc/size_mb"
-  printf '%s\\tcorrected=%s\\tuncorrected=%s\\tsize_mib=%s\\tkind=%s\\n' "$mc" "$ce" "$ue" "$size" "$kind"
-done 2>/dev/null
-"""
+_SHM_MOUNT = "/dev/shm"  # noqa: S108 - read, never written
+_SHM = Command("df-shm", ("df", "-kP", _SHM_MOUNT))
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """`shm_mib` is the size of /dev/shm, None where it is no file system of its own."""
+
+    total_mib: int
+    available_mib: int | None
+    swap_mib: int | None
+    shm_mib: int | None
+    swap_free_mib: int | None = None
+    shm_free_mib: int | None = None
+    huge_pages_mib: int | None = None
+
+    @property
+    def installed_gib(self) -> int:
+        """What the modules hold: the firmware and the kernel keep a little, and modules come in steps of 16 GiB."""
+        return -(-self.total_mib // (16 * 1024)) * 16
+
+
+def parse_meminfo(text: str) -> dict[str, int]:
+    """/proc/meminfo: MiB (2^20 bytes) by field name; fields without a unit are counts and left out."""
+    values_mib: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        key, colon, rest = line.partition(":")
+        words = rest.split()
+        if not colon or not words or not words[0].isdigit():
+            raise ParseError(f"/proc/meminfo line {number}: {line!r}")
+        if words[1:] == ["kB"]:
+            values_mib[key] = int(words[0]) // 1024
+    if "MemTotal" not in values_mib:
+        raise ParseError("/proc/meminfo names no MemTotal")
+    return values_mib
 
 
 def _read(recording: Recording) -> Memory:
     mib = parse_meminfo(output(recording, "meminfo"))
-    shared = shm(recording)
+    shared = _shared(recording)
     return Memory(
         mib["MemTotal"],
         mib.get("MemAvailable"),
@@ -34,17 +58,15 @@ def _read(recording: Recording) -> Memory:
     )
 
 
-def _errors(recording: Recording) -> MemoryErrors:
-    text = output_unless_missing(recording, "memory-errors", "the kernel has no EDAC driver for this memory")
-    return MemoryErrors(tuple(_controller(cells, named) for cells, named in rows(text)))
+def _shared(recording: Recording) -> FileSystem | None:
+    """The file system of /dev/shm; df shows the one above it where it has none of its own."""
+    done = entry(recording, _SHM.key)
+    table = parse_df(done.stdout) if done.exit_status == 0 else ()
+    return next((row for row in table if row.mount == _SHM_MOUNT), None)
 
 
-def _controller(cells: list[str], named: dict[str, str]) -> MemoryController:
-    corrected, uncorrected = whole(named.get("corrected")), whole(named.get("uncorrected"))
-    if not cells or corrected is None or uncorrected is None:
-        raise ParseError(f"memory-errors: {cells!r} {named!r} has no counts")
-    return MemoryController(cells[0], corrected, uncorrected, named.get("kind"), whole(named.get("size_mib")))
+def _words(memory: Memory) -> str:
+    return f"{gib(memory.total_mib)}, swap {gib(memory.swap_mib)}, /dev/shm {gib(memory.shm_mib)}"
 
 
-FACT = Fact("memory", lambda venv: (Command("meminfo", ("cat", "/proc/meminfo"), hardware=True), SHM), _read)
-ERRORS = Fact("memory_errors", lambda venv: (Command("memory-errors", ("sh", "-c", _EDAC), hardware=True),), _errors)
+FACT = Fact("memory", (Command("meminfo", ("cat", "/proc/meminfo"), hardware=True), _SHM), _read, _words, row=120)

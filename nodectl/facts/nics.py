@@ -1,11 +1,13 @@
 """The host's network interfaces: the kernel's own words, and from sysfs what is certainly of the same interface."""
 
-from dataclasses import replace
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, UnknownError, output, rows, whole
-from nodectl.model.network import Nic
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.linux.ip_address import Interface, parse_ip_address
 
 # NAME, then name=value between tabs; only a device of its own has a driver, and only that costs processes
 _LIST = """\
@@ -40,13 +42,95 @@ _COMMANDS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """One network interface; `addresses` are `address/prefix`; speed and driver None where the kernel names none.
+
+    `kind` is what the kernel calls a made one (veth, bond, vlan, bridge, …), None for a device of its own; `counters`
+    are those of the kernel since boot.
+    """
+
+    name: str
+    state: str
+    mtu: int
+    mac: str | None
+    addresses: tuple[str, ...]
+    speed_mbit: int | None = None
+    driver: str | None = None
+    kind: str | None = None
+    carrier: bool | None = None
+    master: str | None = None
+    duplex: str | None = None
+    firmware: str | None = None
+    pci_address: str | None = None
+    numa_node: int | None = None
+    rx_queues: int | None = None
+    tx_queues: int | None = None
+    mtu_max: int | None = None
+    bond_mode: str | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """An interface and its index in its own network namespace."""
+
+    index: int
+    nic: Nic
+
+
+def parse_ip_address(text: str) -> tuple[Interface, ...]:
+    """`ip -json [-s -s] [-d] address show`: all interfaces, the loopback too; ParseError for what is no such list."""
+    try:
+        rows = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ParseError(f"ip line {error.lineno}: {error}") from error
+    if not isinstance(rows, list):
+        raise ParseError(f"ip: {text[:80]!r} is no list")
+    return tuple(_interface(row) for row in rows if row)  # ip prints {} for what a filter left out
+
+
+def _interface(row: Any) -> Interface:
+    try:
+        addresses = tuple(f"{info['local']}/{info['prefixlen']}" for info in row["addr_info"] if "local" in info)
+        # "eth0@if7" is how ip names the near end of a veth pair
+        name = row["ifname"].partition("@")[0]
+        made = row.get("linkinfo") or {}
+        nic = Nic(
+            name,
+            row["operstate"].lower(),
+            row["mtu"],
+            row.get("address"),
+            addresses,
+            kind=made.get("info_kind"),
+            carrier="LOWER_UP" in row["flags"] if "flags" in row else None,
+            master=row.get("master"),
+            mtu_max=row.get("max_mtu") or None,
+            bond_mode=(made.get("info_data") or {}).get("mode") if made.get("info_kind") == "bond" else None,
+            counters=_counters(row.get("stats64") or row.get("stats") or {}),
+        )
+        return Interface(row["ifindex"], nic)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ParseError(f"ip: interface {str(row)[:200]!r}: {error!r}") from error
+
+
+def _counters(stats: Any) -> dict[str, int]:
+    """`rx_errors`, `tx_dropped`: both directions in one mapping."""
+    return {
+        f"{way}_{name}": value
+        for way in ("rx", "tx")
+        for name, value in stats.get(way, {}).items()
+        if isinstance(value, int)
+    }
+
+
 def _read(recording: Recording) -> dict[str, Nic]:
     interfaces = parse_ip_address(output(recording, "ip-address"))
     try:
         sysfs = {cells[0]: named for cells, named in rows(output(recording, "nics-sysfs")) if cells}
     except UnknownError:
         sysfs = {}
-    return {each.nic.name: _completed(each, sysfs.get(each.nic.name)) for each in interfaces if each.nic.name != "lo"}
+    return {link.nic.name: _completed(link, sysfs.get(link.nic.name)) for link in interfaces if link.nic.name != "lo"}
 
 
 def _completed(interface: Interface, sysfs: dict[str, str] | None) -> Nic:
@@ -69,4 +153,13 @@ def _completed(interface: Interface, sysfs: dict[str, str] | None) -> Nic:
     )
 
 
-FACT = Fact("nics", lambda venv: _COMMANDS, _read)
+def _words(nics: dict[str, Nic]) -> str:
+    return "; ".join(map(_nic_words, nics.values())) or "none but the loopback"
+
+
+def _nic_words(nic: Nic) -> str:
+    extra = [f"{nic.speed_mbit} Mbit/s" if nic.speed_mbit else "", nic.driver or nic.kind or ""]
+    return " ".join([nic.name, nic.state, f"mtu {nic.mtu}", *filter(None, extra)])
+
+
+FACT = Fact("nics", _COMMANDS, _read, _words, row=200)

@@ -1,50 +1,95 @@
 """PCI Express: access control and trained links as root sees them, and the tree from sysfs."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, output, parse
-from nodectl.facts.root import as_root, root_command
-from nodectl.model.pcie import Pcie, PcieBridge, PcieLink
+from nodectl.facts.base import AbsentError, Fact, UnknownError, output, output_of_root, parse
 from nodectl.model.recording import Command, Recording
-from nodectl.model.settings import Bridges
 from nodectl.parsers.linux.lspci_acs import LspciAcs, parse_lspci_acs
 
 _TREE = 'cd /sys/bus/pci/devices 2>/dev/null || exit 3; set -- *; [ -e "$1" ] || exit 3; exec readlink -- "$@"'
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _HYPERVISOR = re.compile(r"^flags\s*:.*\bhypervisor\b", re.MULTILINE)
-COMMANDS = (
-    root_command("lspci-acs"),
+_LSPCI = Command("lspci-acs", ("lspci", "-D", "-vvv"), deadline_s=20, hardware=True, root=True)
+_COMMANDS = (
+    _LSPCI,
     Command("cpuinfo-flags", ("grep", "-m1", "^flags", "/proc/cpuinfo"), hardware=True),
     Command("pci-tree", ("sh", "-c", _TREE), hardware=True),
 )
 
 
+@dataclass(frozen=True, slots=True)
+class PcieBridge:
+    """A bridge with access control; `redirects`: it sends traffic between devices through the root complex."""
+
+    address: str
+    name: str
+    redirects: bool
+    flags: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PcieLink:
+    """How the link of one device or port was trained, and the best that it could."""
+
+    address: str
+    kind: str
+    name: str
+    speed_gt_s: float | None
+    speed_max_gt_s: float | None
+    width: int | None
+    width_max: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pcie:
+    """Addresses are `0000:0f:00.0`. `parents` names the bridge above each device; empty where it is not known.
+
+    `virtual`: a virtual machine, whose host relies on access control.
+    """
+
+    bridges: tuple[PcieBridge, ...]
+    links: tuple[PcieLink, ...]
+    parents: Mapping[str, str] = field(default_factory=dict)
+    virtual: bool | None = None
+
+    def above(self, address: str) -> tuple[str, ...]:
+        """The bridges between a device and the root, the nearest first."""
+        bridges: list[str] = []
+        at = self.parents.get(address.lower())
+        while at and at not in bridges:
+            bridges.append(at)
+            at = self.parents.get(at)
+        return tuple(bridges)
+
+
 def _lspci(recording: Recording) -> LspciAcs:
-    found = parse(parse_lspci_acs, as_root(recording, "lspci-acs"))
-    if found.links is None:
+    lspci = parse(parse_lspci_acs, output_of_root(recording, _LSPCI))
+    if lspci.links is None:
         raise UnknownError("lspci shows no capabilities: only root sees them, see `nodectl sudoers`")
-    return found
+    return lspci
 
 
-def _pcie(recording: Recording) -> Pcie:
-    found = _lspci(recording)
+def _read(recording: Recording) -> Pcie:
+    lspci = _lspci(recording)
     bridges = [
-        PcieBridge(each.bus_id.lower(), each.name, each.acs_enabled, each.flags)
-        for each in found.bridges
-        if each.acs_enabled is not None
+        PcieBridge(bridge.bus_id.lower(), bridge.name, bridge.acs_enabled, bridge.flags)
+        for bridge in lspci.bridges
+        if bridge.acs_enabled is not None
     ]
     links = [
         PcieLink(
-            each.bus_id.lower(),
-            each.kind,
-            each.name,
-            each.speed_gt_s,
-            each.speed_max_gt_s,
-            each.width,
-            each.width_max,
+            link.bus_id.lower(),
+            link.kind,
+            link.name,
+            link.speed_gt_s,
+            link.speed_max_gt_s,
+            link.width,
+            link.width_max,
         )
-        for each in found.links or ()
+        for link in lspci.links or ()
     ]
     return Pcie(tuple(bridges), tuple(links), _parents(recording), _virtual(recording))
 
@@ -66,11 +111,9 @@ def _virtual(recording: Recording) -> bool | None:
         return None
 
 
-def _bridges(recording: Recording) -> Bridges:
-    known = _pcie(recording)
-    redirecting = sorted(bridge.address for bridge in known.bridges if bridge.redirects)
-    return Bridges(len(known.bridges), tuple(redirecting), bool(known.virtual))
+def _words(pcie: Pcie) -> str:
+    on = sum(bridge.redirects for bridge in pcie.bridges)
+    return f"{len(pcie.links)} links, access control on at {on} of {len(pcie.bridges)} bridges"
 
 
-FACT = Fact("pcie", lambda venv: COMMANDS, _pcie)
-BRIDGES = Fact("bridges", lambda venv: COMMANDS, _bridges)
+FACT = Fact("pcie", _COMMANDS, _read, _words, row=700)

@@ -1,17 +1,38 @@
-"""Load, processes that hang, and ports on which something listens."""
+"""Load, and processes that hang."""
 
 import math
+from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output
+from nodectl.facts.base import Fact, counts, output
 from nodectl.model.recording import Command, Recording
-from nodectl.model.system import Listening, Process, Processes
 
 # the load; then the hanging processes as ps shows them, and how many there are in all
 _SHOW = """\
 read -r load </proc/loadavg && printf 'load %s\\n' "$load"
 ps -eo stat=,pid=,wchan:32=,comm= | awk '/^[DZ]/ { print "process", $0 } END { print "count", NR }'
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that waits for a device or a file system that does not answer."""
+
+    pid: int
+    name: str
+    waits_in: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Load, and processes in states that only trouble keeps them in."""
+
+    load_1: float
+    load_5: float
+    load_15: float
+    uninterruptible: tuple[Process, ...]
+    zombies: int
+    count: int
 
 
 def _read(recording: Recording) -> Processes:
@@ -40,16 +61,9 @@ def _read(recording: Recording) -> Processes:
     return Processes(one, five, fifteen, tuple(hanging), zombies, count)
 
 
-def _listening(recording: Recording) -> Listening:
-    ports: dict[int, list[str]] = {}
-    for number, line in enumerate(output(recording, "listening").splitlines(), start=1):
-        words = line.split()
-        address, _, port = words[3].rpartition(":") if len(words) >= 5 else ("", "", "")
-        if not port.isdigit():
-            raise ParseError(f"ss: line {number}: {line[:200]!r}")
-        ports.setdefault(int(port), []).append(address)
-    return Listening({port: tuple(sorted(set(ports[port]))) for port in sorted(ports)})
+def _words(processes: Processes) -> str:
+    stuck = len(processes.uninterruptible)
+    return f"load {processes.load_1:.1f}, {stuck} stuck, {counts(zombie=processes.zombies)}"
 
 
-FACT = Fact("processes", lambda venv: (Command("processes", ("sh", "-c", _SHOW)),), _read)
-LISTENING = Fact("listening", lambda venv: (Command("listening", ("ss", "-ltnH")),), _listening)
+FACT = Fact("processes", (Command("processes", ("sh", "-c", _SHOW)),), _read, _words, row=870)

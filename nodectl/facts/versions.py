@@ -1,12 +1,14 @@
 """Versions as a job would load them: from the venv's files and the loaded driver, never by importing torch."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from nodectl.common import node_paths
 from nodectl.errors import ParseError
 from nodectl.facts import gpus
 from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output
-from nodectl.model.facts import Gpus, Versions
+from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 
 # NAME VERSION a line, of the wheels that decide what a job loads; then torch's own word on its build
@@ -37,44 +39,78 @@ if ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(number)) == 0:
 """
 
 
-def _commands(venv: str) -> tuple[Command, ...]:
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Versions as a job would load them; why one is None stands in `unavailable`.
+
+    `torch`, `cuda`, `cudnn` and `nccl` are those of the launcher's `venv`, read from its files; `nccl_loaded` is what
+    the library there answers when it is loaded. `driver` is the loaded module, `driver_installed` the one on disk,
+    `driver_library` the one that programs talk through; `driver_cuda` is the newest CUDA that the driver takes.
+    """
+
+    venv: str
+    python3: str | None = None
+    venv_python: str | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    nccl: str | None = None
+    driver: str | None = None
+    driver_cuda: str | None = None
+    iperf3: str | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    cudnn: str | None = None
+    nccl_loaded: str | None = None
+    deepspeed: str | None = None
+    driver_installed: str | None = None
+    driver_library: str | None = None
+    driver_flavour: str | None = None
+
+
+def venv_of(host: Host) -> str:
+    """Where the launcher's Python environment lies on `host`."""
+    folder = host.variables.get("pytorch_venv")
+    # a template is Ansible's to render; the role's default stands for it
+    return folder if isinstance(folder, str) and folder and "{{" not in folder else node_paths.VENV
+
+
+def _commands(host: Host) -> tuple[Command, ...]:
     return (
         Command("python3", ("python3", "--version")),
-        Command("venv", ("sh", "-c", _VENV, "venv", venv, _LOAD), deadline_s=20, hardware=True),
+        Command("venv", ("sh", "-c", _VENV, "venv", venv_of(host), _LOAD), deadline_s=20, hardware=True),
         Command("nvidia-smi-version", ("nvidia-smi", "--version"), hardware=True),
         Command("proc-driver-nvidia", ("cat", "/proc/driver/nvidia/version"), hardware=True),
         Command("driver-installed", ("modinfo", "-F", "version", "nvidia"), hardware=True),
         Command("iperf3-version", ("iperf3", "--version")),
-        *gpus.FACT.commands(venv),
+        *gpus.COMMANDS,
     )
 
 
 def _read(recording: Recording) -> Versions:
-    venv, found, reason = _venv(recording)
+    venv, wheels, reason = _venv(recording)
     unavailable: dict[str, str] = {}
 
     def of(name: str, read: Callable[[], str | None], why: str) -> str | None:
         """One version; where there is none, why."""
         try:
-            value, said = read(), why
+            value, reason = read(), why
         except (AbsentError, UnknownError, ParseError) as error:
-            value, said = None, str(error)
+            value, reason = None, str(error)
         if value is None:
-            unavailable[name] = said
+            unavailable[name] = reason
         return value
 
     no_venv = reason or f"no venv in {venv}"
-    missing = no_venv if "python" not in found else "no such wheel in the venv"
+    missing = no_venv if "python" not in wheels else "no such wheel in the venv"
     return Versions(
         venv=venv,
         python3=of("python3", lambda: _after(output(recording, "python3"), r"Python (\S+)"), "not printed"),
-        venv_python=of("venv_python", lambda: found.get("python"), no_venv),
-        torch=of("torch", lambda: found.get("torch"), missing),
-        cuda=of("cuda", lambda: found.get("cuda"), "torch is built without CUDA" if "torch" in found else missing),
-        cudnn=of("cudnn", lambda: found.get("cudnn"), missing),
-        nccl=of("nccl", lambda: found.get("nccl"), missing),
-        nccl_loaded=of("nccl_loaded", lambda: found.get("nccl_loaded"), "no library of NCCL there could be loaded"),
-        deepspeed=of("deepspeed", lambda: found.get("deepspeed"), missing),
+        venv_python=of("venv_python", lambda: wheels.get("python"), no_venv),
+        torch=of("torch", lambda: wheels.get("torch"), missing),
+        cuda=of("cuda", lambda: wheels.get("cuda"), "torch is built without CUDA" if "torch" in wheels else missing),
+        cudnn=of("cudnn", lambda: wheels.get("cudnn"), missing),
+        nccl=of("nccl", lambda: wheels.get("nccl"), missing),
+        nccl_loaded=of("nccl_loaded", lambda: wheels.get("nccl_loaded"), "no library of NCCL there could be loaded"),
+        deepspeed=of("deepspeed", lambda: wheels.get("deepspeed"), missing),
         driver=of("driver", lambda: _driver(recording), "no NVIDIA driver is loaded"),
         driver_installed=of("driver_installed", lambda: _first_line(recording, "driver-installed"), "not printed"),
         driver_library=of("driver_library", lambda: _smi(recording, "NVML"), "not printed by this nvidia-smi"),
@@ -87,21 +123,21 @@ def _read(recording: Recording) -> Versions:
 
 def _venv(recording: Recording) -> tuple[str, dict[str, str], str]:
     """The venv's folder, versions by name, and why there are none where it could not be looked into."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     try:
         text = output(recording, "venv")
     except (AbsentError, UnknownError) as error:
-        if not any(command.key in recording.entries for command in _commands("")):
+        if not any(command.key in recording.entries for command in _commands(Host("", ""))):
             raise
         return "", {}, str(error)
     for line in text.splitlines():
         kind, _, value = line.partition(" ")
         if kind == "wheel":
             name, _, version = value.rpartition("-")
-            found[_wheel(name)] = version
+            values[_wheel(name)] = version
         elif value and value != "None":
-            found.setdefault(kind, value)
-    return found.pop("venv", ""), found, ""
+            values.setdefault(kind, value)
+    return values.pop("venv", ""), values, ""
 
 
 def _wheel(name: str) -> str:
@@ -124,8 +160,7 @@ def _driver(recording: Recording) -> str | None:
         loaded = None
     if loaded is not None and loaded.exit_status == 0:
         return _after(loaded.stdout, r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)")
-    shown = gpus.FACT.read(recording)
-    return shown.driver_version if isinstance(shown, Gpus) else None
+    return gpus.FACT.read(recording).driver_version
 
 
 def _flavour(recording: Recording) -> str | None:
@@ -148,11 +183,20 @@ def _smi(recording: Recording, what: str) -> str | None:
 
 def _driver_cuda(recording: Recording) -> str | None:
     """As `nvidia-smi --version` says; older ones do not know the option, and their report has it."""
-    told = _after(entry(recording, "nvidia-smi-version").stdout, r"CUDA Version\s*:\s*(\d[\d.]*)")
-    if told is None:
-        shown = gpus.FACT.read(recording)
-        told = shown.cuda_version if isinstance(shown, Gpus) else None
-    return told
+    version = _after(entry(recording, "nvidia-smi-version").stdout, r"CUDA Version\s*:\s*(\d[\d.]*)")
+    return gpus.FACT.read(recording).cuda_version if version is None else version
 
 
-FACT = Fact("versions", _commands, _read)
+def _words(versions: Versions) -> str:
+    shown = {
+        "python": versions.python3,
+        "torch": versions.torch,
+        "cuda": versions.cuda,
+        "nccl": versions.nccl,
+        "driver": versions.driver,
+        "iperf3": versions.iperf3,
+    }
+    return ", ".join(f"{name} {version or '-'}" for name, version in shown.items())
+
+
+FACT = Fact("versions", _commands, _read, _words, row=500)

@@ -15,15 +15,15 @@ from nodectl.checks.fleet.compare import Member
 from nodectl.checks.fleet.values import claims_of, values_of
 from nodectl.checks.judge import clipped, judge, unreachable
 from nodectl.facts.base import Fact
-from nodectl.facts.health import commands_of, health_facts, read_all
+from nodectl.facts.boot import Boot
+from nodectl.facts.catalogue import commands_for, facts_for, read_facts
+from nodectl.facts.lab import Lab
 from nodectl.health.policy import VARIABLE, Policy, policy_of
 from nodectl.health.wanted import Wanted, wanted_of
-from nodectl.model.facts import Lab
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult
-from nodectl.model.system import Boot
 
 _LONGEST = 200
 
@@ -36,7 +36,7 @@ class Order:
     wanted: Wanted
     policy: Policy
     variables: Mapping[str, Any]
-    facts: tuple[Fact, ...]
+    facts: tuple[Fact[Any], ...]
     commands: tuple[Command, ...]
     previous: Previous | None = None
 
@@ -64,7 +64,7 @@ def order_of(
     wanted, policy = wanted_of(host, names, extra_dirs), policy_of(host.name, host.variables)
     facts = _facts(*_needs(wanted, replayed=replayed))
     variables = {"nodectl_nics": _nics(host), "mounts": policy.mounts, VARIABLE: {"xid": dict(policy.xid)}}
-    return Order(host, wanted, policy, variables, facts, commands_of(facts, host), previous)
+    return Order(host, wanted, policy, variables, facts, commands_for(host, facts), previous)
 
 
 def _needs(wanted: Wanted, *, replayed: bool) -> tuple[tuple[str, ...], bool]:
@@ -77,8 +77,8 @@ def _needs(wanted: Wanted, *, replayed: bool) -> tuple[tuple[str, ...], bool]:
 
 
 @lru_cache(maxsize=64)
-def _facts(keys: tuple[str, ...], has_gpus: bool) -> tuple[Fact, ...]:
-    return health_facts(keys, has_gpus=has_gpus)
+def _facts(keys: tuple[str, ...], has_gpus: bool) -> tuple[Fact[Any], ...]:
+    return facts_for(keys, root=has_gpus)
 
 
 def _nics(host: Host) -> list[str] | None:
@@ -92,7 +92,7 @@ def seen(order: Order, answer: Recording | CommandResult) -> Seen:
     if not isinstance(answer, Recording):
         reason = answer.error or str(answer.outcome)
         return Seen(host, (*wanted.findings, unreachable(host, clipped(reason), answer.remedy)))
-    facts = read_all(order.facts, answer)
+    facts = read_facts(answer, order.facts)
     boot = facts.get("boot")
     boot_id = boot.boot_id if isinstance(boot, Boot) else None
     subject = Subject(

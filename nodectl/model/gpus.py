@@ -127,12 +127,3 @@ class Gpus:
     attached: int | None = None
     warnings: tuple[str, ...] = ()
     source: str = "nvidia-smi-query"
-
-
-@dataclass(frozen=True, slots=True)
-class FabricManager:
-    """NVIDIA's fabric manager: the installed program, and its unit's state; None without systemd."""
-
-    version: str
-    unit_state: str | None = None
-    unit_enabled: str | None = None

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from nodectl.facts import gpus, units
+from nodectl.facts import gpus, slurm
 from nodectl.facts.base import read_fact
+from nodectl.facts.slurm import SlurmNode
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.gpus import Gpus
@@ -21,7 +22,6 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
-from nodectl.model.system import SlurmNode
 from nodectl.probes.base import Note
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Events
@@ -98,7 +98,7 @@ def _take(transport: Transport, held: _Held, args: Sequence[str]) -> list[Findin
             held.events.end()
 
     threading.Thread(target=hold, daemon=True).start()
-    asked = collect(transport, held.host, [gpus.REPORT, *units.SLURM.commands("")])
+    asked = collect(transport, held.host, [gpus.REPORT, *slurm.FACT.commands_on(held.host)])
     answer = held.events.wait("held", _HOLD_S)
     findings = [] if answer else _not_held(held)
     for told in held.events.of("held") + held.events.of("busy"):
@@ -161,7 +161,7 @@ def _gpu_processes(recording: Recording) -> Iterator[Finding]:
 
 
 def _allocation(recording: Recording) -> Iterator[Finding]:
-    found = read_fact(units.SLURM, recording)
+    found = read_fact(slurm.FACT, recording)
     if isinstance(found, Unread) and found.kind == "unknown":
         reason = f"whether Slurm has given it to a job cannot be told: {found.reason}"
         yield _refusal(recording.host, "slurm", reason, Status.UNKNOWN)

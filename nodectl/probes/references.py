@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodectl.errors import ProfileError
-from nodectl.facts.base import read_fact
-from nodectl.facts.catalogue import FACTS, commands_for
+from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from nodectl.profiles.hardware_schema import Link
 
 # what tells the link class, as a learned profile has it
-_LINK_FACTS = tuple(fact for fact in FACTS if fact.subject in ("gpu_topology", "gpus", "fabric_manager"))
+_LINK_SUBJECTS = ("gpu_topology", "gpus", "fabric_manager")
 
 
 def judged(
@@ -98,7 +97,8 @@ def _asks(host: str, references: Mapping[str, Reference], result: ProbeResult) -
 
 def _link(transport: Transport, host: Host) -> Link | None:
     """None where it cannot be told: no floor that depends on it holds then."""
-    recording = collect(transport, host, commands_for(host, _LINK_FACTS))
+    facts = facts_named(*_LINK_SUBJECTS)
+    recording = collect(transport, host, commands_for(host, facts))
     if not isinstance(recording, Recording):
         return None
-    return link_between_gpus({fact.subject: read_fact(fact, recording) for fact in _LINK_FACTS})
+    return link_between_gpus(read_facts(recording, facts))

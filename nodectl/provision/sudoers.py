@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodectl.errors import UsageError
-from nodectl.facts.root import ROOT_ARGV
+from nodectl.facts.catalogue import root_commands
 
 # a login or, after a per cent sign, a group; what sudoers would take for syntax is left out
 _NAME = re.compile(r"%?[A-Za-z_][A-Za-z0-9_.-]*\Z")
@@ -36,7 +36,7 @@ def sudoers(name: str, provisioning: str = "none") -> str:
     """A drop-in that visudo accepts; `provisioning` is none, password or nopasswd."""
     if not _NAME.match(name):
         raise UsageError(f"{name!r} is no login or %group", "give a name of letters, digits and ._-")
-    commands = ", ".join(line for argv in ROOT_ARGV.values() for line in _commands(argv))
+    commands = ", ".join(line for command in root_commands() for line in _commands(command.argv))
     return "".join(
         [
             _HEAD.format(name=name),

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nodectl.facts.catalogue import commands_for
-from nodectl.facts.health import health_facts
+from nodectl.facts.catalogue import commands_for, facts_for
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.profiles.load import find_profiles
@@ -54,7 +53,7 @@ def save(source: Source, folder: Path, profile_dirs: Sequence[Path], *, mask: bo
 
 def everything(host: Host, keys: Sequence[str]) -> tuple[Command, ...]:
     """All that any reading command would ask of the host."""
-    return commands_for(host, health_facts(keys, has_gpus=True))
+    return commands_for(host, facts_for(keys))
 
 
 def sysctl_keys(profile_dirs: Sequence[Path]) -> tuple[str, ...]:

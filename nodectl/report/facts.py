@@ -7,7 +7,7 @@ from dataclasses import asdict, is_dataclass
 from nodectl.model.facts import Unread
 
 Fold = Callable[[Sequence[str]], str]
-Summary = Callable[[object], str]
+Words = Callable[[str, object], str]
 
 
 def as_document(value: object) -> object:
@@ -21,15 +21,15 @@ def as_document(value: object) -> object:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
-def facts_table(facts: Mapping[str, Mapping[str, object]], fold: Fold, summary: Summary) -> str:
+def facts_table(facts: Mapping[str, Mapping[str, object]], fold: Fold, words: Words) -> str:
     """`subject  hosts  what they are`, subjects in the order of the first host, largest group of hosts first.
 
-    Hosts whose subject has the same summary share a line; an empty one has none.
+    Hosts whose subject has the same words share a line; an empty one has none.
     """
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for host, subjects in facts.items():
         for subject, value in subjects.items():
-            groups[subject][summary(value)].append(host)
+            groups[subject][words(subject, value)].append(host)
     rows = [
         (subject, fold(hosts), text)
         for subject, texts in groups.items()

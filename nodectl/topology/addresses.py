@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network, ip_address, ip_interface
 
-from nodectl.model.network import Nic
+from nodectl.facts.nics import Nic
 
 Network = IPv4Network | IPv6Network
 

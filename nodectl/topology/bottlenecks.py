@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.pcie import Pcie
 from nodectl.model.finding import Finding
 from nodectl.model.links import FAR_SOCKET, NEAR, between, closeness, meaning
-from nodectl.model.network import IbPort
-from nodectl.model.pcie import Pcie
 from nodectl.model.status import Status
 from nodectl.model.topology import GpuNic, NodeGpu, NodeNic
 from nodectl.topology.training import TRAINING

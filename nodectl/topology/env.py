@@ -6,10 +6,12 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from nodectl.model.facts import Unread, Versions
+from nodectl.facts.gids import Gid
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.versions import Versions
+from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.network import Gid, IbPort
 from nodectl.model.status import Status
 from nodectl.model.topology import NcclEnvironment
 from nodectl.topology.node import Facts, surroundings

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nodectl.errors import ProfileError
-from nodectl.facts.base import Fact, read_fact
-from nodectl.facts.catalogue import FACTS, commands_for
-from nodectl.model.facts import Lab, Unread
+from nodectl.facts.base import Fact
+from nodectl.facts.catalogue import commands_for, facts_named, read_facts
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.lab import Lab
+from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.network import IbPort
 from nodectl.model.recording import Command, Recording
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, NodeTopology
@@ -47,7 +49,7 @@ class Looked:
 
 def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looked:
     """Ask every host once; `fabric`: for what it knows of the fabric, too."""
-    facts = tuple(fact for fact in FACTS if fact.subject in _WANTED)
+    facts = facts_named(*_WANTED)
     more = KEYS if fabric else ()
     nodes: dict[str, NodeTopology] = {}
     found: dict[str, Mapping[str, object]] = {}
@@ -58,7 +60,7 @@ def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looke
             said = answer.error or str(answer.outcome)
             findings[host.name] = [_finding(host, "reachable", Status.UNKNOWN, said, answer.remedy)]
             continue
-        found[host.name] = {fact.subject: read_fact(fact, answer) for fact in facts}
+        found[host.name] = read_facts(answer, facts)
         texts[host.name] = _texts(answer, more)
         node = node_topology(host, found[host.name], recorded=_recorded(found[host.name], answer))
         if isinstance(node, NodeTopology):
@@ -75,7 +77,7 @@ def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looke
     )
 
 
-def _commands(host: Host, facts: Sequence[Fact], more: Sequence[Command]) -> tuple[Command, ...]:
+def _commands(host: Host, facts: Sequence[Fact[Any]], more: Sequence[Command]) -> tuple[Command, ...]:
     return (*commands_for(host, facts), *more)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.mounts import Mounts
+from nodectl.facts.nics import Nic
 from nodectl.model.facts import Unread
 from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.host import Host
-from nodectl.model.network import IbPort, Nic
-from nodectl.model.system import Mounts
 from nodectl.model.topology import NodeGpu, NodeNic, NodeTopology
 from nodectl.topology.bottlenecks import Parts, bottlenecks
 from nodectl.topology.spread import assign

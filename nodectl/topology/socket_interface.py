@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nodectl.facts.nics import Nic
 from nodectl.model.host import Host
-from nodectl.model.network import Nic
 from nodectl.topology.addresses import Network, carries, interfaces_of, networks_of
 
 # made by containers, virtual machines and VPNs: the same on every host, and leading to none of them

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from ipaddress import ip_interface
 
 from nodectl.common import file_systems
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.nics import Nic
 from nodectl.model.links import NEAR, between
-from nodectl.model.network import IbPort, Nic
 from nodectl.topology.addresses import carries, reaches
 
 TRAINING = "training"

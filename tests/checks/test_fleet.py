@@ -9,10 +9,21 @@ from nodectl.checks.base import Subject
 from nodectl.checks.fleet.compare import Member, compare
 from nodectl.checks.fleet.fields import FIELDS, Key
 from nodectl.checks.fleet.values import claims_of, values_of
-from nodectl.model.facts import Cpu, Gpu, Gpus, Kernel, Memory, Nic, Unread, Versions
-from nodectl.model.network import IbPort
-from nodectl.model.settings import Bridges, SessionLimits, Sysctl
-from nodectl.model.system import KernelKnobs, Libraries, Library, Modules, Mount, Mounts
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.kernel import Kernel
+from nodectl.facts.kernel_knobs import KernelKnobs
+from nodectl.facts.libraries import Libraries, Library
+from nodectl.facts.limits import SessionLimits
+from nodectl.facts.memory import Memory
+from nodectl.facts.modules import Modules
+from nodectl.facts.mounts import Mount, Mounts
+from nodectl.facts.nics import Nic
+from nodectl.facts.pcie import Pcie, PcieBridge
+from nodectl.facts.sysctl import Sysctl
+from nodectl.facts.versions import Versions
+from nodectl.model.facts import Unread
+from nodectl.model.gpus import Gpu, Gpus
 from tests.checks.table import dgx
 
 DRIVER: Key = ("driver", "")
@@ -89,7 +100,7 @@ FACTS: dict[str, object] = {
         "docker0": Nic("docker0", "up", 1500, "m", ("172.17.0.1/16",), kind="bridge"),
     },
     "ib_ports": (IbPort("mlx5_0", 1, "ACTIVE", "LinkUp", 200.0, guid="0x0c42", firmware="20.35", board_id="MT_1"),),
-    "bridges": Bridges(4, (), False),
+    "pcie": Pcie((PcieBridge("0000:00:01.1", "Root port", redirects=False),), ()),
     "cpu": Cpu("EPYC", "x86_64", 2, 128, 256, 8),
     "memory": Memory(1_030_000, 1, 0, 1),
     "mounts": Mounts((Mount("/data", "srv:/d", "nfs4", ("rw", "vers=4.2", "clientaddr=10.0.0.1")),)),

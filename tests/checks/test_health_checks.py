@@ -10,9 +10,19 @@ from nodectl.checks.catalogue import MODULES, about, ids
 from nodectl.checks.judge import judge
 from nodectl.checks.kernel import settings
 from nodectl.checks.kernel.settings import parse_nccl
-from nodectl.model.facts import Clock, Disk, Gpus, Lab, Memory, Nic, Unread, Versions
-from nodectl.model.pcie import Pcie, PcieBridge
-from nodectl.model.settings import ClockSync, NcclFiles, SessionLimits, Sysctl
+from nodectl.facts.clock_sync import ClockSync
+from nodectl.facts.disk import Disk
+from nodectl.facts.lab import Lab
+from nodectl.facts.limits import SessionLimits
+from nodectl.facts.memory import Memory
+from nodectl.facts.nccl_files import NcclFiles
+from nodectl.facts.nics import Nic
+from nodectl.facts.pcie import Pcie, PcieBridge
+from nodectl.facts.sysctl import Sysctl
+from nodectl.facts.time import Clock
+from nodectl.facts.versions import Versions
+from nodectl.model.facts import Unread
+from nodectl.model.gpus import Gpus
 from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 from nodectl.profiles.resolve import Resolved, resolve
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from nodectl.checks.network import infiniband, infiniband_counters, infiniband_setup
-from nodectl.model.network import Gid, IbPort
+from nodectl.facts.gids import Gid
+from nodectl.facts.ib_ports import IbPort
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
 
 ROCE = plain(nics=[{"count": 2, "rate_gbit": 100, "kind": "roce"}])

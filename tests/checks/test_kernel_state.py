@@ -5,8 +5,12 @@ from dataclasses import replace
 import pytest
 
 from nodectl.checks.kernel import state as kernel_state
-from nodectl.model.facts import Cpu, Lab, Numa, NumaNode
-from nodectl.model.system import KernelKnobs, MemoryController, MemoryErrors, Process, Processes
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.kernel_knobs import KernelKnobs
+from nodectl.facts.lab import Lab
+from nodectl.facts.memory_errors import MemoryController, MemoryErrors
+from nodectl.facts.numa import Numa, NumaNode
+from nodectl.facts.processes import Process, Processes
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, verify
 
 CPU = Cpu("x", "x86_64", 2, 8, 16, 2)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from nodectl.checks.gpu import fabric_manager, nvlink
-from nodectl.model.facts import Unread, Versions
-from nodectl.model.gpus import FabricManager
-from nodectl.model.system import Unit, Units
+from nodectl.facts.fabric_manager import FabricManager
+from nodectl.facts.units import Unit, Units
+from nodectl.facts.versions import Versions
+from nodectl.model.facts import Unread
 from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
 from nodectl.parsers.nvidia.smi_p2p import NvidiaSmiP2p
 from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo

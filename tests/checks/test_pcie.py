@@ -3,9 +3,10 @@
 import pytest
 
 from nodectl.checks.kernel import pcie
-from nodectl.model.facts import Lab
-from nodectl.model.network import IbPort, Nic
-from nodectl.model.pcie import Pcie, PcieBridge, PcieLink
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.lab import Lab
+from nodectl.facts.nics import Nic
+from nodectl.facts.pcie import Pcie, PcieBridge, PcieLink
 from nodectl.parsers.linux.dmesg import parse_dmesg
 from nodectl.profiles.resolve import resolve
 from tests.checks.gpus import count

@@ -3,8 +3,9 @@
 import pytest
 
 from nodectl.checks.system import storage
-from nodectl.model.facts import Disk, Memory
-from nodectl.model.system import Mount, Mounts
+from nodectl.facts.disk import Disk
+from nodectl.facts.memory import Memory
+from nodectl.facts.mounts import Mount, Mounts
 from tests.checks.table import UNREAD, Case, missing, verify
 
 

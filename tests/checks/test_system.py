@@ -4,7 +4,10 @@ import pytest
 
 from nodectl.checks.system import hardware as system
 from nodectl.checks.system.hardware import cpu_count
-from nodectl.model.facts import Cpu, Lab, Memory, Numa, NumaNode
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.lab import Lab
+from nodectl.facts.memory import Memory
+from nodectl.facts.numa import Numa, NumaNode
 from tests.checks.table import ABSENT, UNREAD, Case, found, missing, plain, verify
 
 WANTED = plain(cpu={"model": "EPYC 7742", "sockets": 2, "cores": 128, "threads": 256}, memory_gb=1024)

@@ -4,8 +4,11 @@ import pytest
 
 from nodectl.checks.system import slurm, units
 from nodectl.checks.system.slurm import gpus_of
-from nodectl.model.facts import Cpu, Memory
-from nodectl.model.system import SlurmNode, Unit, UnitLimits, Units
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.memory import Memory
+from nodectl.facts.slurm import SlurmNode
+from nodectl.facts.unit_limits import UnitLimits
+from nodectl.facts.units import Unit, Units
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, missing, plain, verify
 
 CPU = Cpu("x", "x86_64", 2, 128, 256, 8)

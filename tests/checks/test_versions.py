@@ -6,9 +6,11 @@ import pytest
 
 from nodectl.checks.stack import versions
 from nodectl.checks.stack.versions import numbers, same
-from nodectl.model.facts import Lab, Unread, Versions
+from nodectl.facts.lab import Lab
+from nodectl.facts.modules import Modules
+from nodectl.facts.versions import Versions
+from nodectl.model.facts import Unread
 from nodectl.model.gpus import Gpus
-from nodectl.model.system import Modules
 from tests.checks.gpus import eight
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
 

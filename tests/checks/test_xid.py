@@ -6,7 +6,7 @@ import pytest
 
 from nodectl.checks.gpu import xid
 from nodectl.checks.gpu.xid_catalogue import ACTIONS, STATUSES, catalogue, check_site_xid, meaning
-from nodectl.model.facts import Lab
+from nodectl.facts.lab import Lab
 from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 from tests.checks.gpus import eight
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nodectl.facts.catalogue import FACTS, read_facts
+from nodectl.facts.catalogue import facts_named, read_facts
 from nodectl.model.recording import Entry, Recording
 
 Said = str | int | tuple[int, str] | tuple[int, str, str]
@@ -24,5 +24,4 @@ def recording(**outputs: Said) -> Recording:
 
 def fact(subject: str, **outputs: Said) -> Any:
     """One subject of such a recording."""
-    (found,) = [each for each in FACTS if each.subject == subject]
-    return read_facts(recording(**outputs), (found,))[subject]
+    return read_facts(recording(**outputs), facts_named(subject))[subject]

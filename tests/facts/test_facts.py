@@ -6,8 +6,17 @@ import pytest
 
 from nodectl.common.node_paths import VENV
 from nodectl.facts.base import whole
-from nodectl.facts.catalogue import FACTS, commands_for, read_facts, venv_of
-from nodectl.model.facts import Clock, Cpu, Disk, Gpu, Gpus, Kernel, Lab, Memory, Nic, Unread, Versions
+from nodectl.facts.catalogue import all_facts, commands_for, read_facts
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.disk import Disk
+from nodectl.facts.kernel import Kernel
+from nodectl.facts.lab import Lab
+from nodectl.facts.memory import Memory
+from nodectl.facts.nics import Nic
+from nodectl.facts.time import Clock
+from nodectl.facts.versions import Versions, venv_of
+from nodectl.model.facts import Unread
+from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
 
@@ -198,7 +207,7 @@ def test_commands_are_asked_once_and_for_the_hosts_own_venv() -> None:
     commands = commands_for(Host("gpu01", "192.0.2.4", variables={"pytorch_venv": "/data/my venv"}))
     assert len({command.key for command in commands}) == len(commands)
     assert ["/data/my venv" in command.argv for command in commands].count(True) == 1
-    assert {"gpus", "versions"} <= {fact.subject for fact in FACTS}
+    assert {"gpus", "versions"} <= {fact.subject for fact in all_facts()}
 
 
 @pytest.mark.parametrize("value", [None, "", "{{ base }}/venv", 3])

@@ -1,7 +1,8 @@
 """GPUs and their links from what nvidia-smi prints: whole, in part, refused, of a lost GPU, or not at all."""
 
+from nodectl.facts.fabric_manager import FabricManager
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import FabricManager, GpuProcess, Gpus
+from nodectl.model.gpus import GpuProcess, Gpus
 from tests.facts.recorded import fact
 
 REPORT = """\

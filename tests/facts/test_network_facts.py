@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.facts.ib_sysfs import SCRIPT
+from nodectl.facts.gids import Gid
+from nodectl.facts.ib_ports import SCRIPT
 from nodectl.model.facts import Unread
-from nodectl.model.network import Gid
 from tests.facts.recorded import fact
 
 IP = """[{"ifindex":7,"ifname":"ens1","flags":["BROADCAST","UP","LOWER_UP"],"operstate":"UP","mtu":9000,"max_mtu":9978,

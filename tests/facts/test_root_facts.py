@@ -1,8 +1,8 @@
 """What only root sees: the kernel's log and PCI Express, and what it means that it was refused."""
 
-from nodectl.facts.root import ROOT_ARGV
+from nodectl.facts.catalogue import root_commands
+from nodectl.facts.pcie import PcieBridge
 from nodectl.model.facts import Unread
-from nodectl.model.pcie import PcieBridge
 from nodectl.parsers.linux.dmesg import Dmesg
 from tests.facts.recorded import fact
 
@@ -61,9 +61,10 @@ def test_events_of_the_log() -> None:
 
 
 def test_a_refusal_names_the_line_and_a_missing_tool_is_absent() -> None:
+    argv = {command.key: " ".join(command.argv) for command in root_commands()}
     for subject, key in (("kernel_events", "dmesg"), ("pcie", "lspci-acs")):
         refused = fact(subject, **{key: (1, "", "sudo: a password is required\n")})
-        assert refused.kind == "unknown" and " ".join(ROOT_ARGV[key]) in refused.reason
+        assert refused.kind == "unknown" and argv[key] in refused.reason
         assert "nodectl sudoers" in refused.reason
         assert fact(subject, **{key: 127}).kind == "absent"
         assert fact(subject, **{key: (1, "", "read kernel buffer failed\n")}).kind == "unknown"

@@ -1,17 +1,24 @@
 """What provisioning sets, read from what hosts print: every outcome of the commands that `health` adds."""
 
 import subprocess
+from typing import Any
 
 import pytest
 
-from nodectl.facts import settings
+from nodectl.facts import clock_sync, limits, nccl_files, sysctl
 from nodectl.facts.base import Fact, read_fact
+from nodectl.facts.clock_sync import ClockSync
+from nodectl.facts.limits import SessionLimits
+from nodectl.facts.nccl_files import NcclFiles
+from nodectl.facts.sysctl import Sysctl
 from nodectl.model.facts import Unread
+from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
-from nodectl.model.settings import ClockSync, NcclFiles, SessionLimits, Sysctl
+
+HOST = Host("gpu01", "192.0.2.1")
 
 
-def said(fact: Fact, **outputs: tuple[int, str, str]) -> object:
+def said(fact: Fact[Any], **outputs: tuple[int, str, str]) -> object:
     entries = {
         key.replace("_", "-"): Entry(key, ("sh",), status, out, err, 0.1) for key, (status, out, err) in outputs.items()
     }
@@ -19,8 +26,8 @@ def said(fact: Fact, **outputs: tuple[int, str, str]) -> object:
 
 
 def test_the_kernel_of_this_machine_is_read_by_the_real_command() -> None:
-    fact = settings.sysctl_fact(["net.ipv4.tcp_rmem", "net.ipv4.no_such_thing", "kernel.ostype"])
-    argv = fact.commands("")[0].argv
+    fact = sysctl.sysctl_fact(["net.ipv4.tcp_rmem", "net.ipv4.no_such_thing", "kernel.ostype"])
+    argv = fact.commands_on(HOST)[0].argv
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     found = said(fact, sysctl=(0, done.stdout, ""))
     assert isinstance(found, dict)
@@ -31,26 +38,26 @@ def test_the_kernel_of_this_machine_is_read_by_the_real_command() -> None:
 
 
 def test_a_slash_in_a_key_is_a_dot_of_a_name() -> None:
-    assert settings.proc_path("net.ipv4.conf.eth0/1.forwarding") == "net/ipv4/conf/eth0.1/forwarding"
+    assert sysctl.proc_path("net.ipv4.conf.eth0/1.forwarding") == "net/ipv4/conf/eth0.1/forwarding"
 
 
 def test_limits_are_the_lower_of_soft_and_hard() -> None:
     text = "8192\nunlimited\n1024\n4096\n8191\nunlimited\ncap "
     container, machine = "00000000fcecbfff\n", "000001ffffffffff\n"
     wanted = ("8192", "1024", "8191")
-    assert said(settings.LIMITS, session_limits=(0, text + machine, "")) == SessionLimits(*wanted, True)
-    assert said(settings.LIMITS, session_limits=(0, text + container, "")) == SessionLimits(*wanted, False)
-    assert isinstance(said(settings.LIMITS, session_limits=(0, text, "")), Unread)
-    assert isinstance(said(settings.LIMITS, session_limits=(0, "8192\n", "")), Unread)
-    done = subprocess.run(settings.LIMITS.commands("")[0].argv, capture_output=True, text=True, check=True)
-    assert isinstance(said(settings.LIMITS, session_limits=(0, done.stdout, "")), SessionLimits)
+    assert said(limits.FACT, session_limits=(0, text + machine, "")) == SessionLimits(*wanted, True)
+    assert said(limits.FACT, session_limits=(0, text + container, "")) == SessionLimits(*wanted, False)
+    assert isinstance(said(limits.FACT, session_limits=(0, text, "")), Unread)
+    assert isinstance(said(limits.FACT, session_limits=(0, "8192\n", "")), Unread)
+    done = subprocess.run(limits.FACT.commands_on(HOST)[0].argv, capture_output=True, text=True, check=True)
+    assert isinstance(said(limits.FACT, session_limits=(0, done.stdout, "")), SessionLimits)
 
 
 def test_a_missing_nccl_file_is_none_and_an_unreadable_one_is_unknown() -> None:
     missing = (1, "", "cat: /etc/nccl.conf: No such file or directory")
-    assert said(settings.NCCL, nccl_conf=(0, "A=1\n", ""), nccl_conf_user=missing) == NcclFiles("A=1\n", None)
+    assert said(nccl_files.FACT, nccl_conf=(0, "A=1\n", ""), nccl_conf_user=missing) == NcclFiles("A=1\n", None)
     denied = (1, "", "cat: /etc/nccl.conf: Permission denied")
-    assert isinstance(said(settings.NCCL, nccl_conf=denied, nccl_conf_user=missing), Unread)
+    assert isinstance(said(nccl_files.FACT, nccl_conf=denied, nccl_conf_user=missing), Unread)
 
 
 @pytest.mark.parametrize(
@@ -63,4 +70,4 @@ def test_a_missing_nccl_file_is_none_and_an_unreadable_one_is_unknown() -> None:
     ],
 )
 def test_who_keeps_the_clock(answer: tuple[int, str, str], found: object) -> None:
-    assert said(settings.SYNC, clock_sync=answer) == found
+    assert said(clock_sync.FACT, clock_sync=answer) == found

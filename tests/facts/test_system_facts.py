@@ -6,30 +6,25 @@ from typing import Any
 
 import pytest
 
-from nodectl.facts.catalogue import FACTS, commands_for
+from nodectl.facts.boot import Boot
+from nodectl.facts.catalogue import all_facts, commands_for
+from nodectl.facts.kernel_knobs import KernelKnobs
+from nodectl.facts.libraries import Libraries, Library
+from nodectl.facts.listening import Listening
+from nodectl.facts.memory_errors import MemoryController, MemoryErrors
+from nodectl.facts.modules import Modules
+from nodectl.facts.mounts import Mount, Mounts
+from nodectl.facts.numa import NumaNode
+from nodectl.facts.processes import Process, Processes
+from nodectl.facts.slurm import SlurmNode
+from nodectl.facts.unit_limits import UnitLimits
+from nodectl.facts.units import Unit, Units
 from nodectl.facts.versions import FACT as VERSIONS
-from nodectl.model.facts import NumaNode, Unread
+from nodectl.model.facts import Unread
 from nodectl.model.host import Host
-from nodectl.model.system import (
-    Boot,
-    KernelKnobs,
-    Libraries,
-    Library,
-    Listening,
-    MemoryController,
-    MemoryErrors,
-    Modules,
-    Mount,
-    Mounts,
-    Process,
-    Processes,
-    SlurmNode,
-    Unit,
-    UnitLimits,
-    Units,
-)
 from tests.facts.recorded import fact
 
+HOST = Host("n1", "192.0.2.1")
 NUMA = """\
 node0/cpulist:0-3,8-11
 node0/distance:10 32
@@ -245,16 +240,16 @@ def test_inodes_of_the_file_systems() -> None:
 
 @pytest.mark.parametrize("key", ["numa", "kernel-knobs", "processes", "listening", "mounts", "df", "loaded-libraries"])
 def test_this_machine_is_read_by_the_real_command(key: str) -> None:
-    command = next(each for each in commands_for(Host("n1", "192.0.2.1")) if each.key == key)
+    command = next(each for each in commands_for(HOST) if each.key == key)
     done = subprocess.run(command.argv, capture_output=True, text=True, check=False)
-    subject = next(each.subject for each in FACTS if any(own.key == key for own in each.commands("/v")))
+    subject = next(each.subject for each in all_facts() if any(own.key == key for own in each.commands_on(HOST)))
     found = fact(subject, **{key: (done.returncode, done.stdout, done.stderr)})
     # a machine may have none of it; what it has must be read
     assert not isinstance(found, Unread) or found.kind == "absent", found
 
 
 def test_every_script_is_posix_shell() -> None:
-    for command in commands_for(Host("n1", "192.0.2.1")):
+    for command in commands_for(HOST):
         if command.argv[:2] == ("sh", "-c"):
             done = subprocess.run(["sh", "-n", "-c", command.argv[2]], capture_output=True, text=True, check=False)
             assert (done.returncode, done.stderr) == (0, ""), command.key
@@ -272,7 +267,8 @@ def test_the_environment_is_read_from_its_files(tmp_path: Path) -> None:
     library.write_bytes(b"no library")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python").symlink_to("/usr/bin/python3")
-    (command,) = [each for each in VERSIONS.commands(str(tmp_path)) if each.key == "venv"]
+    host = Host("n1", "192.0.2.1", variables={"pytorch_venv": str(tmp_path)})
+    (command,) = [each for each in VERSIONS.commands_on(host) if each.key == "venv"]
     done = subprocess.run(command.argv, capture_output=True, text=True, check=True)
     found = fact("versions", venv=done.stdout)
     assert (found.venv_python, found.torch, found.cuda) == ("3.12.3", "2.9.1+cu128", "12.8")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from nodectl.facts.base import read_fact
-from nodectl.facts.catalogue import FACTS, commands_for
+from nodectl.facts.catalogue import commands_for, facts_named, read_facts
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.nics import Nic
 from nodectl.model.facts import Unread
 from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.host import Host
-from nodectl.model.network import IbPort, Nic
 from nodectl.model.recording import Recording
 from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
@@ -112,11 +112,11 @@ def test_no_rdma_is_not_the_same_as_could_not_look(ports: object, rdma: bool, un
 )
 def test_recorded_hosts(name: str, adapters: list[int], link_class: str, inside: float, direct: bool) -> None:
     """What find_should asks a host for, answered by the bundled recordings."""
-    wanted = tuple(fact for fact in FACTS if fact.subject in WANTED)
+    wanted = facts_named(*WANTED)
     source = replay_source(open_recording(name), None)
     for host, answer in source.recordings(lambda host: commands_for(host, wanted)):
         assert isinstance(answer, Recording)
-        found = should_of([(host, {fact.subject: read_fact(fact, answer) for fact in wanted})])[host.name]
+        found = should_of([(host, read_facts(answer, wanted))])[host.name]
         assert (found.unknown, found.link_class, found.gpu_direct) == ("", link_class, direct)
         assert found.inside_gb_s == pytest.approx(inside)
         assert found.adapters == tuple(f"mlx5_{number}" for number in adapters)

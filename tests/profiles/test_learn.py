@@ -6,9 +6,13 @@ from typing import Any
 import pytest
 
 from nodectl.errors import ProfileError
-from nodectl.model.facts import Cpu, Gpu, Gpus, Memory, Nic, Unread
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.memory import Memory
+from nodectl.facts.nics import Nic
+from nodectl.model.facts import Unread
+from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.measurement import Measurement
-from nodectl.model.network import IbPort
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.profiles.learn import Learned, capability_of
 from nodectl.profiles.learn import learn as learned

@@ -2,8 +2,15 @@
 
 from collections.abc import Sequence
 
-from nodectl.facts.summary import summary
-from nodectl.model.facts import Clock, Cpu, Gpu, Gpus, Lab, Memory, Nic, Unread, Versions
+from nodectl.facts.catalogue import words_of
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.lab import Lab
+from nodectl.facts.memory import Memory
+from nodectl.facts.nics import Nic
+from nodectl.facts.time import Clock
+from nodectl.facts.versions import Versions
+from nodectl.model.facts import Unread
+from nodectl.model.gpus import Gpu, Gpus
 from nodectl.report.facts import as_document, facts_table
 
 
@@ -14,34 +21,37 @@ def commas(names: Sequence[str]) -> str:
 def test_hosts_that_agree_share_a_line_and_the_largest_group_comes_first() -> None:
     two, three = Memory(2048, 1, 0, 64), Memory(3072, 2, 0, 64)
     table = facts_table(
-        {"a": {"memory": three}, "b": {"memory": two}, "c": {"memory": two}}, commas, summary
+        {"a": {"memory": three}, "b": {"memory": two}, "c": {"memory": two}}, commas, words_of
     ).splitlines()
     assert table[0].split() == ["SUBJECT", "HOSTS"]
     assert [line.split()[:3] for line in table[1:]] == [["memory", "b,c", "2.0"], ["memory", "a", "3.0"]]
 
 
 def test_values_without_an_answer_are_questions_not_noughts() -> None:
-    assert summary(Cpu(None, None, None, None, 2, 1)) == "model not named, ? sockets, ? cores, 2 threads, 1 NUMA node"
-    assert summary(Memory(1024, None, None, None)) == "1.0 GiB, swap ?, /dev/shm ?"
-    assert summary(Unread("absent", "nvidia-smi is not installed")) == "absent: nvidia-smi is not installed"
-    assert summary(Gpus(0, ())) == "none"
+    assert (
+        words_of("cpu", Cpu(None, None, None, None, 2, 1))
+        == "model not named, ? sockets, ? cores, 2 threads, 1 NUMA node"
+    )
+    assert words_of("memory", Memory(1024, None, None, None)) == "1.0 GiB, swap ?, /dev/shm ?"
+    assert words_of("gpus", Unread("absent", "nvidia-smi is not installed")) == "absent: nvidia-smi is not installed"
+    assert words_of("gpus", Gpus(0, ())) == "none"
 
 
 def test_summaries_name_what_differs() -> None:
     gpu = Gpu(0, "H100", None, None, None)
-    assert summary(Gpus(2, (gpu, gpu), ("0000:5F:00.0",))) == "2 x H100; lost: 0000:5F:00.0"
-    assert summary({"eth0": Nic("eth0", "up", 9000, None, (), 100000, "mlx5_core")}) == (
+    assert words_of("gpus", Gpus(2, (gpu, gpu), ("0000:5F:00.0",))) == "2 x H100; lost: 0000:5F:00.0"
+    assert words_of("nics", {"eth0": Nic("eth0", "up", 9000, None, (), 100000, "mlx5_core")}) == (
         "eth0 up mtu 9000 100000 Mbit/s mlx5_core"
     )
-    assert "torch 2.7.0" in summary(Versions("/v", torch="2.7.0"))
-    assert summary(Clock(0.02, 0.1)) == "within 0.1 s of ours"
-    assert summary(Clock(-61.2, 0.1)) == "-61.2 s off ours"
-    assert "shared by all its hosts: cpu, clock" in summary(Lab("lab", ("cpu", "clock")))
+    assert "torch 2.7.0" in words_of("versions", Versions("/v", torch="2.7.0"))
+    assert words_of("time", Clock(0.02, 0.1)) == "within 0.1 s of ours"
+    assert words_of("time", Clock(-61.2, 0.1)) == "-61.2 s off ours"
+    assert "shared by all its hosts: cpu, clock" in words_of("lab", Lab("lab", ("cpu", "clock")))
 
 
 def test_a_host_outside_a_lab_needs_no_line() -> None:
     table = facts_table(
-        {"a": {"lab": Unread("absent", "not a lab host"), "memory": Memory(1, 1, 1, 1)}}, commas, summary
+        {"a": {"lab": Unread("absent", "not a lab host"), "memory": Memory(1, 1, 1, 1)}}, commas, words_of
     )
     assert "lab" not in table
 

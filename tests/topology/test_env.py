@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.model.facts import Unread, Versions
+from nodectl.facts.gids import Gid
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.nics import Nic
+from nodectl.facts.versions import Versions
+from nodectl.model.facts import Unread
 from nodectl.model.host import Host
-from nodectl.model.network import Gid, IbPort, Nic
 from nodectl.model.topology import NcclEnvironment
 from nodectl.topology.env import propose
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.pcie import Pcie, PcieLink
 from nodectl.model.facts import Unread
 from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.host import Host
 from nodectl.model.links import closeness
-from nodectl.model.network import IbPort
-from nodectl.model.pcie import Pcie, PcieLink
 from nodectl.model.topology import NodeTopology
 from nodectl.parsers.nvidia.smi_p2p import parse_nvidia_smi_p2p
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo

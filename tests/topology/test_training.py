@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.model.network import IbPort, Nic
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.nics import Nic
 from nodectl.topology.training import TRAINING, Surroundings, servers_of, uses
 
 

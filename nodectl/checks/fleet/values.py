@@ -10,9 +10,21 @@ from nodectl.checks.fleet.fields import ADDRESS, Key
 from nodectl.checks.network.infiniband import is_active, ports_of
 from nodectl.checks.network.nics import nics_of
 from nodectl.common import file_systems
-from nodectl.model.facts import Cpu, Gpus, Kernel, Memory, Nic, Numa, Unread, Versions
-from nodectl.model.settings import Bridges, SessionLimits, Sysctl
-from nodectl.model.system import KernelKnobs, Libraries, Modules, Mounts
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.kernel import Kernel
+from nodectl.facts.kernel_knobs import KernelKnobs
+from nodectl.facts.libraries import Libraries
+from nodectl.facts.limits import SessionLimits
+from nodectl.facts.memory import Memory
+from nodectl.facts.modules import Modules
+from nodectl.facts.mounts import Mounts
+from nodectl.facts.nics import Nic
+from nodectl.facts.numa import Numa
+from nodectl.facts.pcie import Pcie
+from nodectl.facts.sysctl import Sysctl
+from nodectl.facts.versions import Versions
+from nodectl.model.facts import Unread
+from nodectl.model.gpus import Gpus
 
 Values = dict[Key, str | None]
 # the kernel works these out from the memory of the machine
@@ -136,9 +148,9 @@ def _ports(host: Subject) -> Iterator[tuple[Key, str | None]]:
 
 
 def _bridges(host: Subject) -> Iterator[tuple[Key, str | None]]:
-    found = host.fact("bridges", Bridges)
-    if found and not (host.wanted and host.wanted.tuning.gpu.acs):
-        yield ("acs", ""), "redirecting" if found.redirecting else "off"
+    pcie = host.fact("pcie", Pcie)
+    if pcie and not (host.wanted and host.wanted.tuning.gpu.acs):
+        yield ("acs", ""), "redirecting" if any(bridge.redirects for bridge in pcie.bridges) else "off"
 
 
 def _cpu(host: Subject) -> Iterator[tuple[Key, str | None]]:
@@ -202,7 +214,7 @@ _READERS: tuple[tuple[str, Callable[[Subject], Iterator[tuple[Key, str | None]]]
     ("kernel_knobs", _knobs),
     ("nics", _nics),
     ("ib_ports", _ports),
-    ("bridges", _bridges),
+    ("pcie", _bridges),
     ("cpu", _cpu),
     ("memory", _memory),
     ("mounts", _mounts),
@@ -215,7 +227,7 @@ _UNREAD: dict[str, tuple[Key, ...]] = {
     "versions": (("driver", ""), ("nccl", "")),
     "gpus": (("gpu_model", ""),),
     "kernel": (("kernel", ""),),
-    "bridges": (("acs", ""),),
+    "pcie": (("acs", ""),),
     "cpu": (("cpu", ""),),
     "memory": (("memory", ""),),
     "modules": (("modules", ""),),

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject, held
 from nodectl.checks.gpu.rules import Fault, Rule, gpus_of, judged
-from nodectl.model.facts import Unread, Versions
+from nodectl.facts.fabric_manager import FabricManager
+from nodectl.facts.units import Units
+from nodectl.facts.versions import Versions
+from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
-from nodectl.model.gpus import FabricManager, Gpu
+from nodectl.model.gpus import Gpu
 from nodectl.model.status import Status
-from nodectl.model.system import Units
 
 _START = "`systemctl enable --now nvidia-fabricmanager`; its log is /var/log/fabricmanager.log"
 _UNIT = "nvidia-fabricmanager"

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from nodectl.checks.base import NOT_SETTABLE, About, Check, Subject, held
 from nodectl.checks.gpu.rules import gpus_of
+from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.nics import Nic
+from nodectl.facts.pcie import Pcie, PcieLink
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
-from nodectl.model.network import IbPort, Nic
-from nodectl.model.pcie import Pcie, PcieLink
 from nodectl.model.status import Status
 from nodectl.parsers.linux.dmesg import Dmesg
 

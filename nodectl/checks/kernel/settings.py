@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from nodectl.checks.base import NOT_SETTABLE, About, Check, Subject, held
 from nodectl.facts.base import whole
-from nodectl.model.facts import Nic
+from nodectl.facts.limits import SessionLimits
+from nodectl.facts.nccl_files import NcclFiles
+from nodectl.facts.nics import Nic
+from nodectl.facts.sysctl import Sysctl
 from nodectl.model.finding import Finding
-from nodectl.model.settings import NcclFiles, SessionLimits, Sysctl
 from nodectl.model.status import Status
 from nodectl.profiles.nccl import MAX_CHARS, is_debug_variable, version_key
 

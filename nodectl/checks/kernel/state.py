@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject, warned
-from nodectl.model.facts import Cpu, Numa
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.kernel_knobs import KernelKnobs
+from nodectl.facts.memory_errors import MemoryErrors
+from nodectl.facts.numa import Numa
+from nodectl.facts.processes import Processes
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.system import KernelKnobs, MemoryErrors, Processes
 
 _PROVISION = "set it on the kernel's command line or by a unit at boot"
 # kernel.org, admin-guide/tainted-kernels: those that tell of trouble, not of a licence

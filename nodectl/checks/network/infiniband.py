@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject, held
 from nodectl.checks.network.nics import training_names
+from nodectl.facts.ib_ports import IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
-from nodectl.model.network import IbPort
 from nodectl.model.status import Status
 from nodectl.profiles.schema import Nic as WantedNic
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject
 from nodectl.checks.network.infiniband import ports_of
+from nodectl.facts.ib_ports import IbPort
 from nodectl.model.finding import Finding
-from nodectl.model.network import IbPort
 from nodectl.model.status import Status
 
 # IBTA PortCounters: where these stop; devices with extended counters go on beyond

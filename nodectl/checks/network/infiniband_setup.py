@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from nodectl.checks.base import About, Check, Subject
 from nodectl.checks.network.infiniband import is_active, ports_of, rdma_of_profile, serving
 from nodectl.checks.network.nics import training_names
+from nodectl.facts.gids import Gid
 from nodectl.model.finding import Finding
-from nodectl.model.network import Gid
 from nodectl.model.status import Status
 
 

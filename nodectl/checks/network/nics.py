@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from nodectl.checks.base import About, Check, Subject, held, warned
-from nodectl.model.facts import Nic
+from nodectl.facts.nics import Nic
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

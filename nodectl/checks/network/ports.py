@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject
+from nodectl.facts.listening import Listening
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.system import Listening
 
 # torchrun: the store of the static rendezvous, and of c10d; `nodectl launch` chooses free ones itself
 _DEFAULTS = {29500: "torchrun's --master-port", 29400: "torchrun's --rdzv-endpoint"}

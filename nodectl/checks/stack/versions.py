@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject, held, warned
-from nodectl.model.facts import Unread, Versions
+from nodectl.facts.modules import Modules
+from nodectl.facts.versions import Versions
+from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.system import Modules
 
 _INSTALL = "run `nodectl provision --tags pytorch`"
 _REBOOT = "reboot, or unload and load NVIDIA's modules when nothing runs: the packages changed under the loaded driver"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject
-from nodectl.model.facts import Clock
+from nodectl.facts.clock_sync import ClockSync
+from nodectl.facts.time import Clock
 from nodectl.model.finding import Finding
-from nodectl.model.settings import ClockSync
 from nodectl.model.status import Status
 
 

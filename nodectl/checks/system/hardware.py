@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject, held, warned
 from nodectl.facts.base import whole
-from nodectl.model.facts import Cpu, Memory, Numa
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.memory import Memory
+from nodectl.facts.numa import Numa
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject, warned
-from nodectl.model.facts import Cpu, Memory
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.memory import Memory
+from nodectl.facts.slurm import SlurmNode
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.system import SlurmNode
 
 _DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
 _AWAY = {"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "NO_RESPOND", "INVALID_REG", "POWERED_DOWN"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nodectl.checks.base import About, Check, Subject, held, warned
-from nodectl.model.facts import Disk, Memory
+from nodectl.facts.disk import Disk
+from nodectl.facts.memory import Memory
+from nodectl.facts.mounts import Mount, Mounts
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.system import Mount, Mounts
 
 _SHM = "/dev/shm"  # noqa: S108 - read, never written
 _DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "lustre", "nfs", "nfs4", "beegfs", "gpfs")

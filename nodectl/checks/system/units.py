@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from nodectl.checks.base import About, Check, Subject, warned
 from nodectl.facts.base import whole
+from nodectl.facts.unit_limits import UnitLimits
+from nodectl.facts.units import Unit, Units
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.system import Unit, UnitLimits, Units
 
 # a job must not meet a driver or a library that is replaced under it
 _UNWANTED = ("unattended-upgrades",)

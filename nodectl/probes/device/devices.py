@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from nodectl.errors import ParseError, ProfileError
-from nodectl.facts.catalogue import venv_of
+from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement

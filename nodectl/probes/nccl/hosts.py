@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nodectl.common.node_paths import NCCL_TESTS
-from nodectl.facts.catalogue import venv_of
+from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult

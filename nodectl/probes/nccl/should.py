@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodectl.facts.base import read_fact
-from nodectl.facts.catalogue import FACTS, commands_for
+from nodectl.facts.catalogue import commands_for, facts_named, read_facts
+from nodectl.facts.ib_ports import IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.links import NEAR, between
-from nodectl.model.network import IbPort
 from nodectl.model.recording import Recording
 from nodectl.model.topology import GpuNic, NodeTopology
 from nodectl.recordings.source import LiveSource
@@ -51,13 +50,13 @@ class Should:
 
 def find_should(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, Should]:
     """Ask all hosts once; by name."""
-    facts = tuple(fact for fact in FACTS if fact.subject in WANTED)
+    facts = facts_named(*WANTED)
     found: dict[str, Mapping[str, object]] = {}
     unknown: dict[str, str] = {}
     source = LiveSource(tuple(hosts), transport, forks)
     for host, answer in source.recordings(lambda host: commands_for(host, facts)):
         if isinstance(answer, Recording):
-            found[host.name] = {fact.subject: read_fact(fact, answer) for fact in facts}
+            found[host.name] = read_facts(answer, facts)
         else:
             unknown[host.name] = answer.error or str(answer.outcome)
     told = should_of([(host, found[host.name]) for host in hosts if host.name in found])

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nodectl.facts.catalogue import venv_of
+from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status

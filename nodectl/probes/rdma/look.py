@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nodectl.facts.gids import Gid
 from nodectl.model.finding import Finding
-from nodectl.model.network import Gid
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, host_finding
 from nodectl.probes.endpoints import Endpoint, failure

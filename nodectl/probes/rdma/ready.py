@@ -9,8 +9,8 @@ from os.path import commonpath
 
 from nodectl.common.natural import natural
 from nodectl.errors import NodectlError
+from nodectl.facts.gids import Gid
 from nodectl.model.finding import Finding
-from nodectl.model.network import Gid
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.rdma.argv import End

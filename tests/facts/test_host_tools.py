@@ -5,12 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.model.facts import Cpu, Nic
-from nodectl.parsers.linux.df import FileSystem, parse_df
-from nodectl.parsers.linux.ip_address import Interface, parse_ip_address
-from nodectl.parsers.linux.lscpu import parse_lscpu
-from nodectl.parsers.linux.os_release import parse_os_release
-from nodectl.parsers.linux.proc_meminfo import parse_meminfo
+from nodectl.facts.cpu import Cpu, parse_lscpu
+from nodectl.facts.disk import FileSystem, parse_df
+from nodectl.facts.kernel import parse_os_release
+from nodectl.facts.memory import parse_meminfo
+from nodectl.facts.nics import Interface, Nic, parse_ip_address
 
 LSCPU = """\
 Architecture:            x86_64

@@ -1,0 +1,34 @@
+"""The running boot."""
+
+from dataclasses import dataclass
+
+from nodectl.errors import ParseError
+from nodectl.facts.base import Fact, output
+from nodectl.model.recording import Command, Recording
+
+_COMMAND = Command("boot", ("cat", "/proc/sys/kernel/random/boot_id", "/proc/uptime"), hardware=True)
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """The running boot: what was seen in another one is past."""
+
+    boot_id: str
+    uptime_s: float
+
+
+def _read(recording: Recording) -> Boot:
+    words = output(recording, "boot").split()
+    try:
+        boot_id, uptime_s = words[0], float(words[1])
+    except (IndexError, ValueError) as error:
+        raise ParseError(f"boot: {' '.join(words)!r}: a boot's id and the seconds since are missing") from error
+    return Boot(boot_id, uptime_s)
+
+
+def _words(boot: Boot) -> str:
+    return f"up {boot.uptime_s / _HOUR_S:.0f} h"
+
+
+FACT = Fact("boot", (_COMMAND,), _read, _words, row=310)

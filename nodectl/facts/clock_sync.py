@@ -1,0 +1,39 @@
+"""Whether a daemon keeps the clock right."""
+
+from dataclasses import dataclass
+
+from nodectl.facts.base import Fact, UnknownError, entry
+from nodectl.model.recording import Command, Recording
+
+_SHOW = """\
+if command -v chronyc >/dev/null && told=$(chronyc -n tracking 2>/dev/null); then
+  printf 'chrony %s\\n' "$(printf '%s' "$told" | sed -n 's/^Leap status *: *//p')"
+elif command -v timedatectl >/dev/null && told=$(timedatectl show --property=NTPSynchronized --value 2>/dev/null); then
+  printf 'systemd %s\\n' "$told"
+else
+  exit 3
+fi
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSync:
+    """Whether something keeps the clock right, in the words of the program that was asked."""
+
+    synchronised: bool
+    told: str
+
+
+def _read(recording: Recording) -> ClockSync:
+    done = entry(recording, "clock-sync")
+    if done.exit_status != 0:
+        raise UnknownError("neither chronyc nor timedatectl answers")
+    daemon, _, state = done.stdout.strip().partition(" ")
+    return ClockSync((daemon, state) in (("chrony", "Normal"), ("systemd", "yes")), f"{daemon}: {state}")
+
+
+def _words(sync: ClockSync) -> str:
+    return sync.told
+
+
+FACT = Fact("clock_sync", (Command("clock-sync", ("sh", "-c", _SHOW)),), _read, _words, row=830)

@@ -1,0 +1,63 @@
+"""The GID tables of RDMA ports."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from nodectl.common.natural import natural
+from nodectl.facts.base import Fact, UnknownError, parsed_as
+from nodectl.facts.ib_ports import COMMANDS, sysfs_devices
+from nodectl.model.recording import Recording
+
+_MAPPED = "0000:0000:0000:0000:0000:ffff:"
+
+
+@dataclass(frozen=True, slots=True)
+class Gid:
+    """One entry of a port's GID table; `version` is v1 or v2 on RoCE, None on InfiniBand."""
+
+    device: str
+    port: int
+    index: int
+    gid: str
+    version: str | None = None
+    netdev: str | None = None
+    ipv4: str | None = None
+
+
+def _read(recording: Recording) -> tuple[Gid, ...]:
+    try:
+        devices = sysfs_devices(recording)
+    except UnknownError:
+        shown = parsed_as(recording, "show-gids").gids
+        return tuple(Gid(g.device, g.port, g.index, g.gid, g.version, g.netdev, g.ipv4) for g in shown)
+    return tuple(
+        _gid(name, port, int(path[5:]), files)
+        for name in sorted(devices, key=natural)
+        for port, files in sorted(devices[name].ports.items())
+        for path in sorted(files, key=lambda path: (len(path), path))
+        if path.startswith("gids/") and path[5:].isdigit()
+    )
+
+
+def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:
+    gid, netdev = files[f"gids/{index}"], files.get(f"gid_attrs/ndevs/{index}")
+    kind = files.get(f"gid_attrs/types/{index}", "")
+    version = None if files.get("link_layer") == "InfiniBand" else "v2" if kind == "RoCE v2" else "v1" if kind else None
+    return Gid(name, port, index, gid, version, netdev, _ipv4(gid))
+
+
+def _ipv4(gid: str) -> str | None:
+    """The address that a GID of IPv4 carries in its last four bytes."""
+    if not gid.startswith(_MAPPED) or not re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{4}", gid[len(_MAPPED) :]):
+        return None
+    digits = gid[len(_MAPPED) :].replace(":", "")
+    return ".".join(str(int(digits[i : i + 2], 16)) for i in range(0, 8, 2))
+
+
+def _words(gids: tuple[Gid, ...]) -> str:
+    versions = Counter(gid.version or "InfiniBand" for gid in gids)
+    return ", ".join(f"{number} {version}" for version, number in sorted(versions.items())) or "none"
+
+
+FACT = Fact("gids", COMMANDS, _read, _words, row=220)

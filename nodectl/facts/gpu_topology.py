@@ -1,0 +1,39 @@
+"""The matrix of links between GPUs and NICs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from nodectl.facts.base import Fact, parsed_as, tally
+from nodectl.model.recording import Command, Recording
+
+if TYPE_CHECKING:
+    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
+
+_KEY = "nvidia-smi-topo"
+
+
+def _read(recording: Recording) -> NvidiaSmiTopo:
+    matrix: NvidiaSmiTopo = parsed_as(recording, _KEY)
+    return matrix
+
+
+def _words(matrix: NvidiaSmiTopo) -> str:
+    pairs = Counter(
+        link
+        for number, gpu in enumerate(matrix.gpus)
+        for other, link in matrix.links.get(gpu, {}).items()
+        if other in matrix.gpus[number + 1 :]
+    )
+    nics = f", {len(matrix.nics)} NICs" if matrix.nics else ""
+    return (tally(pairs) or f"{len(matrix.gpus)} GPU alone") + nics
+
+
+FACT = Fact(
+    "gpu_topology",
+    (Command(_KEY, ("nvidia-smi", "topo", "-m"), deadline_s=20, hardware=True),),
+    _read,
+    _words,
+    row=610,
+)

@@ -1,0 +1,262 @@
+"""RDMA ports: sysfs tells most in one look, and what else is in a recording fills the rest."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from nodectl.common.natural import natural
+from nodectl.errors import ParseError
+from nodectl.facts.base import AbsentError, Fact, UnknownError, output_unless_missing, parse, parsed_as, tally, whole
+from nodectl.model.recording import Command, Recording
+
+_NO_DEVICE = "the kernel has no RDMA device"
+# PATH:VALUE as grep prints it, below /sys/class/infiniband; of 256 GIDs a port, only those that are set.
+# Then where each device sits, and its interfaces: DEVICE/pci:ADDRESS, DEVICE/net/NAME:PORT
+SCRIPT = """\
+cd /sys/class/infiniband 2>/dev/null || exit 3
+set -- *
+[ -d "$1/ports" ] || exit 3
+grep -sH '' */fw_ver */board_id */hca_type */node_guid */device/numa_node */ports/*/state */ports/*/phys_state \\
+  */ports/*/rate */ports/*/link_layer */ports/*/lid */ports/*/sm_lid */ports/*/counters/* */ports/*/hw_counters/* \\
+  */ports/*/gids/* */ports/*/gid_attrs/types/* */ports/*/gid_attrs/ndevs/* | grep -v ':0000:0000:0000:0000$'
+for device; do
+  printf '%s/pci:%s\\n' "$device" "$(readlink "$device/device")"
+  for net in "$device"/device/net/*; do
+    dev_port=
+    [ ! -d "$net" ] || read -r dev_port <"$net/dev_port" || continue
+    [ ! -d "$net" ] || printf '%s/net/%s:%s\\n' "$device" "${net##*/}" "$dev_port"
+  done
+done
+exit 0
+"""
+_LINE = re.compile(r"([^/:]+)/(?:ports/(\d+)/)?([^:]+):(.*)")
+_RATE = re.compile(r"([\d.]+)\s*Gb/sec(?:\s*\((\d+)X)?")
+COMMANDS = (
+    Command("ib-sysfs", ("sh", "-c", SCRIPT), hardware=True),
+    Command("ibstat", ("ibstat",), hardware=True),
+    Command("ibv-devinfo", ("ibv_devinfo", "-v"), hardware=True),
+    Command("rdma-link", ("rdma", "link"), hardware=True),
+    Command("show-gids", ("show_gids",), hardware=True),
+)
+_Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class IbPort:
+    """One port of an RDMA device. Counters are the kernel's, under sysfs' names, since the port came up."""
+
+    device: str
+    port: int
+    state: str | None = None
+    physical_state: str | None = None
+    rate_gbit_s: float | None = None
+    rate_text: str | None = None
+    width: int | None = None
+    link_layer: str | None = None
+    lid: int | None = None
+    sm_lid: int | None = None
+    guid: str | None = None
+    firmware: str | None = None
+    board_id: str | None = None
+    type: str | None = None
+    netdev: str | None = None
+    pci_address: str | None = None
+    numa_node: int | None = None
+    mtu_active: int | None = None
+    mtu_max: int | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """`mlx5_0/1`, as `rdma link` writes it."""
+        return f"{self.device}/{self.port}"
+
+
+@dataclass(slots=True)
+class Device:
+    """A device's files by name, each port's by name, and the ports of its interfaces."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    ports: dict[int, dict[str, str]] = field(default_factory=dict)
+    netdevs: dict[str, str] = field(default_factory=dict)
+
+
+def read_sysfs(text: str) -> dict[str, Device]:
+    """Each device by its name; Absent where there is none with a port."""
+    devices: dict[str, Device] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ParseError(f"ib-sysfs: line {number}: {line[:200]!r}")
+        name, port, file, value = match.groups()
+        device = devices.setdefault(name, Device())
+        if port is not None:
+            device.ports.setdefault(int(port), {})[file] = value.strip()
+        elif file.startswith("net/"):
+            # NIC ports count from 0, RDMA ports from 1
+            device.netdevs[str(int(value) + 1) if value.isdigit() else ""] = file.removeprefix("net/")
+        else:
+            device.files[file] = value.strip()
+    if not any(device.ports for device in devices.values()):
+        raise AbsentError(_NO_DEVICE)
+    return devices
+
+
+def _port(name: str, port: int, device: Device) -> IbPort:
+    """One port, with what its device says of all of them."""
+    files = device.ports[port]
+    rate = _RATE.search(files.get("rate", ""))
+    numa = whole(device.files.get("device/numa_node"))
+    counters = ((path.rpartition("/"), value) for path, value in files.items())
+    return IbPort(
+        device=name,
+        port=port,
+        state=_word(files.get("state")),
+        physical_state=_word(files.get("phys_state")),
+        rate_gbit_s=float(rate[1]) if rate else None,
+        rate_text=files.get("rate"),
+        width=int(rate[2]) if rate and rate[2] else None,
+        link_layer=files.get("link_layer"),
+        lid=_lid(files.get("lid")),
+        sm_lid=_lid(files.get("sm_lid")),
+        guid=device.files.get("node_guid"),
+        firmware=device.files.get("fw_ver"),
+        board_id=device.files.get("board_id"),
+        type=device.files.get("hca_type"),
+        netdev=device.netdevs.get(str(port)),
+        pci_address=device.files.get("pci", "").rpartition("/")[2] or None,
+        numa_node=numa if numa is not None and numa >= 0 else None,
+        counters={
+            path[2]: number
+            for path, value in counters
+            if path[0] in ("counters", "hw_counters") and (number := whole(value)) is not None
+        },
+    )
+
+
+def _word(text: str | None) -> str | None:
+    """`4: ACTIVE` is ACTIVE."""
+    return None if text is None else text.rpartition(":")[2].strip()
+
+
+def _lid(text: str | None) -> int | None:
+    return int(text, 16) if text and re.fullmatch(r"0x[0-9a-fA-F]+", text) else whole(text)
+
+
+def _read(recording: Recording) -> tuple[IbPort, ...]:
+    ports = _first(recording, (_from_sysfs, _from_ibstat, _from_ibstatus, _from_devinfo))
+    for fill in (_mtus, _netdevs):
+        try:
+            more = fill(recording)
+        except (AbsentError, UnknownError, ParseError):
+            continue
+        ports = {key: more(key, port) for key, port in ports.items()}
+    return tuple(ports[key] for key in sorted(ports, key=lambda key: (natural(key[0]), key[1])))
+
+
+def _first(recording: Recording, ways: tuple[Callable[[Recording], dict[_Key, IbPort]], ...]) -> dict[_Key, IbPort]:
+    """What the first of them tells that can; else why the first could not: absent only where none could look."""
+    reasons: list[Exception] = []
+    for way in ways:
+        try:
+            return way(recording)
+        except (AbsentError, UnknownError, ParseError) as error:
+            reasons.append(error)
+            if isinstance(error, AbsentError) and way is _from_sysfs:
+                break  # the kernel has none: no tool can show any
+    looked = [reason for reason in reasons if "is not in the recording" not in str(reason)]
+    raise (looked or reasons)[0]
+
+
+def sysfs_devices(recording: Recording) -> dict[str, Device]:
+    """The RDMA devices in sysfs by name; Absent where the kernel has none."""
+    return parse(read_sysfs, output_unless_missing(recording, "ib-sysfs", _NO_DEVICE))
+
+
+def _from_sysfs(recording: Recording) -> dict[_Key, IbPort]:
+    devices = sysfs_devices(recording)
+    return {(name, port): _port(name, port, device) for name, device in devices.items() for port in device.ports}
+
+
+def _from_ibstat(recording: Recording) -> dict[_Key, IbPort]:
+    return {
+        (adapter.name, port.port): IbPort(
+            device=adapter.name,
+            port=port.port,
+            # the kernel's word, as sysfs has it
+            state=_upper(port.state),
+            physical_state=port.physical_state,
+            rate_gbit_s=port.rate_gbit_s,
+            link_layer=port.link_layer,
+            lid=port.lid,
+            guid=port.guid,
+            firmware=adapter.firmware,
+            type=adapter.type,
+        )
+        for adapter in parsed_as(recording, "ibstat").adapters
+        for port in adapter.ports
+    }
+
+
+def _from_ibstatus(recording: Recording) -> dict[_Key, IbPort]:
+    return {
+        (port.device, port.port): IbPort(
+            device=port.device,
+            port=port.port,
+            state=_upper(_word(port.state)),
+            physical_state=_word(port.physical_state),
+            rate_gbit_s=port.rate_gbit_s,
+            rate_text=port.rate_text,
+            link_layer=port.link_layer,
+        )
+        for port in parsed_as(recording, "ibstatus").ports
+    }
+
+
+def _from_devinfo(recording: Recording) -> dict[_Key, IbPort]:
+    return {
+        (device.name, port.port): IbPort(
+            device=device.name,
+            port=port.port,
+            state=_upper((port.state or "").removeprefix("PORT_").partition(" ")[0]) or None,
+            link_layer=port.link_layer,
+            guid=device.node_guid,
+            firmware=device.firmware,
+            board_id=device.board_id,
+        )
+        for device in parsed_as(recording, "ibv-devinfo").devices
+        for port in device.ports
+    }
+
+
+def _upper(text: str | None) -> str | None:
+    """`Initializing` of ibstat is INIT in sysfs."""
+    return None if text is None else "INIT" if text.lower().startswith("init") else text.upper()
+
+
+def _mtus(recording: Recording) -> Callable[[_Key, IbPort], IbPort]:
+    by_key = {
+        (device.name, port.port): port
+        for device in parsed_as(recording, "ibv-devinfo").devices
+        for port in device.ports
+    }
+
+    def fill(key: _Key, port: IbPort) -> IbPort:
+        verbs = by_key.get(key)
+        return port if verbs is None else replace(port, mtu_active=verbs.active_mtu_bytes, mtu_max=verbs.max_mtu_bytes)
+
+    return fill
+
+
+def _netdevs(recording: Recording) -> Callable[[_Key, IbPort], IbPort]:
+    by_key = {(link.device, link.port): link.netdev for link in parsed_as(recording, "rdma-link").links}
+    return lambda key, port: port if port.netdev else replace(port, netdev=by_key.get(key))
+
+
+def _words(ports: tuple[IbPort, ...]) -> str:
+    shown = (f"{port.state or '?'} {port.rate_gbit_s or 0:g} Gbit/s {port.link_layer or ''}" for port in ports)
+    return tally(Counter(words.strip() for words in shown)) or "none"
+
+
+FACT = Fact("ib_ports", COMMANDS, _read, _words, row=210)

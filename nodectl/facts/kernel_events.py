@@ -1,0 +1,23 @@
+"""The kernel's log of this boot: errors of GPUs, links and memory."""
+
+from collections import Counter
+
+from nodectl.facts.base import Fact, output_of_root, parse
+from nodectl.model.recording import Command, Recording
+from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
+
+_DMESG = Command("dmesg", ("dmesg",), deadline_s=20, hardware=True, root=True)
+
+
+def _read(recording: Recording) -> Dmesg:
+    text = output_of_root(recording, _DMESG)
+    # right after `dmesg --clear` there is nothing to read, and nothing to tell
+    return parse(parse_dmesg, text) if text.strip() else Dmesg(())
+
+
+def _words(log: Dmesg) -> str:
+    kinds = Counter(event.kind for event in log.events)
+    return ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) or "no event of note"
+
+
+FACT = Fact("kernel_events", (_DMESG,), _read, _words, row=710)

@@ -1,0 +1,104 @@
+"""Settings of the kernel that are no sysctl."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodectl.errors import ParseError
+from nodectl.facts.base import Fact, UnknownError, or_unknown, output, whole
+from nodectl.model.recording import Command, Recording
+
+# NAME VALUE a line; equal governors of neighbouring CPUs are counted together
+_SHOW = """\
+show() { value=; read -r value 2>/dev/null <"$2" || [ -n "$value" ] || return 0; printf '%s\\t%s\\n' "$1" "$value"; }
+cpu=/sys/devices/system/cpu
+show cmdline /proc/cmdline
+show transparent_hugepage /sys/kernel/mm/transparent_hugepage/enabled
+show transparent_hugepage_defrag /sys/kernel/mm/transparent_hugepage/defrag
+# a setting is given only to who takes it at once, and the shell takes byte by byte
+printf 'numa_balancing\\t%s\\n' "$(cat /proc/sys/kernel/numa_balancing 2>/dev/null)"
+printf 'taint\\t%s\\n' "$(cat /proc/sys/kernel/tainted 2>/dev/null)"
+show smt $cpu/smt/control
+show frequency_driver $cpu/cpu0/cpufreq/scaling_driver
+show idle_driver $cpu/cpuidle/current_driver
+show clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
+show tuned_profile /etc/tuned/active_profile
+last= many=0
+for file in $cpu/cpu[0-9]*/cpufreq/scaling_governor; do
+  read -r value 2>/dev/null <"$file" || continue
+  if [ "$value" != "$last" ]; then
+    [ "$many" -eq 0 ] || printf 'governor\\t%s\\t%s\\n' "$last" "$many"
+    last=$value many=0
+  fi
+  many=$((many + 1))
+done
+[ "$many" -eq 0 ] || printf 'governor\\t%s\\t%s\\n' "$last" "$many"
+if [ -d /sys/kernel/iommu_groups ]; then
+  set -- /sys/kernel/iommu_groups/*
+  [ -e "$1" ] || set --
+  printf 'iommu_groups\\t%s\\n' "$#"
+fi
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelKnobs:
+    """Settings of the kernel that are no sysctl; `governors` counts the CPUs of each frequency governor."""
+
+    cmdline: str | None = None
+    transparent_hugepage: str | None = None
+    transparent_hugepage_defrag: str | None = None
+    governors: Mapping[str, int] = field(default_factory=dict)
+    frequency_driver: str | None = None
+    numa_balancing: int | None = None
+    smt: str | None = None
+    idle_driver: str | None = None
+    clocksource: str | None = None
+    iommu_groups: int | None = None
+    taint: int | None = None
+    tuned_profile: str | None = None
+
+
+def _read(recording: Recording) -> KernelKnobs:
+    values: dict[str, str] = {}
+    governors: dict[str, int] = {}
+    for line in output(recording, "kernel-knobs").splitlines():
+        name, _, value = line.partition("\t")
+        if name == "governor":
+            governor, _, cpus = value.partition("\t")
+            if not cpus.isdigit():
+                raise ParseError(f"kernel-knobs: {line!r} counts no CPUs")
+            governors[governor] = governors.get(governor, 0) + int(cpus)
+        else:
+            values[name] = value.strip()
+    if not values:
+        raise UnknownError("kernel-knobs: nothing was shown")
+    return KernelKnobs(
+        transparent_hugepage=_chosen(values.get("transparent_hugepage")),
+        transparent_hugepage_defrag=_chosen(values.get("transparent_hugepage_defrag")),
+        governors=governors,
+        cmdline=values.get("cmdline"),
+        smt=values.get("smt"),
+        frequency_driver=values.get("frequency_driver"),
+        idle_driver=values.get("idle_driver"),
+        clocksource=values.get("clocksource"),
+        tuned_profile=values.get("tuned_profile"),
+        numa_balancing=whole(values.get("numa_balancing")),
+        iommu_groups=whole(values.get("iommu_groups")),
+        taint=whole(values.get("taint")),
+    )
+
+
+def _chosen(text: str | None) -> str | None:
+    """`always [madvise] never` is madvise."""
+    if text is None:
+        return None
+    return text.partition("[")[2].partition("]")[0] or text
+
+
+def _words(knobs: KernelKnobs) -> str:
+    governors = ", ".join(sorted(knobs.governors)) or "no governor"
+    pages = f"huge pages {knobs.transparent_hugepage or '?'}"
+    return f"{governors}, {pages}, NUMA balancing {or_unknown(knobs.numa_balancing)}"
+
+
+FACT = Fact("kernel_knobs", (Command("kernel-knobs", ("sh", "-c", _SHOW), hardware=True),), _read, _words, row=320)

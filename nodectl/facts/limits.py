@@ -1,0 +1,50 @@
+"""The limits that a session gets."""
+
+import re
+from dataclasses import dataclass
+
+from nodectl.errors import ParseError
+from nodectl.facts.base import Fact, output, whole
+from nodectl.model.recording import Command, Recording
+
+# process 1's bounding set says what root can ever do here, and everybody may read it
+_SHOW = (
+    "for each in l n s; do ulimit -S$each; ulimit -H$each; done; sed -n 's/^CapBnd:[[:space:]]*/cap /p' /proc/1/status"
+)
+_CAP_SYS_RESOURCE = 24
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """What a session gets, the lower of soft and hard: numbers in limits.conf's units, or unlimited.
+
+    `raisable` is false where not even root here may raise a limit, as in a container.
+    """
+
+    memlock: str
+    nofile: str
+    stack: str
+    raisable: bool = True
+
+
+def _read(recording: Recording) -> SessionLimits:
+    text, _, bounding = output(recording, "session-limits").partition("cap ")
+    words = text.split()
+    if len(words) != 6 or not all(word == "unlimited" or whole(word) is not None for word in words):
+        raise ParseError(f"ulimit: {' '.join(words)!r}")
+    if not re.fullmatch(r"[0-9a-f]+", bounding.strip()):
+        raise ParseError(f"CapBnd: {bounding.strip()!r}")
+    raisable = bool(int(bounding, 16) >> _CAP_SYS_RESOURCE & 1)
+    memlock, nofile = (min(words[i : i + 2], key=_number) for i in (0, 2))
+    return SessionLimits(memlock, nofile, words[4], raisable)
+
+
+def _number(text: str) -> float:
+    return float("inf") if text == "unlimited" else float(text)
+
+
+def _words(limits: SessionLimits) -> str:
+    return f"session: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}"
+
+
+FACT = Fact("limits", (Command("session-limits", ("sh", "-c", _SHOW)),), _read, _words, row=410)

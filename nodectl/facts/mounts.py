@@ -1,0 +1,47 @@
+"""What is mounted on the host."""
+
+import re
+from dataclasses import dataclass
+
+from nodectl.common import file_systems
+from nodectl.errors import ParseError
+from nodectl.facts.base import Fact, output
+from nodectl.model.recording import Command, Recording
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mounted file system."""
+
+    target: str
+    source: str
+    kind: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """All mounted file systems, the last one of a target being the one in use."""
+
+    mounts: tuple[Mount, ...]
+
+
+def _read(recording: Recording) -> Mounts:
+    mounts = []
+    for number, line in enumerate(output(recording, "mounts").splitlines(), start=1):
+        words = [_OCTAL.sub(lambda match: chr(int(match[1], 8)), word) for word in line.split(" ")]
+        if len(words) < 4:
+            raise ParseError(f"mounts: line {number}: {line!r}")
+        source, target, kind, options = words[:4]
+        mounts.append(Mount(target, source, kind, tuple(options.split(","))))
+    return Mounts(tuple(mounts))
+
+
+def _words(mounts: Mounts) -> str:
+    shared = [f"{mount.target} ({mount.kind})" for mount in mounts.mounts if mount.kind in file_systems.NETWORK]
+    return f"{len(mounts.mounts)} mounted" + (f", over the network: {', '.join(shared)}" if shared else "")
+
+
+FACT = Fact("mounts", (Command("mounts", ("cat", "/proc/self/mounts")),), _read, _words, row=810)

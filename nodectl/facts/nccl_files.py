@@ -1,0 +1,38 @@
+"""NCCL's own configuration files."""
+
+from dataclasses import dataclass
+
+from nodectl.facts.base import Fact, UnknownError, entry, listed
+from nodectl.model.recording import Command, Recording
+
+_SYSTEM = Command("nccl-conf", ("cat", "/etc/nccl.conf"))
+_USER = Command("nccl-conf-user", ("sh", "-c", 'cat "$HOME/.nccl.conf"'))
+
+
+@dataclass(frozen=True, slots=True)
+class NcclFiles:
+    """NCCL's files; None where there is none. The user's goes before the system's."""
+
+    system: str | None
+    user: str | None
+
+
+def _read(recording: Recording) -> NcclFiles:
+    return NcclFiles(_file(recording, _SYSTEM.key), _file(recording, _USER.key))
+
+
+def _file(recording: Recording, key: str) -> str | None:
+    done = entry(recording, key)
+    if done.exit_status == 0:
+        return done.stdout
+    if "No such file" in done.stderr:
+        return None
+    raise UnknownError(f"{key}: {done.stderr.strip()}")
+
+
+def _words(files: NcclFiles) -> str:
+    texts = {"/etc/nccl.conf": files.system, "~/.nccl.conf": files.user}
+    return listed((path for path, text in texts.items() if text is not None), "no file")
+
+
+FACT = Fact("nccl_files", (_SYSTEM, _USER), _read, _words, row=840)

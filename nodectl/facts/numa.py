@@ -1,0 +1,65 @@
+"""How the host's processors and memory are spread over NUMA nodes."""
+
+import re
+from dataclasses import dataclass
+
+from nodectl.errors import ParseError
+from nodectl.facts.base import Fact, gib, output_unless_missing, whole
+from nodectl.model.recording import Command, Recording
+
+# FILE:LINE as grep prints it: the shell would read byte by byte, which not every kernel answers
+_SHOW = """\
+cd /sys/devices/system/node 2>/dev/null || exit 3
+grep -sHE '^[0-9, -]*$|MemTotal|MemFree' node[0-9]*/cpulist node[0-9]*/distance node[0-9]*/meminfo
+"""
+_LINE = re.compile(r"node(\d+)/(cpulist|distance|meminfo):(?:Node \d+ (Mem\w+):)?\s*(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """`distances` are to all nodes, in their order; `cpus` as the kernel writes lists: 0-7,64-71."""
+
+    node: int
+    cpus: str
+    memory_mib: int | None
+    free_mib: int | None
+    distances: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Numa:
+    """The host's NUMA nodes."""
+
+    nodes: tuple[NumaNode, ...]
+
+
+def _read(recording: Recording) -> Numa:
+    nodes: dict[int, dict[str, str]] = {}
+    text = output_unless_missing(recording, "numa", "the kernel knows no NUMA nodes")
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ParseError(f"numa: line {number}: {line[:200]!r}")
+        nodes.setdefault(int(match[1]), {})[match[3] or match[2]] = match[4].strip()
+    if not nodes:
+        raise ParseError("numa: no node is named")
+    return Numa(tuple(_node(number, nodes[number]) for number in sorted(nodes)))
+
+
+def _node(number: int, values: dict[str, str]) -> NumaNode:
+    distances = tuple(int(word) for word in values.get("distance", "").split() if word.isdigit())
+    total, free = (_mib(values.get(name, "")) for name in ("MemTotal", "MemFree"))
+    return NumaNode(number, values.get("cpulist", ""), total, free, distances)
+
+
+def _mib(text: str) -> int | None:
+    """`2048 kB` is 2."""
+    value = whole(text.removesuffix(" kB"))
+    return None if value is None else value // 1024
+
+
+def _words(numa: Numa) -> str:
+    return "; ".join(f"{node.node}: {node.cpus or 'no CPU'}, {gib(node.memory_mib)}" for node in numa.nodes)
+
+
+FACT = Fact("numa", (Command("numa", ("sh", "-c", _SHOW), hardware=True),), _read, _words, row=110)

@@ -1,0 +1,86 @@
+"""Kernel settings, read live."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nodectl.facts.base import Fact, output
+from nodectl.model.recording import Command, Recording
+
+# KEY FIXED VALUE a line; FIXED is why no writing is possible here, - where it is. A file's mode says what the kernel
+# allows, the mount what a container does; neither depends on who asks. One process for all keys: the shell reads.
+# grep reads, because the kernel gives a setting only to who takes it at once, and shells take byte by byte.
+_SHOW = """\
+cd /proc/sys || exit 3
+for key; do [ -e "$key" ] || printf '%s absent \\n' "$key"; done
+mounts= newline='
+'
+while read -r _ _ _ _ where options rest; do
+  case $where in /proc | /proc/sys*)
+    case ,$options,${rest##* }, in *,ro,*) mounts="$mounts $where=ro " ;; *) mounts="$mounts $where=rw " ;; esac
+  esac
+done </proc/self/mountinfo
+modes=$newline$(stat -c '%n %A' -- "$@" 2>/dev/null)
+grep -sH '' -- "$@" | while IFS=: read -r key value; do
+  case $modes in *"$newline$key "??w*) fixed=- ;; *) fixed=read-only ;; esac
+  at=/proc/sys/$key # the nearest mount above the file decides
+  while [ -n "$at" ]; do
+    case $mounts in *" $at=ro "*) fixed=read-only; break ;; *" $at=rw "*) break ;; esac
+    at=${at%/*}
+  done
+  printf '%s %s %s\\n' "$key" "$fixed" "$value"
+done
+"""
+# what a training node's network and memory depend on: always looked at, so that hosts can be compared
+SYSCTL_KEYS = (
+    *("net.core.rmem_max", "net.core.wmem_max", "net.core.rmem_default", "net.core.wmem_default"),
+    *("net.core.netdev_max_backlog", "net.core.somaxconn", "net.core.default_qdisc", "net.core.busy_poll"),
+    *("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_mem", "net.ipv4.tcp_congestion_control"),
+    *("net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_window_scaling"),
+    *("net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_timestamps", "net.ipv4.tcp_sack"),
+    *("net.ipv4.ip_local_port_range", "net.ipv4.conf.all.rp_filter", "net.ipv4.conf.all.arp_ignore"),
+    *(f"net.ipv4.neigh.default.gc_thresh{n}" for n in (1, 2, 3)),
+    *("vm.swappiness", "vm.zone_reclaim_mode", "vm.overcommit_memory", "vm.max_map_count", "vm.min_free_kbytes"),
+    *("vm.dirty_ratio", "vm.dirty_background_ratio", "vm.nr_hugepages"),
+    *("kernel.numa_balancing", "kernel.pid_max", "kernel.threads-max", "kernel.shmmax", "kernel.panic_on_oops"),
+    *("fs.file-max", "fs.nr_open", "fs.inotify.max_user_watches", "fs.inotify.max_user_instances", "fs.aio-max-nr"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sysctl:
+    """One kernel setting; `value` None where this kernel view has none, `fixed` says why it cannot be set here."""
+
+    key: str
+    value: str | None
+    fixed: str = ""
+
+
+def proc_path(key: str) -> str:
+    """A kernel setting's file below /proc/sys; after a first dot, a slash stands for a dot in a name."""
+    first = next((letter for letter in key if letter in "./"), "/")
+    return key.translate(str.maketrans("./", "/.")) if first == "." else key
+
+
+def sysctl_fact(keys: Sequence[str] = ()) -> Fact[dict[str, Sysctl]]:
+    """{key: Sysctl} of these keys, and of those that are always looked at."""
+    names = {proc_path(key): key for key in (*keys, *SYSCTL_KEYS)}
+
+    def read(recording: Recording) -> dict[str, Sysctl]:
+        rows = [line.split(None, 2) for line in output(recording, "sysctl").splitlines()]
+        return {names[row[0]]: _sysctl(names[row[0]], row) for row in rows if len(row) > 1 and row[0] in names}
+
+    return Fact("sysctl", (Command("sysctl", ("sh", "-c", _SHOW, "sysctl", *names)),), read, _words, row=400)
+
+
+def _sysctl(key: str, row: list[str]) -> Sysctl:
+    if row[1] == "absent":
+        return Sysctl(key, None, "absent from this kernel view")
+    value = " ".join(row[2].split()) if len(row) > 2 else ""
+    return Sysctl(key, value, "" if row[1] == "-" else f"{row[1]} in this kernel view, at {value}")
+
+
+def _words(settings: dict[str, Sysctl]) -> str:
+    return f"{sum(1 for setting in settings.values() if setting.value is not None)} settings read"
+
+
+FACT = sysctl_fact()
