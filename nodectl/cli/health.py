@@ -65,8 +65,8 @@ def health(
         return
     if rounds and watch is None:
         raise click.UsageError("--rounds goes with --watch")
-    from nodectl.health.wanted import check_names
     from nodectl.model.status import exit_status
+    from nodectl.profiles.host import check_names
 
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
     names = {kind: name for kind, name in given.items() if name}

@@ -18,6 +18,7 @@ from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
 from nodectl.probes.machines import by_machine, turns
 from nodectl.probes.outliers import Slow, slow
+from nodectl.profiles.host import hardware_name
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
@@ -148,7 +149,7 @@ def _cost_s(amount: Amount) -> float:
 
 def _slow(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> dict[_Series, dict[str, Slow]]:
     """Hosts of one kind: one hardware profile, as far as the inventory names it."""
-    kinds = {host.name: str(host.variables.get("nodectl_hardware") or "") for host in hosts}
+    kinds = {host.name: hardware_name(host) for host in hosts}
     series: dict[_Series, dict[str, Measurement]] = defaultdict(dict)
     for each in measurements:
         numa, name = each.conditions["numa"], each.hosts[0]

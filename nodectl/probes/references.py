@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,14 +16,14 @@ from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.expected import Reference, asks_for_link, floor_size, held_against
+from nodectl.profiles.host import hardware_name, hardware_of
 from nodectl.profiles.learn import link_between_gpus
-from nodectl.profiles.resolve import without_stack
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 
 if TYPE_CHECKING:
-    from nodectl.profiles.hardware_schema import Link
+    from nodectl.profiles.hardware_schema import Hardware, Link
 
 # what tells the link class, as a learned profile has it
 _LINK_SUBJECTS = ("gpu_topology", "gpus", "fabric_manager")
@@ -45,41 +44,26 @@ def judged(
 
 def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[dict[str, Reference], list[Finding]]:
     """By host, without those of no named hardware; hosts whose profile cannot be read share a finding."""
-    read: dict[tuple[str, str], Reference | ProfileError] = {}
-    found: dict[str, Reference] = {}
+    references: dict[str, Reference] = {}
     wrong: dict[tuple[str, str], list[str]] = defaultdict(list)
     for host in hosts:
-        name, overrides = str(host.variables.get("nodectl_hardware") or ""), _overrides(host.variables)
-        if not name:
-            continue
-        if (name, overrides) not in read:
-            read[name, overrides] = _read(name, overrides, profile_dirs)
-        own = read[name, overrides]
-        if isinstance(own, Reference):
-            found[host.name] = own
-        else:
-            wrong[own.message, own.remedy].append(host.name)
-    return found, list(_unread(wrong))
+        try:
+            hardware = hardware_of(host, profile_dirs)
+            if hardware is not None:
+                references[host.name] = _reference(hardware_name(host), hardware)
+        except ProfileError as error:
+            wrong[error.message, error.remedy].append(host.name)
+    return references, list(_unread(wrong))
 
 
-def _read(name: str, overrides: str, profile_dirs: Sequence[Path]) -> Reference | ProfileError:
-    try:
-        # the tuning plays no part in what hardware reaches
-        merged = without_stack(name, "stock", overrides=json.loads(overrides), extra_dirs=tuple(profile_dirs))
-        for floor in merged.hardware.floors:
+def _reference(name: str, hardware: Hardware) -> Reference:
+    for floor in hardware.floors:
+        try:
             floor_size(floor)
-    except ProfileError as error:
-        return error
-    except ValueError as error:
-        return ProfileError(f"hardware {name}: floors of {floor.probe}: size: {error}", "write 64K, 8M or 16G")
-    return Reference(name, merged.hardware)
-
-
-def _overrides(variables: Mapping[str, object]) -> str:
-    """Those of the hardware, as comparable text without Ansible's tags."""
-    given = variables.get("nodectl_overrides")
-    hardware = given.get("hardware") if isinstance(given, Mapping) else None
-    return json.dumps({"hardware": hardware} if hardware else {}, sort_keys=True, default=str)
+        except ValueError as error:
+            reason = f"hardware {name}: floors of {floor.probe}: size: {error}"
+            raise ProfileError(reason, "write 64K, 8M or 16G") from error
+    return Reference(name, hardware)
 
 
 def _unread(wrong: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[Finding]:

@@ -9,15 +9,16 @@ from nodectl.errors import ProfileError
 from nodectl.profiles.fields import Document
 
 OVERRIDES = "nodectl_overrides"
+NCCL_ENV = "nodectl_nccl_env"
+ALLOW = "nodectl_allow_unsupported"
 SETTINGS = ("sysctl", "nccl", "limits", "nic", "gpu")
 _FIELDS = ("hardware", "stack")
-_ALLOW = "nodectl_allow_unsupported"
 
 
 def checked_reasons(reasons: Any) -> tuple[str, ...]:
     """The reasons given for what is not supported; ProfileError where they are no list of sentences."""
     if not isinstance(reasons, list | tuple) or not all(isinstance(each, str) and each.strip() for each in reasons):
-        raise ProfileError(f"{_ALLOW} is {reasons!r}", "make it a list of reasons, each a sentence: [we measure this]")
+        raise ProfileError(f"{ALLOW} is {reasons!r}", "make it a list of reasons, each a sentence: [we measure this]")
     return tuple(" ".join(each.split()) for each in reasons)
 
 

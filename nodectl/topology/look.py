@@ -18,7 +18,7 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, NodeTopology
-from nodectl.profiles.load import read_profile
+from nodectl.profiles.host import hardware_of
 from nodectl.recordings.source import Source
 from nodectl.topology.from_ibnetdiscover import bare
 from nodectl.topology.node import SUBJECTS, node_topology
@@ -107,14 +107,11 @@ def _unread(host: Host, node: Unread, profile_dirs: Sequence[Path]) -> Finding:
 
 
 def _without_gpus(host: Host, profile_dirs: Sequence[Path]) -> bool:
-    name = host.variables.get("nodectl_hardware")
-    if not isinstance(name, str):
-        return False
     try:
-        document, _ = read_profile("hardware", name, profile_dirs)
+        hardware = hardware_of(host, profile_dirs)
     except ProfileError:
         return False
-    return document.get("gpus") == 0
+    return hardware is not None and hardware.gpus == 0
 
 
 def _finding(host: Host, check: str, status: Status, actual: str, remedy: str = "") -> Finding:

@@ -9,8 +9,8 @@ from typing import Any
 from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.trial import Side
+from nodectl.profiles.host import of_variables
 from nodectl.profiles.overrides import OVERRIDES, checked_overrides
-from nodectl.profiles.resolve import resolve
 from nodectl.trials.arming.settings import overrides_for
 from nodectl.trials.space import Candidate
 
@@ -50,16 +50,10 @@ def own_overrides(host: Host) -> dict[str, Any]:
 def refuse_impossible(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> None:
     """ProfileError where a host cannot have this side: no such profile, a malformed one, or what cannot be together."""
     for host in hosts:
-        given = host.variables
+        tuning = {"tuning": side.profile} if side.profile else {}
         try:
-            resolve(
-                str(given.get("nodectl_hardware", "unknown")),
-                str(given.get("nodectl_stack", "(nodectl_stack is not set)")),
-                side.profile or str(given.get("nodectl_tuning", "stock")),
-                overrides=overrides_for(host, side.overrides or {}),
-                extra_dirs=folders,
-                allow_unsupported=given.get("nodectl_allow_unsupported", ()),
-            )
+            variables = {**host.variables, OVERRIDES: overrides_for(host, side.overrides or {})}
+            of_variables(variables, names=tuning, extra_dirs=folders)
         except ProfileError as error:
             raise ProfileError(f"{side.label} on {host.name}: {error.message}", error.remedy) from error
 

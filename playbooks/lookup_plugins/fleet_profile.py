@@ -34,7 +34,7 @@ _raw:
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
-    """A few lines over nodectl.profiles.resolve."""
+    """A few lines over nodectl.profiles.host."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **options: Any) -> list[dict[str, Any]]:
         """One dictionary; AnsibleError with the reason and the remedy in one line."""
@@ -42,28 +42,21 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         from uv import find_uv_bin
 
         from nodectl.errors import NodectlError
+        from nodectl.profiles.host import KINDS, of_variables
         from nodectl.profiles.host_compat import HostLook
         from nodectl.profiles.load import profile_dirs
-        from nodectl.profiles.resolve import resolve
+        from nodectl.profiles.overrides import ALLOW, NCCL_ENV, OVERRIDES
 
         _refuse_slips(variables or {})
         self.set_options(var_options=variables, direct=options)
-        overrides = {**self.get_option("overrides")}
-        if self.get_option("nccl"):
-            overrides["nccl"] = {**overrides.get("nccl", {}), **self.get_option("nccl")}
+        options = {OVERRIDES: "overrides", NCCL_ENV: "nccl", ALLOW: "allow_unsupported"}
+        given = {name: _plain(self.get_option(option)) for name, option in options.items()}
+        named = {f"nodectl_{kind}": name for kind, name in zip(KINDS, _plain(terms), strict=True)}
         folders = profile_dirs((variables or {}).get("ansible_inventory_sources") or ())
         try:
-            hardware, stack, tuning = _plain(terms)
             node = _plain(self.get_option("node"))
-            resolved = resolve(
-                hardware,
-                stack,
-                tuning,
-                overrides=_plain(overrides),
-                extra_dirs=folders,
-                allow_unsupported=_plain(self.get_option("allow_unsupported")),
-                look=HostLook.create(node, _plain(self.get_option("driver"))) if node else None,
-            )
+            look = HostLook.create(node, _plain(self.get_option("driver"))) if node else None
+            resolved = of_variables(named | given, extra_dirs=folders, look=look)
         except NodectlError as error:
             # Ansible prints each cause again
             raise AnsibleError(". ".join(part for part in (error.message, error.remedy) if part)) from None

@@ -1,9 +1,6 @@
 """What a host is held against where profiles are named, half named, or not at all."""
 
-import pytest
-
-from nodectl.errors import ProfileError
-from nodectl.health.wanted import check_names, wanted_of
+from nodectl.health.wanted import wanted_of
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 
@@ -24,9 +21,3 @@ def test_overrides_count_there_too() -> None:
 def test_a_host_without_any_profile_is_only_compared() -> None:
     wanted = wanted_of(Host("a", "a"), {}, ())
     assert wanted.resolved is None and wanted.findings[0].status is Status.UNKNOWN
-
-
-@pytest.mark.parametrize("kind", ["hardware", "stack", "tuning"])
-def test_a_name_that_no_profile_has_is_refused(kind: str) -> None:
-    with pytest.raises(ProfileError, match=f"no {kind} profile 'nope'"):
-        check_names({kind: "nope"}, ())

@@ -14,6 +14,7 @@ from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.budget import has_time, marked
 from nodectl.probes.device.devices import RUNS_KEY, Kind, called, measured, planned
 from nodectl.probes.outliers import Slow, slow
+from nodectl.profiles.host import hardware_name
 from nodectl.transport.base import Transport
 
 # what must be alike for two measurements to be compared, besides the hosts' hardware profile
@@ -53,7 +54,7 @@ def slow_ones(
     measurements: Sequence[Measurement], hosts: Sequence[Host], alike: Likeness
 ) -> list[tuple[Measurement, Slow]]:
     """Those below the others of their kind."""
-    kinds = {host.name: str(host.variables.get("nodectl_hardware") or "") for host in hosts}
+    kinds = {host.name: hardware_name(host) for host in hosts}
     groups: dict[Hashable, dict[str, Measurement]] = defaultdict(dict)
     for each in measurements:
         groups[kinds.get(each.hosts[0], ""), alike(each)][each.direction] = each

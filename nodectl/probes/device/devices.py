@@ -19,7 +19,7 @@ from nodectl.probes.budget import Amount, given_up, said, within
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
 from nodectl.probes.machines import by_machine, turns
-from nodectl.profiles.resolve import without_stack
+from nodectl.profiles.host import hardware_of
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
@@ -188,11 +188,11 @@ def _node(host: Host, told: Event, kind: Kind) -> Node | Finding:
 
 def _by_profile(host: Host) -> int:
     """The GPUs of one of nodectl's own hardware profiles; 0 where it names none or another's."""
-    name = str(host.variables.get("nodectl_hardware") or "")
     try:
-        return (without_stack(name, "stock").hardware.gpus or 0) if name else 0
+        hardware = hardware_of(host)
     except ProfileError:
         return 0
+    return (hardware.gpus or 0) if hardware else 0
 
 
 def _links(topology: str | None) -> Mapping[str, Mapping[str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os.path import commonpath
 
 from nodectl.common.natural import natural
-from nodectl.errors import NodectlError
+from nodectl.errors import ProfileError
 from nodectl.facts.gids import Gid
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -16,8 +16,7 @@ from nodectl.probes.base import ProbeOptions
 from nodectl.probes.rdma.argv import End
 from nodectl.probes.rdma.kinds import KINDS
 from nodectl.probes.rdma.look import NAME, Port, Site
-from nodectl.profiles.hardware_schema import Hardware
-from nodectl.profiles.resolve import load_profile
+from nodectl.profiles.host import hardware_of
 
 _RDMA_KINDS = ("infiniband", "roce")
 _PERMISSION = ("Permission denied", "Operation not permitted")
@@ -107,12 +106,11 @@ def _without_device(site: Site, devices: Sequence[str], anybody: bool) -> Findin
 
 def _should_have(site: Site) -> bool:
     """By the hardware profile that the inventory names; one that cannot be read says nothing."""
-    name = site.endpoint.host.variables.get("nodectl_hardware")
     try:
-        hardware = load_profile("hardware", name) if isinstance(name, str) else None
-    except NodectlError:
+        hardware = hardware_of(site.endpoint.host)
+    except ProfileError:
         return False
-    return isinstance(hardware, Hardware) and any(each.kind in _RDMA_KINDS for each in hardware.nics)
+    return hardware is not None and any(each.kind in _RDMA_KINDS for each in hardware.nics)
 
 
 def _nic(site: Site, rail: str, port: Port, options: ProbeOptions) -> Nic | Finding:

@@ -11,6 +11,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.again import best_run
 from nodectl.probes.outliers import Slow, slow
+from nodectl.profiles.host import hardware_name
 
 _NAME = "storage"
 # the condition that holds the runs
@@ -23,7 +24,7 @@ _Series = tuple[str, str]
 
 def slow_by_pattern(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> dict[_Series, dict[str, Slow]]:
     """By pattern, among hosts of one hardware profile and one kind of file system."""
-    kinds = {host.name: str(host.variables.get("nodectl_hardware") or "") for host in hosts}
+    kinds = {host.name: hardware_name(host) for host in hosts}
     series: dict[_Series, dict[str, Measurement]] = defaultdict(dict)
     for each in measurements:
         name = each.hosts[0]

@@ -51,8 +51,8 @@ def given(setting: Setting, hosts: Sequence[Host]) -> Iterator[tuple[dict[str, A
 
 def overrides_for(host: Host, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """What the host has already, with the setting's on top: one nodectl_overrides takes the place of another."""
-    present = host.variables.get(OVERRIDES)
-    merged = checked_overrides(dict(present) if isinstance(present, Mapping) else {})
+    present: Any = host.variables.get(OVERRIDES)
+    merged = checked_overrides(present or {})
     for group, settings in checked_overrides(dict(overrides)).items():
         merge_fields(merged, {group: dict(settings) if isinstance(settings, Mapping) else settings})
     result: dict[str, Any] = plain(merged)

@@ -1,0 +1,111 @@
+"""From a host's variables to what it should be: the one way for health, tune, probes, launch and Ansible's lookup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nodectl.errors import ProfileError
+from nodectl.profiles.overrides import ALLOW, NCCL_ENV, OVERRIDES, checked_overrides
+from nodectl.profiles.resolve import Resolved, load_profile, resolve, without_stack
+
+if TYPE_CHECKING:
+    from nodectl.model.host import Host
+    from nodectl.profiles.hardware_schema import Hardware
+    from nodectl.profiles.host_compat import HostLook
+
+KINDS = ("hardware", "stack", "tuning")
+# what stands for a name that a host's variables leave out; no stack has that name, and the refusal says why
+DEFAULTS = {"hardware": "unknown", "stack": "(nodectl_stack is not set)", "tuning": "stock"}
+
+
+def of_host(host: Host, *, names: Mapping[str, str] | None = None, extra_dirs: Sequence[Path] = ()) -> Resolved | None:
+    """What the host should be; None where neither its variables nor `names`, which go before them, name a profile.
+
+    Without a stack no version is expected of it. ProfileError for an unknown name and malformed variables, its child
+    IncompatibleError for profiles that cannot work together.
+    """
+    chosen = _names(host.variables, names)
+    if chosen["stack"]:
+        return of_variables(host.variables, names=names, extra_dirs=extra_dirs)
+    if not any(chosen.values()):
+        return None
+    hardware, tuning = (chosen[kind] or DEFAULTS[kind] for kind in ("hardware", "tuning"))
+    return without_stack(hardware, tuning, overrides=overrides_of(host.variables), extra_dirs=tuple(extra_dirs))
+
+
+def of_variables(
+    variables: Mapping[str, Any],
+    *,
+    names: Mapping[str, str] | None = None,
+    extra_dirs: Sequence[Path] = (),
+    look: HostLook | None = None,
+) -> Resolved:
+    """As `of_host`, where a stack is needed: to be installed, or tried. `look` is what was found on the host."""
+    chosen = _names(variables, names)
+    hardware, stack, tuning = (chosen[kind] or DEFAULTS[kind] for kind in KINDS)
+    overrides, allowed = overrides_of(variables), _plain(variables.get(ALLOW) or [])
+    if look is not None:
+        return resolve(
+            hardware, stack, tuning, overrides=overrides, extra_dirs=extra_dirs, allow_unsupported=allowed, look=look
+        )
+    return _resolved((hardware, stack, tuning), json.dumps(overrides), json.dumps(allowed), tuple(extra_dirs))
+
+
+def _names(variables: Mapping[str, Any], names: Mapping[str, str] | None) -> dict[str, str]:
+    """By kind; empty where none is named."""
+    return {kind: str((names or {}).get(kind) or variables.get(f"nodectl_{kind}") or "") for kind in KINDS}
+
+
+def hardware_of(host: Host, extra_dirs: Sequence[Path] = ()) -> Hardware | None:
+    """The host's hardware alone, with its overrides; None where none is named. ProfileError as `of_host`.
+
+    For who measures: what a tuning or a stack says plays no part in what hardware reaches.
+    """
+    name = hardware_name(host)
+    if not name:
+        return None
+    given = host.variables.get(OVERRIDES)
+    own = given.get("hardware") if isinstance(given, Mapping) else None
+    overrides = json.dumps({"hardware": own} if own else {}, sort_keys=True, default=str)
+    return _hardware(name, overrides, tuple(extra_dirs))
+
+
+def hardware_name(host: Host) -> str:
+    """The name of the host's hardware profile; empty where none is named."""
+    return str(host.variables.get("nodectl_hardware") or "")
+
+
+def check_names(names: Mapping[str, str], extra_dirs: Sequence[Path]) -> None:
+    """ProfileError for a name that no profile has: what an operator types is refused, not a finding of each host."""
+    for kind, name in names.items():
+        load_profile(kind, name, extra_dirs)
+
+
+def overrides_of(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The host's `nodectl_overrides` with its `nodectl_nccl_env` on top; ProfileError where one is malformed."""
+    overrides, nccl = checked_overrides(_plain(variables.get(OVERRIDES) or {})), _plain(variables.get(NCCL_ENV) or {})
+    if not isinstance(nccl, dict):
+        raise ProfileError(f"{NCCL_ENV} is {nccl!r}", "give it as name: value")
+    return {**overrides, "nccl": {**overrides.get("nccl", {}), **nccl}} if nccl else overrides
+
+
+@lru_cache(maxsize=256)
+def _resolved(names: tuple[str, str, str], overrides: str, allowed: str, extra_dirs: tuple[Path, ...]) -> Resolved:
+    # most hosts of a fleet want the same; the texts make what a variable holds comparable
+    return resolve(
+        *names, overrides=json.loads(overrides), extra_dirs=extra_dirs, allow_unsupported=json.loads(allowed)
+    )
+
+
+@lru_cache(maxsize=256)
+def _hardware(name: str, overrides: str, extra_dirs: tuple[Path, ...]) -> Hardware:
+    return without_stack(name, DEFAULTS["tuning"], overrides=json.loads(overrides), extra_dirs=extra_dirs).hardware
+
+
+def _plain(value: object) -> Any:
+    """Through JSON: plain text and numbers, without Ansible's tags."""
+    return json.loads(json.dumps(value))

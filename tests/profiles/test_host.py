@@ -1,0 +1,94 @@
+"""What a host should be, from its variables: one answer for health, tune, probes and Ansible."""
+
+from pathlib import Path
+
+import pytest
+
+from nodectl.errors import ProfileError
+from nodectl.health.wanted import wanted_of
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+from nodectl.model.trial import Side
+from nodectl.profiles.host import check_names, hardware_of, of_host, of_variables
+from nodectl.trials.sides import refuse_impossible
+
+NAMES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "cpu", "nodectl_tuning": "stock"}
+
+
+def host(**variables: object) -> Host:
+    return Host("a", "a", variables={**NAMES, **variables})
+
+
+def test_names_go_before_the_hosts_own() -> None:
+    resolved = of_host(host(), names={"stack": "cu13", "hardware": "dgx-a100"})
+    assert resolved is not None
+    assert dict(resolved.names) == {"hardware": "dgx-a100", "stack": "cu13", "tuning": "stock"}
+
+
+def test_a_host_that_names_no_profile_should_be_nothing() -> None:
+    assert of_host(Host("a", "a")) is None
+
+
+def test_without_a_stack_no_version_is_expected_and_nothing_is_installed() -> None:
+    variables = {"nodectl_hardware": "dgx-a100"}
+    resolved = of_host(Host("a", "a", variables=variables))
+    assert resolved is not None and "stack" not in resolved.names and resolved.hardware.gpus == 8
+    with pytest.raises(ProfileError, match="nodectl_stack is not set"):
+        of_variables(variables)
+
+
+def test_the_hosts_nccl_variables_go_before_its_overrides() -> None:
+    overrides = {"nccl": {"NCCL_IB_TC": 1, "NCCL_IB_TIMEOUT": 20}}
+    resolved = of_host(host(nodectl_overrides=overrides, nodectl_nccl_env={"NCCL_IB_TC": 106}))
+    assert resolved is not None
+    assert {name: resolved.nccl_env[name] for name in overrides["nccl"]} == {
+        "NCCL_IB_TC": "106",
+        "NCCL_IB_TIMEOUT": "20",
+    }
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"nodectl_nccl_env": {"nccl ib": 1}}, "nccl"),
+        ({"nodectl_nccl_env": {"NCCL_ALGO": "Ring"}}, "allow_debug_variables"),
+        ({"nodectl_nccl_env": "NCCL_IB_TC=1"}, "nodectl_nccl_env is 'NCCL_IB_TC=1'"),
+        ({"nodectl_overrides": [1]}, "nodectl_overrides is"),
+        ({"nodectl_overrides": {"nccl": 1}, "nodectl_nccl_env": {"NCCL_IB_TC": 1}}, "nodectl_overrides.nccl"),
+        ({"nodectl_tuning": "nope"}, "no tuning profile 'nope'"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_all_with_one_reason(variables: dict[str, object], reason: str) -> None:
+    """Health tells it, a trial does not start, and a play is refused by the lookup, which calls `of_variables`."""
+    wrong = host(**variables)
+    with pytest.raises(ProfileError) as refused:
+        of_variables(wrong.variables)
+    assert reason in refused.value.message
+    told = wanted_of(wrong, {}, ())
+    assert told.resolved is None
+    assert [(each.check, each.status, each.actual) for each in told.findings] == [
+        ("profiles", Status.UNKNOWN, refused.value.message)
+    ]
+    with pytest.raises(ProfileError) as of_trial:
+        refuse_impossible(Side("own"), [wrong], ())
+    assert of_trial.value.message == f"own on a: {refused.value.message}"
+
+
+def test_hardware_is_read_without_the_other_profiles_and_with_its_overrides() -> None:
+    own = host(nodectl_hardware="dgx-a100", nodectl_tuning="nope", nodectl_overrides={"hardware": {"gpus": 7}})
+    hardware = hardware_of(own)
+    assert hardware is not None and hardware.gpus == 7
+    assert hardware_of(Host("a", "a")) is None
+
+
+def test_a_fleets_own_profile_is_known(tmp_path: Path) -> None:
+    (tmp_path / "tuning").mkdir()
+    (tmp_path / "tuning" / "mine.yml").write_text("description: mine\nsysctl:\n  vm.swappiness: {value: 1, why: x}\n")
+    resolved = of_host(host(nodectl_tuning="mine"), extra_dirs=[tmp_path])
+    assert resolved is not None and resolved.tuning.sysctl["vm.swappiness"].value == "1"
+
+
+@pytest.mark.parametrize("kind", ["hardware", "stack", "tuning"])
+def test_a_name_that_no_profile_has_is_refused(kind: str) -> None:
+    with pytest.raises(ProfileError, match=f"no {kind} profile 'nope'"):
+        check_names({kind: "nope"}, ())
