@@ -72,14 +72,7 @@ def _settings(name: str) -> dict[str, str]:
     if name != "default":
         choice = {"NODECTL_STRATEGY": "linear"} if name == "no_mitogen" else {}
         return {"ANSIBLE_CONFIG": str(_ROOT / "ansible.cfg"), **choice}
-    playbooks = _ROOT / "playbooks"
-    return {
-        "ANSIBLE_ROLES_PATH": str(_ROOT / "roles"),
-        "ANSIBLE_LOOKUP_PLUGINS": str(playbooks / "lookup_plugins"),
-        "ANSIBLE_FILTER_PLUGINS": str(playbooks / "filter_plugins"),
-        "ANSIBLE_LIBRARY": str(playbooks / "library"),
-        "ANSIBLE_MODULE_UTILS": str(playbooks / "module_utils"),
-    }
+    return {"ANSIBLE_COLLECTIONS_PATH": str(_ROOT)}
 
 
 @contextmanager

@@ -1,14 +1,15 @@
-"""Where playbooks, roles and templates lie: beside the package in a checkout, inside it in a wheel."""
+"""Where the package's own files lie, and the Ansible collection beside it."""
 
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+# beside the package, where Ansible looks for collections in its Python's path; in a checkout a link
+COLLECTION = Path("ansible_collections", "nodectl", "fleet")
 
 
 def share_dir() -> Path:
-    """The folder that holds playbooks/, roles/ and templates/."""
-    installed = _PACKAGE / "share"
-    return installed if installed.is_dir() else _PACKAGE.parent
+    """The collection nodectl.fleet: playbooks/, plugins/, roles/ and templates/; in a checkout the checkout itself."""
+    return (_PACKAGE.parent / COLLECTION).resolve()
 
 
 def profiles_dir() -> Path:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.common.paths import state_dir
-from nodectl.common.resources import share_dir
 
 # as module_utils/node_store.py has it on the nodes
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -54,11 +53,7 @@ def environment(run: str, sockets: Path) -> dict[str, str]:
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         "ANSIBLE_HOME": str(home),
         "ANSIBLE_LOCAL_TEMP": str(home / "tmp"),
-        "ANSIBLE_ROLES_PATH": str(share_dir() / "roles"),
-        "ANSIBLE_LIBRARY": str(share_dir() / "playbooks" / "library"),
-        "ANSIBLE_MODULE_UTILS": str(share_dir() / "playbooks" / "module_utils"),
-        "ANSIBLE_STRATEGY": "fleet",
-        "ANSIBLE_STRATEGY_PLUGINS": str(share_dir() / "playbooks" / "strategy_plugins"),
+        "ANSIBLE_STRATEGY": "nodectl.fleet.fleet",
         # groups that the play makes, such as nodectl_cuda, are not there on a fleet that needs none
         "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",
         # the name under which the nodes record what this run changes

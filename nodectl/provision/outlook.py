@@ -60,7 +60,7 @@ def _roles() -> Iterator[tuple[str, list[str]]]:
             for task in play.get("tasks", ()):
                 role: Mapping[str, Any] = task.get("ansible.builtin.import_role", {})
                 if role:
-                    yield str(role["name"]), list(task.get("tags", ()))
+                    yield str(role["name"]).rpartition(".")[2], list(task.get("tags", ()))
 
 
 def _allowed(value: object) -> bool:

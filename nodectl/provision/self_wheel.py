@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from nodectl.common.resources import share_dir
+from nodectl.common.resources import COLLECTION, share_dir
 from nodectl.errors import ProvisionError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# what playbooks are made of; it lies beside the package in a checkout, and inside it in a wheel
-_SHARE = ("playbooks", "roles", "templates")
+# what the collection is made of
+_SHARE = ("meta", "playbooks", "plugins", "roles", "templates")
 _TAG = "py3-none-any"
 _WHEEL = f"Wheel-Version: 1.0\nGenerator: nodectl\nRoot-Is-Purelib: true\nTag: {_TAG}\n"
 # a fixed date, so that the bytes tell whether anything changed
@@ -55,10 +55,9 @@ def _files() -> Iterator[tuple[str, bytes]]:
     for path in _below(_PACKAGE):
         yield f"nodectl/{path.relative_to(_PACKAGE)}", path.read_bytes()
     share = share_dir()
-    if share.parent != _PACKAGE:  # a checkout
-        for part in _SHARE:
-            for path in _below(share / part):
-                yield f"nodectl/share/{path.relative_to(share)}", path.read_bytes()
+    for part in _SHARE:
+        for path in _below(share / part):
+            yield str(COLLECTION / path.relative_to(share)), path.read_bytes()
 
 
 def _below(folder: Path) -> list[Path]:

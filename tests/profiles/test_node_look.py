@@ -5,13 +5,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import ansible.module_utils
 import pytest
 
 from nodectl.common.resources import share_dir
 from tests.roles.run_module import run_module
 
-MODULE = "playbooks/library/node_look.py"
+MODULE = "plugins/modules/node_look.py"
 PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\n"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder)\n"
 # of NVIDIA's own repository, and of the distribution's
@@ -21,10 +20,7 @@ OTHER = ("nvidia-driver-535", "535.1", "A workstation vendor <packages@example.c
 
 
 def node_look() -> ModuleType:
-    """The module as Ansible loads it, with the helpers that Ansible sends along."""
-    helpers = str(share_dir() / "playbooks" / "module_utils")
-    if helpers not in ansible.module_utils.__path__:
-        ansible.module_utils.__path__.append(helpers)
+    """The module as Ansible loads it."""
     spec = importlib.util.spec_from_file_location("node_look", share_dir() / MODULE)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -12,8 +12,6 @@ from nodectl.common.resources import share_dir
 
 _SCRIPT = """
 import runpy, sys
-import ansible.module_utils
-ansible.module_utils.__path__.append(sys.argv[2])
 from ansible.module_utils import basic
 basic._ANSIBLE_ARGS, basic._ANSIBLE_PROFILE = sys.stdin.buffer.read(), "legacy"
 runpy.run_path(sys.argv[1], run_name="__main__")
@@ -31,7 +29,7 @@ def run_module(
     """The answer of the module at `path` below the share; `folder` is for its temporary files."""
     internal = {"_ansible_check_mode": check, "_ansible_diff": True, "_ansible_tmpdir": str(folder)}
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, str(share_dir() / path), str(share_dir() / "playbooks" / "module_utils")],
+        [sys.executable, "-c", _SCRIPT, str(share_dir() / path)],
         input=json.dumps({"ANSIBLE_MODULE_ARGS": {**arguments, **internal}}),
         capture_output=True,
         text=True,

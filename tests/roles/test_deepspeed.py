@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from nodectl.common.resources import share_dir
 from tests.roles.rendering import render
 
 CONFIG: dict[str, Any] = {
@@ -98,14 +97,14 @@ def test_an_import_that_fails_or_is_another_version_is_failed(look: ModuleType) 
 
 def playbook(tmp_path: Path, *arguments: str, roles: Sequence[tuple[str, str]], **variables: Any) -> str:
     """What ansible-playbook says of these roles; the test fails where it ends with an error that is not expected."""
-    tasks = [{"ansible.builtin.import_role": {"name": name, "tasks_from": part}} for name, part in roles]
+    steps = [{"name": f"nodectl.fleet.{name}", "tasks_from": part} for name, part in roles]
+    tasks: list[dict[str, Any]] = [{"ansible.builtin.import_role": step} for step in steps]
     tasks.append({"ansible.builtin.debug": {"msg": "FOUND {{ deepspeed_verified.findings | default([]) | to_json }}"}})
     play = {"hosts": variables.pop("hosts", "all"), "gather_facts": False, "vars": variables, "tasks": tasks}
     path = tmp_path / "play.yml"
     path.write_text(yaml.safe_dump([play]))
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ANSIBLE_HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
-    env |= {"ANSIBLE_ROLES_PATH": str(share_dir() / "roles")}
-    env |= {"ANSIBLE_MODULE_UTILS": str(share_dir() / "playbooks" / "module_utils"), "ANSIBLE_PIPELINING": "1"}
+    env |= {"ANSIBLE_PIPELINING": "1"}
     command = [str(Path(sys.executable).with_name("ansible-playbook")), *arguments, str(path)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=280)
     return done.stdout + done.stderr

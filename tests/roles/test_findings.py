@@ -3,8 +3,8 @@
 import importlib.util
 
 import pytest
-from ansible.module_utils.findings import compared, finding, not_settable
 
+from ansible_collections.nodectl.fleet.plugins.module_utils.findings import compared, finding, not_settable
 from nodectl.common.resources import share_dir
 from nodectl.model.status import Status
 from nodectl.provision.events import Answer
@@ -39,7 +39,7 @@ def test_the_helper_of_modules() -> None:
 
 
 def test_lines_for_people() -> None:
-    path = share_dir() / "playbooks" / "filter_plugins" / "findings.py"
+    path = share_dir() / "plugins" / "filter" / "findings.py"
     spec = importlib.util.spec_from_file_location("finding_lines", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

@@ -7,11 +7,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from ansible.module_utils import gpu_hw
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw
 from tests.roles.run_module import run_module
 
-MODULE = "roles/gpu_settings/library/gpu_settings.py"
+MODULE = "plugins/modules/gpu_settings.py"
 DEPRECATED = "[Requested functionality has been deprecated]"
 # the columns of gpu_hw.FIELDS; values as an A100 with driver 535, an H100 with 590.48.01 and an RTX 2080 SUPER with
 # 595.71.05 (a display on it) print them

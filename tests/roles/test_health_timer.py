@@ -18,7 +18,7 @@ from nodectl.provision.self_wheel import build
 from tests.conftest import Cli, LabUnderTest
 from tests.roles.run_module import run_module
 
-MODULE = "roles/health_timer/library/tool_timer.py"
+MODULE = "plugins/modules/tool_timer.py"
 UNITS = share_dir() / "roles" / "health_timer" / "templates" / "etc" / "systemd" / "system"
 
 
@@ -128,7 +128,11 @@ def test_the_wheel_is_one_and_the_same_for_the_same_files(tmp_path: Path) -> Non
     first, second = build(tmp_path / "a"), build(tmp_path / "b")
     assert first.read_bytes() == second.read_bytes() and list((tmp_path / "a").iterdir()) == [first]
     names = zipfile.ZipFile(first).namelist()
-    for wanted in ("nodectl/__main__.py", "nodectl/share/playbooks/site.yml", "nodectl/payload/collect.sh"):
+    for wanted in (
+        "nodectl/__main__.py",
+        "ansible_collections/nodectl/fleet/playbooks/site.yml",
+        "nodectl/payload/collect.sh",
+    ):
         assert wanted in names
     assert not [name for name in names if name.endswith(".pyc")]
 
@@ -143,7 +147,7 @@ def test_the_wheel_installs_and_runs(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script, str(place)], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    assert done.stdout.split() == [str(place / "nodectl/__init__.py"), str(place / "nodectl/share")]
+    assert done.stdout.split() == [str(place / "nodectl/__init__.py"), str(place / "ansible_collections/nodectl/fleet")]
     assert (place / "bin" / "nodectl").exists()
 
 
@@ -152,9 +156,9 @@ PLAY = """
   gather_facts: false
   vars: {health_timer_enabled: true, health_timer_variables: {nodectl_stack: cpu}}
   tasks:
-    - ansible.builtin.import_role: {name: health_timer, tasks_from: validate}
-    - ansible.builtin.import_role: {name: health_timer}
-    - ansible.builtin.import_role: {name: health_timer, tasks_from: verify}
+    - ansible.builtin.import_role: {name: nodectl.fleet.health_timer, tasks_from: validate}
+    - ansible.builtin.import_role: {name: nodectl.fleet.health_timer}
+    - ansible.builtin.import_role: {name: nodectl.fleet.health_timer, tasks_from: verify}
     - ansible.builtin.debug: {msg: "{{ health_timer_verified.findings | map(attribute='actual') }}"}
 """
 

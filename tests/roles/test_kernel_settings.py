@@ -40,7 +40,7 @@ class Kernel:
         arguments = {"settings": settings, "file": str(self.file), "record": str(self.folder / "record.json")}
         arguments |= {"root": str(self.root)}
         check = bool(options.pop("check", False))
-        module = "roles/kernel_settings/library/kernel_settings.py"
+        module = "plugins/modules/kernel_settings.py"
         return run_module(module, arguments | options, folder=self.folder, check=check)
 
     def verified(self) -> dict[str, tuple[str, str]]:

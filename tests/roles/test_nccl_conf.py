@@ -59,7 +59,7 @@ def test_the_module_reads_the_live_file(tmp_path: Path) -> None:
         "variables": {**WANTED, "NCCL_NSOCKS_PERTHREAD": 4},
         "user": "nobody",
     }
-    answer = run_module("roles/nccl_env/library/nccl_conf.py", arguments, folder=tmp_path)
+    answer = run_module("plugins/modules/nccl_conf.py", arguments, folder=tmp_path)
     statuses = {found["subject"]: found["status"] for found in answer["findings"]}
     assert statuses == {"NCCL_SOCKET_IFNAME": "ok", "NCCL_NSOCKS_PERTHREAD": "failed"} and not answer["changed"]
 
@@ -69,7 +69,7 @@ def test_a_launcher_that_fails_and_one_that_runs(tmp_path: Path) -> None:
     arguments = {"path": str(script), "venv": str(venv)}
 
     def look() -> list[tuple[str, str]]:
-        answer = run_module("roles/launcher/library/launcher_look.py", arguments, folder=tmp_path)
+        answer = run_module("plugins/modules/launcher_look.py", arguments, folder=tmp_path)
         return [(found["status"], found["actual"]) for found in answer["findings"]]
 
     assert look()[0] == ("failed", "no such program, or not executable")

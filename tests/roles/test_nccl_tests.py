@@ -107,7 +107,7 @@ def run(tmp_path: Path, *, cuda_home: Path, check: bool = False, **arguments: An
         "jobs": 1,
         **arguments,
     }
-    return run_module("roles/nccl_tests/library/nccl_tests.py", wanted, folder=tmp_path, check=check)
+    return run_module("plugins/modules/nccl_tests.py", wanted, folder=tmp_path, check=check)
 
 
 @pytest.mark.skipif(not shutil.which("g++") or not shutil.which("make"), reason="no g++ and make here")

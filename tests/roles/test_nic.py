@@ -7,8 +7,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from ansible.module_utils import nic_hw
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import nic_hw
 from tests.conftest import LabUnderTest
 from tests.roles.run_module import run_module
 
@@ -96,12 +96,12 @@ def test_the_session_is_found_also_below_sudo(tmp_path: Path, monkeypatch: pytes
 
 def test_an_interface_that_is_not_there_is_refused(tmp_path: Path) -> None:
     arguments = settings(tmp_path) | {"state": "look", "interfaces": ["ens9"], "mtu": 9000}
-    answer = run_module("roles/nic/library/nic_settings.py", arguments, folder=tmp_path)
+    answer = run_module("plugins/modules/nic_settings.py", arguments, folder=tmp_path)
     assert answer["failed"] and answer["msg"].startswith("ens9: no such interface; there are ")
 
 
 def test_nothing_wanted_changes_nothing(tmp_path: Path) -> None:
-    answer = run_module("roles/nic/library/nic_settings.py", settings(tmp_path) | {"state": "set"}, folder=tmp_path)
+    answer = run_module("plugins/modules/nic_settings.py", settings(tmp_path) | {"state": "set"}, folder=tmp_path)
     assert not answer["changed"] and answer["interfaces"] == []
 
 
@@ -112,9 +112,9 @@ def settings(folder: Path) -> dict[str, Any]:
 PLAY = """
 - hosts: all
   gather_facts: false
-  roles: [{role: nic, nic_mtu: "{{ wanted }}", nic_interfaces: "{{ named | default([]) }}"}]
+  roles: [{role: nodectl.fleet.nic, nic_mtu: "{{ wanted }}", nic_interfaces: "{{ named | default([]) }}"}]
   post_tasks:
-    - ansible.builtin.import_role: {name: nic, tasks_from: verify}
+    - ansible.builtin.import_role: {name: nodectl.fleet.nic, tasks_from: verify}
       vars: {nic_mtu: "{{ wanted }}", nic_interfaces: "{{ named | default([]) }}"}
     - ansible.builtin.debug: {msg: "{{ nic_verified.findings | default([]) }}"}
 """

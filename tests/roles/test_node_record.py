@@ -13,7 +13,7 @@ import pytest
 from nodectl.common.resources import share_dir
 from tests.node_snapshot import described
 
-UTILS = share_dir() / "playbooks" / "module_utils"
+UTILS = share_dir() / "plugins" / "module_utils"
 
 
 class Node:
@@ -28,11 +28,9 @@ class Node:
         internal = {"_ansible_check_mode": check, "_ansible_tmpdir": str(self.folder), "_ansible_diff": True}
         script = (
             "import runpy, sys\n"
-            "import ansible.module_utils as home\n"
-            f"home.__path__.append({str(UTILS)!r})\n"
             "from ansible.module_utils import basic\n"
             "basic._ANSIBLE_ARGS, basic._ANSIBLE_PROFILE = sys.stdin.buffer.read(), 'legacy'\n"
-            f"runpy.run_path({str(share_dir() / 'playbooks' / 'library' / f'{name}.py')!r}, run_name='__main__')\n"
+            f"runpy.run_path({str(share_dir() / 'plugins' / 'modules' / f'{name}.py')!r}, run_name='__main__')\n"
         )
         stdin = json.dumps({"ANSIBLE_MODULE_ARGS": {"folder": str(self.state), **arguments, **internal}})
         done = subprocess.run([sys.executable, "-c", script], input=stdin, capture_output=True, text=True, check=False)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import apt_plan, apt_sources, nvidia_apt_files, openpgp
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import apt_plan, apt_sources, nvidia_apt_files, openpgp
 
 PUBLIC = sorted(Path("/usr/share/keyrings").glob("debian-archive-*.gpg"))
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from nodectl.common.resources import share_dir
 from tests.apt_repo import Repository, build
 from tests.conftest import Cli, LabUnderTest
 
@@ -39,7 +38,10 @@ PLAY = """
 
 def roles(names: tuple[str, ...], step: str = "main") -> str:
     """A play of these roles."""
-    lines = [f"    - import_role: {{name: {name}, tasks_from: {step}, rolespec_validate: false}}\n" for name in names]
+    lines = [
+        f"    - import_role: {{name: nodectl.fleet.{name}, tasks_from: {step}, rolespec_validate: false}}\n"
+        for name in names
+    ]
     return PLAY.format(tasks="".join(lines))
 
 
@@ -68,7 +70,6 @@ def gpu_host(nodectl: Cli, lab_machine: None, repository: Repository) -> Iterato
 
 @pytest.fixture
 def variables(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setenv("ANSIBLE_LOOKUP_PLUGINS", str(share_dir() / "playbooks" / "lookup_plugins"))
     driver: dict[str, Any] = {"version": None, "flavour": None, "origin": "none", "from": [], "packages": []}
     return {
         "nvidia_repository_base_url": f"file://{PLACE}",

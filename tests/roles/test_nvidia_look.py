@@ -10,8 +10,8 @@ import pytest
 from tests.roles.run_module import run_module
 from tests.roles.test_nvidia_solving import filters  # noqa: F401  a fixture
 
-DRIVER = "roles/nvidia_driver/library/nvidia_driver_look.py"
-FABRIC = "roles/fabric_manager/library/fabric_manager_look.py"
+DRIVER = "plugins/modules/nvidia_driver_look.py"
+FABRIC = "plugins/modules/fabric_manager_look.py"
 PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\n"
 
 

@@ -20,8 +20,8 @@ from nodectl.profiles.resolve import resolve
 from tests.apt_repo import Repository, build, served
 from tests.roles.run_module import run_module
 
-SOURCE = "roles/nvidia_repository/library/nvidia_source.py"
-PINNED = "playbooks/library/apt_pinned.py"
+SOURCE = "plugins/modules/nvidia_source.py"
+PINNED = "plugins/modules/apt_pinned.py"
 PREFERENCES = "etc/apt/preferences.d/90-nodectl-nvidia"
 KEYRING = "etc/apt/keyrings/nodectl-nvidia.gpg"
 SOURCE_FILE = "etc/apt/sources.list.d/nodectl-nvidia.sources"
@@ -45,7 +45,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 @pytest.fixture(scope="session")
 def filters() -> ModuleType:
-    path = share_dir() / "playbooks" / "filter_plugins" / "nvidia.py"
+    path = share_dir() / "plugins" / "filter" / "nvidia.py"
     spec = importlib.util.spec_from_file_location("nvidia_filters", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

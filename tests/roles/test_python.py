@@ -40,7 +40,7 @@ def download(version: str, **other: str) -> dict[str, Any]:
 
 def run(tmp_path: Path, **arguments: Any) -> dict[str, Any]:
     wanted = {"min": "3.8", "max": "3.14", "folder": str(tmp_path / "python"), "uv": "/nonexistent/uv", "state": "look"}
-    return run_module("roles/python/library/stack_python.py", {**wanted, **arguments}, folder=tmp_path)
+    return run_module("plugins/modules/stack_python.py", {**wanted, **arguments}, folder=tmp_path)
 
 
 def test_versions_are_tried_from_the_newest(stack: ModuleType) -> None:

@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from ansible.module_utils import env_store, python_env
 from uv import find_uv_bin
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import env_store, python_env
 from nodectl.common.resources import share_dir
 from tests.roles.run_module import run_module
 from tests.roles.wheels import wheel
@@ -55,7 +55,7 @@ def make(settings: dict[str, Any], tmp_path: Path) -> Make:
     def run(check: bool = False, **changes: Any) -> dict[str, Any]:
         scratch = tmp_path / "tmp"
         scratch.mkdir(exist_ok=True)
-        path = "roles/pytorch/library/python_venv.py"
+        path = "plugins/modules/python_venv.py"
         return run_module(path, {**settings, **changes}, folder=scratch, check=check)
 
     return run
@@ -226,13 +226,14 @@ def test_killed_in_the_middle_nothing_half_made_is_seen_and_the_next_run_converg
     slow.chmod(0o755)
     arguments = {**settings, "uv": str(slow), "requirements": ["torch==9.2"], "_ansible_tmpdir": str(tmp_path)}
     code = (
-        "import runpy, sys, ansible.module_utils as m; m.__path__.append(sys.argv[2]);"
-        "from ansible.module_utils import basic; basic._ANSIBLE_ARGS = sys.stdin.buffer.read();"
+        "import runpy, sys; from ansible.module_utils import basic; basic._ANSIBLE_ARGS = sys.stdin.buffer.read();"
         "basic._ANSIBLE_PROFILE = 'legacy'; runpy.run_path(sys.argv[1], run_name='__main__')"
     )
-    module, helpers = share_dir() / "roles/pytorch/library/python_venv.py", share_dir() / "playbooks" / "module_utils"
     killed = subprocess.Popen(
-        [sys.executable, "-c", code, module, helpers], stdin=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", code, str(share_dir() / "plugins/modules/python_venv.py")],
+        stdin=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert killed.stdin is not None
     killed.stdin.write(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))

@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from ansible.module_utils import python_env
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
 from nodectl.common.paths import cache_dir
 from tests.roles.run_module import run_module
 
@@ -114,13 +114,11 @@ def test_the_labs_own_environment_is_imported_for_real(tmp_path: Path) -> None:
         pytest.skip(f"no {path}; python -m nodectl.provision.wheels fills it")
     cache = tmp_path / "torch.json"
     wanted = {"path": str(path), "requirements": ["torch==2.13.0", "numpy==1.0"], "cache": str(cache)}
-    answer = run_module(
-        "roles/pytorch/library/torch_look.py", {**wanted, "expected": {"nccl": "2.29.7"}}, folder=tmp_path
-    )
+    answer = run_module("plugins/modules/torch_look.py", {**wanted, "expected": {"nccl": "2.29.7"}}, folder=tmp_path)
     assert answer["torch"]["torch"].startswith("2.13.0"), answer
     said = {(finding["subject"], finding["status"]): finding["actual"] for finding in answer["findings"]}
     assert said[str(path), "failed"] == "not there", "numpy's pin is not met"
     assert said["import", "ok"].startswith("torch 2.13.0") and said["NCCL", "failed"] == "torch has none"
     before = cache.stat().st_mtime_ns
-    run_module("roles/pytorch/library/torch_look.py", wanted, folder=tmp_path)
+    run_module("plugins/modules/torch_look.py", wanted, folder=tmp_path)
     assert cache.stat().st_mtime_ns == before

@@ -74,7 +74,7 @@ def test_a_module_is_found_under_either_spelling(rdma: ModuleType, tmp_path: Pat
 
 def look(tmp_path: Path, **arguments: Any) -> dict[str, Any]:
     wanted = {"packages": ["dpkg"], "root": str(tmp_path), **arguments}
-    return run_module("roles/rdma/library/rdma_host.py", wanted, folder=tmp_path)
+    return run_module("plugins/modules/rdma_host.py", wanted, folder=tmp_path)
 
 
 def statuses(answer: dict[str, Any]) -> dict[str, str]:

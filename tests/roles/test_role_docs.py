@@ -62,7 +62,8 @@ def _nested(options: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 @pytest.fixture(scope="module")
 def shown() -> dict[str, Any]:
     """What ansible-doc shows of all roles."""
-    command = [str(Path(sys.executable).with_name("ansible-doc")), "-t", "role", "-r", str(_ROLES), "--json", *_NAMES]
+    command = [str(Path(sys.executable).with_name("ansible-doc")), "-t", "role", "--json"]
+    command += [f"nodectl.fleet.{name}" for name in _NAMES]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     documents: dict[str, Any] = json.loads(done.stdout)
@@ -76,7 +77,7 @@ def test_role_has_the_skeleton(role: str) -> None:
 
 @pytest.mark.parametrize("role", _NAMES)
 def test_ansible_doc_shows_each_argument_with_its_meaning(role: str, shown: dict[str, Any]) -> None:
-    entries = shown[role]["entry_points"]
+    entries = shown[f"nodectl.fleet.{role}"]["entry_points"]
     assert {"main", "validate", "verify"} <= entries.keys()
     for name, spec in _specs(role).items():
         assert entries[name]["options"].keys() == spec.get("options", {}).keys()

@@ -71,7 +71,7 @@ def test_the_clock_is_judged(
 
 
 def test_this_machine_is_asked_for_real(tmp_path: Path) -> None:
-    answer = run_module("roles/time_sync/library/time_host.py", {"max_offset_s": 1.0}, folder=tmp_path)
+    answer = run_module("plugins/modules/time_host.py", {"max_offset_s": 1.0}, folder=tmp_path)
     assert answer["changed"] is False and answer["synchronised"] in (True, False)
     assert answer["findings"] and all(finding["check"] == "time_sync" for finding in answer["findings"])
 

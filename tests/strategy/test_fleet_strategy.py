@@ -18,7 +18,7 @@ from nodectl.common.resources import share_dir
 from tests.conftest import LabUnderTest
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
-_STRATEGIES = share_dir() / "playbooks" / "strategy_plugins"
+_STRATEGIES = share_dir() / "plugins" / "strategy"
 _COMPARISON = importlib.util.spec_from_file_location(
     "provision_results_under_test", _ROOT / "benchmarks" / "provision_results.py"
 )

@@ -12,18 +12,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import ansible.module_utils
-
 from nodectl.common.resources import share_dir
 from tests.roles.run_module import run_module
 
-UTILS = share_dir() / "playbooks" / "module_utils"
-ansible.module_utils.__path__.append(str(UTILS))
+UTILS = share_dir() / "plugins" / "module_utils"
+PACKAGE = "ansible_collections.nodectl.fleet.plugins.module_utils"
 LIBRARY = {path.stem: path.read_text() for name in ("node_*.py", "trial_*.py") for path in UTILS.glob(name)}
 
 
 def utils(name: str) -> ModuleType:
-    return importlib.import_module(f"ansible.module_utils.{name}")
+    return importlib.import_module(f"{PACKAGE}.{name}")
 
 
 class Node:
@@ -38,7 +36,7 @@ class Node:
 
     def module(self, name: str, **arguments: Any) -> dict[str, Any]:
         arguments = {"folder": str(self.root), **arguments}
-        return run_module(f"playbooks/library/{name}.py", arguments, folder=self.folder)
+        return run_module(f"plugins/modules/{name}.py", arguments, folder=self.folder)
 
     def record(self, *paths: str) -> None:
         touches = {"a_touches": {"paths": [str(self.file), *paths]}}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import share_dir
-from tests.trials.arming.node import LIBRARY, Node
+from tests.trials.arming.node import LIBRARY, PACKAGE, Node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="records are root's")
 
@@ -112,10 +112,8 @@ def test_what_the_playbook_sends_is_all_that_the_guard_needs() -> None:
     while waiting:
         name = waiting.pop()
         needed.add(name)
-        words = [line.split() for line in LIBRARY[name].splitlines() if "ansible.module_utils" in line]
+        words = [line.split() for line in LIBRARY[name].splitlines() if PACKAGE in line]
         found = {part.strip(",") for line in words for part in line} & set(LIBRARY)
-        found |= {
-            part.rpartition(".")[2] for line in words for part in line if part.startswith("ansible.module_utils.")
-        }
+        found |= {part.rpartition(".")[2] for line in words for part in line if part.startswith(f"{PACKAGE}.")}
         waiting |= found - needed
     assert sent == needed

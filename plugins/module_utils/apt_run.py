@@ -1,0 +1,89 @@
+"""How apt and dpkg are called: without questions, waiting for another's lock, on a private root where one is given."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import apt_plan, node_packages
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from ansible.module_utils.basic import AnsibleModule
+
+    Packages = dict[str, dict[str, Any]]
+
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "DEBCONF_NONINTERACTIVE_SEEN": "true",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    # Ubuntu's needrestart would restart the services of running jobs
+    "NEEDRESTART_SUSPEND": "1",
+    "LC_ALL": "C.UTF-8",
+}
+LOCK_SECONDS = 300
+CONFOLD = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+# the states of dpkg in which a package's files are not all in place
+BROKEN = ("unpacked", "half-configured", "half-installed", "triggers-awaited", "triggers-pending")
+
+
+class Apt:
+    """The node's apt; `root` other than / is for looking and planning only, dpkg never runs there."""
+
+    def __init__(self, module: AnsibleModule, root: str = "/") -> None:
+        self.module, self.root = module, root
+        private = ["-o", f"Dir={root}", "-o", f"Dir::State::status={root}/var/lib/dpkg/status"] if root != "/" else []
+        private += ["-o", "APT::Sandbox::User=root"] if private else []
+        self.options = ["-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", *private]
+
+    def call(self, program: str, *args: str) -> tuple[int, str, str]:
+        """(exit status, output, errors)."""
+        answer: tuple[int, str, str] = self.module.run_command(
+            [program, *self.options, *args], environ_update=ENVIRONMENT
+        )
+        return answer
+
+    def run(self, program: str, *args: str, doing: str) -> str:
+        """The output; ends the module with apt's last words where it fails."""
+        status, out, err = self.call(program, *args)
+        if status:
+            self.fail(doing, out + err)
+        return out
+
+    def fail(self, doing: str, said: str) -> None:
+        """End the module with apt's last words."""
+        lines = [line for line in said.strip().splitlines() if line.strip()]
+        errors = [
+            line.strip() for line in lines if line.startswith((" ", "E:", "dpkg: error", "Error")) and ":" in line
+        ]
+        self.module.fail_json(msg="apt could not {}: {}".format(doing, "\n".join((errors or lines)[-12:])))
+
+    def offers(self, names: list[str]) -> dict[str, list[str]]:
+        """{package: its versions, newest first}, whatever the pins say."""
+        status, out, _ = self.call("apt-cache", "madison", *names) if names else (0, "", "")
+        return apt_plan.parse_madison(out) if status == 0 else {}
+
+    def packages(self) -> Packages:
+        """What dpkg holds now, by its own file."""
+        status = Path(self.root, node_packages.STATUS.lstrip("/"))
+        found: Packages = node_packages.parse(node_packages.read_text(str(status)), "")[0]
+        return found
+
+    def interrupted(self, packages: Packages) -> list[str]:
+        """Packages that an earlier run, killed in the middle, left half done; `(journal)` for dpkg's own."""
+        journal = Path(self.root, "var/lib/dpkg/updates")
+        left = ["(journal)"] if journal.is_dir() and any(journal.iterdir()) else []
+        return left + sorted(name for name in packages if packages[name]["state"] in BROKEN)
+
+    def repair(self) -> None:
+        """Bring an interrupted installation to its end; dpkg itself does not wait for a lock, so this does."""
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            argv = ["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"]
+            status, _, err = self.module.run_command(argv, environ_update=ENVIRONMENT)
+            # what fails for a dependency that never came is apt's to bring, or to say
+            if not status or "lock" not in err or time.monotonic() > deadline:
+                break
+            time.sleep(3)
+        fix = ("--fix-broken", "install", "--yes", "--no-install-recommends", "--no-remove", *CONFOLD)
+        self.run("apt-get", *fix, doing="repair an interrupted installation")

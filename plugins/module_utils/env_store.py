@@ -1,0 +1,153 @@
+"""A folder of whole environments, one of them current by a link: made aside, renamed when complete, then linked."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible_collections.nodectl.fleet.plugins.module_utils.python_env import site_packages
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
+    from collections.abc import Iterator
+
+# whatever begins so is unfinished, and goes with the next run
+PARTIAL = ".partial-"
+_WAIT_S = 1800.0
+
+
+class BusyError(Exception):
+    """Another run is making an environment here."""
+
+
+@contextlib.contextmanager
+def alone(store: Path) -> Iterator[None]:
+    """One run at a time; a killed one lets go by itself, and one whose controller was killed is waited for."""
+    store.mkdir(mode=0o755, parents=True, exist_ok=True)
+    handle, deadline = os.open(store, os.O_RDONLY), time.monotonic() + _WAIT_S
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise BusyError(f"another run has been working in {store} for {_WAIT_S:.0f} s") from None
+                time.sleep(0.5)
+        yield
+    finally:
+        os.close(handle)
+
+
+def clean(store: Path, link: Path) -> None:
+    """Remove what a killed run left."""
+    for left in store.glob(PARTIAL + "*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        _staged(link).unlink()
+
+
+def current(link: Path) -> Path | None:
+    """The environment that the link names; None where there is no link or it leads nowhere."""
+    if not link.is_symlink():
+        return None
+    target = Path(os.path.normpath(link.parent / os.readlink(link)))  # nodes have Python 3.8
+    return target if target.is_dir() else None
+
+
+def generations(store: Path, name: str) -> list[Path]:
+    """Environments of this name, newest first: the first is called `name`, the next `name.2`."""
+    numbered = []
+    for path in store.glob(name + "*"):
+        found = re.fullmatch(re.escape(name) + r"(?:\.(\d+))?", path.name)
+        if found:
+            numbered.append((int(found.group(1) or 1), path))
+    return [path for _, path in sorted(numbered, reverse=True)]
+
+
+def next_generation(store: Path, name: str) -> Path:
+    """A place for one more of this name."""
+    taken = generations(store, name)
+    if not taken:
+        return store / name
+    return store / f"{name}.{int(taken[0].name[len(name) + 1 :] or 1) + 1}"
+
+
+def activate(link: Path, target: Path) -> None:
+    """Let the link name the target, in one step, and note the time: the order in which old ones go."""
+    staged = _staged(link)
+    with contextlib.suppress(FileNotFoundError):
+        staged.unlink()
+    staged.symlink_to(target)
+    os.utime(target)
+    staged.replace(link)
+
+
+def _staged(link: Path) -> Path:
+    return link.with_name(f".{link.name}.new")
+
+
+def adopt(link: Path, store: Path, name: str) -> Path:
+    """Move a real folder that stands where the link belongs into the store, as it is, and link to it."""
+    target = next_generation(store, name)
+    link.rename(target)
+    activate(link, target)
+    return target
+
+
+def sync(folder: Path) -> None:
+    """Have the file system that holds the folder write everything."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        ctypes.CDLL(None).syncfs(handle)
+    finally:
+        os.close(handle)
+
+
+def link_packages(ready: Path, path: Path, final: Path) -> None:
+    """Give `path` the packages of another environment by a link each, and programs that run `final`'s interpreter."""
+    source, target = site_packages(ready), site_packages(path)
+    if source is None or target is None:
+        raise FileNotFoundError(f"no site-packages in {ready} or {path}")
+    for entry in sorted(source.iterdir()):
+        if entry.name != "__pycache__" and not (target / entry.name).exists():
+            (target / entry.name).symlink_to(entry)
+    for program in sorted((ready / "bin").iterdir()):
+        own = path / "bin" / program.name
+        if own.exists() or program.is_symlink():
+            continue
+        text = program.read_bytes()
+        if re.match(rb"#!\S+/bin/python", text):
+            own.touch(mode=0o755)
+            own.write_bytes(re.sub(rb"\A#!\S+", b"#!" + bytes(final / "bin" / "python"), text))
+
+
+def prune(store: Path, link: Path, keep: int) -> list[str]:
+    """Remove all but the current environment, the `keep` that were current before it, and any that a process uses."""
+    now = current(link)
+    others = [path for path in store.iterdir() if path.is_dir() and path != now and not path.name.startswith(PARTIAL)]
+    gone = []
+    for old in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[keep:]:
+        if not in_use(old):
+            # renamed first: a removal that is cut off leaves a name that is cleaned, never half an environment
+            doomed = old.with_name(PARTIAL + old.name)
+            old.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+            gone.append(old.name)
+    return gone
+
+
+def in_use(path: Path) -> bool:
+    """A process was started from the environment or has a library of it mapped."""
+    wanted = f"{path}/"
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (process / "cmdline").read_text(errors="replace") or wanted in (process / "maps").read_text():
+                return True
+    return False

@@ -1,0 +1,170 @@
+"""Where a node keeps what stood before: one folder a run, written completely before the first change."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import node_files
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from collections.abc import Iterator
+
+    Record = dict[str, Any]
+
+ROOT = "/var/lib/nodectl"
+KEPT_RUNS = 50
+START = "start"
+SECTIONS = ("paths", "trees", "units", "values", "packages", "live")
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class Store:
+    """The records below one folder; used under `locked()` by one process at a time."""
+
+    def __init__(self, root: str = ROOT) -> None:
+        self.root, self.runs, self.undone = root, os.path.join(root, "runs"), os.path.join(root, "undone")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folders (the records are root's alone) and keep other processes out."""
+        os.makedirs(self.root, mode=0o755, exist_ok=True)
+        for folder in (self.runs, self.undone):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            os.chmod(folder, 0o700)
+        with open(os.path.join(self.runs, ".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.sweep()
+            yield
+
+    def folder(self, run: str) -> str:
+        """A run's folder."""
+        return os.path.join(self.runs, run)
+
+    def names(self) -> list[str]:
+        """All runs, oldest first; `start`, what older runs were folded into, is not one of them."""
+        merged = set(self.load(START).get("merged", ())) if os.path.isdir(self.folder(START)) else set()
+        with contextlib.suppress(FileNotFoundError):
+            found = [name for name in os.listdir(self.runs) if RUN_NAME.fullmatch(name) and name != START]
+            return sorted(set(found) - merged, key=lambda name: (self.load(name)["seq"], name))
+        return []
+
+    def load(self, run: str) -> Record:
+        """A run's record."""
+        with open(os.path.join(self.folder(run), "record.json"), encoding="utf-8") as stream:
+            record: Record = json.load(stream)
+        return record
+
+    def about(self, run: str) -> Record:
+        """Who, when, with which profiles and version."""
+        with open(os.path.join(self.folder(run), "run.json"), encoding="utf-8") as stream:
+            about: Record = json.load(stream)
+        return about
+
+    def exists(self, run: str) -> bool:
+        """The run has a complete record."""
+        return os.path.exists(os.path.join(self.folder(run), "record.json"))
+
+    def create(self, run: str, about: Record, record: Record, contents: dict[str, str]) -> None:
+        """A new run's folder, made beside its place and renamed when it is complete."""
+        staged = os.path.join(self.runs, ".new-" + run)
+        for folder in (staged, os.path.join(staged, "files")):
+            os.mkdir(folder, 0o700)
+        self.keep(staged, contents)
+        write_json(os.path.join(staged, "run.json"), about)
+        write_json(os.path.join(staged, "record.json"), record)
+        node_files.sync_folder(staged)
+        os.rename(staged, self.folder(run))
+        node_files.sync_folder(self.runs)
+
+    def extend(self, run: str, record: Record, contents: dict[str, str]) -> None:
+        """Contents first, then the record that names them."""
+        self.keep(self.folder(run), contents)
+        write_json(os.path.join(self.folder(run), "record.json"), record)
+
+    def keep(self, folder: str, contents: dict[str, str]) -> None:
+        """Copy files' contents, {sha256: path}, each once."""
+        for digest, path in sorted(contents.items()):
+            target = os.path.join(folder, "files", digest)
+            if not os.path.exists(target):
+                with open(path, "rb") as source:
+                    node_files.write_whole(target, lambda stream: shutil.copyfileobj(source, stream), mode=0o600)
+                if node_files.checksum(target) != digest:
+                    os.unlink(target)
+                    raise OSError("%s changed while it was recorded: run again" % path)
+
+    def content(self, run: str, digest: str) -> str:
+        """Where the recorded content of a file lies."""
+        return os.path.join(self.folder(run), "files", digest)
+
+    def drop(self, run: str) -> None:
+        """Forget a run: gone by name in one step, then for good."""
+        dying = os.path.join(self.runs, ".old-" + run)
+        os.rename(self.folder(run), dying)
+        shutil.rmtree(dying)
+
+    def move_to_undone(self, run: str) -> None:
+        """The run is taken back; its record stays to be read."""
+        target = os.path.join(self.undone, run)
+        if os.path.lexists(target):
+            shutil.rmtree(target)
+        os.rename(self.folder(run), target)
+        old = sorted(os.listdir(self.undone), key=lambda name: os.lstat(os.path.join(self.undone, name)).st_mtime)
+        for name in old[:-KEPT_RUNS]:
+            shutil.rmtree(os.path.join(self.undone, name))
+
+    def sweep(self) -> None:
+        """Take away what a killed process left: folders that never got, or no longer have, their name."""
+        for name in os.listdir(self.runs):
+            if name.startswith((".new-", ".old-")):
+                shutil.rmtree(os.path.join(self.runs, name))
+        merged = self.load(START).get("merged", ()) if self.exists(START) else ()
+        for name in merged:
+            if os.path.isdir(self.folder(name)):
+                shutil.rmtree(self.folder(name))
+        for folder in [self.root, *(os.path.join(self.runs, name) for name in os.listdir(self.runs))]:
+            sweep_folder(folder)
+            sweep_folder(os.path.join(folder, "files"))
+
+    def prune(self, keep: int = KEPT_RUNS) -> None:
+        """Fold the oldest runs into `start`, which stays the way back to what was before nodectl's first change."""
+        old = [name for name in self.names() if self.load(name).get("settled")][:-keep]
+        for run in old if len(self.names()) > keep else ():
+            record, contents = self.load(run), {}
+            for name in os.listdir(os.path.join(self.folder(run), "files")):
+                contents[name] = self.content(run, name)
+            if self.exists(START):
+                first = self.load(START)
+                self.extend(START, {**folded(first, record), "merged": [*first["merged"], run][-KEPT_RUNS:]}, contents)
+                self.drop(run)
+            else:
+                self.create(START, self.about(run), {**record, "seq": 0, "merged": [run]}, contents)
+                self.drop(run)
+
+
+def folded(older: Record, newer: Record) -> Record:
+    """Pure: both runs as one: what stood before the older, what the newer left."""
+    result: Record = {"seq": older["seq"], "settled": newer["settled"], "before": {}, "after": {}}
+    for section in SECTIONS:
+        result["before"][section] = {**newer["before"].get(section, {}), **older["before"].get(section, {})}
+        result["after"][section] = {**older["after"].get(section, {}), **newer["after"].get(section, {})}
+    return result
+
+
+def write_json(path: str, document: Record) -> None:
+    """In one step, root's alone."""
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    node_files.write_whole(path, lambda stream: stream.write(text.encode()), mode=0o600)
+
+
+def sweep_folder(folder: str) -> None:
+    """Remove files of ours that never got their name."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for name in os.listdir(folder):
+            if re.fullmatch(r"\.nodectl-\w+", name):
+                node_files.remove(os.path.join(folder, name))

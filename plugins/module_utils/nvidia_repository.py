@@ -1,0 +1,176 @@
+"""NVIDIA's apt repository on a node as apt's own files show it: whose source, which keys, which versions."""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.urls import fetch_url
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import apt_plan, apt_sources, nvidia_apt_files, openpgp
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt_run import Apt
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from ansible.module_utils.basic import AnsibleModule
+
+    Pins = list[dict[str, Any]]
+
+DAY = 24 * 3600
+
+
+class Repository:
+    """What should be, from the parameters; what is, from apt's files."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.module, self.params = module, module.params
+        self.root = Path(self.params["root"])
+        self.apt = Apt(module, self.params["root"])
+        parts = (self.params["base_url"].rstrip("/"), self.params["distribution"], self.params["architecture"])
+        self.uri = "/".join(parts) + "/"
+
+    def at(self, path: str) -> Path:
+        """The path below the root."""
+        return self.root / path.lstrip("/")
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content; None where there is none."""
+        try:
+            return self.at(path).read_bytes()
+        except OSError:
+            return None
+
+    def trusted(self) -> set[str]:
+        """Fingerprints that count as the repository's key: those of the operator's file, else the profile's."""
+        if self.params["keyring"]:
+            return {name for name, _ in self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")}
+        return {self.params["fingerprint"]}
+
+    def parsed(self, data: bytes, where: str) -> list[tuple[str, bytes]]:
+        """The keys in it; ends the module where it holds none."""
+        try:
+            found: list[tuple[str, bytes]] = openpgp.keys(data)
+        except openpgp.BadKeyError as error:
+            self.module.fail_json(msg=f"{where} is no OpenPGP public key: {error}")
+        if not found:
+            self.module.fail_json(msg=f"{where} holds no key")
+        return found
+
+    def adopted(self) -> str:
+        """The file of another's source for the same repository and key; ends the module where it contradicts ours."""
+        others = apt_sources.others(apt_sources.read(str(self.root)), self.uri, nvidia_apt_files.SOURCE)
+        for other in others:
+            problem = self.contradiction(other)
+            if problem:
+                self.module.fail_json(
+                    msg=f"{other['file']} names {other['uri']} {problem}: apt takes a repository from one source only. "
+                    f"Remove that entry, or point nvidia_repo_baseurl and nvidia_repo_keyring at what it names"
+                )
+        return str(others[0]["file"]) if others else ""
+
+    def contradiction(self, other: dict[str, str]) -> str:
+        """Why it cannot be adopted; empty where it can."""
+        if not apt_sources.same(other["uri"], self.uri):
+            return f"beside {self.uri}"
+        if other["trusted"].lower() in ("yes", "true", "1"):
+            return "without checking signatures (trusted=yes)"
+        if not other["signed_by"].startswith("/"):
+            return (
+                f"with {'a key of its own' if other['signed_by'] else 'no signed-by, so with any key that apt trusts'}"
+            )
+        data = self.read(other["signed_by"])
+        if data is None:
+            return f"signed by {other['signed_by']}, which is not there"
+        names = {name for name, _ in self.parsed(data, other["signed_by"])}
+        return "" if names & self.trusted() else f"signed by {other['signed_by']}, which holds another key"
+
+    def key(self) -> bytes:
+        """The keyring as it should stand: nothing but the trusted keys."""
+        if self.params["keyring"]:
+            given = self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")
+            return b"".join(data for _, data in given)
+        wanted, present = self.params["fingerprint"], self.read(nvidia_apt_files.KEYRING)
+        if present and [name for name, _ in self.parsed(present, nvidia_apt_files.KEYRING)] == [wanted]:
+            return present
+        url = f"{self.uri}{wanted[-8:].lower()}.pub"
+        response, info = fetch_url(self.module, url, timeout=60)
+        if response is None or info["status"] not in (200, -1, None):
+            hint = "give nvidia_repo_keyring, or a nvidia_repo_baseurl that this host reaches"
+            self.module.fail_json(msg=f"{url}: {info.get('msg', 'no answer')}; {hint}")
+        data = response.read()
+        for name, key in self.parsed(data, url):
+            if name == wanted:
+                return key
+        found = ", ".join(name for name, _ in self.parsed(data, url))
+        self.module.fail_json(msg=f"{url} holds {found}, expected {wanted}: not trusted, nothing was written")
+        raise AssertionError
+
+    def revoked(self) -> dict[str, bytes]:
+        """{file: what is left of it} of the keyrings that apt trusts for everything and that hold a revoked key."""
+        never, left = set(self.params["revoked"]), {}
+        apt = self.at("/etc/apt")
+        for path in [apt / "trusted.gpg", *sorted(apt.glob("trusted.gpg.d/*"))]:
+            try:
+                found = openpgp.keys(path.read_bytes()) if path.is_file() else []
+            except openpgp.BadKeyError:
+                continue  # another format, or no key at all: not ours to judge
+            if never & {name for name, _ in found}:
+                left["/" + str(path.relative_to(self.root))] = b"".join(
+                    data for name, data in found if name not in never
+                )
+        return left
+
+    def lists(self) -> tuple[bool, float]:
+        """(apt has read the repository, how long ago in seconds)."""
+        # https://wiki.debian.org/DebianRepository: the name below lists/ is the address with slashes as underscores
+        name = self.uri.partition("://")[2].replace("_", "%5f").replace("/", "_").lstrip("_")
+        found = list(self.at("/var/lib/apt/lists").glob(f"*{name}*Release"))
+        return bool(found), time.time() - max((path.stat().st_mtime for path in found), default=0)
+
+    def update(self, source: str) -> None:
+        """Read this repository anew, and no other."""
+        only = ["-o", f"Dir::Etc::SourceList={self.at(source)}", "-o", "Dir::Etc::SourceParts=-"]
+        only += ["-o", "APT::Get::List-Cleanup=0", "-o", "APT::Update::Error-Mode=any"]
+        self.apt.run("apt-get", "update", "--quiet", *only, doing=f"read {self.uri} (named in {source})")
+
+    def resolved(self, source: str, fresh: bool) -> Pins:
+        """The pins in versions that the repository has; it is read again where one is not there."""
+        names, there = [pin["name"] for pin in self.params["pins"]], self.lists()
+        exact = nvidia_apt_files.preferences(self.params["pins"], self.params["driver_branch"])
+        if there[0] and not fresh and self.read(nvidia_apt_files.PREFERENCES) == exact.encode():
+            return list(self.params["pins"])  # they were there when this was written: apt need not be asked
+        if not self.module.check_mode and (fresh or not there[0]):
+            self.update(source)
+            there = self.lists()
+        offers = self.apt.offers(names) if there[0] else {}
+        absent = [pin for pin in self.params["pins"] if pin["version"] not in offers.get(pin["name"], [])]
+        again = any(not pin.get("nearest") or there[1] > DAY for pin in absent)
+        if again and there[0] and not fresh and not self.module.check_mode:
+            self.update(source)
+        return self.settled() if there[0] else list(self.params["pins"])
+
+    def version(self, pin: dict[str, Any], offered: list[str]) -> str:
+        """The pin's version, or its nearest where it is not to be had."""
+        wanted = str(pin["version"])
+        if wanted in offered or not pin.get("nearest"):
+            return wanted
+        return apt_plan.nearest(wanted, offered) or wanted
+
+    def candidates(self) -> list[tuple[str, str, str]]:
+        """(package, the version that it should be, apt's live candidate) of each pin."""
+        if not self.params["pins"]:
+            return []
+        pins = self.settled()
+        out = self.apt.call("apt-cache", "policy", *(pin["name"] for pin in pins))[1]
+        found = dict(re.findall(r"^(\S+):\n.*\n\s+Candidate: (\S+)", out, re.MULTILINE))
+        return [(pin["name"], pin["version"], found.get(pin["name"], "(none)")) for pin in pins]
+
+    def settled(self) -> Pins:
+        """The pins as the lists that apt has would resolve them; nothing is read anew."""
+        offers = self.apt.offers([pin["name"] for pin in self.params["pins"]])
+        return [
+            {"name": pin["name"], "version": self.version(pin, offers.get(pin["name"], []))}
+            for pin in self.params["pins"]
+        ]

@@ -1,0 +1,213 @@
+#!/usr/bin/python
+"""Ansible module: packages in exactly the wanted versions, held, and nothing else touched, in one round trip."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import apt_plan, node_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt_look import Look, deviation
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt_run import BROKEN, CONFOLD, Apt
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    Finding = dict[str, str]
+    Steps = list[dict[str, str]]
+
+DOCUMENTATION = r"""
+module: apt_pinned
+short_description: Packages in exactly the wanted versions, held
+description:
+  - Looks, asks apt for a plan, refuses a plan that does more than was asked for, applies it and holds the packages.
+  - A package that is there in the wanted version is never upgraded. An interrupted dpkg is first brought to its end.
+author: The nodectl authors
+options:
+  check: {description: Name of the findings., type: str, required: true}
+  packages: {description: What should be there., type: list, elements: dict, required: true}
+  absent: {description: Packages that must go., type: list, elements: str, default: []}
+  hold: {description: Hold them at their version., type: bool, default: true}
+  driver: {description: The plan may bring packages of the GPU driver as well., type: bool, default: false}
+  blocked_by: {description: Why nothing may be changed now; empty where it may., type: str, default: ""}
+  source_expected:
+    description: In check mode a package that no repository offers yet is planned, not refused.
+    type: bool
+    default: false
+  of_torch: {description: Version of the same library that torch brings and loads., type: str, default: ""}
+  verify: {description: Only compare., type: bool, default: false}
+  root: {description: Root folder to look at and plan for; other than / needs check mode., type: path, default: /}
+"""
+EXAMPLES = r"""
+- apt_pinned:
+    check: cudnn
+    packages:
+      - {names: [libcudnn8], version: 8.6.0.163-1+cuda11.8}
+"""
+RETURN = r"""
+installed: {description: Version of each wanted package that is there., type: dict, returned: always}
+plan: {description: What apt does., type: list, elements: dict, returned: when not verify}
+findings: {description: What differs from what is wanted., type: list, elements: dict, returned: always}
+"""
+
+
+def main() -> None:
+    """Compare, or make it so."""
+    wanted = {
+        "names": {"type": "list", "elements": "str", "required": True},
+        "version": {"type": "str"},
+        "nearest": {"type": "bool", "default": False},
+        "optional": {"type": "bool", "default": False},
+    }
+    words: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "check": {"type": "str", "required": True},
+            "packages": {"type": "list", "elements": "dict", "options": wanted, "required": True},
+            "absent": words,
+            "hold": {"type": "bool", "default": True},
+            "driver": {"type": "bool", "default": False},
+            "blocked_by": {"type": "str", "default": ""},
+            "source_expected": {"type": "bool", "default": False},
+            "of_torch": {"type": "str", "default": ""},
+            "verify": {"type": "bool", "default": False},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    if module.params["root"] != "/" and not (module.check_mode or module.params["verify"]):
+        module.fail_json(msg="packages are installed on / only; another root is for check mode")
+    work = Pinned(module)
+    if module.params["verify"]:
+        module.exit_json(changed=False, installed=work.installed(), findings=work.findings())
+    work.converge()
+
+
+class Pinned(Look):  # type: ignore[misc]  # its module is Ansible's to find
+    """The way from what is there to what is wanted."""
+
+    packages: dict[str, dict[str, Any]]
+
+    def __init__(self, module: AnsibleModule) -> None:
+        super().__init__(Apt(module, module.params["root"]), module.params)
+        self.module = module
+        self.settled: set[str] = set()
+
+    def converge(self) -> None:
+        """Plan, refuse or apply; the module ends here."""
+        before, broken = self.shown(), self.apt.interrupted(self.packages)
+        if broken and not self.module.check_mode:
+            self.apt.repair()
+            self.packages = self.apt.packages()
+        choice, unknown = self.choose()
+        gone = [
+            name for name in self.params["absent"] if self.packages.get(name, {}).get("state") in ("installed", *BROKEN)
+        ]
+        plan = self.plan(choice, gone) if choice or gone else []
+        hold = self.unheld(plan)
+        if not self.module.check_mode:
+            self.apply(choice, gone)
+            hold = self.unheld([])
+            if hold:
+                self.module.run_command(["apt-mark", "hold", *hold], check_rc=True)
+                self.packages = self.apt.packages()
+        after = self.foreseen(plan, unknown, hold) if self.module.check_mode else self.shown()
+        self.module.exit_json(
+            changed=bool(plan or unknown or hold or broken),
+            plan=plan,
+            installed=self.installed(),
+            findings=self.deviations(choice),
+            diff={"before_header": "packages", "after_header": "packages", "before": before, "after": after},
+        )
+
+    def choose(self) -> tuple[dict[str, str], dict[str, str]]:
+        """({name: version} to install, the same where no repository knows them yet and check mode may foresee them)."""
+        missing = [wanted for wanted in self.params["packages"] if not self.present(wanted)]
+        self.settled = {self.present(wanted) for wanted in self.params["packages"]} - {""}
+        offers = self.apt.offers(sorted({name for wanted in missing for name in wanted["names"]}))
+        chosen: dict[str, str] = {}
+        unknown: dict[str, str] = {}
+        for wanted in missing:
+            try:
+                name, version = apt_plan.choose(wanted, offers)
+            except apt_plan.NoVersionError as error:
+                if wanted["optional"]:
+                    continue
+                if self.module.check_mode and self.params["source_expected"]:
+                    unknown[wanted["names"][0]] = wanted["version"] or "(newest)"
+                    continue
+                self.module.fail_json(msg=f"{self.params['check']}: {error}")
+            self.settled.add(name)
+            if self.version(name) != version:
+                chosen[name] = version
+        return chosen, unknown
+
+    def plan(self, choice: dict[str, str], gone: list[str]) -> list[dict[str, str]]:
+        """What apt would do; ends the module where that is more than was asked for."""
+        words = [word for word in self.words(choice, gone) if word != "--no-remove"]  # to name what would go
+        out = self.apt.run("apt-get", "--simulate", *words, doing=f"plan {' '.join(choice)}")
+        steps: Steps = apt_plan.parse_simulation(out)
+        held = {name for name in self.packages if self.is_held(name)}
+        held -= {name for name in held if self.params["driver"] and node_packages.is_driver(name)}
+        bring = (lambda name: True) if self.params["driver"] else (lambda name: not node_packages.is_driver(name))
+        wrong = apt_plan.objections(steps, set(choice), gone, bring, held)
+        if wrong or (steps and self.params["blocked_by"]):
+            reason = "; ".join(wrong) or self.params["blocked_by"]
+            pins = " ".join(f"{name}={version}" for name, version in choice.items())
+            self.module.fail_json(msg=f"{self.params['check']}: refused to install {pins}: {reason}", plan=steps)
+        return steps
+
+    def words(self, choice: dict[str, str], gone: list[str]) -> list[str]:
+        """apt-get's arguments; its own guards stay on where nothing may go."""
+        guards = ["--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages"]
+        guards += [] if gone else ["--no-remove"]
+        pins = [f"{name}={version}" for name, version in sorted(choice.items())]
+        return ["install", "--yes", *guards, *CONFOLD, *pins, *(f"{name}-" for name in gone)]
+
+    def unheld(self, plan: Steps) -> list[str]:
+        """What is to be held and is not; of a driver all its parts, since one newer than the others breaks them."""
+        names = set(self.settled)
+        if self.params["driver"]:
+            names |= {step["name"] for step in plan if step["action"] == "install"}
+            names |= {name for name in self.packages if self.version(name)}
+            names = {name for name in names if name in self.settled or node_packages.is_driver(name)}
+        return sorted(name for name in names if self.params["hold"] and not self.is_held(name))
+
+    def apply(self, choice: dict[str, str], gone: list[str]) -> None:
+        """Install, and look again."""
+        if choice or gone:
+            self.apt.run("apt-get", *self.words(choice, gone), doing=f"install {' '.join(choice) or ', '.join(gone)}")
+            self.packages = self.apt.packages()
+        lacking = [name for name, version in choice.items() if self.version(name) != version]
+        if lacking:
+            self.module.fail_json(msg=f"apt ended well, but these are not as wanted: {' '.join(lacking)}")
+
+    def shown(self) -> str:
+        """The wanted packages and those that must go, as lines."""
+        names = {name for wanted in self.params["packages"] for name in wanted["names"]} | set(self.params["absent"])
+        text: str = apt_plan.as_lines({n: self.version(n) for n in names}, {n for n in names if self.is_held(n)})
+        return text
+
+    def foreseen(self, plan: list[dict[str, str]], unknown: dict[str, str], hold: list[str]) -> str:
+        """The lines as they will be."""
+        versions = {**self.installed(), **unknown}
+        versions.update({step["name"]: step["after"] for step in plan if step["action"] == "install"})
+        for step in plan:
+            if step["action"] == "remove":
+                versions.pop(step["name"], None)
+        held = {name for name in versions if self.is_held(name) or name in hold or name in unknown}
+        text: str = apt_plan.as_lines(versions, held)
+        return text
+
+    def deviations(self, choice: dict[str, str]) -> list[Finding]:
+        """A warning for each pin that no repository has, and its nearest stands in for."""
+        found = []
+        for wanted in self.params["packages"]:
+            for name in wanted["names"] if wanted["nearest"] else ():
+                version = choice.get(name) or self.version(name)
+                if version and not apt_plan.matches(version, wanted["version"]):
+                    found.append(deviation(self.params["check"], name, wanted["version"], version))
+        return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+#!/usr/bin/python
+"""Ansible module: persistence, clocks, power limit and access control, live and at every boot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw
+from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import (
+    converge,
+    read_text,
+    runner,
+    systemd_runs,
+)
+from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding, not_settable
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
+    from collections.abc import Callable, Mapping
+
+    Run = Callable[[list[str]], tuple[int, str, str]]
+    Gpu = dict[str, str]
+    Finding = dict[str, str]
+
+DOCUMENTATION = r"""
+module: gpu_settings
+short_description: Keep persistence, clocks, power limit and access control
+description:
+  - Sets them live, and by a oneshot service again at every boot; a GPU that a display uses is left alone.
+  - Access control is switched off on bare metal only; a virtual machine's host relies on it.
+author: The nodectl authors
+options:
+  state:
+    description: Look at what would be set, set it, or judge it.
+    type: str
+    choices: [look, set, verify]
+    required: true
+  gpus: {description: How many the hardware profile names., type: int, default: 0}
+  wanted: {description: 'persistence, clocks, power_limit_w, acs; null leaves one alone.', type: dict, required: true}
+  program: {description: Where the boot program is put., type: path, required: true}
+  settings: {description: Where its settings are put., type: path, required: true}
+  unit: {description: Where the boot service is put., type: path, required: true}
+  drop_in: {description: Where the drop-in of nvidia-persistenced is put., type: path, required: true}
+  program_text: {description: The boot program., type: str, default: ''}
+  unit_text: {description: The boot service., type: str, default: ''}
+  drop_in_text: {description: The drop-in., type: str, default: ''}
+"""
+EXAMPLES = r"""
+- gpu_settings:
+    state: look
+    wanted: {persistence: true}
+    program: /opt/nodectl/lib/gpu_hw.py
+    settings: /etc/nodectl/gpu.json
+    unit: /etc/systemd/system/nodectl-gpu.service
+    drop_in: /etc/systemd/system/nvidia-persistenced.service.d/90-nodectl.conf
+"""
+RETURN = r"""
+findings: {description: What was looked at., type: list, elements: dict, returned: with verify}
+"""
+
+CHECK, REMEDY = "gpu_settings", "run `nodectl provision --tags gpu_settings`"
+KEYS = ("persistence", "clocks", "power_limit_w", "acs")
+PERSISTENCED = "nvidia-persistenced.service"
+
+
+def refusals(run: Run, gpus: list[Gpu], wanted: Mapping[str, Any]) -> list[str]:
+    """What a card cannot have; before anything changes."""
+    reasons = []
+    for gpu in gpus:
+        if wanted["power_limit_w"]:
+            reasons.append(gpu_hw.power_refusal(gpu, wanted["power_limit_w"]))
+        clocks = gpu_hw.wanted_clocks(gpu, wanted["clocks"]) if wanted["clocks"] else ""
+        if clocks:
+            reasons.append(gpu_hw.clock_refusal(run, gpu, clocks))
+    return [reason for reason in reasons if reason]
+
+
+def before(gpus: list[Gpu], known: Mapping[str, Any]) -> dict[str, Any]:
+    """What each GPU held before the first of these settings."""
+    fields = ("persistence", "power", "memory", "graphics")
+    return {gpu["uuid"]: known.get(gpu["uuid"]) or {field: gpu[field] for field in fields} for gpu in gpus}
+
+
+def given_back(gpus: list[Gpu], old: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[list[str]]:
+    """Pure: commands for what was set before and is no longer wanted; access control comes back with a boot."""
+    todo = []
+    for gpu in gpus:
+        was = old.get("before", {}).get(gpu["uuid"])
+        if not was or gpu["display"] == "Enabled":
+            continue
+        smi = ["nvidia-smi", "-i", gpu["uuid"]]
+        gone = {key for key in KEYS if old.get(key) is not None and wanted[key] is None}
+        if "persistence" in gone and gpu["persistence"] != was["persistence"]:
+            todo.append([*smi, "-pm", "1" if was["persistence"] == "Enabled" else "0"])
+        if "power_limit_w" in gone and gpu["power"] != was["power"] and gpu_hw.number(was["power"]):
+            todo.append([*smi, "-pl", was["power"]])
+        pair = f"{was['memory']},{was['graphics']}"
+        if "clocks" in gone and f"{gpu['memory']},{gpu['graphics']}" != pair and gpu_hw.number(was["memory"]):
+            todo.append([*smi, "-ac", pair])
+    return todo
+
+
+def set_all(module: AnsibleModule, wanted: dict[str, Any]) -> None:
+    """The files, then the live values: a run killed between them is finished by the next."""
+    params, run = module.params, runner(module)
+    old = json.loads(read_text(params["settings"]) or "{}")
+    asked = any(value is not None for value in wanted.values())
+    if not asked and not old:
+        module.exit_json(changed=False)
+    gpus = gpu_hw.gpus(run) or []
+    reasons = refusals(run, gpus, wanted)
+    if reasons:
+        module.fail_json(msg="; ".join(reasons))
+    # where neither a GPU answers nor access control is to go, there is nothing that a boot could set
+    useful = asked and (bool(gpus) or (wanted["acs"] == "off" and not gpu_hw.virtual()))
+    boots = useful and systemd_runs()
+    drop_in = boots and wanted["persistence"] and run(["systemctl", "cat", PERSISTENCED])[0] == 0
+    document = {**wanted, "before": before(gpus, old.get("before", {}))}
+    diff = converge(
+        module,
+        Path(params["unit"]).name,
+        {
+            params["program"]: (params["program_text"] if boots else "", 0o755),
+            params["settings"]: (json.dumps(document, indent=2, sort_keys=True) + "\n" if useful else "", 0o644),
+            params["drop_in"]: (params["drop_in_text"] if drop_in else "", 0o644),
+            params["unit"]: (params["unit_text"] if boots else "", 0o644),
+        },
+    )
+    todo = given_back(gpus, old, wanted) + (gpu_hw.commands(run, wanted) if useful else [])
+    if any(change["before_header"] == params["drop_in"] for change in diff):
+        todo = [["systemctl", "daemon-reload"], ["systemctl", "try-restart", PERSISTENCED], *todo]
+    if todo:
+        lines = "".join(" ".join(each) + "\n" for each in todo)
+        diff.append({"before_header": "live", "after_header": "live", "before": "", "after": lines})
+    for command in () if module.check_mode else todo:
+        status, out, err = run(command)
+        if status != 0:
+            module.fail_json(msg=f"{' '.join(command)}: {(err or out).strip()}")
+    module.exit_json(changed=bool(diff), diff=diff)
+
+
+def judge(run: Run, wanted: Mapping[str, Any], profile_gpus: int) -> list[Finding]:
+    """A finding a GPU and setting, read from the driver, and one for the bridges."""
+    found: list[Finding] = []
+    asked = any(wanted[key] is not None for key in KEYS if key != "acs")
+    gpus = gpu_hw.gpus(run) if asked else []
+    if gpus is None:
+        status, actual = ("unknown" if profile_gpus else "skipped"), "no driver answers here"
+        found.append(finding(CHECK, status, "GPUs", expected="settings", actual=actual, remedy="run `nvidia-smi`"))
+    for gpu in gpus or ():
+        found += judge_gpu(gpu, wanted)
+    if wanted["acs"] == "off":
+        found.append(judge_bridges(None if gpu_hw.virtual() else gpu_hw.bridges(run), gpu_hw.virtual()))
+    return found
+
+
+def judge_gpu(gpu: Gpu, wanted: Mapping[str, Any]) -> list[Finding]:
+    """Pure: what one GPU holds against what is wanted."""
+    name, found = gpu["uuid"], []
+    if gpu["display"] == "Enabled":
+        actual = "a display uses this GPU: its settings are left alone"
+        return [finding(CHECK, "skipped", name, expected="settings", actual=actual)]
+    if wanted["persistence"] is not None:
+        mode = "Enabled" if wanted["persistence"] else "Disabled"
+        found.append(_same(f"{name} persistence", mode, gpu["persistence"]))
+    if wanted["power_limit_w"]:
+        limit = gpu_hw.number(gpu["power"])
+        actual = gpu["power"] if limit is None else f"{limit:g}"
+        found.append(_same(f"{name} power limit in W", str(wanted["power_limit_w"]), actual))
+    if wanted["clocks"]:
+        clocks = gpu_hw.wanted_clocks(gpu, wanted["clocks"])
+        there = f"{gpu['memory']},{gpu['graphics']}" if clocks else gpu["memory"]
+        found.append(_same(f"{name} application clocks", clocks or wanted["clocks"], there))
+    return found
+
+
+def _same(subject: str, expected: str, actual: str) -> Finding:
+    if actual.startswith("["):  # [N/A], [Requested functionality has been deprecated]
+        return not_settable(CHECK, subject, expected, f"the driver says {actual}")
+    status = "ok" if expected == actual else "failed"
+    return finding(CHECK, status, subject, expected=expected, actual=actual, remedy=REMEDY)
+
+
+def judge_bridges(controls: Mapping[str, str] | None, is_virtual: bool) -> Finding:
+    """Pure: no bridge sends traffic between devices through the root complex."""
+    subject, expected = "access control", "off on every PCIe bridge"
+    if is_virtual:
+        return not_settable(CHECK, subject, expected, "a virtual machine's host relies on it, so it stays on")
+    if controls is None:
+        remedy = "install the package pciutils"
+        return finding(CHECK, "unknown", subject, expected=expected, actual="lspci does not answer", remedy=remedy)
+    on = sorted(device for device, control in controls.items() if gpu_hw.redirected(control))
+    actual = f"on at {', '.join(on[:8])}" if on else f"off, {len(controls)} bridges have it"
+    return finding(CHECK, "failed" if on else "ok", subject, expected=expected, actual=actual, remedy=REMEDY)
+
+
+def main() -> None:
+    """Run as Ansible asks."""
+    path, text = {"type": "path", "required": True}, {"type": "str", "default": ""}
+    options = {
+        "persistence": {"type": "bool"},
+        "clocks": {"type": "str"},
+        "power_limit_w": {"type": "int"},
+        "acs": {"type": "str", "choices": ["off"]},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["look", "set", "verify"], "required": True},
+            "gpus": {"type": "int", "default": 0},
+            "wanted": {"type": "dict", "options": options, "required": True},
+            "program": path,
+            "settings": path,
+            "unit": path,
+            "drop_in": path,
+            "program_text": text,
+            "unit_text": text,
+            "drop_in_text": text,
+        },
+        supports_check_mode=True,
+    )
+    wanted, run = {key: module.params["wanted"][key] for key in KEYS}, runner(module)
+    if module.params["state"] == "set":
+        set_all(module, wanted)
+    if module.params["state"] == "verify":
+        module.exit_json(changed=False, findings=judge(run, wanted, module.params["gpus"]))
+    reasons = refusals(run, gpu_hw.gpus(run) or [], wanted)
+    if reasons:
+        module.fail_json(msg="; ".join(reasons))
+    module.exit_json(changed=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+#!/usr/bin/python
+"""Ansible module: MTU, rings and interrupts of the training interfaces, live and at every boot; QoS read only."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import nic_hw
+from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import (
+    converge,
+    read_text,
+    runner,
+    systemd_runs,
+)
+from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding, not_settable
+from ansible_collections.nodectl.fleet.plugins.module_utils.nic_judge import REMEDY, judge_interrupts, judge_rings, qos
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
+    from collections.abc import Callable
+
+    Run = Callable[[list[str]], tuple[int, str, str]]
+    Finding = dict[str, str]
+
+DOCUMENTATION = r"""
+module: nic_settings
+short_description: Keep MTU, rings and interrupts of the training interfaces
+description:
+  - Sets them live, and by a oneshot service again at every boot, after whatever owns the interfaces has set them up.
+  - Never touches the interface that carries the session unless it is named.
+author: The nodectl authors
+options:
+  state:
+    description: Look at what would be set, set it, or judge it.
+    type: str
+    choices: [look, set, verify]
+    required: true
+  interfaces:
+    description: Their names; without any, those on the PCI bus that are up, but not the one that carries the session.
+    type: list
+    elements: str
+    default: []
+  mtu: {description: Bytes; 0 leaves it alone., type: int, default: 0}
+  rings: {description: Rings at the device's own maximum., type: bool, default: false}
+  irq: {description: Interrupts on the CPUs of the interface's NUMA node., type: bool, default: false}
+  irqbalance:
+    description: Leave a running irqbalance (then interrupts are left alone), or stop it.
+    type: str
+    choices: [leave, stop]
+    default: leave
+  program: {description: Where the boot program is put., type: path, required: true}
+  settings: {description: Where its settings are put., type: path, required: true}
+  unit: {description: Where the boot service is put., type: path, required: true}
+  program_text: {description: The boot program., type: str, default: ''}
+  unit_text: {description: The boot service., type: str, default: ''}
+"""
+EXAMPLES = r"""
+- nic_settings:
+    state: look
+    mtu: 9000
+    program: /opt/nodectl/lib/nic_hw.py
+    settings: /etc/nodectl/nic.json
+    unit: /etc/systemd/system/nodectl-nic.service
+"""
+RETURN = r"""
+interfaces: {description: Those that it concerns., type: list, returned: always}
+findings: {description: What was looked at., type: list, elements: dict, returned: with verify}
+"""
+
+CHECK = "nic"
+
+
+class Interfaces:
+    """The interfaces that the settings are for, as they are now."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.run: Run = runner(module)
+        self.wanted: dict[str, Any] = {key: module.params[key] for key in ("mtu", "rings", "irq")}
+        self.asked = any(self.wanted.values())
+        self.old: dict[str, Any] = json.loads(read_text(module.params["settings"]) or "{}")
+        self.links = nic_hw.links(self.run) if self.asked or self.old else {}
+        self.session = nic_hw.session_interface(self.run, nic_hw.session_address()) if self.asked else ""
+        named = module.params["interfaces"]
+        self.missing = [name for name in named if name not in self.links] if self.asked else []
+        up = named or [name for name, link in sorted(self.links.items()) if link["up"] and nic_hw.on_pci(name)]
+        known = [name for name in up if name in self.links and (named or name != self.session)]
+        self.names = known if self.asked else []
+        self.balanced = bool(self.wanted["irq"]) and balancer_runs(self.run)
+
+    def refusals(self) -> list[str]:
+        """Why it cannot be done; before anything changes."""
+        reasons = [f"{name}: no such interface; there are {', '.join(sorted(self.links))}" for name in self.missing]
+        for name in self.names:
+            link, mtu = self.links[name], self.wanted["mtu"]
+            if mtu and not nic_hw.mtu_fits(link, mtu):
+                reasons.append(f"{name}: MTU {mtu} is outside the device's {link['min_mtu']} to {link['max_mtu']}")
+        return reasons
+
+    def settings(self, stop_balancer: bool) -> dict[str, Any]:
+        """What the boot program is given; interrupts are irqbalance's where it runs and may stay."""
+        irq = self.wanted["irq"] and (stop_balancer or not self.balanced)
+        return {**self.wanted, "irq": irq, "interfaces": self.names}
+
+    def before(self) -> dict[str, Any]:
+        """What each interface held before the first of these settings."""
+        known = self.old.get("before", {})
+        return {name: known.get(name) or self._holds(name) for name in self.names}
+
+    def _holds(self, name: str) -> dict[str, Any]:
+        sizes = nic_hw.rings(self.run, name) if self.wanted["rings"] else None
+        return {"mtu": self.links[name]["mtu"], "rings": dict(sizes[1]) if sizes else {}}
+
+    def given_back(self) -> list[list[str]]:
+        """The commands that take back what is no longer wanted, where nobody else has changed it since."""
+        todo = []
+        for name, before in sorted(self.old.get("before", {}).items()):
+            wanted = self.wanted if name in self.names else {}
+            if name not in self.links:
+                continue
+            if (
+                self.old["mtu"]
+                and not wanted.get("mtu")
+                and self.links[name]["mtu"] == self.old["mtu"] != before["mtu"]
+            ):
+                todo.append(["ip", "link", "set", "dev", name, "mtu", str(before["mtu"])])
+            sizes = nic_hw.rings(self.run, name) if self.old["rings"] and not wanted.get("rings") else None
+            if sizes and sizes[1] == sizes[0] != before["rings"]:
+                words = [word for ring, size in sorted(before["rings"].items()) for word in (ring, str(size))]
+                todo += [["ethtool", "-G", name, *words]] if words else []
+        return todo
+
+
+def balancer_runs(run: Run) -> bool:
+    """irqbalance moves interrupts here."""
+    return systemd_runs() and run(["systemctl", "is-active", "--quiet", "irqbalance.service"])[0] == 0
+
+
+def set_all(module: AnsibleModule, nics: Interfaces) -> None:
+    """The files, then the live values: a run killed between them is finished by the next."""
+    params, stop = module.params, module.params["irqbalance"] == "stop"
+    refusals = nics.refusals()
+    if refusals:
+        module.fail_json(msg="; ".join(refusals))
+    settings, todo = nics.settings(stop), nics.given_back()
+    there = bool(nics.names) and systemd_runs()
+    document = {**settings, "before": nics.before()}
+    text = json.dumps(document, indent=2, sort_keys=True) + "\n" if nics.names else ""
+    files = {
+        params["program"]: (params["program_text"] if there else "", 0o755),
+        params["settings"]: (text, 0o644),
+        params["unit"]: (params["unit_text"] if there else "", 0o644),
+    }
+    diff = converge(module, Path(params["unit"]).name, files)
+    todo += [each for name in nics.names for each in nic_hw.commands(nics.run, name, settings, nics.links[name])]
+    if nics.balanced and stop:
+        todo.insert(0, ["systemctl", "disable", "--now", "irqbalance.service"])
+    if not module.check_mode:
+        reasons = list(filter(None, (nic_hw.execute(nics.run, each) for each in todo)))
+        if reasons:
+            module.fail_json(msg="; ".join(reasons), interfaces=nics.names)
+    if todo:
+        lines = "".join(" ".join(each) + "\n" for each in todo)
+        diff.append({"before_header": "live", "after_header": "live", "before": "", "after": lines})
+    module.exit_json(changed=bool(diff), interfaces=nics.names, diff=diff)
+
+
+def judge(nics: Interfaces, stop_balancer: bool, settings_path: str) -> list[Finding]:
+    """A finding an interface and setting, read from the live machine."""
+    if not nics.names and not nics.missing:
+        why = f"only {nics.session} is up, which carries the session" if nics.session else "no interface on the PCI bus"
+        return [finding(CHECK, "skipped", expected="training interfaces", actual=f"{why}; name them in nodectl_nics")]
+    found = [finding(CHECK, "failed", name, expected="there", actual="no such interface") for name in nics.missing]
+    for name in nics.names:
+        found += judge_interface(nics, name, stop_balancer)
+    if not systemd_runs():
+        found.append(not_settable(CHECK, "at boot", "nodectl-nic.service", "systemd is not process 1"))
+    else:
+        held = {key: value for key, value in nics.old.items() if key != "before"} == nics.settings(stop_balancer)
+        state = "settings as wanted" if held else f"{settings_path} holds other settings"
+        found.append(
+            finding(CHECK, "ok" if held else "failed", "at boot", expected="as live", actual=state, remedy=REMEDY)
+        )
+    return found
+
+
+def judge_interface(nics: Interfaces, name: str, stop_balancer: bool) -> list[Finding]:
+    """MTU, rings, interrupts as wanted; QoS as it is."""
+    wanted, link, found = nics.wanted, nics.links[name], []
+    if wanted["mtu"]:
+        status = "ok" if link["mtu"] == wanted["mtu"] else "failed"
+        expected, actual = str(wanted["mtu"]), str(link["mtu"])
+        found.append(finding(CHECK, status, f"{name} mtu", expected=expected, actual=actual, remedy=REMEDY))
+    if wanted["rings"]:
+        found.append(judge_rings(name, nic_hw.rings(nics.run, name)))
+    if wanted["irq"]:
+        balanced = nics.balanced and not stop_balancer
+        found.append(judge_interrupts(name, nic_hw.interrupts(name), balanced))
+    return [*found, qos(nics.run, name)]
+
+
+def main() -> None:
+    """Run as Ansible asks."""
+    path = {"type": "path", "required": True}
+    text = {"type": "str", "default": ""}
+    switch = {"type": "bool", "default": False}
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["look", "set", "verify"], "required": True},
+            "interfaces": {"type": "list", "elements": "str", "default": []},
+            "mtu": {"type": "int", "default": 0},
+            "rings": switch,
+            "irq": switch,
+            "irqbalance": {"type": "str", "choices": ["leave", "stop"], "default": "leave"},
+            "program": path,
+            "settings": path,
+            "unit": path,
+            "program_text": text,
+            "unit_text": text,
+        },
+        supports_check_mode=True,
+    )
+    nics, state = Interfaces(module), module.params["state"]
+    if state == "set":
+        set_all(module, nics)
+    if state == "look":
+        refusals = nics.refusals()
+        if refusals:
+            module.fail_json(msg="; ".join(refusals))
+        module.exit_json(changed=False, interfaces=nics.names)
+    findings = judge(nics, module.params["irqbalance"] == "stop", module.params["settings"]) if nics.asked else []
+    module.exit_json(changed=False, interfaces=nics.names, findings=findings)
+
+
+if __name__ == "__main__":
+    main()

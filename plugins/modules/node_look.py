@@ -1,0 +1,160 @@
+#!/usr/bin/python
+"""Ansible module: what a node is, as far as a driver or a stack depends on it; reads, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import driver, pci_devices, read, users
+
+DOCUMENTATION = r"""
+module: node_look
+short_description: What a node is, in one read-only round trip
+description:
+  - Reads the operating system, interpreters, NVIDIA devices and driver, and the kind of machine from files alone.
+author: The nodectl authors
+options:
+  recorded:
+    description: A recorded look; its keys replace what was found, mappings key by key.
+    type: dict
+    default: {}
+  root: {description: Where the file system to look at begins., type: path, default: /}
+"""
+EXAMPLES = r"""
+- node_look:
+  register: node_looked
+"""
+RETURN = r"""
+node:
+  description: >-
+    os {id, version, key}, architecture, kernel, pythons [{path, version}], gpus [{address, device, numa_node}],
+    nvswitch, driver {version, flavour, origin, from, packages}, gpu_users [{pid, name}], systemd, container,
+    virtual, secure_boot, nouveau, kernel_headers, booted_at (seconds since 1970), and recorded (the
+    keys that were given).
+  type: dict
+  returned: always
+"""
+
+_PYTHON = re.compile(r"python3(\.\d+)?\Z")
+_SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+# what hypervisors write into the DMI tables (systemd's detect-virt reads the same)
+_VIRTUAL = ("KVM", "QEMU", "VMware", "VirtualBox", "Xen", "Bochs", "Virtual Machine", "Google Compute", "Amazon EC2")
+
+
+def operating_system(root):
+    """`id` and `version` of os-release, and both in one key such as ubuntu-22.04."""
+    text = read(os.path.join(root, "etc/os-release")) or read(os.path.join(root, "usr/lib/os-release"))
+    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    name, version = (fields.get(key, "").strip().strip("\"'") for key in ("ID", "VERSION_ID"))
+    return {"id": name, "version": version, "key": "-".join(filter(None, (name, version)))}
+
+
+def pythons(root):
+    """The interpreters python3 and python3.X, each file once, with the version that its own name or link tells."""
+    found = {}
+    for folder in ("usr/bin", "usr/local/bin"):
+        path = os.path.join(root, folder)
+        for name in sorted(os.listdir(path)) if os.path.isdir(path) else []:
+            if _PYTHON.match(name) and os.access(os.path.join(path, name), os.X_OK):
+                target = os.path.realpath(os.path.join(path, name))
+                match = re.search(r"python(3\.\d+)\Z", target)
+                if match:
+                    found.setdefault(target, {"path": "/%s/%s" % (folder, name), "version": match.group(1)})
+    return sorted(found.values(), key=lambda each: [int(part) for part in each["version"].split(".")])
+
+
+def container(root):
+    """The kind of container, or None; /run/host is systemd's and podman's way to tell."""
+    told = read(os.path.join(root, "run/host/container-manager")) or read(os.path.join(root, "run/systemd/container"))
+    if told.strip():
+        return told.strip()
+    for path, kind in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
+        if os.path.exists(os.path.join(root, path)):
+            return kind
+    return None
+
+
+def virtual(root):
+    """What the DMI tables call the hypervisor, `hypervisor` where only the CPU tells of one, or None on bare metal."""
+    names = [read(os.path.join(root, "sys/class/dmi/id", name)) for name in ("sys_vendor", "product_name")]
+    for kind in _VIRTUAL:
+        if kind.lower() in " ".join(names).lower():
+            return kind
+    flags = re.search(r"^flags\s*:.*\bhypervisor\b", read(os.path.join(root, "proc/cpuinfo")), re.MULTILINE)
+    return "hypervisor" if flags or os.path.isdir(os.path.join(root, "sys/hypervisor/properties")) else None
+
+
+def secure_boot(root):
+    """True, False, or None where the firmware has no such thing."""
+    try:
+        with open(os.path.join(root, _SECURE_BOOT), "rb") as handle:
+            return handle.read()[-1:] == b"\x01"
+    except OSError:
+        return None
+
+
+def booted_at(root):
+    """When process 1 began, in seconds since 1970, or 0; the kernel's boot would be the machine's in a container."""
+    since_boot = re.search(r"^btime (\d+)$", read(os.path.join(root, "proc/stat")), re.MULTILINE)
+    fields = read(os.path.join(root, "proc/1/stat")).rpartition(")")[2].split()
+    if not since_boot or len(fields) < 20:
+        return 0
+    return int(since_boot.group(1)) + int(fields[19]) // os.sysconf("SC_CLK_TCK")
+
+
+def look(root):
+    """Everything that the module tells, without what was recorded."""
+    kernel = read(os.path.join(root, "proc/sys/kernel/osrelease")).strip() or platform.release()
+    devices = pci_devices(root)
+    return {
+        "os": operating_system(root),
+        "architecture": platform.machine(),
+        "kernel": kernel,
+        "kernel_headers": os.path.isdir(os.path.join(root, "lib/modules", kernel, "build")),
+        "pythons": pythons(root),
+        "gpus": devices["gpus"],
+        "nvswitch": devices["nvswitch"],
+        "driver": driver(root),
+        "gpu_users": users(root),
+        "nouveau": os.path.isdir(os.path.join(root, "sys/module/nouveau")),
+        "systemd": os.path.isdir(os.path.join(root, "run/systemd/system")),
+        "container": container(root),
+        "virtual": virtual(root),
+        "secure_boot": secure_boot(root),
+        "booted_at": booted_at(root),
+    }
+
+
+def with_recorded(found, recorded):
+    """`found` with recorded values over it, and their keys named, so that nobody takes them for live ones."""
+    merged = dict(found)
+    for key, value in recorded.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = {**merged[key], **value} if both else value
+    return {**merged, "recorded": sorted(recorded)}
+
+
+def main():
+    """Look, merge, tell."""
+    module = AnsibleModule(
+        argument_spec={
+            "recorded": {"type": "dict", "default": {}},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    found, recorded = look(module.params["root"]), module.params["recorded"]
+    unknown = sorted(set(recorded) - set(found))
+    if unknown:
+        module.fail_json(
+            msg="nodectl_recorded_look: no such key: %s; known: %s" % (", ".join(unknown), ", ".join(sorted(found)))
+        )
+    module.exit_json(changed=False, node=with_recorded(found, recorded))
+
+
+if __name__ == "__main__":
+    main()

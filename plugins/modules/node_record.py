@@ -1,0 +1,83 @@
+#!/usr/bin/python
+"""Ansible module: note on the node what stands there before a run changes it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_files import TooBigError
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_history import TouchesError, begin, joined, settle
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_store import ROOT, RUN_NAME, Store
+
+DOCUMENTATION = r"""
+module: node_record
+short_description: Note what stands on a node before a run changes it
+description:
+  - C(begin) writes the whole record before the first change; several plays of a run add to one record.
+  - C(settle) keeps what the run changed, and no record where it changed nothing.
+  - Writes only below its folder, and nothing in check mode.
+author: The nodectl authors
+options:
+  state: {description: Before the first or after the last change., type: str, choices: [begin, settle], required: true}
+  run: {description: The run's name., type: str, required: true}
+  by: {description: Who started it., type: str, default: ""}
+  login: {description: The login on the node., type: str, default: ""}
+  version: {description: Version of nodectl., type: str, default: ""}
+  profiles: {description: Names of the host's profiles., type: dict, default: {}}
+  touches: {description: What each role may change by the variable that says so., type: dict, default: {}}
+  folder: {description: Where records lie., type: path, default: /var/lib/nodectl}
+"""
+EXAMPLES = r"""
+- node_record:
+    state: begin
+    run: 20260101T000000Z-42
+    touches: {limits_touches: {paths: [/etc/security/limits.d/90-nodectl.conf]}}
+"""
+RETURN = r"""
+run: {description: The run's name., type: str, returned: always}
+kept: {description: The node holds a record of the run., type: bool, returned: always}
+"""
+
+
+def main() -> None:
+    """Begin or settle; never `changed`, for a record is no change of what the node does."""
+    text = {"type": "str", "default": ""}
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["begin", "settle"], "required": True},
+            "run": {"type": "str", "required": True},
+            "by": text,
+            "login": text,
+            "version": text,
+            "profiles": {"type": "dict", "default": {}},
+            "touches": {"type": "dict", "default": {}},
+            "folder": {"type": "path", "default": ROOT},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params
+    name, store = wanted["run"], Store(wanted["folder"])
+    if not RUN_NAME.fullmatch(name) or name == "start":
+        module.fail_json(msg="%r is no name for a run: letters, digits and ._- are" % name)
+    try:
+        touches = joined(wanted["touches"])
+        if not module.check_mode and (wanted["state"] == "begin" or Path(store.runs).is_dir()):
+            with store.locked():
+                if wanted["state"] == "begin":
+                    about = {key: wanted[key] for key in ("by", "login", "version", "profiles")}
+                    begin(store, module.run_command, name, about, touches)
+                else:
+                    settle(store, module.run_command, name)
+    except (TouchesError, TooBigError) as error:
+        module.fail_json(msg="what a role may change cannot be recorded: %s" % error)
+    except OSError as error:
+        where = error.filename or store.root
+        module.fail_json(msg="nothing was changed: %s cannot be recorded: %s" % (where, error.strerror or error))
+    module.exit_json(changed=False, run=name, kept=os.path.isdir(store.folder(name)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+#!/usr/bin/python
+"""Ansible module: a node's state as an earlier run left it, from the node's own records."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_history import settle
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_plan import PlanError, Undo, chosen
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_store import ROOT, RUN_NAME, SECTIONS, START, Store
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_undo import Undoing
+
+DOCUMENTATION = r"""
+module: node_rollback
+short_description: Put back what stood on a node before nodectl changed it
+description:
+  - Files, links, folders, units, packages, kernel values and what programs set, from the records of node_record.
+  - A file that somebody changed since is kept beside the record and reported.
+  - Killed at any point, another run of it finishes.
+author: The nodectl authors
+options:
+  state:
+    description: List the runs, look at the way back, or go it.
+    type: str
+    choices: [list, look, undone]
+    required: true
+  to: {description: "The run whose state is wanted, or C(start); empty undoes the last.", type: str, default: ""}
+  packages: {description: Also the packages of the GPU driver., type: bool, default: false}
+  folder: {description: Where records lie., type: path, default: /var/lib/nodectl}
+"""
+EXAMPLES = r"""
+- node_rollback: {state: undone, to: start}
+"""
+RETURN = r"""
+rollback:
+  description: Runs and known for all states, changes and warnings for look and undone.
+  type: dict
+  returned: always
+"""
+DIFF_BYTES = 65536
+
+
+def listed(store: Store) -> list[dict[str, Any]]:
+    """Each run: who, when, profiles, and what it changed, oldest first."""
+    names = ([START] if store.exists(START) else []) + store.names()
+    return [{**store.about(name), "run": name, **counted(store.load(name))} for name in names]
+
+
+def counted(record: dict[str, Any]) -> dict[str, Any]:
+    """How much of each kind a run changed."""
+    changed = {section: len(record["before"][section]) for section in SECTIONS if record["before"][section]}
+    return {"changed": changed, "settled": record["settled"], "left": record.get("left", False)}
+
+
+def shown(undo: Undo) -> dict[str, Any]:
+    """The plan for people and programs."""
+    packages, kept = undo.package_changes()
+    values, warnings = undo.value_changes()
+    changes = [
+        *undo.unit_changes(),
+        *undo.path_changes(),
+        *undo.tree_changes(),
+        *packages,
+        *values,
+        *undo.live_changes(),
+    ]
+    for change in changes:
+        if change.get("conflict"):
+            folder = os.path.join(undo.store.undone, undo.runs[-1], "conflicts")
+            warnings.append("%s was changed since: that version is kept in %s" % (change["subject"], folder))
+    driver = sorted(key for key, why in kept.items() if why == "driver")
+    if driver:
+        warnings.append("packages of the GPU driver stay (--packages takes them back): %s" % ", ".join(driver))
+    warnings += ["package %s stays, %s" % (key, why) for key, why in sorted(kept.items()) if why != "driver"]
+    brief = [{name: change[name] for name in ("what", "subject", "action")} for change in changes]
+    return {"runs": undo.runs, "changes": brief, "warnings": warnings, "kept": sorted(kept)}
+
+
+def text_of(path: str) -> str:
+    """A small text file's content for a diff."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(DIFF_BYTES + 1)
+        return data.decode() if len(data) <= DIFF_BYTES else "(%d bytes)\n" % os.stat(path).st_size
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def diff(undo: Undo) -> list[dict[str, str]]:
+    """File by file, and everything else as lines."""
+    result = []
+    for change in undo.path_changes():
+        path, old = change["subject"], undo.before["paths"][change["subject"]]
+        after = text_of(undo.content(old["sha256"])) if old["kind"] == "file" else ""
+        result.append({"before_header": path, "after_header": path, "before": text_of(path), "after": after})
+    lines = [change for change in shown(undo)["changes"] if change["what"] != "path"]
+    text = "".join("%s %s: %s\n" % (line["what"], line["subject"], line["action"]) for line in lines)
+    return (
+        [*result, {"before_header": "node", "after_header": "node", "before": "", "after": text}] if lines else result
+    )
+
+
+def main() -> None:
+    """List, look or undo."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["list", "look", "undone"], "required": True},
+            "to": {"type": "str", "default": ""},
+            "packages": {"type": "bool", "default": False},
+            "folder": {"type": "path", "default": ROOT},
+        },
+        supports_check_mode=True,
+    )
+    state, to, store = module.params["state"], module.params["to"], Store(module.params["folder"])
+    if to and not RUN_NAME.fullmatch(to):
+        module.fail_json(msg="%r is no name of a run" % to)
+    if not os.path.isdir(store.runs):
+        empty: dict[str, Any] = {"runs": [], "known": to in ("", START), "changes": [], "warnings": [], "kept": []}
+        module.exit_json(changed=False, rollback=empty)
+    try:
+        with store.locked():
+            work(module, store, state, to)
+    except (PlanError, OSError) as error:
+        module.fail_json(msg="%s" % error)
+
+
+def work(module: AnsibleModule, store: Store, state: str, to: str) -> None:
+    """Under the store's lock."""
+    known = to in ("", START) or to in store.names()
+    if state == "list":
+        module.exit_json(changed=False, rollback={"runs": listed(store), "known": known})
+    acts = state == "undone" and not module.check_mode
+    if acts:  # a run that was killed is closed first: what it left is known then
+        for name in store.names():
+            settle(store, module.run_command, name)
+    runs = chosen(store, to, module.params["packages"])
+    undo = Undo(store, module.run_command, runs, module.params["packages"])
+    plan = {**shown(undo), "known": known}
+    answer: dict[str, Any] = {"changed": bool(plan["changes"]), "rollback": plan}
+    if module._diff and runs:
+        answer["diff"] = diff(undo)
+    if state == "look":
+        answer["changed"] = False
+    elif acts and runs:
+        undoing = Undoing(undo)
+        answer["changed"] = undoing.all()
+        plan["warnings"] += [line for line in undoing.warnings if line not in plan["warnings"]]
+        if undoing.errors:
+            module.fail_json(msg="not all came back; run it again. %s" % "; ".join(undoing.errors), **answer)
+    module.exit_json(**answer)
+
+
+if __name__ == "__main__":
+    main()

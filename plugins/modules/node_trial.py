@@ -1,0 +1,195 @@
+#!/usr/bin/python
+"""Ansible module: arm a node for a trial, so that it puts its former values back by itself, and disarm it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import trial_restore, trial_unit
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_live import systemd_runs
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_store import ROOT, RUN_NAME, Store
+from ansible_collections.nodectl.fleet.plugins.module_utils.trial_store import ARMED, RESTORED, Trial, Trials, boot_id
+
+DOCUMENTATION = r"""
+module: node_trial
+short_description: Arm a node for a trial, and disarm it
+description:
+  - C(free) refuses a node that another trial holds, and takes the notes of those that are over; with O(force) the other
+    trial's former values are put back first.
+  - C(armed) starts a guard, which puts the node's former values back by its own record (node_record) once nobody renews
+    the lease, and at the next boot.
+  - C(guarded) refuses to go on where the guard does not live, or has acted.
+  - C(off) puts the former values back, looks at them again, and leaves nothing of the trial.
+author: The nodectl authors
+options:
+  state: {description: What is to be done., type: str, choices: [free, armed, guarded, "off"], required: true}
+  trial: {description: The trial's name, which is also its record's., type: str, required: true}
+  by: {description: Who runs it., type: str, default: ""}
+  what: {description: What is tried., type: str, default: ""}
+  uid: {description: The login that renews the lease., type: int, default: 0}
+  lease_s: {description: So long after the last renewal the guard acts., type: float, default: 60}
+  settle_s: {description: So long it looks on for what a playbook still does., type: float, default: 30}
+  library: {description: The guard's own modules and their texts., type: dict, default: {}}
+  force: {description: Put back what another trial has changed., type: bool, default: false}
+  folder: {description: Where records lie., type: path, default: /var/lib/nodectl}
+"""
+EXAMPLES = r"""
+- node_trial: {state: "off", trial: 20260101T000000Z-42}
+"""
+RETURN = r"""
+trial:
+  description: What became of it (state, and where the node acted by itself since, at, why, errors) and notes on others.
+  type: dict
+  returned: always
+findings: {description: None; a result that has them is kept by nodectl., type: list, returned: always}
+"""
+START_S = 10.0
+
+
+class RefusedError(Exception):
+    """It cannot be done on this node, and why."""
+
+
+def free(trials: Trials, store: Store, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Nothing but this trial stands here; what others left is told."""
+    notes = []
+    for other in trials.all():
+        said = other.said()
+        if said.get("state") == RESTORED:
+            notes.append("trial %s was put back by itself at %s: %s" % (other.name, moment(said["at"]), said["why"]))
+        elif other.guard() is None and not store.exists(other.name):
+            notes.append("trial %s of %s had left nothing to put back" % (other.name, other.holder()))
+        elif not wanted["force"]:
+            raise RefusedError("held by trial %s of %s: %s" % (other.name, other.holder(), outlook(other)))
+        else:
+            notes.append("trial %s of %s was taken off (--force)" % (other.name, other.holder()))
+        take_off(trials, other, store)
+    return {"state": "free", "notes": notes}
+
+
+def outlook(other: Trial) -> str:
+    """What will become of a trial that is in the way."""
+    said = other.said()
+    if other.guard() is None:
+        return "nobody watches it any more, so its settings stay; --force puts the former values back first"
+    if said.get("state") == ARMED:
+        lease_s = other.about().get("lease_s", 0)
+        return "it is put back by itself %g s after its nodectl has ended; wait, or --force" % lease_s
+    errors = "; ".join(said.get("errors") or ()) or "it is at it"
+    return "it is being put back by itself (%s); wait, or --force" % errors
+
+
+def moment(seconds: float) -> str:
+    """A time for people."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+
+
+def take_off(trials: Trials, trial: Trial, store: Store) -> bool:
+    """Put back, look, and only then end the guard; true if anything had to be changed."""
+    trial.close()
+    trial_restore.end_marked(trial.name)
+    changed, errors = trial_restore.put_back(store, trial.name)
+    if errors:
+        raise RefusedError("not all is as before trial %s: %s; run it again" % (trial.name, "; ".join(errors)))
+    trial_unit.stop(trial_restore.run)
+    trial.end_guard()
+    trial_unit.remove(trial_restore.run)
+    if trial.there():
+        trial.remove()
+    trial_restore.forget(store, trial.name)
+    return changed
+
+
+def arm(trials: Trials, store: Store, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The folder, then the guard; nothing was changed yet, so a cut anywhere leaves nothing to put back."""
+    trial = trials.trial(wanted["trial"])
+    others = [other for other in trials.all() if other.said().get("state") != RESTORED]
+    if others:
+        trial_restore.drop(store, trial.name)
+        raise RefusedError("held by trial %s of %s" % (others[0].name, others[0].holder()))
+    if not store.exists(trial.name):
+        raise RefusedError("there is no record of what stands here: nothing can be tried without")
+    names = ("by", "what", "lease_s", "settle_s")
+    about = {**{name: wanted[name] for name in names}, "since": time.time(), "boot": boot_id()}
+    trial.create(about, wanted["library"], sys.executable, wanted["uid"])
+    reason = trial_unit.start(trial_restore.run, trial.name, trial.folder, sys.executable)
+    until = time.monotonic() + START_S
+    while not reason and trial.guard() is None:
+        if time.monotonic() > until:
+            reason = "it did not start in %g s" % START_S
+        time.sleep(0.02)
+    if reason:
+        take_off(trials, trial, store)
+        raise RefusedError("the guard cannot be kept here: %s" % reason)
+    at_boot = "unit" if systemd_runs() else "nothing"
+    return {"state": ARMED, "at_boot": at_boot, "folder": trial.folder}
+
+
+def guarded(trial: Trial) -> dict[str, Any]:
+    """Nothing is changed on a node that would not change it back."""
+    if not trial.there():
+        raise RefusedError("this host is not armed for trial %s" % trial.name)
+    said = trial.said()
+    if said.get("state") != ARMED:
+        since = moment(said.get("since", 0))
+        raise RefusedError("this host has begun to put itself back at %s: %s" % (since, said.get("why", "")))
+    if trial.guard() is None:
+        raise RefusedError("nobody watches this host any more: its guard has ended; nothing was changed")
+    return {"state": ARMED}
+
+
+def off(trials: Trials, trial: Trial, store: Store) -> tuple[bool, dict[str, Any]]:
+    """(whether anything had to be changed, what became of the trial)."""
+    said = trial.said()
+    state = "by itself" if said.get("state", ARMED) != ARMED else "off"
+    if not trial.there() and not store.exists(trial.name):
+        return False, {"state": "gone"}
+    changed = take_off(trials, trial, store)
+    told = {name: said[name] for name in ("since", "at", "why", "errors") if name in said}
+    return changed, {"state": state, **told}
+
+
+def main() -> None:
+    """Under the lock of this node's trials."""
+    text = {"type": "str", "default": ""}
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["free", "armed", "guarded", "off"], "required": True},
+            "trial": {"type": "str", "required": True},
+            "by": text,
+            "what": text,
+            "uid": {"type": "int", "default": 0},
+            "lease_s": {"type": "float", "default": 60.0},
+            "settle_s": {"type": "float", "default": 30.0},
+            "library": {"type": "dict", "default": {}},
+            "force": {"type": "bool", "default": False},
+            "folder": {"type": "path", "default": ROOT},
+        },
+    )
+    wanted = module.params
+    if not RUN_NAME.fullmatch(wanted["trial"]) or wanted["trial"] == "start":
+        module.fail_json(msg="%r is no name for a trial: letters, digits and ._- are" % wanted["trial"])
+    trials, store, changed = Trials(wanted["folder"]), Store(wanted["folder"]), False
+    trial = trials.trial(wanted["trial"])
+    try:
+        with trials.locked():
+            if wanted["state"] == "off":
+                changed, answer = off(trials, trial, store)
+            elif wanted["state"] == "guarded":
+                answer = guarded(trial)
+            else:
+                answer = (free if wanted["state"] == "free" else arm)(trials, store, wanted)
+    except RefusedError as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(msg="%s: %s" % (error.filename or os.path.join(store.root, "trials"), error.strerror or error))
+    module.exit_json(changed=changed, trial=answer, findings=[])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+#!/usr/bin/python
+"""Ansible module: a virtual environment with pinned packages, made whole by uv, then made the current one."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import env_store as store_of
+from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
+
+DOCUMENTATION = r"""
+module: python_venv
+short_description: A virtual environment that holds pinned packages
+description:
+  - Reads what the environment holds from its dist-info folders; runs uv only where something lacks.
+  - An environment is made aside, renamed when complete, and made the current one by swapping a link.
+  - Where a complete environment lies beside the wheelhouse folder, the new one links to its packages instead.
+  - A real folder where the link belongs is moved into the store, and used where it holds what is wanted.
+author: The nodectl authors
+options:
+  path: {description: The link that names the current environment., type: path, required: true}
+  store: {description: The folder that holds the environments., type: path, required: true}
+  keep: {description: How many earlier environments stay., type: int, default: 2}
+  python: {description: The interpreter., type: path, required: true}
+  python_version: {description: What it will be where it is not there yet., type: str, default: ""}
+  python_min: {description: Oldest version allowed., type: str, required: true}
+  python_max: {description: Newest version allowed., type: str, required: true}
+  requirements: {description: Pins as name==version., type: list, elements: str, required: true}
+  constraints: {description: Pins for what they need., type: list, elements: str, default: []}
+  uv: {description: The uv program., type: path, required: true}
+  index: {description: Package index; what it lacks comes from uv's default index., type: str, required: true}
+  wheelhouse: {description: Folder or address instead of the indexes., type: str, default: ""}
+  build_environment: {description: Variables for packages that are built from source., type: dict, default: {}}
+  state: {description: Only look, or make it so., type: str, choices: [look, present], default: present}
+"""
+EXAMPLES = r"""
+- python_venv:
+    path: /opt/nodectl/venv
+    store: /opt/nodectl/venvs
+    python: /usr/bin/python3
+    python_min: "3.10"
+    python_max: "3.13"
+    requirements: [torch==2.13.0, numpy==2.2.6]
+    uv: /usr/local/bin/uv
+    index: https://example.org/simple
+"""
+RETURN = r"""
+complete: {description: The current environment holds every requirement., type: bool, returned: always}
+missing: {description: Requirements that it lacks., type: list, returned: always}
+found: {description: Version of each distribution in it., type: dict, returned: always}
+environment: {description: The folder that the link names; empty where none., type: str, returned: always}
+interpreter: {description: Version of the host's interpreter., type: str, returned: always}
+machine: {description: As uname -m says., type: str, returned: always}
+uv_present: {description: The uv program is there., type: bool, returned: always}
+pruned: {description: Earlier environments that were removed., type: list, returned: changed}
+"""
+
+VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+
+
+def interpreter_version(module: AnsibleModule) -> str:
+    """Version of the interpreter, or the one that is planned; fails where it cannot serve."""
+    wanted = module.params
+    python, low, high = wanted["python"], wanted["python_min"], wanted["python_max"]
+    version = str(wanted["python_version"])
+    if os.path.lexists(python) or not version:
+        status, out, err = module.run_command([python, "-c", VERSION])
+        if status != 0:
+            module.fail_json(msg=f"{python} does not run: {err.strip()}; set python_interpreter to one that does")
+        version = out.strip()
+    if not python_env.key(low) <= python_env.key(version)[:2] <= python_env.key(high):
+        reason = f"{python} is Python {version}, and the stack's wheels exist for {low} to {high}"
+        module.fail_json(msg=f"{reason}; set python_interpreter to one of those, or leave it empty to have one chosen")
+    return version
+
+
+def holds(path: Path, wanted: dict[str, Any], version: str) -> list[str]:
+    """Requirements that an environment lacks; all where its interpreter is gone or another."""
+    made_with = python_env.venv_python(path)
+    if python_env.key(made_with)[:2] != python_env.key(version)[:2]:
+        return list(wanted["requirements"])
+    return python_env.lacking(wanted["requirements"], python_env.distributions(path))
+
+
+def name_of(wanted: dict[str, Any], version: str) -> str:
+    """Name of the environment in the store; whatever decides its content is in it."""
+    torch = next((pin.partition("==")[2] for pin in wanted["requirements"] if pin.startswith("torch==")), "none")
+    python = f"{wanted['python']} {'.'.join(version.split('.')[:2])}"
+    digest = python_env.requirement_digest(wanted["requirements"], wanted["constraints"], python, wanted["index"])
+    return f"torch-{torch.replace('+', '-')}-{digest}"
+
+
+def look(module: AnsibleModule) -> dict[str, Any]:
+    """Everything that is known without changing anything; fails where the interpreter cannot serve."""
+    wanted, link = module.params, Path(module.params["path"])
+    version = interpreter_version(module)
+    name, store = name_of(wanted, version), Path(wanted["store"])
+    ready = [path for path in store_of.generations(store, name) if not holds(path, wanted, version)]
+    current = store_of.current(link)
+    shown = current or link
+    found = python_env.distributions(shown) if python_env.venv_python(shown) else {}
+    return {
+        "complete": current in ready,
+        "missing": [] if current in ready else holds(shown, wanted, version) or list(wanted["requirements"]),
+        "found": found,
+        "environment": str(current or ""),
+        "interpreter": version,
+        "machine": platform.machine(),
+        "uv_present": os.access(wanted["uv"], os.X_OK),
+        "name": name,
+        "ready": [str(path) for path in ready],
+    }
+
+
+def run_uv(module: AnsibleModule, arguments: list[str], doing: str, cache: Path) -> None:
+    """Run uv; fails with its last lines."""
+    own = {"UV_NO_CONFIG": "1", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "UV_CACHE_DIR": str(cache)}
+    built = {name: str(value) for name, value in module.params["build_environment"].items()}
+    status, out, err = module.run_command([module.params["uv"], *arguments], environ_update={**built, **own})
+    if status != 0:
+        text = "\n".join((out + err).strip().splitlines()[-12:])
+        module.fail_json(msg=f"uv could not {doing}:\n{text}")
+
+
+def ready_beside(module: AnsibleModule, version: str) -> Path | None:
+    """A complete environment beside the wheelhouse, for this interpreter."""
+    house = module.params["wheelhouse"]
+    ready = Path(house.rstrip("/")).parent / "venv"
+    if not house.startswith("/") or holds(ready, module.params, version):
+        return None
+    return ready
+
+
+def source(module: AnsibleModule) -> list[str]:
+    """uv's options that say where packages come from."""
+    house, index = module.params["wheelhouse"], module.params["index"]
+    if not house:
+        # the stack's index first; a pin that it lacks (PyTorch's has few versions of numpy) comes from uv's default one
+        return ["--index", index, "--index-strategy", "unsafe-first-match"]
+    if house.startswith("/") and not any(Path(house).glob("*.whl")):
+        module.fail_json(msg=f"no wheel in {house} on this host; fill it, or unset nodectl_wheelhouse")
+    return ["--no-index", "--find-links", house]
+
+
+def build(module: AnsibleModule, state: dict[str, Any]) -> Path:
+    """A new environment in the store, made aside and renamed when whole."""
+    wanted, store = module.params, Path(module.params["store"])
+    os.umask(0o022)  # for everybody who trains here, whatever root's own habit
+    if not state["uv_present"]:
+        module.fail_json(msg=f"no uv at {wanted['uv']} on this host; set nodectl_uv to where it is")
+    options = source(module)
+    final = store_of.next_generation(store, state["name"])
+    aside, cache = store / f"{store_of.PARTIAL}{final.name}", store / f"{store_of.PARTIAL}cache"
+    # programs find their interpreter from their own place, so the folder may be renamed
+    run_uv(module, ["venv", "--relocatable", "--python", wanted["python"], str(aside)], f"make {aside}", cache)
+    ready = ready_beside(module, state["interpreter"])
+    if ready:
+        store_of.link_packages(ready, aside, final)
+    else:
+        pinned = aside / "nodectl-constraints.txt"
+        pinned.write_text("".join(f"{line}\n" for line in wanted["constraints"]))
+        options += ["--constraint", str(pinned), "--compile-bytecode", *wanted["requirements"]]
+        doing = f"install {' '.join(wanted['requirements'])} from {wanted['wheelhouse'] or wanted['index']}"
+        run_uv(module, ["pip", "install", "--python", str(aside / "bin" / "python"), *options], doing, cache)
+        store_of.sync(store)  # what is renamed must be on the disk first
+    missing = holds(aside, wanted, state["interpreter"])
+    if missing:
+        module.fail_json(msg=f"uv ended well, but these are missing: {' '.join(missing)}")
+    note = {name: wanted[name] for name in ("requirements", "constraints", "python", "index", "wheelhouse")}
+    (aside / "nodectl-environment.json").write_text(json.dumps(note, indent=1, sort_keys=True) + "\n")
+    aside.rename(final)
+    return final
+
+
+def make(module: AnsibleModule) -> list[str]:
+    """Have the environment in the store and let the link name it; the names of those that went."""
+    link, store = Path(module.params["path"]), Path(module.params["store"])
+    link.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with store_of.alone(store):
+        store_of.clean(store, link)
+        state = look(module)
+        if link.is_dir() and not link.is_symlink():
+            whole = not holds(link, module.params, state["interpreter"])
+            store_of.adopt(link, store, state["name"] if whole else "earlier")
+            state = look(module)
+        if not state["complete"]:
+            target = Path(state["ready"][0]) if state["ready"] else build(module, state)
+            store_of.activate(link, target)
+        gone = store_of.prune(store, link, module.params["keep"])
+        store_of.clean(store, link)
+    return gone
+
+
+def pins(held: dict[str, str]) -> str:
+    """One name==version a line."""
+    return "".join(f"{name}=={held[name]}\n" for name in sorted(held))
+
+
+def difference(module: AnsibleModule, before: dict[str, Any], held: str) -> dict[str, str]:
+    """What `--diff` shows."""
+    path = module.params["path"]
+    return {"before_header": path, "after_header": path, "before": pins(before["found"]), "after": held}
+
+
+def main() -> None:
+    """Look; where asked for, make it so, and look again."""
+    text, place = {"type": "str", "required": True}, {"type": "path", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "path": place,
+            "store": place,
+            "keep": {"type": "int", "default": 2},
+            "python": place,
+            "python_version": {"type": "str", "default": ""},
+            "python_min": text,
+            "python_max": text,
+            "requirements": {"type": "list", "elements": "str", "required": True},
+            "constraints": {"type": "list", "elements": "str", "default": []},
+            "uv": place,
+            "index": text,
+            "wheelhouse": {"type": "str", "default": ""},
+            "build_environment": {"type": "dict", "default": {}},
+            "state": {"type": "str", "choices": ["look", "present"], "default": "present"},
+        },
+        supports_check_mode=True,
+    )
+    before = look(module)
+    if module.params["state"] == "look" or before["complete"]:
+        module.exit_json(changed=False, **before)
+    if module.check_mode:
+        held = pins(before["found"]) + "".join(f"{requirement}\n" for requirement in before["missing"])
+        module.exit_json(changed=True, diff=difference(module, before, held), **before)
+    try:
+        gone = make(module)
+    except (store_of.BusyError, OSError) as error:
+        module.fail_json(msg=f"{error}; run again when it has ended, or look at {module.params['store']}")
+    after = look(module)
+    if not after["complete"]:
+        module.fail_json(msg=f"the environment lacks {' '.join(after['missing'])}", **after)
+    module.exit_json(changed=True, diff=difference(module, before, pins(after["found"])), pruned=gone, **after)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+#!/usr/bin/python
+"""Ansible module: an interpreter that the stack's wheels exist for: the distribution's, else one that uv brings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
+from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding
+
+DOCUMENTATION = r"""
+module: stack_python
+short_description: The interpreter of the stack
+description:
+  - Takes the distribution's python3 where its version serves, else another that is installed or that apt offers.
+  - Where apt has none, uv installs one into a folder of its own; the system's own Python is never changed.
+author: The nodectl authors
+options:
+  interpreter: {description: One that an operator chose; empty to have one chosen., type: str, default: ""}
+  min: {description: Oldest version that the wheels exist for., type: str, required: true}
+  max: {description: Newest version that the wheels exist for., type: str, required: true}
+  folder: {description: Where uv installs., type: path, required: true}
+  uv: {description: The uv program., type: path, required: true}
+  mirror: {description: Folder or address of uv's builds; empty for uv's own., type: str, default: ""}
+  downloads: {description: What uv could bring as uv python list says., type: list, elements: dict}
+  catalogue: {description: Another list of builds for uv., type: str, default: ""}
+  state: {description: Only look, or make it so., type: str, choices: [look, present], default: present}
+"""
+EXAMPLES = r"""
+- stack_python:
+    min: "3.8"
+    max: "3.11"
+    folder: /opt/nodectl/python
+    uv: /opt/nodectl/bin/uv
+"""
+RETURN = r"""
+path: {description: The interpreter, also where it is still to come., type: str, returned: always}
+version: {description: Its version., type: str, returned: always}
+how: {description: present apt or uv., type: str, returned: always}
+uv_present: {description: The uv program is there., type: bool, returned: always}
+machine: {description: As uname -m says., type: str, returned: always}
+findings: {description: What a verify task tells., type: list, elements: dict, returned: always}
+"""
+
+VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+_TIMEOUT_S = 10
+
+
+def minors(low: str, high: str) -> list[str]:
+    """Versions as major.minor from the newest to the oldest; both are of one major version."""
+    (major, first), (_, last) = python_env.key(low)[:2], python_env.key(high)[:2]
+    return [f"{major}.{minor}" for minor in range(last, first - 1, -1)]
+
+
+def serves(version: str, low: str, high: str) -> bool:
+    """The wheels exist for this version."""
+    return bool(version) and python_env.key(low)[:2] <= python_env.key(version)[:2] <= python_env.key(high)[:2]
+
+
+def candidates(policy: str) -> dict[str, str]:
+    """{package: version} from `apt-cache policy`; what has none, or a version before its release, is left out."""
+    found = {}
+    for name, version in re.findall(r"^(\S+):\n(?:  \S.*\n)*?  Candidate: (\S+)$", policy, re.MULTILINE):
+        if version != "(none)" and not re.search(r"~(rc|a|b)\d", version):
+            found[name] = version
+    return found
+
+
+def best_download(downloads: list[dict[str, Any]], machine: str, low: str, high: str) -> dict[str, Any] | None:
+    """The newest CPython build for this kind of machine that the wheels exist for."""
+    fits = [
+        item
+        for item in downloads
+        if item.get("implementation") == "cpython"
+        and item.get("variant") == "default"
+        and (item.get("os"), item.get("arch"), item.get("libc")) == ("linux", machine, "gnu")
+        and re.fullmatch(r"[\d.]+", str(item.get("version")))
+        and serves(item["version"], low, high)
+    ]
+    return max(fits, key=lambda item: python_env.key(item["version"]), default=None)
+
+
+def mirrored(url: str, mirror: str) -> str:
+    """Where a mirror holds a build: below its date, under its own name."""
+    if not mirror:
+        return url
+    return "/".join([mirror.rstrip("/"), *url.split("/")[-2:]])
+
+
+def unreachable(url: str) -> str:
+    """Why a build cannot be had from here; empty where it can."""
+    if not re.match(r"https?://", url):
+        path = urllib.parse.unquote(re.sub(r"^file://", "", url))
+        return "" if Path(path).is_file() else f"no file {path} on this host"
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=_TIMEOUT_S):  # noqa: S310
+            return ""
+    except urllib.error.HTTPError as error:
+        return "" if error.code == 405 else f"{url} answers {error.code}"
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        return f"{url}: {getattr(error, 'reason', error)}"
+
+
+def version_of(module: AnsibleModule, path: str) -> str:
+    """Version of an interpreter; empty where it does not run."""
+    if not os.access(path, os.X_OK):
+        return ""
+    status, out, _ = module.run_command([path, "-c", VERSION])
+    return str(out.strip()) if status == 0 else ""
+
+
+def installed(module: AnsibleModule) -> tuple[str, str]:
+    """(path, version) of the first interpreter that serves; empty where none does."""
+    wanted = module.params
+    low, high = wanted["min"], wanted["max"]
+    own = sorted(Path(wanted["folder"]).glob("cpython-*/bin/python3.[0-9]*"), reverse=True)
+    managed = [str(path) for minor in minors(low, high) for path in own if path.name == f"python{minor}"]
+    names = ["/usr/bin/python3", *(f"/usr/bin/python{minor}" for minor in minors(low, high)), *managed]
+    for path in names:
+        version = version_of(module, path)
+        if serves(version, low, high):
+            return path, version
+    return "", ""
+
+
+def look(module: AnsibleModule) -> dict[str, Any]:
+    """The interpreter and how to have it; fails where none can be had."""
+    wanted = module.params
+    low, high, chosen = wanted["min"], wanted["max"], wanted["interpreter"]
+    told = {"uv_present": os.access(wanted["uv"], os.X_OK), "machine": platform.machine()}
+    if chosen:
+        version = version_of(module, chosen)
+        if not serves(version, low, high):
+            what = f"is Python {version}" if version else "does not run"
+            remedy = "set python_interpreter to one of those, or leave it empty to have one chosen"
+            module.fail_json(msg=f"{chosen} {what}, and the stack's wheels exist for {low} to {high}; {remedy}")
+        return {"path": chosen, "version": version, "how": "present", **told}
+    path, version = installed(module)
+    if path:
+        return {"path": path, "version": version, "how": "present", **told}
+    packages = [f"python{minor}" for minor in minors(low, high)]
+    _, policy, _ = module.run_command(["apt-cache", "policy", *packages], environ_update={"LC_ALL": "C"})
+    offered = candidates(policy)
+    for package in packages:
+        if package in offered:
+            return {"path": f"/usr/bin/{package}", "version": package[len("python") :], "how": "apt", **told}
+    return {**by_uv(module), **told}
+
+
+def by_uv(module: AnsibleModule) -> dict[str, Any]:
+    """The build that uv would bring; with `downloads` it is made sure that it can be had."""
+    wanted = module.params
+    low, high = wanted["min"], wanted["max"]
+    plan = {"version": high, "how": "uv"}
+    if wanted["downloads"] is not None:
+        found = best_download(wanted["downloads"], platform.machine(), low, high)
+        reason = unreachable(mirrored(found["url"], wanted["mirror"])) if found else "uv has no build of them"
+        if reason:
+            here = version_of(module, "/usr/bin/python3") or "missing"
+            module.fail_json(
+                msg=f"python3 on this host is {here}, the stack's wheels exist for {low} to {high}, apt offers none of "
+                f"those, and uv cannot bring one: {reason}. Set nodectl_python_mirror to a mirror or a folder on the "
+                f"host that holds uv's builds, install one yourself and name it in python_interpreter, or choose a "
+                f"stack for Python {here}"
+            )
+        plan["version"] = found["version"] if found else high
+    minor = ".".join(plan["version"].split(".")[:2])
+    place = f"cpython-{plan['version']}-linux-{platform.machine()}-gnu"
+    return {**plan, "path": f"{wanted['folder']}/{place}/bin/python{minor}"}
+
+
+def install(module: AnsibleModule, plan: dict[str, Any]) -> None:
+    """Have apt or uv bring the interpreter."""
+    wanted = module.params
+    minor = ".".join(plan["version"].split(".")[:2])
+    if plan["how"] == "apt":
+        command = ["apt-get", "install", "--yes", "--no-install-recommends", f"python{minor}"]
+        own = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    else:
+        command = [wanted["uv"], "python", "install", "--no-bin", "--install-dir", wanted["folder"]]
+        command += ["--mirror", as_address(wanted["mirror"])] if wanted["mirror"] else []
+        command += ["--python-downloads-json-url", wanted["catalogue"]] if wanted["catalogue"] else []
+        command += ["--", f"cpython-{plan['version']}-linux-{platform.machine()}-gnu"]
+        own = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_NO_CACHE": "1"}
+        if not plan["uv_present"]:
+            module.fail_json(msg=f"no uv at {wanted['uv']} on this host; set nodectl_uv to where it is")
+    status, out, err = module.run_command(command, environ_update=own)
+    if status != 0:
+        text = "\n".join((out + err).strip().splitlines()[-8:])
+        module.fail_json(msg=f"{' '.join(command)} ended with {status}:\n{text}")
+
+
+def as_address(mirror: str) -> str:
+    """A folder as uv takes it."""
+    return f"file://{mirror}" if mirror.startswith("/") else mirror
+
+
+def judge(state: dict[str, Any], low: str, high: str) -> list[dict[str, str]]:
+    """One finding: there is an interpreter, and it runs."""
+    there = state["how"] == "present"
+    actual = f"{state['path']} is {state['version']}" if there else "none on this host"
+    remedy = "run nodectl provision --tags python"
+    status = "ok" if there else "failed"
+    return [finding("python", status, "interpreter", expected=f"{low} to {high}", actual=actual, remedy=remedy)]
+
+
+def main() -> None:
+    """Look; where asked for, make it so, and look again."""
+    text, place = {"type": "str", "default": ""}, {"type": "path", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "interpreter": text,
+            "min": {"type": "str", "required": True},
+            "max": {"type": "str", "required": True},
+            "folder": place,
+            "uv": place,
+            "mirror": text,
+            "downloads": {"type": "list", "elements": "dict"},
+            "catalogue": text,
+            "state": {"type": "str", "choices": ["look", "present"], "default": "present"},
+        },
+        supports_check_mode=True,
+    )
+    low, high = module.params["min"], module.params["max"]
+    before = look(module)
+    if module.params["state"] == "look" or before["how"] == "present":
+        module.exit_json(changed=False, findings=judge(before, low, high), **before)
+    if not module.check_mode:
+        install(module, before)
+        after = look(module)
+        if after["how"] != "present":
+            module.fail_json(msg=f"{before['how']} ended well, but {before['path']} is not there", **after)
+        before = after
+    diff = {"before_header": "python", "after_header": "python", "before": "", "after": f"{before['path']}\n"}
+    module.exit_json(changed=True, diff=diff, findings=judge(before, low, high), **before)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+#!/usr/bin/python
+"""Ansible module: nodectl itself on a node, in an environment of its own, run by a systemd timer."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner, systemd_runs
+from ansible_collections.nodectl.fleet.plugins.module_utils.env_store import PARTIAL, activate, clean, current, prune
+from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding, not_settable
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
+    from collections.abc import Callable
+
+    Run = Callable[[list[str]], tuple[int, str, str]]
+    Finding = dict[str, str]
+
+DOCUMENTATION = r"""
+module: tool_timer
+short_description: Run nodectl on a node by a timer
+description:
+  - Makes an environment aside, renames it when it is complete and swaps a link; a killed run leaves nothing half-made.
+  - The environment that was current before stays, also where the tool is taken away, since a rollback needs it.
+  - Needs an interpreter of nodectl's own lowest version; without one, or without systemd, nothing is installed.
+author: The nodectl authors
+options:
+  state:
+    description: Look whether it can be, have it, have it no longer, or judge it.
+    type: str
+    choices: [look, present, absent, verify]
+    required: true
+  store: {description: Where the environments are., type: path, required: true}
+  link: {description: The link to the current one., type: path, required: true}
+  wheel: {description: nodectl's wheel on the node., type: path, default: ''}
+  wheel_folder: {description: Where such wheels are; others than the current go., type: path, required: true}
+  wheel_sha256: {description: Its digest., type: str, default: ''}
+  uv: {description: uv on the node., type: path, default: /opt/nodectl/bin/uv}
+  wheelhouse: {description: A folder or address with all that it needs; replaces the index., type: str, default: ''}
+  index: {description: The package index; empty is uv's own default., type: str, default: ''}
+  folder: {description: The textfile collector's folder., type: path, required: true}
+  interval_s: {description: Age above which the file is old., type: int, default: 3600}
+  files:
+    description: Path and text of inventory, service and timer; the timer's path ends in .timer.
+    type: dict
+    required: true
+"""
+EXAMPLES = r"""
+- tool_timer:
+    state: look
+    store: /opt/nodectl/tools
+    link: /opt/nodectl/tool
+    wheel_folder: /opt/nodectl/wheels
+    folder: /var/lib/node_exporter/textfile_collector
+    files: {}
+"""
+RETURN = r"""
+systemd: {description: Whether systemd is process 1., type: bool, returned: with look}
+findings: {description: What was looked at., type: list, elements: dict, returned: with verify}
+"""
+
+LOWEST = (3, 11)
+KEPT = 1  # environments beside the current one
+CHECK, REMEDY = "health_timer", "run `nodectl provision --tags health_timer`"
+PLACES = ("/opt/nodectl/python/*/bin/python3", "/usr/local/bin/python3*", "/usr/bin/python3*")
+
+
+def interpreter(run: Run) -> tuple[str, str]:
+    """(path, '') of the first interpreter that is new enough, else ('', what there is)."""
+    seen = []
+    for path in [path for place in PLACES for path in sorted(glob.glob(place), reverse=True)]:
+        if not re.search(r"/python3(\.\d+)?$", path):
+            continue
+        status, out, _ = run([path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+        if status == 0 and tuple(map(int, out.split("."))) >= LOWEST:
+            return path, ""
+        seen.append(f"{path} is {out.strip() or 'broken'}")
+    return "", "; ".join(seen) or "none"
+
+
+def refusal(run: Run) -> str:
+    """Why the tool cannot be here; empty where it can."""
+    path, seen = interpreter(run)
+    if path:
+        return ""
+    lowest = ".".join(map(str, LOWEST))
+    return f"health_timer needs Python {lowest} or newer on the node, there is: {seen}; set nodectl_health_timer: false"
+
+
+def install(module: AnsibleModule, run: Run) -> bool:
+    """The environment of this wheel and interpreter, current by the link; whether anything changed."""
+    params = module.params
+    python, _ = interpreter(run)
+    store, link = Path(params["store"]), Path(params["link"])
+    key = "\n".join([params["wheel_sha256"], python, params["wheelhouse"], params["index"]])
+    target = store / hashlib.sha256(key.encode()).hexdigest()[:16]
+    if current(link) == target and (target / "bin" / "nodectl").exists():
+        return False
+    if module.check_mode:
+        return True
+    store.mkdir(mode=0o755, parents=True, exist_ok=True)
+    clean(store, link)
+    if not target.is_dir():
+        make(module, run, python, store / (PARTIAL + target.name))
+        (store / (PARTIAL + target.name)).rename(target)
+    activate(link, target)
+    prune(store, link, KEPT)
+    return True
+
+
+def make(module: AnsibleModule, run: Run, python: str, folder: Path) -> None:
+    """An environment that may be renamed, with nodectl and all that it needs."""
+    params = module.params
+    if not os.access(params["uv"], os.X_OK):
+        module.fail_json(msg=f"there is no uv at {params['uv']}; `nodectl provision --tags python` brings it")
+    source = ["--no-index", "--find-links", params["wheelhouse"]] if params["wheelhouse"] else []
+    source += ["--index-url", params["index"]] if params["index"] and not source else []
+    steps = [
+        [params["uv"], "venv", "--quiet", "--relocatable", "--python", python, str(folder)],
+        [params["uv"], "pip", "install", "--quiet", "--compile-bytecode", "--python", str(folder / "bin" / "python")],
+    ]
+    steps[1] += [*source, params["wheel"]]
+    for step in steps:
+        status, out, err = run(step)
+        if status != 0:
+            module.fail_json(msg=f"{' '.join(step)}: {(err or out).strip()}")
+    (folder / "installed").write_text(params["wheel_sha256"] + "\n")
+
+
+def other_wheels(module: AnsibleModule) -> list[Path]:
+    """nodectl's wheels but the current one."""
+    wheels = sorted(Path(module.params["wheel_folder"]).glob("nodectl-*.whl"))
+    return [path for path in wheels if str(path) != module.params["wheel"]]
+
+
+def texts(module: AnsibleModule, present: bool) -> tuple[str, dict[str, tuple[str, int]]]:
+    """(the timer's name, each file's text and mode)."""
+    files = {path: (text if present else "", 0o644) for path, text in module.params["files"].items()}
+    return next(Path(path).name for path in files if path.endswith(".timer")), files
+
+
+def set_all(module: AnsibleModule, run: Run) -> None:
+    """Have the tool and its timer; look once at once, so that a first file is there."""
+    if not systemd_runs():
+        module.exit_json(changed=False, systemd=False)
+    reason = refusal(run)
+    if reason:
+        module.fail_json(msg=reason)
+    folder = Path(module.params["folder"])
+    missing = not folder.is_dir()
+    if missing and not module.check_mode:
+        folder.mkdir(mode=0o755, parents=True)
+    installed = install(module, run)
+    others = other_wheels(module)
+    if not module.check_mode:
+        for path in others:
+            path.unlink()
+    timer, files = texts(module, present=True)
+    diff = converge(module, timer, files)
+    if (installed or diff) and not module.check_mode:
+        service = timer.replace(".timer", ".service")
+        status, out, err = run(["systemctl", "start", service])
+        if status != 0:
+            module.fail_json(msg=f"{service} does not run: {(err or out).strip()}; `journalctl -u {service}` says why")
+    module.exit_json(changed=installed or missing or bool(diff or others), diff=diff)
+
+
+def take_away(module: AnsibleModule, run: Run) -> None:
+    """No timer, no tool, no file that would grow old; one environment stays for a rollback."""
+    params = module.params
+    timer, files = texts(module, present=False)
+    report = Path(params["folder"], "nodectl.prom")
+    files[str(report)] = ("", 0o644)
+    diff = converge(module, timer, files) if systemd_runs() else []
+    link, store = Path(params["link"]), Path(params["store"])
+    doomed = other_wheels(module) + [link] * link.is_symlink()
+    if not module.check_mode:
+        if diff:  # a run that goes on would write its file once more
+            run(["systemctl", "stop", timer.replace(".timer", ".service")])
+            if report.exists():
+                report.unlink()
+        for path in doomed:
+            path.unlink()
+        if store.is_dir():
+            clean(store, link)
+            prune(store, link, KEPT)
+    module.exit_json(changed=bool(doomed or diff), diff=diff)
+
+
+def judge(module: AnsibleModule, run: Run) -> list[Finding]:
+    """The timer runs, and its file is young."""
+    if not systemd_runs():
+        return [not_settable(CHECK, "timer", "nodectl-health.timer", "systemd is not process 1")]
+    timer, _ = texts(module, present=True)
+    state = run(["systemctl", "is-active", timer])[1].strip()
+    status = "ok" if state == "active" else "failed"
+    found = [finding(CHECK, status, timer, expected="active", actual=state or "not there", remedy=REMEDY)]
+    path = Path(module.params["folder"], "nodectl.prom")
+    expected = f"younger than {module.params['interval_s']} s"
+    try:
+        age_s = time.time() - path.stat().st_mtime
+    except OSError as error:
+        reason = str(error.strerror)
+        return [*found, finding(CHECK, "failed", str(path), expected=expected, actual=reason, remedy=REMEDY)]
+    young = "ok" if age_s < module.params["interval_s"] else "failed"
+    actual, remedy = f"{age_s:.0f} s", "look at `journalctl -u nodectl-health.service`"
+    return [*found, finding(CHECK, young, str(path), expected=expected, actual=actual, remedy=remedy)]
+
+
+def main() -> None:
+    """Run as Ansible asks."""
+    path, text = {"type": "path", "required": True}, {"type": "str", "default": ""}
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["look", "present", "absent", "verify"], "required": True},
+            "store": path,
+            "link": path,
+            "folder": path,
+            "files": {"type": "dict", "required": True},
+            "wheel": {"type": "path", "default": ""},
+            "wheel_folder": path,
+            "wheel_sha256": text,
+            "uv": {"type": "path", "default": "/opt/nodectl/bin/uv"},
+            "wheelhouse": text,
+            "index": text,
+            "interval_s": {"type": "int", "default": 3600},
+        },
+        supports_check_mode=True,
+    )
+    run, state = runner(module), module.params["state"]
+    if state == "present":
+        set_all(module, run)
+    if state == "absent":
+        take_away(module, run)
+    if state == "verify":
+        module.exit_json(changed=False, findings=judge(module, run))
+    reason = refusal(run) if systemd_runs() else ""
+    if reason:
+        module.fail_json(msg=reason)
+    module.exit_json(changed=False, systemd=systemd_runs())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""Ansible strategy: linear, over mitogen's connections where those can be used; knows where they cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import ansible.constants as constants
+from ansible.errors import AnsibleError
+from ansible.plugins import loader
+from ansible.plugins.strategy.linear import StrategyModule as LinearStrategy
+from ansible.release import __version__ as core_version
+from ansible.utils.display import Display
+
+DOCUMENTATION = r"""
+name: fleet
+short_description: Linear, over connections that stay open where mitogen can be used
+description:
+  - Every task as `linear` runs it, with the same results. One connection a host stays open for the whole run, by
+    mitogen; without it each task starts a program over SSH.
+  - The environment variable NODECTL_STRATEGY chooses. `auto`, the default, takes mitogen where it is installed, made
+    for this ansible-core and able to become root the way that the hosts ask for; else it says why, once, and is
+    `linear`. `mitogen` fails instead of saying so. `linear` never looks for it.
+author: The nodectl authors
+extends_documentation_fragment: []
+"""
+
+CHOICES = ("auto", "mitogen", "linear")
+# what both were run together with; mitogen hooks into parts of ansible-core that change between its releases
+TESTED_CORE = ("2.19",)
+TESTED_MITOGEN = (0, 3, 54)
+BECOME_METHODS = ("sudo", "su", "doas")
+# a host that goes silent is given up after a minute, by both kinds of connection (ansible.cfg has it for ssh's own)
+CONNECTION_DEFAULTS: Mapping[str, Any] = {
+    "mitogen_ssh_keepalive_interval": 15,
+    "mitogen_ssh_keepalive_count": 4,
+    "mitogen_ssh_compression": False,
+}
+
+_display = Display()
+
+
+def chosen(environment: Mapping[str, str]) -> str:
+    """The operator's choice; AnsibleError for a word that is none."""
+    choice = environment.get("NODECTL_STRATEGY") or "auto"
+    if choice not in CHOICES:
+        raise AnsibleError(f"NODECTL_STRATEGY is {choice!r}: set it to one of {', '.join(CHOICES)}, or unset it")
+    return choice
+
+
+def not_together(core: str, mitogen: tuple[int, ...]) -> str:
+    """Why these two are not used together; empty where they are."""
+    if ".".join(core.split(".")[:2]) not in TESTED_CORE:
+        return f"ansible-core {core} was not tested with it (tested: {', '.join(TESTED_CORE)})"
+    if mitogen < TESTED_MITOGEN:
+        wanted = ".".join(map(str, TESTED_MITOGEN))
+        return f"mitogen {'.'.join(map(str, mitogen))} is older than {wanted}, the first for ansible-core {core}"
+    return ""
+
+
+def cannot_become(methods: Mapping[str, str]) -> str:
+    """Why mitogen cannot become root on these hosts ({host: become method}); empty where it can."""
+    others = sorted({method for method in methods.values() if method not in BECOME_METHODS})
+    hosts = sorted(host for host, method in methods.items() if method in others)
+    return f"it knows no become method {', '.join(others)} ({hosts[0]} has it)" if hosts else ""
+
+
+def _mitogen() -> tuple[type | None, str]:
+    """(mitogen's part of a strategy, '') or (None, why not)."""
+    try:
+        import ansible_mitogen.affinity
+        import mitogen
+        from ansible_mitogen.strategy import StrategyMixin
+    except ImportError as error:
+        return None, f"{error}; `pip install mitogen` beside Ansible"
+    reason = not_together(core_version, mitogen.__version__)
+    if not reason:
+        # it would pin processes: with two or three CPUs all workers to one
+        ansible_mitogen.affinity.policy = ansible_mitogen.affinity.Policy()
+    return StrategyMixin, reason
+
+
+def _base() -> tuple[type, str]:
+    """(what StrategyModule is made of, why mitogen is not in it)."""
+    choice = chosen(os.environ)
+    if choice == "linear":
+        return LinearStrategy, ""
+    mixin, reason = _mitogen()
+    if choice == "mitogen" and mixin is None:
+        raise AnsibleError(f"NODECTL_STRATEGY is mitogen: {reason}")
+    if mixin is None or (reason and choice == "auto"):
+        return LinearStrategy, reason
+    return type("MitogenStrategy", (mixin, LinearStrategy), {}), ""
+
+
+_BASE, _WHY_NOT = _base()
+_said: set[str] = set()
+
+
+def _say(reason: str) -> None:
+    if reason and reason not in _said:
+        _said.add(reason)
+        _display.display(f"mitogen is not used: {reason}. Slower, with the same results")
+
+
+@functools.cache
+def _warm() -> None:
+    """Load once what the process of each task would load anew after its fork."""
+    for plugins in (loader.filter_loader, loader.test_loader):
+        for _ in plugins.all():
+            pass
+    for name in (
+        "assert",
+        "debug",
+        "include_tasks",
+        "set_fact",
+        "template",
+        "copy",
+        "normal",
+        "validate_argument_spec",
+    ):
+        loader.action_loader.get(f"ansible.legacy.{name}", class_only=True)
+    for name in ("vars", "varnames", "file", "template", "nodectl.fleet.run_identity", "nodectl.fleet.fleet_profile"):
+        loader.lookup_loader.get(name, class_only=True)
+    with contextlib.suppress(ImportError):  # the play's first task says where Ansible's Python has no nodectl
+        import nodectl.profiles.host_compat
+        import nodectl.profiles.resolve  # noqa: F401
+
+
+def _read_whole() -> None:
+    """Where each task starts Python anew, it reads its program in one piece."""
+    if ".".join(core_version.split(".")[:2]) not in TESTED_CORE:
+        return
+    with contextlib.suppress(ImportError):  # the play's first task says where Ansible's Python has no nodectl
+        from nodectl.provision.pipelining import read_whole
+
+        read_whole()
+
+
+class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships no types
+    """One play; whether mitogen carries it is decided before its first task."""
+
+    def run(self, iterator: Any, play_context: Any, *args: Any) -> Any:
+        """Run the play's tasks on its hosts; Ansible's own result."""
+        _warm()
+        reason = _WHY_NOT
+        if _BASE is not LinearStrategy and not reason:
+            reason = cannot_become(self._become_methods(iterator, play_context))
+        if reason and chosen(os.environ) == "mitogen":
+            raise AnsibleError(f"NODECTL_STRATEGY is mitogen: {reason}")
+        self._carried = not (reason or _BASE is LinearStrategy)
+        if not self._carried:
+            _read_whole()
+        _say(reason)
+        run = super().run if self._carried else lambda *given: LinearStrategy.run(self, *given)
+        return run(iterator, play_context)
+
+    def _become_methods(self, iterator: Any, play_context: Any) -> dict[str, str]:
+        """How each of the play's hosts becomes another user."""
+        play, default = iterator._play, play_context.become_method or constants.DEFAULT_BECOME_METHOD
+        methods = {}
+        for host in self._inventory.get_hosts(play.hosts):
+            variables = self._variable_manager.get_vars(play=play, host=host)
+            methods[host.name] = str(variables.get("ansible_become_method", default))
+        return methods
+
+    def _queue_task(self, host: Any, task: Any, task_vars: dict[str, Any], play_context: Any) -> Any:
+        if not self._carried:
+            return LinearStrategy._queue_task(self, host, task, task_vars, play_context)
+        for name, value in CONNECTION_DEFAULTS.items():
+            task_vars.setdefault(name, value)
+        return super()._queue_task(host=host, task=task, task_vars=task_vars, play_context=play_context)
+
+    def _execute_meta(self, task: Any, *args: Any) -> Any:
+        execute = super()._execute_meta if self._carried else lambda *given: LinearStrategy._execute_meta(self, *given)
+        return execute(task, *args)
