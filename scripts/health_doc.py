@@ -1,4 +1,4 @@
-"""The tables of docs/health.md from the checks' own catalogue: `python scripts/health_doc.py`, `--check` to compare."""
+"""The tables of docs/health.md from the checks' declarations: `python scripts/health_doc.py`, `--check` to compare."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from nodectl.checks.catalogue import about
-from nodectl.checks.thresholds import THRESHOLDS
+from nodectl.checks.catalogue import checks, thresholds
 
 DOC = Path(__file__).resolve().parent.parent / "docs" / "health.md"
 
@@ -15,8 +14,8 @@ DOC = Path(__file__).resolve().parent.parent / "docs" / "health.md"
 def filled(text: str) -> str:
     """The text with its two tables as the code has them."""
     tables = {
-        "checks": [f"| `{each.check}` | {each.looks_at} | {each.fires} |" for each in about()],
-        "thresholds": [f"| `{name}` | {each.value:g} | {each.why} |" for name, each in THRESHOLDS.items()],
+        "checks": [f"| `{check.id}` | {check.looks_at} | {check.fires} |" for check in checks().values()],
+        "thresholds": [f"| `{limit.name}` | {limit.value:g} | {limit.why} |" for limit in thresholds().values()],
     }
     for name, rows in tables.items():
         pattern = re.compile(rf"(<!-- {name} -->\n.*?\n\|[-|]+\|\n).*?(<!-- end of {name} -->)", re.DOTALL)

@@ -1,75 +1,97 @@
-"""All checks of `health`: the modules that have them, and a line for each check id."""
+"""All checks that there are: what the modules below `nodectl.checks` declare, found by being there.
+
+A module may say by `ORDER` where its findings stand: what explains others (a driver that is not loaded) comes before
+them (GPUs that are missing). Modules without one follow in the order of their names; comparisons of a fleet come last.
+"""
 
 from __future__ import annotations
 
+import pkgutil
+from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 
-from nodectl.checks.base import About, Check
-from nodectl.checks.fleet.fields import ABOUT as FLEET
-from nodectl.checks.gpu import count as gpu_count
-from nodectl.checks.gpu import fabric_manager, nvlink, xid
-from nodectl.checks.gpu import memory as gpu_memory
-from nodectl.checks.gpu import pcie as gpu_pcie
-from nodectl.checks.gpu import processes as gpu_processes
-from nodectl.checks.gpu import recovery as gpu_recovery
-from nodectl.checks.gpu import state as gpu_state
-from nodectl.checks.kernel import log as kernel_log
-from nodectl.checks.kernel import pcie, settings
-from nodectl.checks.kernel import state as kernel_state
-from nodectl.checks.network import infiniband, infiniband_counters, infiniband_setup, nics, ports
-from nodectl.checks.stack import versions
-from nodectl.checks.system import clock as node
-from nodectl.checks.system import hardware as system
-from nodectl.checks.system import slurm, storage, units
+import nodectl.checks
+from nodectl.checks.check import Check, Comparison, Field, Judgement, Threshold
 
-# each has CHECKS, functions of one host, and ABOUT, a line for each id that they give
-MODULES: tuple[ModuleType, ...] = (
-    settings,
-    node,
-    versions,
-    gpu_count,
-    gpu_recovery,
-    gpu_memory,
-    gpu_state,
-    gpu_pcie,
-    gpu_processes,
-    nvlink,
-    fabric_manager,
-    pcie,
-    xid,
-    ports,
-    storage,
-    system,
-    kernel_state,
-    kernel_log,
-    nics,
-    infiniband,
-    infiniband_counters,
-    infiniband_setup,
-    units,
-    slurm,
-)
-
-ENGINE = (
-    About("profiles", "the host's profiles", "they cannot work together, none is named, or they warn"),
-    About("reach", "the host", "no answer"),
-)
+# what preflight asks before a job has a catalogue of its own
+_LAUNCH = "nodectl.checks.launch"
+_LAST = 1000
 
 
 @cache
-def checks() -> tuple[Check, ...]:
-    """Every check of one host."""
-    return tuple(check for module in MODULES for check in module.CHECKS)
+def modules() -> tuple[ModuleType, ...]:
+    """Every module of checks, in the order of their findings; ValueError where one declares what cannot be."""
+    names = [found.name for found in pkgutil.walk_packages(nodectl.checks.__path__, "nodectl.checks.")]
+    loaded = [import_module(name) for name in names if not name.startswith(_LAUNCH)]
+    ordered = tuple(sorted(loaded, key=_place))
+    _refuse_doubles(ordered)
+    return ordered
+
+
+def _place(module: ModuleType) -> tuple[bool, int, str]:
+    return module.__name__.startswith("nodectl.checks.fleet."), getattr(module, "ORDER", _LAST), module.__name__
 
 
 @cache
-def about() -> tuple[About, ...]:
-    """Every check id once, those of the fleet last."""
-    return (*ENGINE, *(each for module in MODULES for each in module.ABOUT), *FLEET)
+def judgements() -> tuple[Judgement, ...]:
+    """Every function that judges one host."""
+    return tuple(dict.fromkeys(value for _, value in _members() if isinstance(value, Judgement)))
 
 
 @cache
-def ids() -> frozenset[str]:
-    """The ids that findings may have."""
-    return frozenset(each.check for each in about())
+def comparisons() -> tuple[Comparison, ...]:
+    """Every function that reads what hosts are compared by."""
+    return tuple(dict.fromkeys(value for _, value in _members() if isinstance(value, Comparison)))
+
+
+@cache
+def fields() -> Mapping[str, Field]:
+    """What hosts are compared by, by the id of its check."""
+    return {field.check.id: field for comparison in comparisons() for field in comparison.fields}
+
+
+@cache
+def checks() -> Mapping[str, Check]:
+    """Every check by its id, in the order of the findings."""
+    return {check.id: check for module in modules() for check in declared(module)}
+
+
+@cache
+def thresholds() -> Mapping[str, Threshold]:
+    """Every threshold by its name."""
+    return {value.name: value for _, value in _members() if isinstance(value, Threshold)}
+
+
+def declared(module: ModuleType) -> tuple[Check, ...]:
+    """The module's checks, in the order in which they stand there."""
+    found: list[Check] = []
+    for value in vars(module).values():
+        if isinstance(value, Check):
+            found.append(value)
+        elif isinstance(value, Judgement | Comparison):
+            found.extend(value.checks)
+        elif isinstance(value, Field):
+            found.append(value.check)
+    return tuple(dict.fromkeys(found))
+
+
+def _members() -> Iterator[tuple[ModuleType, object]]:
+    return ((module, value) for module in modules() for value in vars(module).values())
+
+
+def _refuse_doubles(ordered: tuple[ModuleType, ...]) -> None:
+    """One id is one check, one name one threshold; no check stands beside functions that all leave it out."""
+    seen: dict[str, tuple[object, str]] = {}
+    for module in ordered:
+        names = [(f"check {check.id!r}", check) for check in declared(module)]
+        limits = [value for value in vars(module).values() if isinstance(value, Threshold)]
+        for name, value in (*names, *((f"threshold {limit.name!r}", limit) for limit in limits)):
+            first, where = seen.setdefault(name, (value, module.__name__))
+            if first is not value:
+                raise ValueError(f"the {name} is declared twice: in {where} and in {module.__name__}")
+        judged = {check for value in vars(module).values() if isinstance(value, Judgement) for check in value.checks}
+        for check in declared(module):
+            if judged and check not in judged:
+                raise ValueError(f"the check {check.id!r} is judged by no function of {module.__name__}")

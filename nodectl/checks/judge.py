@@ -1,30 +1,36 @@
-"""All checks of `health`, and what becomes of hosts that did not answer or whose profiles cannot be."""
+"""All checks on one host, and the findings of hosts that did not answer or whose profiles cannot work together."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from nodectl.checks.base import Subject
-from nodectl.checks.catalogue import checks
+from nodectl.checks.catalogue import judgements
+from nodectl.checks.check import Check, Subject
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
+ORDER = 0
 _LONGEST = 1000
+
+PROFILES = Check(
+    "profiles", looks_at="the host's profiles", fires="they cannot work together, none is named, or they warn"
+)
+REACH = Check("reach", looks_at="the host", fires="no answer")
 
 
 def judge(host: Subject) -> tuple[Finding, ...]:
     """The findings of all checks on one host."""
-    return tuple(_short(found) for check in checks() for found in check(host))
+    return tuple(_shortened(finding) for judgement in judgements() for finding in judgement.function(host))
 
 
-def _short(found: Finding) -> Finding:
+def _shortened(finding: Finding) -> Finding:
     """A host may print what it likes; nobody reads a finding of a megabyte."""
-    if len(found.subject) + len(found.expected) + len(found.actual) + len(found.evidence) <= _LONGEST:
-        return found
+    if len(finding.subject) + len(finding.expected) + len(finding.actual) + len(finding.evidence) <= _LONGEST:
+        return finding
     subject, expected, actual, evidence = (
-        clipped(text, _LONGEST // 4) for text in (found.subject, found.expected, found.actual, found.evidence)
+        clipped(text, _LONGEST // 4) for text in (finding.subject, finding.expected, finding.actual, finding.evidence)
     )
-    return replace(found, subject=subject, expected=expected, actual=actual, evidence=evidence)
+    return replace(finding, subject=subject, expected=expected, actual=actual, evidence=evidence)
 
 
 def clipped(text: str, longest: int = _LONGEST) -> str:
@@ -33,17 +39,17 @@ def clipped(text: str, longest: int = _LONGEST) -> str:
 
 
 def unreachable(host: str, reason: str, remedy: str = "") -> Finding:
-    """A host that did not answer is not told, and never passes."""
+    """A host that did not answer is unknown, and never passes."""
     remedy = remedy or f"run `nodectl exec -l {host} -- true`"
-    return Finding(host, "reach", Status.UNKNOWN, expected="an answer", actual=reason, remedy=remedy)
+    return Finding(host, REACH.id, Status.UNKNOWN, expected="an answer", actual=reason, remedy=remedy)
 
 
 def no_profile(host: str, reason: str, remedy: str, *, impossible: bool) -> Finding:
     """Profiles that cannot work together have failed; without them what should be is not known."""
     status = Status.FAILED if impossible else Status.UNKNOWN
-    return Finding(host, "profiles", status, expected="profiles that work together", actual=reason, remedy=remedy)
+    return Finding(host, PROFILES.id, status, expected="profiles that work together", actual=reason, remedy=remedy)
 
 
-def warned(host: str, number: int, text: str) -> Finding:
-    """What must be told each time the host's profiles are used."""
-    return Finding(host, "profiles", Status.WARNING, f"warning {number}", actual=text)
+def profile_warning(host: str, number: int, text: str) -> Finding:
+    """A warning that the host's profiles give each time they are used."""
+    return Finding(host, PROFILES.id, Status.WARNING, f"warning {number}", actual=text)

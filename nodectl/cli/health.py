@@ -151,19 +151,18 @@ def _rendered(found: Health, form: str, *, everything: bool, strict: bool) -> st
 
 
 def _list(as_document: bool) -> None:
-    from dataclasses import asdict
-
-    from nodectl.checks.catalogue import about
-    from nodectl.checks.thresholds import THRESHOLDS
+    from nodectl.checks.catalogue import checks, thresholds
     from nodectl.cli.terminal import emit_json, result
     from nodectl.report.facts import aligned
 
     if as_document:
-        thresholds = {name: asdict(each) for name, each in THRESHOLDS.items()}
-        emit_json("health-checks", {"checks": [asdict(each) for each in about()], "thresholds": thresholds})
+        listed = [{"check": check.id, "looks_at": check.looks_at, "fires": check.fires} for check in checks().values()]
+        numbers = {limit.name: {"value": limit.value, "why": limit.why} for limit in thresholds().values()}
+        emit_json("health-checks", {"checks": listed, "thresholds": numbers})
         return
-    result(aligned([("CHECK", "LOOKS AT", "NOT OK WHEN"), *((e.check, e.looks_at, e.fires) for e in about())]))
-    rows = [(name, f"{each.value:g}", each.why) for name, each in THRESHOLDS.items()]
+    rows = [(check.id, check.looks_at, check.fires) for check in checks().values()]
+    result(aligned([("CHECK", "LOOKS AT", "NOT OK WHEN"), *rows]))
+    rows = [(limit.name, f"{limit.value:g}", limit.why) for limit in thresholds().values()]
     result("\n" + aligned([("THRESHOLD", "DEFAULT", "WHY"), *rows]))
 
 

@@ -9,10 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nodectl.checks.base import Subject
+from nodectl.checks.check import Subject
 from nodectl.checks.counters import Previous
-from nodectl.checks.fleet.compare import Member
-from nodectl.checks.fleet.values import claims_of, values_of
+from nodectl.checks.fleet.compare import Member, claims_of, values_of
 from nodectl.checks.judge import clipped, judge, unreachable
 from nodectl.facts.base import Fact
 from nodectl.facts.boot import Boot

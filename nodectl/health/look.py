@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from nodectl.checks.fleet.compare import compare
-from nodectl.health.history import known_faults, with_history
+from nodectl.checks.reboots import REBOOTS_LIMIT, known_faults, with_history
 from nodectl.health.judging import Order, Seen, order_of, seen
 from nodectl.health.pool import judge_all
 from nodectl.health.state import HostState, StateFile
@@ -61,7 +61,8 @@ def look(
         judged = found[name]
         if reading is not None:
             faults = known_faults(judged, old, reading)
-            judged = with_history(judged, faults, order.policy)
+            reboots = order.policy.thresholds.get(REBOOTS_LIMIT.name, REBOOTS_LIMIT.value)
+            judged = with_history(judged, faults, reboots)
             states[name] = HostState(reading, faults)
         findings.extend(order.policy.applied(each, day) for each in judged)
     profiles = {name: dict(order.wanted.resolved.names) for name, order in orders.items() if order.wanted.resolved}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from functools import lru_cache
@@ -11,9 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from nodectl.checks.catalogue import ids
+from nodectl.checks.catalogue import checks, thresholds
 from nodectl.checks.gpu.xid_catalogue import check_site_xid
-from nodectl.checks.thresholds import THRESHOLDS
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -36,7 +35,7 @@ class Accepted(_Strict):
     @field_validator("check")
     @classmethod
     def _known(cls, check: str) -> str:
-        return _one_of(check, ids(), "check", "nodectl health --list")
+        return _one_of(check, checks(), "check", "nodectl health --list")
 
     def covers(self, found: Finding) -> bool:
         """It is about that finding."""
@@ -55,10 +54,10 @@ class Policy(_Strict):
 
     @field_validator("thresholds")
     @classmethod
-    def _known(cls, thresholds: dict[str, float]) -> dict[str, float]:
-        for name in thresholds:
-            _one_of(name, THRESHOLDS, "threshold", "docs/health.md")
-        return thresholds
+    def _known(cls, numbers: dict[str, float]) -> dict[str, float]:
+        for name in numbers:
+            _one_of(name, thresholds(), "threshold", "docs/health.md")
+        return numbers
 
     @field_validator("xid", mode="before")
     @classmethod
@@ -104,7 +103,7 @@ def _reason(item: Any) -> str:
     return "no such field" if item["type"] == "extra_forbidden" else str(item["msg"]).removeprefix("Value error, ")
 
 
-def _one_of(name: str, known: Sequence[str] | Mapping[str, object] | frozenset[str], what: str, where: str) -> str:
+def _one_of(name: str, known: Mapping[str, object], what: str, where: str) -> str:
     if name in known:
         return name
     near = difflib.get_close_matches(name, list(known), n=3)

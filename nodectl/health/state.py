@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.checks.counters import Previous
+from nodectl.checks.reboots import merge_faults
 from nodectl.common.files import replace_file
 
 _VERSION = 1
-_FAULT_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +59,6 @@ class StateFile:
 def _later(there: HostState, ours: HostState) -> HostState:
     last = ours.reading if ours.reading.time >= there.reading.time else there.reading
     return HostState(last, merge_faults(there.faults, ours.faults, last.time))
-
-
-def merge_faults(
-    first: Mapping[str, Mapping[str, float]], second: Mapping[str, Mapping[str, float]], now: float
-) -> dict[str, dict[str, float]]:
-    """Both, with the later time of each boot; what was last seen more than 30 days ago is forgotten."""
-    oldest = now - _FAULT_DAYS * 86400
-    merged: dict[str, dict[str, float]] = {}
-    for each in (first, second):
-        for fault, boots in each.items():
-            for boot, seen in boots.items():
-                if seen >= oldest:
-                    known = merged.setdefault(fault, {})
-                    known[boot] = max(seen, known.get(boot, seen))
-    return merged
 
 
 def _encode(states: Mapping[str, HostState]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodectl.checks.judge import no_profile, warned
+from nodectl.checks.judge import no_profile, profile_warning
 from nodectl.errors import ProfileError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -33,4 +33,4 @@ def wanted_of(host: Host, names: Mapping[str, str], extra_dirs: Sequence[Path]) 
     if resolved is None or "stack" not in resolved.names:
         remedy = "set nodectl_stack in the inventory, or give --stack"
         return Wanted(resolved, (no_profile(host.name, "nodectl_stack is not set", remedy, impossible=False),))
-    return Wanted(resolved, tuple(warned(host.name, n, text) for n, text in enumerate(resolved.warnings, 1)))
+    return Wanted(resolved, tuple(profile_warning(host.name, n, text) for n, text in enumerate(resolved.warnings, 1)))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from nodectl.checks.base import Subject
+from nodectl.checks.catalogue import declared
+from nodectl.checks.check import Judgement, Subject, Threshold
 from nodectl.checks.counters import Previous
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
@@ -36,18 +37,49 @@ class Case:
         return f"{self.check}-{self.status}"
 
 
+class Facts(dict[str, object]):
+    """A host's facts, and the names of those that somebody looked at."""
+
+    def __init__(self, facts: Mapping[str, object]) -> None:
+        super().__init__(facts)
+        self.read: set[str] = set()
+
+    def get(self, name: str, default: object = None) -> Any:
+        """As a dictionary, noting the name."""
+        self.read.add(name)
+        return super().get(name, default)
+
+
+@dataclass(frozen=True)
+class Watched(Subject):
+    """A host that notes which thresholds it was asked for."""
+
+    asked: set[Threshold] = field(default_factory=set)
+
+    def threshold(self, threshold: Threshold) -> float:
+        """As every host, noting the threshold."""
+        self.asked.add(threshold)
+        return super().threshold(threshold)
+
+
 def found(module: ModuleType, case: Case) -> list[Finding]:
-    """What the module's checks say of the case."""
+    """What the module's checks say of the case: each only what it declares, by what it says that it reads."""
     previous = None if case.before is None else Previous(NOW - 3600, BOOT, case.before)
-    host = Subject("n1", case.facts, case.wanted, case.variables, previous, BOOT, NOW)
-    return [each for check in module.CHECKS for each in check(host)]
+    findings: list[Finding] = []
+    for judgement in (value for value in vars(module).values() if isinstance(value, Judgement)):
+        facts = Facts(case.facts)
+        host = Watched("n1", facts, case.wanted, case.variables, previous, BOOT, NOW)
+        ours = list(judgement(host))
+        assert {each.check for each in ours} <= {check.id for check in judgement.checks}
+        assert facts.read <= set(judgement.reads)
+        assert host.asked <= {limit for check in judgement.checks for limit in check.thresholds}
+        findings += ours
+    return findings
 
 
 def verify(module: ModuleType, case: Case) -> None:
-    """The case's check says what it should, in full; no check says what no catalogue has."""
+    """The case's check says what it should, in full."""
     everything = found(module, case)
-    known = {each.check for each in module.ABOUT}
-    assert {each.check for each in everything} <= known
     ours = [each for each in everything if each.check == case.check and case.subject in (None, each.subject)]
     assert {each.status.value for each in ours} == ({case.status} if case.status != "nothing" else set()), everything
     for each in ours:
@@ -59,7 +91,7 @@ def verify(module: ModuleType, case: Case) -> None:
 
 def missing(module: ModuleType, cases: Iterable[Case]) -> set[str]:
     """Checks of the module without a case that fires, one that is quiet, or one that could not tell."""
-    kinds: dict[str, set[str]] = {each.check: set() for each in module.ABOUT}
+    kinds: dict[str, set[str]] = {check.id: set() for check in declared(module)}
     for case in cases:
         word = {"failed": "fires", "warning": "fires", "ok": "quiet", "unknown": "could not tell"}.get(case.status)
         kinds[case.check].add(word or case.status)

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks.base import Subject
-from nodectl.checks.fleet.compare import Member, compare
-from nodectl.checks.fleet.fields import FIELDS, Key
-from nodectl.checks.fleet.values import claims_of, values_of
+from nodectl.checks.catalogue import fields
+from nodectl.checks.check import Key, Subject
+from nodectl.checks.fleet.compare import Member, claims_of, compare, values_of
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.kernel import Kernel
@@ -26,7 +25,7 @@ from nodectl.model.facts import Unread
 from nodectl.model.gpus import Gpu, Gpus
 from tests.checks.table import dgx
 
-DRIVER: Key = ("driver", "")
+DRIVER: Key = ("fleet_driver", "")
 
 
 def fleet(*values: str | None, key: Key = DRIVER, group: str = "dgx") -> list[Member]:
@@ -73,10 +72,9 @@ def test_only_hosts_of_one_kind_are_compared() -> None:
 
 
 def test_every_field_says_how_it_is_and_what_to_do() -> None:
-    for name, field in FIELDS.items():
+    for name, field in fields().items():
         (odd,) = compare(fleet("a", "a", "b", key=(name, "x")))
-        assert odd.check == f"fleet_{name}" and odd.remedy and odd.status.value in ("failed", "warning")
-        assert field.looks_at
+        assert odd.check == name == field.check.id and odd.remedy and odd.status.value in ("failed", "warning")
 
 
 def test_no_two_machines_have_the_same_serial_but_one_machine_may_be_seen_twice() -> None:
@@ -113,47 +111,53 @@ FACTS: dict[str, object] = {
 def test_what_a_host_brings() -> None:
     values = values_of(Subject("n1", FACTS, None))
     assert values == {
-        ("driver", ""): "580.95.05",
-        ("torch", ""): "2.9.1",
-        ("cuda", ""): "12.8",
-        ("nccl", ""): "2.27.5",
-        ("python", ""): "3.10.12",
-        ("gpu_model", ""): "2 x NVIDIA A100",
-        ("vbios", ""): "92.00",
-        ("gpu_settings", "ecc"): "on",
-        ("kernel", ""): "5.15.0-91",
-        ("os", ""): "Ubuntu 22.04.5 LTS",
-        ("sysctl", "vm.swappiness"): "1",
-        ("kernel_knobs", "governor"): "performance",
-        ("kernel_knobs", "huge pages"): "madvise",
-        ("kernel_knobs", "SMT"): "on",
-        ("mtu", "ens1"): "9000",
-        ("nic_firmware", "mlx5_core"): "16.3",
-        ("nics", ""): "1 x mlx5_core 100000 Mbit/s",
-        ("ib_firmware", "MT_1"): "20.35",
-        ("ib_ports", ""): "1 x None 200 Gbit/s",
-        ("acs", ""): "off",
-        ("cpu", ""): "2 x EPYC, 256 threads, 8 NUMA nodes",
-        ("memory", ""): "1008 GiB",
-        ("mounts", "/data"): "srv:/d (nfs4: rw,vers=4.2)",
-        ("modules", ""): "nvidia_peermem nvidia_uvm",
-        ("libraries", "libnccl"): "2.27.5",
-        ("limits", "memlock"): "unlimited",
-        ("limits", "nofile"): "1048576",
-        ("limits", "stack"): "8192",
+        ("fleet_driver", ""): "580.95.05",
+        ("fleet_torch", ""): "2.9.1",
+        ("fleet_cuda", ""): "12.8",
+        ("fleet_nccl", ""): "2.27.5",
+        ("fleet_python", ""): "3.10.12",
+        ("fleet_gpu_model", ""): "2 x NVIDIA A100",
+        ("fleet_vbios", ""): "92.00",
+        ("fleet_gpu_settings", "ecc"): "on",
+        ("fleet_kernel", ""): "5.15.0-91",
+        ("fleet_os", ""): "Ubuntu 22.04.5 LTS",
+        ("fleet_sysctl", "vm.swappiness"): "1",
+        ("fleet_kernel_knobs", "governor"): "performance",
+        ("fleet_kernel_knobs", "huge pages"): "madvise",
+        ("fleet_kernel_knobs", "SMT"): "on",
+        ("fleet_mtu", "ens1"): "9000",
+        ("fleet_nic_firmware", "mlx5_core"): "16.3",
+        ("fleet_nics", ""): "1 x mlx5_core 100000 Mbit/s",
+        ("fleet_ib_firmware", "MT_1"): "20.35",
+        ("fleet_ib_ports", ""): "1 x None 200 Gbit/s",
+        ("fleet_acs", ""): "off",
+        ("fleet_cpu", ""): "2 x EPYC, 256 threads, 8 NUMA nodes",
+        ("fleet_memory", ""): "1008 GiB",
+        ("fleet_mounts", "/data"): "srv:/d (nfs4: rw,vers=4.2)",
+        ("fleet_modules", ""): "nvidia_peermem nvidia_uvm",
+        ("fleet_libraries", "libnccl"): "2.27.5",
+        ("fleet_limits", "memlock"): "unlimited",
+        ("fleet_limits", "nofile"): "1048576",
+        ("fleet_limits", "stack"): "8192",
     }
-    assert {key[0] for key in values} | {"cudnn"} == set(FIELDS)
+    assert {key[0] for key in values} | {"fleet_cudnn"} == set(fields())
 
 
 def test_what_a_profile_fixes_is_not_compared() -> None:
     values = values_of(Subject("n1", FACTS, dgx()))
-    fixed: set[Key] = {("torch", ""), ("cuda", ""), ("nccl", ""), ("ib_ports", ""), ("limits", "memlock")}
+    fixed: set[Key] = {
+        ("fleet_torch", ""),
+        ("fleet_cuda", ""),
+        ("fleet_nccl", ""),
+        ("fleet_ib_ports", ""),
+        ("fleet_limits", "memlock"),
+    }
     assert not fixed & set(values) and DRIVER in values
 
 
 def test_what_could_not_be_read_is_none_and_what_is_not_there_is_left_out() -> None:
     unread = Unread("unknown", "cut")
-    assert values_of(Subject("n1", {"versions": unread}, None)) == {DRIVER: None, ("nccl", ""): None}
+    assert values_of(Subject("n1", {"versions": unread}, None)) == {DRIVER: None, ("fleet_nccl", ""): None}
     assert values_of(Subject("n1", {"gpus": Unread("absent", "no nvidia-smi")}, None)) == {}
 
 

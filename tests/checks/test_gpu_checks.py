@@ -11,6 +11,7 @@ from nodectl.checks.gpu import pcie as gpu_pcie
 from nodectl.checks.gpu import processes as gpu_processes
 from nodectl.checks.gpu import recovery as gpu_recovery
 from nodectl.checks.gpu import state as gpu_state
+from nodectl.checks.gpu.rules import GpuJudgement
 from nodectl.model.facts import Unread
 from nodectl.model.gpus import GpuProcess, Gpus
 from nodectl.profiles.resolve import Resolved, resolve
@@ -207,7 +208,12 @@ TABLES: list[tuple[ModuleType, list[Case]]] = [
     (gpu_pcie, PCIE),
     (gpu_processes, PROCESSES),
 ]
-RULES = [(module, rule) for module in (gpu_recovery, gpu_memory, gpu_state, gpu_pcie) for rule in module.RULES]
+RULES = [
+    (module, rule.checks[0].id, rule.field)
+    for module in (gpu_recovery, gpu_memory, gpu_state, gpu_pcie)
+    for rule in vars(module).values()
+    if isinstance(rule, GpuJudgement)
+]
 
 
 @pytest.mark.parametrize(("module", "case"), [(module, case) for module, cases in TABLES for case in cases], ids=str)
@@ -215,22 +221,22 @@ def test_each_check(module: ModuleType, case: Case) -> None:
     verify(module, case)
 
 
-@pytest.mark.parametrize(("module", "rule"), RULES, ids=lambda value: getattr(value, "check", ""))
-def test_a_value_that_a_gpu_refuses_or_lacks_is_unknown(module: ModuleType, rule: Any) -> None:
-    verify(module, Case(rule.check, "unknown", refused(rule.field), subject=GPU7))
+@pytest.mark.parametrize(("module", "check", "field"), RULES, ids=[check for _, check, _ in RULES])
+def test_a_value_that_a_gpu_refuses_or_lacks_is_unknown(module: ModuleType, check: str, field: str) -> None:
+    verify(module, Case(check, "unknown", refused(field), subject=GPU7))
     # its siblings print the line: missing from one part of the report, it was cut
-    lacking: dict[str, Any] = {rule.field: None}
-    verify(module, Case(rule.check, "unknown", eight(**lacking), subject=GPU7))
+    lacking: dict[str, Any] = {field: None}
+    verify(module, Case(check, "unknown", eight(**lacking), subject=GPU7))
     # a GPU has no such thing: skipped, never passed
-    verify(module, Case(rule.check, "skipped", all_with(refused={rule.field: "[Not Supported]"})))
-    verify(module, Case(rule.check, "skipped", all_with(**{rule.field: None})))
+    verify(module, Case(check, "skipped", all_with(refused={field: "[Not Supported]"})))
+    verify(module, Case(check, "skipped", all_with(**{field: None})))
 
 
 def test_every_check_has_all_its_cases() -> None:
     for module, cases in TABLES:
         lacking = {line.partition(":")[0]: line.partition(": ")[2] for line in missing(module, cases)}
         # the test above refuses each value; a report that cannot be read is all that gpu_report is about
-        told = {rule.check: "could not tell" for rule in getattr(module, "RULES", ())} | {"gpu_report": "fires"}
+        told = {"gpu_report": "fires"} | {check: "could not tell" for _, check, _ in RULES}
         assert {check: lack for check, lack in lacking.items() if told.get(check) != lack} == {}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodectl.checks.thresholds import THRESHOLDS
+from nodectl.checks.system.clock import CLOCK_WARNING_S_LIMIT
 from nodectl.common import node_paths
 from nodectl.payload.jobnode.folder import state_root
 
@@ -31,7 +31,7 @@ def test_roles_install_where_nodectl_looks(ending: str, path: str) -> None:
 
 def test_the_clock_role_asks_for_what_health_lets_pass() -> None:
     (limit_s,) = (value for name, value in DEFAULTS.items() if name.endswith("_max_offset_s"))
-    assert limit_s == THRESHOLDS["clock_warning_s"].value
+    assert limit_s == CLOCK_WARNING_S_LIMIT.value
 
 
 @pytest.mark.parametrize("state_home", ["", "/var/lib/somewhere"])

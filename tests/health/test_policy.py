@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from nodectl.checks.thresholds import THRESHOLDS
+from nodectl.checks.catalogue import thresholds
 from nodectl.errors import UsageError
 from nodectl.health.policy import Policy, policy_of
 from nodectl.model.finding import Finding
@@ -80,4 +80,4 @@ def test_a_typo_is_refused_with_its_path(given: object, said: str) -> None:
 def test_thresholds_are_numbers_with_a_reason() -> None:
     assert policy_of("n1", {"nodectl_health": {"thresholds": {"shm_mib": 64}}}).thresholds == {"shm_mib": 64.0}
     assert policy_of("n1", {}) == Policy()
-    assert all(each.value > 0 and each.why for each in THRESHOLDS.values())
+    assert all(each.value > 0 and each.why for each in thresholds().values())

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nodectl.checks.counters import Previous
-from nodectl.health.state import HostState, StateFile, merge_faults
+from nodectl.checks.reboots import merge_faults
+from nodectl.health.state import HostState, StateFile
 
 FAULTS = {"gpu_lost|GPU 3": {"boot1": 900.0}}
 

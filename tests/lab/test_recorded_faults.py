@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodectl.checks.catalogue import ids
+from nodectl.checks.catalogue import checks
 from nodectl.common.resources import recordings_dir
 from nodectl.errors import UsageError
 from nodectl.lab.faults import FAULTS
@@ -22,7 +22,7 @@ def test_there_are_at_least_thirty_kinds_of_both_ways() -> None:
 
 @pytest.mark.parametrize("kind", sorted(FAULTS))
 def test_what_has_to_find_it_exists(kind: str) -> None:
-    assert set(FAULTS[kind].checks) <= (PROBES if FAULTS[kind].load else ids())
+    assert set(FAULTS[kind].checks) <= (PROBES if FAULTS[kind].load else set(checks()))
 
 
 @pytest.mark.parametrize("name", RECORDINGS)

@@ -6,12 +6,24 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodectl.checks.fleet.fields import ADDRESS, DUPLICATE, FIELDS, Key
+from nodectl.checks.catalogue import comparisons, fields
+from nodectl.checks.check import Check, Key, Subject
+from nodectl.checks.fleet.alike import is_own
+from nodectl.checks.network.infiniband import ports_of
+from nodectl.checks.network.nics import nics_of
 from nodectl.model.finding import Finding
+from nodectl.model.gpus import Gpus
 from nodectl.model.status import Status
 
 _FEW = 3  # with fewer hosts a difference has no culprit
 _NAMED = 4
+DUPLICATE = Check(
+    "fleet_duplicate",
+    looks_at="addresses, GPU serials and UUIDs, port GUIDs",
+    fires="two machines have the same",
+    remedy="give each host its own, or correct the inventory where it names one machine twice",
+)
+ADDRESS = "address"
 # a kind of identity, and the identity
 Claim = tuple[str, str]
 
@@ -37,6 +49,30 @@ class Member:
         if self.copied and kind == ADDRESS:
             return frozenset(claim for claim in self.claims if claim[0] == ADDRESS)
         return self.machine or self.host
+
+
+def values_of(host: Subject) -> dict[Key, str | None]:
+    """The host's value of each field, None where it could not tell; fields of which it has nothing are not there."""
+    return {key: value for comparison in comparisons() for key, value in comparison.values(host).items()}
+
+
+def claims_of(host: Subject) -> dict[tuple[str, str], str]:
+    """What no other machine may have: (kind, value) → where this one has it."""
+    claims: dict[tuple[str, str], str] = {}
+    for nic in nics_of(host).values():
+        if is_own(nic):
+            claims.update({(ADDRESS, each.partition("/")[0]): nic.name for each in nic.addresses if _is_global(each)})
+    found = host.fact("gpus", Gpus)
+    for gpu in found.devices if found else ():
+        claims.update({("GPU serial", gpu.serial): gpu.label} if gpu.serial and gpu.serial.strip("0") else {})
+        claims.update({("GPU UUID", gpu.uuid): gpu.label} if gpu.uuid else {})
+    for port in ports_of(host):
+        claims.update({("port GUID", port.guid): port.device} if port.guid and port.guid.strip("0:x") else {})
+    return claims
+
+
+def _is_global(address: str) -> bool:
+    return not address.startswith(("127.", "169.254.", "fe80:", "::1"))
 
 
 def compare(members: Sequence[Member]) -> Iterator[Finding]:
@@ -65,19 +101,18 @@ def _differing(key: Key, values: Mapping[str, str | None]) -> Iterator[Finding]:
     expected = f"{common}, as on {number} of {len(told)} hosts"
     for host, value in told.items():
         if value != common:
-            yield _finding(key, host, FIELDS[key[0]].status, expected, value)
+            yield _finding(key, host, fields()[key[0]].status, expected, value)
 
 
 def _finding(key: Key, host: str, status: Status, expected: str, actual: str) -> Finding:
-    about = FIELDS[key[0]]
-    return Finding(host, about.check, status, key[1], "none", expected, actual, about.remedy)
+    check = fields()[key[0]].check
+    return Finding(host, check.id, status, key[1], "none", expected, actual, check.remedy)
 
 
 def _unknown(key: Key, host: str, counts: Counter[str]) -> Finding:
     common = counts.most_common(1)[0][0]
     remedy = "look there at what `nodectl facts` reads"
-    check = FIELDS[key[0]].check
-    return Finding(host, check, Status.UNKNOWN, key[1], "none", f"{common}, as on others", "not read", remedy)
+    return Finding(host, key[0], Status.UNKNOWN, key[1], "none", f"{common}, as on others", "not read", remedy)
 
 
 def _no_culprit(key: Key, host: str, value: str, told: Mapping[str, str]) -> Finding:
@@ -114,9 +149,8 @@ def _double(member: Member, kind: str, claims: Sequence[Claim], holders: Mapping
     others = dict.fromkeys(each.host for claim in claims for each in holders[claim] if each.host != member.host)
     said = _names([f"{claim[1]} ({member.claims[claim]})" for claim in claims])
     actual = f"{said}: also that of {_names(list(others))}"
-    remedy = "give each host its own, or correct the inventory where it names one machine twice"
     expected = f"no other machine's {kind}"
-    return Finding(member.host, DUPLICATE, Status.FAILED, kind, "none", expected, actual, remedy)
+    return Finding(member.host, DUPLICATE.id, Status.FAILED, kind, "none", expected, actual, DUPLICATE.remedy)
 
 
 def _names(hosts: Sequence[str]) -> str:

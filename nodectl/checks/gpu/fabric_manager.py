@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.base import About, Check, Subject, held
-from nodectl.checks.gpu.rules import Fault, Rule, gpus_of, judged
+from nodectl.checks.check import Check, Subject, failed_unless, judges
+from nodectl.checks.gpu.rules import Fault, gpu_check
 from nodectl.facts.fabric_manager import FabricManager
 from nodectl.facts.units import Units
 from nodectl.facts.versions import Versions
@@ -14,13 +14,36 @@ from nodectl.model.finding import Finding
 from nodectl.model.gpus import Gpu
 from nodectl.model.status import Status
 
+ORDER = 110
+
 _START = "`systemctl enable --now nvidia-fabricmanager`; its log is /var/log/fabricmanager.log"
 _UNIT = "nvidia-fabricmanager"
 
 
+def _has_nvswitch(host: Subject) -> bool:
+    return bool(host.wanted and host.wanted.hardware.nvswitch)
+
+
+FABRIC_MANAGER = Check(
+    "fabric_manager",
+    looks_at="systemd, where the profile has NVSwitch",
+    fires="not active; warning: not enabled",
+    expected="active",
+    remedy=_START,
+)
+FABRIC_MANAGER_VERSION = Check(
+    "fabric_manager_version",
+    looks_at="nv-fabricmanager",
+    fires="not installed, or not of the driver's version",
+    action="reboot",
+    role="fabric_manager",
+)
+
+
+@judges(FABRIC_MANAGER, FABRIC_MANAGER_VERSION, reads=("units", "fabric_manager", "versions"))
 def manager(host: Subject) -> Iterator[Finding]:
     """Only where the profile has NVSwitch: elsewhere it has nothing to do."""
-    if host.wanted is None or not host.wanted.hardware.nvswitch:
+    if not _has_nvswitch(host):
         return
     yield _running(host)
     found = host.facts.get("fabric_manager")
@@ -29,7 +52,7 @@ def manager(host: Subject) -> Iterator[Finding]:
         status = Status.FAILED if found.kind == "absent" else Status.UNKNOWN
         remedy = "install the fabric manager of the driver's version: `nodectl provision --tags fabric_manager`"
         yield host.finding(
-            "fabric_manager_version", status, expected=expected, actual=found.reason, remedy=remedy, action="reboot"
+            FABRIC_MANAGER_VERSION, status, expected=expected, actual=found.reason, remedy=remedy, action="reboot"
         )
     if isinstance(found, FabricManager):
         yield _version(host, found)
@@ -40,18 +63,18 @@ def _running(host: Subject) -> Finding:
     if not isinstance(units, Units):
         reason = f"{units.kind}: {units.reason}" if isinstance(units, Unread) else "not asked for"
         remedy = "look at `systemctl status nvidia-fabricmanager` there"
-        return host.finding("fabric_manager", Status.UNKNOWN, expected=expected, actual=reason, remedy=remedy)
+        return host.finding(FABRIC_MANAGER, Status.UNKNOWN, expected=expected, actual=reason, remedy=remedy)
     unit = units.units.get(_UNIT)
     if unit is None or unit.load == "not-found":
         actual = "no such unit"
     elif unit.active == "active" and unit.enabled in ("", "enabled", "static", "enabled-runtime"):
-        return host.finding("fabric_manager", Status.OK, expected=expected, actual="active")
+        return host.finding(FABRIC_MANAGER, Status.OK, expected=expected, actual="active")
     elif unit.active == "active":
         actual = f"active, but {unit.enabled}: gone after the next boot"
-        return host.finding("fabric_manager", Status.WARNING, expected=expected, actual=actual, remedy=_START)
+        return host.finding(FABRIC_MANAGER, Status.WARNING, expected=expected, actual=actual)
     else:
         actual = f"{unit.active} ({unit.result})" if unit.result not in ("", "success") else unit.active
-    return host.finding("fabric_manager", Status.FAILED, expected=expected, actual=actual, remedy=_START)
+    return host.finding(FABRIC_MANAGER, Status.FAILED, expected=expected, actual=actual)
 
 
 def _version(host: Subject, found: FabricManager) -> Finding:
@@ -60,12 +83,12 @@ def _version(host: Subject, found: FabricManager) -> Finding:
     if driver is None:
         actual, remedy = f"{found.version}; the driver's is not known", "look at /proc/driver/nvidia/version there"
         return host.finding(
-            "fabric_manager_version", Status.UNKNOWN, expected="the driver's", actual=actual, remedy=remedy
+            FABRIC_MANAGER_VERSION, Status.UNKNOWN, expected="the driver's", actual=actual, remedy=remedy
         )
     remedy = "install both of one version and hold them: `nodectl provision --tags nvidia_driver,fabric_manager`"
     return host.finding(
-        "fabric_manager_version",
-        held(found.version == driver),
+        FABRIC_MANAGER_VERSION,
+        failed_unless(found.version == driver),
         expected=driver,
         actual=found.version,
         remedy=remedy,
@@ -73,37 +96,24 @@ def _version(host: Subject, found: FabricManager) -> Finding:
     )
 
 
-def _fabric(host: Subject, gpu: Gpu) -> Fault | None:
-    """`Completed` is the end of the registration with NVSwitch; a status says how it ended."""
+@gpu_check(
+    "gpu_fabric",
+    "fabric_state",
+    looks_at="nvidia-smi -q, of GPUs on NVSwitch from Hopper on",
+    fires="not registered with NVSwitch",
+    expected="Completed, Success",
+    remedy=f"{_START}; then reset the GPUs",
+    action="reset GPU",
+    only_if=_has_nvswitch,
+)
+def fabric(host: Subject, gpu: Gpu) -> Fault | None:
+    """`Completed` is the end of the registration with NVSwitch; a status says how it ended.
+
+    A GPU that is not registered fails with `system not yet initialized`.
+    """
     state, status = (gpu.fabric_state or "").strip(), (gpu.fabric_status or "").strip()
     if state.lower() != "completed":
         return Fault(Status.FAILED, state or "no state")
     if status.lower() not in ("", "n/a", "success"):
         return Fault(Status.FAILED, f"completed with {status}")
     return None
-
-
-RULE = Rule(
-    "gpu_fabric",
-    "fabric_state",
-    "nvidia-smi -q, of GPUs on NVSwitch from Hopper on",
-    "not registered with NVSwitch",
-    "Completed, Success",
-    f"{_START}; then reset the GPUs",
-    _fabric,
-    "reset GPU",
-)
-
-
-def registered(host: Subject) -> Iterator[Finding]:
-    """A GPU that is not registered fails with `system not yet initialized`."""
-    if host.wanted is not None and host.wanted.hardware.nvswitch and gpus_of(host):
-        yield from judged(host, (RULE,))
-
-
-CHECKS: tuple[Check, ...] = (manager, registered)
-ABOUT = (
-    About("fabric_manager", "systemd, where the profile has NVSwitch", "not active; warning: not enabled"),
-    About("fabric_manager_version", "nv-fabricmanager", "not installed, or not of the driver's version"),
-    RULE.about,
-)

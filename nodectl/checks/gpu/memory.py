@@ -1,19 +1,18 @@
 """Whether the GPUs' memory is sound: ECC, retired pages, remapped rows, and repairs that wait for a reset.
 
-Limits are NVIDIA's where it names one (A100 memory error management, RMA policy), else those of operators: see
-thresholds.py.
+Limits are NVIDIA's where it names one (A100 memory error management, RMA policy), else those of operators.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from nodectl.checks.base import Check, Subject
-from nodectl.checks.gpu.rules import Fault, Rule, flag, gpus_of, judged
-from nodectl.model.finding import Finding
+from nodectl.checks.check import Subject, Threshold
+from nodectl.checks.gpu.rules import Fault, gpu_check, gpu_flag, gpus_of
 from nodectl.model.gpus import Gpu
 from nodectl.model.status import Status
+
+ORDER = 60
 
 _RESET = "stop what runs on it, then `nvidia-smi -r -i N`, or reboot; on NVSwitch machines reset all GPUs together"
 _REPLACE = "drain the node, run NVIDIA's field diagnosis, and have the GPU replaced"
@@ -21,7 +20,15 @@ _DESKTOP = re.compile(r"GeForce|Quadro|RTX|TITAN", re.IGNORECASE)
 _COUNTS = "let it run its job, then reset the GPU; many in one place become remapped rows"
 
 
-def _ecc_off(host: Subject, gpu: Gpu) -> Fault | None:
+@gpu_check(
+    "gpu_ecc_mode",
+    "ecc_mode_current",
+    fires="off; on a desktop's card, a warning where its siblings have it on",
+    expected="ECC as it should be",
+    remedy="`nvidia-smi -e 1`, then reboot",
+    action="reboot",
+)
+def ecc_off(host: Subject, gpu: Gpu) -> Fault | None:
     """Cards for desktops come with it off, and lose memory to it: there only a difference counts."""
     if gpu.ecc_mode_current:
         return None
@@ -31,7 +38,15 @@ def _ecc_off(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.WARNING, "off, and on for its siblings") if mixed else None
 
 
-def _ecc_pending(host: Subject, gpu: Gpu) -> Fault | None:
+@gpu_check(
+    "gpu_ecc_pending",
+    "ecc_mode_pending",
+    fires="a change of the ECC mode waits for a reset",
+    expected="no change of ECC mode pending",
+    remedy=_RESET,
+    action="reset GPU",
+)
+def ecc_pending(host: Subject, gpu: Gpu) -> Fault | None:
     if gpu.ecc_mode_current is None or gpu.ecc_mode_pending == gpu.ecc_mode_current:
         return None
     words = {True: "on", False: "off"}
@@ -39,128 +54,198 @@ def _ecc_pending(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.FAILED, f"{now} now, {then} after the next reset")
 
 
-def _uncorrectable(host: Subject, gpu: Gpu) -> Fault | None:
+@gpu_check(
+    "gpu_ecc_uncorrectable",
+    "ecc_volatile_uncorrectable",
+    fires="an error since the driver was loaded that ECC could not correct",
+    expected="no uncorrectable error",
+    remedy=f"drain the node; {_RESET}; comes it back, have the GPU replaced",
+    action="reset GPU",
+)
+def uncorrectable(host: Subject, gpu: Gpu) -> Fault | None:
     count = gpu.ecc_volatile_uncorrectable
     return Fault(Status.FAILED, f"{count} since the driver was loaded") if count else None
 
 
-def _corrected(host: Subject, gpu: Gpu) -> Fault | None:
+GPU_ECC_CORRECTED_LIMIT = Threshold(
+    "gpu_ecc_corrected", 20_000_000, "Azure takes a GPU out above this; GCM at 50 million"
+)
+
+
+@gpu_check(
+    "gpu_ecc_corrected",
+    "ecc_volatile_correctable",
+    fires="warning: very many corrected errors since the last reading",
+    expected="few corrected errors",
+    remedy=_COUNTS,
+    thresholds=(GPU_ECC_CORRECTED_LIMIT,),
+)
+def corrected(host: Subject, gpu: Gpu) -> Fault | None:
     value = gpu.ecc_volatile_correctable or 0
     grown = host.growth(f"gpu.{gpu.uuid}.ecc_corrected", value)
     change = value if grown.by is None else grown.by
-    return Fault(Status.WARNING, grown.told) if change > host.threshold("gpu_ecc_corrected") else None
+    return Fault(Status.WARNING, grown.told) if change > host.threshold(GPU_ECC_CORRECTED_LIMIT) else None
 
 
-def _sram_corrected(host: Subject, gpu: Gpu) -> Fault | None:
+GPU_SRAM_CORRECTED_LIMIT = Threshold("gpu_sram_corrected", 10_000, "Azure takes a GPU out above this")
+
+
+@gpu_check(
+    "gpu_sram_corrected",
+    "ecc_aggregate_sram_correctable",
+    fires="warning: very many corrected errors of on-chip memory",
+    expected="few corrected errors of SRAM",
+    remedy=_COUNTS,
+    thresholds=(GPU_SRAM_CORRECTED_LIMIT,),
+)
+def sram_corrected(host: Subject, gpu: Gpu) -> Fault | None:
     count = gpu.ecc_aggregate_sram_correctable or 0
-    return Fault(Status.WARNING, f"{count} in its life") if count > host.threshold("gpu_sram_corrected") else None
+    return Fault(Status.WARNING, f"{count} in its life") if count > host.threshold(GPU_SRAM_CORRECTED_LIMIT) else None
 
 
-def _sram_uncorrectable(host: Subject, gpu: Gpu) -> Fault | None:
+GPU_SRAM_UNCORRECTABLE_LIMIT = Threshold(
+    "gpu_sram_uncorrectable", 4, "ml-engineering: above this NVIDIA replaces it; Azure fails at the first"
+)
+
+
+@gpu_check(
+    "gpu_sram_uncorrectable",
+    "ecc_aggregate_sram_uncorrectable",
+    fires="warning: an uncorrectable error of on-chip memory in its life; failed: more than the threshold",
+    expected="no uncorrectable error of SRAM",
+    remedy="watch it: Azure takes such a GPU out, others after four",
+    thresholds=(GPU_SRAM_UNCORRECTABLE_LIMIT,),
+)
+def sram_uncorrectable(host: Subject, gpu: Gpu) -> Fault | None:
     count = gpu.ecc_aggregate_sram_uncorrectable or 0
-    if count > host.threshold("gpu_sram_uncorrectable"):
+    if count > host.threshold(GPU_SRAM_UNCORRECTABLE_LIMIT):
         return Fault(Status.FAILED, f"{count} in its life", "replace", _REPLACE)
     return Fault(Status.WARNING, f"{count} in its life") if count else None
 
 
-def _retired(host: Subject, gpu: Gpu) -> Fault | None:
+GPU_SRAM_THRESHOLD = gpu_flag(
+    "gpu_sram_threshold",
+    "ecc_sram_threshold_exceeded",
+    "exceeded",
+    fires="the GPU says that its on-chip memory is worn out",
+    expected="threshold not exceeded",
+    remedy=_REPLACE,
+    action="replace",
+)
+
+
+GPU_RETIRED_PENDING = gpu_flag(
+    "gpu_retired_pending",
+    "retired_pages_pending",
+    "a page waits for a reset",
+    fires="a page waits for a reset to be retired",
+    expected="no page pending",
+    remedy=_RESET,
+    action="reset GPU",
+)
+
+GPU_RETIRED_PAGES_LIMIT = Threshold("gpu_retired_pages", 62, "Azure; NVIDIA's limit is 64 pages")
+
+
+@gpu_check(
+    "gpu_retired_pages",
+    "retired_pages_double_bit",
+    looks_at="nvidia-smi -q, of GPUs before Ampere",
+    fires="as many pages retired as a GPU can",
+    expected="pages left to retire",
+    remedy=_REPLACE,
+    action="replace",
+    thresholds=(GPU_RETIRED_PAGES_LIMIT,),
+)
+def retired(host: Subject, gpu: Gpu) -> Fault | None:
     count = (gpu.retired_pages_single_bit or 0) + (gpu.retired_pages_double_bit or 0)
-    if count >= host.threshold("gpu_retired_pages"):
+    if count >= host.threshold(GPU_RETIRED_PAGES_LIMIT):
         return Fault(Status.FAILED, f"{count} pages", "replace", _REPLACE)
     return None
 
 
-def _remapped(host: Subject, gpu: Gpu) -> Fault | None:
+GPU_REMAP_PENDING = gpu_flag(
+    "gpu_remap_pending",
+    "remap_pending",
+    "a row waits for a reset",
+    fires="a row waits for a reset to be remapped",
+    expected="no row pending",
+    remedy=_RESET,
+    action="reset GPU",
+)
+
+
+GPU_REMAP_FAILURE = gpu_flag(
+    "gpu_remap_failure",
+    "remap_failure",
+    "a row could not be remapped",
+    fires="a row could not be remapped: NVIDIA's sign for replacement",
+    expected="no failed remapping",
+    remedy=_REPLACE,
+    action="replace",
+)
+
+GPU_REMAPPED_ROWS_LIMIT = Threshold("gpu_remapped_rows", 512, "NVIDIA's RMA policy: rows for uncorrectable errors")
+
+
+@gpu_check(
+    "gpu_remapped_rows",
+    "remapped_uncorrectable",
+    fires="more rows remapped for uncorrectable errors than NVIDIA allows",
+    expected="rows left to remap",
+    remedy=_REPLACE,
+    action="replace",
+    thresholds=(GPU_REMAPPED_ROWS_LIMIT,),
+)
+def remapped(host: Subject, gpu: Gpu) -> Fault | None:
     count = gpu.remapped_uncorrectable or 0
-    if count > host.threshold("gpu_remapped_rows"):
+    if count > host.threshold(GPU_REMAPPED_ROWS_LIMIT):
         return Fault(Status.FAILED, f"{count} rows for uncorrectable errors")
     return None
 
 
-def _banks(host: Subject, gpu: Gpu) -> Fault | None:
+@gpu_check(
+    "gpu_remap_banks",
+    "remap_banks_max",
+    fires="a bank without a spare row; warning: with few",
+    expected="spare rows in every bank",
+    remedy=_REPLACE,
+    action="replace",
+)
+def banks(host: Subject, gpu: Gpu) -> Fault | None:
     if gpu.remap_banks_none:
         return Fault(Status.FAILED, f"{gpu.remap_banks_none} banks without a spare row")
     return Fault(Status.WARNING, f"{gpu.remap_banks_low} banks with few spare rows") if gpu.remap_banks_low else None
 
 
-RULES = (
-    Rule(
-        "gpu_ecc_mode", "ecc_mode_current", "nvidia-smi -q",
-        "off; on a desktop's card, a warning where its siblings have it on", "ECC as it should be",
-        "`nvidia-smi -e 1`, then reboot", _ecc_off, "reboot",
-    ),
-    Rule(
-        "gpu_ecc_pending", "ecc_mode_pending", "nvidia-smi -q", "a change of the ECC mode waits for a reset",
-        "no change of ECC mode pending", _RESET, _ecc_pending, "reset GPU",
-    ),
-    Rule(
-        "gpu_ecc_uncorrectable", "ecc_volatile_uncorrectable", "nvidia-smi -q",
-        "an error since the driver was loaded that ECC could not correct", "no uncorrectable error",
-        f"drain the node; {_RESET}; comes it back, have the GPU replaced", _uncorrectable, "reset GPU",
-    ),
-    Rule(
-        "gpu_ecc_corrected", "ecc_volatile_correctable", "nvidia-smi -q",
-        "warning: very many corrected errors since the last reading", "few corrected errors", _COUNTS, _corrected,
-    ),
-    Rule(
-        "gpu_sram_corrected", "ecc_aggregate_sram_correctable", "nvidia-smi -q",
-        "warning: very many corrected errors of on-chip memory", "few corrected errors of SRAM", _COUNTS,
-        _sram_corrected,
-    ),
-    Rule(
-        "gpu_sram_uncorrectable", "ecc_aggregate_sram_uncorrectable", "nvidia-smi -q",
-        "warning: an uncorrectable error of on-chip memory in its life; failed: more than the threshold",
-        "no uncorrectable error of SRAM", "watch it: Azure takes such a GPU out, others after four",
-        _sram_uncorrectable,
-    ),
-    flag(
-        "gpu_sram_threshold", "ecc_sram_threshold_exceeded", "the GPU says that its on-chip memory is worn out",
-        "threshold not exceeded", "exceeded", _REPLACE, "replace",
-    ),
-    flag(
-        "gpu_retired_pending", "retired_pages_pending", "a page waits for a reset to be retired", "no page pending",
-        "a page waits for a reset", _RESET, "reset GPU",
-    ),
-    Rule(
-        "gpu_retired_pages", "retired_pages_double_bit", "nvidia-smi -q, of GPUs before Ampere",
-        "as many pages retired as a GPU can", "pages left to retire", _REPLACE, _retired, "replace",
-    ),
-    flag(
-        "gpu_remap_pending", "remap_pending", "a row waits for a reset to be remapped", "no row pending",
-        "a row waits for a reset", _RESET, "reset GPU",
-    ),
-    flag(
-        "gpu_remap_failure", "remap_failure", "a row could not be remapped: NVIDIA's sign for replacement",
-        "no failed remapping", "a row could not be remapped", _REPLACE, "replace",
-    ),
-    Rule(
-        "gpu_remapped_rows", "remapped_uncorrectable", "nvidia-smi -q",
-        "more rows remapped for uncorrectable errors than NVIDIA allows", "rows left to remap", _REPLACE, _remapped,
-        "replace",
-    ),
-    Rule(
-        "gpu_remap_banks", "remap_banks_max", "nvidia-smi -q", "a bank without a spare row; warning: with few",
-        "spare rows in every bank", _REPLACE, _banks, "replace",
-    ),
-    flag(
-        "gpu_channel_repair", "channel_repair_pending", "a memory channel waits for a reset to be repaired",
-        "no repair pending", "a repair of a memory channel waits for a reset", _RESET, "reset GPU",
-    ),
-    flag(
-        "gpu_tpc_repair", "tpc_repair_pending", "a unit waits for a reset to be repaired", "no repair pending",
-        "a repair of a processing unit waits for a reset", _RESET, "reset GPU",
-    ),
-    flag(
-        "gpu_unrepairable", "unrepairable_memory", "memory that cannot be repaired", "no such memory",
-        "memory that cannot be repaired", _REPLACE, "replace",
-    ),
-)  # fmt: skip
+GPU_CHANNEL_REPAIR = gpu_flag(
+    "gpu_channel_repair",
+    "channel_repair_pending",
+    "a repair of a memory channel waits for a reset",
+    fires="a memory channel waits for a reset to be repaired",
+    expected="no repair pending",
+    remedy=_RESET,
+    action="reset GPU",
+)
 
 
-def memory(host: Subject) -> Iterator[Finding]:
-    """Errors of the GPUs' memory, and what is left to mend them with."""
-    yield from judged(host, RULES)
+GPU_TPC_REPAIR = gpu_flag(
+    "gpu_tpc_repair",
+    "tpc_repair_pending",
+    "a repair of a processing unit waits for a reset",
+    fires="a unit waits for a reset to be repaired",
+    expected="no repair pending",
+    remedy=_RESET,
+    action="reset GPU",
+)
 
 
-CHECKS: tuple[Check, ...] = (memory,)
-ABOUT = tuple(rule.about for rule in RULES)
+GPU_UNREPAIRABLE = gpu_flag(
+    "gpu_unrepairable",
+    "unrepairable_memory",
+    "memory that cannot be repaired",
+    fires="memory that cannot be repaired",
+    expected="no such memory",
+    remedy=_REPLACE,
+    action="replace",
+)

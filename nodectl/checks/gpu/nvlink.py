@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from nodectl.checks.base import About, Check, Subject, held, warned
+from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
 from nodectl.parsers.nvidia.smi_p2p import NvidiaSmiP2p
 from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
+
+ORDER = 100
 
 _LINKED = ("nvswitch", "nvlink-bridge")
 _RESET = "reset all GPUs of the node together (fabric manager stopped), or reboot; comes it back, look at the baseboard"
@@ -33,12 +35,32 @@ def _single(host: Subject) -> bool:
     return count is not None and count < 2
 
 
+NVLINK_ERRORS_LIMIT = Threshold("nvlink_errors", 1, "between two readings; any at all is worth a look")
+NVLINK_ERRORS_FIRST_LIMIT = Threshold(
+    "nvlink_errors_first", 5, "imbue warns from five on, counted since the driver was loaded"
+)
+NVLINK_ACTIVE = Check(
+    "nvlink_active",
+    looks_at="nvidia-smi nvlink -s",
+    fires="an inactive link: any on NVSwitch, else more than its siblings'",
+)
+NVLINK_COUNT = Check("nvlink_count", looks_at="nvidia-smi nvlink -s", fires="fewer active links than the other GPUs")
+NVLINK_SPEED = Check("nvlink_speed", looks_at="nvidia-smi nvlink -s", fires="a link slower than the others")
+NVLINK_ERRORS = Check(
+    "nvlink_errors",
+    looks_at="nvidia-smi nvlink -e",
+    fires="warning: errors since the last reading, or clearly many",
+    thresholds=(NVLINK_ERRORS_LIMIT, NVLINK_ERRORS_FIRST_LIMIT),
+)
+
+
+@judges(NVLINK_ACTIVE, NVLINK_COUNT, NVLINK_SPEED, NVLINK_ERRORS, reads=("nvlink",))
 def links(host: Subject) -> Iterator[Finding]:
     """All links active, as many and as fast on each GPU, and no errors of the wire."""
     found = host.facts.get("nvlink")
     wanted = _link(host) in _LINKED
     if wanted:
-        yield from host.unread("nvlink_active", found, "active links")
+        yield from host.unread(NVLINK_ACTIVE, found, "active links")
     elif isinstance(found, Unread):
         # no NVLink wanted: what cannot be told matters to nobody
         return
@@ -48,10 +70,10 @@ def links(host: Subject) -> Iterator[Finding]:
     gpus = [gpu for gpu in found.gpus if gpu.links]
     if not gpus and not wanted:
         return
-    yield from host.all_of("nvlink_active", _inactive(host, gpus), expected="all active", actual=_in_all(gpus))
+    yield from host.all_of(NVLINK_ACTIVE, _inactive(host, gpus), expected="all active", actual=_in_all(gpus))
     yield from _counted(host, found, gpus)
-    yield from host.all_of("nvlink_speed", _slow(host, gpus), expected="one rate", actual=_rates(gpus))
-    yield from host.all_of("nvlink_errors", _errors(host, gpus), expected="no errors", actual="few or none")
+    yield from host.all_of(NVLINK_SPEED, _slow(host, gpus), expected="one rate", actual=_rates(gpus))
+    yield from host.all_of(NVLINK_ERRORS, _errors(host, gpus), expected="no errors", actual="few or none")
 
 
 def _told(host: Subject, found: NvidiaSmiNvlink) -> Iterator[Finding]:
@@ -65,7 +87,7 @@ def _told(host: Subject, found: NvidiaSmiNvlink) -> Iterator[Finding]:
             if off:
                 status = Status.FAILED if _link(host) in _LINKED else Status.SKIPPED
             yield host.finding(
-                "nvlink_active", status, f"GPU {gpu.index}", expected="active links", actual=actual, remedy=remedy
+                NVLINK_ACTIVE, status, f"GPU {gpu.index}", expected="active links", actual=actual, remedy=remedy
             )
 
 
@@ -81,12 +103,12 @@ def _inactive(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
         off = [link.link for link in gpu.links or () if link.active is False]
         blind = [link.link for link in gpu.links or () if link.active is None]
         if blind:
-            yield _finding(host, "nvlink_active", gpu, Status.UNKNOWN, f"no state of links {_names(blind)}")
+            yield _finding(host, NVLINK_ACTIVE, gpu, Status.UNKNOWN, f"no state of links {_names(blind)}")
         if not off or _link(host) == "pcie":
             continue
         if _is_whole(host) or _active(gpu) < most[0][0]:
             actual = f"inactive: {_names(off)}"
-            yield _finding(host, "nvlink_active", gpu, Status.FAILED, actual, "reset GPU")
+            yield _finding(host, NVLINK_ACTIVE, gpu, Status.FAILED, actual, "reset GPU")
 
 
 def _active(gpu: NvLinkGpu) -> int:
@@ -101,12 +123,12 @@ def _counted(host: Subject, found: NvidiaSmiNvlink, gpus: list[NvLinkGpu]) -> It
     if not counts:
         actual, remedy = "no GPU tells of its links", "run `nvidia-smi nvlink -s` there"
         status = Status.UNKNOWN if _link(host) in _LINKED else Status.SKIPPED
-        yield host.finding("nvlink_count", status, expected="as many on each", actual=actual, remedy=remedy)
+        yield host.finding(NVLINK_COUNT, status, expected="as many on each", actual=actual, remedy=remedy)
         return
     most = max(counts.values())
     few = [index for index, count in counts.items() if count < most or (count == 0 and _link(host) in _LINKED)]
     actual = f"{most} each" if not few else ", ".join(f"GPU {i}: {counts[i]}" for i in few) + f"; the others {most}"
-    yield host.finding("nvlink_count", held(not few), expected="as many on each", actual=actual, remedy=_RESET)
+    yield host.finding(NVLINK_COUNT, failed_unless(not few), expected="as many on each", actual=actual, remedy=_RESET)
 
 
 def _slow(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
@@ -114,11 +136,11 @@ def _slow(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
     best = max(rates, default=0)
     for gpu in gpus:
         if any(link.active and link.speed_gb_s is None for link in gpu.links or ()):
-            yield _finding(host, "nvlink_speed", gpu, Status.UNKNOWN, "the rate of an active link is not told")
+            yield _finding(host, NVLINK_SPEED, gpu, Status.UNKNOWN, "the rate of an active link is not told")
         slow = [link for link in gpu.links or () if link.active and link.speed_gb_s and link.speed_gb_s < best]
         if slow:
             actual = ", ".join(f"link {link.link} {link.speed_gb_s:g}" for link in slow) + f" of {best:g} GB/s"
-            yield _finding(host, "nvlink_speed", gpu, Status.FAILED, actual, "reset GPU")
+            yield _finding(host, NVLINK_SPEED, gpu, Status.FAILED, actual, "reset GPU")
 
 
 def _rates(gpus: list[NvLinkGpu]) -> str:
@@ -129,11 +151,11 @@ def _rates(gpus: list[NvLinkGpu]) -> str:
 def _errors(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
     for gpu in gpus:
         if all(getattr(link, name) is None for link in gpu.links or () for name in _COUNTERS):
-            yield _finding(host, "nvlink_errors", gpu, Status.UNKNOWN, "no counter is told (`nvidia-smi nvlink -e`)")
+            yield _finding(host, NVLINK_ERRORS, gpu, Status.UNKNOWN, "no counter is told (`nvidia-smi nvlink -e`)")
         told = [_grown(host, gpu, link) for link in gpu.links or ()]
         many = [text for text in told if text]
         if many:
-            yield _finding(host, "nvlink_errors", gpu, Status.WARNING, "; ".join(many[:4]))
+            yield _finding(host, NVLINK_ERRORS, gpu, Status.WARNING, "; ".join(many[:4]))
 
 
 def _grown(host: Subject, gpu: NvLinkGpu, link: NvLink) -> str:
@@ -145,7 +167,7 @@ def _grown(host: Subject, gpu: NvLinkGpu, link: NvLink) -> str:
             continue
         grown = host.growth(f"nvlink.{gpu.uuid or gpu.index}.{link.link}.{name}", value)
         first = grown.by is None
-        limit = host.threshold("nvlink_errors_first" if first else "nvlink_errors")
+        limit = host.threshold(NVLINK_ERRORS_FIRST_LIMIT if first else NVLINK_ERRORS_LIMIT)
         if (value if grown.by is None else grown.by) >= limit:
             texts.append(f"link {link.link} {name.removesuffix('_errors')}: {grown.told}")
     return ", ".join(texts)
@@ -155,8 +177,8 @@ def _names(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _finding(host: Subject, check: str, gpu: NvLinkGpu, status: Status, actual: str, action: str = "none") -> Finding:
-    expected = {"nvlink_active": "all active", "nvlink_speed": "one rate"}.get(check, "no errors")
+def _finding(host: Subject, check: Check, gpu: NvLinkGpu, status: Status, actual: str, action: str = "none") -> Finding:
+    expected = {NVLINK_ACTIVE: "all active", NVLINK_SPEED: "one rate"}.get(check, "no errors")
     return host.finding(
         check,
         status,
@@ -169,12 +191,16 @@ def _finding(host: Subject, check: str, gpu: NvLinkGpu, status: Status, actual: 
     )
 
 
+P2P = Check("p2p", looks_at="nvidia-smi topo -p2p r", fires="no peer access between GPUs that NVLink joins")
+
+
+@judges(P2P, reads=("p2p",))
 def peers(host: Subject) -> Iterator[Finding]:
     """Every pair may reach the other's memory where NVLink joins them."""
     found = host.facts.get("p2p")
     if _single(host) or _link(host) not in _LINKED:
         return
-    yield from host.unread("p2p", found, "OK between GPUs")
+    yield from host.unread(P2P, found, "OK between GPUs")
     if not isinstance(found, NvidiaSmiP2p):
         return
     bad = Counter(word for row in found.status.values() for word in row.values() if word != "OK")
@@ -186,15 +212,23 @@ def peers(host: Subject) -> Iterator[Finding]:
     actual = ", ".join(f"{many} x {word}" for word, many in bad.most_common())
     if pairs:
         actual += f", first {pairs[0][0]}-{pairs[0][1]}"
-    yield host.finding("p2p", held(good), expected="OK between GPUs", actual=actual or "OK", remedy=remedy)
+    yield host.finding(P2P, failed_unless(good), expected="OK between GPUs", actual=actual or "OK", remedy=remedy)
 
 
+GPU_TOPOLOGY = Check(
+    "gpu_topology",
+    looks_at="nvidia-smi topo -m",
+    fires="a pair of GPUs without the profile's NVLink, or with less of it",
+)
+
+
+@judges(GPU_TOPOLOGY, reads=("gpu_topology",))
 def matrix(host: Subject) -> Iterator[Finding]:
     """Between GPUs the link class of the profile, and the same number of lanes everywhere on NVSwitch."""
     found = host.facts.get("gpu_topology")
     if _single(host) or _link(host) not in _LINKED:
         return
-    yield from host.unread("gpu_topology", found, "NVLink between GPUs")
+    yield from host.unread(GPU_TOPOLOGY, found, "NVLink between GPUs")
     if not isinstance(found, NvidiaSmiTopo):
         return
     expected = "NVLink between all GPUs" if _is_whole(host) else "each GPU has one that it reaches by NVLink"
@@ -209,14 +243,20 @@ def matrix(host: Subject) -> Iterator[Finding]:
     else:
         good = bool(rows) and all(any(word.startswith("NV") for word in row.values()) for row in rows.values())
     remedy = "look at `nvidia-smi nvlink -s` and the fabric manager; a pair without NVLink slows every ring"
-    yield host.finding("gpu_topology", held(good), expected=expected, actual=classes, remedy=remedy)
+    yield host.finding(GPU_TOPOLOGY, failed_unless(good), expected=expected, actual=classes, remedy=remedy)
 
 
+GPU_AFFINITY = Check(
+    "gpu_affinity", looks_at="nvidia-smi topo -m", fires="warning: a GPU without a NUMA node, where others have one"
+)
+
+
+@judges(GPU_AFFINITY, reads=("gpu_topology",))
 def affinity(host: Subject) -> Iterator[Finding]:
     """GPUs that lie on no NUMA node of a machine with several cannot be bound near their processors."""
     topology = host.facts.get("gpu_topology")
     if host.wanted is None or host.wanted.hardware.gpus != 0:
-        yield from host.unknown(topology, "a NUMA node", "gpu_affinity")
+        yield from host.unknown(topology, "a NUMA node", GPU_AFFINITY)
     found = host.fact("gpu_topology", NvidiaSmiTopo)
     if found is None or len(found.gpus) < 2:
         return
@@ -226,16 +266,4 @@ def affinity(host: Subject) -> Iterator[Finding]:
     lost = [gpu for gpu, node in told.items() if not node]
     remedy = "look at the firmware's NUMA settings; in a virtual machine, at its topology"
     actual = f"none of {', '.join(lost)}" if lost else "of every GPU"
-    yield host.finding("gpu_affinity", warned(not lost), expected="a NUMA node", actual=actual, remedy=remedy)
-
-
-CHECKS: tuple[Check, ...] = (links, peers, matrix, affinity)
-ABOUT = (
-    About("nvlink_active", "nvidia-smi nvlink -s", "an inactive link: any on NVSwitch, else more than its siblings'"),
-    About("nvlink_count", "nvidia-smi nvlink -s", "fewer active links than the other GPUs"),
-    About("nvlink_speed", "nvidia-smi nvlink -s", "a link slower than the others"),
-    About("nvlink_errors", "nvidia-smi nvlink -e", "warning: errors since the last reading, or clearly many"),
-    About("p2p", "nvidia-smi topo -p2p r", "no peer access between GPUs that NVLink joins"),
-    About("gpu_topology", "nvidia-smi topo -m", "a pair of GPUs without the profile's NVLink, or with less of it"),
-    About("gpu_affinity", "nvidia-smi topo -m", "warning: a GPU without a NUMA node, where others have one"),
-)
+    yield host.finding(GPU_AFFINITY, warning_unless(not lost), expected="a NUMA node", actual=actual, remedy=remedy)

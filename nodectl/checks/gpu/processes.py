@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.base import About, Check, Subject
+from nodectl.checks.check import Check, Subject, Threshold, judges
 from nodectl.checks.gpu.rules import gpus_of, identity, name_of
 from nodectl.model.finding import Finding
 from nodectl.model.gpus import Gpu, GpuProcess
 from nodectl.model.status import Status
+
+ORDER = 90
 
 # a process that ended, or is of another PID namespace, has no name here
 _NAMELESS = ("[not found]", "", "-")
 _SHOWN = 4
 
 
+GPU_MEMORY_HELD_MIB_LIMIT = Threshold("gpu_memory_held_mib", 1024, "the driver itself keeps some hundreds of MiB")
+GPU_PROCESSES = Check("gpu_processes", looks_at="nvidia-smi -q", fires="warning: a process computes on a GPU")
+GPU_ORPHANS = Check(
+    "gpu_orphans", looks_at="nvidia-smi -q", fires="warning: a process that this host cannot name holds a GPU"
+)
+GPU_MEMORY_HELD = Check(
+    "gpu_memory_held",
+    looks_at="nvidia-smi -q",
+    fires="warning: memory in use, and no process",
+    thresholds=(GPU_MEMORY_HELD_MIB_LIMIT,),
+)
+
+
+@judges(GPU_PROCESSES, GPU_ORPHANS, GPU_MEMORY_HELD, reads=("gpus",))
 def processes(host: Subject) -> Iterator[Finding]:
     """Compute processes by name; those that nobody can name; memory that is held without any."""
     devices = gpus_of(host)
@@ -24,12 +40,12 @@ def processes(host: Subject) -> Iterator[Finding]:
     if not told:
         said = devices[0].unavailable.get("processes", "not printed")
         remedy = "run `nvidia-smi --query-compute-apps=pid,name --format=csv` there"
-        for check in ("gpu_processes", "gpu_orphans", "gpu_memory_held"):
+        for check in (GPU_PROCESSES, GPU_ORPHANS, GPU_MEMORY_HELD):
             yield host.finding(check, Status.UNKNOWN, expected="none", actual=said, remedy=remedy)
         return
-    yield from host.all_of("gpu_processes", _named(host, told), expected="none", actual=f"none on {len(told)} GPUs")
-    yield from host.all_of("gpu_orphans", _orphans(host, told), expected="none", actual="none")
-    yield from host.all_of("gpu_memory_held", _held(host, told), expected="memory free", actual="memory free")
+    yield from host.all_of(GPU_PROCESSES, _named(host, told), expected="none", actual=f"none on {len(told)} GPUs")
+    yield from host.all_of(GPU_ORPHANS, _orphans(host, told), expected="none", actual="none")
+    yield from host.all_of(GPU_MEMORY_HELD, _held(host, told), expected="memory free", actual="memory free")
 
 
 def _named(host: Subject, devices: list[Gpu]) -> Iterator[Finding]:
@@ -37,7 +53,7 @@ def _named(host: Subject, devices: list[Gpu]) -> Iterator[Finding]:
         running = [each for each in _compute(gpu) if not _is_nameless(each)]
         if running:
             remedy = "is it no job of yours: `nodectl jobs list`, then end it by its number"
-            yield _finding(host, "gpu_processes", gpu, _shown(running), remedy)
+            yield _finding(host, GPU_PROCESSES, gpu, _shown(running), remedy)
 
 
 def _orphans(host: Subject, devices: list[Gpu]) -> Iterator[Finding]:
@@ -45,15 +61,15 @@ def _orphans(host: Subject, devices: list[Gpu]) -> Iterator[Finding]:
         left = [each for each in _compute(gpu) if _is_nameless(each)]
         if left:
             remedy = "of a container, or of a job whose workers live on: `fuser -v /dev/nvidia*` there as root"
-            yield _finding(host, "gpu_orphans", gpu, _shown(left), remedy)
+            yield _finding(host, GPU_ORPHANS, gpu, _shown(left), remedy)
 
 
 def _held(host: Subject, devices: list[Gpu]) -> Iterator[Finding]:
     for gpu in devices:
         used = gpu.memory_used_mib
-        if used is not None and not gpu.processes and used > host.threshold("gpu_memory_held_mib"):
+        if used is not None and not gpu.processes and used > host.threshold(GPU_MEMORY_HELD_MIB_LIMIT):
             remedy = "a process not seen here holds it: `fuser -v /dev/nvidia*` there as root; else reset the GPU"
-            yield _finding(host, "gpu_memory_held", gpu, f"{used} MiB in use by no process", remedy)
+            yield _finding(host, GPU_MEMORY_HELD, gpu, f"{used} MiB in use by no process", remedy)
 
 
 def _compute(gpu: Gpu) -> list[GpuProcess]:
@@ -74,15 +90,7 @@ def _shown(found: list[GpuProcess]) -> str:
     return ", ".join(texts) + (f" and {more} more" if more > 0 else "")
 
 
-def _finding(host: Subject, check: str, gpu: Gpu, actual: str, remedy: str) -> Finding:
+def _finding(host: Subject, check: Check, gpu: Gpu, actual: str, remedy: str) -> Finding:
     return host.finding(
         check, Status.WARNING, name_of(gpu), expected="none", actual=actual, remedy=remedy, evidence=identity(gpu)
     )
-
-
-CHECKS: tuple[Check, ...] = (processes,)
-ABOUT = (
-    About("gpu_processes", "nvidia-smi -q", "warning: a process computes on a GPU"),
-    About("gpu_orphans", "nvidia-smi -q", "warning: a process that this host cannot name holds a GPU"),
-    About("gpu_memory_held", "nvidia-smi -q", "warning: memory in use, and no process"),
-)

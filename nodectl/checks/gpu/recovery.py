@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from nodectl.checks.base import Check, Subject
-from nodectl.checks.gpu.rules import Fault, Rule, flag, judged
-from nodectl.model.finding import Finding
+from nodectl.checks.check import Subject
+from nodectl.checks.gpu.rules import Fault, gpu_check, gpu_flag
 from nodectl.model.gpus import Gpu
 from nodectl.model.status import Status
+
+ORDER = 50
 
 # what the driver's own recovery action asks for, from the mildest on
 _RECOVERY = {
@@ -21,7 +20,18 @@ _RECOVERY = {
 }
 
 
-def _recovery(host: Subject, gpu: Gpu) -> Fault | None:
+_RESET = "`nvidia-smi -r -i N` when nothing runs on it"
+
+
+@gpu_check(
+    "gpu_recovery",
+    "recovery_action",
+    looks_at="nvidia-smi -q, of newer drivers",
+    fires="the driver asks for a reset, a drain or a reboot",
+    expected="None",
+    remedy=_RESET,
+)
+def recovery(host: Subject, gpu: Gpu) -> Fault | None:
     asked = (gpu.recovery_action or "").strip()
     if asked.lower() in ("none", "n/a"):
         return None
@@ -29,27 +39,23 @@ def _recovery(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.FAILED, asked, action, remedy)
 
 
-_RESET = "`nvidia-smi -r -i N` when nothing runs on it"
-RULES = (
-    Rule(
-        "gpu_recovery", "recovery_action", "nvidia-smi -q, of newer drivers",
-        "the driver asks for a reset, a drain or a reboot", "None", _RESET, _recovery,
-    ),
-    flag(
-        "gpu_reset_required", "reset_required", "the driver says that the GPU needs a reset", "no reset required",
-        "a reset is required", _RESET, "reset GPU",
-    ),
-    flag(
-        "gpu_drain", "drain_and_reset_recommended", "the driver recommends to drain the node and reset the GPU",
-        "no reset recommended", "drain and reset are recommended", f"drain the node, then {_RESET}", "drain",
-    ),
-)  # fmt: skip
+GPU_RESET_REQUIRED = gpu_flag(
+    "gpu_reset_required",
+    "reset_required",
+    "a reset is required",
+    fires="the driver says that the GPU needs a reset",
+    expected="no reset required",
+    remedy=_RESET,
+    action="reset GPU",
+)
 
 
-def recovery(host: Subject) -> Iterator[Finding]:
-    """Its recovery action, and the older words for the same."""
-    yield from judged(host, RULES)
-
-
-CHECKS: tuple[Check, ...] = (recovery,)
-ABOUT = tuple(rule.about for rule in RULES)
+GPU_DRAIN = gpu_flag(
+    "gpu_drain",
+    "drain_and_reset_recommended",
+    "drain and reset are recommended",
+    fires="the driver recommends to drain the node and reset the GPU",
+    expected="no reset recommended",
+    remedy=f"drain the node, then {_RESET}",
+    action="drain",
+)

@@ -1,4 +1,4 @@
-"""What is judged of each GPU: a rule a check, and how a value that is refused, missing or not told counts."""
+"""Checks that look at one value of each GPU, and how a value that is refused, missing or not told counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nodectl.checks.base import About, Subject
+from nodectl.checks.check import Check, Judgement, Subject, Threshold
 from nodectl.model.finding import Finding
 from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.status import Status
@@ -17,7 +17,7 @@ _HAS_NONE = ("", "n/a", "not supported", "requested functionality has been depre
 
 
 class Fault(NamedTuple):
-    """What is wrong with one GPU; empty fields are the rule's."""
+    """What is wrong with one GPU; empty fields are the check's."""
 
     status: Status
     actual: str
@@ -25,32 +25,49 @@ class Fault(NamedTuple):
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One check of a GPU's value `field`: `fault` is asked only where the GPU tells it."""
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuJudgement(Judgement):
+    """A judgement of one value of each GPU: `field` of nvidia-smi's report."""
 
-    check: str
-    field: str
-    looks_at: str
-    fires: str
-    expected: str
-    remedy: str
-    fault: Callable[[Subject, Gpu], Fault | None]
-    action: str = "none"
-
-    @property
-    def about(self) -> About:
-        """The line of the catalogue."""
-        return About(self.check, self.looks_at, self.fires)
+    field: str = ""
 
 
-def flag(check: str, field: str, fires: str, expected: str, said: str, remedy: str, action: str) -> Rule:
-    """The rule of a value that is true where something is wrong."""
+GpuFunction = Callable[[Subject, Gpu], Fault | None]
 
-    def fault(host: Subject, gpu: Gpu) -> Fault | None:
-        return Fault(Status.FAILED, said) if getattr(gpu, field) else None
 
-    return Rule(check, field, "nvidia-smi -q", fires, expected, remedy, fault, action)
+def gpu_check(
+    check: str,
+    field: str,
+    *,
+    fires: str,
+    expected: str,
+    remedy: str,
+    action: str = "none",
+    looks_at: str = "nvidia-smi -q",
+    thresholds: tuple[Threshold, ...] = (),
+    role: str = "",
+    only_if: Callable[[Subject], bool] | None = None,
+) -> Callable[[GpuFunction], GpuJudgement]:
+    """Register a function of one GPU as the judge of `check`; it is asked where the GPU tells its value `field`."""
+    declared = Check(check, looks_at, fires, expected, remedy, action, thresholds, role)
+
+    def register(function: GpuFunction) -> GpuJudgement:
+        def judge(host: Subject) -> Iterator[Finding]:
+            devices = gpus_of(host) if only_if is None or only_if(host) else ()
+            return _each_gpu(host, devices, declared, field, function)
+
+        return GpuJudgement((declared,), ("gpus",), judge, field)
+
+    return register
+
+
+def gpu_flag(
+    check: str, field: str, actual: str, *, fires: str, expected: str, remedy: str, action: str = "none"
+) -> GpuJudgement:
+    """The check of a value that is true where something is wrong."""
+    return gpu_check(check, field, fires=fires, expected=expected, remedy=remedy, action=action)(
+        lambda host, gpu: Fault(Status.FAILED, actual) if getattr(gpu, field) else None
+    )
 
 
 def is_failure(said: str) -> bool:
@@ -75,50 +92,42 @@ def gpus_of(host: Subject) -> tuple[Gpu, ...]:
     return found.devices if found is not None and found.source == REPORT else ()
 
 
-def judged(host: Subject, rules: Sequence[Rule]) -> Iterator[Finding]:
-    """Each rule over all GPUs: its faults, what could not be told, or one line that all is well."""
-    devices = gpus_of(host)
-    for rule in rules if devices else ():
-        yield from _one(host, rule, devices)
-
-
-def _one(host: Subject, rule: Rule, devices: Sequence[Gpu]) -> Iterator[Finding]:
-    tell = [gpu for gpu in devices if getattr(gpu, rule.field) is not None]
+def _each_gpu(
+    host: Subject, devices: Sequence[Gpu], check: Check, field: str, fault_of: GpuFunction
+) -> Iterator[Finding]:
+    """The faults of all GPUs and what could not be told of one, or one line that all is well."""
+    if not devices:
+        return
+    telling = sum(getattr(gpu, field) is not None for gpu in devices)
     quiet = True
     for gpu in devices:
-        found = _of(host, rule, gpu, some_tell=bool(tell))
-        if found is not None:
+        fault = (
+            fault_of(host, gpu) if getattr(gpu, field) is not None else _untold(gpu, field, siblings_tell=telling > 0)
+        )
+        if fault is not None:
             quiet = False
-            yield found
-    if quiet and tell:
-        actual = f"{len(tell)} of {len(devices)} GPUs" if len(tell) < len(devices) else f"all {len(devices)} GPUs"
-        yield host.finding(rule.check, Status.OK, expected=rule.expected, actual=actual)
+            yield host.finding(
+                check,
+                fault.status,
+                name_of(gpu),
+                actual=fault.actual,
+                remedy=fault.remedy,
+                action=fault.action,
+                evidence=identity(gpu),
+            )
+    if quiet and telling:
+        actual = f"{telling} of {len(devices)} GPUs" if telling < len(devices) else f"all {len(devices)} GPUs"
+        yield host.finding(check, Status.OK, actual=actual)
     elif quiet:
-        said = devices[0].unavailable.get(rule.field, "not printed")
-        yield host.finding(rule.check, Status.SKIPPED, expected=rule.expected, actual=f"nvidia-smi: {said}")
+        actual = f"nvidia-smi: {devices[0].unavailable.get(field, 'not printed')}"
+        yield host.finding(check, Status.SKIPPED, actual=actual)
 
 
-def _of(host: Subject, rule: Rule, gpu: Gpu, *, some_tell: bool) -> Finding | None:
-    if getattr(gpu, rule.field) is None:
-        said = gpu.unavailable.get(rule.field, "")
-        # what its siblings print and this one does not is missing from its part of the report
-        if not is_failure(said) and (said or not some_tell):
-            return None
-        remedy = "run `nvidia-smi -q` there; a GPU that refuses values may need a reset"
-        actual = f"nvidia-smi says {said!r}" if said else "missing from its part of the report"
-        return _finding(host, rule, gpu, Fault(Status.UNKNOWN, actual, "none", remedy))
-    fault = rule.fault(host, gpu)
-    return None if fault is None else _finding(host, rule, gpu, fault)
-
-
-def _finding(host: Subject, rule: Rule, gpu: Gpu, fault: Fault) -> Finding:
-    return host.finding(
-        rule.check,
-        fault.status,
-        name_of(gpu),
-        expected=rule.expected,
-        actual=fault.actual,
-        remedy=fault.remedy or rule.remedy,
-        action=fault.action or rule.action,
-        evidence=identity(gpu),
-    )
+def _untold(gpu: Gpu, field: str, *, siblings_tell: bool) -> Fault | None:
+    """A value that is refused, or missing where the other GPUs have it; None where the GPU has no such thing."""
+    refusal = gpu.unavailable.get(field, "")
+    if not is_failure(refusal) and (refusal or not siblings_tell):
+        return None
+    remedy = "run `nvidia-smi -q` there; a GPU that refuses values may need a reset"
+    actual = f"nvidia-smi says {refusal!r}" if refusal else "missing from its part of the report"
+    return Fault(Status.UNKNOWN, actual, "none", remedy)

@@ -11,12 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodectl.checks.base import About, Check, Subject
+from nodectl.checks.check import Check, Subject, judges
 from nodectl.checks.gpu.rules import gpus_of, identity
 from nodectl.checks.gpu.xid_catalogue import meaning
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.linux.dmesg import Dmesg, KernelEvent
+
+ORDER = 130
 
 _FALLEN, _RECOVERY, _NVLINK5 = 79, 154, range(144, 151)
 _NONE = "no Xid since boot"
@@ -35,19 +37,28 @@ _ACTIONS = {
 }
 
 
+KERNEL_LOG = Check("kernel_log", looks_at="dmesg, on hosts with GPUs", fires="unknown: it could not be read")
+XID = Check("xid", looks_at="dmesg", fires="by the catalogue of Xids (xid.yml); one that it does not have: warning")
+SXID = Check("sxid", looks_at="dmesg", fires="failed: a fatal error of NVSwitch; warning: another one")
+PEERMEM = Check(
+    "peermem", looks_at="dmesg", fires="warning: GPU memory could not be given to the NIC, or not taken back"
+)
+
+
+@judges(KERNEL_LOG, XID, SXID, PEERMEM, reads=("kernel_events", "lab", "gpus"))
 def log(host: Subject) -> Iterator[Finding]:
     """The log is the machine's on a lab host that is not dressed in a recording."""
     found = host.facts.get("kernel_events")
     if host.borrows("kernel") or (host.wanted is not None and host.wanted.hardware.gpus == 0):
         return
-    yield from host.unread("kernel_log", found, "the kernel's log of this boot")
-    yield from host.unknown(found, _NONE, "xid", "sxid", "peermem")
+    yield from host.unread(KERNEL_LOG, found, "the kernel's log of this boot")
+    yield from host.unknown(found, _NONE, XID, SXID, PEERMEM)
     if not isinstance(found, Dmesg):
         return
-    yield host.finding("kernel_log", Status.OK, expected="the kernel's log", actual=f"{len(found.events)} events in it")
-    yield from host.all_of("xid", _xids(host, found.events), expected=_NONE, actual="none in the log")
-    yield from host.all_of("sxid", _switch(host, found.events), expected="no SXid", actual="none in the log")
-    yield from host.all_of("peermem", _peermem(host, found.events), expected="no error", actual="none in the log")
+    yield host.finding(KERNEL_LOG, Status.OK, expected="the kernel's log", actual=f"{len(found.events)} events in it")
+    yield from host.all_of(XID, _xids(host, found.events), expected=_NONE, actual="none in the log")
+    yield from host.all_of(SXID, _switch(host, found.events), expected="no SXid", actual="none in the log")
+    yield from host.all_of(PEERMEM, _peermem(host, found.events), expected="no error", actual="none in the log")
 
 
 def _xids(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
@@ -85,7 +96,7 @@ def _xid(host: Subject, place: str, code: int, found: list[KernelEvent], asked: 
         action, status, remedy = _ACTIONS.get(number, ("drain", Status.FAILED, "do what the line of Xid 154 says"))
         said += f"; the driver asks for: {word[2] or word[1] if word else 'see its line'}"
     return host.finding(
-        "xid",
+        XID,
         status,
         f"Xid {code} {place}",
         expected=_NONE,
@@ -120,7 +131,7 @@ def _switch(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]
         fatal = any(event.severity == "fatal" for event in found)
         told = "fatal" if fatal else "not fatal" if found[-1].severity else "it does not say whether it is fatal"
         yield host.finding(
-            "sxid",
+            SXID,
             Status.FAILED if fatal else Status.WARNING,
             f"SXid {code} {place}",
             expected="no SXid",
@@ -137,7 +148,7 @@ def _peermem(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding
     found = [event for event in events if event.kind == "peermem"]
     if found:
         yield host.finding(
-            "peermem",
+            PEERMEM,
             Status.WARNING,
             expected="no error",
             actual=_times(found),
@@ -145,12 +156,3 @@ def _peermem(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding
             action="restart job",
             evidence=found[-1].text,
         )
-
-
-CHECKS: tuple[Check, ...] = (log,)
-ABOUT = (
-    About("kernel_log", "dmesg, on hosts with GPUs", "unknown: it could not be read"),
-    About("xid", "dmesg", "by the catalogue of Xids (xid.yml); one that it does not have: warning"),
-    About("sxid", "dmesg", "failed: a fatal error of NVSwitch; warning: another one"),
-    About("peermem", "dmesg", "warning: GPU memory could not be given to the NIC, or not taken back"),
-)

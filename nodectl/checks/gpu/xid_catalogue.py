@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from nodectl.checks.check import ACTIONS
 from nodectl.model.status import Status
 
-ACTIONS = ("none", "restart job", "reset GPU", "reboot", "drain", "replace")
 STATUSES = ("ok", "warning", "failed")
 _FILE = Path(__file__).with_name("xid.yml")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.base import NOT_SETTABLE, About, Check, Subject, held
+from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges
 from nodectl.checks.gpu.rules import gpus_of
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.nics import Nic
@@ -14,10 +14,20 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.linux.dmesg import Dmesg
 
+ORDER = 120
+
 _NIC_KINDS = ("Infiniband controller", "InfiniBand controller", "Ethernet controller", "Network controller")
 _SLOT = "reseat the card or its riser; `lspci -vvv -s ADDRESS` shows LnkCap and LnkSta"
 
 
+ACCESS_CONTROL = Check(
+    "access_control",
+    looks_at="lspci",
+    fires="a bridge redirects on bare metal, where the tuning wants it off; else a warning",
+)
+
+
+@judges(ACCESS_CONTROL, reads=("pcie", "lab", "gpus", "ib_ports"))
 def access_control(host: Subject) -> Iterator[Finding]:
     """On bare metal no bridge between GPUs and NICs sends their traffic through the root complex."""
     wanted = host.wanted.tuning.gpu.acs if host.wanted else None
@@ -28,23 +38,21 @@ def access_control(host: Subject) -> Iterator[Finding]:
     if isinstance(found, Unread):
         # asked for by the tuning, it must be known; by nobody, a machine without lspci is not at fault
         yield from (
-            host.unread("access_control", found, expected)
-            if wanted
-            else host.unknown(found, expected, "access_control")
+            host.unread(ACCESS_CONTROL, found, expected) if wanted else host.unknown(found, expected, ACCESS_CONTROL)
         )
     if not isinstance(found, Pcie) or host.borrows("sys"):
         return
     if found.virtual:
         actual = f"{NOT_SETTABLE}: a virtual machine's host relies on it"
-        yield host.finding("access_control", Status.SKIPPED, expected=expected, actual=actual)
+        yield host.finding(ACCESS_CONTROL, Status.SKIPPED, expected=expected, actual=actual)
         return
     on = _redirecting(host, found, everywhere=wanted is not None)
-    status = held(not on) if wanted else Status.WARNING if on else Status.OK
+    status = failed_unless(not on) if wanted else Status.WARNING if on else Status.OK
     actual = f"on at {', '.join(on)}" if on else f"off; {len(found.bridges)} bridges have it"
     remedy = (
         "set gpu.acs: off in the tuning, then `nodectl provision --tags gpu_settings`: peer traffic is slow or hangs"
     )
-    yield host.finding("access_control", status, expected=expected, actual=actual, remedy=remedy)
+    yield host.finding(ACCESS_CONTROL, status, expected=expected, actual=actual, remedy=remedy)
 
 
 def _has_peers(host: Subject) -> bool:
@@ -71,6 +79,15 @@ def _rdma_addresses(host: Subject) -> set[str]:
     return {port.pci_address.lower() for port in found if isinstance(port, IbPort) and port.pci_address}
 
 
+NIC_PCIE_WIDTH = Check(
+    "nic_pcie_width", looks_at="lspci", fires="an RDMA card with fewer lanes than it has; warning: another card"
+)
+NIC_PCIE_SPEED = Check(
+    "nic_pcie_speed", looks_at="lspci", fires="an RDMA card slower than it can; warning: another card"
+)
+
+
+@judges(NIC_PCIE_WIDTH, NIC_PCIE_SPEED, reads=("pcie", "lab", "ib_ports"))
 def nic_links(host: Subject) -> Iterator[Finding]:
     """Each network card has all its lanes and its speed: a NIC does not lower them when idle."""
     found = host.facts.get("pcie")
@@ -78,42 +95,42 @@ def nic_links(host: Subject) -> Iterator[Finding]:
         return
     if isinstance(found, Unread):
         if _rdma_addresses(host):
-            yield from host.unread("nic_pcie_width", found, "all lanes")
+            yield from host.unread(NIC_PCIE_WIDTH, found, "all lanes")
         return
     if not isinstance(found, Pcie):
         return
     links = [link for link in found.links if link.kind in _NIC_KINDS]
     if links:
         actual = f"{len(links)} cards"
-        yield from host.all_of("nic_pcie_width", _narrow(host, links), expected="all lanes", actual=actual)
-        yield from host.all_of("nic_pcie_speed", _slow(host, links), expected="full speed", actual=actual)
+        yield from host.all_of(NIC_PCIE_WIDTH, _narrow(host, links), expected="all lanes", actual=actual)
+        yield from host.all_of(NIC_PCIE_SPEED, _slow(host, links), expected="full speed", actual=actual)
 
 
 def _narrow(host: Subject, links: list[PcieLink]) -> Iterator[Finding]:
     for link in links:
         if link.width is None or link.width_max is None:
-            yield _nic(host, "nic_pcie_width", link, Status.UNKNOWN, "lspci does not tell")
+            yield _nic(host, NIC_PCIE_WIDTH, link, Status.UNKNOWN, "lspci does not tell")
         elif link.width < link.width_max:
             status = Status.FAILED if _trains(host, link) else Status.WARNING
-            yield _nic(host, "nic_pcie_width", link, status, f"x{link.width} of x{link.width_max}")
+            yield _nic(host, NIC_PCIE_WIDTH, link, status, f"x{link.width} of x{link.width_max}")
 
 
 def _slow(host: Subject, links: list[PcieLink]) -> Iterator[Finding]:
     for link in links:
         if link.speed_gt_s is None or link.speed_max_gt_s is None:
-            yield _nic(host, "nic_pcie_speed", link, Status.UNKNOWN, "lspci does not tell")
+            yield _nic(host, NIC_PCIE_SPEED, link, Status.UNKNOWN, "lspci does not tell")
         elif link.speed_gt_s < link.speed_max_gt_s:
             status = Status.FAILED if _trains(host, link) else Status.WARNING
             actual = f"{link.speed_gt_s:g} of {link.speed_max_gt_s:g} GT/s"
-            yield _nic(host, "nic_pcie_speed", link, status, actual)
+            yield _nic(host, NIC_PCIE_SPEED, link, status, actual)
 
 
 def _trains(host: Subject, link: PcieLink) -> bool:
     return link.address in _rdma_addresses(host) or "nfini" in link.kind
 
 
-def _nic(host: Subject, check: str, link: PcieLink, status: Status, actual: str) -> Finding:
-    expected = "all lanes" if check == "nic_pcie_width" else "full speed"
+def _nic(host: Subject, check: Check, link: PcieLink, status: Status, actual: str) -> Finding:
+    expected = "all lanes" if check is NIC_PCIE_WIDTH else "full speed"
     return host.finding(
         check,
         status,
@@ -126,12 +143,16 @@ def _nic(host: Subject, check: str, link: PcieLink, status: Status, actual: str)
     )
 
 
+PCIE_LIMITED = Check("pcie_limited", looks_at="dmesg", fires="warning: a GPU's or training NIC's slot cannot carry it")
+
+
+@judges(PCIE_LIMITED, reads=("kernel_events", "lab", "gpus", "nics", "ib_ports"))
 def limited(host: Subject) -> Iterator[Finding]:
     """The kernel's word on a slot that cannot carry its card; harmless for a card that needs no more."""
     found = host.facts.get("kernel_events")
     if host.borrows("kernel"):
         return
-    yield from host.unknown(found, "a slot as fast as the card", "pcie_limited")
+    yield from host.unknown(found, "a slot as fast as the card", PCIE_LIMITED)
     if not isinstance(found, Dmesg):
         return
     fast = _rdma_addresses(host) | {gpu.bus_id.lower() for gpu in gpus_of(host) if gpu.bus_id} | _training(host)
@@ -140,7 +161,7 @@ def limited(host: Subject) -> Iterator[Finding]:
     slow = {event.pci or "?": event for event in events if not fast or (event.pci or "").lower() in fast}
     faults = (
         host.finding(
-            "pcie_limited",
+            PCIE_LIMITED,
             Status.WARNING,
             pci,
             expected="a slot as fast as the card",
@@ -150,7 +171,7 @@ def limited(host: Subject) -> Iterator[Finding]:
         )
         for pci, event in sorted(slow.items())
     )
-    yield from host.all_of("pcie_limited", faults, expected="a slot as fast as the card", actual="none in the log")
+    yield from host.all_of(PCIE_LIMITED, faults, expected="a slot as fast as the card", actual="none in the log")
 
 
 def _training(host: Subject) -> set[str]:
@@ -158,12 +179,3 @@ def _training(host: Subject) -> set[str]:
     known = nics if isinstance(nics, dict) else {}
     found = [known.get(name) for name in named] if isinstance(named, list) else []
     return {nic.pci_address.lower() for nic in found if isinstance(nic, Nic) and nic.pci_address}
-
-
-CHECKS: tuple[Check, ...] = (access_control, nic_links, limited)
-ABOUT = (
-    About("access_control", "lspci", "a bridge redirects on bare metal, where the tuning wants it off; else a warning"),
-    About("nic_pcie_width", "lspci", "an RDMA card with fewer lanes than it has; warning: another card"),
-    About("nic_pcie_speed", "lspci", "an RDMA card slower than it can; warning: another card"),
-    About("pcie_limited", "dmesg", "warning: a GPU's or training NIC's slot cannot carry it"),
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nodectl.checks.base import NOT_SETTABLE, About, Check, Subject, held
+from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges
 from nodectl.facts.base import whole
 from nodectl.facts.limits import SessionLimits
 from nodectl.facts.nccl_files import NcclFiles
@@ -14,17 +14,25 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.nccl import MAX_CHARS, is_debug_variable, version_key
 
+ORDER = 10
+
 # NCCL user guide, troubleshooting: glibc gives threads 2 MB of an unlimited stack; from 2.28 on NCCL mends that itself
 _STACK_MENDED = (2, 28)
 
 
+KERNEL_SETTINGS = Check(
+    "kernel_settings", looks_at="`/proc/sys`", fires="lower than the tuning's (each number), or another value"
+)
+
+
+@judges(KERNEL_SETTINGS, reads=("sysctl",))
 def kernel_settings(host: Subject) -> Iterator[Finding]:
     """Each number of a never-lowered setting is at least the profile's, any other is equal."""
     wanted = host.wanted.tuning.sysctl if host.wanted else {}
     live = host.facts.get("sysctl")
     if not wanted:
         return
-    yield from host.unread("kernel_settings", live, "the tuning's values")
+    yield from host.unread(KERNEL_SETTINGS, live, "the tuning's values")
     if not isinstance(live, Mapping):
         return
     for key, setting in sorted(wanted.items()):
@@ -32,7 +40,7 @@ def kernel_settings(host: Subject) -> Iterator[Finding]:
 
 
 def _kernel_setting(host: Subject, key: str, wanted: str, never_lower: bool, live: object) -> Finding:
-    check = "kernel_settings"
+    check = KERNEL_SETTINGS
     if not isinstance(live, Sysctl):
         remedy = f"run `sysctl {key}` there"
         return host.finding(check, Status.UNKNOWN, key, expected=wanted, actual="not read", remedy=remedy)
@@ -53,33 +61,50 @@ def _is_held(live: str, wanted: str, never_lower: bool) -> bool:
     return old == new
 
 
+LIMITS = Check(
+    "limits",
+    looks_at="memlock, nofile and stack of this very session",
+    fires="lower; unlimited stack with an NCCL below 2.28",
+)
+
+
+@judges(LIMITS, reads=("limits",))
 def limits(host: Subject) -> Iterator[Finding]:
     """What this very session gets; and never an unlimited stack for an NCCL that crashes on it."""
     wanted = host.wanted.tuning.limits if host.wanted else {}
     live = host.facts.get("limits")
-    yield from host.unread("limits", live, "the limits of a session")
+    yield from host.unread(LIMITS, live, "the limits of a session")
     if not isinstance(live, SessionLimits):
         return
     for name, setting in sorted(wanted.items()):
         actual = live.memlock if name == "memlock" else live.nofile
         enough = actual == "unlimited" or (setting.value != "unlimited" and int(actual) >= int(setting.value))
-        status = held(enough) if enough or live.raisable else Status.SKIPPED
+        status = failed_unless(enough) if enough or live.raisable else Status.SKIPPED
         said = actual if status is not Status.SKIPPED else f"{NOT_SETTABLE}: {actual}, root here may not raise it"
         remedy = "run `nodectl provision --tags limits`, then log in anew"
-        yield host.finding("limits", status, name, expected=setting.value, actual=said, remedy=remedy)
+        yield host.finding(LIMITS, status, name, expected=setting.value, actual=said, remedy=remedy)
     nccl = host.wanted.stack.nccl if host.wanted else None
     if nccl:
         bad = live.stack == "unlimited" and version_key(nccl) < _STACK_MENDED
         remedy = "remove `stack unlimited` from /etc/security/limits.conf and limits.d"
         expected = f"a limit: threads of NCCL {nccl} crash on an unlimited stack"
         status = Status.WARNING if bad else Status.OK
-        yield host.finding("limits", status, "stack", expected=expected, actual=live.stack, remedy=remedy)
+        yield host.finding(LIMITS, status, "stack", expected=expected, actual=live.stack, remedy=remedy)
 
 
+NCCL_FILE = Check(
+    "nccl_file",
+    looks_at="`/etc/nccl.conf` and `~/.nccl.conf`",
+    fires="missing, other value, not asked for, or overridden",
+)
+NCCL_DEBUG = Check("nccl_debug", looks_at="variables of NCCL's debugging class", fires="warning wherever one stands")
+
+
+@judges(NCCL_FILE, NCCL_DEBUG, reads=("nccl_files",))
 def nccl_file(host: Subject) -> Iterator[Finding]:
     """NCCL's files as NCCL reads them, against the profile; each debugging variable is a warning of its own."""
     files = host.facts.get("nccl_files")
-    for check in ("nccl_file", "nccl_debug"):
+    for check in (NCCL_FILE, NCCL_DEBUG):
         yield from host.unread(check, files, "NCCL's files")
     if not isinstance(files, NcclFiles):
         return
@@ -88,21 +113,21 @@ def nccl_file(host: Subject) -> Iterator[Finding]:
     wanted = host.wanted.nccl_env if host.wanted else {}
     for name, value in sorted(wanted.items()):
         actual = system.get(name, "not in /etc/nccl.conf")
-        yield host.finding("nccl_file", held(actual == value), name, expected=value, actual=actual, remedy=remedy)
+        yield host.finding(
+            NCCL_FILE, failed_unless(actual == value), name, expected=value, actual=actual, remedy=remedy
+        )
         if user.get(name, value) != value:
             said = f"{user[name]}, by ~/.nccl.conf, which goes before /etc/nccl.conf"
             way = f"remove {name} from ~/.nccl.conf there"
-            yield host.finding("nccl_file", Status.WARNING, f"{name} of user", expected=value, actual=said, remedy=way)
+            yield host.finding(NCCL_FILE, Status.WARNING, f"{name} of user", expected=value, actual=said, remedy=way)
     for name in sorted(set(system) - set(wanted)) if host.wanted else ():
-        yield host.finding(
-            "nccl_file", Status.WARNING, name, expected="no such line", actual=system[name], remedy=remedy
-        )
+        yield host.finding(NCCL_FILE, Status.WARNING, name, expected="no such line", actual=system[name], remedy=remedy)
     for name in sorted({*system, *user}):
         if is_debug_variable(name):
             said = user.get(name, system.get(name, ""))
             expected = "not persisted: of NCCL's debugging class"
             way = "keep it only while it is measured: NVIDIA says it may cost speed or hang a job"
-            yield host.finding("nccl_debug", Status.WARNING, name, expected=expected, actual=said, remedy=way)
+            yield host.finding(NCCL_DEBUG, Status.WARNING, name, expected=expected, actual=said, remedy=way)
 
 
 def parse_nccl(text: str) -> dict[str, str]:
@@ -115,13 +140,17 @@ def parse_nccl(text: str) -> dict[str, str]:
     return found
 
 
+MTU = Check("mtu", looks_at="the training interfaces (`nodectl_nics`)", fires="another MTU than the tuning's")
+
+
+@judges(MTU, reads=("nics",))
 def mtu(host: Subject) -> Iterator[Finding]:
     """The named training interfaces have the tuning's MTU; without names, those with a driver."""
     wanted = host.wanted.tuning.nic.mtu if host.wanted else None
     nics = host.facts.get("nics")
     if wanted is None:
         return
-    yield from host.unread("mtu", nics, str(wanted.value))
+    yield from host.unread(MTU, nics, str(wanted.value))
     known = nics if isinstance(nics, Mapping) else {}
     named = host.variables.get("nodectl_nics")
     names = named if isinstance(named, list) else [n for n, nic in known.items() if isinstance(nic, Nic) and nic.driver]
@@ -130,19 +159,9 @@ def mtu(host: Subject) -> Iterator[Finding]:
         if not isinstance(nic, Nic):
             remedy = "correct nodectl_nics"
             yield host.finding(
-                "mtu", Status.FAILED, name, expected=str(wanted.value), actual="no such NIC", remedy=remedy
+                MTU, Status.FAILED, name, expected=str(wanted.value), actual="no such NIC", remedy=remedy
             )
         elif named or nic.mtu == wanted.value:
             remedy = "run `nodectl provision --tags nic`"
-            status = held(nic.mtu == wanted.value)
-            yield host.finding("mtu", status, name, expected=str(wanted.value), actual=str(nic.mtu), remedy=remedy)
-
-
-CHECKS: tuple[Check, ...] = (kernel_settings, limits, nccl_file, mtu)
-ABOUT = (
-    About("kernel_settings", "`/proc/sys`", "lower than the tuning's (each number), or another value"),
-    About("limits", "memlock, nofile and stack of this very session", "lower; unlimited stack with an NCCL below 2.28"),
-    About("nccl_file", "`/etc/nccl.conf` and `~/.nccl.conf`", "missing, other value, not asked for, or overridden"),
-    About("nccl_debug", "variables of NCCL's debugging class", "warning wherever one stands"),
-    About("mtu", "the training interfaces (`nodectl_nics`)", "another MTU than the tuning's"),
-)
+            status = failed_unless(nic.mtu == wanted.value)
+            yield host.finding(MTU, status, name, expected=str(wanted.value), actual=str(nic.mtu), remedy=remedy)

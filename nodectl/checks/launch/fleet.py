@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median_low
 
 from nodectl.checks.launch.host import is_loopback
-from nodectl.checks.thresholds import THRESHOLDS
+from nodectl.checks.system.clock import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
 from nodectl.model.finding import Finding
 from nodectl.model.preflight import NodeInfo, PreflightRequest
 from nodectl.model.status import Status
 
-_CLOCK_WARNING_S, _CLOCK_FAILED_S = (THRESHOLDS[name].value for name in ("clock_warning_s", "clock_failed_s"))
+_CLOCK_WARNING_S, _CLOCK_FAILED_S = CLOCK_WARNING_S_LIMIT.value, CLOCK_FAILED_S_LIMIT.value
 _SHOWN = 4
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from nodectl.checks.base import About, Check, Subject, held
+from nodectl.checks.check import Check, Subject, failed_unless, judges
 from nodectl.checks.network.nics import training_names
 from nodectl.facts.ib_ports import IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.schema import Nic as WantedNic
+
+ORDER = 200
 
 _CABLE = "reseat or change the cable, then look at the switch's port (`iblinkinfo`, `ibdiagnet`)"
 _LAYERS = {"infiniband": "InfiniBand", "roce": "Ethernet"}
@@ -50,6 +52,12 @@ def serving(host: Subject) -> tuple[IbPort, ...]:
     )
 
 
+IB_COUNT = Check(
+    "ib_count", looks_at="RDMA ports, where the profile names some", fires="fewer active ports of the profile's rate"
+)
+
+
+@judges(IB_COUNT, reads=("ib_ports",))
 def count(host: Subject) -> Iterator[Finding]:
     """As many active ports of the rate as the hardware profile names."""
     found = host.facts.get("ib_ports")
@@ -57,16 +65,16 @@ def count(host: Subject) -> Iterator[Finding]:
         expected = f"{each.count} active at {each.rate_gbit:g} Gbit/s or more"
         remedy = "look at `ibstat` and `lspci -d 15b3:` there; `dmesg` says why a device is gone"
         if isinstance(found, Unread) and found.kind == "unknown":
-            yield from host.unread("ib_count", found, expected)
+            yield from host.unread(IB_COUNT, found, expected)
             continue
         ports = [port for port in ports_of(host) if port.link_layer in (None, _LAYERS[each.kind])]
         good = [port for port in ports if is_active(port) and _is_fast(port, each.rate_gbit)]
         dim = [port for port in ports if port not in good and None in (port.state, port.rate_gbit_s)]
         actual = found.reason if isinstance(found, Unread) else f"{len(good)} of {len(ports)} ports"
-        status = held(len(good) >= each.count)
+        status = failed_unless(len(good) >= each.count)
         if status is Status.FAILED and len(good) + len(dim) >= each.count:
             status, actual = Status.UNKNOWN, f"{actual}; of {len(dim)} state or rate is not told"
-        yield host.finding("ib_count", status, expected=expected, actual=actual, remedy=remedy)
+        yield host.finding(IB_COUNT, status, expected=expected, actual=actual, remedy=remedy)
 
 
 def _spare(host: Subject) -> bool:
@@ -82,9 +90,16 @@ def _spare(host: Subject) -> bool:
     )
 
 
+IB_STATE = Check(
+    "ib_state", looks_at="each port that a job would use", fires="not active; a warning where no profile wants it"
+)
+IB_PHYSICAL = Check("ib_physical", looks_at="each port that a job would use", fires="no link")
+
+
+@judges(IB_STATE, IB_PHYSICAL, reads=("ib_ports",))
 def states(host: Subject) -> Iterator[Finding]:
     """Each port that a job would use is active, with its link up."""
-    yield from host.unknown(host.facts.get("ib_ports"), "the ports' states", "ib_state", "ib_physical")
+    yield from host.unknown(host.facts.get("ib_ports"), "the ports' states", IB_STATE, IB_PHYSICAL)
     ports, spare = serving(host), _spare(host)
     if not ports:
         return
@@ -93,10 +108,10 @@ def states(host: Subject) -> Iterator[Finding]:
     judged = [port for port in ports if not spare and (port.link_layer != "Ethernet" or bad is Status.FAILED)]
     down = (_state(host, port, bad) for port in judged if port.state is None or not is_active(port))
     actual = f"{sum(map(is_active, ports))} of {len(ports)} active" + ("; the others are spare" if spare else "")
-    yield from host.all_of("ib_state", down, expected="active", actual=actual)
+    yield from host.all_of(IB_STATE, down, expected="active", actual=actual)
     physical = (
         host.finding(
-            "ib_physical",
+            IB_PHYSICAL,
             Status.UNKNOWN if port.physical_state is None else bad,
             port.label,
             expected="LinkUp",
@@ -106,21 +121,26 @@ def states(host: Subject) -> Iterator[Finding]:
         for port in judged
         if (port.physical_state or "").replace(" ", "").rpartition(":")[2].lower() not in ("linkup", "active")
     )
-    yield from host.all_of("ib_physical", physical, expected="LinkUp", actual=actual)
+    yield from host.all_of(IB_PHYSICAL, physical, expected="LinkUp", actual=actual)
 
 
 def _state(host: Subject, port: IbPort, bad: Status) -> Finding:
     status = Status.UNKNOWN if port.state is None else bad
     initialising = (port.state or "").rpartition(" ")[2].lower() in ("init", "initializing")
     remedy = "no subnet manager has set it up: see `sminfo`, and start opensm" if initialising else _CABLE
-    return host.finding(
-        "ib_state", status, port.label, expected="active", actual=port.state or "not told", remedy=remedy
-    )
+    return host.finding(IB_STATE, status, port.label, expected="active", actual=port.state or "not told", remedy=remedy)
 
 
+IB_RATE = Check(
+    "ib_rate", looks_at="active ports", fires="slower than the profile's, or (of Ethernet: warning) than its siblings"
+)
+IB_WIDTH = Check("ib_width", looks_at="active ports", fires="fewer lanes than its siblings")
+
+
+@judges(IB_RATE, IB_WIDTH, reads=("ib_ports",))
 def rates(host: Subject) -> Iterator[Finding]:
     """Active ports have the profile's rate, and the width and rate of their siblings."""
-    yield from host.unknown(host.facts.get("ib_ports"), "the ports' rates", "ib_rate", "ib_width")
+    yield from host.unknown(host.facts.get("ib_ports"), "the ports' rates", IB_RATE, IB_WIDTH)
     ports = [port for port in serving(host) if is_active(port)]
     if not ports:
         return
@@ -135,18 +155,18 @@ def rates(host: Subject) -> Iterator[Finding]:
         if not spare and not _is_fast(port, need := best[port.link_layer] if wanted is None else wanted)
     )
     rated = " or ".join(f"{each:g} Gbit/s" for each in ([wanted] if wanted is not None else best.values()))
-    yield from host.all_of("ib_rate", slow, expected=rated, actual=f"{len(ports)} ports have it")
+    yield from host.all_of(IB_RATE, slow, expected=rated, actual=f"{len(ports)} ports have it")
     widths = [port.width for port in ports if port.width is not None]
     narrow = (
         host.finding(
-            "ib_width", Status.FAILED, port.label, expected=f"{max(widths)} lanes, as its siblings",
+            IB_WIDTH, Status.FAILED, port.label, expected=f"{max(widths)} lanes, as its siblings",
             actual=str(port.width), remedy=f"a lane is lost: {_CABLE}",
         )
         for port in ports
         if port.width is not None and port.width < max(widths)
     )  # fmt: skip
     if widths:
-        yield from host.all_of("ib_width", narrow, expected="one width", actual=f"{max(widths)} lanes")
+        yield from host.all_of(IB_WIDTH, narrow, expected="one width", actual=f"{max(widths)} lanes")
 
 
 def _slow(host: Subject, port: IbPort, need_gbit: float, *, named: bool) -> Finding:
@@ -158,7 +178,7 @@ def _slow(host: Subject, port: IbPort, need_gbit: float, *, named: bool) -> Find
         actual = f"{port.rate_gbit_s:g} Gbit/s"
     expected = f"{need_gbit:g} Gbit/s" if named else f"{need_gbit:g} Gbit/s, as its fastest sibling"
     return host.finding(
-        "ib_rate",
+        IB_RATE,
         status,
         port.label,
         expected=expected if need_gbit else "a rate",
@@ -167,6 +187,12 @@ def _slow(host: Subject, port: IbPort, need_gbit: float, *, named: bool) -> Find
     )
 
 
+IB_LINK_LAYER = Check(
+    "ib_link_layer", looks_at="all ports", fires="Ethernet where InfiniBand is wanted, or the other way round"
+)
+
+
+@judges(IB_LINK_LAYER, reads=("ib_ports",))
 def layers(host: Subject) -> Iterator[Finding]:
     """Ports are of the kind that the profile names."""
     wanted = rdma_of_profile(host)
@@ -174,7 +200,7 @@ def layers(host: Subject) -> Iterator[Finding]:
     ports = [port for port in ports_of(host) if port.link_layer is not None]
     if len(kinds) != 1:
         return
-    yield from host.unknown(host.facts.get("ib_ports"), "the ports' kinds", "ib_link_layer")
+    yield from host.unknown(host.facts.get("ib_ports"), "the ports' kinds", IB_LINK_LAYER)
     if not ports:
         return
     (kind,) = kinds
@@ -183,28 +209,20 @@ def layers(host: Subject) -> Iterator[Finding]:
     remedy = "set the ports' type with `mlxconfig -d DEVICE set LINK_TYPE_P1=1` (InfiniBand) or 2 (Ethernet), reboot"
     actual = f"{len(there)} of {len(ports)} ports"
     expected = f"{needed} ports of {kind}"
-    status = held(len(there) >= needed or len(ports) < needed)
-    yield host.finding("ib_link_layer", status, expected=expected, actual=actual, remedy=remedy)
+    status = failed_unless(len(there) >= needed or len(ports) < needed)
+    yield host.finding(IB_LINK_LAYER, status, expected=expected, actual=actual, remedy=remedy)
 
 
+IB_FIRMWARE = Check("ib_firmware", looks_at="devices of one board", fires="warning: different firmware")
+
+
+@judges(IB_FIRMWARE, reads=("ib_ports",))
 def firmware(host: Subject) -> Iterator[Finding]:
     """Devices of one board run one firmware."""
-    yield from host.unknown(host.facts.get("ib_ports"), "the devices' firmware", "ib_firmware")
+    yield from host.unknown(host.facts.get("ib_ports"), "the devices' firmware", IB_FIRMWARE)
     versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for port in ports_of(host):
         if port.firmware and port.board_id:
             versions[port.board_id][port.firmware].append(port.device)
     remedy = "update the older ones (`mlxfwmanager`), then `mlxfwreset` or reboot"
-    yield from host.one_version("ib_firmware", versions, remedy)
-
-
-CHECKS: tuple[Check, ...] = (count, states, rates, layers, firmware)
-ABOUT = (
-    About("ib_count", "RDMA ports, where the profile names some", "fewer active ports of the profile's rate"),
-    About("ib_state", "each port that a job would use", "not active; a warning where no profile wants it"),
-    About("ib_physical", "each port that a job would use", "no link"),
-    About("ib_rate", "active ports", "slower than the profile's, or (of Ethernet: warning) than its siblings"),
-    About("ib_width", "active ports", "fewer lanes than its siblings"),
-    About("ib_link_layer", "all ports", "Ethernet where InfiniBand is wanted, or the other way round"),
-    About("ib_firmware", "devices of one board", "warning: different firmware"),
-)
+    yield from host.one_version(IB_FIRMWARE, versions, remedy)

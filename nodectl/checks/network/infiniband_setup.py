@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nodectl.checks.base import About, Check, Subject
+from nodectl.checks.check import Check, Subject, judges
 from nodectl.checks.network.infiniband import is_active, ports_of, rdma_of_profile, serving
 from nodectl.checks.network.nics import training_names
 from nodectl.facts.gids import Gid
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
+ORDER = 220
 
+IB_SUBNET_MANAGER = Check("ib_subnet_manager", looks_at="active InfiniBand ports", fires="no lid, or no subnet manager")
+IB_MTU = Check("ib_mtu", looks_at="active ports", fires="warning: a smaller MTU than the device can have")
+
+
+@judges(IB_SUBNET_MANAGER, IB_MTU, reads=("ib_ports",))
 def managed(host: Subject) -> Iterator[Finding]:
     """Active InfiniBand ports have a subnet manager and a lid, and the MTU that they can have."""
-    yield from host.unknown(host.facts.get("ib_ports"), "the ports", "ib_subnet_manager", "ib_mtu")
+    yield from host.unknown(host.facts.get("ib_ports"), "the ports", IB_SUBNET_MANAGER, IB_MTU)
     ports = [port for port in ports_of(host) if is_active(port)]
     fabric = [port for port in ports if port.link_layer == "InfiniBand"]
     lost = (
         host.finding(
-            "ib_subnet_manager",
+            IB_SUBNET_MANAGER,
             Status.UNKNOWN if port.lid is None else Status.FAILED,
             port.label,
             expected="a lid, and a subnet manager's",
@@ -31,10 +37,10 @@ def managed(host: Subject) -> Iterator[Finding]:
         if not port.lid or port.sm_lid == 0
     )
     if fabric:
-        yield from host.all_of("ib_subnet_manager", lost, expected="one", actual=f"{len(fabric)} ports have one")
+        yield from host.all_of(IB_SUBNET_MANAGER, lost, expected="one", actual=f"{len(fabric)} ports have one")
     small = (
         host.finding(
-            "ib_mtu",
+            IB_MTU,
             Status.WARNING,
             port.label,
             expected=f"{port.mtu_max}",
@@ -45,30 +51,34 @@ def managed(host: Subject) -> Iterator[Finding]:
         if is_active(port) and port.mtu_active and port.mtu_max and port.mtu_active < port.mtu_max
     )
     if any(port.mtu_active for port in ports):
-        yield from host.all_of("ib_mtu", small, expected="as large as the device can", actual="so on all")
+        yield from host.all_of(IB_MTU, small, expected="as large as the device can", actual="so on all")
 
 
 def _lid(lid: int | None) -> str:
     return "not told" if lid is None else str(lid)
 
 
+GID_V2 = Check("gid_v2", looks_at="active RoCE ports that a job would use", fires="no RoCE v2 GID of an IPv4 address")
+
+
+@judges(GID_V2, reads=("gids", "ib_ports"))
 def roce(host: Subject) -> Iterator[Finding]:
     """Each active RoCE port has a GID of version 2 with an IPv4 address."""
     gids = host.facts.get("gids")
     if any(each.kind == "roce" for each in rdma_of_profile(host)):
-        yield from host.unknown(host.facts.get("ib_ports"), "a RoCE v2 GID", "gid_v2")
+        yield from host.unknown(host.facts.get("ib_ports"), "a RoCE v2 GID", GID_V2)
     ports = [port for port in serving(host) if port.link_layer == "Ethernet" and is_active(port)]
     needed = any(each.kind == "roce" for each in rdma_of_profile(host)) or bool(training_names(host))
     if not ports or not needed:
         return
     expected = "a RoCE v2 GID of an IPv4 address"
     if not isinstance(gids, Sequence):
-        yield from host.unread("gid_v2", gids, expected)
+        yield from host.unread(GID_V2, gids, expected)
         return
     good = {(each.device, each.port) for each in gids if isinstance(each, Gid) and _is_v2(each)}
     without = (
         host.finding(
-            "gid_v2",
+            GID_V2,
             Status.FAILED,
             port.label,
             expected=expected,
@@ -78,16 +88,8 @@ def roce(host: Subject) -> Iterator[Finding]:
         for port in ports
         if (port.device, port.port) not in good
     )
-    yield from host.all_of("gid_v2", without, expected=expected, actual=f"{len(ports)} ports have one")
+    yield from host.all_of(GID_V2, without, expected=expected, actual=f"{len(ports)} ports have one")
 
 
 def _is_v2(gid: Gid) -> bool:
     return (gid.version or "").lower().endswith("v2") and bool(gid.ipv4)
-
-
-CHECKS: tuple[Check, ...] = (managed, roce)
-ABOUT = (
-    About("ib_subnet_manager", "active InfiniBand ports", "no lid, or no subnet manager"),
-    About("ib_mtu", "active ports", "warning: a smaller MTU than the device can have"),
-    About("gid_v2", "active RoCE ports that a job would use", "no RoCE v2 GID of an IPv4 address"),
-)

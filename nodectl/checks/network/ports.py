@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.base import About, Check, Subject
+from nodectl.checks.check import Check, Subject, judges
 from nodectl.facts.listening import Listening
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+
+ORDER = 140
 
 # torchrun: the store of the static rendezvous, and of c10d; `nodectl launch` chooses free ones itself
 _DEFAULTS = {29500: "torchrun's --master-port", 29400: "torchrun's --rdzv-endpoint"}
 
 
+PORT_TAKEN = Check(
+    "port_taken", looks_at="ss", fires="warning: something listens on a port that torchrun takes by default"
+)
+
+
+@judges(PORT_TAKEN, reads=("listening",))
 def ports(host: Subject) -> Iterator[Finding]:
     """Nothing listens on torchrun's own ports."""
     found, expected = host.facts.get("listening"), "nothing listens there"
-    yield from host.unknown(found, expected, "port_taken")
+    yield from host.unknown(found, expected, PORT_TAKEN)
     if not isinstance(found, Listening):
         return
     taken = (
         host.finding(
-            "port_taken",
+            PORT_TAKEN,
             Status.WARNING,
             str(port),
             expected=expected,
@@ -31,8 +39,4 @@ def ports(host: Subject) -> Iterator[Finding]:
         for port, use in _DEFAULTS.items()
         if port in found.ports
     )
-    yield from host.all_of("port_taken", taken, expected=expected, actual="nothing does")
-
-
-CHECKS: tuple[Check, ...] = (ports,)
-ABOUT = (About("port_taken", "ss", "warning: something listens on a port that torchrun takes by default"),)
+    yield from host.all_of(PORT_TAKEN, taken, expected=expected, actual="nothing does")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodectl.checks.base import About, Check, Subject, held, warned
+from nodectl.checks.check import Check, Subject, failed_unless, judges, warning_unless
 from nodectl.facts.modules import Modules
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+
+ORDER = 30
 
 _INSTALL = "run `nodectl provision --tags pytorch`"
 _REBOOT = "reboot, or unload and load NVIDIA's modules when nothing runs: the packages changed under the loaded driver"
@@ -18,10 +20,16 @@ _MISMATCH = re.compile(r"(?i)driver/library version mismatch")
 _NO_DRIVER = re.compile(r"(?i)couldn't communicate with the NVIDIA driver|driver not loaded|driver is not loaded")
 
 
+VERSIONS = Check(
+    "versions", looks_at="torch, CUDA, cuDNN, NCCL of the environment; the driver", fires="another; a driver too old"
+)
+
+
+@judges(VERSIONS, reads=("versions",))
 def versions(host: Subject) -> Iterator[Finding]:
     """torch and the libraries that its wheel brings, in the launcher's environment; the driver at least the lowest."""
     found = host.facts.get("versions")
-    yield from host.unread("versions", found, "the stack's versions")
+    yield from host.unread(VERSIONS, found, "the stack's versions")
     if not isinstance(found, Versions) or host.wanted is None:
         return
     stack = host.wanted.stack
@@ -42,8 +50,8 @@ def _library(host: Subject, name: str, wanted: str, actual: str | None, found: V
     said = actual or found.unavailable.get(name, "none")
     # nobody looked into the environment; or an older wheel bundles the library, and its files name no version
     is_unknown = actual is None and (not found.venv or (name != "torch" and found.torch is not None))
-    status = Status.UNKNOWN if is_unknown else held(same(wanted, actual))
-    return host.finding("versions", status, name, expected=wanted, actual=said, remedy=_INSTALL)
+    status = Status.UNKNOWN if is_unknown else failed_unless(same(wanted, actual))
+    return host.finding(VERSIONS, status, name, expected=wanted, actual=said, remedy=_INSTALL)
 
 
 def same(wanted: str, actual: str | None) -> bool:
@@ -59,10 +67,12 @@ def _driver(host: Subject, lowest: str, found: Versions) -> Finding:
     if found.driver is None:
         reason = found.unavailable.get("driver", "none is loaded")
         remedy = "run `nodectl provision --tags nvidia_driver`"
-        return host.finding("versions", Status.UNKNOWN, "driver", expected=expected, actual=reason, remedy=remedy)
+        return host.finding(VERSIONS, Status.UNKNOWN, "driver", expected=expected, actual=reason, remedy=remedy)
     enough = numbers(found.driver) >= numbers(lowest)
     remedy = "install a newer driver, or choose a stack that this one can run: `nodectl profile validate`"
-    return host.finding("versions", held(enough), "driver", expected=expected, actual=found.driver, remedy=remedy)
+    return host.finding(
+        VERSIONS, failed_unless(enough), "driver", expected=expected, actual=found.driver, remedy=remedy
+    )
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -70,6 +80,17 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"[0-9]{1,18}", version.split("-")[0].split("+")[0]))
 
 
+DRIVER_LOADED = Check(
+    "driver_loaded", looks_at="/proc/driver/nvidia, nvidia-smi", fires="nvidia-smi cannot talk to the driver"
+)
+DRIVER_LIBRARY = Check(
+    "driver_library", looks_at="nvidia-smi", fires="the library is not of the loaded driver's version"
+)
+DRIVER_PENDING = Check("driver_pending", looks_at="modinfo", fires="warning: another driver comes with the next boot")
+DRIVER_CUDA = Check("driver_cuda", looks_at="nvidia-smi", fires="the driver is too old for the environment's CUDA")
+
+
+@judges(DRIVER_LOADED, DRIVER_LIBRARY, DRIVER_PENDING, DRIVER_CUDA, reads=("gpus", "versions"))
 def driver(host: Subject) -> Iterator[Finding]:
     """The driver that is loaded, the one on disk and its library are one; it takes the stack's CUDA."""
     gpus, found = host.facts.get("gpus"), host.facts.get("versions")
@@ -79,20 +100,18 @@ def driver(host: Subject) -> Iterator[Finding]:
     said = gpus.reason if isinstance(gpus, Unread) else ""
     if _MISMATCH.search(said):
         yield host.finding(
-            "driver_library", Status.FAILED, expected="one version", actual=said, remedy=_REBOOT, action="reboot"
+            DRIVER_LIBRARY, Status.FAILED, expected="one version", actual=said, remedy=_REBOOT, action="reboot"
         )
     if _NO_DRIVER.search(said):
         remedy = "`modprobe nvidia` there says why: look for another kernel, Secure Boot or nouveau, then reboot"
-        yield host.finding(
-            "driver_loaded", Status.FAILED, expected="loaded", actual=said, remedy=remedy, action="reboot"
-        )
+        yield host.finding(DRIVER_LOADED, Status.FAILED, expected="loaded", actual=said, remedy=remedy, action="reboot")
     if not isinstance(found, Versions) or found.driver is None:
         if wants and isinstance(found, Versions) and not _NO_DRIVER.search(said):
             reason = found.unavailable.get("driver", "no version of a loaded driver is told")
             remedy = "look at /proc/driver/nvidia/version there"
-            yield host.finding("driver_loaded", Status.UNKNOWN, expected="loaded", actual=reason, remedy=remedy)
+            yield host.finding(DRIVER_LOADED, Status.UNKNOWN, expected="loaded", actual=reason, remedy=remedy)
         return
-    yield host.finding("driver_loaded", Status.OK, expected="loaded", actual=found.driver)
+    yield host.finding(DRIVER_LOADED, Status.OK, expected="loaded", actual=found.driver)
     yield from _library_of_driver(host, found, found.driver, told=bool(_MISMATCH.search(said)))
     yield from _pending(host, found, found.driver)
     yield from _cuda(host, found)
@@ -109,11 +128,13 @@ def _library_of_driver(host: Subject, found: Versions, loaded: str, *, told: boo
         lacks = reason is None or "not printed" in reason or "not in the recording" in reason
         if not lacks:
             remedy = "run `nvidia-smi --version` there"
-            yield host.finding("driver_library", Status.UNKNOWN, expected=loaded, actual=reason or "", remedy=remedy)
+            yield host.finding(DRIVER_LIBRARY, Status.UNKNOWN, expected=loaded, actual=reason or "", remedy=remedy)
         return
     short = min(len(numbers(library)), len(numbers(loaded)))
     agree = numbers(library)[:short] == numbers(loaded)[:short]
-    yield host.finding("driver_library", held(agree), expected=loaded, actual=library, remedy=_REBOOT, action="reboot")
+    yield host.finding(
+        DRIVER_LIBRARY, failed_unless(agree), expected=loaded, actual=library, remedy=_REBOOT, action="reboot"
+    )
 
 
 def _pending(host: Subject, found: Versions, loaded: str) -> Iterator[Finding]:
@@ -122,11 +143,13 @@ def _pending(host: Subject, found: Versions, loaded: str) -> Iterator[Finding]:
         reason = found.unavailable.get("driver_installed", "not installed")
         status = Status.SKIPPED if "not in the recording" in reason or "not installed" in reason else Status.UNKNOWN
         remedy = "run `modinfo -F version nvidia` there"
-        yield host.finding("driver_pending", status, expected=loaded, actual=reason, remedy=remedy)
+        yield host.finding(DRIVER_PENDING, status, expected=loaded, actual=reason, remedy=remedy)
         return
     agree = installed == loaded
     actual = installed if agree else f"{installed} comes with the next boot"
-    yield host.finding("driver_pending", warned(agree), expected=loaded, actual=actual, remedy=_REBOOT, action="reboot")
+    yield host.finding(
+        DRIVER_PENDING, warning_unless(agree), expected=loaded, actual=actual, remedy=_REBOOT, action="reboot"
+    )
 
 
 def _cuda(host: Subject, found: Versions) -> Iterator[Finding]:
@@ -140,13 +163,19 @@ def _cuda(host: Subject, found: Versions) -> Iterator[Finding]:
         if reason is None:
             return
         remedy = "look at the head of `nvidia-smi` there"
-        yield host.finding("driver_cuda", Status.UNKNOWN, expected=expected, actual=reason, remedy=remedy)
+        yield host.finding(DRIVER_CUDA, Status.UNKNOWN, expected=expected, actual=reason, remedy=remedy)
         return
     enough = numbers(found.driver_cuda)[0] >= numbers(wanted)[0]
     remedy = "install a newer driver, or choose a stack with an older CUDA"
-    yield host.finding("driver_cuda", held(enough), expected=expected, actual=found.driver_cuda, remedy=remedy)
+    yield host.finding(DRIVER_CUDA, failed_unless(enough), expected=expected, actual=found.driver_cuda, remedy=remedy)
 
 
+NCCL_LOADED = Check(
+    "nccl_loaded", looks_at="the environment's libnccl, loaded", fires="it is not what its package says"
+)
+
+
+@judges(NCCL_LOADED, reads=("versions",))
 def loaded_nccl(host: Subject) -> Iterator[Finding]:
     """The library in the environment answers with the version that its package names."""
     found = host.fact("versions", Versions)
@@ -157,15 +186,31 @@ def loaded_nccl(host: Subject) -> Iterator[Finding]:
         if reason is None:
             return
         remedy = "load it there: the environment's python, ctypes.CDLL of its libnccl.so.2"
-        yield host.finding("nccl_loaded", Status.UNKNOWN, expected=found.nccl, actual=reason, remedy=remedy)
+        yield host.finding(NCCL_LOADED, Status.UNKNOWN, expected=found.nccl, actual=reason, remedy=remedy)
         return
     agree = same(found.nccl_loaded, found.nccl) or same(found.nccl, found.nccl_loaded)
     remedy = f"{_INSTALL}: somebody exchanged the library below the package"
     yield host.finding(
-        "nccl_loaded", held(agree), expected=found.nccl, actual=found.nccl_loaded, remedy=remedy, action="restart job"
+        NCCL_LOADED,
+        failed_unless(agree),
+        expected=found.nccl,
+        actual=found.nccl_loaded,
+        remedy=remedy,
+        action="restart job",
     )
 
 
+GPU_MODULES = Check(
+    "gpu_modules",
+    looks_at="/proc/modules, where the profile has GPUs",
+    fires="nvidia or nvidia_uvm not loaded, or nouveau",
+)
+GPUDIRECT = Check(
+    "gpudirect", looks_at="/proc/modules, with RDMA", fires="warning: neither nvidia_peermem nor the open modules"
+)
+
+
+@judges(GPU_MODULES, GPUDIRECT, reads=("modules", "lab", "versions"))
 def modules(host: Subject) -> Iterator[Finding]:
     """CUDA needs nvidia_uvm; nouveau takes the cards; GPUs and NICs meet by peermem or by the open modules."""
     found = host.facts.get("modules")
@@ -173,7 +218,7 @@ def modules(host: Subject) -> Iterator[Finding]:
     if not wants or host.borrows("kernel"):
         return
     if not isinstance(found, Modules):
-        yield from host.unread("gpu_modules", found, "nvidia, nvidia_uvm")
+        yield from host.unread(GPU_MODULES, found, "nvidia, nvidia_uvm")
         return
     lacking = [name for name in ("nvidia", "nvidia_uvm") if name not in found.loaded]
     if "nouveau" in found.loaded:
@@ -182,7 +227,7 @@ def modules(host: Subject) -> Iterator[Finding]:
         actual = f"not loaded: {', '.join(lacking)}" if lacking else "loaded"
         remedy = "`modprobe nvidia_uvm`; nvidia-modprobe or nvidia-persistenced loads it at each boot"
     right = not lacking and "nouveau" not in found.loaded
-    yield host.finding("gpu_modules", held(right), expected="nvidia, nvidia_uvm", actual=actual, remedy=remedy)
+    yield host.finding(GPU_MODULES, failed_unless(right), expected="nvidia, nvidia_uvm", actual=actual, remedy=remedy)
     yield from _gpudirect(host, found)
 
 
@@ -198,21 +243,8 @@ def _gpudirect(host: Subject, found: Modules) -> Iterator[Finding]:
     remedy = "`modprobe nvidia-peermem`, and name it in /etc/modules-load.d"
     if peermem or flavour == "open":
         actual = "nvidia_peermem" if peermem else "the open modules"
-        yield host.finding("gpudirect", Status.OK, expected=expected, actual=actual)
+        yield host.finding(GPUDIRECT, Status.OK, expected=expected, actual=actual)
     else:
         status = Status.WARNING if flavour else Status.UNKNOWN
         actual = "neither: data goes through the processors' memory" if flavour else "the driver's kind is not known"
-        yield host.finding("gpudirect", status, expected=expected, actual=actual, remedy=remedy)
-
-
-CHECKS: tuple[Check, ...] = (versions, driver, loaded_nccl, modules)
-ABOUT = (
-    About("versions", "torch, CUDA, cuDNN, NCCL of the environment; the driver", "another; a driver too old"),
-    About("driver_loaded", "/proc/driver/nvidia, nvidia-smi", "nvidia-smi cannot talk to the driver"),
-    About("driver_library", "nvidia-smi", "the library is not of the loaded driver's version"),
-    About("driver_pending", "modinfo", "warning: another driver comes with the next boot"),
-    About("driver_cuda", "nvidia-smi", "the driver is too old for the environment's CUDA"),
-    About("nccl_loaded", "the environment's libnccl, loaded", "it is not what its package says"),
-    About("gpu_modules", "/proc/modules, where the profile has GPUs", "nvidia or nvidia_uvm not loaded, or nouveau"),
-    About("gpudirect", "/proc/modules, with RDMA", "warning: neither nvidia_peermem nor the open modules"),
-)
+        yield host.finding(GPUDIRECT, status, expected=expected, actual=actual, remedy=remedy)

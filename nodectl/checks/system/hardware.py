@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.base import About, Check, Subject, held, warned
+from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
 from nodectl.facts.base import whole
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.memory import Memory
@@ -12,43 +12,53 @@ from nodectl.facts.numa import Numa
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
+ORDER = 160
+
 _REPLUG = "look at the firmware's log (`ipmitool sel list`): a processor or module may have been taken out of service"
 _BIOS = "compare the firmware's settings (SMT, NPS, sub-NUMA clusters) with a node that is right"
 _UNEVEN = 0.75  # the smallest NUMA node's memory against the largest's
 _GIB_MIB = 1024
 
 
+CPU_MODEL = Check("cpu_model", looks_at="lscpu", fires="another processor than the hardware profile's")
+CPU_SOCKETS = Check("cpu_sockets", looks_at="lscpu", fires="not as many sockets as the profile has")
+CPU_CORES = Check("cpu_cores", looks_at="lscpu", fires="not as many cores")
+CPU_THREADS = Check("cpu_threads", looks_at="lscpu", fires="not as many threads: SMT switched, or processors lost")
+CPU_OFFLINE = Check("cpu_offline", looks_at="lscpu", fires="warning: processors that the kernel knows are offline")
+
+
+@judges(CPU_MODEL, CPU_SOCKETS, CPU_CORES, CPU_THREADS, CPU_OFFLINE, reads=("lab", "cpu"))
 def processors(host: Subject) -> Iterator[Finding]:
     """Model, sockets, cores and threads as the hardware profile has them; none of them offline."""
     if host.borrows("cpu"):
         return
     cpu = host.facts.get("cpu")
     wanted = host.wanted.hardware.cpu if host.wanted else None
-    ids = ("cpu_model", "cpu_sockets", "cpu_cores", "cpu_threads") if wanted else ()
-    yield from host.unknown(cpu, "the processors", *ids, "cpu_offline")
+    ids = (CPU_MODEL, CPU_SOCKETS, CPU_CORES, CPU_THREADS) if wanted else ()
+    yield from host.unknown(cpu, "the processors", *ids, CPU_OFFLINE)
     if not isinstance(cpu, Cpu):
         return
     if wanted is not None:
         same = cpu.model is not None and wanted.model.lower() in cpu.model.lower()
-        status = Status.UNKNOWN if cpu.model is None else held(same)
+        status = Status.UNKNOWN if cpu.model is None else failed_unless(same)
         remedy = "choose the hardware profile that this node is, or correct the profile"
         actual = cpu.model or "not named"
-        yield host.finding("cpu_model", status, expected=wanted.model, actual=actual, remedy=remedy)
+        yield host.finding(CPU_MODEL, status, expected=wanted.model, actual=actual, remedy=remedy)
         counts = (
-            ("cpu_sockets", "sockets", wanted.sockets, cpu.sockets, _REPLUG),
-            ("cpu_cores", "cores", wanted.cores, cpu.cores, _REPLUG),
-            ("cpu_threads", "threads", wanted.threads, cpu.threads, _BIOS),
+            (CPU_SOCKETS, "sockets", wanted.sockets, cpu.sockets, _REPLUG),
+            (CPU_CORES, "cores", wanted.cores, cpu.cores, _REPLUG),
+            (CPU_THREADS, "threads", wanted.threads, cpu.threads, _BIOS),
         )
         for check, what, number, actual_number, remedy in counts:
             yield _count(host, check, what, number, actual_number, remedy)
     yield _offline(host, cpu)
 
 
-def _count(host: Subject, check: str, what: str, wanted: int, actual: int | None, remedy: str) -> Finding:
+def _count(host: Subject, check: Check, what: str, wanted: int, actual: int | None, remedy: str) -> Finding:
     expected = f"{wanted} {what}"
     if actual is None:
         return host.finding(check, Status.UNKNOWN, expected=expected, actual="not told by lscpu", remedy=remedy)
-    return host.finding(check, held(actual == wanted), expected=expected, actual=str(actual), remedy=remedy)
+    return host.finding(check, failed_unless(actual == wanted), expected=expected, actual=str(actual), remedy=remedy)
 
 
 def _offline(host: Subject, cpu: Cpu) -> Finding:
@@ -56,11 +66,13 @@ def _offline(host: Subject, cpu: Cpu) -> Finding:
     expected = "every processor online"
     if cpu.online is None:
         remedy = "look at /sys/devices/system/cpu/online there"
-        return host.finding("cpu_offline", Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
+        return host.finding(CPU_OFFLINE, Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
     online = cpu_count(cpu.online)
     remedy = "`chcpu -e LIST` there, and look why they were taken offline (`dmesg`, machine checks)"
     actual = f"{online} of {cpu.threads} ({cpu.online})"
-    return host.finding("cpu_offline", warned(online >= cpu.threads), expected=expected, actual=actual, remedy=remedy)
+    return host.finding(
+        CPU_OFFLINE, warning_unless(online >= cpu.threads), expected=expected, actual=actual, remedy=remedy
+    )
 
 
 def cpu_count(text: str) -> int:
@@ -74,74 +86,88 @@ def cpu_count(text: str) -> int:
     return count
 
 
+NUMA_NODES = Check("numa_nodes", looks_at="sysfs", fires="warning: fewer NUMA nodes than sockets")
+MEMORY_BALANCE = Check(
+    "memory_balance", looks_at="sysfs", fires="warning: a NUMA node has less than three quarters of another's memory"
+)
+
+
+@judges(NUMA_NODES, MEMORY_BALANCE, reads=("lab", "numa", "cpu"))
 def numa(host: Subject) -> Iterator[Finding]:
     """A node of memory for each socket at least, each with memory, and about as much as the others."""
     if host.borrows("sys"):
         return
     found, cpu = host.facts.get("numa"), host.fact("cpu", Cpu)
-    yield from host.unknown(found, "the NUMA nodes", "numa_nodes", "memory_balance")
+    yield from host.unknown(found, "the NUMA nodes", NUMA_NODES, MEMORY_BALANCE)
     if not isinstance(found, Numa) or not found.nodes:
         return
     sockets = (cpu.sockets if cpu else None) or 1
     number = len(found.nodes)
     expected = f"{sockets} or more, one for each socket"
-    yield host.finding("numa_nodes", warned(number >= sockets), expected=expected, actual=str(number), remedy=_BIOS)
+    yield host.finding(
+        NUMA_NODES, warning_unless(number >= sockets), expected=expected, actual=str(number), remedy=_BIOS
+    )
     sizes = {each.node: each.memory_mib for each in found.nodes}
     known = {node: size for node, size in sizes.items() if size is not None}
     expected = "each NUMA node as much memory as the others"
     remedy = f"a module is missing or off on one node: {_REPLUG}"
     if len(known) < len(sizes):
-        yield host.finding("memory_balance", Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
+        yield host.finding(MEMORY_BALANCE, Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
         return
     least, most = min(known.values()), max(known.values())
     actual = ", ".join(f"node {node}: {size // _GIB_MIB} GiB" for node, size in known.items())
     yield host.finding(
-        "memory_balance", warned(least >= _UNEVEN * most), expected=expected, actual=actual, remedy=remedy
+        MEMORY_BALANCE, warning_unless(least >= _UNEVEN * most), expected=expected, actual=actual, remedy=remedy
     )
 
 
+MEMORY_PERCENT_LIMIT = Threshold(
+    "memory_percent", 90, "what the firmware and the kernel keep is less than a tenth of what is installed"
+)
+SWAP_USED_PERCENT_LIMIT = Threshold("swap_used_percent", 10, "a training node that swaps is slow for every rank")
+MEMORY_SIZE = Check(
+    "memory_size",
+    looks_at="/proc/meminfo",
+    fires="less than the profile's, beyond what firmware keeps",
+    thresholds=(MEMORY_PERCENT_LIMIT,),
+)
+SWAP = Check(
+    "swap",
+    looks_at="/proc/meminfo",
+    fires="warning: more of it in use than the threshold",
+    thresholds=(SWAP_USED_PERCENT_LIMIT,),
+)
+
+
+@judges(MEMORY_SIZE, SWAP, reads=("lab", "memory"))
 def memory(host: Subject) -> Iterator[Finding]:
     """As much as the profile names, less what firmware and kernel keep; not swapped out."""
     if host.borrows("memory"):
         return
     found = host.facts.get("memory")
     wanted = host.wanted.hardware.memory_gb if host.wanted else None
-    yield from host.unknown(found, "the memory", *(["memory_size"] if wanted else []), "swap")
+    yield from host.unknown(found, "the memory", *([MEMORY_SIZE] if wanted else []), SWAP)
     if not isinstance(found, Memory):
         return
     if wanted is not None:
-        percent = host.threshold("memory_percent")
+        percent = host.threshold(MEMORY_PERCENT_LIMIT)
         least = wanted * 1e9 / 2**20 * percent / 100
         expected = f"{wanted} GB installed, {percent:g} % of it usable or more"
         actual = f"{found.total_mib * 2**20 / 1e9:.0f} GB"
         yield host.finding(
-            "memory_size", held(found.total_mib >= least), expected=expected, actual=actual, remedy=_REPLUG
+            MEMORY_SIZE, failed_unless(found.total_mib >= least), expected=expected, actual=actual, remedy=_REPLUG
         )
     yield _swap(host, found)
 
 
 def _swap(host: Subject, found: Memory) -> Finding:
-    limit = host.threshold("swap_used_percent")
+    limit = host.threshold(SWAP_USED_PERCENT_LIMIT)
     expected = f"at most {limit:g} % of swap in use"
     remedy = "find what fills the memory (`ps aux --sort -rss | head` there), then `swapoff -a && swapon -a`"
     if not found.swap_mib:
-        return host.finding("swap", Status.OK, expected=expected, actual="no swap")
+        return host.finding(SWAP, Status.OK, expected=expected, actual="no swap")
     if found.swap_free_mib is None:
-        return host.finding("swap", Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
+        return host.finding(SWAP, Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
     used = 100 * (found.swap_mib - found.swap_free_mib) / found.swap_mib
     actual = f"{used:.0f} % of {found.swap_mib} MiB"
-    return host.finding("swap", warned(used <= limit), expected=expected, actual=actual, remedy=remedy)
-
-
-CHECKS: tuple[Check, ...] = (processors, numa, memory)
-ABOUT = (
-    About("cpu_model", "lscpu", "another processor than the hardware profile's"),
-    About("cpu_sockets", "lscpu", "not as many sockets as the profile has"),
-    About("cpu_cores", "lscpu", "not as many cores"),
-    About("cpu_threads", "lscpu", "not as many threads: SMT switched, or processors lost"),
-    About("cpu_offline", "lscpu", "warning: processors that the kernel knows are offline"),
-    About("numa_nodes", "sysfs", "warning: fewer NUMA nodes than sockets"),
-    About("memory_balance", "sysfs", "warning: a NUMA node has less than three quarters of another's memory"),
-    About("memory_size", "/proc/meminfo", "less than the profile's, beyond what firmware keeps"),
-    About("swap", "/proc/meminfo", "warning: more of it in use than the threshold"),
-)
+    return host.finding(SWAP, warning_unless(used <= limit), expected=expected, actual=actual, remedy=remedy)

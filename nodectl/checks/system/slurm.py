@@ -5,23 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodectl.checks.base import About, Check, Subject, warned
+from nodectl.checks.check import Check, Subject, judges, warning_unless
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.memory import Memory
 from nodectl.facts.slurm import SlurmNode
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
+ORDER = 240
+
 _DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
 _AWAY = {"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "NO_RESPOND", "INVALID_REG", "POWERED_DOWN"}
 _BUSY = {"MAINT", "RESERVED", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "PLANNED", "BLOCKED"}
 
 
+SLURM_STATE = Check("slurm_state", looks_at="scontrol", fires="failed: down or not responding; warning: drained")
+SLURM_RESOURCES = Check(
+    "slurm_resources", looks_at="scontrol", fires="warning: Slurm's CPUs, memory or GPUs are not the node's"
+)
+
+
+@judges(SLURM_STATE, SLURM_RESOURCES, reads=("slurm", "lab", "cpu", "memory"))
 def state(host: Subject) -> Iterator[Finding]:
     """Neither drained nor down; absent where the node is none of Slurm's."""
     found = host.facts.get("slurm")
     expected = "a state in which jobs start"
-    yield from host.unknown(found, expected, "slurm_state", "slurm_resources")
+    yield from host.unknown(found, expected, SLURM_STATE, SLURM_RESOURCES)
     if not isinstance(found, SlurmNode):
         return
     states = set(found.states)
@@ -32,7 +41,7 @@ def state(host: Subject) -> Iterator[Finding]:
     remedy = f"when it is mended: `scontrol update nodename={found.name} state=resume`"
     if not found.responding:
         remedy = f"look at slurmd there (`systemctl status slurmd`); {remedy}"
-    yield host.finding("slurm_state", status, expected=expected, actual=actual, remedy=remedy)
+    yield host.finding(SLURM_STATE, status, expected=expected, actual=actual, remedy=remedy)
     yield from _resources(host, found)
 
 
@@ -53,17 +62,12 @@ def _resources(host: Subject, found: SlurmNode) -> Iterator[Finding]:
         number = gpus_of(found.gres)
         rows.append(("GPUs", number == gpus, f"{gpus}", f"{number}"))
     for name, right, expected, actual in rows:
-        yield host.finding("slurm_resources", warned(right), name, expected=expected, actual=actual, remedy=remedy)
+        yield host.finding(
+            SLURM_RESOURCES, warning_unless(right), name, expected=expected, actual=actual, remedy=remedy
+        )
 
 
 def gpus_of(gres: str | None) -> int:
     """How many GPUs a text such as `gpu:a100:8(S:0-1),nic:2` has."""
     found = re.findall(r"(?:^|,)gpu(?::[^:,()]+)??:([0-9]{1,6})(?=[(,]|$)", gres or "")
     return sum(map(int, found))
-
-
-CHECKS: tuple[Check, ...] = (state,)
-ABOUT = (
-    About("slurm_state", "scontrol", "failed: down or not responding; warning: drained"),
-    About("slurm_resources", "scontrol", "warning: Slurm's CPUs, memory or GPUs are not the node's"),
-)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nodectl.checks.base import About, Check, Subject, held, warned
+from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
 from nodectl.facts.disk import Disk
 from nodectl.facts.memory import Memory
 from nodectl.facts.mounts import Mount, Mounts
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+
+ORDER = 150
 
 _SHM = "/dev/shm"  # noqa: S108 - read, never written
 _DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "lustre", "nfs", "nfs4", "beegfs", "gpfs")
@@ -17,31 +19,61 @@ _DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "lus
 _WRITTEN = ("/", "/var", "/var/log", "/var/tmp", "/home", "/root", "/tmp", "/opt", "/local", "/scratch")  # noqa: S108
 
 
+SHM_MIB_LIMIT = Threshold("shm_mib", 1024, "NCCL and loaders talk through it; container engines give 64")
+SHARED_MEMORY = Check(
+    "shared_memory",
+    looks_at="`/dev/shm`",
+    fires="warning: smaller than the threshold; unknown: none there",
+    thresholds=(SHM_MIB_LIMIT,),
+)
+SHM_FREE = Check("shm_free", looks_at="`/dev/shm`", fires="warning: nearly full", thresholds=(SHM_MIB_LIMIT,))
+
+
+@judges(SHARED_MEMORY, SHM_FREE, reads=("memory",))
 def shared_memory(host: Subject) -> Iterator[Finding]:
     """Ranks of one host and their loaders talk through /dev/shm."""
-    memory, least = host.facts.get("memory"), host.threshold("shm_mib")
+    memory, least = host.facts.get("memory"), host.threshold(SHM_MIB_LIMIT)
     expected = f"{least:g} MiB or more"
-    for check in ("shared_memory", "shm_free"):
+    for check in (SHARED_MEMORY, SHM_FREE):
         yield from host.unread(check, memory, expected)
     if isinstance(memory, Memory):
         size = memory.shm_mib
-        status = Status.UNKNOWN if size is None else warned(size >= least)
+        status = Status.UNKNOWN if size is None else warning_unless(size >= least)
         actual = "no file system there" if size is None else f"{size} MiB"
         remedy = "enlarge it: `mount -o remount,size=50% /dev/shm`, or --shm-size of the container"
-        yield host.finding("shared_memory", status, _SHM, expected=expected, actual=actual, remedy=remedy)
+        yield host.finding(SHARED_MEMORY, status, _SHM, expected=expected, actual=actual, remedy=remedy)
         if memory.shm_free_mib is not None and size is not None and size >= least:
             full = memory.shm_free_mib < least / 2
             actual = f"{memory.shm_free_mib} MiB free of {size}"
             remedy = "remove what ended jobs left there: /dev/shm/nccl-*, torch_*, sem.* that no process holds"
             expected = f"{least / 2:g} MiB free"
-            yield host.finding("shm_free", warned(not full), _SHM, expected=expected, actual=actual, remedy=remedy)
+            yield host.finding(
+                SHM_FREE, warning_unless(not full), _SHM, expected=expected, actual=actual, remedy=remedy
+            )
 
 
+DISK_FREE_MIB_LIMIT = Threshold("disk_free_mib", 1024, "room for logs and job folders")
+INODES_USED_PERCENT_LIMIT = Threshold("inodes_used_percent", 90, "a job folder and its cache are thousands of files")
+DISK = Check(
+    "disk",
+    looks_at="`/` and the state folder",
+    fires="warning: less room than the threshold",
+    thresholds=(DISK_FREE_MIB_LIMIT,),
+)
+INODES = Check(
+    "inodes",
+    looks_at="`/` and the state folder",
+    fires="warning: nearly no inodes left",
+    thresholds=(INODES_USED_PERCENT_LIMIT,),
+)
+
+
+@judges(DISK, INODES, reads=("disk",))
 def disk(host: Subject) -> Iterator[Finding]:
     """Room for jobs and their logs, and on the root file system."""
-    found, least = host.facts.get("disk"), host.threshold("disk_free_mib")
+    found, least = host.facts.get("disk"), host.threshold(DISK_FREE_MIB_LIMIT)
     expected = f"{least:g} MiB free"
-    for check in ("disk", "inodes"):
+    for check in (DISK, INODES):
         yield from host.unread(check, found, expected)
     if not isinstance(found, Disk):
         return
@@ -50,29 +82,38 @@ def disk(host: Subject) -> Iterator[Finding]:
         ("/", found.root_free_mib, found.root_inodes_used_percent),
         (found.state_folder, found.state_free_mib, found.state_inodes_used_percent),
     )
-    most = host.threshold("inodes_used_percent")
+    most = host.threshold(INODES_USED_PERCENT_LIMIT)
     for folder, free_mib, used_percent in rows:
-        status = warned(free_mib >= least)
-        yield host.finding("disk", status, folder, expected=expected, actual=f"{free_mib} MiB", remedy=remedy)
+        status = warning_unless(free_mib >= least)
+        yield host.finding(DISK, status, folder, expected=expected, actual=f"{free_mib} MiB", remedy=remedy)
         # None: the file system has as many as it has room
-        status = warned(used_percent is None or used_percent <= most)
+        status = warning_unless(used_percent is None or used_percent <= most)
         actual = "no fixed number" if used_percent is None else f"{used_percent} %"
         fewer = "remove small files there: `du --inodes -x -d 2 DIR | sort -n` finds them"
         limit = f"{most:g} % or less in use"
-        yield host.finding("inodes", status, folder, expected=limit, actual=actual, remedy=fewer)
+        yield host.finding(INODES, status, folder, expected=limit, actual=actual, remedy=fewer)
 
 
+READ_ONLY = Check(
+    "read_only",
+    looks_at="`/`, `/var`, `/home` … and the site's `mounts`",
+    fires="read-only: the kernel gave the disk up",
+)
+MOUNT = Check("mount", looks_at="`nodectl_health: {mounts: […]}`", fires="not mounted")
+
+
+@judges(READ_ONLY, MOUNT, reads=("mounts",))
 def mounts(host: Subject) -> Iterator[Finding]:
     """No disk fell to read-only, and all that the site expects is mounted."""
     found = host.facts.get("mounts")
     wanted = [str(each) for each in host.variables.get("mounts") or ()]
-    yield from host.unknown(found, "the mounted file systems", "read_only", *(["mount"] if wanted else []))
+    yield from host.unknown(found, "the mounted file systems", READ_ONLY, *([MOUNT] if wanted else []))
     if not isinstance(found, Mounts):
         return
     live = {each.target: each for each in found.mounts}
     fallen = (
         host.finding(
-            "read_only",
+            READ_ONLY,
             Status.FAILED,
             each.target,
             expected="writable",
@@ -83,24 +124,15 @@ def mounts(host: Subject) -> Iterator[Finding]:
         for each in live.values()
         if _fell(each, wanted)
     )
-    yield from host.all_of("read_only", fallen, expected="disks writable", actual="so they are")
+    yield from host.all_of(READ_ONLY, fallen, expected="disks writable", actual="so they are")
     for target in wanted:
         there = live.get(target.rstrip("/") or "/")
         actual = f"{there.source}, {there.kind}" if there else "not mounted"
         remedy = f"`mount {target}` there; see /etc/fstab and whether the server answers"
-        yield host.finding("mount", held(there is not None), target, expected="mounted", actual=actual, remedy=remedy)
+        yield host.finding(
+            MOUNT, failed_unless(there is not None), target, expected="mounted", actual=actual, remedy=remedy
+        )
 
 
 def _fell(mount: Mount, wanted: Sequence[str]) -> bool:
     return "ro" in mount.options and mount.kind in _DISKS and mount.target in (*_WRITTEN, *wanted)
-
-
-CHECKS: tuple[Check, ...] = (shared_memory, disk, mounts)
-ABOUT = (
-    About("shared_memory", "`/dev/shm`", "warning: smaller than the threshold; unknown: none there"),
-    About("shm_free", "`/dev/shm`", "warning: nearly full"),
-    About("disk", "`/` and the state folder", "warning: less room than the threshold"),
-    About("inodes", "`/` and the state folder", "warning: nearly no inodes left"),
-    About("read_only", "`/`, `/var`, `/home` … and the site's `mounts`", "read-only: the kernel gave the disk up"),
-    About("mount", "`nodectl_health: {mounts: […]}`", "not mounted"),
-)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.base import About, Check, Subject, warned
+from nodectl.checks.check import Check, Subject, judges, warning_unless
 from nodectl.facts.base import whole
 from nodectl.facts.unit_limits import UnitLimits
 from nodectl.facts.units import Unit, Units
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+
+ORDER = 230
 
 # a job must not meet a driver or a library that is replaced under it
 _UNWANTED = ("unattended-upgrades",)
@@ -20,15 +22,27 @@ _LIMITS = {"memlock": "LimitMEMLOCK", "nofile": "LimitNOFILE"}
 _KIB = 1024
 
 
+FAILED_UNITS = Check("failed_units", looks_at="systemd", fires="warning: a unit failed")
+UNIT_STOPPED = Check(
+    "unit_stopped", looks_at="systemd", fires="warning: a unit that training depends on is enabled, and ended badly"
+)
+AUTOMATIC_UPGRADES = Check(
+    "automatic_upgrades",
+    looks_at="systemd, on hosts with GPUs",
+    fires="warning: packages are replaced under running jobs",
+)
+
+
+@judges(FAILED_UNITS, UNIT_STOPPED, AUTOMATIC_UPGRADES, reads=("units",))
 def failed(host: Subject) -> Iterator[Finding]:
     """No unit failed; what is enabled runs; nothing upgrades packages by itself."""
     found = host.facts.get("units")
-    yield from host.unknown(found, "systemd's units", "failed_units", "unit_stopped", "automatic_upgrades")
+    yield from host.unknown(found, "systemd's units", FAILED_UNITS, UNIT_STOPPED, AUTOMATIC_UPGRADES)
     if not isinstance(found, Units):
         return
     each_failed = (
         host.finding(
-            "failed_units",
+            FAILED_UNITS,
             Status.WARNING,
             name,
             expected="none failed",
@@ -37,16 +51,16 @@ def failed(host: Subject) -> Iterator[Finding]:
         )
         for name in found.failed
     )
-    yield from host.all_of("failed_units", each_failed, expected="none failed", actual=f"none; systemd: {found.system}")
+    yield from host.all_of(FAILED_UNITS, each_failed, expected="none failed", actual=f"none; systemd: {found.system}")
     stopped = (
         _stopped(host, unit)
         for name, unit in found.units.items()
         if name not in (*_ELSEWHERE, *_CLOCK) and unit.enabled == "enabled" and _is_down(unit)
     )
-    yield from host.all_of("unit_stopped", stopped, expected="what is enabled runs", actual="so it is")
+    yield from host.all_of(UNIT_STOPPED, stopped, expected="what is enabled runs", actual="so it is")
     running = (
         host.finding(
-            "automatic_upgrades",
+            AUTOMATIC_UPGRADES,
             Status.WARNING,
             name,
             expected="not running on a training node",
@@ -57,7 +71,7 @@ def failed(host: Subject) -> Iterator[Finding]:
         if (unit := found.units.get(name)) and unit.active == "active" and unit.load == "loaded"
         if host.wanted and host.wanted.hardware.gpus
     )
-    yield from host.all_of("automatic_upgrades", running, expected="none", actual="none")
+    yield from host.all_of(AUTOMATIC_UPGRADES, running, expected="none", actual="none")
 
 
 def _is_down(unit: Unit) -> bool:
@@ -67,7 +81,7 @@ def _is_down(unit: Unit) -> bool:
 
 def _stopped(host: Subject, unit: Unit) -> Finding:
     return host.finding(
-        "unit_stopped",
+        UNIT_STOPPED,
         Status.WARNING,
         unit.name,
         expected="active",
@@ -76,10 +90,15 @@ def _stopped(host: Subject, unit: Unit) -> Finding:
     )
 
 
+UNIT_LIMITS = Check("unit_limits", looks_at="systemd's defaults", fires="warning: lower than the tuning's limits")
+REMOVE_IPC = Check("remove_ipc", looks_at="logind", fires="warning: it removes shared memory of users who logged out")
+
+
+@judges(UNIT_LIMITS, REMOVE_IPC, reads=("unit_limits",))
 def limits(host: Subject) -> Iterator[Finding]:
     """What a unit gets by default is what the tuning wants of a session; logind removes nobody's shared memory."""
     found = host.facts.get("unit_limits")
-    yield from host.unknown(found, "systemd's default limits", "unit_limits", "remove_ipc")
+    yield from host.unknown(found, "systemd's default limits", UNIT_LIMITS, REMOVE_IPC)
     if not isinstance(found, UnitLimits):
         return
     wanted = host.wanted.tuning.limits if host.wanted else {}
@@ -88,18 +107,20 @@ def limits(host: Subject) -> Iterator[Finding]:
         expected, actual = f"{setting.value} for units", given.get(name)
         remedy = f"set Default{_LIMITS[name]} in /etc/systemd/system.conf.d, then `systemctl daemon-reexec`"
         if actual is None:
-            yield host.finding("unit_limits", Status.UNKNOWN, name, expected=expected, actual="not told", remedy=remedy)
+            yield host.finding(UNIT_LIMITS, Status.UNKNOWN, name, expected=expected, actual="not told", remedy=remedy)
         else:
-            status = warned(_enough(name, actual, setting.value))
-            yield host.finding("unit_limits", status, name, expected=expected, actual=actual, remedy=remedy)
+            status = warning_unless(_enough(name, actual, setting.value))
+            yield host.finding(UNIT_LIMITS, status, name, expected=expected, actual=actual, remedy=remedy)
     expected = "no: else /dev/shm/nccl-* goes when its user's last session ends"
     remedy = "set RemoveIPC=no in /etc/systemd/logind.conf.d, then `systemctl restart systemd-logind`"
     if found.remove_ipc is None:
         # a system without logind removes nothing
-        yield host.finding("remove_ipc", Status.OK, expected=expected, actual="logind does not answer")
+        yield host.finding(REMOVE_IPC, Status.OK, expected=expected, actual="logind does not answer")
     else:
         actual = "yes" if found.remove_ipc else "no"
-        yield host.finding("remove_ipc", warned(not found.remove_ipc), expected=expected, actual=actual, remedy=remedy)
+        yield host.finding(
+            REMOVE_IPC, warning_unless(not found.remove_ipc), expected=expected, actual=actual, remedy=remedy
+        )
 
 
 def _enough(name: str, actual: str, wanted: str) -> bool:
@@ -110,13 +131,3 @@ def _enough(name: str, actual: str, wanted: str) -> bool:
         return False
     # limits.conf counts memlock in KiB, systemd in bytes
     return number >= int(wanted) * (_KIB if name == "memlock" else 1)
-
-
-CHECKS: tuple[Check, ...] = (failed, limits)
-ABOUT = (
-    About("failed_units", "systemd", "warning: a unit failed"),
-    About("unit_stopped", "systemd", "warning: a unit that training depends on is enabled, and ended badly"),
-    About("automatic_upgrades", "systemd, on hosts with GPUs", "warning: packages are replaced under running jobs"),
-    About("unit_limits", "systemd's defaults", "warning: lower than the tuning's limits"),
-    About("remove_ipc", "logind", "warning: it removes shared memory of users who logged out"),
-)

@@ -3,20 +3,19 @@
 import pytest
 
 from nodectl.checks.counters import Previous
-from nodectl.health.history import known_faults, with_history
-from nodectl.health.policy import Policy
+from nodectl.checks.reboots import REBOOTS_LIMIT, known_faults, with_history
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
 XID = Finding("n1", "xid", Status.WARNING, "GPU 0000:07:00.0 79", "reboot", "none", "Xid 79", "reboot it")
 
 
-def after(found: Finding, boots: list[str | None], policy: Policy | None = None) -> Finding:
+def after(found: Finding, boots: list[str | None], reboots: float = REBOOTS_LIMIT.value) -> Finding:
     """The finding of the last of these boots, one look a boot."""
     faults: dict[str, dict[str, float]] = {}
     for n, boot in enumerate(boots):
         faults = known_faults([found], faults, Previous(1000.0 + n, boot))
-    return with_history([found], faults, policy or Policy())[0]
+    return with_history([found], faults, reboots)[0]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +49,5 @@ def test_what_no_reboot_cures_is_as_it_was(found: Finding) -> None:
 
 
 def test_a_site_may_have_more_patience() -> None:
-    patient = Policy(thresholds={"reboots_to_hardware": 3})
-    assert after(XID, ["a", "b", "c"], patient).action == "reboot"
-    assert after(XID, ["a", "b", "c", "d"], patient).action == "replace"
+    assert after(XID, ["a", "b", "c"], 3).action == "reboot"
+    assert after(XID, ["a", "b", "c", "d"], 3).action == "replace"

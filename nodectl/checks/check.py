@@ -1,0 +1,263 @@
+"""What a check is: one declaration beside the function that judges one host by its facts.
+
+    LEAST = Threshold("uptime_h", 1, "what boots again and again is not at rest")
+    UPTIME = Check("uptime", looks_at="/proc/uptime", fires="warning: booted a short while ago", thresholds=(LEAST,))
+
+    @judges(UPTIME, reads=("boot",))
+    def uptime(host: Subject) -> Iterator[Finding]: ...
+
+`catalogue` finds both in every module below `nodectl.checks`: there is no list of them anywhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from nodectl.checks.counters import Growth, Previous, growth
+from nodectl.facts.lab import Lab
+from nodectl.model.facts import Unread
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+from nodectl.profiles.resolve import Resolved
+
+NOT_SETTABLE = "not settable on this host"
+ACTIONS = ("none", "restart job", "reset GPU", "reboot", "drain", "replace")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+Fact = TypeVar("Fact")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Threshold:
+    """A number that a check compares with where no profile has one.
+
+    `nodectl_health: {thresholds: {NAME: NUMBER}}` replaces it for a site.
+    """
+
+    name: str
+    value: float
+    why: str
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or not self.why:
+            raise ValueError(f"threshold {self.name!r}: give it a name of a-z, 0-9 and _, and the reason for its value")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Check:
+    """What may be found, under one id: what is looked at, and when it fires (failed, where no other status is named).
+
+    `expected`, `remedy` and `action` stand in each finding that gives none of its own. `role` is the Ansible role whose
+    settings the check reads back.
+    """
+
+    id: str
+    looks_at: str
+    fires: str
+    expected: str = ""
+    remedy: str = ""
+    action: str = "none"
+    thresholds: tuple[Threshold, ...] = ()
+    role: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.id):
+            raise ValueError(f"check {self.id!r}: an id has a-z, 0-9 and _ only")
+        lacking = [name for name in ("looks_at", "fires") if not getattr(self, name)]
+        if lacking:
+            raise ValueError(f"check {self.id!r} does not say {' and '.join(lacking)}")
+        if self.action not in ACTIONS:
+            raise ValueError(f"check {self.id!r}: {self.action!r} is none of the actions {', '.join(ACTIONS)}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgement:
+    """A function from one host's facts to findings of `checks`; `reads` are the facts that it looks at."""
+
+    checks: tuple[Check, ...]
+    reads: tuple[str, ...]
+    function: Callable[[Subject], Iterator[Finding]]
+
+    def __post_init__(self) -> None:
+        if not self.checks or not self.reads:
+            raise ValueError(
+                f"{self.function.__qualname__}: name the checks that it judges and the facts that it reads"
+            )
+
+    def __call__(self, host: Subject) -> Iterator[Finding]:
+        """The host's findings, one after the other."""
+        return self.function(host)
+
+
+def judges(*checks: Check, reads: Sequence[str]) -> Callable[[Callable[[Subject], Iterator[Finding]]], Judgement]:
+    """Register a function of one host as the judge of `checks`."""
+
+    def register(function: Callable[[Subject], Iterator[Finding]]) -> Judgement:
+        return Judgement(checks, tuple(reads), function)
+
+    return register
+
+
+# the field's check, and which of several (a sysctl's key, an interface), empty where there is one
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """What hosts of one hardware profile should have alike; where one differs, `check` is found with `status`."""
+
+    check: Check
+    status: Status = Status.WARNING
+
+    def of(self, value: str | None, which: str = "") -> tuple[Key, str | None]:
+        """One host's value to be compared; None where the host could not tell."""
+        return (self.check.id, which), value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """A function from one host's facts to its values of `fields`.
+
+    `reads` are the facts that it looks at; where the first of them could not be read, `unread` are the fields that
+    say so.
+    """
+
+    fields: tuple[Field, ...]
+    reads: tuple[str, ...]
+    unread: tuple[Field, ...]
+    function: Callable[[Subject], Iterator[tuple[Key, str | None]]]
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Those of the fields."""
+        return tuple(field.check for field in self.fields)
+
+    def values(self, host: Subject) -> dict[Key, str | None]:
+        """None for what the host could not tell; fields of which it has nothing are not there."""
+        value = host.facts.get(self.reads[0])
+        if isinstance(value, Unread):
+            return {(field.check.id, ""): None for field in self.unread} if value.kind == "unknown" else {}
+        return {} if value is None else {key: text for key, text in self.function(host) if text}
+
+
+def compares(
+    *fields: Field, reads: Sequence[str], unread: Sequence[Field] = ()
+) -> Callable[[Callable[[Subject], Iterator[tuple[Key, str | None]]]], Comparison]:
+    """Register a function that reads one host's values of `fields`."""
+
+    def register(function: Callable[[Subject], Iterator[tuple[Key, str | None]]]) -> Comparison:
+        return Comparison(fields, tuple(reads), tuple(unread), function)
+
+    return register
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One host: its facts by subject, and what it should be; None where its profiles are not known.
+
+    `previous` is the last reading's counters; what checks ask `growth` of is noted in `counters` for the next one.
+    """
+
+    host: str
+    facts: Mapping[str, object]
+    wanted: Resolved | None
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    previous: Previous | None = None
+    boot_id: str | None = None
+    time: float = 0.0
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def fact(self, subject: str, kind: type[Fact]) -> Fact | None:
+        """The subject's value where it was read."""
+        value = self.facts.get(subject)
+        return value if isinstance(value, kind) else None
+
+    def threshold(self, threshold: Threshold) -> float:
+        """The site's number, else the default."""
+        return self.thresholds.get(threshold.name, threshold.value)
+
+    def growth(self, key: str, value: int, last: int | None = None) -> Growth:
+        """The counter `key` against its last reading; `last` is the number at which it stops counting."""
+        self.counters[key] = value
+        return growth(self.previous, self.boot_id, self.time, key, value, last)
+
+    @property
+    def recorded(self) -> bool:
+        """A lab host that answers questions about hardware from a recording."""
+        lab = self.facts.get("lab")
+        return isinstance(lab, Lab) and bool(lab.recorded)
+
+    def shares(self, what: str) -> bool:
+        """A lab host has this from the machine below it."""
+        lab = self.facts.get("lab")
+        return isinstance(lab, Lab) and what in lab.shared
+
+    def borrows(self, what: str) -> bool:
+        """A lab host shows the machine's hardware as its own: nothing to judge, unless a recording stands for it."""
+        return self.shares(what) and not self.recorded
+
+    def one_version(
+        self, check: Check, groups: Mapping[str, Mapping[str, Sequence[str]]], remedy: str = ""
+    ) -> Iterator[Finding]:
+        """For each group {version: names} whether there is one version only; else a warning that names all."""
+        for group, versions in groups.items():
+            actual = "; ".join(f"{name} on {', '.join(dict.fromkeys(on))}" for name, on in sorted(versions.items()))
+            status = Status.OK if len(versions) == 1 else Status.WARNING
+            yield self.finding(check, status, group, expected="one version", actual=actual, remedy=remedy)
+
+    def finding(
+        self,
+        check: Check,
+        status: Status,
+        subject: str = "",
+        *,
+        expected: str = "",
+        actual: str = "",
+        remedy: str = "",
+        action: str = "",
+        evidence: str = "",
+    ) -> Finding:
+        """A finding of `check`, which fills what is not given; its action is for what is wrong, not for the unknown."""
+        if status in (Status.OK, Status.SKIPPED):
+            remedy, action = "", "none"
+        else:
+            remedy = remedy or check.remedy
+            action = action or ("none" if status is Status.UNKNOWN else check.action)
+        return Finding(
+            self.host, check.id, status, subject, action, expected or check.expected, actual, remedy, evidence
+        )
+
+    def all_of(self, check: Check, faults: Iterable[Finding], *, expected: str = "", actual: str) -> Iterator[Finding]:
+        """The faults; where there is none, one finding that says so of all that was looked at."""
+        quiet = True
+        for fault in faults:
+            quiet = False
+            yield fault
+        if quiet:
+            yield self.finding(check, Status.OK, expected=expected, actual=actual)
+
+    def unread(self, check: Check, value: object, expected: str = "") -> Iterator[Finding]:
+        """The finding of a subject that could not be read; nothing where it was never asked for."""
+        if isinstance(value, Unread):
+            remedy = "look there at what `nodectl facts` reads"
+            actual = f"{value.kind}: {value.reason}"
+            yield self.finding(check, Status.UNKNOWN, expected=expected, actual=actual, remedy=remedy)
+
+    def unknown(self, value: object, expected: str, *checks: Check) -> Iterator[Finding]:
+        """As `unread` for several checks; a tool or device that the host does not have gives no finding."""
+        if isinstance(value, Unread) and value.kind == "unknown":
+            for check in checks:
+                yield from self.unread(check, value, expected)
+
+
+def failed_unless(is_so: bool) -> Status:
+    """OK or FAILED."""
+    return Status.OK if is_so else Status.FAILED
+
+
+def warning_unless(is_so: bool) -> Status:
+    """OK or WARNING."""
+    return Status.OK if is_so else Status.WARNING

@@ -1,0 +1,273 @@
+"""What one host brings to the comparison of a fleet: a text for each field that no profile of its own fixes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from nodectl.checks.check import Check, Field, Key, Subject, compares
+from nodectl.checks.network.infiniband import is_active, ports_of
+from nodectl.checks.network.nics import nics_of
+from nodectl.common import file_systems
+from nodectl.facts.cpu import Cpu
+from nodectl.facts.kernel import Kernel
+from nodectl.facts.kernel_knobs import KernelKnobs
+from nodectl.facts.libraries import Libraries
+from nodectl.facts.limits import SessionLimits
+from nodectl.facts.memory import Memory
+from nodectl.facts.modules import Modules
+from nodectl.facts.mounts import Mounts
+from nodectl.facts.nics import Nic
+from nodectl.facts.numa import Numa
+from nodectl.facts.pcie import Pcie
+from nodectl.facts.sysctl import Sysctl
+from nodectl.facts.versions import Versions
+from nodectl.model.gpus import Gpus
+from nodectl.model.status import Status
+
+Values = Iterator[tuple[Key, str | None]]
+# the kernel works these out from the memory of the machine
+_BY_SIZE = {
+    *("net.ipv4.tcp_mem", "vm.min_free_kbytes", "kernel.threads-max", "fs.inotify.max_user_watches", "fs.file-max"),
+    *("kernel.pid_max", "net.ipv4.udp_mem"),
+}
+_MODULES = ("nvidia_peermem", "nv_peer_mem", "nvidia_uvm", "nvidia_fs", "gdrdrv", "ib_uverbs", "rdma_cm", "ib_ipoib")
+_OPTIONS = ("ro", "rw", "hard", "soft", "vers", "rsize", "wsize", "nconnect", "noatime", "proto", "flock", "localflock")
+# interfaces of containers and virtual machines have the same addresses everywhere
+_MADE = ("docker", "br-", "virbr", "cni", "veth", "flannel", "kube", "lxc", "cali", "tailscale", "podman", "nodelocal")
+
+
+def _field(name: str, looks_at: str, remedy: str, status: Status = Status.WARNING) -> Field:
+    fires = f"{status}: not as most hosts have it; a warning without a majority"
+    return Field(Check(f"fleet_{name}", looks_at, fires, remedy=remedy), status)
+
+
+_SAME_STACK = "give the hosts one stack: set nodectl_stack, then `nodectl provision`"
+DRIVER = _field("driver", "the loaded driver", "install the others' driver, then reboot", Status.FAILED)
+NCCL = _field("nccl", "NCCL of the launcher's environment", _SAME_STACK, Status.FAILED)
+TORCH = _field("torch", "torch", _SAME_STACK, Status.FAILED)
+CUDA = _field("cuda", "the CUDA that torch brings", _SAME_STACK, Status.FAILED)
+CUDNN = _field("cudnn", "the cuDNN that torch brings", _SAME_STACK)
+PYTHON = _field("python", "Python of the launcher's environment", _SAME_STACK)
+
+
+@compares(DRIVER, NCCL, TORCH, CUDA, CUDNN, PYTHON, reads=("versions",), unread=(DRIVER, NCCL))
+def versions(host: Subject) -> Values:
+    found = host.fact("versions", Versions)
+    if found is None:
+        return
+    stack = host.wanted.stack if host.wanted else None
+    yield DRIVER.of(found.driver)
+    fixed_by_stack = (
+        (TORCH, "torch", found.torch),
+        (CUDA, "cuda", found.cuda),
+        (NCCL, "nccl", found.nccl),
+        (CUDNN, "cudnn", found.cudnn),
+    )
+    for field, name, actual in fixed_by_stack:
+        if stack is None or getattr(stack, name) is None:
+            yield field.of(actual)
+    yield PYTHON.of(found.venv_python)
+
+
+_SAME_GPUS = "ranks on unlike GPUs wait for the slowest: put these hosts into a group of their own"
+GPU_MODEL = _field("gpu_model", "the GPUs' names", _SAME_GPUS, Status.FAILED)
+VBIOS = _field("vbios", "the GPUs' VBIOS", "have the vendor's firmware package installed there, then reboot")
+GPU_SETTINGS = _field(
+    "gpu_settings", "ECC, MIG, persistence, compute mode, power limit", "set it there as on the others"
+)
+
+
+@compares(GPU_MODEL, VBIOS, GPU_SETTINGS, reads=("gpus",), unread=(GPU_MODEL,))
+def gpus(host: Subject) -> Values:
+    found = host.fact("gpus", Gpus)
+    if found is None or not found.devices:
+        return
+    yield GPU_MODEL.of(_counted([gpu.name for gpu in found.devices]))
+    yield VBIOS.of(_distinct([gpu.vbios_version for gpu in found.devices]))
+    tuning = host.wanted.tuning.gpu if host.wanted else None
+    settings: dict[str, list[str | None]] = {
+        "ecc": [_said(gpu.ecc_mode_current) for gpu in found.devices],
+        "mig": [_said(gpu.mig_mode) for gpu in found.devices],
+        "persistence": [_said(gpu.persistence_mode) for gpu in found.devices],
+        "compute mode": [gpu.compute_mode for gpu in found.devices],
+        "power limit": [_said(gpu.power_limit_w) for gpu in found.devices],
+    }
+    if tuning and tuning.persistence:
+        del settings["persistence"]
+    if tuning and tuning.power_limit_w:
+        del settings["power limit"]
+    for name, given in settings.items():
+        yield GPU_SETTINGS.of(_distinct(given), name)
+
+
+def _said(value: object) -> str | None:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else None if value is None else f"{value}"
+
+
+KERNEL = _field("kernel", "the running kernel", "install the others' kernel there and boot it")
+OS = _field("os", "the distribution", "bring the hosts to one release")
+
+
+@compares(KERNEL, OS, reads=("kernel",), unread=(KERNEL,))
+def kernel(host: Subject) -> Values:
+    found = host.fact("kernel", Kernel)
+    if found:
+        yield KERNEL.of(found.release)
+        yield OS.of(found.os_name or found.os_id)
+
+
+SYSCTL = _field("sysctl", "kernel settings that no tuning sets", "set it in the tuning, then `nodectl provision`")
+
+
+@compares(SYSCTL, reads=("sysctl",))
+def sysctls(host: Subject) -> Values:
+    found = host.facts.get("sysctl")
+    fixed = host.wanted.tuning.sysctl if host.wanted else {}
+    for key, live in (found if isinstance(found, Mapping) else {}).items():
+        if isinstance(live, Sysctl) and key not in fixed and key not in _BY_SIZE:
+            yield SYSCTL.of(live.value, str(key))
+
+
+KERNEL_KNOBS = _field("kernel_knobs", "governor, huge pages, SMT", "set it there as on the others")
+
+
+@compares(KERNEL_KNOBS, reads=("kernel_knobs",))
+def knobs(host: Subject) -> Values:
+    found = host.fact("kernel_knobs", KernelKnobs)
+    if found:
+        yield KERNEL_KNOBS.of(" ".join(sorted(found.governors)) or None, "governor")
+        yield KERNEL_KNOBS.of(found.transparent_hugepage, "huge pages")
+        yield KERNEL_KNOBS.of(found.smt, "SMT")
+
+
+NIC_FIRMWARE = _field("nic_firmware", "firmware of the interfaces, by driver", "update it there, then reboot")
+NICS = _field("nics", "interfaces that are up, and their rates", "look at `ip link` and `ethtool` there")
+MTU = _field("mtu", "MTU, by interface", "set one MTU on all hosts, and on every switch between", Status.FAILED)
+
+
+@compares(NIC_FIRMWARE, NICS, MTU, reads=("nics",))
+def nics(host: Subject) -> Values:
+    known = nics_of(host)
+    firmware: dict[str, list[str | None]] = defaultdict(list)
+    rates = []
+    for nic in known.values():
+        if nic.driver and nic.kind is None:
+            firmware[nic.driver].append(nic.firmware.split()[0] if nic.firmware else None)
+            if nic.state == "up":
+                rates.append(f"{nic.driver} {nic.speed_mbit or '?'} Mbit/s")
+        if not (host.wanted and host.wanted.tuning.nic.mtu) and is_own(nic):
+            yield MTU.of(str(nic.mtu), nic.name)
+    for driver, versions in firmware.items():
+        yield NIC_FIRMWARE.of(_distinct(versions), driver)
+    yield NICS.of(_counted(rates))
+
+
+def is_own(nic: Nic) -> bool:
+    """In use, and not one that containers or virtual machines made."""
+    return bool(nic.addresses) and not nic.name.startswith(_MADE) and nic.kind not in ("bridge", "tun", "dummy")
+
+
+IB_FIRMWARE = _field("ib_firmware", "firmware of RDMA devices, by board", "update it (`mlxfwmanager`), then reset them")
+IB_PORTS = _field("ib_ports", "active RDMA ports and their rates", "look at `ibstat` there", Status.FAILED)
+
+
+@compares(IB_FIRMWARE, IB_PORTS, reads=("ib_ports",))
+def ports(host: Subject) -> Values:
+    firmware: dict[str, list[str | None]] = defaultdict(list)
+    for port in ports_of(host):
+        if board := port.board_id or port.type:  # ibstat has no board, and the device's type
+            firmware[board].append(port.firmware)
+    for board, versions in firmware.items():
+        yield IB_FIRMWARE.of(_distinct(versions), board)
+    if not (host.wanted and any(each.kind != "ethernet" for each in host.wanted.hardware.nics)):
+        active = [port for port in ports_of(host) if is_active(port)]
+        rates = [f"{port.link_layer} {port.rate_gbit_s:g} Gbit/s" for port in active if port.rate_gbit_s]
+        yield IB_PORTS.of(_counted(rates))
+
+
+ACS = _field("acs", "PCIe access control", "switch it on all bare-metal hosts alike: off for peer traffic")
+
+
+@compares(ACS, reads=("pcie",), unread=(ACS,))
+def bridges(host: Subject) -> Values:
+    pcie = host.fact("pcie", Pcie)
+    if pcie and not (host.wanted and host.wanted.tuning.gpu.acs):
+        yield ACS.of("redirecting" if any(bridge.redirects for bridge in pcie.bridges) else "off")
+
+
+CPU = _field("cpu", "processors and NUMA nodes", "compare the firmware's settings; or give it its own group")
+
+
+@compares(CPU, reads=("cpu", "numa"), unread=(CPU,))
+def cpu(host: Subject) -> Values:
+    found, numa = host.fact("cpu", Cpu), host.fact("numa", Numa)
+    if found:
+        nodes = len(numa.nodes) if numa else found.numa_nodes
+        yield CPU.of(f"{found.sockets} x {found.model}, {found.threads} threads, {nodes} NUMA nodes")
+
+
+MEMORY = _field("memory", "installed memory", "look for a missing module (`ipmitool sel list`)")
+
+
+@compares(MEMORY, reads=("memory",), unread=(MEMORY,))
+def memory(host: Subject) -> Values:
+    found = host.fact("memory", Memory)
+    if found:
+        yield MEMORY.of(f"{found.installed_gib} GiB")
+
+
+MOUNTS = _field("mounts", "network file systems and their options", "mount what the others have, as they have it")
+
+
+@compares(MOUNTS, reads=("mounts",))
+def mounts(host: Subject) -> Values:
+    found = host.fact("mounts", Mounts)
+    for mount in found.mounts if found else ():
+        if mount.kind in file_systems.NETWORK:
+            kept = sorted(each for each in mount.options if each.partition("=")[0] in _OPTIONS)
+            yield MOUNTS.of(f"{mount.source} ({mount.kind}: {','.join(kept)})", mount.target)
+
+
+MODULES = _field("modules", "modules of GPUs and RDMA", "load the same modules (/etc/modules-load.d)")
+
+
+@compares(MODULES, reads=("modules",), unread=(MODULES,))
+def modules(host: Subject) -> Values:
+    found = host.fact("modules", Modules)
+    if found:
+        yield MODULES.of(" ".join(name for name in _MODULES if name in found.loaded) or "none of them")
+
+
+LIBRARIES = _field("libraries", "NVIDIA's libraries of the system", "install the others' packages there")
+
+
+@compares(LIBRARIES, reads=("libraries",))
+def libraries(host: Subject) -> Values:
+    found = host.fact("libraries", Libraries)
+    versions: dict[str, list[str | None]] = defaultdict(list)
+    for library in found.libraries if found else ():
+        versions[library.name.partition(".so")[0]].append(library.version)
+    for name, given in versions.items():
+        yield LIBRARIES.of(_distinct(given), name)
+
+
+LIMITS = _field("limits", "the limits of a session", "set them in the tuning, then `nodectl provision`")
+
+
+@compares(LIMITS, reads=("limits",))
+def limits(host: Subject) -> Values:
+    found = host.fact("limits", SessionLimits)
+    wanted = host.wanted.tuning.limits if host.wanted else {}
+    if found:
+        given = {"memlock": found.memlock, "nofile": found.nofile, "stack": found.stack}
+        yield from (LIMITS.of(value, name) for name, value in given.items() if name not in wanted)
+
+
+def _distinct(values: list[str | None]) -> str | None:
+    return ", ".join(sorted({value for value in values if value})) or None
+
+
+def _counted(values: list[str | None] | list[str]) -> str | None:
+    counts = Counter(value for value in values if value)
+    return ", ".join(f"{number} x {value}" for value, number in sorted(counts.items())) or None
