@@ -72,8 +72,7 @@ def _measure(
     app: App, options: ProbeOptions, rates: tuple[int, ...], table: Table, *, force: bool
 ) -> tuple[Sweep, bool]:
     """What was measured, and whether on a lab's links."""
-    from nodectl.articles.links import lab_links, real_links
-    from nodectl.articles.sweep import Sweep, run_sweep
+    from nodectl.articles.sweep import Sweep, lab_links, real_links, run_sweep
     from nodectl.cli.probe_history import keep
     from nodectl.cli.terminal import note
     from nodectl.probes.base import ProbeResult

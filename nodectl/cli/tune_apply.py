@@ -29,8 +29,8 @@ def propose(app: App, trial: str, path: Path, profile: str | None, group: str, a
     """Write what won as one more inventory, with the evidence beside it; refused where nothing has won."""
     from nodectl.cli.terminal import emit_json, note, result
     from nodectl.trials.kept import find
+    from nodectl.trials.propose import proposal_of
     from nodectl.trials.propose import propose as write
-    from nodectl.trials.winners import proposal_of
 
     proposal = proposal_of(find(trial), profile, group)
     beside = write(proposal, path, regressions_allowed=allow_regressions)

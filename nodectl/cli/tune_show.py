@@ -55,8 +55,7 @@ def judge(app: App, file: Path, seed: int) -> None:
     """The verdicts on recorded series: a file of series, or of a trial.  Exit status 3: one is undecided."""
     from nodectl.cli.terminal import emit_json, result
     from nodectl.model.verdict import Outcome
-    from nodectl.report.trial_names import Names
-    from nodectl.report.trials import crossover_line, verdicts_table
+    from nodectl.report.trials import Names, crossover_line, verdicts_table
     from nodectl.trials.crossover import crossovers
     from nodectl.trials.kept import series_in
     from nodectl.trials.verdict import judge_all

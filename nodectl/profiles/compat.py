@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nodectl.errors import ProfileError
-from nodectl.profiles.matrix import GpuRow, Matrix
+from nodectl.profiles.matrix import GpuRow, Matrix, TorchRow
 from nodectl.profiles.nccl import version_key
-from nodectl.profiles.nccl_rules import finds_gid_index, nccl_problems
 from nodectl.profiles.problem import Problem
 from nodectl.profiles.schema import Hardware, Stack, Tuning
-from nodectl.profiles.torch_rules import torch_problems
 
 _THEMSELVES = "the profiles themselves"
 
@@ -118,3 +116,148 @@ def _driver(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
     if stack.driver and version_key(stack.driver.min) < version_key(row.min_driver):
         reason = f"CUDA {stack.cuda} needs driver {row.min_driver}, and the stack is content with {stack.driver.min}"
         yield Problem("driver-min-too-old", reason, row.source, f"driver.min {row.min_driver}")
+
+
+# from this version on a collective without an allowed algorithm is an error
+_STRICT_ALGORITHMS = "2.24"
+# from this version on NCCL finds the GID index by itself
+_OWN_GID = "2.21"
+_MAX_SOCKETS = 64
+
+
+def finds_gid_index(nccl: str | None) -> bool:
+    """This NCCL finds the RoCE v2 GID index by itself, or there is no NCCL to do so."""
+    return nccl is None or version_key(nccl) >= version_key(_OWN_GID)
+
+
+def nccl_problems(tuning: Tuning, nccl: str | None) -> Iterator[Problem]:
+    """What this NCCL makes of the tuning's variables; nothing for a stack without NCCL."""
+    if nccl is None:
+        return
+    env = {name: setting.render(nccl) for name, setting in tuning.nccl.items()}
+    yield from _algorithm(env.get("NCCL_ALGO", ""), nccl)
+    yield from _sockets(env)
+    if "NCCL_IB_GID_INDEX" in env and finds_gid_index(nccl):
+        yield Problem(
+            "nccl-gid-index",
+            f"NCCL_IB_GID_INDEX is set, and NCCL {nccl} finds the index by itself from {_OWN_GID} on",
+            "NCCL user guide, networking troubleshooting",
+            "no NCCL_IB_GID_INDEX",
+            mild=True,
+        )
+    protocols = env.get("NCCL_PROTO", "")
+    if "LL128" in protocols.upper() and not protocols.startswith("^"):
+        yield Problem(
+            "nccl-ll128",
+            f"NCCL_PROTO={protocols} forces LL128 also where the platform does not keep its data whole",
+            "NCCL user guide, NCCL_PROTO; NVIDIA/nccl issue 1081",
+            "no NCCL_PROTO",
+            mild=True,
+        )
+
+
+def _algorithm(value: str, nccl: str) -> Iterator[Problem]:
+    """A bare list is meant for all collectives; only Ring can do them all."""
+    if version_key(nccl) < version_key(_STRICT_ALGORITHMS) or not value or value[0] == "^":
+        return
+    everywhere = [part for part in value.lower().split(";") if ":" not in part]
+    named = {algorithm.strip() for part in everywhere for algorithm in part.split(",")}
+    meant = ",".join(sorted(named))
+    if everywhere and "ring" not in named:
+        yield Problem(
+            "nccl-algo-bare",
+            f"NCCL_ALGO={value} makes every collective but all_reduce fail with NCCL {nccl}: "
+            f"from {_STRICT_ALGORITHMS} on there is no fallback",
+            "NCCL user guide, NCCL_ALGO; NCCL 2.30.7, src/enqueue.cc",
+            f"NCCL_ALGO=ring,{meant};allreduce:{meant}",
+        )
+
+
+def _sockets(env: dict[str, str]) -> Iterator[Problem]:
+    threads, sockets = env.get("NCCL_SOCKET_NTHREADS", ""), env.get("NCCL_NSOCKS_PERTHREAD", "")
+    if threads.isdecimal() and sockets.isdecimal() and int(threads) * int(sockets) > _MAX_SOCKETS:
+        lowered = _MAX_SOCKETS // max(int(threads), 1)
+        yield Problem(
+            "nccl-sockets",
+            f"NCCL_SOCKET_NTHREADS={threads} with NCCL_NSOCKS_PERTHREAD={sockets} are more than {_MAX_SOCKETS} "
+            "sockets, which NCCL lowers",
+            "NCCL source, net_socket.cc",
+            f"NCCL_NSOCKS_PERTHREAD={lowered}",
+            mild=True,
+        )
+
+
+_LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL"}
+
+
+def torch_problems(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
+    """Where the stack contradicts the matrix's row of its torch, or has none."""
+    if version_key(stack.python.min) > version_key(stack.python.max):
+        reason = f"python.min {stack.python.min} is above python.max {stack.python.max}"
+        yield Problem("python-range", reason, "the profiles themselves", f"python.min {stack.python.max}")
+    row, builds = matrix.torch_row(stack), matrix.torch_rows(stack.torch)
+    if row is not None:
+        yield from _libraries(stack, row)
+        yield from _python(stack, row)
+    elif builds:
+        yield _other_build(stack, builds)
+    else:
+        reason = f"torch {stack.torch} is not in the matrix: its Python, CUDA, cuDNN and NCCL were not compared"
+        yield Problem("torch-unknown", reason, "")
+    yield from _deepspeed(stack, matrix)
+
+
+def _other_build(stack: Stack, builds: tuple[TorchRow, ...]) -> Problem:
+    wanted = f"CUDA {stack.cuda}" if stack.cuda else "no CUDA"
+    reason = f"torch {stack.torch} with {wanted} is no row of the matrix"
+    nearest = " or ".join(sorted({_row_text(row) for row in builds}))
+    # a CPU build exists of every torch, whether or not the matrix holds it
+    source = builds[0].source if stack.cuda else ""
+    return Problem("torch-cuda-not-of-one-row", reason, source, nearest, other_stack=True)
+
+
+def _row_text(row: TorchRow) -> str:
+    parts = [f"{name} {value}" for name, value in (("cuDNN", row.cudnn), ("NCCL", row.nccl)) if value]
+    return f"torch {row.torch} with CUDA {row.cuda}" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def _libraries(stack: Stack, row: TorchRow) -> Iterator[Problem]:
+    for field, name in _LIBRARIES.items():
+        said, known = getattr(stack, field), getattr(row, field)
+        if said is not None and known is not None and said != known:
+            reason = (
+                f"torch {stack.torch} with CUDA {stack.cuda} loads {name} {known} of its wheel, and the stack says "
+                f"{said} (the system's {name} is system.{field})"
+            )
+            source = "" if field in row.unsure else row.source
+            yield Problem(f"torch-{field}-not-of-one-row", reason, source, f"{field}: {known}")
+
+
+def _python(stack: Stack, row: TorchRow) -> Iterator[Problem]:
+    low, high = row.python.min, row.python.max
+    if version_key(stack.python.min) < version_key(low) or version_key(stack.python.max) > version_key(high):
+        reason = (
+            f"torch {stack.torch} has wheels for Python {low} to {high}, and the stack allows "
+            f"{stack.python.min} to {stack.python.max}"
+        )
+        source = "" if "python" in row.unsure else row.source
+        yield Problem("python-outside-wheel", reason, source, _python_choice(stack, row), other_stack=True)
+
+
+def _python_choice(stack: Stack, row: TorchRow) -> str:
+    low = max(stack.python.min, row.python.min, key=version_key)
+    high = min(stack.python.max, row.python.max, key=version_key)
+    if version_key(low) > version_key(high):
+        low, high = row.python.min, row.python.max
+    return f"python {low} to {high}"
+
+
+def _deepspeed(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
+    if stack.deepspeed is None:
+        return
+    torch = version_key(stack.torch.partition("+")[0])
+    for row in matrix.deepspeed:
+        if version_key(stack.deepspeed) < version_key(row.below) and torch >= version_key(row.torch_from):
+            reason = f"DeepSpeed {stack.deepspeed} does not work with torch {stack.torch}: it {row.why}"
+            nearest = f"deepspeed {row.below} or later, or torch before {row.torch_from}"
+            yield Problem("deepspeed-torch", reason, row.source, nearest)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from nodectl.common.natural import natural
+from nodectl.model.host import Host
 from nodectl.model.topology import Fabric, FabricGraph
 from nodectl.topology import odd, verdicts
-from nodectl.topology.hops import Distances, Farthest, farthest, homes_of, parts_of
-from nodectl.topology.ranks import rank_order
+from nodectl.topology.from_variables import variables_graph
+from nodectl.topology.hops import Distances, Farthest, farthest, homes_of, parts_of, rank_order
+from nodectl.topology.sources import graph_from
 from nodectl.topology.verdicts import Limits
 from nodectl.topology.wiring import cables_of, loads_of, names_of, rails_of, shared_switches
 
@@ -57,3 +60,16 @@ def judge_fabric(graph: FabricGraph, limits: Limits, order: Sequence[str] = ()) 
 def unknown_fabric(hosts: Sequence[str]) -> Fabric:
     """Nobody told anything: the hosts as they stand in the inventory."""
     return Fabric("nothing", (), None, (), tuple(hosts), findings=(verdicts.nothing_known(),))
+
+
+def in_rank_order(hosts: Sequence[Host], fabric_from: Path | None) -> tuple[Host, ...]:
+    """Neighbours of the fabric beside each other; as the inventory has them where nothing tells of the switches.
+
+    Hosts that the file or nodectl_switch does not name come last.
+    """
+    graph = graph_from(fabric_from, hosts, {}) if fabric_from else variables_graph(hosts)
+    if graph is None:
+        return tuple(hosts)
+    by_name = {host.name: host for host in hosts}
+    order = judge_fabric(graph, Limits(), list(by_name)).rank_order
+    return tuple(by_name[name] for name in order if name in by_name)

@@ -22,7 +22,7 @@ from nodectl.profiles.host import hardware_of
 from nodectl.recordings.source import Source
 from nodectl.topology.from_ibnetdiscover import bare
 from nodectl.topology.node import SUBJECTS, node_topology
-from nodectl.topology.recorded_fabric import KEYS, graph_of
+from nodectl.topology.sources import KEYS, graph_of
 
 _WANTED = frozenset({*SUBJECTS, "nics", "mounts", "gids", "versions", "lab"})
 

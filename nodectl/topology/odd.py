@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import TypeVar
 
 from nodectl.common.natural import natural
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, SwitchLoad
-from nodectl.topology.majority import QUORUM, differing, majority
 from nodectl.topology.verdicts import FABRIC
 from nodectl.topology.wiring import Rails, names_of
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V", bound=Hashable)
+
+# below this nobody can say who is right
+QUORUM = 3
+
+
+def majority(values: Mapping[K, V]) -> V | None:
+    """The value that more than half have; None where there is none, or fewer than QUORUM are compared."""
+    if len(values) < QUORUM:
+        return None
+    value, count = Counter(values.values()).most_common(1)[0]
+    return value if 2 * count > len(values) else None
+
+
+def differing(values: Mapping[K, V]) -> dict[K, V]:
+    """Who differs from the majority; all of them where they differ and there is no majority."""
+    usual = majority(values)
+    if usual is None:
+        return dict(values) if len(set(values.values())) > 1 else {}
+    return {key: value for key, value in values.items() if value != usual}
+
 
 _CABLE = "reseat or replace the cable or its optics, then look at both ports"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nodectl.errors import NodectlError, ParseError, UsageError
 from nodectl.model.host import Host
+from nodectl.model.recording import Command
 from nodectl.model.topology import FabricGraph
 from nodectl.parsers.linux.lldp import Lldp, parse_lldp, read_lldp
 from nodectl.topology.from_ibnetdiscover import ib_graph
@@ -82,3 +83,21 @@ def _one(path: Path) -> Lldp:
         return parse_lldp(_text(path))
     except ParseError as error:
         raise ParseError(f"{path.name}: {error.message}", error.remedy) from error
+
+
+_LLDP = Command("lldpctl", ("lldpctl", "-f", "json"), hardware=True)
+KEYS = (_LLDP,)
+
+
+def graph_of(texts: Mapping[str, Mapping[str, str]], hosts: Sequence[Host]) -> FabricGraph | None:
+    """From the outputs by host and key; None where no host has any."""
+    neighbors: dict[str, Lldp] = {}
+    for host, found in texts.items():
+        if _LLDP.key in found:
+            try:
+                neighbors[host] = parse_lldp(found[_LLDP.key])
+            except ParseError as error:
+                raise ParseError(f"{host}: {error.message}", error.remedy) from error
+    if any(each.neighbors for each in neighbors.values()):
+        return lldp_graph(neighbors, hosts, "lldpctl on the hosts")
+    return None

@@ -10,8 +10,8 @@ from statistics import fmean
 
 from nodectl.errors import UsageError
 from nodectl.model.trial import Series
-from nodectl.model.verdict import Crossover, Outcome
-from nodectl.trials.verdict import MIN_PAIRS, judge, logarithms
+from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
+from nodectl.trials.verdict import MIN_PAIRS, judge, judge_all, logarithms, summarise
 
 _RESAMPLES = 2000
 _TAIL = 0.025
@@ -76,3 +76,11 @@ def _crossing(sizes: Sequence[float], gains: Sequence[float]) -> float:
 
 def _bytes(size_log2: float) -> int:
     return round(2**size_log2)
+
+
+def judged(series: Sequence[Series]) -> tuple[tuple[Verdict, ...], tuple[Summary, ...], tuple[Crossover, ...]]:
+    """Verdicts in the order of the series, and summaries in that in which profiles are first seen."""
+    verdicts = judge_all(series)
+    profiles = dict.fromkeys(each.profile for each in verdicts)
+    summaries = tuple(summarise(name, [each for each in verdicts if each.profile == name]) for name in profiles)
+    return verdicts, summaries, crossovers(series)

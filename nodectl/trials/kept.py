@@ -19,7 +19,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.trial import Ranked, Series, Side, Trial
 from nodectl.model.verdict import Outcome, Summary
-from nodectl.trials.judged import judged
+from nodectl.trials.crossover import judged
 from nodectl.trials.series import SCHEMA as SERIES_SCHEMA
 from nodectl.trials.series import read_document
 

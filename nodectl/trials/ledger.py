@@ -11,7 +11,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.model.trial import Series, Side, Trial
-from nodectl.trials.judged import judged
+from nodectl.trials.crossover import judged
 from nodectl.trials.kept import save
 from nodectl.trials.series import Taken, series_of
 from nodectl.trials.sides import varied_by

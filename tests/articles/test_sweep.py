@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from nodectl.articles import sweep as sweep_module
-from nodectl.articles.article import published
-from nodectl.articles.document import sweep_document, sweep_table
+from nodectl.articles.document import published, sweep_document, sweep_table
 from nodectl.articles.retrieval import Table
 from nodectl.articles.sweep import Link, Sweep, run_sweep, table_for
 from nodectl.articles.turns import Turns

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from nodectl.articles.links import lab_links
+from nodectl.articles.sweep import lab_links
 from nodectl.cli.bench_options import Counts, Rates
 from nodectl.errors import LabError, UsageError
 from nodectl.lab.spec import LabSpec

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from nodectl.model.trial import Side
-from nodectl.trials.propose import propose
-from nodectl.trials.winners import proposal_of
+from nodectl.trials.propose import proposal_of, propose
 from tests.conftest import Cli, LabUnderTest
 from tests.trials.saved_trial import trial
 

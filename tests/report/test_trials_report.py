@@ -9,9 +9,8 @@ import pytest
 
 from nodectl.model.trial import Ranked, Side, Trial
 from nodectl.model.verdict import Crossover
-from nodectl.report.trial_names import Names
-from nodectl.report.trials import crossover_line, trial_text, trials_table, verdicts_table
-from nodectl.trials.judged import judged
+from nodectl.report.trials import Names, crossover_line, trial_text, trials_table, verdicts_table
+from nodectl.trials.crossover import judged
 from tests.trials.trials import gaining
 
 

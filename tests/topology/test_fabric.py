@@ -5,8 +5,7 @@ import pytest
 from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, FabricGraph
 from nodectl.topology.fabric import judge_fabric
-from nodectl.topology.hops import Distances, homes_of
-from nodectl.topology.ranks import rank_order
+from nodectl.topology.hops import Distances, homes_of, rank_order
 from nodectl.topology.verdicts import Limits
 from tests.topology.fabrics import graph
 

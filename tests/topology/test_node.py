@@ -16,8 +16,7 @@ from nodectl.model.links import closeness
 from nodectl.model.topology import NodeTopology
 from nodectl.parsers.nvidia.smi_p2p import parse_nvidia_smi_p2p
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
-from nodectl.topology.node import node_topology
-from nodectl.topology.spread import assign
+from nodectl.topology.node import assign, node_topology
 from nodectl.topology.training import TRAINING
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"

@@ -7,7 +7,7 @@ from typing import Any
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.trial import Ranked, Side, Trial
-from nodectl.trials.judged import judged
+from nodectl.trials.crossover import judged
 from tests.trials.trials import gaining
 
 RMEM = {"sysctl": {"net.ipv4.tcp_rmem": "4096 131072 16777216"}}

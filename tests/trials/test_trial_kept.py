@@ -14,9 +14,8 @@ from nodectl.errors import NodectlError, UsageError
 from nodectl.model.trial import Side
 from nodectl.trials import kept
 from nodectl.trials.applied import Applied, last_applied, read_proposal, remember
-from nodectl.trials.propose import propose
+from nodectl.trials.propose import proposal_of, propose
 from nodectl.trials.series import document
-from nodectl.trials.winners import proposal_of
 from tests.trials.saved_trial import RMEM, trial
 from tests.trials.trials import gaining
 
