@@ -1,4 +1,4 @@
-"""The bench results as documents and tables."""
+"""Results of `nodectl bench` as JSON and as tables, beside the figures that the articles published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network sweep: training on one host and on all, and retrieval, at each rate of the links."""
+"""The network sweep: training on one host and on all, and retrieval, at each rate of a lab's or the real links."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def launch(
     from nodectl.jobs.package import find_code, pack
     from nodectl.jobs.plan import check_lease, new_job_id
     from nodectl.jobs.start import clear_survey, start
-    from nodectl.topology.fabric import in_rank_order
+    from nodectl.topology.fabric.judge import in_rank_order
 
     code = find_code(script)
     env = collect(names, env_file, os.environ)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from nodectl.model.finding import Finding
     from nodectl.model.host import Host
     from nodectl.model.topology import Fabric, NcclEnvironment
+    from nodectl.topology.fabric.limits import Limits
     from nodectl.topology.look import Looked
-    from nodectl.topology.verdicts import Limits
 
 
 @click.command()
@@ -52,7 +52,7 @@ def topology(
     3 if anything could not be told or reached, else 0.
     """
     from nodectl.model.status import exit_status
-    from nodectl.topology.verdicts import MAX_HOPS, MAX_OVERSUBSCRIPTION, Limits
+    from nodectl.topology.fabric.limits import MAX_HOPS, MAX_OVERSUBSCRIPTION, Limits
 
     with_fabric = with_fabric or fabric_from is not None
     wanted = _hosts_for(app, fabric_from)
@@ -94,9 +94,9 @@ def _look(
 
 
 def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, limits: Limits) -> Fabric:
-    from nodectl.topology.fabric import judge_fabric, unknown_fabric
-    from nodectl.topology.from_variables import variables_graph
-    from nodectl.topology.sources import graph_from
+    from nodectl.topology.fabric.from_variables import variables_graph
+    from nodectl.topology.fabric.judge import judge_fabric, unknown_fabric
+    from nodectl.topology.fabric.sources import graph_from
 
     if fabric_from is not None:
         graph = graph_from(fabric_from, hosts, looked.guids)
@@ -117,7 +117,7 @@ def _proposed(hosts: tuple[Host, ...], looked: Looked) -> dict[str, NcclEnvironm
 def _draw(path: Path, looked: Looked, judged: Fabric | None) -> None:
     from nodectl.common.nodeset import fold
     from nodectl.errors import UsageError
-    from nodectl.report.topology_svg import topology_svg
+    from nodectl.report.topology.svg import topology_svg
 
     try:
         path.write_text(topology_svg(looked.nodes, judged, fold), encoding="utf-8")
@@ -128,7 +128,7 @@ def _draw(path: Path, looked: Looked, judged: Fabric | None) -> None:
 def _write(folder: Path, proposed: Mapping[str, NcclEnvironment]) -> None:
     """`DIR/<host>/nccl.yml`, as Ansible reads host_vars; a file of ours is written anew, nobody else's."""
     from nodectl.errors import UsageError
-    from nodectl.report.topology_env import MARK, variables_yaml
+    from nodectl.report.topology.environment import MARK, variables_yaml
 
     for host, each in proposed.items():
         if "/" in host or "\0" in host or host.startswith("."):
@@ -152,14 +152,9 @@ def _show(
 ) -> None:
     from nodectl.cli.terminal import emit_json, note, result
     from nodectl.common.nodeset import fold
-    from nodectl.report.topology import fabric_text, findings_text, nodes_text
-    from nodectl.report.topology_document import (
-        environment_document,
-        fabric_document,
-        finding_document,
-        node_document,
-    )
-    from nodectl.report.topology_env import environment_yaml
+    from nodectl.report.topology.document import environment_document, fabric_document, finding_document, node_document
+    from nodectl.report.topology.environment import environment_yaml
+    from nodectl.report.topology.text import fabric_text, findings_text, nodes_text
 
     if app.json:
         document: dict[str, object] = {

@@ -1,4 +1,7 @@
-"""Which profiles cannot work together, and why; the rows that this rests on are data, in compat.yml."""
+"""Which hardware, stack and tuning cannot work together, and why; the rows that this rests on are in compat.yml.
+
+First hardware with stack, then NCCL variables with NCCL's version, then PyTorch with the builds that there are.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ from collections.abc import Iterator, Sequence
 
 from nodectl.errors import ProfileError
 from nodectl.profiles.matrix import GpuRow, Matrix, TorchRow
-from nodectl.profiles.nccl import version_key
+from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index, version_key
 from nodectl.profiles.problem import Problem
 from nodectl.profiles.schema import Hardware, Stack, Tuning
 
 _THEMSELVES = "the profiles themselves"
+_LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL"}
+_MAX_SOCKETS = 64
+# from this version on a collective without an allowed algorithm is an error
+_STRICT_ALGORITHMS = "2.24"
 
 
 class IncompatibleError(ProfileError):
@@ -118,18 +125,6 @@ def _driver(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
         yield Problem("driver-min-too-old", reason, row.source, f"driver.min {row.min_driver}")
 
 
-# from this version on a collective without an allowed algorithm is an error
-_STRICT_ALGORITHMS = "2.24"
-# from this version on NCCL finds the GID index by itself
-_OWN_GID = "2.21"
-_MAX_SOCKETS = 64
-
-
-def finds_gid_index(nccl: str | None) -> bool:
-    """This NCCL finds the RoCE v2 GID index by itself, or there is no NCCL to do so."""
-    return nccl is None or version_key(nccl) >= version_key(_OWN_GID)
-
-
 def nccl_problems(tuning: Tuning, nccl: str | None) -> Iterator[Problem]:
     """What this NCCL makes of the tuning's variables; nothing for a stack without NCCL."""
     if nccl is None:
@@ -140,7 +135,7 @@ def nccl_problems(tuning: Tuning, nccl: str | None) -> Iterator[Problem]:
     if "NCCL_IB_GID_INDEX" in env and finds_gid_index(nccl):
         yield Problem(
             "nccl-gid-index",
-            f"NCCL_IB_GID_INDEX is set, and NCCL {nccl} finds the index by itself from {_OWN_GID} on",
+            f"NCCL_IB_GID_INDEX is set, and NCCL {nccl} finds the index by itself from {FINDS_GID_INDEX} on",
             "NCCL user guide, networking troubleshooting",
             "no NCCL_IB_GID_INDEX",
             mild=True,
@@ -185,9 +180,6 @@ def _sockets(env: dict[str, str]) -> Iterator[Problem]:
             f"NCCL_NSOCKS_PERTHREAD={lowered}",
             mild=True,
         )
-
-
-_LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL"}
 
 
 def torch_problems(stack: Stack, matrix: Matrix) -> Iterator[Problem]:

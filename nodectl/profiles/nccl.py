@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+# from this version on NCCL finds the GID index of RoCE v2 by itself, and NVIDIA asks not to set it
+FINDS_GID_INDEX = "2.21"
 # NCCL cuts names and values at 1023 characters, trims nothing, and knows no quotes
 MAX_CHARS = 1023
 _NAME = re.compile(r"NCCL_[A-Z0-9_]+\Z")
@@ -55,3 +57,8 @@ def version_key(version: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\d+(\.\d+)*", version):
         raise ValueError(f"{version!r} is no version such as 2.24 or 2.24.3")
     return tuple(int(part) for part in version.split("."))
+
+
+def finds_gid_index(version: str | None) -> bool:
+    """This NCCL finds the GID index of RoCE v2 by itself, or there is no NCCL to do so."""
+    return version is None or version_key(version) >= version_key(FINDS_GID_INDEX)

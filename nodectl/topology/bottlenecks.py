@@ -13,7 +13,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.links import FAR_SOCKET, NEAR, between, closeness, meaning
 from nodectl.model.status import Status
 from nodectl.model.topology import GpuNic, NodeGpu, NodeNic
-from nodectl.topology.training import TRAINING
+from nodectl.topology.port_uses import TRAINING
 
 _RESEAT = "reseat the card or its riser; then compare with a host of the same kind"
 

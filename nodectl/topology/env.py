@@ -14,13 +14,12 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.topology import NcclEnvironment
+from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index
 from nodectl.topology.node import Facts, surroundings
+from nodectl.topology.port_uses import TRAINING, uses
 from nodectl.topology.socket_interface import Chosen, by_itself, choose
-from nodectl.topology.training import TRAINING, uses
 
 HCA, GID, SOCKET = "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_SOCKET_IFNAME"
-# from here NCCL finds the GID of RoCE v2 itself, and NVIDIA asks not to set it
-_FINDS_GIDS = (2, 21)
 _SHOWN = 4
 
 
@@ -98,9 +97,13 @@ def _gid(proposal: _Proposal, found: Mapping[str, object], ports: Sequence[IbPor
         return
     version = _nccl(found)
     if version is None:
-        proposal.leave(GID, "NCCL's version is not known; 2.21 and later find the GID themselves", Status.UNKNOWN)
+        proposal.leave(
+            GID,
+            f"NCCL's version is not known; {FINDS_GID_INDEX} and later find the GID themselves",
+            Status.UNKNOWN,
+        )
         return
-    if version >= _FINDS_GIDS:
+    if finds_gid_index(".".join(map(str, version))):
         proposal.leave(GID, f"NCCL {'.'.join(map(str, version))} finds the GID itself, and it should not be set")
         return
     gids = found.get("gids")

@@ -20,9 +20,9 @@ from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, NodeTopology
 from nodectl.profiles.host import hardware_of
 from nodectl.recordings.source import Source
-from nodectl.topology.from_ibnetdiscover import bare
+from nodectl.topology.fabric.from_ibnetdiscover import bare
+from nodectl.topology.fabric.sources import COMMANDS, recorded_graph
 from nodectl.topology.node import SUBJECTS, node_topology
-from nodectl.topology.sources import KEYS, graph_of
 
 _WANTED = frozenset({*SUBJECTS, "nics", "mounts", "gids", "versions", "lab"})
 
@@ -50,7 +50,7 @@ class Looked:
 def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looked:
     """Ask every host once; `fabric`: for what it knows of the fabric, too."""
     facts = facts_named(*_WANTED)
-    more = KEYS if fabric else ()
+    more = COMMANDS if fabric else ()
     nodes: dict[str, NodeTopology] = {}
     found: dict[str, Mapping[str, object]] = {}
     findings: dict[str, list[Finding]] = {}
@@ -73,7 +73,7 @@ def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looke
         nodes={name: nodes[name] for name in order if name in nodes},
         facts={name: found[name] for name in order if name in found},
         findings=tuple(each for name in order for each in findings.get(name, ())),
-        graph=graph_of(texts, source.hosts) if fabric else None,
+        graph=recorded_graph(texts, source.hosts) if fabric else None,
     )
 
 

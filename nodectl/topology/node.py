@@ -1,4 +1,4 @@
-"""One host from the inside, from its facts."""
+"""The inside of one host, from its facts: GPUs, NICs, the links between them, and the NIC that each GPU uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodectl.model.host import Host
 from nodectl.model.links import NEAR, between, closeness, meaning
 from nodectl.model.topology import GpuNic, NodeGpu, NodeNic, NodeTopology
 from nodectl.topology.bottlenecks import Parts, bottlenecks
-from nodectl.topology.training import TRAINING, Surroundings, servers_of, uses
+from nodectl.topology.port_uses import TRAINING, Surroundings, servers_of, uses
 
 if TYPE_CHECKING:
     from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo

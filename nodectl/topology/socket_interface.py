@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nodectl.common.interfaces import VIRTUAL
 from nodectl.facts.nics import Nic
 from nodectl.model.host import Host
 from nodectl.topology.addresses import Network, carries, interfaces_of, networks_of
-
-# made by containers, virtual machines and VPNs: the same on every host, and leading to none of them
-_LOCAL = (
-    *("lo", "docker", "podman", "br-", "veth", "virbr", "lxcbr", "lxdbr"),
-    *("cni", "flannel", "cali", "tun", "tap", "wg"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +35,11 @@ def by_itself(nics: Mapping[str, Nic]) -> list[str]:
 
 
 def _usable(nics: Mapping[str, Nic]) -> list[Nic]:
-    return [nic for nic in nics.values() if _up(nic) and not nic.name.startswith(_LOCAL) and any(interfaces_of(nic))]
+    return [
+        nic
+        for nic in nics.values()
+        if _up(nic) and not nic.name.startswith(("lo", *VIRTUAL)) and any(interfaces_of(nic))
+    ]
 
 
 def _up(nic: Nic) -> bool:

@@ -12,8 +12,8 @@ import yaml
 
 from nodectl.common.files import replace_file
 from nodectl.errors import NodectlError, UsageError
-from nodectl.trials.kept import folder
 from nodectl.trials.propose import MARK, SCHEMA, evidence_path
+from nodectl.trials.store import folder
 
 _KEPT = 50
 _AGAIN = "write it again with `nodectl tune propose`"

@@ -1,4 +1,4 @@
-"""Where one choice overtakes another as messages grow: the size from which tree loses to ring, with its interval."""
+"""Where one choice overtakes another as messages grow, with its interval; and all that the series of a trial say."""
 
 from __future__ import annotations
 

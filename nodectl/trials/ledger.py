@@ -11,11 +11,11 @@ from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.model.trial import Series, Side, Trial
+from nodectl.trials.course import Course, Hunt
 from nodectl.trials.crossover import judged
-from nodectl.trials.kept import save
 from nodectl.trials.series import Taken, series_of
 from nodectl.trials.sides import varied_by
-from nodectl.trials.trial import Course, Hunt
+from nodectl.trials.store import save
 
 _UNDER_WAY = "it was under way when this was written: nodectl was ended, or is still measuring"
 

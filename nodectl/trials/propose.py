@@ -1,4 +1,4 @@
-"""What won, as an inventory that says so, with the evidence beside it; nothing is proposed that has not won."""
+"""The candidate that won, as an inventory with the evidence beside it; nothing is proposed that has not won."""
 
 from __future__ import annotations
 

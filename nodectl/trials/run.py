@@ -14,11 +14,11 @@ from nodectl.model.status import Status
 from nodectl.model.trial import Side, Trial
 from nodectl.probes.base import Note
 from nodectl.probes.budget import said
+from nodectl.trials.course import Ending, Hunt, interleave
 from nodectl.trials.ledger import Ledger, now
-from nodectl.trials.measure import Measuring
+from nodectl.trials.measuring import Measuring
 from nodectl.trials.series import Taken
 from nodectl.trials.sides import OWN
-from nodectl.trials.trial import Ending, Hunt, interleave
 from nodectl.trials.turns import TrialEndError, Turns
 from nodectl.trials.verdict import MIN_PAIRS
 

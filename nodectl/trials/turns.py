@@ -1,4 +1,4 @@
-"""One turn after another: settings put on where they are not, what they give measured, the end where hosts are lost.
+"""One turn after another: put a side's settings on where they are not, measure, collect findings, end on lost hosts.
 
 It knows neither playbooks nor probes: both are handed in, so that a trial's course is tested without a host.
 """

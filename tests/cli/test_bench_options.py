@@ -7,7 +7,7 @@ import click
 import pytest
 
 from nodectl.articles.sweep import lab_links
-from nodectl.cli.bench_options import Counts, Rates
+from nodectl.cli.bench.options import Counts, Rates
 from nodectl.errors import LabError, UsageError
 from nodectl.lab.spec import LabSpec
 from nodectl.lab.state import HostRecord, LabFolder, LabState

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from nodectl.cli.root import cli
 from nodectl.errors import UsageError
-from nodectl.trials import kept
+from nodectl.trials import store
 from tests.conftest import Cli
 from tests.trials.saved_trial import trial
 from tests.trials.trials import gaining
@@ -26,8 +26,8 @@ WON, LOST = "20261121T120000Z-aaaa", "20261121T130000Z-bbbb"
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
     """A state folder with two trials; as the environment for the command line."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    kept.save(trial(WON))
-    kept.save(trial(LOST, series=(gaining(-30, profile="big"),)))
+    store.save(trial(WON))
+    store.save(trial(LOST, series=(gaining(-30, profile="big"),)))
     return {"XDG_STATE_HOME": str(tmp_path / "state")}
 
 

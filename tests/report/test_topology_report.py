@@ -9,12 +9,12 @@ import yaml
 from nodectl.common.nodeset import fold
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, GpuNic, NcclEnvironment, NodeGpu, NodeNic, NodeTopology
-from nodectl.report.topology import fabric_text, findings_text, nodes_text
-from nodectl.report.topology_document import fabric_document, node_document
-from nodectl.report.topology_env import environment_yaml, variables_yaml
-from nodectl.report.topology_svg import topology_svg
-from nodectl.topology.fabric import judge_fabric
-from nodectl.topology.verdicts import Limits
+from nodectl.report.topology.document import fabric_document, node_document
+from nodectl.report.topology.environment import environment_yaml, variables_yaml
+from nodectl.report.topology.svg import topology_svg
+from nodectl.report.topology.text import fabric_text, findings_text, nodes_text
+from nodectl.topology.fabric.judge import judge_fabric
+from nodectl.topology.fabric.limits import Limits
 from tests.topology.fabrics import graph
 
 NODE = NodeTopology(

@@ -17,7 +17,7 @@ from nodectl.model.topology import NodeTopology
 from nodectl.parsers.nvidia.smi_p2p import parse_nvidia_smi_p2p
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.topology.node import assign, node_topology
-from nodectl.topology.training import TRAINING
+from nodectl.topology.port_uses import TRAINING
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 HOST = Host("gpu01", "192.0.2.1")

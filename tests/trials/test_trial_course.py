@@ -10,8 +10,8 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.model.verdict import Outcome
+from nodectl.trials.course import Course, Ending, Hunt, interleave
 from nodectl.trials.series import series_of
-from nodectl.trials.trial import Course, Ending, Hunt, interleave
 from nodectl.trials.turns import TrialEndError, Turns
 from nodectl.trials.verdict import judge
 from tests.trials.bench_of_turns import PaperFleet

@@ -15,7 +15,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult
-from nodectl.trials.measure import TRAINING, Measuring
+from nodectl.trials.measuring import TRAINING, Measuring
 
 # the switches put a and c together, the inventory does not
 HOSTS = [

@@ -16,10 +16,10 @@ from nodectl.model.status import Status
 from nodectl.model.trial import Side, Trial
 from nodectl.model.verdict import Outcome
 from nodectl.probes.base import ProbeResult
-from nodectl.trials import kept
-from nodectl.trials.kept import find, read
-from nodectl.trials.measure import TRAINING, Measuring
+from nodectl.trials import store
+from nodectl.trials.measuring import TRAINING, Measuring
 from nodectl.trials.run import TrialRun, failed
+from nodectl.trials.store import find, read
 from tests.trials.bench_of_turns import HOSTS, OPTIONS, PaperFleet
 
 SPEEDS = {"own": 10.0, "stock": 10.0, "fast": 30.0, "slow": 3.0}
@@ -243,7 +243,7 @@ def test_a_search_judges_the_fresh_pairs_of_the_best_alone() -> None:
     assert [(each.profile, each.verdict, each.pairs) for each in found.verdicts] == [("c6", Outcome.BETTER, 10)]
     assert found.search[0].label == "c6"
     assert len(found.search) == 9
-    assert read(kept.folder() / f"{found.id}.json") == found
+    assert read(store.folder() / f"{found.id}.json") == found
 
 
 def test_a_search_without_a_win_says_so() -> None:

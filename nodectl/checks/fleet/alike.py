@@ -9,6 +9,7 @@ from nodectl.checks.check import Check, Field, Key, Subject, compares
 from nodectl.checks.network.infiniband import is_active, ports_of
 from nodectl.checks.network.nics import nics_of
 from nodectl.common import file_systems
+from nodectl.common.interfaces import VIRTUAL
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.kernel import Kernel
 from nodectl.facts.kernel_knobs import KernelKnobs
@@ -33,8 +34,6 @@ _BY_SIZE = {
 }
 _MODULES = ("nvidia_peermem", "nv_peer_mem", "nvidia_uvm", "nvidia_fs", "gdrdrv", "ib_uverbs", "rdma_cm", "ib_ipoib")
 _OPTIONS = ("ro", "rw", "hard", "soft", "vers", "rsize", "wsize", "nconnect", "noatime", "proto", "flock", "localflock")
-# interfaces of containers and virtual machines have the same addresses everywhere
-_MADE = ("docker", "br-", "virbr", "cni", "veth", "flannel", "kube", "lxc", "cali", "tailscale", "podman", "nodelocal")
 
 
 def _field(name: str, looks_at: str, remedy: str, status: Status = Status.WARNING) -> Field:
@@ -165,7 +164,7 @@ def nics(host: Subject) -> Values:
 
 def is_own(nic: Nic) -> bool:
     """In use, and not one that containers or virtual machines made."""
-    return bool(nic.addresses) and not nic.name.startswith(_MADE) and nic.kind not in ("bridge", "tun", "dummy")
+    return bool(nic.addresses) and not nic.name.startswith(VIRTUAL) and nic.kind not in ("bridge", "tun", "dummy")
 
 
 IB_FIRMWARE = _field("ib_firmware", "firmware of RDMA devices, by board", "update it (`mlxfwmanager`), then reset them")

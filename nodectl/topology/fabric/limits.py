@@ -1,4 +1,4 @@
-"""Findings on the fabric as a whole: the longest way, parts without a way, and capacity towards and away from hosts."""
+"""Findings on the fabric as a whole, against what the operator allows: hops, parts, and capacity of the leaves."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ def trial(
     back in any case; `tune propose` and `tune apply` keep what won.  Exit status 3: undecided, or ended early.
     """
     from nodectl.cli.progress import become_password
-    from nodectl.cli.tune_run import keep, run
-    from nodectl.cli.tune_show import show_trial
+    from nodectl.cli.tune.run import keep, run
+    from nodectl.cli.tune.show import show_trial
     from nodectl.probes.base import ProbeOptions
     from nodectl.trials.run import failed
 
@@ -146,7 +146,7 @@ def _probes(names: str, training: bool | None) -> list[tuple[str, Probe]]:
     from nodectl.articles.training import run_training
     from nodectl.errors import UsageError
     from nodectl.probes.catalogue import chosen
-    from nodectl.trials.measure import TRAINING
+    from nodectl.trials.measuring import TRAINING
 
     wanted = [each for each in chosen(names) if each[0] != TRAINING] if names.strip() else []
     if training is not False:
@@ -163,9 +163,9 @@ def _head(
 
     from nodectl import __version__
     from nodectl.model.trial import Trial
-    from nodectl.trials.kept import new_id
     from nodectl.trials.ledger import now
     from nodectl.trials.sides import own_overrides
+    from nodectl.trials.store import new_id
 
     shown = ("duration_s", "repetitions", "sizes_bytes", "streams", "pairs", "interface", "collectives")
     moment = now()

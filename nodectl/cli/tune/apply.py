@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def propose(app: App, trial: str, path: Path, profile: str | None, group: str, allow_regressions: bool) -> None:
     """Write what won as one more inventory, with the evidence beside it; refused where nothing has won."""
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.trials.kept import find
     from nodectl.trials.propose import proposal_of
     from nodectl.trials.propose import propose as write
+    from nodectl.trials.store import find
 
     proposal = proposal_of(find(trial), profile, group)
     beside = write(proposal, path, regressions_allowed=allow_regressions)

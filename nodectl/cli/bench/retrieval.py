@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.bench_options import Counts, measuring
+from nodectl.cli.bench.options import Counts, measuring
 from nodectl.cli.seconds import Seconds
 
 if TYPE_CHECKING:

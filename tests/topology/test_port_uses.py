@@ -6,7 +6,7 @@ import pytest
 
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.nics import Nic
-from nodectl.topology.training import TRAINING, Surroundings, servers_of, uses
+from nodectl.topology.port_uses import TRAINING, Surroundings, servers_of, uses
 
 
 def port(device: str, **values: object) -> IbPort:

@@ -11,8 +11,8 @@ from nodectl.common.natural import natural
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, SwitchLoad
-from nodectl.topology.verdicts import FABRIC
-from nodectl.topology.wiring import Rails, names_of
+from nodectl.topology.fabric.limits import FABRIC
+from nodectl.topology.fabric.wiring import Rails, names_of
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)

@@ -10,7 +10,7 @@ from nodectl.common.natural import natural
 from nodectl.model.host import Host
 from nodectl.model.topology import Attachment, FabricGraph, Switch, Trunk
 from nodectl.parsers.rdma.ibnetdiscover import IbNetDiscover
-from nodectl.topology.names import HostNames
+from nodectl.topology.fabric.host_names import HostNames
 
 # what a switch uses to reduce inside the network: an adapter in the list, and no host
 _AGGREGATION = "Aggregation Node"

@@ -1,6 +1,6 @@
-"""The largest number of switches between any two hosts, and a path that has it.
+"""Distances in a fabric, in switches: the farthest two hosts, parts that nothing joins, and an order of close ranks.
 
-Distances are those of the switches' graph, found by breadth-first search over sets of switches held as bits: 128 hosts
+They are those of the switches' graph, found by breadth-first search over sets of switches held as bits: 128 hosts
 and a few hundred switches take milliseconds.
 """
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from nodectl.cli.bench_network_sweep import network_sweep
-from nodectl.cli.bench_retrieval import retrieval
+from nodectl.cli.bench.network_sweep import network_sweep
+from nodectl.cli.bench.retrieval import retrieval
 
 
 @click.group()

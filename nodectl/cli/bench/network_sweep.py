@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.bench_options import Rates, measuring
+from nodectl.cli.bench.options import Rates, measuring
 from nodectl.cli.probe import SizeList
 from nodectl.cli.seconds import Seconds
 

@@ -1,4 +1,4 @@
-"""The verdict on a fabric: hops, parts, rails, loads, rank order, and the findings from them."""
+"""A fabric judged: hops, parts, rails, loads, rank order and findings; and the hosts of a job in that order."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 from nodectl.common.natural import natural
 from nodectl.model.host import Host
 from nodectl.model.topology import Fabric, FabricGraph
-from nodectl.topology import odd, verdicts
-from nodectl.topology.from_variables import variables_graph
-from nodectl.topology.hops import Distances, Farthest, farthest, homes_of, parts_of, rank_order
-from nodectl.topology.sources import graph_from
-from nodectl.topology.verdicts import Limits
-from nodectl.topology.wiring import cables_of, loads_of, names_of, rails_of, shared_switches
+from nodectl.topology.fabric import irregularities
+from nodectl.topology.fabric import limits as whole
+from nodectl.topology.fabric.distances import Distances, Farthest, farthest, homes_of, parts_of, rank_order
+from nodectl.topology.fabric.from_variables import variables_graph
+from nodectl.topology.fabric.limits import Limits
+from nodectl.topology.fabric.sources import graph_from
+from nodectl.topology.fabric.wiring import cables_of, loads_of, names_of, rails_of, shared_switches
 
 
 def judge_fabric(graph: FabricGraph, limits: Limits, order: Sequence[str] = ()) -> Fabric:
@@ -29,17 +30,17 @@ def judge_fabric(graph: FabricGraph, limits: Limits, order: Sequence[str] = ()) 
     path = tuple(names.get(each, each) for each in worst.path)
     loads, rails, shared = loads_of(graph), rails_of(graph), shared_switches(graph)
     told = (
-        *verdicts.hops(graph, worst.hops, path, limits, complete=complete),
-        *verdicts.parts(parts),
-        *verdicts.nameless(graph),
-        *verdicts.missing(graph),
-        *odd.nodes(graph),
-        *odd.ports(graph),
-        *odd.trunks(graph),
-        *odd.crossed(graph, rails),
-        *odd.sharing(shared, homes),
-        *odd.uplinks(loads),
-        *verdicts.loads(loads, limits),
+        *whole.hops(graph, worst.hops, path, limits, complete=complete),
+        *whole.parts(parts),
+        *whole.nameless(graph),
+        *whole.missing(graph),
+        *irregularities.nodes(graph),
+        *irregularities.ports(graph),
+        *irregularities.trunks(graph),
+        *irregularities.crossed(graph, rails),
+        *irregularities.sharing(shared, homes),
+        *irregularities.uplinks(loads),
+        *whole.loads(loads, limits),
     )
     rest = [host for host in (*order, *sorted((*graph.hosts, *graph.missing), key=natural)) if host not in homes]
     return Fabric(
@@ -59,7 +60,7 @@ def judge_fabric(graph: FabricGraph, limits: Limits, order: Sequence[str] = ()) 
 
 def unknown_fabric(hosts: Sequence[str]) -> Fabric:
     """Nobody told anything: the hosts as they stand in the inventory."""
-    return Fabric("nothing", (), None, (), tuple(hosts), findings=(verdicts.nothing_known(),))
+    return Fabric("nothing", (), None, (), tuple(hosts), findings=(whole.nothing_known(),))
 
 
 def in_rank_order(hosts: Sequence[Host], fabric_from: Path | None) -> tuple[Host, ...]:

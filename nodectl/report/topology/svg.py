@@ -8,7 +8,7 @@ from html import escape
 
 from nodectl.model.links import between
 from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology, SwitchLoad
-from nodectl.report.topology import alike
+from nodectl.report.topology.text import alike
 
 _FONT = "font-family='DejaVu Sans Mono, Menlo, Consolas, monospace'"
 

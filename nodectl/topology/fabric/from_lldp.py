@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from nodectl.model.host import Host
 from nodectl.model.topology import Attachment, FabricGraph, Switch, Trunk
 from nodectl.parsers.linux.lldp import Lldp
-from nodectl.topology.names import HostNames
+from nodectl.topology.fabric.host_names import HostNames
 
 
 def lldp_graph(found: Mapping[str, Lldp], hosts: Sequence[Host], source: str) -> FabricGraph:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from nodectl.cli.tune_apply import apply, propose, rollback
-from nodectl.cli.tune_show import judge, list_, show
-from nodectl.cli.tune_trial import trial
+from nodectl.cli.tune.apply import apply, propose, rollback
+from nodectl.cli.tune.show import judge, list_, show
+from nodectl.cli.tune.trial import trial
 
 
 @click.group()

@@ -12,7 +12,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.probes.base import Probe, ProbeOptions, ProbeResult
-from nodectl.topology.fabric import in_rank_order
+from nodectl.topology.fabric.judge import in_rank_order
 from nodectl.transport.base import Transport
 
 TRAINING = "training"

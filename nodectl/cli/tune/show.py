@@ -21,7 +21,7 @@ def list_(app: App) -> None:
     from nodectl.cli.terminal import emit_json, note, result
     from nodectl.common.nodeset import fold
     from nodectl.report.trials import trials_table
-    from nodectl.trials.kept import trials
+    from nodectl.trials.store import trials
 
     found = []
     for each in trials():
@@ -42,7 +42,7 @@ def list_(app: App) -> None:
 @click.pass_obj
 def show(app: App, trial: str) -> None:
     """What one trial measured and said, judged anew from its pairs."""
-    from nodectl.trials.kept import find
+    from nodectl.trials.store import find
 
     show_trial(app, find(trial))
 
@@ -57,7 +57,7 @@ def judge(app: App, file: Path, seed: int) -> None:
     from nodectl.model.verdict import Outcome
     from nodectl.report.trials import Names, crossover_line, verdicts_table
     from nodectl.trials.crossover import crossovers
-    from nodectl.trials.kept import series_in
+    from nodectl.trials.store import series_in
     from nodectl.trials.verdict import judge_all
 
     series = series_in(file)
@@ -77,7 +77,7 @@ def show_trial(app: App, trial: Trial) -> None:
     from nodectl.common.nodeset import fold
     from nodectl.report.measurements import findings_list
     from nodectl.report.trials import trial_text
-    from nodectl.trials.kept import document_of
+    from nodectl.trials.store import document_of
 
     if app.json:
         emit_json("tune-trial", document_of(trial))

@@ -1,4 +1,4 @@
-"""The fabric's graph from a file that an operator has: ibnetdiscover's text, or lldpctl's JSON."""
+"""The fabric's graph from outputs of ibnetdiscover and lldpctl: in an operator's file, or recorded on the hosts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Command
 from nodectl.model.topology import FabricGraph
 from nodectl.parsers.linux.lldp import Lldp, parse_lldp, read_lldp
-from nodectl.topology.from_ibnetdiscover import ib_graph
-from nodectl.topology.from_lldp import lldp_graph
+from nodectl.topology.fabric.from_ibnetdiscover import ib_graph
+from nodectl.topology.fabric.from_lldp import lldp_graph
 
 _MAX_BYTES = 256 << 20
 _RECORDED = "lldpctl.out"
+# what a host is asked about the fabric
+LLDP = Command("lldpctl", ("lldpctl", "-f", "json"), hardware=True)
+COMMANDS = (LLDP,)
 
 
 def graph_from(path: Path, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str]]) -> FabricGraph:
@@ -85,17 +88,13 @@ def _one(path: Path) -> Lldp:
         raise ParseError(f"{path.name}: {error.message}", error.remedy) from error
 
 
-_LLDP = Command("lldpctl", ("lldpctl", "-f", "json"), hardware=True)
-KEYS = (_LLDP,)
-
-
-def graph_of(texts: Mapping[str, Mapping[str, str]], hosts: Sequence[Host]) -> FabricGraph | None:
-    """From the outputs by host and key; None where no host has any."""
+def recorded_graph(texts: Mapping[str, Mapping[str, str]], hosts: Sequence[Host]) -> FabricGraph | None:
+    """The graph from recorded outputs, by host and key; None where no host knows a neighbour."""
     neighbors: dict[str, Lldp] = {}
     for host, found in texts.items():
-        if _LLDP.key in found:
+        if LLDP.key in found:
             try:
-                neighbors[host] = parse_lldp(found[_LLDP.key])
+                neighbors[host] = parse_lldp(found[LLDP.key])
             except ParseError as error:
                 raise ParseError(f"{host}: {error.message}", error.remedy) from error
     if any(each.neighbors for each in neighbors.values()):

@@ -33,7 +33,7 @@ def run(
     """The trial from the locks to its record; refused where the hosts are not free."""
     from nodectl.cli.terminal import note
     from nodectl.probes.locks import held
-    from nodectl.trials.measure import TRAINING, Measuring
+    from nodectl.trials.measuring import TRAINING, Measuring
     from nodectl.trials.run import TrialRun
 
     wished = frozenset() if training else frozenset({TRAINING})
@@ -80,7 +80,7 @@ def keep(app: App, found: Trial) -> None:
     from nodectl.cli.terminal import note
     from nodectl.common.paths import state_dir
     from nodectl.history.store import FILE, History, HistoryError
-    from nodectl.trials.kept import prune
+    from nodectl.trials.store import prune
 
     prune()
     if not found.complete:

@@ -12,7 +12,7 @@ import pytest
 
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.trial import Side
-from nodectl.trials import kept
+from nodectl.trials import store
 from nodectl.trials.applied import Applied, last_applied, read_proposal, remember
 from nodectl.trials.propose import proposal_of, propose
 from nodectl.trials.series import document
@@ -27,38 +27,38 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_written_and_read_back_whole() -> None:
-    path = kept.save(trial())
-    assert kept.read(path) == trial()
+    path = store.save(trial())
+    assert store.read(path) == trial()
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
 def test_found_by_id_its_beginning_or_its_file(tmp_path: Path) -> None:
     first, second = trial("20261121T120000Z-aaaa"), trial("20261121T130000Z-bbbb")
-    kept.save(first)
-    path = kept.save(second)
-    assert kept.find("20261121T12") == first
+    store.save(first)
+    path = store.save(second)
+    assert store.find("20261121T12") == first
     copy = tmp_path / "copy.json"
     copy.write_bytes(path.read_bytes())
-    assert kept.find(str(copy)) == second
-    listed = [each for each in kept.trials() if not isinstance(each, str)]
+    assert store.find(str(copy)) == second
+    listed = [each for each in store.trials() if not isinstance(each, str)]
     assert [(each.id, each.summaries[0].verdict) for each in listed] == [(second.id, "better"), (first.id, "better")]
     with pytest.raises(UsageError, match="2 trials begin with 20261121"):
-        kept.find("20261121")
+        store.find("20261121")
     with pytest.raises(UsageError, match="no trial nosuch"):
-        kept.find("nosuch")
+        store.find("nosuch")
 
 
 def test_ids_are_in_the_order_of_time() -> None:
-    early, late = (kept.new_id(datetime(2026, 11, day, tzinfo=UTC)) for day in (9, 10))
+    early, late = (store.new_id(datetime(2026, 11, day, tzinfo=UTC)) for day in (9, 10))
     assert early < late
-    assert kept.new_id(datetime(2026, 11, 9, tzinfo=UTC)) != early
+    assert store.new_id(datetime(2026, 11, 9, tzinfo=UTC)) != early
 
 
 def test_a_file_that_is_damaged_is_named_and_hides_no_other() -> None:
-    kept.save(trial())
-    broken = kept.folder() / "20261122T000000Z-dead.json"
+    store.save(trial())
+    broken = store.folder() / "20261122T000000Z-dead.json"
     broken.write_text("{")
-    told, other = kept.trials()
+    told, other = store.trials()
     assert isinstance(told, str) and str(broken) in told
     assert not isinstance(other, str) and other.id == trial().id
 
@@ -79,32 +79,32 @@ def without(name: str) -> Callable[[dict[str, Any]], None]:
     ],
 )
 def test_what_is_no_trial(spoil: Callable[[dict[str, Any]], None], told: str) -> None:
-    path = kept.save(trial())
+    path = store.save(trial())
     given = json.loads(path.read_text())
     spoil(given)
     path.write_text(json.dumps(given))
     with pytest.raises(UsageError) as refused:
-        kept.read(path)
+        store.read(path)
     assert told in refused.value.message and str(path) in refused.value.message
 
 
 def test_series_of_a_trial_and_of_a_file_of_series(tmp_path: Path) -> None:
     path = tmp_path / "series.json"
     path.write_text(json.dumps(document([gaining(30)])))
-    assert kept.series_in(path) == (gaining(30),)
-    assert kept.series_in(kept.save(trial())) == trial().series
+    assert store.series_in(path) == (gaining(30),)
+    assert store.series_in(store.save(trial())) == trial().series
     path.write_text("[1]")
     with pytest.raises(UsageError):
-        kept.series_in(path)
+        store.series_in(path)
 
 
 def test_only_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_KEPT", 2)
+    monkeypatch.setattr(store, "_KEPT", 2)
     for hour in range(4):
-        kept.save(trial(f"20261121T1{hour}0000Z-aaaa"))
+        store.save(trial(f"20261121T1{hour}0000Z-aaaa"))
     remember(APPLIED)
-    kept.prune()
-    left = [each.id for each in kept.trials() if not isinstance(each, str)]
+    store.prune()
+    left = [each.id for each in store.trials() if not isinstance(each, str)]
     assert left == ["20261121T130000Z-aaaa", "20261121T120000Z-aaaa"]
     assert last_applied(("hosts.yml",)) == APPLIED
 

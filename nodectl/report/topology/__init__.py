@@ -1,0 +1,1 @@
+"""Hosts and fabric as text, JSON, an inventory, and a picture."""

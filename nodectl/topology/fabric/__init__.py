@@ -1,0 +1,1 @@
+"""The switches between hosts: read from several sources as one graph, and judged."""
