@@ -22,11 +22,11 @@ from typing import Any
 from nodectl.common.nodeset import fold
 from nodectl.common.resources import recordings_dir
 from nodectl.lab.faults import FAULTS, Fault
-from nodectl.lab.faults.describe import way_of
 
 _LAB = "faults"
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
 _TABLE = "<!-- table: scripts/faults.py --write-docs -->"
+_HEAD = "| kind | what | way | found by | status, action | also said |\n|---|---|---|---|---|---|"
 _QUIET = ("ok", "skipped")
 # tcp alone takes a ring's pairs; memory's own defaults are short
 _PROBE = {"tcp": ("--duration", "1", "--repetitions", "1", "--pairs", "ring")}
@@ -52,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--recording", default="dgx-a100")
-    parser.add_argument("--write-docs", action="store_true", help=f"put the table into docs/{_DOCS.name}")
+    parser.add_argument("--write-docs", action="store_true", help=f"put the rows into docs/{_DOCS.name}")
     parser.add_argument("kinds", nargs="*", metavar="KIND", help="default: all")
     options = parser.parse_args()
     unknown = sorted(set(options.kinds) - set(FAULTS))
@@ -67,7 +67,8 @@ def main() -> None:
             rows.append(_try(FAULTS[kind], inventory, hosts[number % len(hosts)]))
             print(_line(rows[-1]), flush=True)
         alarms += _healthy(inventory, "after the last one was healed")
-    print(f"\n{_table(rows)}\n{len(rows)} kinds in {time.monotonic() - began:.0f} s")
+    print("\n".join(["", _HEAD, *map(_row, rows)]))
+    print(f"{len(rows)} kinds in {time.monotonic() - began:.0f} s")
     if options.write_docs:
         _write_docs(rows)
     found, alarms = sum(row.found for row in rows), alarms + sum(len(row.others) for row in rows)
@@ -156,25 +157,32 @@ def _line(row: Row) -> str:
     return f"{verdict:<11} {row.fault.name:<24} {row.host}: {seen}" + (f"; but also {wrong}" if wrong else "")
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _row(row: Row) -> str:
     """As documentation has it: the check that has to see the kind, and what it asks for."""
-    lines = ["| kind | what | way | found by | status, action | also said |", "|---|---|---|---|---|---|"]
-    for row in rows:
-        hit = [each for each in row.seen if each[0] in row.fault.checks]
-        also = [check for check, _, _ in row.seen if check not in row.fault.checks]
-        by = ", ".join(f"`{check}`" for check, _, _ in hit) or "**not found**"
-        verdict = "; ".join(dict.fromkeys(f"{status}, {action}" for _, status, action in hit))
-        said = ", ".join(f"`{check}`" for check in also)
-        lines.append(f"| `{row.fault.name}` | {row.fault.about} | {way_of(row.fault)} | {by} | {verdict} | {said} |")
-    return "\n".join(lines)
+    hit = [each for each in row.seen if each[0] in row.fault.checks]
+    also = [check for check, _, _ in row.seen if check not in row.fault.checks]
+    by = ", ".join(f"`{check}`" for check, _, _ in hit) or "**not found**"
+    verdict = "; ".join(dict.fromkeys(f"{status}, {action}" for _, status, action in hit))
+    said = ", ".join(f"`{check}`" for check in also)
+    return f"{row_head(row.fault)} {by} | {verdict} | {said} |"
+
+
+def row_head(fault: Fault) -> str:
+    """The part of a row that comes from the declaration."""
+    return f"| `{fault.name}` | {fault.about} | {fault.way} |"
 
 
 def _write_docs(rows: Sequence[Row]) -> None:
-    head = _DOCS.read_text(encoding="utf-8").partition(_TABLE)[0]
-    hosts = fold(sorted({row.host for row in rows}))
-    found = sum(row.found for row in rows)
-    last = f"{len(rows)} kinds on {hosts}, {found} found, {sum(len(row.others) for row in rows)} false alarms."
-    _DOCS.write_text(f"{head}{_TABLE}\n\n{_table(rows)}\n\n{last}\n", encoding="utf-8")
+    """Put these rows into the page, in place of those that it has for the same kinds."""
+    head, _, table = _DOCS.read_text(encoding="utf-8").partition(_TABLE)
+    lines = {line.split("`")[1]: line for line in table.splitlines() if line.startswith("| `")}
+    lines |= {row.fault.name: _row(row) for row in rows}
+    known = "\n".join(lines[kind] for kind in FAULTS if kind in lines)
+    last = table.strip().splitlines()[-1]
+    if len(rows) == len(FAULTS):
+        found, wrong = sum(row.found for row in rows), sum(len(row.others) for row in rows)
+        last = f"{len(rows)} kinds on {fold(sorted({row.host for row in rows}))}, {found} found, {wrong} false alarms."
+    _DOCS.write_text(f"{head}{_TABLE}\n\n{_HEAD}\n{known}\n\n{last}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -138,7 +138,18 @@ def status(app: App, output: str | None, name: str) -> None:
         result(_table(folder, state))
 
 
-@lab.command()
+class _FaultCommand(click.Command):
+    """Its help ends with the kinds that there are."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Add a line for each kind."""
+        from nodectl.lab.faults import FAULTS
+
+        with formatter.section("Kinds"):
+            formatter.write_dl([(name, fault.about) for name, fault in FAULTS.items()])
+
+
+@lab.command(cls=_FaultCommand)
 @click.argument("kind", required=False)
 @click.argument("host", required=False)
 @click.option("--list", "listing", is_flag=True, help="Show the kinds, and what finds each.")
@@ -164,7 +175,7 @@ def fault(app: App, kind: str | None, host: str | None, listing: bool, name: str
 
 
 def _show_kinds(app: App) -> None:
-    from nodectl.lab.faults.describe import kinds_document, kinds_table
+    from nodectl.lab.faults import kinds_document, kinds_table
 
     if app.json:
         emit_json("lab-faults", kinds_document())

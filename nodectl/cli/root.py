@@ -6,12 +6,13 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from nodectl import __version__
 from nodectl.cli.app import App
-from nodectl.cli.options import FORKS, OUTPUT, take_global_options
+from nodectl.cli.options import global_options, take_global_options
 
 # name: (module, attribute, help line); kept here so that --help imports no command
 COMMANDS = {
@@ -58,23 +59,12 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "NODECTL"},
 )
-@click.option("-i", "--inventory", multiple=True, metavar="INVENTORY", help="Any Ansible inventory; may be repeated.")
-@click.option("-l", "--limit", metavar="PATTERN", help="Ansible host pattern.")
-@click.option("--replay", metavar="DIR", type=click.Path(file_okay=False), help="Read a recording instead of hosts.")
-@click.option("--output", type=OUTPUT, default=None, help="Default: table.")
-@click.option("--forks", type=FORKS, default=None, help="Hosts at a time.  Default: 64.")
+@global_options
 @click.version_option(__version__, message="nodectl %(version)s")
 @click.pass_context
-def cli(
-    ctx: click.Context,
-    inventory: tuple[str, ...],
-    limit: str | None,
-    replay: str | None,
-    output: str | None,
-    forks: int | None,
-) -> None:
+def cli(ctx: click.Context, /, **options: Any) -> None:
     """Provision, see, measure, tune and run a fleet of GPU nodes."""
-    ctx.obj = App.create(inventory=inventory, limit=limit, replay=replay, output=output, forks=forks)
+    ctx.obj = App.create(**options)
     ctx.default_map = {name: ctx.obj.defaults_for([name]) for name in COMMANDS}
     ctx.call_on_close(ctx.obj.close)
 

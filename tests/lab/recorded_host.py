@@ -10,7 +10,8 @@ from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import compare
 from nodectl.common.resources import recordings_dir
 from nodectl.health.judging import Order, order_of, seen
-from nodectl.lab.faults.recorded import Output, spoiled
+from nodectl.lab.faults import spoiled
+from nodectl.lab.faults.base import Output
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording

@@ -1,14 +1,16 @@
 """Every recorded kind of fault, on a fleet that was never up: seen by its check, on its host, and by nobody else's."""
 
+from pathlib import Path
+
 import pytest
 
 from nodectl.checks.catalogue import checks
 from nodectl.common.resources import recordings_dir
 from nodectl.errors import UsageError
-from nodectl.lab.faults import FAULTS
-from nodectl.lab.faults.recorded import EDITS, spoiled
+from nodectl.lab.faults import FAULTS, spoiled
 from tests.lab.recorded_host import bundled, findings
 
+EDITED = sorted(kind for kind, fault in FAULTS.items() if fault.recorded)
 RECORDINGS = sorted(path.name for path in recordings_dir().iterdir())
 # what other probes than health give
 PROBES = {"tcp", "memory"}
@@ -25,12 +27,19 @@ def test_what_has_to_find_it_exists(kind: str) -> None:
     assert set(FAULTS[kind].checks) <= (PROBES if FAULTS[kind].load else set(checks()))
 
 
+def test_the_page_has_a_row_for_each_kind() -> None:
+    """The first columns are the declarations': `scripts/faults.py --write-docs KIND` tries a kind and adds its row."""
+    page = (Path(__file__).parents[2] / "docs" / "faults.md").read_text()
+    rows = [line.split(" | ")[:3] for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [[f"| `{fault.name}`", fault.about, fault.way] for fault in FAULTS.values()]
+
+
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_healthy_fleet_has_no_finding(name: str) -> None:
     assert findings(name, {}) == []
 
 
-@pytest.mark.parametrize("kind", sorted(EDITS))
+@pytest.mark.parametrize("kind", EDITED)
 def test_each_kind_is_found_on_its_host_and_nowhere_else(kind: str) -> None:
     found = findings("dgx-a100", {"node03": [kind]})
     assert {each.host for each in found} == {"node03"}
@@ -39,7 +48,7 @@ def test_each_kind_is_found_on_its_host_and_nowhere_else(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-@pytest.mark.parametrize("kind", sorted(EDITS))
+@pytest.mark.parametrize("kind", EDITED)
 def test_an_edit_changes_the_recording_or_says_why_it_cannot(name: str, kind: str) -> None:
     outputs = bundled(name)
     try:

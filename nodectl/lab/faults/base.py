@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,23 +50,49 @@ class Scene:
         return done.stdout
 
 
-def nothing(scene: Scene) -> str:
-    """Heal needs to know nothing."""
-    return ""
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a recorded command printed, and how it ended; None where it was cut."""
+
+    stdout: str
+    stderr: str = ""
+    exit_status: int | None = 0
+
+
+Outputs = Mapping[str, Output]
+# from the outputs of a recording to those that are others with the fault
+Edit = Callable[[Outputs], dict[str, Output]]
+Act = Callable[[Scene, str], None]
+
+
+def _nothing(scene: Scene, undo: str) -> None:
+    """A recorded fault has its edit instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind. `remember` tells, before it happens, what `heal` needs; heal does no harm where it never happened.
+    """One kind. A real one `happens`; `remember` returns, before that, the text from which `heal` undoes it. A recorded
+    one is an `edit` of what the host's recording says.
 
-    `checks` are the ids of which one at least has to find it; `load`: it shows only under load, to a probe.
+    `heal` does no harm where the fault never happened. `checks` are ids of which at least one has to find it; `load`:
+    it shows only under load, to a probe.
     """
 
     name: str
     about: str
     checks: tuple[str, ...]
-    happens: Callable[[Scene, str], None]
-    heal: Callable[[Scene, str], None]
-    remember: Callable[[Scene], str] = nothing
-    recorded: bool = False
+    edit: Edit | None = None
+    happens: Act = _nothing
+    heal: Act = _nothing
+    remember: Callable[[Scene], str] = lambda scene: ""
     load: bool = False
+
+    @property
+    def recorded(self) -> bool:
+        """It needs a lab that is dressed in a recording."""
+        return self.edit is not None
+
+    @property
+    def way(self) -> str:
+        """How it comes about, and when it shows: `real`, `recorded`, `real, load`."""
+        return f"{'recorded' if self.recorded else 'real'}{', load' if self.load else ''}"

@@ -1,54 +1,129 @@
-"""Breaking and healing: the journal is written before a fault happens, and after it is undone."""
+"""All kinds of faults, shown, and made to happen: the journal is written before a fault, and after it is undone."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 
 from nodectl.errors import UsageError
-from nodectl.lab.faults.base import Scene
-from nodectl.lab.faults.catalogue import FAULTS
+from nodectl.lab.faults import real, recorded
+from nodectl.lab.faults.base import Fault, Output, Outputs, Scene
+from nodectl.lab.faults.editing import edited, write_recording
 from nodectl.lab.state import FaultRecord, LabFolder, with_fault, without_fault
+
+
+def _declared(package: ModuleType) -> Iterator[Fault]:
+    """The FAULTS of each module of a package, by the modules' names."""
+    for module in iter_modules(package.__path__):
+        yield from import_module(f"{package.__name__}.{module.name}").FAULTS
+
+
+def _by_name(*packages: ModuleType) -> dict[str, Fault]:
+    faults: dict[str, Fault] = {}
+    for package in packages:
+        for fault in _declared(package):
+            if fault.name in faults:
+                raise ValueError(f"two faults are named {fault.name}")
+            faults[fault.name] = fault
+    return faults
+
+
+FAULTS = _by_name(real, recorded)
+
+
+def kinds_table() -> str:
+    """A line a kind."""
+    width = max(map(len, FAULTS))
+    return "\n".join(f"{name:<{width}}  {fault.way:<10}  {fault.about}" for name, fault in FAULTS.items())
+
+
+def kinds_document() -> dict[str, object]:
+    """The kinds for JSON; `found_by`: one of these checks has to see it."""
+    kinds = [
+        {
+            "kind": name,
+            "about": fault.about,
+            "recorded": fault.recorded,
+            "load": fault.load,
+            "found_by": list(fault.checks),
+        }
+        for name, fault in FAULTS.items()
+    ]
+    return {"kinds": kinds}
 
 
 def break_host(folder: LabFolder, kind: str, name: str) -> None:
     """Let `kind` happen to the host; UsageError where either is unknown. Recorded first."""
-    _require(kind)
+    fault = _fault(kind)
     before = folder.running()
     host = before.host(name)
-    if any((fault.kind, fault.host) == (kind, name) for fault in before.faults):
+    if any((record.kind, record.host) == (kind, name) for record in before.faults):
         return
     scene = Scene(folder, before, host)
     scene.pid  # noqa: B018 - a dead host cannot be broken
-    undo = FAULTS[kind].remember(scene)
-    record = FaultRecord(kind, name, undo)
-    after = folder.write(with_fault(before, record))
+    undo = fault.remember(scene)
+    after = folder.write(with_fault(before, FaultRecord(kind, name, undo)))
     try:
-        FAULTS[kind].happens(Scene(folder, after, host), undo)
+        _happen(fault, Scene(folder, after, host), undo)
     except BaseException:
-        FAULTS[kind].heal(scene, undo)
+        _heal(fault, scene, undo)
         folder.write(before)
         raise
 
 
 def heal_hosts(folder: LabFolder, name: str | None, kind: str | None = None) -> list[FaultRecord]:
-    """Undo the recorded faults of one host or of all, of one kind or of all, the last one first; those that were."""
+    """Undo the recorded faults of one host or of all, of one kind or of all, the last one first; those undone."""
     state = folder.running()
     if name is not None:
         state.host(name)
     if kind is not None:
-        _require(kind)
+        _fault(kind)
     healed = [fault for fault in reversed(state.faults) if name in (None, fault.host) and kind in (None, fault.kind)]
-    for fault in healed:
-        after = without_fault(state, fault)
-        scene = Scene(folder, after, state.host(fault.host))
+    for record in healed:
+        after = without_fault(state, record)
+        scene = Scene(folder, after, state.host(record.host))
         if scene.host.up:
-            FAULTS[fault.kind].heal(scene, fault.undo)
+            _heal(FAULTS[record.kind], scene, record.undo)
         state = folder.write(after)
     return healed
 
 
-def _require(kind: str) -> None:
+def spoiled(outputs: Outputs, kinds: tuple[str, ...]) -> dict[str, Output]:
+    """A recording's outputs with the recorded faults among these kinds, one after the other."""
+    changed = dict(outputs)
+    for kind in kinds:
+        edit = FAULTS[kind].edit
+        if edit is not None:
+            changed |= edited(changed, kind, edit)
+    return changed
+
+
+def _happen(fault: Fault, scene: Scene, undo: str) -> None:
+    if fault.recorded:
+        _write_spoiled(scene)
+    else:
+        fault.happens(scene, undo)
+
+
+def _heal(fault: Fault, scene: Scene, undo: str) -> None:
+    if fault.recorded:
+        _write_spoiled(scene)
+    else:
+        fault.heal(scene, undo)
+
+
+def _write_spoiled(scene: Scene) -> None:
+    """Let the host say what its recording says with the faults that stand on it now."""
+    kinds = tuple(kind for kind in scene.kinds() if FAULTS[kind].recorded)
+    write_recording(scene, lambda outputs: spoiled(outputs, kinds), changed=bool(kinds))
+
+
+def _fault(kind: str) -> Fault:
     if kind not in FAULTS:
         near = get_close_matches(kind, FAULTS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(f"no fault '{kind}'", f"{hint}`nodectl lab fault --list` shows the kinds")
+    return FAULTS[kind]

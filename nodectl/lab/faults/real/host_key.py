@@ -64,4 +64,6 @@ def _shown(address: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-FAULTS = (Fault("host-key", "the host shows another SSH key than the known one", ("reach",), _change, _restore),)
+FAULTS = (
+    Fault("host-key", "the host shows another SSH key than the known one", ("reach",), happens=_change, heal=_restore),
+)

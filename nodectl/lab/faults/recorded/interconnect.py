@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from nodectl.lab.faults.base import Fault
-from nodectl.lab.faults.edits import both, everywhere, once, says
-from nodectl.lab.faults.recorded import Edit, fault
+from nodectl.lab.faults.base import Edit, Fault
+from nodectl.lab.faults.editing import both, everywhere, once, says
 
 _FABRIC_UNIT = r"(Id=nvidia-fabricmanager\.service\nLoadState=loaded\nActiveState=)active\nSubState=running"
 _CA = r"^(CA 'mlx5_\d+'\n(?:\t.*\n)*?\t\tState: )Active\n(\t\tPhysical state: )LinkUp"
@@ -20,25 +19,25 @@ def _counter(name: str, value: int) -> Edit:
 
 
 FAULTS: tuple[Fault, ...] = (
-    fault(
+    Fault(
         "nvlink-down",
         "one NVLink is inactive",
         ("nvlink_active",),
         once("nvidia-smi-nvlink", r"(Link 5: )[\d.]+ GB/s", r"\1<inactive>"),
     ),
-    fault(
+    Fault(
         "nvlink-errors",
         "one NVLink has many errors",
         ("nvlink_errors",),
         once("nvidia-smi-nvlink-errors", r"(Link 2: CRC Errors: )0", r"\g<1>61234"),
     ),
-    fault(
+    Fault(
         "p2p-off",
         "two GPUs cannot reach each other",
         ("p2p",),
         once("nvidia-smi-p2p", r"^( GPU3\t)OK", r"\1TNS"),
     ),
-    fault(
+    Fault(
         "topology",
         "two GPUs talk through the processors",
         ("gpu_topology",),
@@ -47,19 +46,19 @@ FAULTS: tuple[Fault, ...] = (
             once("nvidia-smi-topo", r"^(GPU1\t)NV\d+", r"\1SYS"),
         ),
     ),
-    fault(
+    Fault(
         "fabric-manager-down",
         "the fabric manager does not run",
         ("fabric_manager",),
         once("units", _FABRIC_UNIT, r"\1failed\nSubState=failed"),
     ),
-    fault(
+    Fault(
         "fabric-manager-version",
         "the fabric manager is not of the driver's version",
         ("fabric_manager_version",),
         once("fabric-manager", r"[\d.]+$", "580.65.06"),
     ),
-    fault(
+    Fault(
         "acs-on",
         "a bridge sends traffic between devices through the processor",
         ("fleet_acs", "access_control"),
@@ -69,7 +68,7 @@ FAULTS: tuple[Fault, ...] = (
             r"\1SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+",
         ),
     ),
-    fault(
+    Fault(
         "nic-pcie-width",
         "one InfiniBand adapter talks over 8 lanes of 16",
         ("nic_pcie_width",),
@@ -79,54 +78,54 @@ FAULTS: tuple[Fault, ...] = (
             r"\1Width x8 (downgraded)",
         ),
     ),
-    fault(
+    Fault(
         "ib-down",
         "one InfiniBand port is switched off",
         ("ib_state",),
         both(_port("state", "1: DOWN"), _port("phys_state", "3: Disabled"), once("ibstat", _CA, r"\1Down\n\2Disabled")),
     ),
-    fault(
+    Fault(
         "ib-polling",
         "one InfiniBand port looks for its cable",
         ("ib_physical",),
         both(_port("state", "1: DOWN"), _port("phys_state", "2: Polling"), once("ibstat", _CA, r"\1Down\n\2Polling")),
     ),
-    fault(
+    Fault(
         "ib-rate",
         "one InfiniBand port is at half its rate",
         ("ib_rate",),
         _port("rate", "100 Gb/sec (2X HDR)"),
     ),
-    fault("ib-no-manager", "one InfiniBand port has no subnet manager", ("ib_subnet_manager",), _port("sm_lid", "0x0")),
-    fault(
+    Fault("ib-no-manager", "one InfiniBand port has no subnet manager", ("ib_subnet_manager",), _port("sm_lid", "0x0")),
+    Fault(
         "ib-missing",
         "one InfiniBand adapter is gone",
         ("ib_count",),
         everywhere("ib-sysfs", r"^mlx5_3/.*\n", ""),
     ),
-    fault(
+    Fault(
         "ib-symbol-errors", "one InfiniBand port counts symbol errors", ("ib_errors",), _counter("symbol_error", 5417)
     ),
-    fault("ib-flaps", "one InfiniBand link went down nine times", ("ib_flaps",), _counter("link_downed", 9)),
-    fault(
+    Fault("ib-flaps", "one InfiniBand link went down nine times", ("ib_flaps",), _counter("link_downed", 9)),
+    Fault(
         "ib-discards",
         "one InfiniBand port throws packets away",
         ("ib_discards",),
         _counter("port_xmit_discards", 918273),
     ),
-    fault(
+    Fault(
         "ib-retries",
         "one InfiniBand port waits for answers that do not come",
         ("ib_retries",),
         _counter("local_ack_timeout_err", 61234),
     ),
-    fault(
+    Fault(
         "ib-firmware",
         "one host's adapters have older firmware",
         ("fleet_ib_firmware",),
         everywhere("ib-sysfs", r"(/fw_ver:)[\d.]+", r"\g<1>20.35.1012"),
     ),
-    fault(
+    Fault(
         "ib-silent",
         "nothing answers in time that asks RDMA devices",
         ("ib_count",),

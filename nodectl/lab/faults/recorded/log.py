@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from nodectl.lab.faults.base import Fault
-from nodectl.lab.faults.edits import bus_of, logged
-from nodectl.lab.faults.recorded import Edit, Outputs, fault
+from nodectl.lab.faults.base import Edit, Fault, Outputs
+from nodectl.lab.faults.editing import bus_of, logged
 
 
 def _xid(number: int, code: int, said: str) -> Edit:
@@ -23,10 +22,10 @@ _RAN = "pid=19174, name=python3, "
 
 
 FAULTS: tuple[Fault, ...] = (
-    fault(
+    Fault(
         "xid-79", "Xid 79: a GPU has fallen off the bus", ("xid",), _xid(3, 79, f"{_RAN}GPU has fallen off the bus.")
     ),
-    fault(
+    Fault(
         "xid-48",
         "Xid 48: an ECC error of two bits",
         ("xid",),
@@ -37,37 +36,37 @@ FAULTS: tuple[Fault, ...] = (
             "partition 2, subpartition 1.",
         ),
     ),
-    fault(
+    Fault(
         "xid-63",
         "Xid 63: a row is to be remapped",
         ("xid",),
         _xid(2, 63, f"{_RAN}Row Remapper: New row (0x0000001234abcd) marked for remapping, reset gpu to activate."),
     ),
-    fault(
+    Fault(
         "xid-64",
         "Xid 64: a row could not be remapped",
         ("xid",),
         _xid(2, 64, f"{_RAN}Row Remapper: Unable to mark row for remapping"),
     ),
-    fault(
+    Fault(
         "xid-74",
         "Xid 74: an NVLink error",
         ("xid",),
         _xid(4, 74, f"{_RAN}NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"),
     ),
-    fault(
+    Fault(
         "xid-94",
         "Xid 94: a memory error that hit one program",
         ("xid",),
         _xid(5, 94, f"{_RAN}Contained: SM (0x1). RST: No, D-RST: No"),
     ),
-    fault(
+    Fault(
         "xid-95",
         "Xid 95: a memory error that may have hit all programs",
         ("xid",),
         _xid(5, 95, f"{_RAN}Uncontained: FBHUB. RST: Yes, D-RST: No"),
     ),
-    fault(
+    Fault(
         "xid-119",
         "Xid 119: the GPU's own processor does not answer",
         ("xid",),
@@ -78,26 +77,26 @@ FAULTS: tuple[Fault, ...] = (
             "(GSP_RM_CONTROL) (0x20802068 0x4).",
         ),
     ),
-    fault(
+    Fault(
         "xid-154",
         "Xid 154: the driver itself says what to do",
         ("xid",),
         _xid(0, 154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
     ),
-    fault(
+    Fault(
         "xid-unknown",
         "an Xid that no catalogue has",
         ("xid",),
         _xid(7, 887, f"{_RAN}engine reports an unnamed condition"),
     ),
-    fault("sxid", "a fatal SXid of an NVSwitch", ("sxid",), logged(_sxid)),
-    fault(
+    Fault("sxid", "a fatal SXid of an NVSwitch", ("sxid",), logged(_sxid)),
+    Fault(
         "machine-check",
         "the processor reports a memory error that it could not correct",
         ("machine_check",),
         _said("mce: [Hardware Error]: CPU 12: Machine Check: 0 Bank 17: be00000001010135"),
     ),
-    fault(
+    Fault(
         "oom",
         "the kernel killed a process for want of memory",
         ("oom",),
@@ -106,7 +105,7 @@ FAULTS: tuple[Fault, ...] = (
             "file-rss:0kB, shmem-rss:0kB, UID:1000 pgtables:1204kB oom_score_adj:0"
         ),
     ),
-    fault(
+    Fault(
         "segfault",
         "NCCL's library crashed",
         ("segfault",),
@@ -115,7 +114,7 @@ FAULTS: tuple[Fault, ...] = (
             "libnccl.so.2[7f21a8000000+4a00000]"
         ),
     ),
-    fault(
+    Fault(
         "pcie-limited",
         "an adapter says that its slot is slow",
         ("pcie_limited",),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from nodectl.lab.faults.base import Fault
-from nodectl.lab.faults.edits import both, everywhere, once
-from nodectl.lab.faults.recorded import fault
+from nodectl.lab.faults.editing import both, everywhere, once
 
 FAULTS: tuple[Fault, ...] = (
-    fault(
+    Fault(
         "cpu-missing",
         "half of one socket's cores are gone",
         ("fleet_cpu",),
@@ -16,49 +15,49 @@ FAULTS: tuple[Fault, ...] = (
             once("lscpu", r"^(Core\(s\) per socket: +)\d+", r"\g<1>48"),
         ),
     ),
-    fault(
+    Fault(
         "cpu-offline",
         "16 processors are offline",
         ("cpu_offline",),
         once("lscpu", r"^(On-line CPU\(s\) list: +)0-\d+", r"\g<1>0-239\nOff-line CPU(s) list: 240-255"),
     ),
-    fault(
+    Fault(
         "memory-missing",
         "a memory module is gone",
         ("fleet_memory",),
         once("meminfo", r"^(MemTotal: +)\d+", r"\g<1>1048576000"),
     ),
-    fault(
+    Fault(
         "numa-unbalanced",
         "one NUMA node has half of another's memory",
         ("memory_balance",),
         once("numa", r"^(node1/meminfo:Node 1 MemTotal: +)\d+", r"\g<1>131072000"),
     ),
-    fault(
+    Fault(
         "edac-uncorrected",
         "a memory controller counts an error that was not corrected",
         ("memory_uncorrected",),
         once("memory-errors", r"^(mc1\t.*uncorrected=)0", r"\g<1>1"),
     ),
-    fault(
+    Fault(
         "edac-corrected",
         "a memory controller corrects many errors",
         ("memory_corrected",),
         once("memory-errors", r"^(mc0\tcorrected=)0", r"\g<1>24817"),
     ),
-    fault(
+    Fault(
         "governor",
         "the processors save power",
         ("cpu_governor",),
         once("kernel-knobs", r"^(governor\t)performance", r"\1powersave"),
     ),
-    fault(
+    Fault(
         "numa-balancing",
         "the kernel moves memory between NUMA nodes",
         ("numa_balancing",),
         once("kernel-knobs", r"^(numa_balancing\t)0", r"\g<1>1"),
     ),
-    fault(
+    Fault(
         "huge-pages",
         "transparent huge pages are made at any cost",
         ("huge_pages",),
@@ -69,25 +68,25 @@ FAULTS: tuple[Fault, ...] = (
             ),
         ),
     ),
-    fault(
+    Fault(
         "kernel-other",
         "one host runs another kernel",
         ("fleet_kernel",),
         once("uname", r"^(Linux )\S+", r"\g<1>5.15.0-91-generic"),
     ),
-    fault(
+    Fault(
         "peermem-missing",
         "the module for RDMA to GPU memory is not loaded",
         ("fleet_modules", "peermem"),
         once("modules", r"^nvidia_peermem .*\n", ""),
     ),
-    fault(
+    Fault(
         "service-failed",
         "a service failed",
         ("failed_units",),
         once("units", r"^system running$", "system degraded\nfailed nvme-health.service"),
     ),
-    fault(
+    Fault(
         "persistenced-failed",
         "the persistence daemon ended badly",
         ("failed_units",),
@@ -100,25 +99,25 @@ FAULTS: tuple[Fault, ...] = (
             ),
         ),
     ),
-    fault(
+    Fault(
         "slurm-drained",
         "Slurm has drained the node",
         ("slurm_state",),
         once("slurm-node", r"State=IDLE", "State=IDLE+DRAIN Reason=operator:cable_swap"),
     ),
-    fault(
+    Fault(
         "slurm-down",
         "Slurm's controller does not hear the node",
         ("slurm_state",),
         once("slurm-node", r"State=IDLE", "State=DOWN*"),
     ),
-    fault(
+    Fault(
         "unit-limits",
         "a service may lock only 8 MiB of memory",
         ("unit_limits",),
         once("unit-limits", r"^(DefaultLimitMEMLOCKSoft=)infinity", r"\g<1>8388608"),
     ),
-    fault(
+    Fault(
         "wrong-driver",
         "one host runs another driver",
         ("fleet_driver",),
@@ -131,19 +130,19 @@ FAULTS: tuple[Fault, ...] = (
             everywhere("fabric-manager", r"580\.95\.05", "580.65.06"),
         ),
     ),
-    fault(
+    Fault(
         "driver-not-loaded",
         "another driver is installed than runs",
         ("driver_pending",),
         everywhere("driver-installed", r"\S+", "580.105.08"),
     ),
-    fault(
+    Fault(
         "torch-other",
         "one host has another torch",
         ("versions",),
         once("venv", r"torch-2\.9\.1", "torch-2.8.0"),
     ),
-    fault(
+    Fault(
         "nccl-other",
         "one host loads another NCCL",
         ("versions",),

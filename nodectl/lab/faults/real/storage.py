@@ -88,8 +88,14 @@ def _unprotect(scene: Scene, undo: str) -> None:
 
 
 FAULTS = (
-    Fault("disk-full", "the root file system has no block left", ("disk",), _fill, _free),
-    Fault("inodes-full", "the file system of nodectl's state has no inode left", ("inodes",), _crowd, _uncrowd),
-    Fault("read-only", f"{_DATA} can be read only", ("read_only",), _protect, _unprotect),
-    Fault("small-shm", f"{_SHM} has 64 MiB", ("shared_memory",), _shrink, _grow, _shm_size),
+    Fault("disk-full", "the root file system has no block left", ("disk",), happens=_fill, heal=_free),
+    Fault(
+        "inodes-full",
+        "the file system of nodectl's state has no inode left",
+        ("inodes",),
+        happens=_crowd,
+        heal=_uncrowd,
+    ),
+    Fault("read-only", f"{_DATA} can be read only", ("read_only",), happens=_protect, heal=_unprotect),
+    Fault("small-shm", f"{_SHM} has 64 MiB", ("shared_memory",), happens=_shrink, heal=_grow, remember=_shm_size),
 )

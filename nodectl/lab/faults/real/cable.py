@@ -106,9 +106,23 @@ def _port(scene: Scene) -> str:
 
 
 FAULTS = (
-    Fault("link-down", "the cable has no signal", ("reach",), _cut, _join),
-    Fault("mtu", f"the interface has an MTU of {_SHORT_MTU}", ("fleet_mtu",), _shorten, _lengthen, _mtu_of),
-    Fault("loss", "one packet in 32 to the host is lost", ("tcp",), _settle, _settle, load=True),
-    Fault("slow-link", "the host receives 50 Mbit/s", ("tcp",), _settle, _settle, load=True),
-    Fault("mtu-hole", "packets of 1,024 bytes and more to the host vanish", ("tcp",), _settle, _settle, load=True),
+    Fault("link-down", "the cable has no signal", ("reach",), happens=_cut, heal=_join),
+    Fault(
+        "mtu",
+        f"the interface has an MTU of {_SHORT_MTU}",
+        ("fleet_mtu",),
+        happens=_shorten,
+        heal=_lengthen,
+        remember=_mtu_of,
+    ),
+    Fault("loss", "one packet in 32 to the host is lost", ("tcp",), happens=_settle, heal=_settle, load=True),
+    Fault("slow-link", "the host receives 50 Mbit/s", ("tcp",), happens=_settle, heal=_settle, load=True),
+    Fault(
+        "mtu-hole",
+        "packets of 1,024 bytes and more to the host vanish",
+        ("tcp",),
+        happens=_settle,
+        heal=_settle,
+        load=True,
+    ),
 )
