@@ -48,7 +48,7 @@ test-all: setup lint
 	.venv/bin/python -m nodectl.provision.wheels
 	.venv/bin/pytest --basetemp=.state/pytest-tmp
 
-# make fuzz SECONDS=60: each of six families of parsers for so long (docs/parsers.md)
+# make fuzz SECONDS=60: each family of parsers for so long (docs/parsers.md)
 fuzz: export NODECTL_FUZZ_SECONDS := $(SECONDS)
 fuzz: setup
 	-.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nccl.nccl_tests import NcclTests, parse_nccl_tests
-from nodectl.parsers.nccl.nccl_tests_rows import NcclTestsSide
+from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsSide, parse_nccl_tests
 from nodectl.probes.formulas import bandwidth, ranks_of
 
 # a text without its program's name is told by its file's

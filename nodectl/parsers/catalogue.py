@@ -1,41 +1,45 @@
-"""Which tools can be read, by the names that recordings and `nodectl parse` use; each parser is imported when used."""
+"""Which tools can be read: those whose module names its TOOL; each parser is imported when it is used."""
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 from nodectl.errors import ParseError
 
-_FOLDERS = {
-    "linux": ("dmesg", "fio", "iperf3", "lspci-acs"),
-    "nccl": ("nccl-log", "nccl-tests", "ncclras", "torchrun-log"),
-    "nvidia": (
-        *("compute-apps", "dcgmi-diag", "nvbandwidth", "nvidia-smi-list", "nvidia-smi-nvlink", "nvidia-smi-p2p"),
-        *("nvidia-smi-q", "nvidia-smi-query", "nvidia-smi-topo"),
-    ),
-    "rdma": (
-        *("ibnetdiscover", "ibstat", "ibstatus", "ibv-devinfo", "perfquery", "perftest", "rdma-link", "show-gids"),
-    ),
-}
-# tool: (module, function)
-_PARSERS = {
-    tool: (
-        f"nodectl.parsers.{folder}.{tool.removeprefix('nvidia-').replace('-', '_')}",
-        f"parse_{tool.replace('-', '_')}",
-    )
-    for tool, folder in sorted((tool, folder) for folder, tools in _FOLDERS.items() for tool in tools)
-}
-TOOLS = tuple(_PARSERS)
+_FOLDER = Path(__file__).parent
+_DECLARED = re.compile(r'^TOOL = "([a-z0-9-]+)"$', re.MULTILINE)
 
 
+@cache
+def families() -> dict[str, dict[str, str]]:
+    """Family → tool → module: `parsers/FAMILY/*.py`, searched for their TOOL and not imported."""
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted(_FOLDER.glob("*/*.py")):
+        if declared := _DECLARED.search(path.read_text(encoding="utf-8")):
+            found.setdefault(path.parent.name, {})[declared[1]] = f"nodectl.parsers.{path.parent.name}.{path.stem}"
+    return found
+
+
+@cache
+def tools() -> tuple[str, ...]:
+    """Their names, as recordings and `nodectl parse` use them."""
+    return tuple(sorted(tool for family in families().values() for tool in family))
+
+
+@cache
 def parser_of(tool: str) -> Callable[[str], object]:
     """The pure function that reads `tool`'s text into a frozen dataclass, or raises ParseError; KeyError if unknown.
 
-    It also reads what the module's own function refuses because something stands before each of its lines.
+    It is called `parse_TOOL`. Where that refuses a text because something stands before each of its lines, the text is
+    read without it.
     """
-    module, function = _PARSERS[tool]
-    parse: Callable[[str], object] = getattr(importlib.import_module(module), function)
+    modules = {name: module for family in families().values() for name, module in family.items()}
+    module = importlib.import_module(modules[tool])
+    parse: Callable[[str], object] = getattr(module, f"parse_{tool.replace('-', '_')}")
 
     def parse_any(text: str) -> object:
         try:

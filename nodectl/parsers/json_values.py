@@ -30,6 +30,12 @@ def json_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any
     raise failure or unreadable(tool, first, "no JSON document of this tool")
 
 
+def find_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any:
+    """As `json_document`; None where there is none, or it is cut."""
+    documents = _documents(plain(text), tool)
+    return next((each for each in documents if not isinstance(each, ParseError) and is_wanted(each)), None)
+
+
 def _documents(text: str, tool: str) -> Iterator[Any]:
     position = 0
     for _ in range(_MOST_ATTEMPTS):

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.parsers.rdma.perftest import parse_perftest
-from nodectl.parsers.rdma.perftest_rows import BwRow, LatRow
+from nodectl.parsers.rdma.perftest import BwRow, LatRow, parse_perftest
 from tests.booted.conftest import Nodectl, Ran
 from tests.booted.fleet import Fleet
 

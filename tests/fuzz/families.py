@@ -1,4 +1,4 @@
-"""The parsers in six families, true outputs to start from, and what a parser may do with any text."""
+"""The parsers in families, by folder, true outputs to start from, and what a parser may do with any text."""
 
 from __future__ import annotations
 
@@ -12,20 +12,13 @@ from pathlib import Path
 from types import FrameType
 
 from nodectl.errors import ParseError
-from nodectl.parsers.catalogue import TOOLS, parser_of
+from nodectl.parsers.catalogue import families, parser_of
 from nodectl.parsers.document import as_document
 
 _FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 _MORE_SEEDS = {"iperf3": "iperf3"}  # a tool's older folder of fixtures
 
-FAMILIES: dict[str, tuple[str, ...]] = {
-    "nvidia-smi": (*(tool for tool in TOOLS if tool.startswith("nvidia-smi-")), "compute-apps"),
-    "nccl": ("nccl-tests", "nccl-log", "ncclras", "torchrun-log"),
-    "perftest": ("perftest",),
-    "ib": ("ibstat", "ibstatus", "ibv-devinfo", "rdma-link", "show-gids", "ibnetdiscover", "perfquery"),
-    "kernel-lspci": ("dmesg", "lspci-acs"),
-    "json": ("iperf3", "fio", "dcgmi-diag", "nvbandwidth"),
-}
+FAMILIES = {family: tuple(tools) for family, tools in families().items()}
 
 # a text of 64 KiB is read in some 20 ms; what needs this long grows faster than its text
 SLOWEST_S = 2.0

@@ -1,4 +1,4 @@
-"""The six families, ten minutes each: `make fuzz`, or `pytest -m fuzz`."""
+"""The families, ten minutes each: `make fuzz`, or `pytest -m fuzz`."""
 
 import json
 import os

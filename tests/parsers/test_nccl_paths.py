@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.parsers.nccl.nccl_paths import NcclNet, parse_nccl_paths
+from nodectl.parsers.nccl.nccl_log import NcclNet, parse_nccl_paths
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 WHO = "node-a:41001:41023 [0] NCCL INFO "

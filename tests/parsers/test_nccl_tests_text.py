@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nccl.nccl_tests import NcclTestsRank, parse_nccl_tests
-from nodectl.parsers.nccl.nccl_tests_rows import NcclTestsRow, NcclTestsSide
+from nodectl.parsers.nccl.nccl_tests import NcclTestsRank, NcclTestsRow, NcclTestsSide, parse_nccl_tests
 from tests.parsers.tool_outputs import tool_output
 
 HEADER = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n"

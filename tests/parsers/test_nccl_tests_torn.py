@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nccl.nccl_tests import parse_nccl_tests
-from nodectl.parsers.nccl.nccl_tests_rows import NcclTestsSide
+from nodectl.parsers.nccl.nccl_tests import NcclTestsSide, parse_nccl_tests
 
 NAMES = "#       size         count      type   redop    root     time   algbw   busbw #wrong"
 BOTH = f"{NAMES}     time   algbw   busbw #wrong\n"

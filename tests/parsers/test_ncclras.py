@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nccl.ncclras import parse_ncclras
-from nodectl.parsers.nccl.ncclras_answer import NcclRas, RasCommunicator, RasJob, RasProcess, RasRank
+from nodectl.parsers.nccl.ncclras import NcclRas, RasCommunicator, RasJob, RasProcess, RasRank, parse_ncclras
 from tests.parsers.tool_outputs import tool_output
 
 TABLE = """Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors

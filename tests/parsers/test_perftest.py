@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.rdma.perftest import Perftest, parse_perftest
-from nodectl.parsers.rdma.perftest_rows import BwRow, LatRow
+from nodectl.parsers.rdma.perftest import BwRow, LatRow, Perftest, parse_perftest
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "perftest"
 MIB_GBIT = 2**20 * 8 / 1e9

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.parsers.nccl.nccl_tests import NcclTests, parse_nccl_tests
-from nodectl.parsers.nccl.nccl_tests_rows import NcclTestsSide
+from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsSide, parse_nccl_tests
 from nodectl.probes.formulas import COLLECTIVES, bandwidth, ranks_of
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from nodectl.errors import ParseError
-from nodectl.parsers.linux.kernel_lines import is_kernel_line, message_of
-from nodectl.parsers.linux.kernel_links import link_change
 from nodectl.parsers.numbers import whole
-from nodectl.parsers.text import Line, lines_of, lines_with, plain, readable, unreadable
+from nodectl.parsers.text import RANK_TAG, Line, lines_of, lines_with, plain, readable, unreadable
 
 TOOL = "dmesg"
 # only a line with one of these is looked at
@@ -202,3 +201,117 @@ def _require_log(lines: list[Line]) -> None:
             raise ParseError(f"{TOOL}: it printed no log: {line.text.strip()[:200]}")
     if not any(is_kernel_line(line.text) for line in said):
         raise unreadable(TOOL, next(line for line in lines if line.text.strip()), "no line of a kernel log")
+
+
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_BRACKET = (
+    r"\d{1,12}\.\d{1,9}(?:\s+<\s*\d{1,12}\.\d{1,9}>)?"  # seconds since boot, --show-delta
+    rf"|\S{{1,10}}\s+\S{{1,10}}\s+\d{{1,2}}\s+{_CLOCK}\s+\d{{4}}"  # -T, in the words of any language
+    rf"|{_MONTH}\d\d\s\d\d:\d\d|\+\d{{1,12}}\.\d{{1,9}}"  # -H
+)
+_STAMP = (
+    rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"  # iso, short-iso
+    rf"|{_MONTH}\s+\d{{1,2}}\s{_CLOCK}"  # short
+    rf"|{_DAY}\s\d{{4}}-\d\d-\d\d\s{_CLOCK}\s[A-Z]{{2,5}}"  # short-full
+    r"|\d{9,12}\.\d{6}"  # short-unix
+)
+# what a parallel shell or a quotation puts before a line that has a time or a level of its own
+_CARRIER = re.compile(
+    r"\s{0,16}(?:> ?|[\w.@-]{1,64}: )?\s{0,16}"
+    rf"(?=<\d|\d{{1,5}},\d|\[\s{{0,12}}(?:\d|\+\d|{_DAY}|{_MONTH})|{_STAMP}|[a-z]{{2,8}}\d?\s{{0,6}}:[a-z])"
+)
+_PREFIX = re.compile(
+    r"(?:<\d{1,3}>)?"  # the level, raw
+    r"(?:[a-z]{2,8}\d?\s{0,6}:[a-z]{2,7}\s{0,6}:\s)?"  # facility and level, dmesg -x
+    r"(?:\d{1,5},\d{1,20},(?P<kmsg>\d{1,20}),[^;\s]{0,200};"  # /dev/kmsg
+    rf"|\[\s{{0,12}}(?P<bracket>{_BRACKET})\s{{0,12}}\]\s?(?:\[\s{{0,12}}[TC]\d{{1,9}}\]\s?)?"
+    rf"|(?P<stamp>{_STAMP})\s)?"
+)
+# journald and syslog name the host and who spoke; the time since boot may follow
+_SPEAKER = re.compile(
+    r"(?:(?:\S{1,255} (?:kernel|[\w@./-]{1,100}\[\d{1,10}\])|kernel):\s)?(?:\[\s{0,12}\d{1,12}\.\d{1,9}\]\s)?"
+)
+_LONGEST_TAG = 300
+_DRIVER = re.compile(r"[A-Za-z_][\w.-]{0,60}(?:\[\d{1,10}\])?(?: [\w.:/@#-]{0,40}\d[\w.:/@#-]{0,40}){0,2}:(?:\s|$)")
+
+
+class Message(NamedTuple):
+    """One kernel message: its time as printed, None where the line has none, and what it says."""
+
+    time: str | None
+    text: str
+
+
+def message_of(line: str) -> Message:
+    """The line without everything that stands before the message."""
+    if "<std" in line[:_LONGEST_TAG]:
+        line = RANK_TAG.sub("", line, count=1)
+    if line[:1] != "[" and (carried := _CARRIER.match(line)):
+        line = line[carried.end() :]
+    match = _PREFIX.match(line)
+    if match is None:
+        return Message(None, line)
+    time = match["kmsg"] or match["bracket"] or match["stamp"]
+    position = match.end()
+    if time is not None:
+        speaker = _SPEAKER.match(line, position)
+        position = speaker.end() if speaker else position
+    elif line.startswith("kernel: "):
+        position = len("kernel: ")
+    return Message(time, line[position:].strip())
+
+
+def is_kernel_line(line: str) -> bool:
+    """It has a time, or begins as a driver's message does."""
+    time, text = message_of(line)
+    return time is not None or _DRIVER.match(text) is not None
+
+
+_DOWN = r"(?P<down>down|DOWN|Down)"
+_UP = r"(?P<up>up|UP|Up|ACTIVE|Active|active)"
+_PORT = re.compile(  # mlx5_core 0000:12:00.0 mlx5_0: Port: 1 Link DOWN
+    r"(?:(?P<device>[\w-]{2,40}): )?Port:? (?P<port>\d{1,3})(?: logical)? [Ll]ink (?:is )?"
+    rf"(?:{_DOWN}|{_UP}|(?P<other>INIT|ARMED))\b"
+)
+_INTERFACE = re.compile(
+    r"(?:^|[\s(])(?P<device>[A-Za-z][\w.@-]{0,40})"
+    r"(?:\)?: (?:\(slave (?P<slave>[\w.@-]{1,40})\): )?(?:NIC )?| NIC )"
+    r"[Ll]ink (?:is |status definitely |status )?"
+    rf"(?:{_DOWN}|{_UP})\b(?: for interface (?P<member>[\w.@-]{{1,40}}))?"
+)
+_CARRIER_LINK = re.compile(
+    r"(?:^|\s)(?P<device>[A-Za-z][\w.@-]{0,40}): "
+    r"(?:(?P<down>[Ll]ost carrier|carrier lost)|(?P<up>[Gg]ained carrier|carrier acquired))"
+)
+# links of other things, and addresses' own readiness
+_OTHER = re.compile(r"ADDRCONF|\bata\d|\bSATA\b|pciehp|NVLink|[Nn]vlink|nvswitch|\busb\b|[Ss]lot\(")
+_INFINIBAND = re.compile(r"ib[a-z]{0,6}\d[\w.]*|mlx[45]_\d{1,3}|mlx[45]_ib\w*|hfi1_\d{1,3}|qib\d{1,3}")
+
+
+class LinkChange(NamedTuple):
+    """`kind` is ib_link or nic_link; `state` is up, down, or of an InfiniBand port also init, armed."""
+
+    kind: str
+    device: str
+    state: str
+
+
+def link_change(text: str) -> LinkChange | None:
+    """None where the message is about no link, or not that of a network device."""
+    if _OTHER.search(text):
+        return None
+    if match := _PORT.search(text):
+        return LinkChange("ib_link", match["device"] or f"port {match['port']}", _state(match))
+    match = _INTERFACE.search(text) or _CARRIER_LINK.search(text)
+    if match is None:
+        return None
+    named = match.groupdict()
+    device = named.get("slave") or named.get("member") or match["device"]
+    return LinkChange("ib_link" if _INFINIBAND.fullmatch(device) else "nic_link", device, _state(match))
+
+
+def _state(match: re.Match[str]) -> str:
+    named = match.groupdict()
+    return "down" if named["down"] else (named.get("other") or "up").lower()

@@ -9,7 +9,7 @@ from typing import Any
 from nodectl.errors import ParseError
 from nodectl.parsers.json_values import json_document, number, objects, section, text_of, whole
 
-_TOOL = "fio"
+TOOL = "fio"
 _MIB = 2**20
 _NS_PER_MS, _US_PER_MS = 1e6, 1e3
 # total latency where its percentiles were asked for, else that of completion, which fio gives by default
@@ -40,9 +40,9 @@ class Fio:
 
 def parse_fio(text: str) -> Fio:
     """ParseError where there is no report of fio's, it is cut, or a value is of the wrong kind."""
-    report = json_document(text, _TOOL, _is_report)
-    jobs = objects(report, "jobs", _TOOL) or objects(report, "client_stats", _TOOL)
-    return Fio(text_of(report, "fio version", _TOOL), tuple(_job(each) for each in jobs))
+    report = json_document(text, TOOL, _is_report)
+    jobs = objects(report, "jobs", TOOL) or objects(report, "client_stats", TOOL)
+    return Fio(text_of(report, "fio version", TOOL), tuple(_job(each) for each in jobs))
 
 
 def _is_report(found: Any) -> bool:
@@ -50,34 +50,34 @@ def _is_report(found: Any) -> bool:
 
 
 def _job(job: Mapping[str, Any]) -> FioJob:
-    name = text_of(job, "jobname", _TOOL)
+    name = text_of(job, "jobname", TOOL)
     if name is None:
-        raise ParseError(f"{_TOOL}: a job without 'jobname': {str(dict(job))[:200]!r}")
-    read, write = section(job, "read", _TOOL), section(job, "write", _TOOL)
+        raise ParseError(f"{TOOL}: a job without 'jobname': {str(dict(job))[:200]!r}")
+    read, write = section(job, "read", TOOL), section(job, "write", TOOL)
     return FioJob(
         name=name,
-        error=whole(job, "error", _TOOL),
+        error=whole(job, "error", TOOL),
         read_mib_s=_mib_s(read),
         write_mib_s=_mib_s(write),
-        read_iops=number(read, "iops", _TOOL),
-        write_iops=number(write, "iops", _TOOL),
+        read_iops=number(read, "iops", TOOL),
+        write_iops=number(write, "iops", TOOL),
         read_latency_p99_ms=_p99_ms(read),
         write_latency_p99_ms=_p99_ms(write),
     )
 
 
 def _mib_s(direction: Mapping[str, Any]) -> float | None:
-    rate_b_s, rate_kib_s = number(direction, "bw_bytes", _TOOL), number(direction, "bw", _TOOL)
+    rate_b_s, rate_kib_s = number(direction, "bw_bytes", TOOL), number(direction, "bw", TOOL)
     if rate_b_s is not None:
         return rate_b_s / _MIB
     return None if rate_kib_s is None else rate_kib_s * 1024 / _MIB
 
 
 def _p99_ms(direction: Mapping[str, Any]) -> float | None:
-    if number(direction, "total_ios", _TOOL) == 0:
+    if number(direction, "total_ios", TOOL) == 0:
         return None
     for key, per_ms in _LATENCIES:
-        p99 = number(section(section(direction, key, _TOOL), "percentile", _TOOL), "99.000000", _TOOL)
+        p99 = number(section(section(direction, key, TOOL), "percentile", TOOL), "99.000000", TOOL)
         if p99 is not None:
             return p99 / per_ms
     return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from nodectl.parsers.json_values import json_document, number, objects, section, text_of, whole
 
-_TOOL = "iperf3"
+TOOL = "iperf3"
 
 # an interval inside a document has start and end too, but as numbers
 _OURS = {"start": dict, "end": dict, "intervals": list, "error": str}
@@ -35,25 +35,25 @@ class Iperf3:
 
 def parse_iperf3(text: str) -> Iperf3:
     """ParseError where there is no document of iperf3's, or it is cut."""
-    document = json_document(text, _TOOL, _is_ours)
-    start, end = section(document, "start", _TOOL), section(document, "end", _TOOL)
-    test = section(start, "test_start", _TOOL)
-    sent = section(end, "sum_sent", _TOOL) or section(end, "sum", _TOOL)
-    received = section(end, "sum_received", _TOOL)
-    streams = objects(end, "streams", _TOOL)
-    count, duration_s = whole(test, "num_streams", _TOOL), number(sent, "seconds", _TOOL)
+    document = json_document(text, TOOL, _is_ours)
+    start, end = section(document, "start", TOOL), section(document, "end", TOOL)
+    test = section(start, "test_start", TOOL)
+    sent = section(end, "sum_sent", TOOL) or section(end, "sum", TOOL)
+    received = section(end, "sum_received", TOOL)
+    streams = objects(end, "streams", TOOL)
+    count, duration_s = whole(test, "num_streams", TOOL), number(sent, "seconds", TOOL)
     return Iperf3(
-        version=text_of(start, "version", _TOOL),
-        protocol=text_of(test, "protocol", _TOOL),
+        version=text_of(start, "version", TOOL),
+        protocol=text_of(test, "protocol", TOOL),
         streams=(len(streams) or None) if count is None else count,
-        duration_s=number(received, "seconds", _TOOL) if duration_s is None else duration_s,
+        duration_s=number(received, "seconds", TOOL) if duration_s is None else duration_s,
         reverse=None if "reverse" not in test else bool(test["reverse"]),
         sent_gbit_s=_gbit_s(sent),
         received_gbit_s=_gbit_s(received),
-        retransmits=whole(sent, "retransmits", _TOOL),
+        retransmits=whole(sent, "retransmits", TOOL),
         rtt_mean_ms=_rtt_mean_ms(streams),
-        congestion=text_of(end, "sender_tcp_congestion", _TOOL),
-        error=text_of(document, "error", _TOOL),
+        congestion=text_of(end, "sender_tcp_congestion", TOOL),
+        error=text_of(document, "error", TOOL),
         window_bytes=_window_bytes(streams),
     )
 
@@ -63,18 +63,18 @@ def _is_ours(found: Any) -> bool:
 
 
 def _gbit_s(part: Mapping[str, Any]) -> float | None:
-    rate = number(part, "bits_per_second", _TOOL)
+    rate = number(part, "bits_per_second", TOOL)
     return None if rate is None else rate / 1e9
 
 
 def _rtt_mean_ms(streams: list[Mapping[str, Any]]) -> float | None:
-    means_us = [number(section(each, "sender", _TOOL), "mean_rtt", _TOOL) for each in streams]
+    means_us = [number(section(each, "sender", TOOL), "mean_rtt", TOOL) for each in streams]
     # 0 is what a sender without a kernel that tells it, and a receiver, print
     known_us = [mean_us for mean_us in means_us if mean_us]
     return sum(known_us) / len(known_us) / 1000 if known_us else None
 
 
 def _window_bytes(streams: list[Mapping[str, Any]]) -> int | None:
-    windows = [whole(section(each, "sender", _TOOL), "max_snd_wnd", _TOOL) for each in streams]
+    windows = [whole(section(each, "sender", TOOL), "max_snd_wnd", TOOL) for each in streams]
     known = [window for window in windows if window]
     return sum(known) if known and len(known) == len(streams) else None

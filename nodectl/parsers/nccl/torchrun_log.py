@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nccl.torchrun_summary import Failure, SummaryReader
 from nodectl.parsers.text import Line, lines_of, unreadable, untagged
 
 TOOL = "torchrun-log"
@@ -82,7 +81,7 @@ class TorchrunLog:
 def parse_torchrun_log(text: str) -> TorchrunLog:
     """ParseError where nothing is torch's, or a line of the summary is cut."""
     lines = lines_of(text, TOOL)
-    summary = SummaryReader(TOOL)
+    summary = _SummaryReader()
     watchdog: dict[tuple[int | None, int | None], WatchdogTimeout] = {}
     rendezvous: RendezvousTimeout | None = None
     is_ours = False
@@ -101,7 +100,7 @@ def parse_torchrun_log(text: str) -> TorchrunLog:
     return TorchrunLog(root, others, tuple(watchdog.values()), rendezvous)
 
 
-def _ordered(failures: list[Failure]) -> tuple[TorchrunFailure | None, tuple[TorchrunFailure, ...]]:
+def _ordered(failures: list[_Failure]) -> tuple[TorchrunFailure | None, tuple[TorchrunFailure, ...]]:
     """Each agent names a root cause of its own: the earliest is the job's."""
     roots = [failure for failure in failures if failure.is_root]
     if not roots:
@@ -110,7 +109,7 @@ def _ordered(failures: list[Failure]) -> tuple[TorchrunFailure | None, tuple[Tor
     return _worker(first), tuple(_worker(failure) for failure in failures if failure is not first)
 
 
-def _worker(failure: Failure) -> TorchrunFailure:
+def _worker(failure: _Failure) -> TorchrunFailure:
     values = failure.values
     error_file = values.get("error_file")
     refused = {"error_file": error_file} if error_file and "N/A" in error_file else {}
@@ -128,7 +127,7 @@ def _worker(failure: Failure) -> TorchrunFailure:
     )
 
 
-def _signal(failure: Failure) -> str | None:
+def _signal(failure: _Failure) -> str | None:
     said = _SIGNAL.search(failure.values.get("traceback") or "")
     if said is not None:
         return said[2]
@@ -173,3 +172,89 @@ def _rendezvous(line: Line) -> RendezvousTimeout:
     if port > 65535:
         raise ParseError(f"{TOOL}: line {line.number}: {port} is no port")
     return RendezvousTimeout(host.strip("[]"), port)
+
+
+_ROOT = "Root Cause (first observed failure):"
+_BORDER = re.compile(r"(?<![=-])[=-]{20,}\s*$")
+_ENTRY = re.compile(r"(?:^|[\s:\])])\[\d{1,9}\]:\s*$")
+_FIELD = re.compile(r"(?:^|[\s\]:>)])(?P<key>time|host|rank|exitcode|error_file|traceback)\s{0,8}: ?(?P<value>.*)$")
+_RANK_FIELD = re.compile(r"(?P<rank>\d{1,9}) \(local_rank: (?P<local_rank>\d{1,9})\)")
+_EXIT = re.compile(r"(?P<exitcode>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)(?: ?\(SIG[A-Z0-9+-]{2,12}\))?")
+_MAX_TRACEBACK_LINES = 200
+
+
+@dataclass(slots=True)
+class _Failure:
+    """One worker, as printed; numbers apart."""
+
+    is_root: bool
+    values: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+
+class _SummaryReader:
+    """Reads line by line; what is outside a summary is passed over."""
+
+    def __init__(self) -> None:
+        self._found: list[_Failure] = []
+        self._section: bool | None = None  # None: outside; else whether it is the root cause's
+        self._traceback: list[str] | None = None
+
+    def read(self, line: Line) -> None:
+        """One more line of the output."""
+        text = line.text.rstrip()
+        if text.endswith("Failures:"):
+            self._enter(is_root=False)
+        elif text.endswith(_ROOT):
+            self._enter(is_root=True)
+        elif self._section is None:
+            return
+        elif _BORDER.search(text):
+            self._leave()
+        elif _ENTRY.search(text):
+            self._end_traceback()
+            self._found.append(_Failure(is_root=self._section))
+        elif self._found:
+            self._field(line, text)
+
+    def failures(self) -> list[_Failure]:
+        """All, each worker once, in the order in which they were printed."""
+        self._end_traceback()
+        unique: dict[tuple[object, ...], _Failure] = {}
+        for failure in self._found:
+            key = (*sorted(failure.values.items()), *sorted(failure.numbers.items()))
+            known = unique.setdefault(key, failure)
+            known.is_root = known.is_root or failure.is_root
+        return [failure for failure in unique.values() if failure.values or failure.numbers]
+
+    def _enter(self, *, is_root: bool) -> None:
+        self._end_traceback()
+        self._section = is_root
+
+    def _leave(self) -> None:
+        self._end_traceback()
+        self._section = None
+
+    def _field(self, line: Line, text: str) -> None:
+        match = _FIELD.search(text)
+        if match is None or self._traceback is not None:
+            if self._traceback is not None and len(self._traceback) < _MAX_TRACEBACK_LINES:
+                self._traceback.append(text)
+            return
+        key, value = match["key"], match["value"].strip()
+        if key in ("rank", "exitcode"):
+            numbers = (_RANK_FIELD if key == "rank" else _EXIT).fullmatch(value)
+            if numbers is None:
+                raise unreadable(TOOL, line, f"a {key} that is cut")
+            self._found[-1].numbers.update({name: int(each) for name, each in numbers.groupdict().items()})
+        elif key == "traceback":
+            self._traceback = [value]
+        elif not value:
+            raise unreadable(TOOL, line, f"a {key} without its value")
+        else:
+            self._found[-1].values[key] = value
+
+    def _end_traceback(self) -> None:
+        if self._traceback is not None and self._found:
+            self._found[-1].values["traceback"] = "\n".join(self._traceback).strip()
+        self._traceback = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodectl.parsers.nvidia.json_document import find_document
+from nodectl.parsers.json_values import find_document
 from nodectl.parsers.nvidia.words import is_noise, no_output
 from nodectl.parsers.text import Line, lines_of, unreadable, untagged
 
@@ -58,7 +58,7 @@ class _Test:
 def parse_nvbandwidth(text: str) -> Nvbandwidth:
     """ParseError for a cut row, or where no test is named."""
     lines = lines_of(text, TOOL)
-    document = find_document("\n".join(line.text for line in lines), lambda found: "nvbandwidth" in found)
+    document = find_document(text, TOOL, lambda found: isinstance(found, dict) and "nvbandwidth" in found)
     return _from_json(document["nvbandwidth"], lines) if document is not None else _from_text(list(untagged(lines)))
 
 

@@ -13,7 +13,7 @@ from nodectl.parsers.nvidia.smi_q_paths import COUNTERS, GPU, MIG, PROCESS, REAS
 from nodectl.parsers.nvidia.words import no_output, refused
 from nodectl.parsers.text import Line, unreadable
 
-TOOL = "nvidia-smi-q"
+_TOOL = "nvidia-smi-q"
 _UNITS = {
     "mib": r"(?:MiB|MB)",
     "celsius": "C",
@@ -48,7 +48,7 @@ def report_of(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
     header = log.header
     attached = reader.plain("count", header.get("attached_gpus"))
     if not log.blocks and attached and len(log.lost) < attached:
-        raise no_output(TOOL, lines, "'GPU <bus id>'")
+        raise no_output(_TOOL, lines, "'GPU <bus id>'")
     unavailable: dict[str, str] = {}
 
     def text(key: str, *names: str) -> str | None:
@@ -128,7 +128,7 @@ class _Reader:
         return None if isinstance(found, Refused) else found
 
     def _garbled(self, value: Value, why: str) -> ParseError:
-        return unreadable(TOOL, next(line for line in self.lines if line.number == value.number), why)
+        return unreadable(_TOOL, next(line for line in self.lines if line.number == value.number), why)
 
     def _kept(self, found: Any, name: str, unavailable: dict[str, str]) -> Any:
         if isinstance(found, Refused):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from nodectl.parsers.rdma.labelled import nothing_found, rows_of
 from nodectl.parsers.text import Line, unreadable
 
-_TOOL = "ibnetdiscover"
+TOOL = "ibnetdiscover"
 _NODE = re.compile(r'\s*(Switch|Ca|Rt)\s+(\d{1,4})\s+"([SHR])-([0-9a-fA-F]{1,16})"\s*(?:#\s*"(.*)".*)?')
 _NODE_START = re.compile(r"\s*(?:Switch|Ca|Rt)\s+\d")
 _PORT = re.compile(
@@ -77,12 +77,12 @@ class IbNetDiscover:
 
 def parse_ibnetdiscover(text: str) -> IbNetDiscover:
     """ParseError for a row that is cut, a port before its node, and text without a node, with the tool's reason."""
-    lines = list(rows_of(text, _TOOL))
+    lines = list(rows_of(text, TOOL))
     fabric = _Fabric()
     for line in lines:
         fabric.read(line)
     if not fabric.nodes:
-        raise nothing_found(_TOOL, "node", lines, _FAILURE)
+        raise nothing_found(TOOL, "node", lines, _FAILURE)
     return fabric.found()
 
 
@@ -107,12 +107,12 @@ class _Fabric:
             self._port(match, line)
         elif match := _NODE.fullmatch(line.text):
             if _KINDS[match[1]] != match[3]:
-                raise unreadable(_TOOL, line, f"a {match[1]} is no {match[3]!r}")
+                raise unreadable(TOOL, line, f"a {match[1]} is no {match[3]!r}")
             self.current = self._node(match[3], match[4], match[5], line, has_block=True)
         elif match := _LISTED.fullmatch(line.text):
             self._listed(match, line)
         elif _NODE_START.match(line.text) or _PORT_START.match(line.text) or _LISTED_START.match(line.text):
-            raise unreadable(_TOOL, line, "the row is cut or garbled")
+            raise unreadable(TOOL, line, "the row is cut or garbled")
 
     def found(self) -> IbNetDiscover:
         ordered = sorted(self.nodes.items(), key=lambda entry: entry[1].line)
@@ -124,7 +124,7 @@ class _Fabric:
 
     def _port(self, match: re.Match[str], line: Line) -> None:
         if self.current is None:
-            raise unreadable(_TOOL, line, "the node that this port belongs to is missing")
+            raise unreadable(TOOL, line, "the node that this port belongs to is missing")
         peer = self._node(match["kind"], match["guid"], match["name"], line)
         ends = (self.current, int(match["port"])), (peer, int(match["peer_port"]))
         self._link(*ends, match["width"], match["speed"], line)
@@ -134,7 +134,7 @@ class _Fabric:
         peer = _PEER.fullmatch(rest.rstrip())
         if peer is None:
             if re.match(r"\s+-(?:\s|$)", rest):
-                raise unreadable(_TOOL, line, "the row is cut or garbled")
+                raise unreadable(TOOL, line, "the row is cut or garbled")
             self._node(_KINDS[match["type"]], match["guid"], rest.strip().strip("'"), line, has_block=True)
             return
         name, _, peer_name = peer["names"].partition("' - '")
@@ -149,7 +149,7 @@ class _Fabric:
         if node is None:
             node = self.nodes[guid] = _Node(kind, line=line.number)
         elif node.kind != kind:
-            raise unreadable(_TOOL, line, f"{guid} is both {node.kind!r} and {kind!r}")
+            raise unreadable(TOOL, line, f"{guid} is both {node.kind!r} and {kind!r}")
         if has_block and not node.has_block:
             node.line, node.has_block = line.number, True
         node.name = node.name or ((name or "").strip() or None)
@@ -157,7 +157,7 @@ class _Fabric:
 
     def _link(self, a: tuple[str, int], b: tuple[str, int], width: str | None, speed: str | None, line: Line) -> None:
         if speed is not None and speed not in _LANE_GBIT_S and any(each.startswith(speed) for each in _LANE_GBIT_S):
-            raise unreadable(_TOOL, line, f"the speed {speed!r} is cut")
+            raise unreadable(TOOL, line, f"the speed {speed!r} is cut")
         for guid, port in (a, b):
             self.nodes[guid].ports.add(port)
         lanes = int(width[:-1]) if width and width != "??" else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from nodectl.parsers.rdma.labelled import LINK_LAYERS, Block, first_match, is_cut_label, nothing_found, rows_of
 from nodectl.parsers.text import Line, unreadable
 
-_TOOL = "ibstat"
+TOOL = "ibstat"
 _ADAPTER = re.compile(r"\s*(?:CA|Switch|Router|iWARP RNIC|\?\?\?):? '([^']+)'\s*")
 _ADAPTER_START = re.compile(r"\s*(?:CA|Switch|Router|iWARP RNIC|\?\?\?):? '")
 _PORT = re.compile(r"\s*Port (\d{1,3}):\s*")
@@ -64,17 +64,17 @@ class Ibstat:
 
 def parse_ibstat(text: str) -> Ibstat:
     """ParseError without a single adapter, with ibstat's reason, and for a row that is cut."""
-    lines = list(rows_of(text, _TOOL))
+    lines = list(rows_of(text, TOOL))
     adapters: list[tuple[str, Block, list[tuple[int, Block]]]] = []
     for line in lines:
         if match := _ADAPTER.fullmatch(line.text):
-            adapters.append((match[1], Block(_TOOL), []))
+            adapters.append((match[1], Block(TOOL), []))
         elif _ADAPTER_START.match(line.text):
-            raise unreadable(_TOOL, line, "the adapter's name is cut")
+            raise unreadable(TOOL, line, "the adapter's name is cut")
         elif adapters:
             _put(adapters[-1], line)
     if not adapters:
-        raise nothing_found(_TOOL, "adapter", lines, _FAILURE)
+        raise nothing_found(TOOL, "adapter", lines, _FAILURE)
     failure = first_match(lines, _FAILURE)
     return Ibstat(tuple(_adapter(*each) for each in adapters), failure.text.strip() if failure else None)
 
@@ -82,11 +82,11 @@ def parse_ibstat(text: str) -> Ibstat:
 def _put(adapter: tuple[str, Block, list[tuple[int, Block]]], line: Line) -> None:
     _, head, ports = adapter
     if match := _PORT.fullmatch(line.text):
-        ports.append((int(match[1]), Block(_TOOL)))
+        ports.append((int(match[1]), Block(TOOL)))
     elif (match := _LABEL.fullmatch(line.text)) and match[1] in _LABELS:
         (ports[-1][1] if ports else head).put(match[1], line, match[2])
     elif is_cut_label(line.text, _LABELS):
-        raise unreadable(_TOOL, line, "the row is cut")
+        raise unreadable(TOOL, line, "the row is cut")
 
 
 def _adapter(name: str, head: Block, ports: list[tuple[int, Block]]) -> Adapter:

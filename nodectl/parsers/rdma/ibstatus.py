@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from nodectl.parsers.rdma.labelled import LINK_LAYERS, Block, is_cut_label, nothing_found, rows_of
 from nodectl.parsers.text import unreadable
 
-_TOOL = "ibstatus"
+TOOL = "ibstatus"
 _PORT = re.compile(r"\s*Infiniband device '([^']+)' port (\d{1,3}) status:\s*")
 _LABEL = re.compile(r"\s*(default gid|base lid|sm lid|state|phys state|rate|link_layer):(.*)")
 # a state's number without its name, a GID of fewer than eight groups
@@ -51,23 +51,23 @@ class Ibstatus:
 
 def parse_ibstatus(text: str) -> Ibstatus:
     """ParseError without a port, with the tool's reason, and for a row that is cut."""
-    lines = list(rows_of(text, _TOOL))
+    lines = list(rows_of(text, TOOL))
     ports: list[tuple[str, int, Block]] = []
     for line in lines:
         if match := _PORT.fullmatch(line.text):
-            ports.append((match[1], int(match[2]), Block(_TOOL)))
+            ports.append((match[1], int(match[2]), Block(TOOL)))
         elif line.text.lstrip().startswith("Infiniband device '"):
-            raise unreadable(_TOOL, line, "the port's name is cut")
+            raise unreadable(TOOL, line, "the port's name is cut")
         elif ports and (match := _LABEL.fullmatch(line.text)):
             if not match[2].strip():
-                raise unreadable(_TOOL, line, "the row is cut")
+                raise unreadable(TOOL, line, "the row is cut")
             if _CUT_VALUE.fullmatch(match[0]):
-                raise unreadable(_TOOL, line, "the row is cut")
+                raise unreadable(TOOL, line, "the row is cut")
             ports[-1][2].put(match[1], line, _without_code(match[1], match[2]))
         elif ports and is_cut_label(line.text, _LABELS):
-            raise unreadable(_TOOL, line, "the row is cut")
+            raise unreadable(TOOL, line, "the row is cut")
     if not ports:
-        raise nothing_found(_TOOL, "port", lines, _FAILURE)
+        raise nothing_found(TOOL, "port", lines, _FAILURE)
     return Ibstatus(tuple(_port(*each) for each in ports))
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from nodectl.parsers.rdma.labelled import LINK_LAYERS, Block, first_match, is_cut_label, nothing_found, rows_of
 from nodectl.parsers.text import Line, unreadable
 
-_TOOL = "ibv_devinfo"
+TOOL = "ibv-devinfo"
+_PROGRAM = "ibv_devinfo"
 _DEVICE = re.compile(r"\s*hca_id:(.*)")
 _PORT = re.compile(r"\s*port:(.*)")
 _PORT_NUMBER = re.compile(r"\d{1,3}")
@@ -75,24 +76,24 @@ class IbvDevinfo:
 
 class _PortBlock(Block):
     def __init__(self, number: int) -> None:
-        super().__init__(_TOOL)
+        super().__init__(_PROGRAM)
         self.index = number
         self.gids: list[PortGid] = []
 
 
 def parse_ibv_devinfo(text: str) -> IbvDevinfo:
     """ParseError without a device, with the tool's reason, and for a row that is cut."""
-    lines = list(rows_of(text, _TOOL))
+    lines = list(rows_of(text, _PROGRAM))
     devices: list[tuple[str, Block, list[_PortBlock]]] = []
     for line in lines:
         if match := _DEVICE.fullmatch(line.text):
             if not match[1].strip():
-                raise unreadable(_TOOL, line, "the device's name is cut")
-            devices.append((match[1].strip(), Block(_TOOL), []))
+                raise unreadable(_PROGRAM, line, "the device's name is cut")
+            devices.append((match[1].strip(), Block(_PROGRAM), []))
         elif devices:
             _put(devices[-1], line)
     if not devices:
-        raise nothing_found(_TOOL, "device", lines, _FAILURE)
+        raise nothing_found(_PROGRAM, "device", lines, _FAILURE)
     failure = first_match(lines, _FAILURE)
     return IbvDevinfo(tuple(_device(*each) for each in devices), failure.text.strip() if failure else None)
 
@@ -101,7 +102,7 @@ def _put(device: tuple[str, Block, list[_PortBlock]], line: Line) -> None:
     _, head, ports = device
     if match := _PORT.fullmatch(line.text):
         if not _PORT_NUMBER.fullmatch(match[1].strip()):
-            raise unreadable(_TOOL, line, "the port's number is cut or garbled")
+            raise unreadable(_PROGRAM, line, "the port's number is cut or garbled")
         ports.append(_PortBlock(int(match[1])))
     elif ports and (match := _GID.fullmatch(line.text)):
         ports[-1].gids.append(PortGid(int(match[1]), match[2], (match[3] or "").strip() or None))
@@ -110,7 +111,7 @@ def _put(device: tuple[str, Block, list[_PortBlock]], line: Line) -> None:
         if label in (_OF_PORT if ports else _HEAD):
             (ports[-1] if ports else head).put(label, line, _without_code(label, value, line))
     elif is_cut_label(line.text, _OF_PORT if ports else _HEAD):
-        raise unreadable(_TOOL, line, "the row is cut")
+        raise unreadable(_PROGRAM, line, "the row is cut")
 
 
 def _without_code(label: str, value: str, line: Line) -> str:
@@ -118,7 +119,7 @@ def _without_code(label: str, value: str, line: Line) -> str:
         return value
     match = _CODE.fullmatch(value)
     if match is None:
-        raise unreadable(_TOOL, line, "the number in brackets is missing")
+        raise unreadable(_PROGRAM, line, "the number in brackets is missing")
     return match[1].rstrip()
 
 

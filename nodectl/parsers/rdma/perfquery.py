@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nodectl.parsers.rdma.labelled import nothing_found, rows_of
 from nodectl.parsers.text import Line, unreadable
 
-_TOOL = "perfquery"
+TOOL = "perfquery"
 _BLOCK = re.compile(r"\s*# (\w[\w ]*) counters: (.*?) ?port (\d{1,3})\b.*")
 _BLOCK_START = re.compile(r"\s*# \w[\w ]* counters\b")
 _LID = re.compile(r"\bLid (\d{1,6})\b")
@@ -39,17 +39,17 @@ class Perfquery:
 
 def parse_perfquery(text: str) -> Perfquery:
     """ParseError without a block, with the tool's reason, and for a row that is cut."""
-    lines = list(rows_of(text, _TOOL))
+    lines = list(rows_of(text, TOOL))
     blocks: list[tuple[re.Match[str], dict[str, int]]] = []
     for line in lines:
         if match := _BLOCK.fullmatch(line.text):
             blocks.append((match, {}))
         elif _BLOCK_START.match(line.text):
-            raise unreadable(_TOOL, line, "the block's port is missing")
+            raise unreadable(TOOL, line, "the block's port is missing")
         elif blocks:
             _count(blocks[-1][1], line)
     if not blocks:
-        raise nothing_found(_TOOL, "counters", lines, _FAILURE)
+        raise nothing_found(TOOL, "counters", lines, _FAILURE)
     return Perfquery(tuple(_port(match, counters) for match, counters in blocks))
 
 
@@ -58,7 +58,7 @@ def _count(counters: dict[str, int], line: Line) -> None:
     if match:
         counters[match[1]] = int(match[2], 16 if match[2][:2] in ("0x", "0X") else 10)
     elif _COUNTER_START.fullmatch(line.text):
-        raise unreadable(_TOOL, line, "the row has no count")
+        raise unreadable(TOOL, line, "the row has no count")
 
 
 def _port(match: re.Match[str], counters: Mapping[str, int]) -> PortCounters:

@@ -12,7 +12,8 @@ from nodectl.parsers.json_values import json_document, text_of, whole
 from nodectl.parsers.rdma.labelled import rows_of
 from nodectl.parsers.text import Line, unreadable
 
-_TOOL = "rdma link"
+TOOL = "rdma-link"
+_PROGRAM = "rdma link"
 # iproute2 before 4.19 numbered the links: `1/1: mlx5_0/1: state ACTIVE …`
 _LINK = re.compile(r"\s*(?:link |\d+/\d+: )(\S+?)/(\d{1,3}):?(?: (.*))?")
 _LINK_START = re.compile(r"\s*(?:link\s+\S+|\d+/\d+: \S+/\S+)\s*")
@@ -48,15 +49,15 @@ class RdmaLink:
 def parse_rdma_link(text: str) -> RdmaLink:
     """ParseError without a link, and for a row that is cut."""
     links = []
-    for line in rows_of(text, _TOOL):
+    for line in rows_of(text, _PROGRAM):
         if match := _LINK.fullmatch(line.text):
             links.append(_link(match[1], int(match[2]), match[3] or "", line))
         elif _LINK_START.fullmatch(line.text):
-            raise unreadable(_TOOL, line, "the row is cut")
+            raise unreadable(_PROGRAM, line, "the row is cut")
     if links:
         return RdmaLink(tuple(links))
     try:
-        rows = json_document(text, _TOOL, _is_links)
+        rows = json_document(text, _PROGRAM, _is_links)
     except ParseError as error:
         raise ParseError(f"{error} (neither rows that begin with 'link' nor JSON)") from error
     return RdmaLink(tuple(_from_json(row) for row in rows))
@@ -66,13 +67,13 @@ def _link(device: str, port: int, rest: str, line: Line) -> RdmaPort:
     words = rest.split()
     values = dict(zip(words[::2], words[1::2], strict=False))
     if len(words) % 2 or not {"state", "physical_state"} <= values.keys() or not values.keys() <= _WORDS:
-        raise unreadable(_TOOL, line, "the row is cut or garbled")
+        raise unreadable(_PROGRAM, line, "the row is cut or garbled")
     for name, words_of_it in (("state", _STATES), ("physical_state", _PHYSICAL_STATES)):
         if values[name] not in words_of_it and any(each.startswith(values[name]) for each in words_of_it):
-            raise unreadable(_TOOL, line, f"the {name} is cut")
+            raise unreadable(_PROGRAM, line, f"the {name} is cut")
     lid = values.get("lid")
     if lid is not None and not re.fullmatch(r"\d{1,9}", lid):
-        raise unreadable(_TOOL, line, f"lid {lid!r} is no number")
+        raise unreadable(_PROGRAM, line, f"lid {lid!r} is no number")
     return RdmaPort(
         device, port, values["state"], values["physical_state"], values.get("netdev"), None if lid is None else int(lid)
     )
@@ -85,9 +86,9 @@ def _is_links(found: Any) -> bool:
 
 
 def _from_json(row: Mapping[str, Any]) -> RdmaPort:
-    names = [text_of(row, key, _TOOL) for key in ("ifname", "state", "physical_state")]
-    port = whole(row, "port", _TOOL)
+    names = [text_of(row, key, _PROGRAM) for key in ("ifname", "state", "physical_state")]
+    port = whole(row, "port", _PROGRAM)
     if None in names or port is None:
-        raise ParseError(f"{_TOOL}: {str(row)[:200]!r} lacks its name, port or state")
+        raise ParseError(f"{_PROGRAM}: {str(row)[:200]!r} lacks its name, port or state")
     device, state, physical_state = (name or "" for name in names)
-    return RdmaPort(device, port, state, physical_state, text_of(row, "netdev", _TOOL), whole(row, "lid", _TOOL))
+    return RdmaPort(device, port, state, physical_state, text_of(row, "netdev", _PROGRAM), whole(row, "lid", _PROGRAM))

@@ -10,8 +10,7 @@ from statistics import median
 from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.nccl.nccl_tests import NcclTests, parse_nccl_tests
-from nodectl.parsers.nccl.nccl_tests_rows import NcclTestsRow, NcclTestsSide
+from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsRow, NcclTestsSide, parse_nccl_tests
 from nodectl.probes.base import ProbeResult, host_finding
 from nodectl.probes.budget import left_s
 from nodectl.probes.endpoints import failure

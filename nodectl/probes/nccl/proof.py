@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.nccl.nccl_log import NcclChoice, NcclLog, parse_nccl_log
-from nodectl.parsers.nccl.nccl_paths import NcclNet, NcclPaths, parse_nccl_paths
+from nodectl.parsers.nccl.nccl_log import NcclChoice, NcclLog, NcclNet, NcclPaths, parse_nccl_log, parse_nccl_paths
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.should import Should
 

@@ -11,8 +11,7 @@ from typing import Any
 from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
-from nodectl.parsers.rdma.perftest import Perftest, parse_perftest
-from nodectl.parsers.rdma.perftest_rows import BwRow, LatRow
+from nodectl.parsers.rdma.perftest import BwRow, LatRow, Perftest, parse_perftest
 from nodectl.probes.base import ProbeResult, spread
 from nodectl.probes.events import Event
 from nodectl.probes.rdma.argv import PROGRAMS, is_latency
