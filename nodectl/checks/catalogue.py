@@ -7,25 +7,35 @@ them (GPUs that are missing). Modules without one follow in the order of their n
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import nodectl.checks
-from nodectl.checks.check import Check, Comparison, Field, Judgement, Threshold
+from nodectl.checks.check import Check, Comparison, Field, Judgement, Subject, Threshold
 
-# what preflight asks before a job has a catalogue of its own
-_LAUNCH = "nodectl.checks.launch"
+# checks of a job's hosts before it starts have ids of their own, and are asked by preflight only
+_LAUNCH = "nodectl.checks.launch."
 _LAST = 1000
 
 
 @cache
 def modules() -> tuple[ModuleType, ...]:
     """Every module of checks, in the order of their findings; ValueError where one declares what cannot be."""
+    return _loaded(lambda name: not name.startswith(_LAUNCH))
+
+
+@cache
+def launch_modules() -> tuple[ModuleType, ...]:
+    """The modules of preflight's checks, likewise."""
+    return _loaded(lambda name: name.startswith(_LAUNCH))
+
+
+def _loaded(wanted: Callable[[str], bool]) -> tuple[ModuleType, ...]:
     names = [found.name for found in pkgutil.walk_packages(nodectl.checks.__path__, "nodectl.checks.")]
-    loaded = [import_module(name) for name in names if not name.startswith(_LAUNCH)]
-    ordered = tuple(sorted(loaded, key=_place))
+    ordered = tuple(sorted((import_module(name) for name in names if wanted(name)), key=_place))
     _refuse_doubles(ordered)
     return ordered
 
@@ -35,9 +45,16 @@ def _place(module: ModuleType) -> tuple[bool, int, str]:
 
 
 @cache
-def judgements() -> tuple[Judgement, ...]:
+def judgements() -> tuple[Judgement[Subject], ...]:
     """Every function that judges one host."""
     return tuple(dict.fromkeys(value for _, value in _members() if isinstance(value, Judgement)))
+
+
+@cache
+def launch_judgements() -> tuple[Judgement[Any], ...]:
+    """Every function that judges the hosts of a job: of one candidate, or all of them against one another."""
+    members = (value for module in launch_modules() for value in vars(module).values())
+    return tuple(dict.fromkeys(value for value in members if isinstance(value, Judgement)))
 
 
 @cache

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from nodectl.checks.counters import Growth, Previous, growth
 from nodectl.facts.lab import Lab
@@ -27,6 +27,8 @@ NOT_SETTABLE = "not settable on this host"
 ACTIONS = ("none", "restart job", "reset GPU", "reboot", "drain", "replace")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 Fact = TypeVar("Fact")
+# a host, or the hosts of a job
+Judged = TypeVar("Judged")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,12 +75,15 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judgement:
-    """A function from one host's facts to findings of `checks`; `reads` are the facts that it looks at."""
+class Judgement(Generic[Judged]):
+    """A function from the facts of one host (or of all hosts of a job) to findings of `checks`.
+
+    `reads` are the facts that it looks at.
+    """
 
     checks: tuple[Check, ...]
     reads: tuple[str, ...]
-    function: Callable[[Subject], Iterator[Finding]]
+    function: Callable[[Judged], Iterator[Finding]]
 
     def __post_init__(self) -> None:
         if not self.checks or not self.reads:
@@ -86,15 +91,17 @@ class Judgement:
                 f"{self.function.__qualname__}: name the checks that it judges and the facts that it reads"
             )
 
-    def __call__(self, host: Subject) -> Iterator[Finding]:
-        """The host's findings, one after the other."""
-        return self.function(host)
+    def __call__(self, judged: Judged) -> Iterator[Finding]:
+        """The findings, one after the other."""
+        return self.function(judged)
 
 
-def judges(*checks: Check, reads: Sequence[str]) -> Callable[[Callable[[Subject], Iterator[Finding]]], Judgement]:
-    """Register a function of one host as the judge of `checks`."""
+def judges(
+    *checks: Check, reads: Sequence[str]
+) -> Callable[[Callable[[Judged], Iterator[Finding]]], Judgement[Judged]]:
+    """Register a function as the judge of `checks`."""
 
-    def register(function: Callable[[Subject], Iterator[Finding]]) -> Judgement:
+    def register(function: Callable[[Judged], Iterator[Finding]]) -> Judgement[Judged]:
         return Judgement(checks, tuple(reads), function)
 
     return register

@@ -113,12 +113,12 @@ def _preflight(
     from nodectl.common.nodeset import fold
     from nodectl.jobs.launch import Surroundings
     from nodectl.jobs.plan import PlanHost, candidate_ports
-    from nodectl.jobs.preflight import PreflightRequest, run_preflight
+    from nodectl.jobs.preflight import JobNeeds, run_preflight
     from nodectl.model.status import Status, exit_status
     from nodectl.report.jobs import findings_lines
 
     folder = request.checkpoint_folder()
-    asked = PreflightRequest(
+    needs = JobNeeds(
         candidate_ports=candidate_ports(),
         interface=interface,
         checkpoint_dir=folder if folder is not None and folder.startswith("/") else None,
@@ -126,7 +126,7 @@ def _preflight(
         venv=request.venv or None,
         code_bytes=code.size_bytes,
     )
-    report = run_preflight(app.transport, hosts, asked, app.forks)
+    report = run_preflight(app.transport, hosts, needs, app.forks)
     shown = [item for item in report.findings if item.status not in (Status.OK, Status.SKIPPED)]
     for line in findings_lines(shown, fold):
         note(line)
@@ -136,12 +136,10 @@ def _preflight(
         if app.json:
             emit_json("jobs", {"jobs": [], "findings": [asdict(item) for item in shown]})
         raise click.exceptions.Exit(status)
-    nodes = [report.nodes[host.name] for host in hosts]
+    candidates = [report.candidates[host.name] for host in hosts]
     return Surroundings(
-        hosts=tuple(
-            PlanHost(host.name, node.address, node.interface or "") for host, node in zip(hosts, nodes, strict=True)
-        ),
-        gpu_counts=tuple(node.gpu_count or 0 for node in nodes),
+        hosts=tuple(PlanHost(each.host, each.address.address, each.address.interface) for each in candidates),
+        gpu_counts=tuple(each.gpu_count or 0 for each in candidates),
         free_ports=tuple(report.ports),
     )
 

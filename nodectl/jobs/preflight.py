@@ -5,23 +5,35 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from nodectl.checks.launch.preflight import common_ports, judge
-from nodectl.errors import ParseError
+from nodectl.checks.catalogue import launch_judgements
+from nodectl.checks.launch.candidate import Candidate, JobNeeds, JointJudgement
+from nodectl.checks.launch.together import common_ports
+from nodectl.facts.base import Fact
+from nodectl.facts.catalogue import commands_for, facts_named, read_facts
+from nodectl.facts.job import KEY, job_facts
+from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.preflight import NodeInfo, PreflightRequest
-from nodectl.model.result import CommandResult, Outcome
+from nodectl.model.recording import Entry, Recording
+from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
-from nodectl.parsers.linux.preflight import parse_preflight
+from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
-from nodectl.transport.payload import run_payload
+from nodectl.transport.payload import (
+    INSTALL_PYTHON,
+    copy_payload,
+    lacks_payload,
+    lacks_python,
+    payload_argv,
+    run_payload,
+)
 
-__all__ = ["NodeInfo", "PreflightReport", "PreflightRequest", "run_preflight"]
+__all__ = ["JobNeeds", "PreflightReport", "run_preflight"]
 
 _LOOK_DEADLINE_S = 60.0
 _REACH_S = 5.0
@@ -32,113 +44,107 @@ _SHOWN_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class PreflightReport:
-    """`findings` of all checks, the fine ones too; `nodes` by host name, those that answered; `ports` free on all."""
+    """`findings` of all checks, the fine ones too; those hosts that answered, by name; `ports` free on all of them."""
 
     findings: tuple[Finding, ...]
-    nodes: Mapping[str, NodeInfo]
+    candidates: Mapping[str, Candidate]
     ports: tuple[int, ...]
 
 
-def run_preflight(
-    transport: Transport, hosts: Sequence[Host], request: PreflightRequest, forks: int
-) -> PreflightReport:
+def run_preflight(transport: Transport, hosts: Sequence[Host], needs: JobNeeds, forks: int) -> PreflightReport:
     """Look at `hosts` (the first of them is where ranks meet), judge, and try the way to the first.
 
     A host that cannot be asked is an unknown finding; nothing is raised for it.
     """
-    looks = dict(_look_at_all(transport, hosts, request, forks))
-    nodes = {name: found for name, found in looks.items() if isinstance(found, NodeInfo)}
-    reached = [found for found in looks.values() if isinstance(found, Finding)]
-    if not nodes:
-        return PreflightReport(tuple(reached), {}, ())
-    in_order = [nodes[host.name] for host in hosts if host.name in nodes]
-    ports = common_ports(in_order, request)
-    findings = [*reached, *judge(in_order, request)]
-    findings += _reach(transport, [host for host in hosts if host.name in nodes], nodes, ports, forks)
-    return PreflightReport(tuple(findings), nodes, ports)
+
+    def work(host: Host) -> Candidate | Finding:
+        return _look(transport, host, hosts, needs)
+
+    answers = {host.name: answer for host, answer in fan_out(hosts, work, forks)}
+    in_order = [answers[host.name] for host in hosts]
+    not_asked = [answer for answer in in_order if isinstance(answer, Finding)]
+    candidates = [answer for answer in in_order if isinstance(answer, Candidate)]
+    if not candidates:
+        return PreflightReport(tuple(not_asked), {}, ())
+    ports = common_ports(candidates, needs)
+    findings = [*not_asked, *judge(candidates), *_reach(transport, hosts, candidates, ports, forks)]
+    return PreflightReport(tuple(findings), {each.host: each for each in candidates}, ports)
 
 
-def _look_at_all(
-    transport: Transport, hosts: Sequence[Host], request: PreflightRequest, forks: int
-) -> Sequence[tuple[str, NodeInfo | Finding]]:
-    def work(host: Host) -> NodeInfo | Finding:
-        return _look(transport, host, hosts, request)
-
-    found = {host.name: result for host, result in fan_out(hosts, work, forks)}
-    return [(host.name, found[host.name]) for host in hosts]
-
-
-def _look(transport: Transport, host: Host, hosts: Sequence[Host], request: PreflightRequest) -> NodeInfo | Finding:
-    heard = _Heard()
-    asked = json.dumps(_question(host, hosts, request)).encode()
-    done = run_payload(transport, host, "preflight", ["look"], timeout_s=_LOOK_DEADLINE_S, stdin=asked, on_output=heard)
-    if not done.ok:
-        return _not_reached(done, heard)
-    try:
-        return parse_preflight(heard.text, host.name, heard.clock_offset_s)
-    except ParseError as error:
-        return _unknown(host.name, error.message, f"run `nodectl exec --limit {host.name} -- python3 -V`")
+def judge(candidates: Sequence[Candidate]) -> list[Finding]:
+    """The findings of all checks: of each host by itself, then of all together."""
+    alone = [each for each in launch_judgements() if not isinstance(each, JointJudgement)]
+    together = [each for each in launch_judgements() if isinstance(each, JointJudgement)]
+    return [
+        *(finding for candidate in candidates for judgement in alone for finding in judgement(candidate)),
+        *(finding for judgement in together for finding in judgement(candidates)),
+    ]
 
 
-def _question(host: Host, hosts: Sequence[Host], request: PreflightRequest) -> dict[str, object]:
+def _look(transport: Transport, host: Host, hosts: Sequence[Host], needs: JobNeeds) -> Candidate | Finding:
+    facts = _facts(payload_argv("preflight", ["look", json.dumps(_question(host, hosts, needs))]))
+    answer = collect(transport, host, commands_for(host, facts))
+    if isinstance(answer, Recording) and lacks_payload(*_status(answer)):
+        copied = copy_payload(transport, host, timeout_s=_LOOK_DEADLINE_S)
+        if not copied.ok:
+            return _not_copied(copied)
+        answer = collect(transport, host, commands_for(host, facts))
+    if not isinstance(answer, Recording):
+        return _unknown(host.name, answer.error, answer.remedy or "bring it back, or leave it out with --limit")
+    values = read_facts(answer, facts)
+    look = values["names"]
+    if not isinstance(look, Unread):
+        return Candidate(host.name, values, None, needs=needs, hosts=len(hosts))
+    if lacks_python(*_status(answer)):
+        return _no_payload(host.name, "no python3 on the host", INSTALL_PYTHON)
+    return _unknown(host.name, _last_words(answer.entries.get(KEY), look), _OLD_PYTHON.format(host=host.name))
+
+
+_OLD_PYTHON = "run `nodectl exec --limit {host} -- python3 -V`: 3.8 or later is needed"
+
+
+def _facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
+    """Those that preflight's checks read."""
+    read = {name for judgement in launch_judgements() for name in judgement.reads}
+    return tuple(fact for fact in (*job_facts(argv), *facts_named(*read)) if fact.subject in read)
+
+
+def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, object]:
     named = hosts if len(hosts) <= _NAMES_RESOLVED else hosts[:1]
     return {
         "address": host.address,
         "others": [other.address for other in hosts if other != host][:8],
         "peers": [other.name for other in named],
-        "ports": list(request.candidate_ports),
-        "interface": request.interface or "",
-        "launcher": request.launcher,
-        "venv": request.venv or "",
-        "checkpoint_dir": request.checkpoint_dir or "",
+        "ports": list(needs.candidate_ports),
+        "interface": needs.interface or "",
+        "launcher": needs.launcher,
+        "venv": needs.venv or "",
+        "checkpoint_dir": needs.checkpoint_dir or "",
     }
 
 
-@dataclass(slots=True)
-class _Heard:
-    """What a host says, and how far its clock is off.
-
-    The time of a line's arrival can only be late, never early, so the largest difference is the truest.
-    """
-
-    said: dict[str, bytearray] = field(default_factory=lambda: {"stdout": bytearray(), "stderr": bytearray()})
-    clock_offset_s: float | None = None
-    first_line: threading.Event = field(default_factory=threading.Event)
-    _read: int = 0
-
-    def __call__(self, stream: str, data: bytes) -> None:
-        arrived_at = time.time()
-        self.said[stream] += data
-        while stream == "stdout" and (end := self.said["stdout"].find(b"\n", self._read)) >= 0:
-            self._note_clock(bytes(self.said["stdout"][self._read : end]), arrived_at)
-            self._read = end + 1
-            self.first_line.set()
-
-    def _note_clock(self, line: bytes, arrived_at: float) -> None:
-        if line.startswith(b'{"clock": '):
-            offset_s = float(line[len(b'{"clock": ') : -1]) - arrived_at
-            self.clock_offset_s = offset_s if self.clock_offset_s is None else max(offset_s, self.clock_offset_s)
-
-    @property
-    def text(self) -> str:
-        """Standard output."""
-        return self.said["stdout"].decode(errors="replace")
+def _status(recording: Recording) -> tuple[int | None, str]:
+    entry = recording.entries.get(KEY)
+    return (None, "") if entry is None else (entry.exit_status, entry.stderr)
 
 
-def _not_reached(done: CommandResult, heard: _Heard) -> Finding:
-    if done.outcome is not Outcome.RAN:
-        return _unknown(done.host, done.error, done.remedy or "bring it back, or leave it out with --limit")
-    last_words = heard.said["stderr"].decode(errors="replace").strip().splitlines()
-    said = (done.error or (last_words[-1] if last_words else f"exit status {done.exit_status}"))[:_SHOWN_CHARS]
-    if not done.error:
-        return _unknown(
-            done.host, said, f"run `nodectl exec --limit {done.host} -- python3 -V`: 3.8 or later is needed"
-        )
-    # it was reached, and what a job needs first is missing there: Python, or room for the payload
-    remedy = done.remedy or f"make room in the state folder of the login user on {done.host}"
-    return Finding(
-        done.host, "payload", Status.FAILED, expected="nodectl's programs run there", actual=said, remedy=remedy
-    )
+def _last_words(entry: Entry | None, unread: Unread) -> str:
+    """What the program on the host complained of last, else why its answer could not be read."""
+    words = entry.stderr.strip().splitlines() if entry is not None and entry.exit_status else []
+    return (words[-1] if words else unread.reason)[:_SHOWN_CHARS]
+
+
+def _not_copied(copied: CommandResult) -> Finding:
+    if copied.exit_status is None:
+        return _unknown(copied.host, copied.error, copied.remedy or "bring it back, or leave it out with --limit")
+    room = f"make room in the state folder of the login user on {copied.host}"
+    return _no_payload(copied.host, copied.error[:_SHOWN_CHARS], copied.remedy or room)
+
+
+def _no_payload(host: str, actual: str, remedy: str) -> Finding:
+    """It was reached, and what a job needs first is missing there: Python, or room for the payload."""
+    expected = "nodectl's programs run there"
+    return Finding(host, "payload", Status.FAILED, expected=expected, actual=actual, remedy=remedy)
 
 
 def _unknown(host: str, actual: str, remedy: str) -> Finding:
@@ -146,22 +152,28 @@ def _unknown(host: str, actual: str, remedy: str) -> Finding:
 
 
 def _reach(
-    transport: Transport, hosts: Sequence[Host], nodes: Mapping[str, NodeInfo], ports: Sequence[int], forks: int
+    transport: Transport, all_hosts: Sequence[Host], candidates: Sequence[Candidate], ports: Sequence[int], forks: int
 ) -> list[Finding]:
     """Let every host open both ports of the first one: a firewall shows here, not ten minutes into the start."""
-    if len(hosts) < 2 or len(ports) < 2 or not all(node.address for node in nodes.values()):
+    addresses = {each.host: each.address.address for each in candidates}
+    if len(addresses) < 2 or len(ports) < 2 or not all(addresses.values()):
         return []
-    first = nodes[hosts[0].name]
-    common = {"address": first.address, "tcp_port": ports[0], "udp_port": ports[1], "token": secrets.token_hex(8)}
+    hosts = [host for host in all_hosts if host.name in addresses]
+    common = {
+        "address": addresses[hosts[0].name],
+        "tcp_port": ports[0],
+        "udp_port": ports[1],
+        "token": secrets.token_hex(8),
+    }
     waves = -(-len(hosts) // forks)
     listening = {**common, "expected": len(hosts) - 1, "seconds": 3 * _REACH_S * waves}
-    heard = _Heard()
-    server = threading.Thread(target=_listen, args=(transport, hosts[0], listening, heard), daemon=True)
+    listener = _Listener()
+    server = threading.Thread(target=_listen, args=(transport, hosts[0], listening, listener), daemon=True)
     server.start()
-    heard.first_line.wait(2 * _REACH_S)
+    listener.first_line.wait(2 * _REACH_S)
 
     def work(host: Host) -> Finding:
-        asked = {**common, "source": nodes[host.name].address, "seconds": _REACH_S}
+        asked = {**common, "source": addresses[host.name], "seconds": _REACH_S}
         return _try_way(transport, host, asked, hosts[0].name)
 
     findings = [finding for _, finding in fan_out(hosts[1:], work, forks)]
@@ -170,10 +182,21 @@ def _reach(
     return findings
 
 
-def _listen(transport: Transport, host: Host, request: Mapping[str, object], heard: _Heard) -> None:
+@dataclass(slots=True)
+class _Listener:
+    """Tells when the first host listens: it prints a line then."""
+
+    first_line: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, stream: str, data: bytes) -> None:
+        if stream == "stdout" and b"\n" in data:
+            self.first_line.set()
+
+
+def _listen(transport: Transport, host: Host, request: Mapping[str, object], listener: _Listener) -> None:
     asked = json.dumps(request).encode()
-    run_payload(transport, host, "preflight", ["listen"], timeout_s=_LOOK_DEADLINE_S, stdin=asked, on_output=heard)
-    heard.first_line.set()
+    run_payload(transport, host, "preflight", ["listen"], timeout_s=_LOOK_DEADLINE_S, stdin=asked, on_output=listener)
+    listener.first_line.set()
 
 
 def _try_way(transport: Transport, host: Host, request: Mapping[str, object], first: str) -> Finding:

@@ -1,14 +1,11 @@
-"""The node's entry point for preflight: `preflight.py look|listen|connect`, a JSON request on standard input.
-
-`look` says the time first and again at the end, each line as soon as it is known: the controller compares clocks by it.
-"""
+"""The node's entry point for preflight: `look REQUEST` answers facts as one JSON object, `listen` and `connect` try the
+way between two hosts (a JSON request on standard input)."""
 
 from __future__ import annotations
 
 import json
 import sys
-import time
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Any, Dict, List
 
 if TYPE_CHECKING:
     from nodectl.payload.look import network, programs, reach, storage
@@ -16,19 +13,16 @@ else:  # on a node this folder is sys.path[0], and there is no nodectl
     from look import network, programs, reach, storage
 
 
-def main(mode: str) -> None:
-    """Do what `mode` says; the answer is JSON lines."""
+def main(words: List[str]) -> None:
+    """Do what the first word says; the answer is JSON lines."""
+    mode = words[0]
     if mode == "look":
-        say({"clock": time.time()})
-    request: Dict[str, Any] = json.load(sys.stdin)
-    if mode == "listen":
-        reach.listen(request)
-    elif mode == "connect":
-        say(reach.connect(request))
+        request: Dict[str, Any] = json.loads(words[1])
+        say({**network.look(request), **programs.look(request), **storage.look(request)})
+    elif mode == "listen":
+        reach.listen(json.load(sys.stdin))
     else:
-        node = {**network.look(request), **programs.look(request), **storage.look(request)}
-        say({"clock": time.time()})
-        say({"node": node})
+        say(reach.connect(json.load(sys.stdin)))
 
 
 def say(line: Dict[str, Any]) -> None:
@@ -37,4 +31,4 @@ def say(line: Dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

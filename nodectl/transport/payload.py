@@ -18,6 +18,7 @@ from nodectl.transport.base import OnOutput, Transport
 from nodectl.transport.files import pack
 
 _ABSENT, _NO_PYTHON = 93, 94
+INSTALL_PYTHON = "install Python 3.8+"
 _MARK = "nodectl-payload: "
 _FOLDER = f'd="{STATE_FOLDER}/payload/$1"; '
 _RUN = (
@@ -45,22 +46,46 @@ def run_payload(
     on_output: OnOutput | None = None,
 ) -> CommandResult:
     """Run nodectl/payload/<module>.py on `host`: one round trip, and two more where it is not there yet."""
-    packed, digest = _packed()
-    argv = ["sh", "-c", _RUN, "sh", digest, python or "python3", f"{module}.py", *args]
+    argv = payload_argv(module, args, python)
     heard = None if on_output is None else _Heard(on_output)
     started = monotonic()
     done = transport.run(host, argv, timeout_s=timeout_s, stdin=stdin, on_output=heard)
-    if _refused(done, heard, _ABSENT):
-        copied = transport.run(host, ["sh", "-c", _COPY, "sh", digest], timeout_s=timeout_s, stdin=packed)
+    if done.outcome is Outcome.RAN and lacks_payload(done.exit_status, _stderr(done, heard)):
+        copied = copy_payload(transport, host, timeout_s=timeout_s)
         if not copied.ok:
-            return replace(copied, error=copied.error or f"cannot copy the payload: {copied.stderr.strip()}")
+            return copied
         left_s = None if timeout_s is None else max(1.0, timeout_s - (monotonic() - started))
         done = transport.run(host, argv, timeout_s=left_s, stdin=stdin, on_output=heard)
-    if _refused(done, heard, _NO_PYTHON):
-        return replace(
-            done, exit_status=127, error=f"no {python or 'python3'} on the host", remedy="install Python 3.8+"
-        )
+    if done.outcome is Outcome.RAN and lacks_python(done.exit_status, _stderr(done, heard)):
+        return replace(done, exit_status=127, error=f"no {python or 'python3'} on the host", remedy=INSTALL_PYTHON)
     return done
+
+
+def payload_argv(module: str, args: Sequence[str], python: str | None = None) -> tuple[str, ...]:
+    """What runs nodectl/payload/<module>.py on a host; see `lacks_payload` for what its exit status may tell."""
+    _, digest = _packed()
+    return "sh", "-c", _RUN, "sh", digest, python or "python3", f"{module}.py", *args
+
+
+def copy_payload(transport: Transport, host: Host, *, timeout_s: float | None) -> CommandResult:
+    """Put the payload where `payload_argv` looks for it."""
+    packed, digest = _packed()
+    copied = transport.run(host, ["sh", "-c", _COPY, "sh", digest], timeout_s=timeout_s, stdin=packed)
+    return (
+        copied
+        if copied.ok
+        else replace(copied, error=copied.error or f"cannot copy the payload: {copied.stderr.strip()}")
+    )
+
+
+def lacks_payload(exit_status: int | None, stderr: str) -> bool:
+    """The host has the payload no more, or not yet: copy it, and run it again."""
+    return exit_status == _ABSENT and stderr.startswith(_MARK)
+
+
+def lacks_python(exit_status: int | None, stderr: str) -> bool:
+    """The host has no Python to run the payload."""
+    return exit_status == _NO_PYTHON and stderr.startswith(_MARK)
 
 
 class _Heard:
@@ -77,9 +102,8 @@ class _Heard:
             self._on_output(stream, data)
 
 
-def _refused(done: CommandResult, heard: _Heard | None, status: int) -> bool:
-    said = done.stderr if heard is None else heard.said
-    return done.outcome is Outcome.RAN and done.exit_status == status and said.startswith(_MARK)
+def _stderr(done: CommandResult, heard: _Heard | None) -> str:
+    return done.stderr if heard is None else heard.said
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,5 @@
 """Preflight over several hosts: one look each, what was heard put together, the way to the first tried."""
 
-import json
 import os
 import socket
 import subprocess
@@ -12,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from nodectl.facts.job import Names
+from nodectl.facts.time import Clock
 from nodectl.inventory.read import Inventory
-from nodectl.jobs.preflight import PreflightReport, PreflightRequest, run_preflight
+from nodectl.jobs.preflight import JobNeeds, PreflightReport, run_preflight
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
@@ -21,7 +22,7 @@ from nodectl.model.status import Status
 from nodectl.transport.base import OnOutput
 from nodectl.transport.router import open_transport
 
-REQUEST = PreflightRequest(candidate_ports=(23411, 23412, 23413), launcher="/bin/sh", venv=None)
+NEEDS = JobNeeds(candidate_ports=(23411, 23412, 23413), launcher="/bin/sh", venv=None)
 A, B = Host("a", "127.0.0.1"), Host("b", "127.0.0.2")
 
 
@@ -70,37 +71,39 @@ def bad(report: PreflightReport) -> set[tuple[str, str, str]]:
 
 
 def test_one_host_is_fine_by_itself(tmp_path: Path) -> None:
-    report = run_preflight(Here(tmp_path), [A], REQUEST, forks=4)
-    assert bad(report) == set() and report.ports == REQUEST.candidate_ports
-    assert report.nodes["a"].hostname == socket.gethostname() and report.nodes["a"].cpu_count > 0
-    assert abs(report.nodes["a"].clock_offset_s or 99) < 5
+    report = run_preflight(Here(tmp_path), [A], NEEDS, forks=4)
+    assert bad(report) == set() and report.ports == NEEDS.candidate_ports
+    host = report.candidates["a"]
+    assert host.known("names", Names).hostname == socket.gethostname()
+    assert abs(host.known("time", Clock).offset_s) < 5
 
 
 def test_a_dead_host_is_unknown_and_the_others_are_still_judged(tmp_path: Path) -> None:
-    report = run_preflight(Here(tmp_path, dead=["b"]), [A, B], REQUEST, forks=4)
+    report = run_preflight(Here(tmp_path, dead=["b"]), [A, B], NEEDS, forks=4)
     assert {finding for finding in bad(report) if finding[0] == "b"} == {("b", "reachable", "unknown")}
     assert of(report, "launcher")["a"].status is Status.OK
     assert (of(report, "reachable")["b"].actual, of(report, "reachable")["b"].remedy) == ("no route", "plug it in")
-    assert list(report.nodes) == ["a"]
+    assert list(report.candidates) == ["a"]
 
 
 def test_all_hosts_dead(tmp_path: Path) -> None:
-    report = run_preflight(Here(tmp_path, dead=["a", "b"]), [A, B], REQUEST, forks=4)
+    report = run_preflight(Here(tmp_path, dead=["a", "b"]), [A, B], NEEDS, forks=4)
     assert bad(report) == {("a", "reachable", "unknown"), ("b", "reachable", "unknown")} and report.ports == ()
 
 
 def test_one_machine_listed_twice_is_found(tmp_path: Path) -> None:
-    assert ("b", "hostname", "failed") in bad(run_preflight(Here(tmp_path), [A, B], REQUEST, forks=4))
+    assert ("b", "hostname", "failed") in bad(run_preflight(Here(tmp_path), [A, B], NEEDS, forks=4))
 
 
 def test_clocks_are_compared_by_what_arrives(tmp_path: Path) -> None:
     def late(host: str, line: bytes) -> bytes:
-        document = json.loads(line)
-        if host == "b" and "clock" in document:
-            document["clock"] += 30
-        return json.dumps(document).encode() + b"\n"
+        words = line.split()
+        if host == "b" and words[:1] == [b"nodectl-collect/2"]:
+            words[1] = b"%.3f" % (float(words[1]) + 30)
+            return b" ".join(words) + b"\n"
+        return line
 
-    clocks = of(run_preflight(Here(tmp_path, late), [A, B], REQUEST, forks=4), "clock")
+    clocks = of(run_preflight(Here(tmp_path, late), [A, B], NEEDS, forks=4), "clock")
     assert {host: clock.status.value for host, clock in clocks.items()} == {"a": "failed", "b": "failed"}
     assert "behind" in clocks["a"].actual and "ahead" in clocks["b"].actual
 
@@ -108,17 +111,17 @@ def test_clocks_are_compared_by_what_arrives(tmp_path: Path) -> None:
 def test_a_host_without_python_fails_and_says_so(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("sh", "mkdir", "mktemp", "tar", "mv", "rm"):
+    for name in ("sh", "mkdir", "mktemp", "tar", "mv", "rm", "id", "date", "head", "tail", "sed", "sleep", "gzip"):
         (tools / name).symlink_to(
             next(path for path in (Path("/bin") / name, Path("/usr/bin") / name) if path.exists())
         )
-    report = run_preflight(Here(tmp_path, path=str(tools)), [A], REQUEST, forks=4)
+    report = run_preflight(Here(tmp_path, path=str(tools)), [A], NEEDS, forks=4)
     assert bad(report) == {("a", "payload", "failed")} and "python3" in of(report, "payload")["a"].actual
 
 
 def test_a_host_that_talks_nonsense_is_unknown(tmp_path: Path) -> None:
-    report = run_preflight(Here(tmp_path, lambda host, line: b"motd\n"), [A], REQUEST, forks=4)
-    assert bad(report) == {("a", "reachable", "unknown")} and "motd" in of(report, "reachable")["a"].actual
+    report = run_preflight(Here(tmp_path, lambda host, line: b"motd\n"), [A], NEEDS, forks=4)
+    assert bad(report) == {("a", "reachable", "unknown")} and "did not start" in of(report, "reachable")["a"].actual
 
 
 @contextmanager
@@ -133,10 +136,8 @@ def changed(lab: Any, host: str, do: str, undo: str) -> Iterator[None]:
 def preflight(lab: Any, **changes: Any) -> PreflightReport:
     transport = open_transport()
     try:
-        request = PreflightRequest(
-            **{"candidate_ports": (23421, 23422), "launcher": "/bin/sh", "venv": None, **changes}
-        )
-        return run_preflight(transport, Inventory.read([lab.inventory]).hosts(None), request, forks=8)
+        needs = JobNeeds(**{"candidate_ports": (23421, 23422), "launcher": "/bin/sh", "venv": None, **changes})
+        return run_preflight(transport, Inventory.read([lab.inventory]).hosts(None), needs, forks=8)
     finally:
         transport.close()
 
@@ -145,7 +146,7 @@ def preflight(lab: Any, **changes: Any) -> PreflightReport:
 def test_the_lab_is_fit_for_a_job(lab4: Any) -> None:
     report = preflight(lab4)
     assert bad(report) == set() and report.ports == (23421, 23422)
-    assert {node.interface for node in report.nodes.values()} == {"eth0"}
+    assert {each.address.interface for each in report.candidates.values()} == {"eth0"}
     assert {finding.host for finding in of(report, "way_to_first").values()} == {"node02", "node03", "node04"}
 
 

@@ -19,7 +19,7 @@ PAYLOAD = payload_dir() / "preflight.py"
 def run(mode: str, request: dict[str, Any], state: Path) -> list[dict[str, Any]]:
     env = {"PATH": os.environ["PATH"], "HOME": str(state), "XDG_STATE_HOME": str(state / "state")}
     done = subprocess.run(
-        [sys.executable, "-B", str(PAYLOAD), mode],
+        [sys.executable, "-B", str(PAYLOAD), mode, *([json.dumps(request)] if mode == "look" else [])],
         input=json.dumps(request),
         capture_output=True,
         text=True,
@@ -41,10 +41,8 @@ def look(state: Path, **changes: Any) -> dict[str, Any]:
         "venv": "",
         "checkpoint_dir": "",
     }
-    lines = run("look", {**request, **changes}, state)
-    node: dict[str, Any] = lines[-1]["node"]
-    assert [set(line) for line in lines] == [{"clock"}, {"clock"}, {"node"}]
-    return node
+    [answer] = run("look", {**request, **changes}, state)
+    return answer
 
 
 def test_it_sees_ports_in_use_by_tcp_or_udp(tmp_path: Path) -> None:
@@ -54,7 +52,7 @@ def test_it_sees_ports_in_use_by_tcp_or_udp(tmp_path: Path) -> None:
         tcp.listen()
         ports = [one.getsockname()[1] for one in (tcp, udp, unused)]
         unused.close()
-        assert look(tmp_path, ports=ports)["free_ports"] == ports[2:]
+        assert look(tmp_path, ports=ports)["free_ports"]["free"] == ports[2:]
 
 
 def test_it_reads_versions_without_importing(tmp_path: Path) -> None:
@@ -66,35 +64,39 @@ def test_it_reads_versions_without_importing(tmp_path: Path) -> None:
     (tmp_path / "venv" / "pyvenv.cfg").write_text("home = /usr/bin\nversion_info = 3.11.2\n")
     launcher = tmp_path / "launch"
     launcher.write_text("#!/bin/sh\n")
-    node = look(tmp_path, venv=str(tmp_path / "venv"), launcher=str(launcher))
-    assert (node["torch"], node["nccl"], node["venv_python"]) == ("2.13.0+cpu", "2.27.3", "3.11.2")
-    assert len(node["launcher_sha256"]) == 64 and not node["launcher_runs"]
+    answer = look(tmp_path, venv=str(tmp_path / "venv"), launcher=str(launcher))
+    assert answer["job_venv"] == {"python": "3.11.2", "torch": "2.13.0+cpu", "nccl": "2.27.3"}
+    assert len(answer["launcher"]["sha256"]) == 64 and not answer["launcher"]["executable"]
 
 
 def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
-    node = look(tmp_path, venv=str(tmp_path / "none"))
-    assert (node["torch"], node["nccl"], node["venv_python"], node["launcher_sha256"]) == ("", "", "", "")
+    answer = look(tmp_path, venv=str(tmp_path / "none"))
+    assert answer["job_venv"] == {"python": "", "torch": "", "nccl": ""}
+    assert answer["launcher"] == {"sha256": "", "executable": False}
 
 
 def test_it_writes_for_real_and_leaves_nothing(tmp_path: Path) -> None:
-    node = look(tmp_path, checkpoint_dir=str(tmp_path / "deep" / "er"))
-    assert (node["state_error"], node["checkpoint_error"]) == ("", "") and node["state_free_mib"] > 0
+    answer = look(tmp_path, checkpoint_dir=str(tmp_path / "deep" / "er"))
+    for name in ("state_folder", "checkpoint_folder"):
+        assert answer[name]["error"] == "" and answer[name]["free_mib"] > 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert look(tmp_path, checkpoint_dir=str(tmp_path / "file" / "x"))["checkpoint_error"] == "Not a directory"
-    assert look(tmp_path, checkpoint_dir="/proc/nodectl")["checkpoint_error"]
+    assert (
+        look(tmp_path, checkpoint_dir=str(tmp_path / "file" / "x"))["checkpoint_folder"]["error"] == "Not a directory"
+    )
+    assert look(tmp_path, checkpoint_dir="/proc/nodectl")["checkpoint_folder"]["error"]
 
 
 def test_a_named_interface_that_is_not_there(tmp_path: Path) -> None:
-    node = look(tmp_path, interface="nope0")
-    assert (node["address"], node["interface"]) == ("", "")
+    answer = look(tmp_path, interface="nope0")["job_address"]
+    assert (answer["address"], answer["interface"]) == ("", "")
 
 
 def test_names_are_resolved_there(tmp_path: Path) -> None:
-    peers = look(tmp_path, peers=["localhost", "no-such-name.invalid"])["peers"]
+    peers = look(tmp_path, peers=["localhost", "no-such-name.invalid"])["names"]["peers"]
     assert "127.0.0.1" in peers["localhost"] and peers["no-such-name.invalid"] in ([], None)
 
 

@@ -26,7 +26,7 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GpuJudgement(Judgement):
+class GpuJudgement(Judgement[Subject]):
     """A judgement of one value of each GPU: `field` of nvidia-smi's report."""
 
     field: str = ""

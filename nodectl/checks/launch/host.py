@@ -1,71 +1,51 @@
-"""What a host must have by itself before a job: a name, an address, programs, room, and nobody in the way."""
+"""What a host must have by itself before a job: a name, an address, programs, room, and nobody in the way.
+
+In the order in which an operator would mend things.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
 
+from nodectl.checks.check import Check, Threshold, failed_unless, judges
+from nodectl.checks.launch.candidate import Candidate
+from nodectl.facts.job import Folder, JobVenv, Launcher, Names, RdmaDevices, RunningJobs, SharedMemory
+from nodectl.facts.limits import SessionLimits
 from nodectl.model.finding import Finding
-from nodectl.model.preflight import NodeInfo, PreflightRequest
 from nodectl.model.status import Status
 
+ORDER = 10
+
 _MIB = 1024 * 1024
-_MIN_SHM_MIB = 65  # container engines give 64, and NCCL then fails on its second rank
+
+OWN_NAME = Check(
+    "own_name",
+    looks_at="what the host's own name means there",
+    fires="nothing; warning: loopback, with several hosts; unknown: no answer",
+)
 
 
-def host_findings(node: NodeInfo, request: PreflightRequest, hosts: int) -> Iterator[Finding]:
-    """One finding a check, in the order in which an operator would mend things."""
-    yield own_name(node, hosts)
-    yield interface(node, request, hosts)
-    yield launcher(node, request)
-    if request.venv is not None:
-        yield venv(node, request.venv)
-    yield state_folder(node, request)
-    if request.checkpoint_dir is not None:
-        yield checkpoint_folder(node, request)
-    yield gpus(node)
-    yield shared_memory(node)
-    if node.rdma_devices:
-        yield locked_memory(node)
-    yield other_jobs(node)
-
-
-def own_name(node: NodeInfo, hosts: int) -> Finding:
+@judges(OWN_NAME, reads=("names", "job_address"))
+def own_name(host: Candidate) -> Iterator[Finding]:
     """torchrun dies where the own name means nothing; where it means loopback, others are sent to themselves."""
-    expected = f"{node.hostname} means an address of this host"
-    if node.own_addresses is None:
-        return Finding(
-            node.host,
-            "own_name",
-            Status.UNKNOWN,
-            node.hostname,
-            expected=expected,
-            actual="the name service did not answer in time",
-            remedy="mend /etc/resolv.conf, or name the host in /etc/hosts",
+    names, address = host.known("names", Names), host.address.address
+    expected = f"{names.hostname} means an address of this host"
+    actual = ", ".join(names.own or ())
+    status, remedy = Status.OK, ""
+    if names.own is None:
+        status, actual = Status.UNKNOWN, "the name service did not answer in time"
+        remedy = "mend /etc/resolv.conf, or name the host in /etc/hosts"
+    elif not names.own:
+        status, actual = Status.FAILED, "the name is unknown there"
+        remedy = f"add a line '{address or 'ADDRESS'} {names.hostname}' to /etc/hosts of {host.host}"
+    elif host.hosts > 1 and all(map(is_loopback, names.own)):
+        status, actual = Status.WARNING, f"it means {actual}"
+        remedy = (
+            "the launch script passes the address, so this job can start; what looks the name up itself fails: "
+            f"in /etc/hosts give {names.hostname} the address {address or 'that others reach'}"
         )
-    addresses = ", ".join(node.own_addresses)
-    if not addresses:
-        return Finding(
-            node.host,
-            "own_name",
-            Status.FAILED,
-            node.hostname,
-            expected=expected,
-            actual="the name is unknown there",
-            remedy=f"add a line '{node.address or 'ADDRESS'} {node.hostname}' to /etc/hosts of {node.host}",
-        )
-    if hosts > 1 and all(is_loopback(one) for one in node.own_addresses):
-        return Finding(
-            node.host,
-            "own_name",
-            Status.WARNING,
-            node.hostname,
-            expected=expected,
-            actual=f"it means {addresses}",
-            remedy="the launch script passes the address, so this job can start; what looks the name up itself fails: "
-            f"in /etc/hosts give {node.hostname} the address {node.address or 'that others reach'}",
-        )
-    return Finding(node.host, "own_name", Status.OK, node.hostname, expected=expected, actual=addresses)
+    yield host.finding(OWN_NAME, status, names.hostname, expected=expected, actual=actual, remedy=remedy)
 
 
 def is_loopback(address: str) -> bool:
@@ -73,178 +53,186 @@ def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address.split("%")[0]).is_loopback
 
 
-def interface(node: NodeInfo, request: PreflightRequest, hosts: int) -> Finding:
+INTERFACE = Check(
+    "interface",
+    looks_at="the interface of the job (--interface, else the one that was reached)",
+    fires="down, or the named one has no address; unknown: none of them can be told",
+    remedy="choose one that every host has with --interface",
+)
+
+
+@judges(INTERFACE, reads=("job_address",))
+def interface(host: Candidate) -> Iterator[Finding]:
     """The job needs one address of this host that the others reach."""
-    have = ", ".join(node.interfaces) or "no interface with an address"
-    expected = (
-        f"{request.interface} with an address, up" if request.interface else "an interface that the others reach, up"
-    )
-    subject = node.interface or request.interface or ""
-    if not node.address:
-        actual = (
-            f"{subject} has no address"
-            if node.interface
-            else (f"no {subject} there" if subject else "cannot tell which")
-        )
-        status = Status.FAILED if request.interface else Status.UNKNOWN
-        return Finding(
-            node.host,
-            "interface",
-            status,
-            subject,
-            expected=expected,
-            actual=f"{actual}; there are: {have}",
-            remedy="choose one that every host has with --interface",
-        )
-    actual = f"{subject or 'no interface'} {node.address}"
-    if hosts > 1 and not node.link_up:
-        return Finding(
-            node.host,
-            "interface",
-            Status.FAILED,
-            subject,
-            expected=expected,
-            actual=f"{actual} is down",
-            remedy=f"bring it up (cable, switch port, `ip link set {subject} up`), or choose another with --interface",
-        )
-    return Finding(node.host, "interface", Status.OK, subject, expected=expected, actual=actual)
+    found, asked = host.address, host.needs.interface
+    expected = f"{asked} with an address, up" if asked else "an interface that the others reach, up"
+    name = found.interface or asked or ""
+    status, remedy = Status.OK, ""
+    if not found.address:
+        status = Status.FAILED if asked else Status.UNKNOWN
+        lacking = f"{name} has no address" if found.interface else f"no {name} there" if name else "cannot tell which"
+        actual = f"{lacking}; there are: {', '.join(found.interfaces) or 'no interface with an address'}"
+    else:
+        actual = f"{name or 'no interface'} {found.address}"
+        if host.hosts > 1 and not found.link_up:
+            status, actual = Status.FAILED, f"{actual} is down"
+            remedy = f"bring it up (cable, switch port, `ip link set {name} up`), or choose another with --interface"
+    yield host.finding(INTERFACE, status, name, expected=expected, actual=actual, remedy=remedy)
 
 
-def launcher(node: NodeInfo, request: PreflightRequest) -> Finding:
+LAUNCHER = Check("launcher", looks_at="the deployed launch script", fires="not there, or not executable")
+
+
+@judges(LAUNCHER, reads=("launcher",))
+def launcher(host: Candidate) -> Iterator[Finding]:
     """The job starts through the deployed launch script."""
-    expected = f"{request.launcher}, executable"
-    remedy = f"run `nodectl provision --limit {node.host}`"
-    if not node.launcher_sha256:
-        return Finding(node.host, "launcher", Status.FAILED, expected=expected, actual="not there", remedy=remedy)
-    if not node.launcher_runs:
-        return Finding(node.host, "launcher", Status.FAILED, expected=expected, actual="not executable", remedy=remedy)
-    return Finding(node.host, "launcher", Status.OK, expected=expected, actual=f"sha256 {node.launcher_sha256[:12]}")
+    script = host.known("launcher", Launcher)
+    if not script.sha256:
+        actual = "not there"
+    else:
+        actual = f"sha256 {script.sha256[:12]}" if script.executable else "not executable"
+    yield host.finding(
+        LAUNCHER,
+        failed_unless(bool(script.sha256) and script.executable),
+        expected=f"{host.needs.launcher}, executable",
+        actual=actual,
+        remedy=_provision(host),
+    )
 
 
-def venv(node: NodeInfo, path: str) -> Finding:
+def _provision(host: Candidate) -> str:
+    return f"run `nodectl provision --limit {host.host}`"
+
+
+VENV = Check("venv", looks_at="the launcher's environment", fires="no Python there, or no torch")
+
+
+@judges(VENV, reads=("job_venv",))
+def venv(host: Candidate) -> Iterator[Finding]:
     """Ranks run with the torch of the venv that provisioning made."""
-    expected = f"{path} with torch"
-    remedy = f"run `nodectl provision --limit {node.host}`"
-    if not node.venv_python:
-        return Finding(node.host, "venv", Status.FAILED, expected=expected, actual="no Python there", remedy=remedy)
-    if not node.torch:
-        actual = f"Python {node.venv_python}, no torch"
-        return Finding(node.host, "venv", Status.FAILED, expected=expected, actual=actual, remedy=remedy)
-    actual = f"Python {node.venv_python}, torch {node.torch}"
-    return Finding(node.host, "venv", Status.OK, expected=expected, actual=actual)
+    if host.needs.venv is None:
+        return
+    there = host.known("job_venv", JobVenv)
+    actual = "no Python there"
+    if there.python:
+        actual = f"Python {there.python}, {f'torch {there.torch}' if there.torch else 'no torch'}"
+    status = failed_unless(bool(there.python and there.torch))
+    expected = f"{host.needs.venv} with torch"
+    yield host.finding(VENV, status, expected=expected, actual=actual, remedy=_provision(host))
 
 
-def state_folder(node: NodeInfo, request: PreflightRequest) -> Finding:
+STATE_FOLDER = Check(
+    "state_folder", looks_at="the login's state folder", fires="cannot be written, or less room than code and logs need"
+)
+
+
+@judges(STATE_FOLDER, reads=("state_folder",))
+def state_folder(host: Candidate) -> Iterator[Finding]:
     """The job's code and logs go there."""
-    needed_mib = request.min_free_mib + -(-request.code_bytes // _MIB)
-    return _folder(node.host, "state_folder", node.state_dir, node.state_error, node.state_free_mib, needed_mib)
+    folder = host.known("state_folder", Folder)
+    yield _folder(host, STATE_FOLDER, folder.path, folder, host.needs.min_free_mib + -(-host.needs.code_bytes // _MIB))
 
 
-def checkpoint_folder(node: NodeInfo, request: PreflightRequest) -> Finding:
+CHECKPOINT_FOLDER = Check(
+    "checkpoint_folder", looks_at="the job's --checkpoint folder", fires="cannot be written, or nearly full"
+)
+
+
+@judges(CHECKPOINT_FOLDER, reads=("checkpoint_folder",))
+def checkpoint_folder(host: Candidate) -> Iterator[Finding]:
     """Checkpoints go there."""
-    folder = request.checkpoint_dir or ""
-    error, free = node.checkpoint_error, node.checkpoint_free_mib
-    return _folder(node.host, "checkpoint_folder", folder, error, free, request.min_free_mib)
+    if host.needs.checkpoint_dir is not None:
+        folder = host.known("checkpoint_folder", Folder)
+        yield _folder(host, CHECKPOINT_FOLDER, host.needs.checkpoint_dir, folder, host.needs.min_free_mib)
 
 
-def _folder(host: str, check: str, folder: str, error: str, free_mib: int | None, needed_mib: int) -> Finding:
+def _folder(host: Candidate, check: Check, path: str, folder: Folder, needed_mib: int) -> Finding:
+    status, actual, remedy = Status.OK, f"{folder.free_mib} MiB free", ""
+    if folder.error:
+        status, actual = Status.FAILED, folder.error
+        remedy = f"make room or give the login user the right to write {path} on {host.host}"
+    elif folder.free_mib is None:
+        status, actual, remedy = Status.UNKNOWN, "free space cannot be told", f"look at `df {path}` on {host.host}"
+    elif folder.free_mib < needed_mib:
+        status = Status.FAILED
+        remedy = f"make room on {host.host}; `nodectl jobs clean` removes what ended jobs left"
     expected = f"can be written, {needed_mib} MiB free"
-    if error:
-        return Finding(
-            host,
-            check,
-            Status.FAILED,
-            folder,
-            expected=expected,
-            actual=error,
-            remedy=f"make room or give the login user the right to write {folder} on {host}",
-        )
-    if free_mib is None:
-        return Finding(
-            host,
-            check,
-            Status.UNKNOWN,
-            folder,
-            expected=expected,
-            actual="free space cannot be told",
-            remedy=f"look at `df {folder}` on {host}",
-        )
-    if free_mib < needed_mib:
-        return Finding(
-            host,
-            check,
-            Status.FAILED,
-            folder,
-            expected=expected,
-            actual=f"{free_mib} MiB free",
-            remedy=f"make room on {host}; `nodectl jobs clean` removes what ended jobs left",
-        )
-    return Finding(host, check, Status.OK, folder, expected=expected, actual=f"{free_mib} MiB free")
+    return host.finding(check, status, path, expected=expected, actual=actual, remedy=remedy)
 
 
-def gpus(node: NodeInfo) -> Finding:
+GPUS = Check(
+    "gpus",
+    looks_at="nvidia-smi -L, /dev/nvidia*",
+    fires="unknown: the driver does not answer",
+    expected="the driver lists its GPUs",
+)
+
+
+@judges(GPUS, reads=("gpu_count",))
+def gpus(host: Candidate) -> Iterator[Finding]:
     """A driver that does not answer must not read as a host without GPUs."""
-    if node.gpu_count is None:
-        return Finding(
-            node.host,
-            "gpus",
-            Status.UNKNOWN,
-            expected="the driver lists its GPUs",
-            actual="nvidia-smi does not answer",
-            remedy=f"run `nvidia-smi -L` on {node.host}; a reboot may be needed",
-            action="reboot",
-        )
-    return Finding(node.host, "gpus", Status.OK, expected="the driver lists its GPUs", actual=str(node.gpu_count))
+    if host.gpu_count is None:
+        actual, remedy = "nvidia-smi does not answer", f"run `nvidia-smi -L` on {host.host}; a reboot may be needed"
+        yield host.finding(GPUS, Status.UNKNOWN, actual=actual, remedy=remedy, action="reboot")
+    else:
+        yield host.finding(GPUS, Status.OK, actual=str(host.gpu_count))
 
 
-def shared_memory(node: NodeInfo) -> Finding:
+SHM_LIMIT = Threshold("launch_shm_mib", 65, "container engines give 64, and NCCL then fails on its second rank")
+SHARED_MEMORY = Check(
+    "shared_memory",
+    looks_at="shared memory",
+    fires="warning: smaller than NCCL needs; unknown: none there",
+    expected=f"{SHM_LIMIT.value:g} MiB or more in /dev/shm",
+    remedy="enlarge it: `mount -o remount,size=50% /dev/shm`, or --shm-size of the container",
+    thresholds=(SHM_LIMIT,),
+)
+
+
+@judges(SHARED_MEMORY, reads=("shared_memory",))
+def shared_memory(host: Candidate) -> Iterator[Finding]:
     """Ranks of one host talk through /dev/shm."""
-    expected = f"{_MIN_SHM_MIB} MiB or more in /dev/shm"
-    if node.shm_mib is None:
-        return Finding(
-            node.host,
-            "shared_memory",
-            Status.UNKNOWN,
-            expected=expected,
-            actual="no /dev/shm can be looked at",
-            remedy="mount a tmpfs at /dev/shm",
-        )
-    if node.shm_mib < _MIN_SHM_MIB:
-        return Finding(
-            node.host,
-            "shared_memory",
-            Status.WARNING,
-            expected=expected,
-            actual=f"{node.shm_mib} MiB",
-            remedy="enlarge it: `mount -o remount,size=50% /dev/shm`, or --shm-size of the container",
-        )
-    return Finding(node.host, "shared_memory", Status.OK, expected=expected, actual=f"{node.shm_mib} MiB")
+    size_mib = host.known("shared_memory", SharedMemory).size_mib
+    if size_mib is None:
+        actual, remedy = "no /dev/shm can be looked at", "mount a tmpfs at /dev/shm"
+        yield host.finding(SHARED_MEMORY, Status.UNKNOWN, actual=actual, remedy=remedy)
+        return
+    status = Status.OK if size_mib >= host.threshold(SHM_LIMIT) else Status.WARNING
+    yield host.finding(SHARED_MEMORY, status, actual=f"{size_mib} MiB")
 
 
-def locked_memory(node: NodeInfo) -> Finding:
+LOCKED_MEMORY = Check(
+    "locked_memory", looks_at="memlock of a session, with RDMA", fires="warning: limited", expected="unlimited"
+)
+
+
+@judges(LOCKED_MEMORY, reads=("rdma_devices", "limits"))
+def locked_memory(host: Candidate) -> Iterator[Finding]:
     """RDMA pins its buffers, in this very session."""
-    if node.memlock_kib is None:
-        return Finding(node.host, "locked_memory", Status.OK, expected="unlimited", actual="unlimited")
-    return Finding(
-        node.host,
-        "locked_memory",
-        Status.WARNING,
-        ", ".join(node.rdma_devices),
-        expected="unlimited",
-        actual=f"{node.memlock_kib} KiB",
-        remedy=f"run `nodectl provision --tags limits --limit {node.host}`",
-    )
+    devices, limits = host.known("rdma_devices", RdmaDevices).names, host.fact("limits", SessionLimits)
+    if not devices:
+        return
+    if limits is None:
+        yield from host.unread(LOCKED_MEMORY, host.facts.get("limits"))
+    elif limits.memlock == "unlimited":
+        yield host.finding(LOCKED_MEMORY, Status.OK, actual="unlimited")
+    else:
+        remedy = f"run `nodectl provision --tags limits --limit {host.host}`"
+        names, actual = ", ".join(devices), f"{limits.memlock} KiB"
+        yield host.finding(LOCKED_MEMORY, Status.WARNING, names, actual=actual, remedy=remedy)
 
 
-def other_jobs(node: NodeInfo) -> Finding:
+OTHER_JOBS = Check(
+    "other_jobs", looks_at="nodectl's jobs there", fires="warning: another one runs", expected="no other job"
+)
+
+
+@judges(OTHER_JOBS, reads=("running_jobs",))
+def other_jobs(host: Candidate) -> Iterator[Finding]:
     """Two jobs on one host share its cores, GPUs and links."""
-    if not node.running_jobs:
-        return Finding(node.host, "other_jobs", Status.OK, expected="no other job", actual="none")
-    return Finding(
-        node.host,
-        "other_jobs",
-        Status.WARNING,
-        expected="no other job",
-        actual=", ".join(node.running_jobs),
-        remedy=f"both will be slower; `nodectl jobs stop {node.running_jobs[0]}` ends the first of them",
-    )
+    jobs = host.known("running_jobs", RunningJobs).ids
+    if not jobs:
+        yield host.finding(OTHER_JOBS, Status.OK, actual="none")
+        return
+    remedy = f"both will be slower; `nodectl jobs stop {jobs[0]}` ends the first of them"
+    yield host.finding(OTHER_JOBS, Status.WARNING, actual=", ".join(jobs), remedy=remedy)

@@ -17,23 +17,26 @@ _RESOLVE_DEADLINE_S = 5.0
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Everything about the network, under the names that the controller reads."""
+    """The facts `names`, `job_address` and `free_ports`."""
     found = links()
     address, link = choose(found, request["interface"], list(candidates(request)), not request["others"])
     hostname = socket.gethostname()
-    names = resolve([hostname, *request["peers"]])
+    addresses = resolve([hostname, *request["peers"]])
     return {
-        "hostname": hostname,
-        "own_addresses": names[hostname],
-        "peers": {name: names[name] for name in request["peers"]},
-        "address": address.split("/")[0],
-        "network": str(ipaddress.ip_interface(address).network) if address else "",
-        "interface": link.name if link else "",
-        "mtu": link.mtu if link else 0,
-        "link_up": link is None or (link.up and link.state not in ("down", "lowerlayerdown")),
-        "interfaces": [one.name for one in found if usable(one)],
-        "free_ports": free_ports(request["ports"], ":" in address),
-        "ephemeral_ports": ephemeral_ports(),
+        "names": {
+            "hostname": hostname,
+            "own": addresses[hostname],
+            "peers": {name: addresses[name] for name in request["peers"]},
+        },
+        "job_address": {
+            "address": address.split("/")[0],
+            "network": str(ipaddress.ip_interface(address).network) if address else "",
+            "interface": link.name if link else "",
+            "mtu": link.mtu if link else 0,
+            "link_up": link is None or (link.up and link.state not in ("down", "lowerlayerdown")),
+            "interfaces": [one.name for one in found if usable(one)],
+        },
+        "free_ports": {"free": free_ports(request["ports"], ":" in address), "ephemeral": ephemeral_ports()},
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import re
 import subprocess
 from pathlib import Path
@@ -14,17 +13,17 @@ _SMI_DEADLINE_S = 20
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Everything about programs and processors, under the names that the controller reads."""
+    """The facts `launcher`, `job_venv` and `gpu_count`."""
+    launcher = Path(request["launcher"])
     venv = Path(request["venv"]) if request["venv"] else None
     return {
-        "python": platform.python_version(),
-        "launcher_sha256": sha256_of(Path(request["launcher"])),
-        "launcher_runs": os.access(request["launcher"], os.X_OK),
-        "venv_python": venv_python(venv) if venv else "",
-        "torch": installed(venv, r"torch") if venv else "",
-        "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
-        "cpu_count": len(os.sched_getaffinity(0)),
-        "gpu_count": gpu_count(),
+        "launcher": {"sha256": sha256_of(launcher), "executable": os.access(launcher, os.X_OK)},
+        "job_venv": {
+            "python": venv_python(venv) if venv else "",
+            "torch": installed(venv, r"torch") if venv else "",
+            "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
+        },
+        "gpu_count": {"count": gpu_count()},
     }
 
 

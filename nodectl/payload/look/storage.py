@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
@@ -19,21 +18,21 @@ _MIB = 1024 * 1024
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Everything about files and limits, under the names that the controller reads."""
-    state = Path(state_root())
-    checkpoints = Path(request["checkpoint_dir"]).expanduser() if request["checkpoint_dir"] else None
-    locked_bytes = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    """The facts `state_folder`, `checkpoint_folder`, `running_jobs`, `shared_memory` and `rdma_devices`."""
+    checkpoints = request["checkpoint_dir"]
+    no_folder = {"path": "", "error": "", "free_mib": None}
     return {
-        "state_dir": str(state),
-        "state_error": write_error(state),
-        "state_free_mib": free_mib(state),
-        "checkpoint_error": write_error(checkpoints) if checkpoints else "",
-        "checkpoint_free_mib": free_mib(checkpoints) if checkpoints else None,
-        "running_jobs": running_jobs(),
-        "shm_mib": shm_mib(),
-        "memlock_kib": None if locked_bytes == resource.RLIM_INFINITY else locked_bytes // 1024,
-        "rdma_devices": sorted(path.name for path in Path("/sys/class/infiniband").glob("*")),
+        "state_folder": folder(Path(state_root())),
+        "checkpoint_folder": folder(Path(checkpoints).expanduser()) if checkpoints else no_folder,
+        "running_jobs": {"ids": running_jobs()},
+        "shared_memory": {"size_mib": shm_mib()},
+        "rdma_devices": {"names": sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))},
     }
+
+
+def folder(path: Path) -> Dict[str, Any]:
+    """Why nothing can be written there, and how much room is left."""
+    return {"path": str(path), "error": write_error(path), "free_mib": free_mib(path)}
 
 
 def write_error(folder: Path) -> str:

@@ -1,0 +1,72 @@
+"""A host that is to take part in a job: its facts, and what the job needs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from nodectl.checks.check import Check, Judgement, Subject
+from nodectl.common import node_paths
+from nodectl.facts.job import GpuCount, JobAddress
+from nodectl.model.finding import Finding
+
+Fact = TypeVar("Fact")
+
+
+@dataclass(frozen=True, slots=True)
+class JobNeeds:
+    """What a job needs of its hosts; `venv` None means that the launcher brings its own Python.
+
+    `code_bytes` is what will be copied to each host; `min_free_mib` must be left over after that.
+    """
+
+    candidate_ports: tuple[int, ...]
+    interface: str | None = None
+    checkpoint_dir: str | None = None
+    launcher: str = node_paths.LAUNCHER
+    venv: str | None = node_paths.VENV
+    min_free_mib: int = 256
+    code_bytes: int = 0
+    ports_needed: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate(Subject):
+    """One host of a job of `hosts` hosts; whoever could not answer preflight is none."""
+
+    needs: JobNeeds
+    hosts: int
+
+    def known(self, subject: str, kind: type[Fact]) -> Fact:
+        """A fact of nodectl.facts.job: all of them come with one answer, without which a host is no candidate."""
+        value = self.facts[subject]
+        if not isinstance(value, kind):
+            raise TypeError(f"{self.host}: {subject} is {value!r}, no {kind.__name__}")
+        return value
+
+    @property
+    def address(self) -> JobAddress:
+        """What the others reach it by."""
+        return self.known("job_address", JobAddress)
+
+    @property
+    def gpu_count(self) -> int | None:
+        """None where the driver is there and does not answer."""
+        return self.known("gpu_count", GpuCount).count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointJudgement(Judgement[Sequence[Candidate]]):
+    """A judgement of all hosts of a job against one another."""
+
+
+def judges_together(
+    *checks: Check, reads: Sequence[str]
+) -> Callable[[Callable[[Sequence[Candidate]], Iterator[Finding]]], JointJudgement]:
+    """Register a function of all hosts of a job as the judge of `checks`."""
+
+    def register(function: Callable[[Sequence[Candidate]], Iterator[Finding]]) -> JointJudgement:
+        return JointJudgement(checks, tuple(reads), function)
+
+    return register

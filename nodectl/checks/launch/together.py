@@ -1,0 +1,241 @@
+"""What the hosts of a job must agree on, and which of them are the odd ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median_low
+
+from nodectl.checks.check import Check
+from nodectl.checks.launch.candidate import Candidate, JobNeeds, judges_together
+from nodectl.checks.launch.host import is_loopback
+from nodectl.checks.system.clock import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
+from nodectl.facts.job import FreePorts, JobVenv, Launcher, Names
+from nodectl.facts.time import Clock
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+
+ORDER = 20
+
+_SHOWN = 4
+_VERSION_REMEDY = "run `nodectl provision` on all hosts of the job, with one stack profile"
+
+PORTS = Check("ports", looks_at="some ports, tried by binding", fires="too few of them are free on all hosts")
+
+
+@judges_together(PORTS, reads=("free_ports",))
+def ports(hosts: Sequence[Candidate]) -> Iterator[Finding]:
+    """The same few ports must be free on every host."""
+    needs = hosts[0].needs
+    enough = len(common_ports(hosts, needs)) >= needs.ports_needed
+    for host in hosts:
+        free = host.known("free_ports", FreePorts).free
+        taken = [str(port) for port in needs.candidate_ports if port not in free]
+        yield host.finding(
+            PORTS,
+            Status.FAILED if taken and not enough else Status.OK,
+            expected=f"{needs.ports_needed} of {len(needs.candidate_ports)} tried ports free on all hosts",
+            actual=f"taken here: {few(taken)}" if taken else "all free",
+            remedy="launch again, other ports will be tried; `ss -lntup` shows who listens",
+        )
+
+
+def common_ports(hosts: Sequence[Candidate], needs: JobNeeds) -> tuple[int, ...]:
+    """Candidates that are free on every host; those that some host may give to outgoing connections come last."""
+    known = [host.known("free_ports", FreePorts) for host in hosts]
+    free = [port for port in needs.candidate_ports if all(port in each.free for each in known)]
+    ranges = [each.ephemeral for each in known if each.ephemeral]
+    return tuple(sorted(free, key=lambda port: any(first <= port <= last for first, last in ranges)))
+
+
+HOSTNAME = Check("hostname", looks_at="the hosts' names", fires="two hosts have one", expected="a name of its own")
+
+
+@judges_together(HOSTNAME, reads=("names",))
+def unique_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
+    """Two hosts of one name take each other's place in rendezvous and in logs."""
+    names = {host.host: host.known("names", Names).hostname for host in hosts}
+    for host in hosts if len(hosts) > 1 else ():
+        name = names[host.host]
+        others = [other for other, their_name in names.items() if their_name == name and other != host.host]
+        yield host.finding(
+            HOSTNAME,
+            Status.FAILED if others else Status.OK,
+            name,
+            actual=f"{few(others)} has it too" if others else name,
+            remedy=f"`hostnamectl set-hostname` on {host.host}, or list one machine once in the inventory",
+        )
+
+
+PEER_NAMES = Check(
+    "peer_names",
+    looks_at="what the names of the job's hosts mean, on each of them",
+    fires="warning: one means different things; unknown: no answer in time",
+    expected="names of the job's hosts mean the same on all of them",
+)
+
+
+@judges_together(PEER_NAMES, reads=("names",))
+def peer_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
+    """A name that means different things on different hosts; a name that nobody knows is an inventory alias."""
+    known = {host.host: host.known("names", Names) for host in hosts}
+    wrong: dict[str, list[str]] = {host: [] for host in known}
+    for name in dict.fromkeys(name for names in known.values() for name in names.peers):
+        meanings = {host: _meaning(host, names, name) for host, names in known.items()}
+        _, odd = odd_ones({host: meaning for host, meaning in meanings.items() if meaning is not None})
+        for host in odd:
+            wrong[host].append(f"{name} means {meanings[host]}")
+    for candidate in hosts if len(hosts) > 1 else ():
+        silent = [name for name, addresses in known[candidate.host].peers.items() if addresses is None]
+        status, actual, remedy = Status.OK, "they do", ""
+        if wrong[candidate.host]:
+            status, actual = Status.WARNING, "; ".join(wrong[candidate.host][:_SHOWN])
+            remedy = "make /etc/hosts or the name service equal; the launch script itself passes addresses"
+        elif silent:
+            status, actual = Status.UNKNOWN, f"no answer in time for {few(silent)}"
+            remedy = "mend /etc/resolv.conf: a job that looks names up waits there too"
+        yield candidate.finding(PEER_NAMES, status, actual=actual, remedy=remedy)
+
+
+def _meaning(host: str, names: Names, name: str) -> str | None:
+    """Addresses of `name` on that host as text; None where there was no answer, or loopback for its own name."""
+    addresses = names.peers.get(name)
+    if addresses is None or (name == host and any(map(is_loopback, addresses))):
+        return None
+    return ", ".join(sorted(addresses)) or "nothing"
+
+
+def _equal(
+    hosts: Sequence[Candidate], check: Check, value: Callable[[Candidate], str], otherwise: Status
+) -> Iterator[Finding]:
+    """All hosts have the same; where a majority agrees only the others are at fault, else everyone is.
+
+    An empty value is no vote: the check that owns it fires for it.
+    """
+    values = {host.host: value(host) for host in hosts if len(hosts) > 1 and value(host)}
+    reference, odd = odd_ones(values)
+    for host in hosts:
+        if host.host in values:
+            expected = reference or f"one for all; there are {_spread(values)}"
+            status = otherwise if host.host in odd else Status.OK
+            yield host.finding(check, status, expected=expected, actual=values[host.host])
+
+
+NETWORK = Check(
+    "network",
+    looks_at="the networks of the job's addresses",
+    fires="warning: not one for all",
+    remedy="choose an interface in one network with --interface, or make sure that the networks are routed",
+)
+
+
+@judges_together(NETWORK, reads=("job_address",))
+def network(hosts: Sequence[Candidate]) -> Iterator[Finding]:
+    """All addresses in one network."""
+    yield from _equal(hosts, NETWORK, lambda host: host.address.network, Status.WARNING)
+
+
+MTU = Check(
+    "mtu",
+    looks_at="the MTU of the job's interfaces",
+    fires="warning: not one for all",
+    remedy="set one MTU on all hosts and switch ports: large packets vanish where one is smaller",
+)
+
+
+@judges_together(MTU, reads=("job_address",))
+def mtu(hosts: Sequence[Candidate]) -> Iterator[Finding]:
+    """One MTU."""
+    yield from _equal(hosts, MTU, lambda host: str(host.address.mtu), Status.WARNING)
+
+
+LAUNCHER_VERSION = Check(
+    "launcher_version", looks_at="the launch script", fires="not one for all", remedy=_VERSION_REMEDY
+)
+
+
+@judges_together(LAUNCHER_VERSION, reads=("launcher",))
+def launcher_version(hosts: Sequence[Candidate]) -> Iterator[Finding]:
+    """One launch script."""
+    yield from _equal(hosts, LAUNCHER_VERSION, lambda host: host.known("launcher", Launcher).sha256[:12], Status.FAILED)
+
+
+PYTHON = Check("python", looks_at="the environments' Python", fires="not one minor version", remedy=_VERSION_REMEDY)
+TORCH = Check("torch", looks_at="the environments' torch", fires="not one version", remedy=_VERSION_REMEDY)
+NCCL = Check("nccl", looks_at="the environments' NCCL", fires="not one version", remedy=_VERSION_REMEDY)
+
+
+@judges_together(PYTHON, TORCH, NCCL, reads=("job_venv",))
+def versions(hosts: Sequence[Candidate]) -> Iterator[Finding]:
+    """One Python, torch and NCCL, where ranks run in the launcher's environment."""
+    if hosts[0].needs.venv is not None:
+        yield from _equal(hosts, PYTHON, lambda host: _minor(_venv(host).python), Status.FAILED)
+        yield from _equal(hosts, TORCH, lambda host: _venv(host).torch, Status.FAILED)
+        yield from _equal(hosts, NCCL, lambda host: _venv(host).nccl or "none", Status.FAILED)
+
+
+def _venv(host: Candidate) -> JobVenv:
+    return host.known("job_venv", JobVenv)
+
+
+def _minor(version: str) -> str:
+    """3.11 of 3.11.7."""
+    return ".".join(version.split(".")[:2])
+
+
+CLOCK = Check(
+    "clock",
+    looks_at="the hosts' clocks against one another",
+    fires="beyond the threshold; unknown: its time did not arrive",
+    thresholds=(CLOCK_WARNING_S_LIMIT, CLOCK_FAILED_S_LIMIT),
+)
+
+
+@judges_together(CLOCK, reads=("time",))
+def clocks(hosts: Sequence[Candidate]) -> Iterator[Finding]:
+    """torchrun compares times of one host with the clock of another."""
+    known = {host.host: clock.offset_s for host in hosts if (clock := host.fact("time", Clock))}
+    for host in hosts if len(hosts) > 1 else ():
+        offset_s = known.get(host.host)
+        yield _clock(host, [] if offset_s is None else [other_s - offset_s for other_s in known.values()])
+
+
+def _clock(host: Candidate, to_others_s: Sequence[float]) -> Finding:
+    least_s, most_s = host.threshold(CLOCK_WARNING_S_LIMIT), host.threshold(CLOCK_FAILED_S_LIMIT)
+    expected = f"within {least_s:g} s of the others"
+    if not to_others_s:
+        actual, remedy = "its time did not arrive", f"run `date` on {host.host}"
+        return host.finding(CLOCK, Status.UNKNOWN, expected=expected, actual=actual, remedy=remedy)
+    # against one real host in the middle, so that of two hosts both show the whole difference
+    off_s = max(to_others_s, key=abs) if len(to_others_s) == 2 else median_low(to_others_s)
+    if abs(off_s) < least_s:
+        return host.finding(CLOCK, Status.OK, expected=expected, actual=f"{abs(off_s):.2f} s")
+    status = Status.FAILED if abs(off_s) >= most_s else Status.WARNING
+    actual = f"{abs(off_s):.1f} s {'behind' if off_s > 0 else 'ahead'}"
+    remedy = f"synchronise the clock of {host.host} (chrony): `chronyc tracking`"
+    return host.finding(CLOCK, status, expected=expected, actual=actual, remedy=remedy)
+
+
+def odd_ones(values: Mapping[str, str]) -> tuple[str, frozenset[str]]:
+    """The value of the majority and the hosts with another one; without a majority, "" and every host."""
+    counts = Counter(values.values()).most_common()
+    if len(counts) < 2:
+        return (counts[0][0] if counts else ""), frozenset()
+    value, count = counts[0]
+    if 2 * count <= len(values):
+        return "", frozenset(values)
+    return value, frozenset(host for host, other in values.items() if other != value)
+
+
+def _spread(values: Mapping[str, str]) -> str:
+    """`2.1 on a, b; 2.2 on c`."""
+    by_value: dict[str, list[str]] = {}
+    for host, value in values.items():
+        by_value.setdefault(value, []).append(host)
+    return "; ".join(f"{value} on {few(hosts)}" for value, hosts in by_value.items())
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

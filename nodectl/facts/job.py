@@ -1,0 +1,150 @@
+"""What a host is for a job that is to start there: names, addresses, ports, programs, folders; only preflight asks.
+
+All of it comes from one program on the node (payload/preflight.py look), as it depends on what the job needs.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, TypeVar
+
+from nodectl.errors import ParseError
+from nodectl.facts.base import Fact, parsed
+from nodectl.model.recording import Command, Recording
+
+KEY = "job-look"
+# names that nobody answers for take 5 s, a driver that hangs 20
+_DEADLINE_S = 40
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What names mean on the host: addresses, empty where there is no such name, None where no answer came in time."""
+
+    hostname: str
+    own: tuple[str, ...] | None
+    peers: Mapping[str, tuple[str, ...] | None] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class JobAddress:
+    """The address and interface that a job would use; empty texts where there is none, `network` in CIDR form.
+
+    `interfaces` are all that have an address which other hosts can reach.
+    """
+
+    address: str
+    network: str
+    interface: str
+    mtu: int
+    link_up: bool
+    interfaces: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FreePorts:
+    """Those of the asked ports that nobody has; first and last port that the kernel gives to outgoing connections."""
+
+    free: tuple[int, ...]
+    ephemeral: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """The launch script; an empty `sha256` where there is none."""
+
+    sha256: str
+    executable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobVenv:
+    """Versions in the launcher's environment, empty where there is none."""
+
+    python: str
+    torch: str
+    nccl: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCount:
+    """GPUs that the driver lists; None where it is there and does not answer."""
+
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Whether a folder can be written: `error` is empty, or why not; `free_mib` None where it cannot be told."""
+
+    path: str
+    error: str
+    free_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMemory:
+    """Size of /dev/shm, None where there is none."""
+
+    size_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJobs:
+    """Jobs of nodectl whose supervisor lives on the host."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaDevices:
+    """Names below /sys/class/infiniband."""
+
+    names: tuple[str, ...]
+
+
+KINDS: Mapping[str, type[Any]] = {
+    "names": Names,
+    "job_address": JobAddress,
+    "free_ports": FreePorts,
+    "launcher": Launcher,
+    "job_venv": JobVenv,
+    "gpu_count": GpuCount,
+    "state_folder": Folder,
+    "checkpoint_folder": Folder,
+    "shared_memory": SharedMemory,
+    "running_jobs": RunningJobs,
+    "rdma_devices": RdmaDevices,
+}
+
+
+def job_facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
+    """The facts that `argv`, run on the host, answers together."""
+    command = Command(KEY, tuple(argv), deadline_s=_DEADLINE_S)
+    return tuple(Fact(name, (command,), partial(_read, name, kind), str) for name, kind in KINDS.items())
+
+
+def _read(subject: str, kind: type[Kind], recording: Recording) -> Kind:
+    answer = parsed(recording, KEY, _answer).get(subject)
+    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    if not isinstance(answer, dict) or set(answer) != set(names):
+        raise ParseError(f"{KEY}: {subject} is {str(answer)[:200]!r}, not {', '.join(names)}")
+    return kind(**{name: _frozen(value) for name, value in answer.items()})
+
+
+def _answer(text: str) -> dict[str, Any]:
+    try:
+        answer = json.loads(text)
+    except ValueError as error:
+        raise ParseError(f"{KEY}: {text[:200]!r}: {error}") from error
+    if not isinstance(answer, dict):
+        raise ParseError(f"{KEY}: {text[:200]!r} is no answer")
+    return answer
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    return {key: _frozen(inner) for key, inner in value.items()} if isinstance(value, dict) else value
