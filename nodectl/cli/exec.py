@@ -39,7 +39,7 @@ def _show(app: App, results: Sequence[CommandResult]) -> None:
     from nodectl.report.exec_table import exec_table
 
     if app.json:
-        emit_json("exec", {"results": [_row(each) for each in results]})
+        emit_json("exec", {"results": [_row(item) for item in results]})
     else:
         result(exec_table(results, fold))
 
@@ -59,6 +59,6 @@ def _row(result: CommandResult) -> dict[str, object]:
 
 def _exit_status(results: Sequence[CommandResult]) -> int:
     """1 if it failed on a host that it ran on, else 3 if a host was not reached or overran its deadline."""
-    if any(each.exit_status not in (None, 0) for each in results):
+    if any(result.exit_status not in (None, 0) for result in results):
         return 1
-    return 0 if all(each.ok for each in results) else 3
+    return 0 if all(result.ok for result in results) else 3

@@ -30,11 +30,11 @@ def show(app: App) -> None:
     """
     from nodectl.transport.hostkeys import servers, survey
 
-    surveys = [each for stage in servers(app.hosts) for each in survey(stage, app.forks)]
+    surveys = [item for stage in servers(app.hosts) for item in survey(stage, app.forks)]
     if app.json:
-        emit_json("hostkeys", {"hosts": [_row(each) for each in surveys]})
+        emit_json("hostkeys", {"hosts": [_row(item) for item in surveys]})
     else:
-        result("\n".join(line for each in surveys for line in _lines(each)))
+        result("\n".join(line for item in surveys for line in _lines(item)))
     raise SystemExit(_exit_status(surveys))
 
 
@@ -53,17 +53,17 @@ def accept(app: App, yes: bool, replace: bool) -> None:
     left: list[Survey] = []
     for stage in servers(app.hosts):
         surveys = survey(stage, app.forks)
-        wanted = [each for each in surveys if _wanted(each, replace=replace)]
-        left += [each for each in surveys if each not in wanted and not _known(each)]
+        wanted = [item for item in surveys if _wanted(item, replace=replace)]
+        left += [item for item in surveys if item not in wanted and not _known(item)]
         if wanted:
-            result("\n".join(line for each in wanted for line in _lines(each)))
+            result("\n".join(line for item in wanted for line in _lines(item)))
             _agree(len(wanted), yes=yes)
             store(wanted)
-            files = sorted({str(each.server.known_hosts_file) for each in wanted})
+            files = sorted({str(item.server.known_hosts_file) for item in wanted})
             note(f"accepted the keys of {len(wanted)} in {', '.join(files)}")
-    for each in left:
-        note("\n".join(_lines(each)))
-    if any(key.standing in _BAD for each in left for key in each.keys):
+    for item in left:
+        note("\n".join(_lines(item)))
+    if any(key.standing in _BAD for item in left for key in item.keys):
         note("  try: only if these hosts were rebuilt: nodectl hostkeys accept --replace")
     raise SystemExit(_exit_status(left))
 
@@ -83,21 +83,21 @@ def _agree(count: int, *, yes: bool) -> None:
 
 def _wanted(survey: Survey, *, replace: bool) -> bool:
     """Something new to store, and nothing that speaks against it."""
-    found = {str(key.standing) for key in survey.keys}
-    if "revoked" in found or ("changed" in found and not replace):
+    standings = {str(key.standing) for key in survey.keys}
+    if "revoked" in standings or ("changed" in standings and not replace):
         return False
-    return "changed" in found or ("known" not in found and bool(found))
+    return "changed" in standings or ("known" not in standings and bool(standings))
 
 
 def _known(survey: Survey) -> bool:
-    found = {str(key.standing) for key in survey.keys}
-    return "known" in found and not found & set(_BAD)
+    standings = {str(key.standing) for key in survey.keys}
+    return "known" in standings and not standings & set(_BAD)
 
 
 def _exit_status(surveys: Sequence[Survey]) -> int:
-    if any(key.standing in _BAD for each in surveys for key in each.keys):
+    if any(key.standing in _BAD for item in surveys for key in item.keys):
         return 1
-    return 3 if any(each.error for each in surveys) else 0
+    return 3 if any(item.error for item in surveys) else 0
 
 
 def _lines(survey: Survey) -> list[str]:

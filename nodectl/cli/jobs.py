@@ -13,7 +13,7 @@ from nodectl.cli.app import App
 from nodectl.cli.terminal import emit_json, note, result
 
 if TYPE_CHECKING:
-    from nodectl.jobs.registry import Listing
+    from nodectl.jobs.listing import Listing
     from nodectl.model.host import Host
     from nodectl.model.job import Job
 
@@ -48,9 +48,9 @@ def show(app: App, job: str) -> None:
     from nodectl.report.jobs import job_text
 
     listing = _read(app)
-    found = listing.find(job)
-    _emit(app, [found], job_text(found, fold))
-    raise click.exceptions.Exit(_status(listing, found))
+    selected = listing.find(job)
+    _emit(app, [selected], job_text(selected, fold))
+    raise click.exceptions.Exit(_status(listing, selected))
 
 
 @jobs.command()
@@ -62,14 +62,14 @@ def why(app: App, job: str) -> None:
     from nodectl.report.jobs import conclusion
 
     listing = _read(app)
-    found = listing.find(job)
-    _emit(app, [found], conclusion(found, fold))
-    cause = found.first_failure
+    selected = listing.find(job)
+    _emit(app, [selected], conclusion(selected, fold))
+    cause = selected.first_failure
     hosts = [host for host in app.hosts if cause is not None and host.name == cause.host]
-    if hosts and cause is not None and cause.host not in found.unreachable and not app.json:
+    if hosts and cause is not None and cause.host not in selected.unreachable and not app.json:
         result(f"the last output of {cause.host}:")
-        follow_output(app, hosts, found.id, offset=-_TAIL_BYTES, once=True)
-    raise click.exceptions.Exit(_status(listing, found))
+        follow_output(app, hosts, selected.id, offset=-_TAIL_BYTES, once=True)
+    raise click.exceptions.Exit(_status(listing, selected))
 
 
 @jobs.command()
@@ -79,10 +79,10 @@ def why(app: App, job: str) -> None:
 def logs(app: App, following: bool, job: str) -> None:
     """Show the output of all ranks, each line with its host."""
     listing = _read(app)
-    found = listing.find(job)
-    reached = _members(app, found)
-    follow_output(app, reached, found.id, offset=0, once=not following)
-    raise click.exceptions.Exit(_status(listing, found))
+    selected = listing.find(job)
+    reached = _members(app, selected)
+    follow_output(app, reached, selected.id, offset=0, once=not following)
+    raise click.exceptions.Exit(_status(listing, selected))
 
 
 @jobs.command()
@@ -93,9 +93,9 @@ def stop(app: App, job: str) -> None:
     from nodectl.common.nodeset import fold
     from nodectl.report.jobs import conclusion
 
-    found = _read(app).find(job)
-    problems = stop_job(app, _members(app, found), found.id)
-    after = _read(app, found.id).find(found.id)
+    selected = _read(app).find(job)
+    problems = stop_job(app, _members(app, selected), selected.id)
+    after = _read(app, selected.id).find(selected.id)
     _emit(app, [after], conclusion(after, fold))
     raise click.exceptions.Exit(3 if problems or after.unreachable else 0)
 
@@ -105,17 +105,17 @@ def stop(app: App, job: str) -> None:
 @click.pass_obj
 def clean(app: App, job: tuple[str, ...]) -> None:
     """Remove what ended jobs left on the hosts (all that have ended, where none is named)."""
-    from nodectl.jobs.stop import clean as clean_hosts
+    from nodectl.jobs.nodes import clean as clean_hosts
 
     listing = _read(app)
-    chosen = [listing.find(wanted) for wanted in job] or [found for found in listing.jobs if found.state.ended]
-    for found in chosen:
-        if not found.state.ended:
-            raise click.UsageError(f"{found.id} is {found.state.value}; stop it first: nodectl jobs stop {found.id}")
+    chosen = [listing.find(wanted) for wanted in job] or [item for item in listing.jobs if item.state.ended]
+    for item in chosen:
+        if not item.state.ended:
+            raise click.UsageError(f"{item.id} is {item.state.value}; stop it first: nodectl jobs stop {item.id}")
     if chosen:
-        answers = clean_hosts(app.transport, app.hosts, [found.id for found in chosen], app.forks)
+        answers = clean_hosts(app.transport, app.hosts, [item.id for item in chosen], app.forks)
         _note_problems(answers.problems)
-    ids = [found.id for found in chosen]
+    ids = [item.id for item in chosen]
     if app.json:
         emit_json("jobs", {"removed": ids})
     else:
@@ -140,13 +140,13 @@ def follow_output(app: App, hosts: Sequence[Host], job_id: str, *, offset: int, 
     return silent
 
 
-def _local_rank(found: re.Match[str]) -> str:
-    return f"[{found.group(1)}] "
+def _local_rank(mark: re.Match[str]) -> str:
+    return f"[{mark.group(1)}] "
 
 
 def stop_job(app: App, hosts: Sequence[Host], job_id: str) -> Mapping[str, str]:
     """Stop the job on these hosts; those that could not be reached, with the reason."""
-    from nodectl.jobs.stop import stop as stop_hosts
+    from nodectl.jobs.nodes import stop as stop_hosts
 
     answers = stop_hosts(app.transport, hosts, job_id, app.forks)
     _note_problems(answers.problems)
@@ -160,18 +160,18 @@ def conclude(app: App, job_id: str, gone: Mapping[str, str]) -> int:
     from nodectl.report.jobs import conclusion
 
     until = time.monotonic() + _SETTLING_S
-    found = _read(app, job_id, gone=gone).find(job_id)
-    while not found.state.ended and found.state is not JobState.UNKNOWN and time.monotonic() < until:
+    ended = _read(app, job_id, gone=gone).find(job_id)
+    while not ended.state.ended and ended.state is not JobState.UNKNOWN and time.monotonic() < until:
         time.sleep(0.5)
-        found = _read(app, job_id, gone=gone).find(job_id)
-    _emit(app, [found], conclusion(found, fold))
-    if found.state is JobState.FINISHED:
+        ended = _read(app, job_id, gone=gone).find(job_id)
+    _emit(app, [ended], conclusion(ended, fold))
+    if ended.state is JobState.FINISHED:
         return 0
-    return 3 if found.state is JobState.UNKNOWN else 1
+    return 3 if ended.state is JobState.UNKNOWN else 1
 
 
 def _read(app: App, *job_ids: str, gone: Mapping[str, str] | None = None) -> Listing:
-    from nodectl.jobs.registry import read_jobs
+    from nodectl.jobs.listing import read_jobs
 
     listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)
     if not job_ids:
@@ -195,13 +195,13 @@ def _note_problems(problems: Mapping[str, str]) -> None:
     from nodectl.common.nodeset import fold
 
     for reason in dict.fromkeys(problems.values()):
-        note(f"{fold(host for host, said in problems.items() if said == reason)}: {reason}")
+        note(f"{fold(host for host, problem in problems.items() if problem == reason)}: {reason}")
 
 
-def _emit(app: App, found: Sequence[Job], text: str) -> None:
+def _emit(app: App, selected: Sequence[Job], text: str) -> None:
     from nodectl.report.jobs import job_document
 
     if app.json:
-        emit_json("jobs", {"jobs": [job_document(job) for job in found]})
+        emit_json("jobs", {"jobs": [job_document(job) for job in selected]})
     else:
         result(text)

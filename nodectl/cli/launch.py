@@ -16,9 +16,8 @@ from nodectl.cli.terminal import emit_json, note, result
 from nodectl.common import node_paths
 
 if TYPE_CHECKING:
-    from nodectl.jobs.launch import LaunchRequest, Surroundings
     from nodectl.jobs.package import Code
-    from nodectl.jobs.plan import Plan
+    from nodectl.jobs.plan import LaunchRequest, Plan, Surroundings
     from nodectl.model.host import Host
 
 _CHANCE_S = 2.0
@@ -67,15 +66,13 @@ def launch(
     SCRIPT's folder is copied to the hosts; `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job;
     closing the terminal does not.
     """
-    from nodectl.jobs.environment import collect
-    from nodectl.jobs.launch import LaunchRequest, make_plan, plan_checkpoints, venv_of
-    from nodectl.jobs.package import find_code, pack
-    from nodectl.jobs.plan import check_lease, new_job_id
-    from nodectl.jobs.start import clear_survey, start
+    from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
+    from nodectl.jobs.package import collect_variables, find_code, pack
+    from nodectl.jobs.plan import LaunchRequest, check_lease, make_plan, new_job_id, venv_of
     from nodectl.topology.fabric.judge import in_rank_order
 
     code = find_code(script)
-    env = collect(names, env_file, os.environ)
+    env = collect_variables(names, env_file, os.environ)
     check_lease(lease)
     hosts = in_rank_order(app.hosts, fabric_from)
     request = LaunchRequest(
@@ -111,8 +108,7 @@ def _preflight(
 ) -> Surroundings:
     """Show what preflight found; the launch ends here where something failed or could not be told."""
     from nodectl.common.nodeset import fold
-    from nodectl.jobs.launch import Surroundings
-    from nodectl.jobs.plan import PlanHost, candidate_ports
+    from nodectl.jobs.plan import PlanHost, Surroundings, candidate_ports
     from nodectl.jobs.preflight import JobNeeds, run_preflight
     from nodectl.model.status import Status, exit_status
     from nodectl.report.jobs import findings_lines

@@ -58,10 +58,10 @@ class Inventory:
         try:
             with _listening() as heard:
                 self._manager.subset(limit)
-                found = [host for host in self._manager.get_hosts("all") if not host.implicit]
+                selected = [host for host in self._manager.get_hosts("all") if not host.implicit]
         except (AnsibleError, OSError, re.error) as error:
             raise InventoryError(f"--limit {limit}: {_message(error)}", "give an Ansible host pattern") from error
-        if not found:
+        if not selected:
             known = ", ".join(sorted(set(self._manager.groups) - {"all", "ungrouped"})) or "none"
             hints = "".join(f"; {text}" for text in heard.warnings if not text.startswith("Could not match"))
             raise InventoryError(
@@ -70,22 +70,20 @@ class Inventory:
             )
         for warning in heard.warnings:  # of a pattern of several, one part matched nothing
             heard.display.warning(warning)
-        return tuple(self._host(host) for host in found)
+        return tuple(self._host(host) for host in selected)
 
-    def _host(self, found: Any) -> Host:
-        variables = HostVariables(found.name, {**_configured(), **self._all_variables(found)}, self._render)
+    def _host(self, host: Any) -> Host:
+        variables = HostVariables(host.name, {**_configured(), **self._all_variables(host)}, self._render)
         try:
-            return _as_host(found.name, variables)
+            return _as_host(host.name, variables)
         except AnsibleError as error:
-            raise InventoryError(f"host {found.name}: {_message(error)}", "correct the variable") from error
+            raise InventoryError(f"host {host.name}: {_message(error)}", "correct the variable") from error
 
-    def _all_variables(self, found: Any) -> Mapping[str, Any]:
+    def _all_variables(self, host: Any) -> Mapping[str, Any]:
         try:
-            variables: Mapping[str, Any] = self._variables.get_vars(host=found, include_hostvars=False)
+            variables: Mapping[str, Any] = self._variables.get_vars(host=host, include_hostvars=False)
         except AnsibleError as error:
-            raise InventoryError(
-                f"variables of {found.name}: {_message(error)}", "correct the file it names"
-            ) from error
+            raise InventoryError(f"variables of {host.name}: {_message(error)}", "correct the file it names") from error
         return variables
 
     def _render(self, name: str, variables: Mapping[str, Any], value: object) -> object:
@@ -121,11 +119,11 @@ def _configured() -> Mapping[str, str]:
     """What ansible.cfg and ANSIBLE_SSH_* say of all hosts, under the names of the variables that come before it."""
     config = constants.config
     parser = config._parsers.get(config._config_file)
-    found = {"ansible_ssh_private_key_file": constants.DEFAULT_PRIVATE_KEY_FILE}
+    settings = {"ansible_ssh_private_key_file": constants.DEFAULT_PRIVATE_KEY_FILE}
     for name in ("ssh_args", "ssh_common_args", "ssh_extra_args"):
-        said = parser.get("ssh_connection", name, raw=True, fallback=None) if parser else None
-        found[f"ansible_{name}"] = os.environ.get(f"ANSIBLE_{name.upper()}", said)
-    return {name: str(value) for name, value in found.items() if value}
+        value = parser.get("ssh_connection", name, raw=True, fallback=None) if parser else None
+        settings[f"ansible_{name}"] = os.environ.get(f"ANSIBLE_{name.upper()}", value)
+    return {name: str(value) for name, value in settings.items() if value}
 
 
 def _last(variables: Mapping[str, object], names: Sequence[str]) -> object:

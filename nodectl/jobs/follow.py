@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nodectl.jobs.node import MODULE, why
+from nodectl.jobs.nodes import MODULE, why
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
 from nodectl.transport.base import Transport

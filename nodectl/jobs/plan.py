@@ -1,13 +1,17 @@
-"""The plan of a job: who runs what with which addresses, ports and deadlines, decided before anything starts."""
+"""The plan of a job: who runs what with which addresses, ports and deadlines; pure, and nothing is started here."""
 
 from __future__ import annotations
 
+import getpass
+import re
 import secrets
+import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from nodectl.errors import JobError
+from nodectl.common import node_paths
+from nodectl.errors import JobError, UsageError
 
 PLAN_VERSION = 1
 LEASE_S = 8.0
@@ -118,3 +122,72 @@ def check_lease(lease_s: float) -> float:
     if lease_s < _MIN_LEASE_S:
         raise JobError(f"a lease of {lease_s:g} s would end jobs for a hiccup", f"say at least {_MIN_LEASE_S:g} s")
     return lease_s
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """What the operator asked for; `checkpoint` is an absolute folder, `auto`, or None."""
+
+    script: str
+    args: tuple[str, ...]
+    nproc_per_node: int | None
+    lease_s: float
+    launcher: str
+    venv: str
+    env_names: tuple[str, ...]
+    checkpoint: str | None = None
+
+    def checkpoint_folder(self) -> str | None:
+        """As jobctl takes it: an absolute path, or `state:NAME` for nodectl's own folder on each node."""
+        if self.checkpoint is None or self.checkpoint.startswith("/"):
+            return self.checkpoint
+        if self.checkpoint != "auto":
+            raise UsageError(
+                f"--checkpoint {self.checkpoint}: not an absolute path on the nodes",
+                "say /a/folder/on/the/nodes, or `auto` for a folder of nodectl's own",
+            )
+        stem = self.script.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()
+        return "state:" + (re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:60] or "checkpoints")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What preflight found: by host in rank order address, interface and GPUs; and the ports that all have free."""
+
+    hosts: tuple[PlanHost, ...]
+    gpu_counts: tuple[int, ...]
+    free_ports: tuple[int, ...]
+
+
+def make_plan(
+    job_id: str, request: LaunchRequest, surroundings: Surroundings, checkpoint: CheckpointPlan | None
+) -> Plan:
+    """The plan; JobError where request and surroundings do not fit together."""
+    master_port, heartbeat_port = choose_ports(surroundings.free_ports)
+    return Plan(
+        id=job_id,
+        created_at=time.time(),
+        operator=f"{getpass.getuser()}@{socket.gethostname()}",
+        hosts=surroundings.hosts,
+        nproc_per_node=choose_nproc(request.nproc_per_node, surroundings.gpu_counts),
+        script=request.script,
+        args=request.args,
+        env_names=request.env_names,
+        master_port=master_port,
+        heartbeat_port=heartbeat_port,
+        lease_s=check_lease(request.lease_s),
+        launcher=request.launcher,
+        venv=request.venv,
+        checkpoint=checkpoint,
+        beat_s=beat_s(len(surroundings.hosts)),
+    )
+
+
+def venv_of(variables: Mapping[str, object], launcher: str, asked: str | None) -> str:
+    """The environment that holds torchrun: as asked, as the inventory says, else where the pytorch role puts it.
+
+    Empty for a launcher of the operator's own, which brings what it needs.
+    """
+    if asked is not None or launcher != node_paths.LAUNCHER:
+        return asked or ""
+    return str(variables.get("pytorch_venv") or node_paths.VENV)

@@ -17,9 +17,9 @@ def exec_table(results: Sequence[CommandResult], fold: Fold) -> str:
 
 def _outputs(results: Sequence[CommandResult], fold: Fold) -> list[str]:
     groups: dict[tuple[int, str, str, str], list[str]] = defaultdict(list)
-    for each in results:
-        if each.outcome is Outcome.RAN:
-            groups[each.exit_status or 0, each.stdout, each.stderr, each.error].append(each.host)
+    for result in results:
+        if result.outcome is Outcome.RAN:
+            groups[result.exit_status or 0, result.stdout, result.stderr, result.error].append(result.host)
     lines: list[str] = []
     for (status, stdout, stderr, error), hosts in sorted(groups.items(), key=lambda group: -len(group[1])):
         lines.append(_heading(fold(hosts), len(hosts), status, error))
@@ -33,11 +33,11 @@ def _heading(hosts: str, count: int, status: int, error: str) -> str:
 
 
 def _failures(results: Sequence[CommandResult], fold: Fold) -> list[str]:
-    lines = [_failure(each) for each in results if each.outcome is not Outcome.RAN]
+    lines = [_failure(result) for result in results if result.outcome is not Outcome.RAN]
     remedies: dict[str, list[str]] = defaultdict(list)
-    for each in results:
-        if each.outcome is not Outcome.RAN and each.remedy:
-            remedies[each.remedy].append(each.host)
+    for result in results:
+        if result.outcome is not Outcome.RAN and result.remedy:
+            remedies[result.remedy].append(result.host)
     return lines + [f"  try ({fold(hosts)}): {remedy}" for remedy, hosts in remedies.items()]
 
 

@@ -151,8 +151,8 @@ def plan_text(plan: Mapping[str, Any], fold: Fold) -> str:
 
 
 def _checkpoint(plan: Mapping[str, Any]) -> str:
-    found = plan["checkpoint"]
-    if found is None:
+    checkpoint = plan["checkpoint"]
+    if checkpoint is None:
         return "none (the job starts afresh; see --checkpoint)"
     names = [host["name"] for host in plan["hosts"]]
     ways = {
@@ -160,9 +160,9 @@ def _checkpoint(plan: Mapping[str, Any]) -> str:
         "local": f"local; copied from {names[0]} to {names[min(1, len(names) - 1)]} at each save",
         "single": "local; one host, so there is no copy",
     }
-    source = found["restore_from"]
+    source = checkpoint["restore_from"]
     fetched = "" if source is None else f"; the newest is fetched from {names[source]} first"
-    return f"{found['dir']} ({ways[found['mode']]}{fetched})"
+    return f"{checkpoint['dir']} ({ways[checkpoint['mode']]}{fetched})"
 
 
 def _clock(seconds: float) -> str:

@@ -70,5 +70,5 @@ def run_all(
     def work(host: Host) -> CommandResult:
         return transport.run(host, argv, timeout_s=timeout_s, stdin=stdin)
 
-    found = {host.name: result for host, result in fan_out(hosts, work, forks)}
-    return [found[host.name] for host in hosts]
+    by_name = {host.name: result for host, result in fan_out(hosts, work, forks)}
+    return [by_name[host.name] for host in hosts]

@@ -56,7 +56,7 @@ def pack(local_dir: Path, exclude: Sequence[str] = ()) -> bytes:
     paths = tuple(sorted(_walk(local_dir, exclude)))
     stats = [path.lstat() for path in paths]
     with _packing:
-        return _pack(local_dir, paths, tuple((found.st_mtime_ns, found.st_size) for found in stats))
+        return _pack(local_dir, paths, tuple((stat.st_mtime_ns, stat.st_size) for stat in stats))
 
 
 def _walk(root: Path, exclude: Sequence[str]) -> Iterator[Path]:
@@ -68,7 +68,7 @@ def _walk(root: Path, exclude: Sequence[str]) -> Iterator[Path]:
 
 def _excluded(path: Path, root: Path, patterns: Sequence[str]) -> bool:
     relative = path.relative_to(root).as_posix()
-    return any(fnmatch.fnmatch(relative, each) or fnmatch.fnmatch(path.name, each) for each in patterns)
+    return any(fnmatch.fnmatch(relative, pattern) or fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
 
 
 @lru_cache(maxsize=4)

@@ -64,22 +64,22 @@ class KnownHosts:
     def standing(self, name: str, port: int, key: bytes) -> Standing:
         """What is to be thought of `key` (the wire form) when the host shows it."""
         encoded = base64.b64encode(key).decode()
-        found = self.entries(name, port)
-        if any(entry.marker == _REVOKED and entry.key == encoded for entry in found):
+        entries = self.entries(name, port)
+        if any(entry.marker == _REVOKED and entry.key == encoded for entry in entries):
             return Standing.REVOKED
-        plain = [entry for entry in found if not entry.marker]
+        plain = [entry for entry in entries if not entry.marker]
         if any(entry.key == encoded for entry in plain):
             return Standing.KNOWN
         if plain:
             return Standing.CHANGED
-        return Standing.AUTHORITY if any(entry.marker == _AUTHORITY for entry in found) else Standing.UNKNOWN
+        return Standing.AUTHORITY if any(entry.marker == _AUTHORITY for entry in entries) else Standing.UNKNOWN
 
     def entries_named(self, name: str) -> list[Entry]:
         """The entries for a name as it is `written`."""
-        found = list(self.by_name.get(name, []))
-        found += [entry for salt, digest, entry in self.hashed if _digest(salt, name) == digest]
-        found += [entry for words, entry in self.patterns if _matches(words, name)]
-        return found
+        entries = list(self.by_name.get(name, []))
+        entries += [entry for salt, digest, entry in self.hashed if _digest(salt, name) == digest]
+        entries += [entry for words, entry in self.patterns if _matches(words, name)]
+        return entries
 
     def add(self, line: str) -> None:
         """Take one line of a file."""

@@ -93,17 +93,17 @@ class _Heard:
 
     def __init__(self, on_output: OnOutput) -> None:
         self._on_output = on_output
-        self.said = ""
+        self.refusal = ""
 
     def __call__(self, stream: str, data: bytes) -> None:
         if stream == "stderr" and data.startswith(_MARK.encode()):
-            self.said = data.decode(errors="replace")
+            self.refusal = data.decode(errors="replace")
         else:
             self._on_output(stream, data)
 
 
 def _stderr(done: CommandResult, heard: _Heard | None) -> str:
-    return done.stderr if heard is None else heard.said
+    return done.stderr if heard is None else heard.refusal
 
 
 @lru_cache(maxsize=1)

@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 
 from nodectl.errors import JobError, UsageError
-from nodectl.jobs.environment import collect
-from nodectl.jobs.launch import LaunchRequest, Surroundings, make_plan
-from nodectl.jobs.package import find_code, pack
-from nodectl.jobs.plan import CheckpointPlan, PlanHost, candidate_ports, choose_nproc, new_job_id
-from nodectl.jobs.start import judge_survey
+from nodectl.jobs.nodes import judge_survey
+from nodectl.jobs.package import collect_variables, find_code, pack
+from nodectl.jobs.plan import (
+    CheckpointPlan,
+    LaunchRequest,
+    PlanHost,
+    Surroundings,
+    candidate_ports,
+    choose_nproc,
+    make_plan,
+    new_job_id,
+)
 
 HOSTS = (PlanHost("gpu01", "10.0.0.1", "eth1"), PlanHost("gpu02", "10.0.0.2", "eth1"))
 
@@ -104,7 +111,7 @@ def test_survey_of_checkpoint_folders() -> None:
 
 
 def test_values_come_from_the_operators_environment_by_name() -> None:
-    assert collect(["TOKEN"], None, {"TOKEN": "se'cret $x"}) == {"TOKEN": "se'cret $x"}
+    assert collect_variables(["TOKEN"], None, {"TOKEN": "se'cret $x"}) == {"TOKEN": "se'cret $x"}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +120,7 @@ def test_values_come_from_the_operators_environment_by_name() -> None:
 )
 def test_wrong_names(name: Any, says: Any) -> None:
     with pytest.raises(UsageError, match=says) as caught:
-        collect([name], None, {})
+        collect_variables([name], None, {})
     assert "abc" not in caught.value.message
 
 
@@ -121,7 +128,7 @@ def test_env_file(tmp_path: Path) -> None:
     path = tmp_path / "secrets"
     path.write_text("# a comment\n\nTOKEN=a=b c'd\nEMPTY=\n")
     path.chmod(0o600)
-    assert collect([], path, {}) == {"TOKEN": "a=b c'd", "EMPTY": ""}
+    assert collect_variables([], path, {}) == {"TOKEN": "a=b c'd", "EMPTY": ""}
 
 
 def test_env_file_that_others_may_read(tmp_path: Path) -> None:
@@ -129,7 +136,7 @@ def test_env_file_that_others_may_read(tmp_path: Path) -> None:
     path.write_text("TOKEN=x\n")
     path.chmod(0o640)
     with pytest.raises(UsageError, match=r"mode 0640") as caught:
-        collect([], path, {})
+        collect_variables([], path, {})
     assert caught.value.remedy == f"chmod 600 {path}"
 
 
@@ -138,7 +145,7 @@ def test_env_file_line_without_value_is_named_without_its_text(tmp_path: Path) -
     path.write_text("A=1\nhunter2\n")
     path.chmod(0o600)
     with pytest.raises(UsageError, match="line 2") as caught:
-        collect([], path, {})
+        collect_variables([], path, {})
     assert "hunter2" not in caught.value.message
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.jobs.diagnose import Report, merge
+from nodectl.jobs.listing import Report, merge
 from nodectl.model.job import Failure, Job, JobState
 
 HOSTS = ("gpu01", "gpu02", "gpu03")

@@ -1,19 +1,74 @@
-"""How a job comes onto its hosts: the folder to all, then the supervisors; all of them or none."""
+"""What nodectl asks of the nodes about jobs: receive, start, stop, clean, survey; one call of jobctl a host."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from nodectl.common.nodeset import fold
 from nodectl.errors import JobError, NodectlError, UnreachableError
-from nodectl.jobs.node import Answers, ask
-from nodectl.jobs.plan import CheckpointPlan, Plan
+from nodectl.jobs.plan import CheckpointPlan, LaunchRequest, Plan
 from nodectl.model.host import Host
+from nodectl.model.result import CommandResult, Outcome
 from nodectl.transport.base import Transport
+from nodectl.transport.fanout import fan_out
+from nodectl.transport.payload import run_payload
 
+MODULE = "jobctl"
 _RECEIVE_S = 120.0
 _START_S = 30.0
+_STOP_S = 20.0
+_CLEAN_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """JSON lines by host that answered; `refused` could be asked and said no, `unreachable` could not be asked."""
+
+    lines: Mapping[str, tuple[Mapping[str, Any], ...]]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Every host without an answer, with the reason."""
+        return {**self.refused, **self.unreachable}
+
+
+def ask(
+    transport: Transport,
+    hosts: Sequence[Host],
+    args: Callable[[Host], Sequence[str]],
+    *,
+    forks: int,
+    timeout_s: float,
+    stdin: bytes | None = None,
+) -> Answers:
+    """`jobctl.py` with `args(host)` on every host at once."""
+
+    def work(host: Host) -> CommandResult:
+        return run_payload(transport, host, MODULE, list(args(host)), timeout_s=timeout_s, stdin=stdin)
+
+    lines: dict[str, tuple[Mapping[str, Any], ...]] = {}
+    refused, unreachable = {}, {}
+    for host, result in fan_out(hosts, work, forks):
+        if result.outcome is not Outcome.RAN:
+            unreachable[host.name] = why(result)
+        elif result.exit_status != 0:
+            refused[host.name] = why(result)
+        else:
+            lines[host.name] = tuple(json.loads(line) for line in result.stdout.splitlines())
+    return Answers(lines, refused, unreachable)
+
+
+def why(result: CommandResult) -> str:
+    """One line for why a host gave no answer."""
+    if result.error:
+        return result.error
+    words = result.stderr.strip().splitlines()
+    return words[-1] if words else f"exit status {result.exit_status}"
 
 
 def start(transport: Transport, hosts: Sequence[Host], plan: Plan, package: bytes, forks: int) -> None:
@@ -90,3 +145,24 @@ def _all_or_none(answers: Answers, what: str) -> None:
     reasons = "; ".join(dict.fromkeys(answers.problems.values()))
     error: type[NodectlError] = JobError if answers.refused else UnreachableError
     raise error(f"{hosts} {what}: {reasons}", "nothing was left running; mend that, or leave the host out with --limit")
+
+
+def plan_checkpoints(
+    transport: Transport, hosts: Sequence[Host], job_id: str, request: LaunchRequest, forks: int
+) -> CheckpointPlan | None:
+    """Where checkpoints lie and whether they must be copied; asks the hosts."""
+    folder = request.checkpoint_folder()
+    if folder is None:
+        return None
+    plan = survey_checkpoints(transport, hosts, job_id, folder, forks)
+    return CheckpointPlan(folder, "single", plan.restore_from) if len(hosts) == 1 else plan
+
+
+def stop(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int) -> Answers:
+    """End the job; returns when nothing of it is left on any host that could be reached (about 4 s, at most 10)."""
+    return ask(transport, hosts, lambda _: ["stop", job_id], forks=forks, timeout_s=_STOP_S)
+
+
+def clean(transport: Transport, hosts: Sequence[Host], job_ids: Sequence[str], forks: int) -> Answers:
+    """Remove the folders of jobs that have ended; a running one keeps its own. One line a removed or kept folder."""
+    return ask(transport, hosts, lambda _: ["clean", *job_ids], forks=forks, timeout_s=_CLEAN_S)

@@ -1,20 +1,71 @@
-"""From what each host says of a job to one verdict: its state, what failed first, and what only followed."""
+"""Which jobs there are, read from all nodes at once: the state of each, what failed first, what only followed."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodectl.errors import UnreachableError, UsageError
+from nodectl.jobs.nodes import ask
+from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobPart, JobState
 from nodectl.payload.jobnode.classify import KINDS, severity
+from nodectl.transport.base import Transport
 
+_TIMEOUT_S = 20.0
 # known here alone: a dead supervisor is a closer look at a lost host, two hosts that blame each other have a bad link
 _KNOWN_HERE = {"supervisor": KINDS.index("host_lost") - 0.5, "link": float(KINDS.index("host_lost"))}
 _ECHOES = ("communication", "terminated")
 _NEVER_STARTED_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The jobs, newest last, and the hosts that could not be asked."""
+
+    jobs: tuple[Job, ...]
+    unreachable: Mapping[str, str]
+    asked: int
+
+    def find(self, wanted: str) -> Job:
+        """By id, by the beginning of an id that fits one job alone, or `last`; UsageError where there is none."""
+        exact = [job for job in self.jobs if job.id == wanted]
+        matches = exact or [job for job in self.jobs if job.id.startswith(wanted)]
+        if wanted == "last":
+            matches = list(self.jobs[-1:])
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise UsageError(
+                f"{wanted!r} fits {len(matches)} jobs: {', '.join(job.id for job in matches)}", "say more of it"
+            )
+        if self.unreachable and len(self.unreachable) == self.asked:
+            raise UnreachableError("no host could be asked for its jobs: " + next(iter(self.unreachable.values())))
+        unseen = f" on the hosts that answered ({len(self.unreachable)} did not)" if self.unreachable else ""
+        raise UsageError(f"there is no job {wanted!r}{unseen}", "`nodectl jobs list` shows those that there are")
+
+
+def read_jobs(
+    transport: Transport,
+    hosts: Sequence[Host],
+    forks: int,
+    job_ids: Sequence[str] = (),
+    gone: Mapping[str, str] | None = None,
+) -> Listing:
+    """Ask every host for its jobs (for these alone, where some are named), without those known to be `gone`."""
+    known = dict(gone or {})
+    there = [host for host in hosts if host.name not in known]
+    answers = ask(transport, there, lambda _: ["list", *job_ids], forks=forks, timeout_s=_TIMEOUT_S)
+    problems = {**known, **answers.problems}
+    reports: dict[str, list[Report]] = defaultdict(list)
+    for host, lines in answers.lines.items():
+        for document in lines:
+            reports[document["plan"]["id"]].append(Report(host, document))
+    jobs = tuple(merge(reports[job_id], problems) for job_id in sorted(reports))
+    return Listing(jobs, problems, len(hosts))
 
 
 def _place(failure: Failure) -> tuple[float, float]:
@@ -83,16 +134,18 @@ def _part(rank: int, name: str, report: Report | None, unreachable: Mapping[str,
 
 
 def _failures(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart]) -> list[Failure]:
-    found = [
+    failures = [
         _failure(names[rank], item)
         for rank, report in by_rank.items()
         for item in report.document["state"].get("failures", ())
         if item["kind"] != "host_lost"
     ]
-    found += _heard(by_rank, names)
+    failures += _heard(by_rank, names)
     dead = [part for part in parts if part.state == "lost"]
-    found += [Failure(part.host, None, "supervisor", "the job's supervisor there was killed or died") for part in dead]
-    return found + _lost(by_rank, names, parts)
+    failures += [
+        Failure(part.host, None, "supervisor", "the job's supervisor there was killed or died") for part in dead
+    ]
+    return failures + _lost(by_rank, names, parts)
 
 
 def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]:
@@ -126,8 +179,8 @@ def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[J
         return []
     most = max(votes.values())
     blamed = [rank for rank in sorted(votes) if votes[rank] == most]
-    gone = [rank for rank in blamed if parts[rank].state in ("unreachable", "lost")]
-    if gone or len(blamed) == 1:
+    unreachable = [rank for rank in blamed if parts[rank].state in ("unreachable", "lost")]
+    if unreachable or len(blamed) == 1:
         return [
             Failure(
                 names[rank],
@@ -136,7 +189,7 @@ def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[J
                 f"{messages[rank]}, say {votes[rank]} of the other hosts",
                 time=times[rank],
             )
-            for rank in gone or blamed
+            for rank in unreachable or blamed
         ]
     pair = " and ".join(names[rank] for rank in blamed)
     return [Failure(names[blamed[-1]], None, "link", f"{pair} lost each other", time=times[blamed[-1]])]
