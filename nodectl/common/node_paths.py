@@ -4,5 +4,5 @@ ROOT = "/opt/nodectl"
 VENV = f"{ROOT}/venv"
 LAUNCHER = f"{ROOT}/bin/nodectl-launch"
 NCCL_TESTS = f"{ROOT}/nccl-tests"
-# for a POSIX shell on the node; payload/jobnode/folder.py computes the same
+# for a POSIX shell on the node; payload/jobs/folder.py computes the same
 STATE_FOLDER = "${XDG_STATE_HOME:-$HOME/.local/state}/nodectl"

@@ -12,7 +12,7 @@ from nodectl.errors import UnreachableError, UsageError
 from nodectl.jobs.nodes import ask
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobPart, JobState
-from nodectl.payload.jobnode.classify import KINDS, severity
+from nodectl.payload.jobs.classify import KINDS, severity
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 20.0

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 if TYPE_CHECKING or __name__.startswith("nodectl."):
-    from nodectl.payload.jobnode.folder import JobFolder, known_jobs, state_root
+    from nodectl.payload.jobs.folder import JobFolder, known_jobs, state_root
 else:  # on a node this folder is sys.path[0], and there is no nodectl
-    from jobnode.folder import JobFolder, known_jobs, state_root
+    from jobs.folder import JobFolder, known_jobs, state_root
 
 # one nodectl that has just ended may still be going
 WAIT_S = 2.0

@@ -4,9 +4,9 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nodectl.payload.jobnode.control import main
+    from nodectl.payload.jobs.control import main
 else:  # on a node this folder is sys.path[0], and there is no nodectl
-    from jobnode.control import main
+    from jobs.control import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,7 @@ import yaml
 
 from nodectl.checks.system.clock import CLOCK_WARNING_S_LIMIT
 from nodectl.common import node_paths
-from nodectl.payload.jobnode.folder import state_root
+from nodectl.payload.jobs.folder import state_root
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 DEFAULTS = {

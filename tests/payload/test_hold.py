@@ -13,7 +13,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload import hold
-from nodectl.payload.jobnode.folder import JobFolder
+from nodectl.payload.jobs.folder import JobFolder
 
 ARGV = [sys.executable, "-B", str(payload_dir() / "hold.py")]
 

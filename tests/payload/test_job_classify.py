@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobnode.classify import classify, first, last_exception, torchrun_exit, wait_status
+from nodectl.payload.jobs.classify import classify, first, last_exception, torchrun_exit, wait_status
 
 USER_ERROR = """[rank2]: Traceback (most recent call last):
 [rank2]:   File "/root/code/ddp.py", line 7, in <module>

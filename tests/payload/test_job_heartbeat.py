@@ -1,6 +1,6 @@
 """What a heartbeat proves, and when silence means that a host is lost."""
 
-from nodectl.payload.jobnode.heartbeat import ENDING, FINISHED, RUNNING, Beat, Peers, decode, encode
+from nodectl.payload.jobs.heartbeat import ENDING, FINISHED, RUNNING, Beat, Peers, decode, encode
 
 KEY, JOB = b"k" * 32, "20261121-040000-ab12"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobnode.classify import first
+from nodectl.payload.jobs.classify import first
 from tests.payload.fleet import Fleet, processes_of
 
 SLEEP = "import os, time\nprint('up', flush=True)\ntime.sleep(1000)\n"

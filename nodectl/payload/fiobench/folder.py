@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, Tuple
 
 if TYPE_CHECKING or __name__.startswith("nodectl."):
-    from nodectl.payload.jobnode.folder import state_root
+    from nodectl.payload.jobs.folder import state_root
 else:  # on a node the folder above is sys.path[0], and there is no nodectl
-    from jobnode.folder import state_root
+    from jobs.folder import state_root
 
 MIB = 1 << 20
 # of this host: a folder may be the same on all of them

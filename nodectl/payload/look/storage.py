@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 if TYPE_CHECKING:
-    from nodectl.payload.jobnode.folder import JobFolder, known_jobs, state_root
+    from nodectl.payload.jobs.folder import JobFolder, known_jobs, state_root
 else:  # on a node the payload's folder is sys.path[0], and there is no nodectl
-    from jobnode.folder import JobFolder, known_jobs, state_root
+    from jobs.folder import JobFolder, known_jobs, state_root
 
 _BLOCK_BYTES = 64 * 1024
 _MIB = 1024 * 1024

@@ -10,12 +10,11 @@ import time
 from typing import Any, Dict, List, Optional
 
 from . import heartbeat as hb
+from .checkpoint_copy import Courier
 from .classify import first
-from .contain import Containment
-from .courier import Courier
+from .contain import MARKER, Containment
 from .folder import JobFolder
-from .launching import launcher_command
-from .mesh import Mesh
+from .nsinit import Command
 from .process import read_stat
 from .ranks import Death, RankWatch, describe, tail, unseen
 
@@ -25,6 +24,7 @@ _SETTLE_S = 1.0  # after a failure: until the others have noted their own, befor
 _PARTING_S = 0.6  # beats after everybody has ended, so that the last word is heard
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last word
 _LAST_WORDS_BYTES = 2000
+_DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
 
 
 class Supervisor:
@@ -59,7 +59,7 @@ class Supervisor:
         peers = [rank for rank in range(len(self.hosts)) if rank != self.rank]
         self.peers = hb.Peers(peers, float(self.plan["lease_s"]))
         self.job.reserve()
-        self.mesh = Mesh(self.job.id, self.job.secret(), self.hosts, self.rank, int(self.plan["heartbeat_port"]))
+        self.mesh = hb.Mesh(self.job.id, self.job.secret(), self.hosts, self.rank, int(self.plan["heartbeat_port"]))
         self.containment = Containment.create(self.job.id, self.rank)
         self.courier = Courier(self.job, self.plan)
         self.selector = selectors.DefaultSelector()
@@ -153,7 +153,7 @@ class Supervisor:
             self._end(now_s, hb.FAILED, settle_s=0)
 
     def _spawn(self, now_s: float) -> None:
-        problem = self.containment.spawn(launcher_command(self.plan, self.job, self.courier.folder or ""))
+        problem = self.containment.spawn(_launcher_command(self.plan, self.job, self.courier.folder or ""))
         self.state, self._spawned_s = hb.RUNNING, now_s
         if problem:
             self._fail("launcher", f"{self.plan['launcher']} could not be started: {problem}")
@@ -279,3 +279,26 @@ def _identity() -> Dict[str, Any]:
         "started_at": time.time(),
         "payload": os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
     }
+
+
+def _launcher_command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Command:
+    """The deployed launch script for this host, in the node's environment plus what the operator gave."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_ENV)}
+    env.update(job.take_environment())
+    env.update({MARKER: job.id, "NODECTL_JOB_DIR": job.path, "PYTHONUNBUFFERED": "1"})
+    if checkpoint_folder:
+        env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
+    return Command(_launcher_argv(plan, job), env, job.at("code"), job.at("output.log"))
+
+
+def _launcher_argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:
+    """What the plan says for this host, as the deployed launch script's arguments."""
+    host, master = plan["hosts"][plan["rank"]], plan["hosts"][0]
+    argv = [plan["launcher"], "--nnodes", str(len(plan["hosts"])), "--node-rank", str(plan["rank"])]
+    argv += ["--nproc-per-node", str(plan["nproc_per_node"])]
+    argv += ["--master-addr", master["address"], "--master-port", str(plan["master_port"])]
+    argv += ["--local-addr", host["address"]]
+    argv += ["--interface", host["interface"]] if host.get("interface") else []
+    argv += ["--log-dir", job.at("ranks"), "--job-id", job.id]
+    argv += ["--venv", plan["venv"]] if plan.get("venv") else []
+    return [*argv, "--", plan["script"], *plan["args"]]

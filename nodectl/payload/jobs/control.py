@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import tarfile
 import time
 from typing import Any, Callable, Dict, List
 
-from . import checkpoints, stop
+from . import checkpoints
 from .contain import Containment
 from .folder import JobFolder, JobFolderError, jobs_root, known_jobs, state_root
-from .launching import detach
+from .heartbeat import STOPPED
 from .logs import stream
+from .process import is_alive, send
 from .supervisor import Supervisor
 
 _FRESH_S = 3600.0
+_SUPERVISOR_S = 7.0  # grace for the ranks, then its parting words; the whole must stay below 10 s
+_FORCE_S = 1.5
+_POLL_S = 0.02
 _PLAN_KEYS = ("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint")
 
 
@@ -70,7 +75,7 @@ def start(job_id: str) -> None:
     checkpoint = job.plan()["checkpoint"]
     if checkpoint is not None:
         checkpoints.clear_token(checkpoint["dir"], job.id)
-    answer = json.loads(detach(lambda pipe: _supervise(job, pipe)) or '{"error": "the supervisor died at its start"}')
+    answer = json.loads(_detach(lambda pipe: _supervise(job, pipe)) or '{"error": "the supervisor died at its start"}')
     if "error" in answer:
         raise JobFolderError(answer["error"])
     print(json.dumps(answer))
@@ -99,7 +104,7 @@ def discard(job_id: str) -> None:
     """Undo `receive` and `start`."""
     job = JobFolder(job_id)
     if job.exists:
-        stop.force(job)
+        _force(job)
     shutil.rmtree(job.path, ignore_errors=True)
 
 
@@ -129,7 +134,7 @@ def stop_job(job_id: str) -> None:
     """End the job here; what it then is."""
     job = JobFolder(job_id)
     if job.exists:
-        stop.end(job)
+        _end(job)
         print(json.dumps(describe(job)))
 
 
@@ -176,3 +181,45 @@ def survey(folder: str, token: str, role: str) -> None:
         checkpoints.clear_token(folder, token)
         return
     print(json.dumps(checkpoints.survey(folder, token, mark=role == "mark")))
+
+
+def _detach(body: Callable[[int], None]) -> str:
+    """Run `body(pipe)` in a process that outlives this one and its session; what it wrote before closing the pipe."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(reader)
+        os.setsid()
+        if os.fork() == 0:
+            body(writer)
+        os._exit(0)
+    os.close(writer)
+    os.wait()
+    with os.fdopen(reader, "rb") as pipe:
+        return pipe.read().decode(errors="replace")
+
+
+def _end(job: JobFolder) -> None:
+    """Stop the job on this host; returns when nothing of it is left, or after about 9 s."""
+    state = job.state()
+    pid, ticks = int(state.get("pid", 0)), int(state.get("start_ticks", 0))
+    if is_alive(pid, ticks):
+        send(pid, signal.SIGTERM)
+        ends_s = time.monotonic() + _SUPERVISOR_S
+        while is_alive(pid, ticks) and time.monotonic() < ends_s:
+            time.sleep(_POLL_S)
+    _force(job)
+
+
+def _force(job: JobFolder) -> None:
+    """Kill what is left of supervisor and ranks, and write the last state where the supervisor could not."""
+    state = job.state()
+    pid, ticks = int(state.get("pid", 0)), int(state.get("start_ticks", 0))
+    was_alive = is_alive(pid, ticks)
+    if was_alive:
+        send(pid, signal.SIGKILL)
+    containment = Containment.recorded(job.id, state.get("containment", {}))
+    if state.get("containment"):
+        containment.kill(_FORCE_S)
+        containment.remove()
+    if not state["final"] or state["state"] == "received":
+        job.write_state({**state, "state": STOPPED, "final": True, "ended_at": time.time()})

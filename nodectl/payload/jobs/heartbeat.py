@@ -1,15 +1,18 @@
-"""The message that supervisors send each other, and what silence means: authenticated, ordered, one datagram."""
+"""The messages that supervisors send each other, and what silence means: authenticated, ordered, one UDP datagram."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Set
+import socket
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
 
 _MAGIC = b"nodectl1"
 _DIGEST_BYTES = 32
 _LONGEST_BYTES = 8192
+_BUFFER_BYTES = 16384
 
 WAITING, RUNNING, ENDING, STOPPING = "waiting", "running", "ending", "stopping"
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
@@ -93,3 +96,42 @@ class Peers:
     def all_ended(self) -> bool:
         """Every other host has ended, is lost, or has never been heard."""
         return all(self.states.get(rank) in TERMINAL or rank in self.lost for rank in self._heard_s)
+
+
+class Mesh:
+    """The socket of one host; its messages carry the job's signature."""
+
+    def __init__(self, job_id: str, secret: bytes, hosts: List[Dict[str, str]], rank: int, port: int) -> None:
+        self._job_id, self._secret = job_id, secret
+        self._others = [(host["address"], port) for place, host in enumerate(hosts) if place != rank]
+        self.socket = _bind(hosts[rank]["address"], port)
+
+    def receive(self) -> Iterator[Beat]:
+        """All beats of this job that have arrived."""
+        while True:
+            try:
+                datagram = self.socket.recv(_BUFFER_BYTES)
+            except (BlockingIOError, ConnectionRefusedError):
+                return
+            beat = decode(self._secret, self._job_id, datagram)
+            if beat is not None:
+                yield beat
+
+    def send(self, beat: Beat) -> None:
+        """To every other host; a cut link or a full queue is no error: silence is judged by the lease."""
+        datagram = encode(self._secret, self._job_id, beat)
+        for other in self._others:
+            with contextlib.suppress(OSError):
+                self.socket.sendto(datagram, other)
+
+
+def _bind(address: str, port: int) -> socket.socket:
+    """The UDP socket for heartbeats, on the chosen address alone."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    sock.setblocking(False)
+    if family == socket.AF_INET:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0xC0)  # before bulk data in a queue that looks
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    sock.bind((address, port))
+    return sock
