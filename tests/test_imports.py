@@ -16,7 +16,7 @@ PICTURE = Path(__file__).resolve().parent.parent / "docs" / "architecture.md"
 GROUND = "ground"
 BESIDE = "beside"
 # every package may use these pure parts of what runs on nodes
-SHARED_WITH_NODES = {"nodectl.payload.jobnode.classify"}
+SHARED_WITH_NODES = {"nodectl.payload.jobs.classify"}
 # to be dissolved: no line may be added
 CIRCLES = {("blame", "probes")}
 # who may use which library
