@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.profile_option import profile_option
 from nodectl.cli.seconds import Seconds
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ _WATCH_S = 60.0
 
 
 @click.command()
-@click.option("--hardware", metavar="NAME", help="Instead of the hosts' nodectl_hardware.")
-@click.option("--stack", metavar="NAME", help="Instead of the hosts' nodectl_stack.")
-@click.option("--tuning", metavar="NAME", help="Instead of the hosts' nodectl_tuning.")
+@profile_option("hardware", help="Instead of the hosts' nodectl_hardware.")
+@profile_option("stack", help="Instead of the hosts' nodectl_stack.")
+@profile_option("tuning", help="Instead of the hosts' nodectl_tuning.")
 @click.option("--output", "form", type=click.Choice(_FORMATS), help="Default: table.")
 @click.option("--one-line", is_flag=True, help="The worst status and its findings on one line, as a prolog wants.")
 @click.option("--all", "everything", is_flag=True, help="In the table what is ok or skipped, too.")

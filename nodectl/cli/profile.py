@@ -9,6 +9,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.profile_learn import learn
+from nodectl.cli.profile_option import profile_option
 from nodectl.cli.terminal import emit_json, note, result
 from nodectl.errors import ProfileError
 
@@ -99,9 +100,9 @@ def diff(app: App, first: str, second: str) -> None:
 
 
 @profile.command()
-@click.option("--hardware", required=True, metavar="NAME")
-@click.option("--stack", required=True, metavar="NAME")
-@click.option("--tuning", default="stock", show_default=True, metavar="NAME")
+@profile_option("hardware", required=True)
+@profile_option("stack", required=True)
+@profile_option("tuning", default="stock", show_default=True)
 @click.option("--allow-unsupported", multiple=True, metavar="REASON", help="As nodectl_allow_unsupported; repeatable.")
 @click.pass_context
 def validate(ctx: click.Context, hardware: str, stack: str, tuning: str, allow_unsupported: tuple[str, ...]) -> None:

@@ -1,52 +1,26 @@
 """docs/profiles.md says what the profiles say."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from nodectl.profiles.load import check_document, find_profiles
-from nodectl.profiles.resolve import load_profile, load_stacks
-from nodectl.profiles.schema import Hardware, Stack
+from nodectl.profiles.resolve import load_profile
+from nodectl.profiles.schema import Stack
 
-DOCS = (Path(__file__).resolve().parents[2] / "docs" / "profiles.md").read_text()
-
-
-def rows(heading: str) -> dict[str, list[str]]:
-    """Rows of the first table below a heading, by the name in their first cell."""
-    section = re.split(r"^## ", DOCS.partition(f"## {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
-    lines = section.strip().split("\n\n")[0].splitlines()[2:]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return {line[0].strip("`"): line[1:] for line in cells}
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = (ROOT / "docs" / "profiles.md").read_text()
 
 
-def test_the_table_of_stacks_is_the_stacks() -> None:
-    expected = {
-        name: [
-            stack.torch,
-            stack.cuda or "-",
-            stack.cudnn or "-",
-            stack.nccl or "-",
-            f"{stack.python.min}-{stack.python.max}",
-            f"{stack.driver.branch}, from {stack.driver.min}" if stack.driver else "-",
-            ", ".join(stack.os) or "any",
-            ", ".join(stack.architectures),
-        ]
-        for name, stack in load_stacks().items()
-    }
-    assert rows("Stacks") == expected
-
-
-def test_the_table_of_hardware_is_the_hardware() -> None:
-    expected = {}
-    for name in find_profiles("hardware"):
-        found = load_profile("hardware", name)
-        assert isinstance(found, Hardware)
-        gpus = "?" if found.gpus is None else str(found.gpus)
-        model = found.gpu.model if found.gpu else "-"
-        expected[name] = [gpus, model, found.link or "-", str(len(found.floors))]
-    assert rows("Hardware") == expected
+def test_the_tables_are_the_profiles() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "profile_doc.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_field_of_a_stack_is_explained() -> None:

@@ -10,6 +10,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.probe import Duration, SizeList
+from nodectl.cli.profile_option import ProfileOption
 from nodectl.cli.seconds import Seconds
 
 if TYPE_CHECKING:
@@ -24,7 +25,13 @@ _BUDGET_S = 1200.0
 
 
 @click.command()
-@click.option("--profiles", metavar="NAME[,NAME…]", help="Tuning profiles; the first is the baseline.")
+@click.option(
+    "--profiles",
+    cls=ProfileOption,
+    kind="tuning",
+    metavar="NAME[,NAME…]",
+    help="Tuning profiles; the first is the baseline.",
+)
 @click.option(
     "--space", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Search the values of this file."
 )
