@@ -16,7 +16,7 @@ import yaml
 
 ROLES = Path(__file__).resolve().parent.parent / "roles"
 _CLOSING = (
-    "`tasks/validate.yml` refuses what cannot be, `tasks/verify.yml` looks at the live host; "
+    "`tasks/validate.yml` refuses what cannot be, `tasks/verify.yml` judges the live host as `nodectl health` does; "
     "`playbooks/` run them apart."
 )
 

@@ -51,8 +51,8 @@ class Threshold:
 class Check:
     """What may be found, under one id: what is looked at, and when it fires (failed, where no other status is named).
 
-    `expected`, `remedy` and `action` stand in each finding that gives none of its own. `role` is the Ansible role whose
-    settings the check reads back.
+    `expected`, `remedy` and `action` stand in each finding that gives none of its own. `roles` are the Ansible roles
+    whose work the check reads back, so that verify of one role judges by it.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Check:
     remedy: str = ""
     action: str = "none"
     thresholds: tuple[Threshold, ...] = ()
-    role: str = ""
+    roles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.id):

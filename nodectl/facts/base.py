@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from nodectl.errors import ParseError
 from nodectl.model.facts import Unread
@@ -20,6 +20,10 @@ NOT_THERE = 3
 _LONGEST_REASON = 200
 # no counter of a kernel has more digits
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
+
+# `live`: what is compared with settings that only Ansible makes, asked of live hosts by `health` and verify;
+# `verify`: what takes seconds, or runs a program of the stack, asked by verify alone
+Occasion = Literal["always", "live", "verify"]
 
 T = TypeVar("T")
 
@@ -38,7 +42,7 @@ class Fact(Generic[T]):
 
     `commands` is a tuple, or a function of the host where they depend on its variables. `words` is the line of
     `nodectl facts`, equal for hosts that an operator would call equal. `row` orders the lines, hundreds being groups
-    of subjects. Where `quiet`, an absent subject has no line.
+    of subjects. Where `quiet`, an absent subject has no line. `occasion` says who collects it.
     """
 
     subject: str
@@ -47,6 +51,7 @@ class Fact(Generic[T]):
     words: Callable[[T], str]
     row: int = 900
     quiet: bool = False
+    occasion: Occasion = "always"
 
     def commands_on(self, host: Host) -> tuple[Command, ...]:
         """What the collector runs on `host`."""

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import nodectl.facts
-from nodectl.facts.base import Fact, read_fact
+from nodectl.facts.base import Fact, Occasion, read_fact
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 
@@ -15,27 +15,36 @@ _ANY = Host("", "")
 
 
 @cache
-def all_facts() -> tuple[Fact[Any], ...]:
-    """In the order of their lines."""
+def registered() -> tuple[Fact[Any], ...]:
+    """Every fact of this folder, in the order of their lines."""
     names = (module.name for module in pkgutil.iter_modules(nodectl.facts.__path__))
     modules = (importlib.import_module(f"nodectl.facts.{name}") for name in names)
     facts = [module.FACT for module in modules if hasattr(module, "FACT")]
     return tuple(sorted(facts, key=lambda fact: (fact.row, fact.subject)))
 
 
+@cache
+def all_facts() -> tuple[Fact[Any], ...]:
+    """Those that are collected always: what `nodectl facts` shows and `nodectl record` keeps."""
+    return tuple(fact for fact in registered() if fact.occasion == "always")
+
+
 def facts_named(*subjects: str) -> tuple[Fact[Any], ...]:
     """These, in the order of their lines."""
-    return tuple(fact for fact in all_facts() if fact.subject in subjects)
+    return tuple(fact for fact in registered() if fact.subject in subjects)
 
 
-def facts_for(sysctl_keys: Sequence[str] = (), *, root: bool = True) -> tuple[Fact[Any], ...]:
-    """All facts; the kernel settings with those that a tuning sets, and without `root` none that needs root."""
+def facts_for(
+    sysctl_keys: Sequence[str] = (), *, root: bool = True, occasions: Sequence[Occasion] = ("always",)
+) -> tuple[Fact[Any], ...]:
+    """The facts of these occasions; the kernel settings with those that a tuning sets, `root`: those that need it."""
     from nodectl.facts.sysctl import FACT as SYSCTL
     from nodectl.facts.sysctl import sysctl_fact
 
     return tuple(
         sysctl_fact(sysctl_keys) if fact is SYSCTL and sysctl_keys else fact
-        for fact in all_facts()
+        for fact in registered()
+        if fact.occasion in occasions
         if root or not any(command.root for command in fact.commands_on(_ANY))
     )
 

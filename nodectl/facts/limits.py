@@ -1,6 +1,7 @@
 """The limits that a session gets."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
@@ -29,14 +30,19 @@ class SessionLimits:
 
 def _read(recording: Recording) -> SessionLimits:
     text, _, bounding = output(recording, "session-limits").partition("cap ")
-    words = text.split()
-    if len(words) != 6 or not all(word == "unlimited" or whole(word) is not None for word in words):
-        raise ParseError(f"ulimit: {' '.join(words)!r}")
+    limits = read_limits(text.split())
     if not re.fullmatch(r"[0-9a-f]+", bounding.strip()):
         raise ParseError(f"CapBnd: {bounding.strip()!r}")
     raisable = bool(int(bounding, 16) >> _CAP_SYS_RESOURCE & 1)
+    return SessionLimits(*limits, raisable)
+
+
+def read_limits(words: Sequence[str]) -> tuple[str, str, str]:
+    """(memlock, nofile, stack) of soft and hard of each: the lower of both, the soft stack; else ParseError."""
+    if len(words) != 6 or not all(word == "unlimited" or whole(word) is not None for word in words):
+        raise ParseError(f"ulimit: {' '.join(words)!r}")
     memlock, nofile = (min(words[i : i + 2], key=_number) for i in (0, 2))
-    return SessionLimits(memlock, nofile, words[4], raisable)
+    return memlock, nofile, words[4]
 
 
 def _number(text: str) -> float:

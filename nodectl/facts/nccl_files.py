@@ -6,7 +6,11 @@ from nodectl.facts.base import Fact, UnknownError, entry, listed
 from nodectl.model.recording import Command, Recording
 
 _SYSTEM = Command("nccl-conf", ("cat", "/etc/nccl.conf"))
-_USER = Command("nccl-conf-user", ("sh", "-c", 'cat "$HOME/.nccl.conf"'))
+# under sudo the login's own is meant, not root's
+_OF_LOGIN = (
+    'home=$HOME; [ -z "$SUDO_USER" ] || home=$(getent passwd "$SUDO_USER" | cut -d: -f6); cat "$home/.nccl.conf"'
+)
+_USER = Command("nccl-conf-user", ("sh", "-c", _OF_LOGIN))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from nodectl.checks.check import Subject
 from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import Member, claims_of, values_of
 from nodectl.checks.judge import clipped, judge, unreachable
-from nodectl.facts.base import Fact
+from nodectl.facts.base import Fact, Occasion
 from nodectl.facts.boot import Boot
 from nodectl.facts.catalogue import commands_for, facts_for, read_facts
 from nodectl.facts.lab import Lab
@@ -24,6 +24,10 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult
 
+# what a recording holds; it may have what only root sees, also where no profile says so
+REPLAYED: tuple[Occasion, ...] = ("always",)
+LIVE: tuple[Occasion, ...] = (*REPLAYED, "live")
+VERIFY: tuple[Occasion, ...] = (*LIVE, "verify")
 _LONGEST = 200
 
 
@@ -57,11 +61,11 @@ def order_of(
     extra_dirs: Sequence[Path],
     previous: Previous | None = None,
     *,
-    replayed: bool = False,
+    occasions: tuple[Occasion, ...] = LIVE,
 ) -> Order:
-    """UsageError where the host's `nodectl_health` is not one; what is `replayed` may have what only root sees."""
+    """What to ask of the host on these occasions; UsageError where its `nodectl_health` is not one."""
     wanted, policy = wanted_of(host, names, extra_dirs), policy_of(host.name, host.variables)
-    facts = _facts(*_needs(wanted, replayed=replayed))
+    facts = _facts(*_needs(wanted, replayed=occasions == REPLAYED), occasions)
     variables = {"nodectl_nics": _nics(host), "mounts": policy.mounts, VARIABLE: {"xid": dict(policy.xid)}}
     return Order(host, wanted, policy, variables, facts, commands_for(host, facts), previous)
 
@@ -76,8 +80,8 @@ def _needs(wanted: Wanted, *, replayed: bool) -> tuple[tuple[str, ...], bool]:
 
 
 @lru_cache(maxsize=64)
-def _facts(keys: tuple[str, ...], has_gpus: bool) -> tuple[Fact[Any], ...]:
-    return facts_for(keys, root=has_gpus)
+def _facts(keys: tuple[str, ...], has_gpus: bool, occasions: tuple[Occasion, ...]) -> tuple[Fact[Any], ...]:
+    return facts_for(keys, root=has_gpus, occasions=occasions)
 
 
 def _nics(host: Host) -> list[str] | None:

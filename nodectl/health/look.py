@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nodectl.checks.fleet.compare import compare
 from nodectl.checks.reboots import REBOOTS_LIMIT, known_faults, with_history
-from nodectl.health.judging import Order, Seen, order_of, seen
+from nodectl.health.judging import LIVE, REPLAYED, Order, Seen, order_of, seen
 from nodectl.health.pool import judge_all
 from nodectl.health.state import HostState, StateFile
 from nodectl.model.finding import Finding
@@ -40,11 +40,10 @@ def look(
 ) -> Health:
     """Facts against profiles, for all hosts at once; `names` go before the hosts' own profile variables."""
     before = state.read()
-    replayed = source.recorded is not None
+    occasions = REPLAYED if source.recorded is not None else LIVE
+    readings = {name: each.reading for name, each in before.items()}
     orders = {
-        host.name: order_of(
-            host, names, extra_dirs, before[host.name].reading if host.name in before else None, replayed=replayed
-        )
+        host.name: order_of(host, names, extra_dirs, readings.get(host.name), occasions=occasions)
         for host in source.hosts
     }
     results = {each.host: each for each in _answers(source, orders)}

@@ -16,14 +16,12 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import 
     runner,
     systemd_runs,
 )
-from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding, not_settable
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable, Mapping
 
     Run = Callable[[list[str]], tuple[int, str, str]]
     Gpu = dict[str, str]
-    Finding = dict[str, str]
 
 DOCUMENTATION = r"""
 module: gpu_settings
@@ -34,11 +32,10 @@ description:
 author: The nodectl authors
 options:
   state:
-    description: Look at what would be set, set it, or judge it.
+    description: Look at what would be set, or set it.
     type: str
-    choices: [look, set, verify]
+    choices: [look, set]
     required: true
-  gpus: {description: How many the hardware profile names., type: int, default: 0}
   wanted: {description: 'persistence, clocks, power_limit_w, acs; null leaves one alone.', type: dict, required: true}
   program: {description: Where the boot program is put., type: path, required: true}
   settings: {description: Where its settings are put., type: path, required: true}
@@ -58,10 +55,9 @@ EXAMPLES = r"""
     drop_in: /etc/systemd/system/nvidia-persistenced.service.d/90-nodectl.conf
 """
 RETURN = r"""
-findings: {description: What was looked at., type: list, elements: dict, returned: with verify}
+# nothing of its own
 """
 
-CHECK, REMEDY = "gpu_settings", "run `nodectl provision --tags gpu_settings`"
 KEYS = ("persistence", "clocks", "power_limit_w", "acs")
 PERSISTENCED = "nvidia-persistenced.service"
 
@@ -142,61 +138,6 @@ def set_all(module: AnsibleModule, wanted: dict[str, Any]) -> None:
     module.exit_json(changed=bool(diff), diff=diff)
 
 
-def judge(run: Run, wanted: Mapping[str, Any], profile_gpus: int) -> list[Finding]:
-    """A finding a GPU and setting, read from the driver, and one for the bridges."""
-    found: list[Finding] = []
-    asked = any(wanted[key] is not None for key in KEYS if key != "acs")
-    gpus = gpu_hw.gpus(run) if asked else []
-    if gpus is None:
-        status, actual = ("unknown" if profile_gpus else "skipped"), "no driver answers here"
-        found.append(finding(CHECK, status, "GPUs", expected="settings", actual=actual, remedy="run `nvidia-smi`"))
-    for gpu in gpus or ():
-        found += judge_gpu(gpu, wanted)
-    if wanted["acs"] == "off":
-        found.append(judge_bridges(None if gpu_hw.virtual() else gpu_hw.bridges(run), gpu_hw.virtual()))
-    return found
-
-
-def judge_gpu(gpu: Gpu, wanted: Mapping[str, Any]) -> list[Finding]:
-    """Pure: what one GPU holds against what is wanted."""
-    name, found = gpu["uuid"], []
-    if gpu["display"] == "Enabled":
-        actual = "a display uses this GPU: its settings are left alone"
-        return [finding(CHECK, "skipped", name, expected="settings", actual=actual)]
-    if wanted["persistence"] is not None:
-        mode = "Enabled" if wanted["persistence"] else "Disabled"
-        found.append(_same(f"{name} persistence", mode, gpu["persistence"]))
-    if wanted["power_limit_w"]:
-        limit = gpu_hw.number(gpu["power"])
-        actual = gpu["power"] if limit is None else f"{limit:g}"
-        found.append(_same(f"{name} power limit in W", str(wanted["power_limit_w"]), actual))
-    if wanted["clocks"]:
-        clocks = gpu_hw.wanted_clocks(gpu, wanted["clocks"])
-        there = f"{gpu['memory']},{gpu['graphics']}" if clocks else gpu["memory"]
-        found.append(_same(f"{name} application clocks", clocks or wanted["clocks"], there))
-    return found
-
-
-def _same(subject: str, expected: str, actual: str) -> Finding:
-    if actual.startswith("["):  # [N/A], [Requested functionality has been deprecated]
-        return not_settable(CHECK, subject, expected, f"the driver says {actual}")
-    status = "ok" if expected == actual else "failed"
-    return finding(CHECK, status, subject, expected=expected, actual=actual, remedy=REMEDY)
-
-
-def judge_bridges(controls: Mapping[str, str] | None, is_virtual: bool) -> Finding:
-    """Pure: no bridge sends traffic between devices through the root complex."""
-    subject, expected = "access control", "off on every PCIe bridge"
-    if is_virtual:
-        return not_settable(CHECK, subject, expected, "a virtual machine's host relies on it, so it stays on")
-    if controls is None:
-        remedy = "install the package pciutils"
-        return finding(CHECK, "unknown", subject, expected=expected, actual="lspci does not answer", remedy=remedy)
-    on = sorted(device for device, control in controls.items() if gpu_hw.redirected(control))
-    actual = f"on at {', '.join(on[:8])}" if on else f"off, {len(controls)} bridges have it"
-    return finding(CHECK, "failed" if on else "ok", subject, expected=expected, actual=actual, remedy=REMEDY)
-
-
 def main() -> None:
     """Run as Ansible asks."""
     path, text = {"type": "path", "required": True}, {"type": "str", "default": ""}
@@ -208,8 +149,7 @@ def main() -> None:
     }
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["look", "set", "verify"], "required": True},
-            "gpus": {"type": "int", "default": 0},
+            "state": {"type": "str", "choices": ["look", "set"], "required": True},
             "wanted": {"type": "dict", "options": options, "required": True},
             "program": path,
             "settings": path,
@@ -224,8 +164,6 @@ def main() -> None:
     wanted, run = {key: module.params["wanted"][key] for key in KEYS}, runner(module)
     if module.params["state"] == "set":
         set_all(module, wanted)
-    if module.params["state"] == "verify":
-        module.exit_json(changed=False, findings=judge(run, wanted, module.params["gpus"]))
     reasons = refusals(run, gpu_hw.gpus(run) or [], wanted)
     if reasons:
         module.fail_json(msg="; ".join(reasons))

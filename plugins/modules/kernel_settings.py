@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding, not_settable
-
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
 
@@ -32,7 +30,6 @@ options:
   settings: {description: What should be., type: list, elements: dict, required: true}
   file: {description: The drop-in., type: path, required: true}
   record: {description: Where the previous values are kept., type: path, required: true}
-  verify: {description: Only compare the live kernel., type: bool, default: false}
   root: {description: Where the kernel shows its settings., type: path, default: /proc/sys}
 """
 EXAMPLES = r"""
@@ -42,8 +39,7 @@ EXAMPLES = r"""
     record: /var/lib/nodectl/kernel_settings.json
 """
 RETURN = r"""
-report: {description: Lines on what was kept or cannot be held here., type: list, returned: without verify}
-findings: {description: What the live kernel holds., type: list, elements: dict, returned: with verify}
+report: {description: Lines on what was kept or cannot be held here., type: list, returned: always}
 """
 
 HEADER = "# Written by nodectl from the host's tuning profile; changes made here are lost.\n"
@@ -114,27 +110,6 @@ def plan(settings: list[Setting], record: Record, read: Read) -> tuple[dict[str,
     return changes, new_record, report
 
 
-def judge(settings: list[Setting], read: Read) -> list[dict[str, str]]:
-    """Pure: a finding a setting, on what the live kernel holds."""
-    return [_judged(setting, *read(setting["key"])) for setting in settings]
-
-
-def _judged(setting: Setting, live: str, reason: str | None) -> dict[str, str]:
-    key, wanted = setting["key"], wanted_value(setting)
-    if reason:
-        return not_settable("kernel_settings", key, wanted, reason)
-    held = merge(live, wanted, setting.get("never_lower", True)) == live
-    return finding(
-        "kernel_settings",
-        "ok" if held else "failed",
-        key,
-        expected=wanted,
-        actual=live,
-        remedy="run `nodectl provision --tags kernel_settings`; if it comes back, another program sets it (tuned?)",
-        evidence=kept(key, live, wanted) if held and live != wanted else "",
-    )
-
-
 def drop_in(record: Record) -> str:
     """The file's text; empty where there is nothing to set."""
     lines = [f"{key} = {record[key]['applied']}\n" for key in sorted(record)]
@@ -203,7 +178,7 @@ def converge(module: AnsibleModule, wanted: list[Setting], read: Read) -> None:
 
 
 def main() -> None:
-    """Run as Ansible asks: apply, or only verify."""
+    """Run as Ansible asks."""
     setting = {
         "key": {"type": "str", "required": True, "no_log": False},
         "value": {"type": "str", "required": True},
@@ -215,7 +190,6 @@ def main() -> None:
             "settings": {"type": "list", "elements": "dict", "options": setting, "required": True},
             "file": {"type": "path", "required": True},
             "record": {"type": "path", "required": True},
-            "verify": {"type": "bool", "default": False},
             "root": {"type": "path", "default": "/proc/sys"},
         },
         supports_check_mode=True,
@@ -225,9 +199,7 @@ def main() -> None:
     def read(key: str) -> tuple[str, str | None]:
         return read_live(live_path(root, key))
 
-    if not module.params["verify"]:
-        converge(module, wanted, read)
-    module.exit_json(changed=False, findings=judge(wanted, read))
+    converge(module, wanted, read)
 
 
 if __name__ == "__main__":

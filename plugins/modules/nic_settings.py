@@ -16,14 +16,11 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import 
     runner,
     systemd_runs,
 )
-from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding, not_settable
-from ansible_collections.nodectl.fleet.plugins.module_utils.nic_judge import REMEDY, judge_interrupts, judge_rings, qos
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
 
     Run = Callable[[list[str]], tuple[int, str, str]]
-    Finding = dict[str, str]
 
 DOCUMENTATION = r"""
 module: nic_settings
@@ -34,9 +31,9 @@ description:
 author: The nodectl authors
 options:
   state:
-    description: Look at what would be set, set it, or judge it.
+    description: Look at what would be set, or set it.
     type: str
-    choices: [look, set, verify]
+    choices: [look, set]
     required: true
   interfaces:
     description: Their names; without any, those on the PCI bus that are up, but not the one that carries the session.
@@ -67,10 +64,7 @@ EXAMPLES = r"""
 """
 RETURN = r"""
 interfaces: {description: Those that it concerns., type: list, returned: always}
-findings: {description: What was looked at., type: list, elements: dict, returned: with verify}
 """
-
-CHECK = "nic"
 
 
 class Interfaces:
@@ -167,40 +161,6 @@ def set_all(module: AnsibleModule, nics: Interfaces) -> None:
     module.exit_json(changed=bool(diff), interfaces=nics.names, diff=diff)
 
 
-def judge(nics: Interfaces, stop_balancer: bool, settings_path: str) -> list[Finding]:
-    """A finding an interface and setting, read from the live machine."""
-    if not nics.names and not nics.missing:
-        why = f"only {nics.session} is up, which carries the session" if nics.session else "no interface on the PCI bus"
-        return [finding(CHECK, "skipped", expected="training interfaces", actual=f"{why}; name them in nodectl_nics")]
-    found = [finding(CHECK, "failed", name, expected="there", actual="no such interface") for name in nics.missing]
-    for name in nics.names:
-        found += judge_interface(nics, name, stop_balancer)
-    if not systemd_runs():
-        found.append(not_settable(CHECK, "at boot", "nodectl-nic.service", "systemd is not process 1"))
-    else:
-        held = {key: value for key, value in nics.old.items() if key != "before"} == nics.settings(stop_balancer)
-        state = "settings as wanted" if held else f"{settings_path} holds other settings"
-        found.append(
-            finding(CHECK, "ok" if held else "failed", "at boot", expected="as live", actual=state, remedy=REMEDY)
-        )
-    return found
-
-
-def judge_interface(nics: Interfaces, name: str, stop_balancer: bool) -> list[Finding]:
-    """MTU, rings, interrupts as wanted; QoS as it is."""
-    wanted, link, found = nics.wanted, nics.links[name], []
-    if wanted["mtu"]:
-        status = "ok" if link["mtu"] == wanted["mtu"] else "failed"
-        expected, actual = str(wanted["mtu"]), str(link["mtu"])
-        found.append(finding(CHECK, status, f"{name} mtu", expected=expected, actual=actual, remedy=REMEDY))
-    if wanted["rings"]:
-        found.append(judge_rings(name, nic_hw.rings(nics.run, name)))
-    if wanted["irq"]:
-        balanced = nics.balanced and not stop_balancer
-        found.append(judge_interrupts(name, nic_hw.interrupts(name), balanced))
-    return [*found, qos(nics.run, name)]
-
-
 def main() -> None:
     """Run as Ansible asks."""
     path = {"type": "path", "required": True}
@@ -208,7 +168,7 @@ def main() -> None:
     switch = {"type": "bool", "default": False}
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["look", "set", "verify"], "required": True},
+            "state": {"type": "str", "choices": ["look", "set"], "required": True},
             "interfaces": {"type": "list", "elements": "str", "default": []},
             "mtu": {"type": "int", "default": 0},
             "rings": switch,
@@ -225,13 +185,10 @@ def main() -> None:
     nics, state = Interfaces(module), module.params["state"]
     if state == "set":
         set_all(module, nics)
-    if state == "look":
-        refusals = nics.refusals()
-        if refusals:
-            module.fail_json(msg="; ".join(refusals))
-        module.exit_json(changed=False, interfaces=nics.names)
-    findings = judge(nics, module.params["irqbalance"] == "stop", module.params["settings"]) if nics.asked else []
-    module.exit_json(changed=False, interfaces=nics.names, findings=findings)
+    refusals = nics.refusals()
+    if refusals:
+        module.fail_json(msg="; ".join(refusals))
+    module.exit_json(changed=False, interfaces=nics.names)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from nodectl.facts.clock_sync import ClockSync
 from nodectl.facts.disk import Disk
 from nodectl.facts.lab import Lab
 from nodectl.facts.limits import SessionLimits
+from nodectl.facts.login_limits import LoginLimits
 from nodectl.facts.memory import Memory
 from nodectl.facts.nccl_files import NcclFiles
 from nodectl.facts.nics import Nic
@@ -166,3 +167,36 @@ def test_a_gpu_host(facts: dict[str, Any], finding: tuple[str, str, str]) -> Non
 def test_nccl_reads_unkindly() -> None:
     text = "# a=b\nNCCL_A=1 # why\nNCCL_A=2\nNCCL_B =3\nnothing\nNCCL_C==eth0"
     assert parse_nccl(text) == {"NCCL_A": "1 # why", "NCCL_B ": "3", "NCCL_C": "=eth0"}
+
+
+LOGIN = LoginLimits("op", "unlimited", "1048576", "8192", "unlimited", "1048576", uses_pam=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "finding"),
+    [
+        # a session that is older than the files says nothing about the next one
+        ({"limits": SessionLimits("8192", "1024", "8192")}, None),
+        ({"login_limits": replace(LOGIN, memlock="8192")}, "failed"),
+        ({"login_limits": replace(LOGIN, memlock=None)}, "unknown"),
+        (
+            {"limits": SessionLimits("8192", "1048576", "8192"), "login_limits": replace(LOGIN, uses_pam=False)},
+            "warning",
+        ),
+    ],
+)
+def test_a_fresh_login_goes_before_the_session_that_asks(facts: dict[str, Any], finding: str | None) -> None:
+    found = {each for each in bad(**{"login_limits": LOGIN, **facts}) if each[0] == "limits"}
+    assert found == ({("limits", "memlock", finding)} if finding else set())
+
+
+def test_more_files_than_the_kernel_gives_are_not_settable() -> None:
+    live = {
+        **{key: Sysctl(key, setting.value) for key, setting in WANTED.tuning.sysctl.items()},
+        "fs.nr_open": Sysctl("fs.nr_open", "65536"),
+    }
+    facts = {"limits": SessionLimits("unlimited", "1024", "8192"), "sysctl": live}
+    found = judge(Subject("gpu01", {**GOOD, **facts}, WANTED))
+    assert [
+        (each.status.value, each.actual) for each in found if (each.check, each.subject) == ("limits", "nofile")
+    ] == [("skipped", "not settable on this host: its fs.nr_open is 65536")]

@@ -1,9 +1,7 @@
 """The gpu_settings role on recorded nvidia-smi and lspci outputs, given by stand-in programs: no GPU is set here."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -56,22 +54,13 @@ class Node:
 
     def __call__(self, state: str, check: bool = False, **wanted: Any) -> dict[str, Any]:
         files = {name: str(self.folder / name) for name in ("program", "settings", "unit", "drop_in")}
-        arguments = {"state": state, "gpus": 1, "wanted": wanted, **files}
+        arguments = {"state": state, "wanted": wanted, **files}
         env = {"PATH": f"{self.bin}:/usr/bin:/bin"}
         return run_module(MODULE, arguments, folder=self.folder, check=check, env=env)
 
     def calls(self) -> list[str]:
         lines = (self.folder / "calls").read_text().splitlines()
         return [line for line in lines if "--query" not in line]
-
-    def statuses(self, **wanted: Any) -> dict[str, str]:
-        findings = self("verify", **wanted)["findings"]
-        return {found["subject"]: found["status"] for found in findings}
-
-
-@pytest.fixture
-def role(role_module: Callable[[str, str], ModuleType]) -> ModuleType:
-    return role_module("gpu_settings", "gpu_settings")
 
 
 def test_what_differs_is_set_and_only_that(tmp_path: Path) -> None:
@@ -86,7 +75,6 @@ def test_a_gpu_that_holds_it_is_left_alone(tmp_path: Path) -> None:
     node = Node(tmp_path, A100.replace("Disabled, Disabled", "Enabled, Disabled"))
     node("set", persistence=True)
     assert node.calls() == [] and not node("set", persistence=True)["changed"]
-    assert node.statuses(persistence=True) == {"GPU-a persistence": "ok"}
 
 
 def test_check_changes_nothing(tmp_path: Path) -> None:
@@ -100,7 +88,6 @@ def test_a_gpu_with_a_display_is_respected(tmp_path: Path) -> None:
     node = Node(tmp_path, RTX2080)
     node("set", persistence=True, power_limit_w=200)
     assert node.calls() == []
-    assert node.statuses(persistence=True) == {"GPU-r": "skipped"}
 
 
 @pytest.mark.parametrize(
@@ -135,25 +122,12 @@ def test_what_is_no_longer_wanted_goes_back(tmp_path: Path) -> None:
 def test_without_a_driver_nothing_is_done_and_nothing_passes(tmp_path: Path) -> None:
     node = Node(tmp_path)
     assert not node("set", persistence=True)["changed"] and not (tmp_path / "settings").exists()
-    assert node.statuses(persistence=True) == {"GPUs": "unknown"}
     assert not node("set")["changed"]
 
 
-def test_deprecated_clocks_are_not_settable(role: ModuleType) -> None:
-    gpu = dict(zip(gpu_hw.FIELDS, H100.split(", "), strict=True))
-    wanted = {"persistence": None, "power_limit_w": 700, "clocks": "max"}
-    found = {each["subject"]: (each["status"], each["actual"]) for each in role.judge_gpu(gpu, wanted)}
-    assert found["GPU-h power limit in W"] == ("ok", "700")
-    assert found["GPU-h application clocks"][0] == "skipped" and DEPRECATED in found["GPU-h application clocks"][1]
-
-
-def test_access_control_is_read_from_bridges_alone(role: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_access_control_is_read_from_bridges_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     controls = gpu_hw.parse_bridges(LSPCI)
     assert set(controls) == {"0000:00:01.1", "0000:02:00.0"}
-    assert role.judge_bridges(controls, False)["actual"] == "on at 0000:00:01.1"
-    assert role.judge_bridges({"0000:02:00.0": controls["0000:02:00.0"]}, False)["status"] == "ok"
-    assert role.judge_bridges(None, False)["status"] == "unknown"
-    assert "stays on" in role.judge_bridges(controls, True)["actual"]
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         return (0, LSPCI, "") if argv[0] == "lspci" else (1, "", "")

@@ -36,7 +36,7 @@ FABRIC_MANAGER_VERSION = Check(
     looks_at="nv-fabricmanager",
     fires="not installed, or not of the driver's version",
     action="reboot",
-    role="fabric_manager",
+    roles=("fabric_manager",),
 )
 
 

@@ -45,11 +45,11 @@ def gpu_check(
     action: str = "none",
     looks_at: str = "nvidia-smi -q",
     thresholds: tuple[Threshold, ...] = (),
-    role: str = "",
+    roles: tuple[str, ...] = (),
     only_if: Callable[[Subject], bool] | None = None,
 ) -> Callable[[GpuFunction], GpuJudgement]:
     """Register a function of one GPU as the judge of `check`; it is asked where the GPU tells its value `field`."""
-    declared = Check(check, looks_at, fires, expected, remedy, action, thresholds, role)
+    declared = Check(check, looks_at, fires, expected, remedy, action, thresholds, roles)
 
     def register(function: GpuFunction) -> GpuJudgement:
         def judge(host: Subject) -> Iterator[Finding]:

@@ -13,6 +13,10 @@ from nodectl.model.status import Status
 
 ORDER = 70
 
+_ROLES = ("gpu_settings",)
+# what a desktop needs is its own: the role sets nothing there
+_LEFT_ALONE = Fault(Status.SKIPPED, "a display uses this GPU: its settings are left alone")
+
 _COOL = "look at fans, filters, inlet temperature and the heat sink of this GPU (`nvidia-smi -q -d TEMPERATURE`)"
 _POWER = "look at the power supplies and their cables, and at the BMC's log (`ipmitool sel list`)"
 _GEFORCE = "GeForce"
@@ -37,10 +41,13 @@ def _with_clock(gpu: Gpu, said: str) -> str:
     fires="warning: off; failed: not as the tuning sets it",
     expected="persistence mode on",
     remedy="start nvidia-persistenced (`systemctl enable --now nvidia-persistenced`)",
+    roles=_ROLES,
 )
 def persistence(host: Subject, gpu: Gpu) -> Fault | None:
     wanted = host.wanted.tuning.gpu.persistence if host.wanted else None
     if wanted is not None and gpu.persistence_mode != wanted.value:
+        if gpu.display_active:
+            return _LEFT_ALONE
         said = "on" if gpu.persistence_mode else "off"
         return Fault(
             Status.FAILED, f"{said}, the tuning says otherwise", "none", "`nodectl provision --tags gpu_settings`"
@@ -231,16 +238,22 @@ def clock(host: Subject, gpu: Gpu) -> Fault | None:
     fires="not the tuning's application clocks; warning: not its siblings'",
     expected="the tuning's, or the siblings', clocks",
     remedy="`nodectl provision --tags gpu_settings`, or `nvidia-smi -rac`",
+    roles=_ROLES,
 )
 def clock_setting(host: Subject, gpu: Gpu) -> Fault | None:
     """As the tuning sets them; without one, as most of its siblings have them."""
     wanted = host.wanted.tuning.gpu.clocks if host.wanted else None
     now = gpu.applications_graphics_clock_mhz
     if wanted is not None:
-        top = wanted.value.rpartition(",")[2]
-        expected = gpu.graphics_clock_max_mhz or gpu.sm_clock_max_mhz if top == "max" else int(top)
+        graphics_max = gpu.graphics_clock_max_mhz or gpu.sm_clock_max_mhz
+        pair = (gpu.memory_clock_max_mhz, graphics_max) if wanted.value == "max" else _pair(wanted.value)
+        live = (gpu.applications_memory_clock_mhz, now)
+        if all(is_ is None or want is None or is_ == want for is_, want in zip(live, pair, strict=True)):
+            return None
         said = f"{now} MHz, the tuning says {wanted.value}"
-        return None if expected is None or now == expected else Fault(Status.FAILED, said)
+        if now == pair[1]:
+            said = f"memory at {live[0]} MHz, the tuning says {wanted.value}"
+        return _LEFT_ALONE if gpu.display_active else Fault(Status.FAILED, said)
     siblings = Counter(
         other.applications_graphics_clock_mhz
         for other in gpus_of(host)
@@ -252,12 +265,18 @@ def clock_setting(host: Subject, gpu: Gpu) -> Fault | None:
     return Fault(Status.WARNING, f"{now} MHz, its siblings {most} MHz")
 
 
+def _pair(clocks: str) -> tuple[int, int]:
+    memory, graphics = clocks.split(",")
+    return int(memory), int(graphics)
+
+
 @gpu_check(
     "gpu_power_limit",
     "power_limit_w",
     fires="not the tuning's; warning: below the GPU's default",
     expected="the tuning's power limit, or the default",
     remedy="`nvidia-smi -pl WATTS`, or set it in the tuning",
+    roles=_ROLES,
 )
 def power_limit(host: Subject, gpu: Gpu) -> Fault | None:
     wanted = host.wanted.tuning.gpu.power_limit_w if host.wanted else None
@@ -265,6 +284,8 @@ def power_limit(host: Subject, gpu: Gpu) -> Fault | None:
     if wanted is not None:
         if abs(limit - wanted.value) < 1:
             return None
+        if gpu.display_active:
+            return _LEFT_ALONE
         return Fault(Status.FAILED, f"{limit:g} W, the tuning says {wanted.value} W")
     default = gpu.power_limit_default_w
     return None if default is None or limit >= default - 1 else Fault(Status.WARNING, f"{limit:g} W of {default:g} W")

@@ -24,6 +24,7 @@ ACCESS_CONTROL = Check(
     "access_control",
     looks_at="lspci",
     fires="a bridge redirects on bare metal, where the tuning wants it off; else a warning",
+    roles=("gpu_settings",),
 )
 
 

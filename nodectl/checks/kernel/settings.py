@@ -1,4 +1,4 @@
-"""Whether a live host holds what its tuning sets: kernel settings, limits, NCCL's file, MTU, access control."""
+"""Whether a live host holds what its tuning sets: kernel settings, limits, NCCL's file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges
 from nodectl.facts.base import whole
 from nodectl.facts.limits import SessionLimits
+from nodectl.facts.login_limits import LoginLimits
 from nodectl.facts.nccl_files import NcclFiles
-from nodectl.facts.nics import Nic
 from nodectl.facts.sysctl import Sysctl
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -21,7 +21,10 @@ _STACK_MENDED = (2, 28)
 
 
 KERNEL_SETTINGS = Check(
-    "kernel_settings", looks_at="`/proc/sys`", fires="lower than the tuning's (each number), or another value"
+    "kernel_settings",
+    looks_at="`/proc/sys`",
+    fires="lower than the tuning's (each number), or another value",
+    roles=("kernel_settings",),
 )
 
 
@@ -65,24 +68,20 @@ LIMITS = Check(
     "limits",
     looks_at="memlock, nofile and stack of this very session",
     fires="lower; unlimited stack with an NCCL below 2.28",
+    roles=("limits",),
 )
 
 
-@judges(LIMITS, reads=("limits",))
+@judges(LIMITS, reads=("limits", "login_limits", "sysctl"))
 def limits(host: Subject) -> Iterator[Finding]:
-    """What this very session gets; and never an unlimited stack for an NCCL that crashes on it."""
+    """What a fresh login gets, where root could open one, else this very session; a stack that NCCL can live with."""
     wanted = host.wanted.tuning.limits if host.wanted else {}
     live = host.facts.get("limits")
     yield from host.unread(LIMITS, live, "the limits of a session")
     if not isinstance(live, SessionLimits):
         return
     for name, setting in sorted(wanted.items()):
-        actual = live.memlock if name == "memlock" else live.nofile
-        enough = actual == "unlimited" or (setting.value != "unlimited" and int(actual) >= int(setting.value))
-        status = failed_unless(enough) if enough or live.raisable else Status.SKIPPED
-        said = actual if status is not Status.SKIPPED else f"{NOT_SETTABLE}: {actual}, root here may not raise it"
-        remedy = "run `nodectl provision --tags limits`, then log in anew"
-        yield host.finding(LIMITS, status, name, expected=setting.value, actual=said, remedy=remedy)
+        yield _limit(host, name, setting.value, live)
     nccl = host.wanted.stack.nccl if host.wanted else None
     if nccl:
         bad = live.stack == "unlimited" and version_key(nccl) < _STACK_MENDED
@@ -92,12 +91,52 @@ def limits(host: Subject) -> Iterator[Finding]:
         yield host.finding(LIMITS, status, "stack", expected=expected, actual=live.stack, remedy=remedy)
 
 
+def _limit(host: Subject, name: str, wanted: str, session: SessionLimits) -> Finding:
+    login = host.fact("login_limits", LoginLimits)
+    own = session.memlock if name == "memlock" else session.nofile
+    actual = (login.memlock if name == "memlock" else login.nofile) if login else own
+    most = _most_files(host) if name == "nofile" else None
+    if actual is None:
+        remedy = "look at PAM: `runuser -l`"
+        said = "a fresh session could not be opened to look at it"
+        return host.finding(LIMITS, Status.UNKNOWN, name, expected=wanted, actual=said, remedy=remedy)
+    if not _is_enough(actual, wanted):
+        reason = "" if session.raisable else f"{actual}, root here may not raise it"
+        if most is not None and not _is_enough(str(most), wanted):
+            reason = f"its fs.nr_open is {most}"
+        if reason:
+            return host.finding(LIMITS, Status.SKIPPED, name, expected=wanted, actual=f"{NOT_SETTABLE}: {reason}")
+        remedy = "run `nodectl provision --tags limits`, then log in anew"
+        return host.finding(LIMITS, Status.FAILED, name, expected=wanted, actual=actual, remedy=remedy)
+    if login and login.uses_pam is False and not _is_enough(own, wanted):
+        said, remedy = f"{own} in SSH sessions: sshd has UsePAM no", "set UsePAM yes in sshd_config"
+        return host.finding(LIMITS, Status.WARNING, name, expected=wanted, actual=said, remedy=remedy)
+    return host.finding(LIMITS, Status.OK, name, expected=wanted, actual=actual)
+
+
+def _is_enough(actual: str, wanted: str) -> bool:
+    return actual == "unlimited" or (wanted != "unlimited" and int(actual) >= int(wanted))
+
+
+def _most_files(host: Subject) -> int | None:
+    """The kernel's own limit for one process, above which nobody can raise it."""
+    settings = host.facts.get("sysctl")
+    setting = settings.get("fs.nr_open") if isinstance(settings, Mapping) else None
+    return whole(setting.value) if isinstance(setting, Sysctl) else None
+
+
 NCCL_FILE = Check(
     "nccl_file",
     looks_at="`/etc/nccl.conf` and `~/.nccl.conf`",
     fires="missing, other value, not asked for, or overridden",
+    roles=("nccl_env",),
 )
-NCCL_DEBUG = Check("nccl_debug", looks_at="variables of NCCL's debugging class", fires="warning wherever one stands")
+NCCL_DEBUG = Check(
+    "nccl_debug",
+    looks_at="variables of NCCL's debugging class",
+    fires="warning wherever one stands",
+    roles=("nccl_env",),
+)
 
 
 @judges(NCCL_FILE, NCCL_DEBUG, reads=("nccl_files",))
@@ -138,30 +177,3 @@ def parse_nccl(text: str) -> dict[str, str]:
         if equals and not line.startswith("#"):
             found.setdefault(name[:MAX_CHARS], value[:MAX_CHARS])
     return found
-
-
-MTU = Check("mtu", looks_at="the training interfaces (`nodectl_nics`)", fires="another MTU than the tuning's")
-
-
-@judges(MTU, reads=("nics",))
-def mtu(host: Subject) -> Iterator[Finding]:
-    """The named training interfaces have the tuning's MTU; without names, those with a driver."""
-    wanted = host.wanted.tuning.nic.mtu if host.wanted else None
-    nics = host.facts.get("nics")
-    if wanted is None:
-        return
-    yield from host.unread(MTU, nics, str(wanted.value))
-    known = nics if isinstance(nics, Mapping) else {}
-    named = host.variables.get("nodectl_nics")
-    names = named if isinstance(named, list) else [n for n, nic in known.items() if isinstance(nic, Nic) and nic.driver]
-    for name in map(str, names):
-        nic = known.get(name)
-        if not isinstance(nic, Nic):
-            remedy = "correct nodectl_nics"
-            yield host.finding(
-                MTU, Status.FAILED, name, expected=str(wanted.value), actual="no such NIC", remedy=remedy
-            )
-        elif named or nic.mtu == wanted.value:
-            remedy = "run `nodectl provision --tags nic`"
-            status = failed_unless(nic.mtu == wanted.value)
-            yield host.finding(MTU, status, name, expected=str(wanted.value), actual=str(nic.mtu), remedy=remedy)

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from nodectl.checks.check import Check, Subject, Threshold, judges
 from nodectl.facts.clock_sync import ClockSync
 from nodectl.facts.time import Clock
+from nodectl.facts.time_service import TimeService
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
 ORDER = 20
 
+_INSTALL = "synchronise its clock (chrony)"
 CLOCK_WARNING_S_LIMIT = Threshold("clock_warning_s", 1.0, "preflight lists of the field ask for less than a second")
 CLOCK_FAILED_S_LIMIT = Threshold("clock_failed_s", 5.0, "torchrun's rendezvous drops a host whose clock is 15 s off")
 CLOCK = Check(
@@ -19,22 +21,20 @@ CLOCK = Check(
     looks_at="against ours, and who keeps it",
     fires="beyond the threshold; warning: not synchronised",
     thresholds=(CLOCK_WARNING_S_LIMIT, CLOCK_FAILED_S_LIMIT),
+    roles=("time_sync",),
 )
 
 
-@judges(CLOCK, reads=("lab", "time", "clock_sync"))
+@judges(CLOCK, reads=("lab", "time", "clock_sync", "time_service"))
 def clock(host: Subject) -> Iterator[Finding]:
     """Near the operator's clock, and kept right by something; a host that shares its clock has none to keep."""
     found, sync = host.facts.get("time"), host.facts.get("clock_sync")
     if isinstance(found, Clock):
         # the true offset is within error_s above offset_s: only what is off for certain counts
         off_s = max(0.0, found.offset_s, -(found.offset_s + found.error_s))
-        least, most = host.threshold(CLOCK_WARNING_S_LIMIT), host.threshold(CLOCK_FAILED_S_LIMIT)
-        status = Status.OK if off_s < least else Status.FAILED if off_s >= most else Status.WARNING
-        expected, remedy = f"within {least:g} s of ours", "synchronise its clock (chrony)"
-        yield host.finding(CLOCK, status, "offset", expected=expected, actual=f"{off_s:.1f} s off", remedy=remedy)
-    expected = "synchronised"
-    if host.shares("clock"):
+        yield _offset(host, "offset", off_s, f"{off_s:.1f} s off", "ours")
+    expected, service = "synchronised", host.fact("time_service", TimeService)
+    if host.shares("clock") or (service and not service.own_clock and not service.services):
         actual = "the clock is the machine's below this host"
         yield host.finding(CLOCK, Status.SKIPPED, "synchronisation", expected=expected, actual=actual)
     elif isinstance(sync, ClockSync):
@@ -43,3 +43,24 @@ def clock(host: Subject) -> Iterator[Finding]:
         yield host.finding(CLOCK, status, "synchronisation", expected=expected, actual=sync.told, remedy=remedy)
     else:
         yield from host.unread(CLOCK, sync, expected)
+    if service and service.own_clock:
+        yield from _service(host, service)
+
+
+def _service(host: Subject, service: TimeService) -> Iterator[Finding]:
+    """One service keeps the clock, and is content with it itself."""
+    status = Status.OK if len(service.services) == 1 else Status.WARNING
+    actual = ", ".join(service.services) or "none"
+    remedy = "keep one time service, and disable the others" if service.services else _INSTALL
+    yield host.finding(CLOCK, status, "service", expected="one time service", actual=actual, remedy=remedy)
+    if service.offset_s is not None:
+        actual = f"{service.offset_s:+.6f} s off, says {service.services[0]}"
+        yield _offset(host, "service offset", abs(service.offset_s), actual, "its time servers")
+
+
+def _offset(host: Subject, subject: str, off_s: float, actual: str, whose: str) -> Finding:
+    least, most = host.threshold(CLOCK_WARNING_S_LIMIT), host.threshold(CLOCK_FAILED_S_LIMIT)
+    status = Status.OK if off_s < least else Status.FAILED if off_s >= most else Status.WARNING
+    return host.finding(
+        CLOCK, status, subject, expected=f"within {least:g} s of {whose}", actual=actual, remedy=_INSTALL
+    )

@@ -90,8 +90,15 @@ def _stopped(host: Subject, unit: Unit) -> Finding:
     )
 
 
-UNIT_LIMITS = Check("unit_limits", looks_at="systemd's defaults", fires="warning: lower than the tuning's limits")
-REMOVE_IPC = Check("remove_ipc", looks_at="logind", fires="warning: it removes shared memory of users who logged out")
+UNIT_LIMITS = Check(
+    "unit_limits", looks_at="systemd's defaults", fires="warning: lower than the tuning's limits", roles=("limits",)
+)
+REMOVE_IPC = Check(
+    "remove_ipc",
+    looks_at="logind",
+    fires="warning: it removes shared memory of users who logged out",
+    roles=("limits",),
+)
 
 
 @judges(UNIT_LIMITS, REMOVE_IPC, reads=("unit_limits",))

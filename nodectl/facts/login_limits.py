@@ -1,0 +1,66 @@
+"""The limits that a fresh login gets, read by root: those of a session that is older than the files say nothing."""
+
+from dataclasses import dataclass
+
+from nodectl.errors import ParseError
+from nodectl.facts.base import Fact, output_unless_missing
+from nodectl.facts.limits import read_limits
+from nodectl.model.recording import Command, Recording
+
+# `sshd: /usr/sbin/sshd -D [listener] …` is how a listening sshd shows its command line, on which its settings depend
+_SHOW = """\
+[ "$(id -u)" = 0 ] && command -v runuser >/dev/null || exit 3
+user=${SUDO_USER:-$(id -un)}
+printf 'user %s\\nlogin ' "$user"
+runuser -l "$user" -s /bin/sh -c 'for each in l n s; do ulimit -S$each; ulimit -H$each; done' | tail -n 6 | tr '\\n' ' '
+printf '\\nsession '
+for each in l n s; do ulimit -S$each; ulimit -H$each; done | tr '\\n' ' '
+echo
+pid=$$
+while [ "$pid" -gt 1 ]; do
+  title=$(tr '\\0' ' ' <"/proc/$pid/cmdline")
+  case $title in 'sshd: /'*'[listener]'*) title=${title#sshd: } title=${title%%[*} ;; /*/sshd' '*) ;; *) title= ;; esac
+  [ -z "$title" ] || break
+  rest=$(sed 's/.*) //' "/proc/$pid/stat") && set -- $rest && pid=$2
+done
+set -- $title
+[ $# -gt 0 ] || exit 0
+sshd=$1 options=
+shift
+for word; do case $word in -D | -e) ;; *) options="$options $word" ;; esac; done
+printf 'pam %s\\n' "$("$sshd" -T $options | sed -n 's/^usepam //p')"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginLimits:
+    """The lower of soft and hard of `user`'s fresh login, and of the session that asked, in limits.conf's units.
+
+    `uses_pam` is that of the SSH server of the session, None where it could not be asked;
+    """
+
+    user: str
+    memlock: str | None
+    nofile: str | None
+    stack: str | None
+    session_memlock: str
+    session_nofile: str
+    uses_pam: bool | None
+
+
+def _read(recording: Recording) -> LoginLimits:
+    text = output_unless_missing(recording, "login-limits", "not asked by root, or no runuser")
+    lines = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+    if not lines.get("user"):
+        raise ParseError(f"login-limits: {text[:200]!r}")
+    memlock, nofile, stack = read_limits(lines["login"].split()) if lines.get("login", "").strip() else (None,) * 3
+    session = read_limits(lines.get("session", "").split())
+    pam = {"yes": True, "no": False}.get(lines.get("pam", "").strip())
+    return LoginLimits(lines["user"], memlock, nofile, stack, session[0], session[1], pam)
+
+
+def _words(limits: LoginLimits) -> str:
+    return f"login of {limits.user}: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}"
+
+
+FACT = Fact("login_limits", (Command("login-limits", ("sh", "-c", _SHOW)),), _read, _words, row=411, occasion="live")

@@ -1,0 +1,78 @@
+"""Which programs keep the clock, and how far off the one that runs says it is."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nodectl.facts.base import Fact, output
+from nodectl.model.recording import Command, Recording
+
+# process names, as the kernel cuts them at 15 characters
+_PROGRAMS = {
+    "chronyd": "chrony",
+    "systemd-timesyn": "systemd-timesyncd",
+    "ntpd": "ntp",
+    "ptp4l": "linuxptp",
+    "phc2sys": "linuxptp",
+}
+# inode of the first PID namespace (PROC_PID_INIT_INO of the kernel): who lives in another shares a machine's clock
+_SHOW = f"""\
+[ "$(readlink /proc/self/ns/pid)" = 'pid:[{0xEFFFFFFC}]' ] && echo own || echo shared
+for each in /proc/[0-9]*/comm; do
+  read -r name <"$each" || continue
+  case $name in {" | ".join(_PROGRAMS)}) printf 'service %s\\n' "$name" ;; esac
+done 2>/dev/null | sort -u
+printf 'chrony %s\\n' "$(chronyc -n -c tracking 2>/dev/null)"
+printf 'timesyncd %s\\n' "$(timedatectl timesync-status 2>/dev/null | sed -n 's/^ *Offset: //p')"
+printf 'ntp %s\\n' "$(ntpq -c rv 2>/dev/null | tr '\\n' ' ')"
+"""
+_UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeService:
+    """The time services that run, and how many seconds off they say the clock is, None where none says.
+
+    `own_clock` is false in a container, which has its machine's clock.
+    """
+
+    services: tuple[str, ...]
+    offset_s: float | None
+    own_clock: bool
+
+
+def _chrony(text: str) -> float | None:
+    fields = text.split(",")
+    return None if len(fields) < 14 or fields[13] == "Not synchronised" else float(fields[4])
+
+
+def _timesyncd(text: str) -> float | None:
+    found = re.fullmatch(r"([+-]?[\d.]+)(\S+)", text)
+    return float(found[1]) * _UNITS_S[found[2]] if found and found[2] in _UNITS_S else None
+
+
+def _ntp(text: str) -> float | None:
+    found = re.search(r"\boffset=([+-]?[\d.]+)", text)
+    return float(found[1]) / 1000 if found else None
+
+
+_READERS: dict[str, tuple[str, Callable[[str], float | None]]] = {
+    "chrony": ("chrony", _chrony),
+    "systemd-timesyncd": ("timesyncd", _timesyncd),
+    "ntp": ("ntp", _ntp),
+}
+
+
+def _read(recording: Recording) -> TimeService:
+    first, *lines = output(recording, "time-service").splitlines()
+    services = sorted({_PROGRAMS[line.split()[1]] for line in lines if line.startswith("service ")})
+    said = dict(line.split(" ", 1) for line in lines if " " in line and not line.startswith("service "))
+    offsets = [_READERS[name][1](said.get(_READERS[name][0], "").strip()) for name in services if name in _READERS]
+    return TimeService(tuple(services), next((each for each in offsets if each is not None), None), first == "own")
+
+
+def _words(service: TimeService) -> str:
+    return ", ".join(service.services) or "none"
+
+
+FACT = Fact("time_service", (Command("time-service", ("sh", "-c", _SHOW)),), _read, _words, row=831, occasion="live")

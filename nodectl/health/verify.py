@@ -1,0 +1,87 @@
+"""The end of a play: one host judged as `nodectl health` does, by what a task ran there; Ansible only carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nodectl.checks.catalogue import checks
+from nodectl.health.judging import VERIFY, Order, order_of, seen
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+from nodectl.recordings.collect import new_nonce, script
+from nodectl.recordings.frames import read_frames
+
+# importing torch from a cold disk alone may take a minute
+_BUDGET_S = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """One host to be verified: `script` is run there by a shell, and `findings` reads what it printed."""
+
+    order: Order
+    roles: frozenset[str] | None
+    nonce: str = field(default_factory=new_nonce)
+
+    @property
+    def script(self) -> str:
+        """For `sh -s`; it changes nothing."""
+        return script(self.order.commands, self.nonce, budget_s=_BUDGET_S).decode()
+
+    def findings(self, output: bytes, *, asked: float, ended: float, heard: float) -> tuple[Finding, ...]:
+        """As of `nodectl health`, of the chosen roles; ParseError where the output is not whole.
+
+        `asked` and `heard` are our clock before and after the task, `ended` is the host's when the script had ended:
+        only what is left of the task without the script makes the comparison of the clocks uncertain.
+        """
+        commands = {command.key: command for command in self.order.commands}
+        name = self.order.host.name
+        recording = read_frames(name, output, commands, self.nonce, asked=asked, heard=heard)
+        ran_s = 0.0 if recording.clock_offset_s is None else ended - (recording.clock_offset_s + heard)
+        error_s = max(0.0, heard - asked - ran_s)
+        recording = replace(recording, clock_offset_s=ended - heard, clock_error_s=error_s)
+        today = datetime.now(UTC).date()
+        judged = seen(self.order, recording).findings
+        return tuple(self.order.policy.applied(finding, today) for finding in judged if self._is_asked(finding))
+
+    def _is_asked(self, finding: Finding) -> bool:
+        if self.roles is None:
+            return True
+        # profiles that cannot be judged by are no pass of any role
+        check = checks().get(finding.check)
+        return (check is not None and not self.roles.isdisjoint(check.roles)) or (
+            finding.check == "profiles" and finding.status in (Status.FAILED, Status.UNKNOWN)
+        )
+
+
+def verification(host: Host, extra_dirs: Sequence[Path], roles: Collection[str] | None) -> Verification:
+    """What is to be asked of `host`, and judged: the checks that name one of `roles`, all where None."""
+    order = order_of(host, {}, extra_dirs, occasions=VERIFY)
+    return Verification(order, None if roles is None else frozenset(roles))
+
+
+def chosen_roles(run: Collection[str], skipped: Collection[str]) -> tuple[str, ...] | None:
+    """The roles that a run's tags name; None where they name all."""
+    known = {role for check in checks().values() for role in check.roles}
+    chosen = known if {"all", "tagged", "always"} & set(run) or not run else known & set(run)
+    return None if chosen == known and not known & set(skipped) else tuple(sorted(chosen - set(skipped)))
+
+
+def lines(findings: Sequence[Finding], statuses: Collection[Status]) -> list[str]:
+    """Those of the statuses as lines for people, the worst first."""
+    chosen = [finding for finding in findings if finding.status in statuses]
+    return [_line(finding) for finding in sorted(chosen, key=lambda finding: finding.status.rank)]
+
+
+def _line(finding: Finding) -> str:
+    name = ": ".join(filter(None, (finding.check, finding.subject)))
+    parts = [f"{finding.status} {name}: {finding.actual}"]
+    if finding.expected:
+        parts.append(f"expected {finding.expected}")
+    if finding.remedy:
+        parts.append(f"try: {finding.remedy}")
+    return "; ".join(parts)

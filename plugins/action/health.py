@@ -1,0 +1,78 @@
+"""Ansible action: the controller's half of `health`, which says what to collect and judges what came back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+
+class _Rendered(Mapping[str, Any]):
+    """The host's variables, each rendered when it is asked for, as plain data."""
+
+    def __init__(self, variables: Mapping[str, Any], templar: Any) -> None:
+        self._variables, self._templar = variables, templar
+
+    def __getitem__(self, name: str) -> Any:
+        return json.loads(json.dumps(self._templar.template(self._variables[name])))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
+    """Runs the module of the same name on the node."""
+
+    _requires_connection = True
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """`findings`, the lines `told`, and `failed` with those of the checks that failed."""
+        try:
+            from nodectl.errors import NodectlError
+            from nodectl.health.verify import chosen_roles, lines, verification
+            from nodectl.model.host import Host
+            from nodectl.model.status import Status
+            from nodectl.profiles.load import profile_dirs
+            from nodectl.report.findings import finding_document
+        except ImportError as error:
+            raise AnsibleActionFail(
+                f"this task judges by the nodectl package, which Ansible's Python ({sys.executable}) "
+                f"has not ({error}): install it there, or run ansible-playbook from the environment that holds nodectl"
+            ) from None
+        variables = task_vars or {}
+        result = super().run(tmp, variables)
+        name = str(variables.get("inventory_hostname", ""))
+        roles = self._task.args.get("roles")
+        if roles is None:
+            roles = chosen_roles(variables.get("ansible_run_tags", ()), variables.get("ansible_skip_tags", ()))
+        try:
+            host = Host(name, name, variables=_Rendered(variables, self._templar))
+            asking = verification(host, profile_dirs(variables.get("ansible_inventory_sources") or ()), roles)
+            asked = time.time()
+            done = self._execute_module("nodectl.fleet.health", {"script": asking.script}, task_vars=variables)
+            heard = time.time()
+            if done.get("failed") or "output" not in done:
+                return {**result, **done}
+            output = base64.b64decode(done["output"])
+            findings = asking.findings(output, asked=asked, ended=float(done["ended"]), heard=heard)
+        except NodectlError as error:
+            raise AnsibleActionFail(". ".join(part for part in (error.message, error.remedy) if part)) from None
+        wrong = lines(findings, {Status.FAILED})
+        return {
+            **result,
+            "changed": False,
+            "findings": [finding_document(finding) for finding in findings],
+            "told": lines(findings, {Status.UNKNOWN, Status.WARNING, Status.SKIPPED}),
+            "wrong": wrong,
+            **({"failed": True, "msg": "\n".join(wrong)} if wrong else {}),
+        }

@@ -1,0 +1,66 @@
+#!/usr/bin/python
+"""Ansible module: the node's half of `health`, which runs the collector's script and hands on what it printed."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: health
+short_description: Judge a host as nodectl health does
+description:
+  - Collects what the host is in one round trip, and judges it on the controller by nodectl's own checks.
+  - Fails where a check failed; what could not be told, warns or is not to be had here is said. Changes nothing.
+  - Needs the nodectl package in Ansible's Python on the controller, and nothing on the node.
+  - What the host should be comes from its variables (nodectl_hardware, nodectl_stack, nodectl_tuning and others).
+author: The nodectl authors
+options:
+  roles:
+    description: Only checks of what these roles set; without it those of the roles that the run's tags name, or all.
+    type: list
+    elements: str
+  script: {description: Made by the controller., type: str}
+"""
+EXAMPLES = r"""
+- nodectl.fleet.health:
+
+- nodectl.fleet.health:
+    roles: [kernel_settings]
+"""
+RETURN = r"""
+findings:
+  description: Each with check, subject, status, action, expected, actual, remedy and evidence.
+  type: list
+  elements: dict
+  returned: always
+wrong: {description: Lines on the checks that failed., type: list, elements: str, returned: always}
+told: {description: Lines on what is unknown, warns or is skipped., type: list, elements: str, returned: always}
+"""
+
+
+def main() -> None:
+    """Run the script; its output is whatever it is, also where it ended badly."""
+    module = AnsibleModule(
+        argument_spec={
+            "roles": {"type": "list", "elements": "str"},
+            # 60 KB that nobody wants in a log
+            "script": {"type": "str", "no_log": True},
+        },
+        supports_check_mode=True,
+    )
+    if not module.params["script"]:
+        module.fail_json(msg="the controller's half of this module did not run: call it as nodectl.fleet.health")
+    done = subprocess.run(
+        ["/bin/sh", "-s"], input=module.params["script"].encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    ended = time.time()
+    errors = done.stderr[-1000:].decode(errors="replace")
+    module.exit_json(changed=False, output=base64.b64encode(done.stdout).decode(), ended=ended, errors=errors)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Facts of live hosts alone: a fresh login, the programs that keep the clock, the queues of the interfaces."""
+
+import subprocess
+
+import pytest
+
+from nodectl.facts.catalogue import all_facts, commands_for, facts_named, registered
+from nodectl.facts.login_limits import LoginLimits
+from nodectl.facts.nic_setup import NicSetup
+from nodectl.facts.time_service import TimeService
+from nodectl.model.facts import Unread
+from nodectl.model.host import Host
+from tests.facts.recorded import fact
+
+# the forms that chronyc 4.3, timedatectl 252 and ntpq 4.2.8 print
+TRACKING = (
+    "A9FEA97B,169.254.169.123,4,1732182000.123456789,-0.000012345,0.000003456,0.000011111,"
+    "-12.3,0.001,0.02,0.0005,0.0003,64.2,Normal\n"
+)
+UNSYNCED = "00000000,,0,0.000000000,0.000000000,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised\n"
+TIMESYNC = """       Server: 192.0.2.1 (0.debian.pool.ntp.org)
+Poll interval: 2min 8s (min: 32s; max 34min 8s)
+         Leap: normal
+       Offset: -1.161ms
+        Delay: 12.9ms
+"""
+NTPQ = 'associd=0 status=0615 leap_none, sync_ntp, 1 event,\nversion="ntpd 4.2.8p15", stratum=2, offset=+2.500,\n'
+LOGIN = """user root
+login 8192 unlimited 1024 4096 8191 unlimited
+session unlimited unlimited 1048576 1048576 unlimited unlimited
+pam no
+"""
+
+
+def test_what_takes_seconds_or_is_ansibles_own_is_no_part_of_every_look() -> None:
+    live = {each.subject for each in registered()} - {each.subject for each in all_facts()}
+    assert {"login_limits", "nic_setup", "time_service"} <= live
+
+
+@pytest.mark.parametrize("subject", ["login_limits", "nic_setup", "time_service"])
+def test_its_script_runs_here_under_a_posix_shell(subject: str) -> None:
+    for command in commands_for(Host("a", "a"), facts_named(subject)):
+        assert subprocess.run(["dash", "-n", "-c", command.argv[2]], check=False).returncode == 0, command.key
+        done = subprocess.run(command.argv, capture_output=True, text=True, check=False, timeout=30)
+        assert done.returncode in (0, 3), done.stderr
+
+
+def test_the_lower_of_soft_and_hard_of_a_fresh_login_counts() -> None:
+    assert fact("login_limits", login_limits=LOGIN) == LoginLimits(
+        "root", "8192", "1024", "8191", "unlimited", "1048576", uses_pam=False
+    )
+    without = fact(
+        "login_limits", login_limits=LOGIN.replace("login 8192 unlimited 1024 4096 8191 unlimited", "login ")
+    )
+    assert without.memlock is None and without.session_memlock == "unlimited"
+    assert fact("login_limits", login_limits=3) == Unread("absent", "not asked by root, or no runuser")
+
+
+@pytest.mark.parametrize(
+    ("words", "services", "offset_s"),
+    [
+        (f"service chronyd\nchrony {TRACKING}", ("chrony",), -0.000012345),
+        (f"service chronyd\nchrony {UNSYNCED}", ("chrony",), None),
+        ("service systemd-timesyn\nchrony \ntimesyncd -1.161ms\n", ("systemd-timesyncd",), -0.001161),
+        ("service systemd-timesyn\ntimesyncd +2s\n", ("systemd-timesyncd",), 2.0),
+        ("service systemd-timesyn\ntimesyncd \n", ("systemd-timesyncd",), None),
+        (f"service ntpd\nntp {NTPQ}", ("ntp",), 0.0025),
+        ("service chronyd\nservice ntpd\n", ("chrony", "ntp"), None),
+        ("", (), None),
+    ],
+)
+def test_each_service_tells_its_offset_in_its_own_form(
+    words: str, services: tuple[str, ...], offset_s: float | None
+) -> None:
+    found = fact("time_service", time_service=f"own\n{words}")
+    assert found.services == services and found.own_clock
+    assert found.offset_s == (None if offset_s is None else pytest.approx(offset_s))
+    assert fact("time_service", time_service=f"shared\n{words}") == TimeService(services, found.offset_s, False)
+
+
+QUEUES = """nic\tens1f0np0\t0\t0-15,32-47
+irq\t101\t0
+irq\t102\t0-63
+Ring parameters for ens1f0np0:
+Pre-set maximums:
+RX:\t\t8192
+RX Mini:\tn/a
+TX:\t\t4096
+Current hardware settings:
+RX:\t\t1024
+RX Mini:\tn/a
+TX:\t\t4096
+RX Buf Len:\t\tn/a
+nic\teno1\t-1\t0-63
+"""
+
+
+def test_rings_and_interrupts_are_read_by_interface() -> None:
+    setup: NicSetup = fact("nic_setup", nic_queues=QUEUES, nic_boot='active\n{"mtu": 9000}')
+    nic = setup.queues["ens1f0np0"]
+    assert (nic.rings_max, nic.rings) == ({"rx": 8192, "tx": 4096}, {"rx": 1024, "tx": 4096})
+    assert nic.local_cpus == "0-15,32-47" and nic.interrupts == {"101": "0", "102": "0-63"}
+    other = setup.queues["eno1"]
+    assert (other.local_cpus, other.rings_max, other.interrupts) == ("", {}, {})
+    assert setup.balanced and setup.boot == {"mtu": 9000}
+
+
+def test_where_no_systemd_runs_nothing_is_kept_for_the_boot() -> None:
+    setup = fact("nic_setup", nic_queues="", nic_boot=3)
+    assert not setup.systemd and setup.boot is None and not setup.queues
+    assert isinstance(fact("nic_setup", nic_queues="", nic_boot="inactive\n{"), Unread)

@@ -1,0 +1,33 @@
+"""systemd and logind read their files anew where their live answer is another than the files'."""
+
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.nodectl.fleet.plugins.modules import service_limits
+
+
+def answering(text: str, status: int = 0) -> Callable[[list[str]], tuple[int, str, str]]:
+    return lambda argv: (0, "", "") if "is-active" in argv else (status, text, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "live", "is_low"),
+    [
+        ("memlock", "unlimited", "infinity", False),
+        ("memlock", "unlimited", "8388608", True),
+        ("memlock", "8192", "8388608", False),  # KiB against bytes
+        ("nofile", "1048576", "524288", True),
+        ("nofile", "1024", "524288", False),
+    ],
+)
+def test_systemd_is_asked_in_its_own_units(name: str, wanted: str, live: str, is_low: bool) -> None:
+    assert service_limits.is_low(answering(f"{live}\n"), name, wanted) is is_low
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "removes"), [("b false\n", 0, False), ("b true\n", 0, True), ("", 1, False)]
+)
+def test_logind_is_asked_itself(answer: str, status: int, removes: bool) -> None:
+    assert service_limits.removes_ipc(answering(answer, status)) is removes
+    assert service_limits.removes_ipc(lambda argv: (3, "", "")) is False, "logind does not run"
