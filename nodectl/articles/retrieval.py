@@ -14,18 +14,17 @@ from nodectl.articles.turns import Turns, groups_of
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
-from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import Amount, given_up, marked, said, within
+from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import given_up, marked, said, within
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.events import Event
 from nodectl.probes.gang import Member, Played, play
 from nodectl.transport.base import Transport
 
 NAME = "retrieval"
-REPETITIONS = 3
-DURATION_S = 1.0
+_USUAL = Amount(repetitions=3, duration_s=1.0)
 _LEAST = Amount(repetitions=2, duration_s=0.2)
 # importing torch, making the table
 _START_S = 8.0
@@ -88,7 +87,7 @@ def run_retrieval(
             findings=tuple(host_finding(NAME, each.host.name, Status.UNKNOWN, actual) for each in ready)
         )
     groups = groups_of(turns)
-    wish = Amount(options.repetitions or REPETITIONS, options.duration_s or DURATION_S, groups)
+    wish = Amount(options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s, groups)
     cost_s = _Cost(len(table.batches))
     options, amount = within(NAME, options, wish, replace(_LEAST, rounds=groups), cost_s)
     device = device_of(ready)
@@ -212,3 +211,21 @@ def _wrong(checked: Event, names: tuple[str, ...]) -> list[Finding]:
     if not found and not checked["merged"]:
         found.append(host_finding(NAME, names[0], Status.FAILED, "the merged best rows are not those of brute force"))
     return found
+
+
+PROBE = Probe(
+    name=NAME,
+    summary="Exact top-k search of an embedding table of which every host holds a shard.",
+    run=run_retrieval,
+    options=ProbeOptions,
+    results=MeasurementKind(
+        units=(Unit("ms"),),
+        identity=("interfaces", "threads", "device", "batch_size", "rows", "dim", "k", "shards", "rate"),
+        shown="top {k} of {rows} x {dim}, {shards} shards",
+    ),
+    usual=_USUAL,
+    least=_LEAST,
+    cost_s=_Cost(len(Table().batches)),
+    between_hosts=True,
+    listed=False,
+)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 
 from nodectl.articles.retrieval import Table, run_retrieval
-from nodectl.articles.training import run_training
+from nodectl.articles.training import TrainingOptions, run_training
 from nodectl.articles.turns import Turns
 from nodectl.errors import LabError, UsageError
 from nodectl.facts import nics
@@ -22,7 +22,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
-from nodectl.probes.base import Note, Probe, ProbeOptions, ProbeResult
+from nodectl.probes.base import Note, ProbeResult, Run
 from nodectl.probes.budget import BudgetError, share_s
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.recordings.collect import collect
@@ -84,7 +84,12 @@ def table_for(hosts: int, rows: int | None = None, dim: int | None = None, k: in
 
 
 def run_sweep(
-    transport: Transport, hosts: Sequence[Host], links: Sequence[Link], options: ProbeOptions, table: Table, note: Note
+    transport: Transport,
+    hosts: Sequence[Host],
+    links: Sequence[Link],
+    options: TrainingOptions,
+    table: Table,
+    note: Note,
 ) -> Sweep:
     """All rates in turn within each measurement, which gets its share of the time until `options.ends_at`."""
     if len(hosts) < 2:
@@ -92,7 +97,7 @@ def run_sweep(
     table.check(len(hosts))
     links = sorted(links, key=lambda each: each.rate_bits or 0)
     turns = _turns(transport, links)
-    steps: list[tuple[str, Sequence[Host], Probe]] = [
+    steps: list[tuple[str, Sequence[Host], Run[TrainingOptions]]] = [
         ("one_node", hosts[:1], partial(run_training, turns=turns)),
         ("many_nodes", hosts, partial(run_training, turns=turns)),
         ("retrieval", hosts, partial(run_retrieval, table=table, turns=turns)),
@@ -123,10 +128,10 @@ def _turns(transport: Transport, links: Sequence[Link]) -> Turns | None:
 
 
 def _share(
-    run: Probe,
+    run: Run[TrainingOptions],
     transport: Transport,
     hosts: Sequence[Host],
-    options: ProbeOptions,
+    options: TrainingOptions,
     left: int,
     note: Note,
     has_measured: bool,

@@ -11,20 +11,20 @@ from statistics import median
 from nodectl.articles.gangs import common, device_of, failures, python_of, with_torch
 from nodectl.articles.turns import Turns, dealt, groups_of
 from nodectl.common.resources import payload_dir
+from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
-from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import Amount, given_up, marked, said, within
+from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import given_up, marked, said, within
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.events import Event
 from nodectl.probes.gang import Member, Played, play
 from nodectl.transport.base import Transport
 
 NAME = "training"
-REPETITIONS = 5
-DURATION_S = 2.0
+_USUAL = Amount(repetitions=5, duration_s=2.0)
 _LEAST = Amount(repetitions=2, duration_s=0.5)
 # importing torch, meeting, the first steps
 _START_S = 10.0
@@ -69,8 +69,15 @@ def shape_for(device: str, gradient_bytes: int | None = None) -> Shape:
     return Shape(layers, d_model, d_model // _WIDTH if large else _SMALL_HEADS, batch, seq)
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingOptions(ProbeOptions):
+    """`gradient_bytes` is about what a step sends; it fixes the size of the model."""
+
+    gradient_bytes: int | None = None
+
+
 def run_training(
-    transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note, turns: Turns | None = None
+    transport: Transport, hosts: Sequence[Host], options: TrainingOptions, note: Note, turns: Turns | None = None
 ) -> ProbeResult:
     """Samples per second of all ranks together; a rank a GPU, one a host without GPUs.
 
@@ -82,7 +89,7 @@ def run_training(
     if len(ready) < len(hosts):  # fewer ranks would be another measurement
         return result + _not_measured(ready)
     groups = groups_of(turns)
-    wish = Amount(options.repetitions or REPETITIONS, options.duration_s or DURATION_S, groups)
+    wish = Amount(options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s, groups)
     options, amount = within(NAME, options, wish, replace(_LEAST, rounds=groups), _cost_s)
     device = device_of(ready)
     shape = shape_for(device, options.gradient_bytes)
@@ -111,7 +118,7 @@ def _not_measured(ready: Sequence[Endpoint]) -> ProbeResult:
 
 
 def _members(
-    ready: Sequence[Endpoint], device: str, shape: Shape, options: ProbeOptions, amount: Amount, *, in_turns: bool
+    ready: Sequence[Endpoint], device: str, shape: Shape, options: TrainingOptions, amount: Amount, *, in_turns: bool
 ) -> list[Member]:
     first, modules = ready[0], _modules()
     world = sum(_ranks_on(each, device) for each in ready)
@@ -228,3 +235,32 @@ def _not_learnt(names: tuple[str, ...], ranks: Sequence[Event]) -> list[Finding]
     else:
         return []
     return [Finding(names[0], NAME, Status.FAILED, "loss", expected="falling", actual=actual, hosts=names)]
+
+
+def _shown(given: Conditions) -> str:
+    gradient = given.get("gradient_bytes")
+    sized = f"{gradient / 1e6:.1f} MB of gradients" if isinstance(gradient, int) else "?"
+    return f"{given.get('ranks')} ranks, {given.get('backend')}, {sized}"
+
+
+PROBE = Probe(
+    name=NAME,
+    summary="A short data-parallel training of the reference workload over all hosts.",
+    run=run_training,
+    options=TrainingOptions,
+    results=MeasurementKind(
+        units=(Unit("samples/s"),),
+        identity=(
+            *("backend", "ranks", "interfaces", "threads", "device", "batch_size", "gradient_bytes"),
+            *("precision", "rate"),
+        ),
+        shown=_shown,
+    ),
+    usual=_USUAL,
+    least=_LEAST,
+    cost_s=_cost_s,
+    in_a_trial=TrainingOptions(duration_s=1.0, repetitions=2),
+    between_hosts=True,
+    has_ranks=True,
+    listed=False,
+)

@@ -59,11 +59,14 @@ class App:
         self.settings = _read_settings(sources)
 
     def defaults_for(self, path: Sequence[str]) -> dict[str, Any]:
-        """The settings' table of a command, by its path: `[launch]`, `[jobs.logs]`."""
+        """A command's settings by its path: `[probe.tcp]`, over the plain values of the tables above it: `[probe]`."""
         table: dict[str, Any] = self.settings
+        values: dict[str, Any] = {}
         for name in path:
-            table = table.get(name, {})
-        return table
+            below = table.get(name)
+            table = below if isinstance(below, dict) else {}
+            values = {key: value for key, value in values.items() if not isinstance(value, dict)} | table
+        return values
 
     @property
     def json(self) -> bool:

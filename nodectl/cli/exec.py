@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.seconds import Seconds
+from nodectl.cli.option_types import Seconds
 
 if TYPE_CHECKING:
     from nodectl.model.result import CommandResult

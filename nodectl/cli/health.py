@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.option_types import Seconds
 from nodectl.cli.profile_option import profile_option
-from nodectl.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

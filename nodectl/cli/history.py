@@ -44,6 +44,7 @@ def show(app: App, run: int) -> None:
     from nodectl.cli.terminal import emit_json, result
     from nodectl.common.nodeset import fold
     from nodectl.errors import UsageError
+    from nodectl.probes.registry import kind_of
     from nodectl.report.measurements import measurements_table
 
     with _opened(app) as opened:
@@ -53,7 +54,7 @@ def show(app: App, run: int) -> None:
     if app.json:
         emit_json("history", {"run": run, "measurements": _rows(found)})
     else:
-        result(measurements_table([each.measurement for each in found], fold))
+        result(measurements_table([each.measurement for each in found], kind_of, fold))
 
 
 @history.command()

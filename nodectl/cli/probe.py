@@ -1,239 +1,256 @@
-"""`nodectl probe`: measure hosts, pairs and the fleet."""
+"""`nodectl probe`: a command for each probe, made from its declaration, and one for several probes or a group."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.probe_sizes import Sizes, SweepSizes
-from nodectl.cli.seconds import Seconds
-from nodectl.common.units import parse_size
+from nodectl.cli.option_types import Read
+from nodectl.cli.option_types import Seconds as SecondsType
+from nodectl.cli.options import take_global_options
+from nodectl.probes.options import duration
 
 if TYPE_CHECKING:
     from nodectl.model.comparison import Comparison
-    from nodectl.probes.base import ProbeResult
+    from nodectl.probes.base import Amount, ProbeOptions, ProbeResult
+    from nodectl.probes.options import Declared, Kind
+    from nodectl.probes.registry import AnyProbe
+
+QUICK = "quick"
+_HELP = ("-h", "--help")
+_FLAGS = (*_HELP, "--force")
+_EXIT_STATUS = "Exit status 1: something failed; 3: something could not be reached or told."
 
 
-class SizeList(click.ParamType[tuple[int, ...]]):
-    """`1KiB,64MiB` as bytes."""
+class ProbeGroup(click.Group):
+    """Its commands are the probes; a list of them, or a group's name, is a command too.  No name at all is `quick`."""
 
-    name = "sizes"
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _name_first(args))
 
-    def convert(
-        self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(self._one(text.strip(), param, ctx) for text in value.split(","))
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from nodectl.probes.registry import listed
 
-    def _one(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        size = parse_size(text)
-        if not size:
-            self.fail(f"{text!r} is no size; write 1KiB, 64MiB or a number of bytes", param, ctx)
-        return size
+        return [probe.name for probe in listed()]
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        from nodectl.probes.registry import chosen
 
-class Rounds(click.ParamType[int]):
-    """A number of rounds, or `all`, which is 0."""
+        (first, *others) = chosen(cmd_name)
+        several = others or cmd_name != first.name
+        return take_global_options(_several(cmd_name) if several else _single(first))
 
-    name = "rounds"
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from nodectl.probes.base import GROUPS
+        from nodectl.probes.registry import group, listed
 
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int) or value == "all":
-            return value if isinstance(value, int) else 0
-        if not re.fullmatch(r"[1-9]\d{0,5}", value):
-            self.fail(f"{value!r} is no number of rounds; write 10, or all for every pair", param, ctx)
-        return int(value)
-
-
-class Duration(click.ParamType[float]):
-    """`90`, `90s`, `5m` or `1h` as seconds."""
-
-    name = "duration"
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", value.strip())
-        if match is None or float(match[1]) == 0:
-            self.fail(f"{value!r} is no time; write 90, 90s, 5m or 1h", param, ctx)
-        return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+        with formatter.section("Probes"):
+            formatter.write_dl([(probe.name, probe.summary) for probe in listed()])
+        with formatter.section("Groups"):
+            members = {name: ", ".join(probe.name for probe in group(name)) for name in GROUPS}
+            formatter.write_dl(
+                [
+                    (name, f"{about}: {members[name]}." if name != "all" else f"{about}.")
+                    for name, about in GROUPS.items()
+                ]
+            )
 
 
-@click.command()
-@click.argument("names", metavar="NAME[,NAME…]")
-@click.option(
-    "--duration",
-    type=Seconds(0.001, 3600),
-    help="Seconds of a repetition.  tcp: 3, storage: 2, latency: 1 at most, memory, h2d: 0.2, nccl, p2p: 0.05, "
-    "gemm, sdc, rdma: 1, hbm: 0.5.",
-)
-@click.option("--repetitions", type=click.IntRange(1, 100), help="The median counts.  nccl: 5, others: 3.")
-@click.option("--streams", type=click.IntRange(1, 128), default=1, show_default=True, help="tcp: at the same time.")
-@click.option(
-    "--pairs",
-    type=click.Choice(["auto", "all", "ring", "first", "sample"]),
-    default="auto",
-    show_default=True,
-    help="Which pairs of hosts; auto is all up to 16 hosts, else sample: log2(n) rounds.",
-)
-@click.option(
-    "--rounds",
-    type=Rounds(),
-    metavar="N|all",
-    help="tcp: N rounds drawn by chance, each host with another partner in each; all: every pair.  Not with --pairs.",
-)
-@click.option(
-    "--sizes",
-    type=SweepSizes(),
-    metavar="SIZE,…|A..B|A..max",
-    default="1MiB,64MiB",
-    show_default=True,
-    help="nccl: message sizes; A..B by powers of two (A..B*4: of four), A..max up to the memory's limit.",
-)
-@click.option("--collectives", metavar="NAME[,NAME…]", help="nccl: all_reduce, all_gather, …  Default: all.")
-@click.option(
-    "--scope",
-    type=click.Choice(["all", "node", "pairs", "rail"]),
-    default="all",
-    show_default=True,
-    help="nccl: all hosts together, each by itself, pairs, or one rail after the other.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "torch", "nccl-tests"]),
-    default="auto",
-    show_default=True,
-    help="nccl: torch.distributed, or NVIDIA's programs where they are installed.",
-)
-@click.option("--port", type=click.IntRange(1, 65535), help="Where servers listen.  Default: any free port.")
-@click.option("--interface", help="The network to measure.  Default: that of the host's address.")
-@click.option("--path", help="storage: the folder to measure in.  Default: where nodectl keeps checkpoints.")
-@click.option(
-    "--precisions", metavar="NAME[,NAME…]", help="gemm: bf16, fp16, tf32, fp8, fp32.  Default: what the device is for."
-)
-@click.option("--operations", metavar="NAME[,NAME…]", help="rdma: write, read, send, write_lat, read_lat, send_lat.")
-@click.option(
-    "--memory",
-    type=click.Choice(["host", "gpu"]),
-    default="host",
-    show_default=True,
-    help="rdma: where messages lie.",
-)
-@click.option("--device", metavar="NAME[,NAME…]", help="rdma: RDMA devices, or their interfaces.  Default: all.")
-@click.option("--gid-index", type=click.IntRange(0, 255), help="rdma: of RoCE.  Default: version 2 with IPv4.")
-@click.option("--message-size", type=SizeList(), help="rdma: of a message.  Default: 1MiB, for latency 2 bytes.")
-@click.option("--iterations", type=click.IntRange(5, 10_000_000), help="rdma: messages of a run, instead of a time.")
-@click.option(
-    "--budget",
-    type=Duration(),
-    metavar="SECONDS|5m",
-    help="For all of it: repetitions, their length and rounds are cut down to fit, and a probe that cannot is refused.",
-)
-@click.option("--force", is_flag=True, help="Go on on hosts that another nodectl, a job or a process on a GPU uses.")
-@click.option("--compare", metavar="LAST|DATE|FILE", help="Beside the history, or a saved `probe --output json`.")
-@click.pass_obj
-def probe(
-    app: App,
-    names: str,
-    duration: float | None,
-    repetitions: int | None,
-    streams: int,
-    pairs: str,
-    rounds: int | None,
-    sizes: Sizes,
-    collectives: str | None,
-    scope: str,
-    engine: str,
-    port: int | None,
-    interface: str | None,
-    path: str | None,
-    precisions: str | None,
-    operations: str | None,
-    memory: str,
-    device: str | None,
-    gid_index: int | None,
-    message_size: tuple[int, ...] | None,
-    iterations: int | None,
-    budget: float | None,
-    force: bool,
-    compare: str | None,
-) -> None:
+@click.command(cls=ProbeGroup, subcommand_metavar="[NAME[,NAME…]] [OPTIONS]")
+def probe() -> None:
     """Measure hosts, pairs and the fleet.
 
-    tcp: iperf3 between pairs.  latency: round trips between pairs.  nccl: collectives over all hosts.
-    rdma: perftest between pairs, every NIC with its peer.
-    memory, storage: bandwidth of each host, against the others'.
-    gemm, hbm, p2p, h2d: products and copies on GPUs (gemm also on processors).  sdc: the same bits everywhere?
+    One probe with its own options (nodectl probe tcp --help), or several, or a group, with the common ones (nodectl
+    probe tcp,memory --help).  Without a name: what fits these hosts within two minutes, and what was left out.
 
     Pairs run in rounds in which no host is in two pairs.  Exit status 1: something failed; 3: something could not be
     reached or told.
     """
+
+
+def _name_first(args: Sequence[str]) -> list[str]:
+    """The probe's name before all options: `probe --budget 60 tcp` is `probe tcp --budget 60`."""
+    before: list[str] = []
+    rest = list(args)
+    while rest and rest[0].startswith("-") and rest[0] != "--":
+        word = rest.pop(0)
+        before.append(word)
+        is_whole = word in _FLAGS or "=" in word or (word[1] != "-" and len(word) > 2)
+        if rest and not is_whole:
+            before.append(rest.pop(0))
+    if not rest and any(word in _HELP for word in before):
+        return ["--help"]
+    return [*(rest[:1] or [QUICK]), *before, *rest[1:]]
+
+
+class _Command(click.Command):
+    """Its settings are those of `[probe.NAME]`, over `[probe]`."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        app = parent.find_object(App) if parent else None
+        if app is not None:
+            extra["default_map"] = app.defaults_for(["probe", str(info_name)])
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def _single(probe: AnyProbe) -> click.Command:
+    """The command of one probe."""
+    from nodectl.probes.base import BETWEEN_HOSTS, ProbeOptions
+    from nodectl.probes.options import declared
+
+    common = [each for each in declared(ProbeOptions) if probe.between_hosts or each.field not in BETWEEN_HOSTS]
+    own = _own(probe)
+
+    @click.pass_context
+    def run(ctx: click.Context, /, **given: Any) -> None:
+        app = ctx.ensure_object(App)
+        options = probe.options(**_values(declared(ProbeOptions), given), **_values(own, given), forks=app.forks)
+        _measure(app, [(probe, options)], probe.name, given)
+
+    params = [_click_option(each, probe.name, probe.usual) for each in (*own, *common)]
+    text = "\n\n".join(filter(None, [probe.summary, probe.help, _EXIT_STATUS]))
+    return _Command(probe.name, callback=run, params=[*params, *_of_the_run()], help=text)
+
+
+def _several(names: str) -> click.Command:
+    """The command of `NAME,NAME`, or of a group."""
+    from nodectl.probes.base import ProbeOptions
+    from nodectl.probes.options import declared
+
+    common = declared(ProbeOptions)
+
+    @click.pass_context
+    def run(ctx: click.Context, /, **given: Any) -> None:
+        from nodectl.probes.registry import chosen
+
+        app = ctx.ensure_object(App)
+        options = ProbeOptions(**_values(common, given), forks=app.forks)
+        wanted = [(probe, probe.given(options, **_from_settings(probe, ctx.parent))) for probe in chosen(names)]
+        _measure(app, wanted, names, given)
+
+    text = f"{names}, one after the other, with the options that probes have in common.\n\n{_EXIT_STATUS}"
+    return _Command(names, callback=run, params=[*(_click_option(each) for each in common), *_of_the_run()], help=text)
+
+
+def _own(probe: AnyProbe) -> tuple[Declared, ...]:
+    from nodectl.probes.base import ProbeOptions
+    from nodectl.probes.options import declared
+
+    common = {each.field for each in declared(ProbeOptions)}
+    return tuple(each for each in declared(probe.options) if each.field not in common)
+
+
+def _from_settings(probe: AnyProbe, parent: click.Context | None) -> dict[str, Any]:
+    """A probe's own options among several probes: what the environment and nodectl.toml say."""
+    own = _own(probe)
+    command = _Command(probe.name, params=[_click_option(each, probe.name) for each in own])
+    with command.make_context(probe.name, [], parent) as ctx:
+        return _values(own, ctx.params)
+
+
+def _click_option(each: Declared, probe: str = "", usual: Amount | None = None) -> click.Option:
+    option = each.option
+    name = each.flag.strip("-").replace("-", "_")
+    shown = option.default or (str(each.value) if each.value not in (None, ()) else "")
+    if usual is not None and each.field in ("duration_s", "repetitions"):
+        shown = f"{getattr(usual, each.field):g}"
+    return click.Option(
+        [name, each.flag],
+        type=_type(option.kind),
+        help=option.help + (f"  Default: {shown}." if shown else ""),
+        metavar=getattr(option.kind, "metavar", None),
+        envvar=[*([f"NODECTL_PROBE_{probe}_{name}".upper()] if probe else []), f"NODECTL_PROBE_{name}".upper()],
+    )
+
+
+def _type(kind: Kind) -> click.ParamType[Any]:
+    from nodectl.probes.options import Choice, Seconds, Text, Whole
+
+    match kind:
+        case Whole(least, most):
+            return click.IntRange(least, most)
+        case Seconds(shortest, longest):
+            return SecondsType(shortest, longest)
+        case Choice(words):
+            return click.Choice(words)
+        case Text(_, read):
+            return Read(read)
+
+
+def _values(options: Sequence[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
+    """By field, what was given; the rest is the options' own default."""
+    names = {each.field: each.flag.strip("-").replace("-", "_") for each in options}
+    return {field: given[name] for field, name in names.items() if given.get(name) is not None}
+
+
+def _of_the_run() -> list[click.Option]:
+    """Options that no probe sees."""
+    return [
+        click.Option(
+            ["--budget"],
+            type=Read(duration),
+            metavar="SECONDS|5m",
+            envvar="NODECTL_PROBE_BUDGET",
+            help="For all of it: repetitions, their length and rounds are cut down to fit, and a probe that cannot is "
+            "refused.",
+        ),
+        click.Option(
+            ["--force"],
+            is_flag=True,
+            envvar="NODECTL_PROBE_FORCE",
+            help="Go on on hosts that another nodectl, a job or a process on a GPU uses.",
+        ),
+        click.Option(
+            ["--compare"],
+            metavar="LAST|DATE|FILE",
+            envvar="NODECTL_PROBE_COMPARE",
+            help="Beside the history, or a saved `probe --output json`.",
+        ),
+    ]
+
+
+def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, given: Mapping[str, Any]) -> None:
+    """Measure under the hosts' locks, keep and show; `given` are the options of the run."""
     from nodectl.cli.probe_history import keep, wished
     from nodectl.cli.terminal import note
-    from nodectl.errors import UsageError
-    from nodectl.probes.base import ProbeOptions, ProbeResult
-    from nodectl.probes.catalogue import chosen
+    from nodectl.probes.base import ProbeResult
     from nodectl.probes.locks import held
     from nodectl.probes.series import run_probes
 
-    if rounds is not None and pairs != "auto":
-        raise UsageError("--rounds and --pairs both say which pairs to measure", "give one of them")
-    options = ProbeOptions(
-        duration_s=duration,
-        repetitions=repetitions,
-        sizes_bytes=sizes.each,
-        to_limit=sizes.grow > 0,
-        grow=sizes.grow,
-        engine=engine,
-        streams=streams,
-        pairs="all" if rounds == 0 else pairs,
-        rounds=rounds or None,
-        port=port,
-        interface=interface,
-        scope=scope,
-        collectives=tuple(name.strip() for name in collectives.split(",")) if collectives else (),
-        forks=app.forks,
-        path=path,
-        precisions=_names(precisions),
-        operations=_names(operations),
-        memory=memory,
-        device=_names(device),
-        gid_index=gid_index,
-        message_bytes=_one_size(message_size),
-        iterations=iterations,
-    )
-    against, ends_at, wanted = wished(compare), budget and monotonic() + budget, chosen(names)
-    what = f"probe {names}"
-    with held(app.transport, app.hosts, what, forks=app.forks, force=force, note=note) as holds:
+    against, budget = wished(given["compare"]), given["budget"]
+    ends_at = budget and monotonic() + budget
+    with held(app.transport, app.hosts, f"probe {names}", forks=app.forks, force=given["force"], note=note) as holds:
         result = ProbeResult(findings=holds.findings)
         if holds.refused:
             _show(app, result, None)
             return
-        result += run_probes(app.transport, app.hosts, wanted, options, ends_at, note, app.profile_dirs)
+        costs: Sequence[Any] = ()
+        if names == QUICK:
+            from nodectl.probes import quick
+
+            choice = quick.choose(app.transport, app.hosts, budget or quick.BUDGET_S, app.forks)
+            for line in choice.left_out:
+                note(f"left out: {line}")
+            options = {probe.name: each for probe, each in wanted}
+            wanted, costs = [(probe, options[probe.name]) for probe in choice.probes], choice.costs
+            ends_at = ends_at or monotonic() + quick.BUDGET_S
+        result += run_probes(app.transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs)
     compared, noticed = keep(app, result, against)
     _show(app, result + ProbeResult(findings=noticed), compared)
-
-
-def _names(listed: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in listed.split(",")) if listed else ()
-
-
-def _one_size(sizes: tuple[int, ...] | None) -> int | None:
-    if sizes and len(sizes) > 1:
-        raise click.BadParameter("one size only", param_hint="--message-size")
-    return sizes[0] if sizes else None
 
 
 def _show(app: App, found: ProbeResult, compared: Comparison | None) -> None:
     from nodectl.cli.terminal import emit_json, note, result
     from nodectl.common.nodeset import fold
     from nodectl.model.status import exit_status
+    from nodectl.probes.registry import kind_of
     from nodectl.report.comparison import comparison_table
     from nodectl.report.measurements import findings_list, measurements_table
 
@@ -244,7 +261,7 @@ def _show(app: App, found: ProbeResult, compared: Comparison | None) -> None:
             document["comparison"] = asdict(compared)
         emit_json("probe", document)
     elif found.measurements:
-        result(measurements_table(found.measurements, fold))
+        result(measurements_table(found.measurements, kind_of, fold))
         if compared is not None:
             result(f"\n{comparison_table(compared, fold)}")
     if found.findings:

@@ -94,6 +94,7 @@ def _measured(path: Path) -> list[Measurement]:
     import json
 
     from nodectl.model.measurement import Measurement
+    from nodectl.probes.registry import kind_of
 
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["measurements"]
@@ -103,7 +104,7 @@ def _measured(path: Path) -> list[Measurement]:
                 hosts=tuple(map(str, row["hosts"])),
                 value=float(row["value"]),
                 unit=str(row["unit"]),
-                conditions=dict(row.get("conditions") or {}),
+                conditions=kind_of(str(row["probe"])).chosen(dict(row.get("conditions") or {})),
             )
             for row in rows
         ]

@@ -1,4 +1,4 @@
-"""Sizes in binary units, read and shown; and which way a unit points: less of a time is better, more of a rate is."""
+"""Sizes and numbers, read and shown; and which way a unit points: less of a time is better, more of a rate is."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def format_size_rounded(size_bytes: int) -> str:
         if size_bytes >= unit_bytes:
             return f"{size_bytes / unit_bytes:.3g} {unit}"
     return f"{size_bytes} B"
+
+
+def format_number(value: float) -> str:
+    """Three decimals, and three digits where those would be noughts."""
+    return f"{value:.3f}" if value >= 0.1 else f"{value:.3g}"
 
 
 def lower_is_better(unit: str) -> bool | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from nodectl.common.units import lower_is_better
 from nodectl.history.identity import Identity, identity_of
 from nodectl.history.moments import iso
 from nodectl.history.store import Past
@@ -12,6 +11,7 @@ from nodectl.model.comparison import Change, Comparison
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
+from nodectl.probes.registry import kind_of
 
 # SuperBench and the vendors' suites call 5 % below the baseline a defect
 TOLERANCE_PERCENT = 5.0
@@ -50,7 +50,7 @@ def is_worse(change: Change) -> bool:
     """Worse by the tolerance and outside both spreads."""
     if change.change_percent is None or not change.outside_spreads:
         return False
-    lower = lower_is_better(change.unit)
+    lower = kind_of(change.probe).lower_is_better(change.unit)
     if lower is None:
         return False
     return (change.change_percent if lower else -change.change_percent) >= TOLERANCE_PERCENT

@@ -14,12 +14,12 @@ from itertools import combinations
 from statistics import median
 
 from nodectl.common.statistics import robust_deviation
-from nodectl.common.units import lower_is_better
 from nodectl.history.compare import TOLERANCE_PERCENT
 from nodectl.history.identity import Identity
 from nodectl.history.store import Point
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.probes.registry import kind_of
 
 # fewer points have no past to drift from
 MIN_POINTS = 10
@@ -84,7 +84,7 @@ def drifts(points: Sequence[Point]) -> dict[str, Finding]:
     found = {}
     for key, own_points in series.items():
         identity = Identity.of_key(key)
-        lower = lower_is_better(identity.unit)
+        lower = kind_of(identity.probe).lower_is_better(identity.unit)
         if lower is None:
             continue
         beside = peers.get(key, [])

@@ -3,33 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.model.measurement import Measurement
-
-# what the operator or the probe chose; what was found (congestion, MTU, versions) may change and is then a change
-_CHOSEN = (
-    *("collective", "operation", "backend", "ranks", "scope", "streams", "interfaces"),
-    *("kernel", "numa", "method", "threads", "dtype", "shape", "gpu", "device", "memory", "pattern", "path"),
-    *(
-        "direct",
-        "engine",
-        "hosts_at_once",
-        "block_bytes",
-        "jobs",
-        "queue_depth",
-        "bidirectional",
-        "peer_access",
-        "connection",
-        "batch_size",
-        "transfer",
-        "target",
-        "rail",
-    ),
-    *("gradient_bytes", "precision", "rows", "dim", "k", "shards", "rate"),
-)
-_SIZE = "size_bytes"
+from nodectl.probes.registry import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +40,13 @@ class Identity:
 
 
 def identity_of(measurement: Measurement) -> Identity:
-    """The identity of a measurement."""
-    size = measurement.conditions.get(_SIZE)
+    """Of two measurements of the same thing it is the same."""
+    size = measurement.conditions.get("size_bytes")
     return Identity(
         measurement.probe,
         measurement.hosts,
         measurement.direction,
         measurement.unit,
-        subject_of(measurement.conditions),
+        kind_of(measurement.probe).subject(measurement.conditions),
         size if isinstance(size, int) else None,
     )
-
-
-def chosen(conditions: Mapping[str, object]) -> dict[str, object]:
-    """The conditions that make it this measurement and no other, its size among them."""
-    return {name: conditions[name] for name in (_SIZE, *_CHOSEN) if conditions.get(name) not in (None, "")}
-
-
-def subject_of(conditions: Mapping[str, object]) -> str:
-    """The chosen conditions in a fixed order; `all_reduce, backend nccl, ranks 16`."""
-    told = []
-    for name in _CHOSEN:
-        value = conditions.get(name)
-        if value is None or value == "":
-            continue
-        bare = name in ("collective", "operation", "kernel")
-        text = ",".join(dict.fromkeys(map(str, value))) if isinstance(value, list | tuple) else str(value)
-        told.append(text if bare else f"{name} {text}")
-    return ", ".join(told)

@@ -1,7 +1,11 @@
-"""A measured value with its unit and the conditions under which it was taken."""
+"""A measured value with its unit and the conditions under which it was taken, and what a probe says of its values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+from nodectl.common.units import format_number, lower_is_better
+
+Conditions = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,4 +19,88 @@ class Measurement:
     direction: str = ""
     expected: float | None = None
     spread: float | None = None
-    conditions: Mapping[str, object] = field(default_factory=dict)
+    conditions: Conditions = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit in which values are measured, and how a table writes them.
+
+    `decimals` None is three, and three digits of what is below 0.1. `beside` is the value in another unit, shown after
+    it, with the factor to it. `lower_is_better` is needed where the unit itself is neither a known time nor a rate.
+    """
+
+    name: str
+    decimals: int | None = None
+    beside: tuple[str, float] | None = None
+    lower_is_better: bool | None = None
+
+    def text(self, value: float) -> str:
+        """`1.250 GB/s = 10.000 Gbit/s`."""
+        shown = format_number(value) if self.decimals is None else f"{value:.{self.decimals}f}"
+        other = f" = {format_number(self.beside[1] * value)} {self.beside[0]}" if self.beside else ""
+        return f"{shown} {self.name}{other}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementKind:
+    """What the values of one probe are: their units, what tells two of them apart, and how a table shows them.
+
+    `identity` names the conditions that the operator or the probe chose: measurements that agree in them are of the
+    same thing, whatever was found beside (versions, retransmits). The history keeps them as text in this order: do not
+    change it. `shown` is what a table tells of the conditions: a format such as `{pattern}, {threads} threads`, or a
+    function.
+    """
+
+    units: tuple[Unit, ...] = ()
+    identity: tuple[str, ...] = ()
+    shown: str | Callable[[Conditions], str] | None = None
+
+    def unit(self, name: str) -> Unit:
+        """The declared unit of this name; one that is only written as it is, for a value of an older nodectl."""
+        return next((unit for unit in self.units if unit.name == name), Unit(name))
+
+    def lower_is_better(self, unit: str) -> bool | None:
+        """None where neither the declaration nor the unit says which of two values is the better one."""
+        declared = self.unit(unit).lower_is_better
+        return lower_is_better(unit) if declared is None else declared
+
+    def chosen(self, conditions: Conditions) -> dict[str, object]:
+        """The conditions that make it this measurement and no other, its size among them."""
+        return {name: conditions[name] for name in ("size_bytes", *self.identity) if _is_given(conditions.get(name))}
+
+    def subject(self, conditions: Conditions) -> str:
+        """The chosen conditions but for the size, as text: `all_reduce, backend nccl, ranks 16`."""
+        words = []
+        for name in self.identity:
+            value = conditions.get(name)
+            if _is_given(value):
+                text = ",".join(dict.fromkeys(map(str, value))) if isinstance(value, list | tuple) else str(value)
+                words.append(text if name in _WITHOUT_NAME else f"{name} {text}")
+        return ", ".join(words)
+
+    def conditions(self, conditions: Conditions) -> str:
+        """What stands beside the value in a table."""
+        if callable(self.shown):
+            return self.shown(conditions)
+        if self.shown is not None:
+            return self.shown.format_map(_Known(conditions))
+        scalars = (f"{name} {value}" for name, value in conditions.items() if isinstance(value, str | int | float))
+        return ", ".join(list(scalars)[:_SHOWN])
+
+
+# a value of these says what it is
+_WITHOUT_NAME = ("collective", "operation", "kernel")
+# so many conditions of a measurement of which no probe says what to show
+_SHOWN = 4
+
+
+class _Known(dict[str, object]):
+    """Conditions for a format; what a measurement lacks is None."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
+def _is_given(value: object) -> bool:
+    return value is not None and value != ""

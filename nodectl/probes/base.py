@@ -1,51 +1,64 @@
-"""What every probe is given and gives back."""
+"""What a probe is: one declaration, the options it is given, and the result it gives back."""
 
+from __future__ import annotations
+
+import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar, cast
 
-from nodectl.common.units import MIB as MIB
+from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Measurement, MeasurementKind
 from nodectl.model.status import Status
+from nodectl.probes.options import Choice, Seconds, Text, Whole, option, rounds
 from nodectl.transport.base import Transport
+
+# groups of probes by name; `all` are all of them
+GROUPS = {
+    "quick": "what fits these hosts within two minutes; taken where no probe is named",
+    "network": "between hosts",
+    "gpu": "GPUs, or processors in their place",
+    "all": "every probe",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeOptions:
-    """The operator's wishes; None is the probe's own default."""
+    """The options that probes have in common; None is the probe's own default.
 
-    duration_s: float | None = None
-    repetitions: int | None = None
-    sizes_bytes: tuple[int, ...] = (MIB, 64 * MIB)
-    streams: int = 1
-    pairs: str = "auto"
-    rounds: int | None = None
-    port: int | None = None
-    interface: str | None = None
-    scope: str = "all"
-    collectives: tuple[str, ...] = ()
-    # nccl: torch, nccl-tests or auto; sizes go on by this factor (0: two) up to the memory's limit
-    engine: str = "auto"
-    to_limit: bool = False
-    grow: int = 0
+    A probe with options of its own extends this. `ends_at` is a moment of the monotonic clock at which the probe is to
+    be over, `trimmed` what was given up for that.
+    """
+
+    duration_s: float | None = option(None, Seconds(0.001, 3600), "Seconds of a repetition.", flag="duration")
+    repetitions: int | None = option(None, Whole(1, 100), "The median of so many counts.")
+    pairs: str = option(
+        "auto",
+        Choice(("auto", "all", "ring", "first", "sample")),
+        "Which pairs of hosts; auto is all up to 16 hosts, else sample: log2(n) rounds.",
+    )
+    rounds: int | None = option(
+        None,
+        Text("N|all", rounds),
+        "N rounds drawn by chance, each host with another partner in each; all: every pair.  Not with --pairs.",
+    )
+    port: int | None = option(None, Whole(1, 65535), "Where servers listen.", shown="any free port")
+    interface: str | None = option(None, Text(), "The network to measure.", shown="that of the host's address")
     forks: int = 64
-    # storage: the folder on the hosts
-    path: str | None = None
-    # training: about this much to send a step; fixes the size of the model
-    gradient_bytes: int | None = None
-    # rdma: what to measure, in which memory, on which devices or interfaces, and how much
-    operations: tuple[str, ...] = ()
-    memory: str = "host"
-    device: tuple[str, ...] = ()
-    gid_index: int | None = None
-    message_bytes: int | None = None
-    iterations: int | None = None
-    # gemm: bf16, fp16, ...; empty is what the device is made for
-    precisions: tuple[str, ...] = ()
-    # a moment of the monotonic clock at which the probe is to be over, and what was given up for that
     ends_at: float | None = None
     trimmed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rounds is not None and self.pairs != "auto":
+            raise UsageError("--rounds and --pairs both say which pairs to measure", "give one of them")
+
+
+# of the common options, those that only say something between hosts
+BETWEEN_HOSTS = frozenset({"pairs", "rounds", "port", "interface"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +68,92 @@ class ProbeResult:
     measurements: tuple[Measurement, ...] = ()
     findings: tuple[Finding, ...] = ()
 
-    def __add__(self, other: "ProbeResult") -> "ProbeResult":
+    def __add__(self, other: ProbeResult) -> ProbeResult:
         return ProbeResult(self.measurements + other.measurements, self.findings + other.findings)
 
 
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much is measured: repetitions of each, the seconds of one, and rounds of pairs (or of hosts)."""
+
+    repetitions: int
+    duration_s: float
+    rounds: int = 1
+
+
+class Need(StrEnum):
+    """What hosts must have for a probe to say something there."""
+
+    GPU = "a GPU"
+    RDMA = "an RDMA device"
+    IPERF3 = "iperf3"
+    TORCH = "torch"
+
+
+class DeclarationError(Exception):
+    """A probe's declaration is incomplete or contradicts itself."""
+
+
+Own = TypeVar("Own", bound=ProbeOptions)
 # a line for the operator while it goes on
 Note = Callable[[str], None]
-Probe = Callable[[Transport, Sequence[Host], ProbeOptions, Note], ProbeResult]
+Run = Callable[[Transport, Sequence[Host], Own, Note], ProbeResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe(Generic[Own]):
+    """One probe, declared as `PROBE` in a file below nodectl/probes, and found by being there.
+
+    `summary` is its line in lists, `help` the rest of its own --help. `usual` is what is measured where nothing is
+    asked for, `least` what is left of it for a short budget, `cost_s` the seconds of such an amount on one host, or of
+    one round of pairs. `in_a_trial` is what `tune trial` measures in one turn, where that is not the usual, once.
+
+    `floors` names the conditions by which a hardware profile's floor may be chosen, besides those that identify a
+    measurement. A probe that is not `listed` is no command of its own: other commands measure it.
+    """
+
+    name: str
+    summary: str
+    run: Run[Own]
+    options: type[Own]
+    results: MeasurementKind
+    usual: Amount
+    least: Amount
+    cost_s: Callable[[Amount], float]
+    in_a_trial: Own | None = None
+    help: str = ""
+    between_hosts: bool = False
+    has_ranks: bool = False
+    groups: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
+    floors: tuple[str, ...] = ()
+    listed: bool = True
+
+    def __post_init__(self) -> None:
+        """What is wrong with the declaration is told when its file is imported, not when an operator asks for it."""
+        problems = {
+            f"the name {self.name!r} is not a word of a to z and 0 to 9": not re.fullmatch("[a-z][a-z0-9]*", self.name),
+            f"{self.name!r} is the name of a group": self.name in GROUPS,
+            "the summary is not one line that ends with a full stop": not re.fullmatch(r"\S.*\.", self.summary),
+            "results: a unit is needed": not self.results.units,
+            f"groups: known are {', '.join(GROUPS)}": not set(self.groups) <= set(GROUPS),
+            f"in_a_trial is no {self.options.__name__}": type(self.trial_options) is not self.options,
+            "least is more than usual": self.least.repetitions > self.usual.repetitions
+            or self.least.duration_s > self.usual.duration_s,
+        }
+        found = [text for text, is_wrong in problems.items() if is_wrong]
+        if found:
+            raise DeclarationError(f"probe {self.name}: {'; '.join(found)}")
+
+    @property
+    def trial_options(self) -> Own:
+        """What one turn of a trial measures; the pairs of turns are its repetitions."""
+        return self.options(repetitions=1) if self.in_a_trial is None else self.in_a_trial
+
+    def given(self, common: ProbeOptions, **own: object) -> Own:
+        """The probe's own options from the common ones."""
+        shared = {field.name: getattr(common, field.name) for field in dataclasses.fields(ProbeOptions)}
+        return cast("Callable[..., Own]", self.options)(**shared, **own)
 
 
 def host_finding(probe: str, host: str, status: Status, actual: str, remedy: str = "") -> Finding:

@@ -5,25 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TypeVar
 
 from nodectl.errors import UsageError
-from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.base import Amount, ProbeOptions, ProbeResult
 
 
 class BudgetError(UsageError):
     """Not even the least of a probe fits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """How much is measured: rounds of pairs (or of hosts), runs of each, and the time of one."""
-
-    repetitions: int
-    duration_s: float
-    rounds: int = 1
-
-
+Own = TypeVar("Own", bound=ProbeOptions)
 Cost = Callable[[Amount], float]
 
 
@@ -43,7 +36,7 @@ def has_time(options: ProbeOptions, seconds: float) -> bool:
     return left is None or left >= seconds
 
 
-def within(probe: str, options: ProbeOptions, wish: Amount, least: Amount, cost: Cost) -> tuple[ProbeOptions, Amount]:
+def within(probe: str, options: Own, wish: Amount, least: Amount, cost: Cost) -> tuple[Own, Amount]:
     """The options with as much of `wish` as fits into their time; what was asked for may be less than `least`."""
     least = Amount(
         min(least.repetitions, wish.repetitions), min(least.duration_s, wish.duration_s), min(least.rounds, wish.rounds)

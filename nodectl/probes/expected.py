@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nodectl.common.units import lower_is_better, parse_size
-from nodectl.history.identity import subject_of
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
+from nodectl.probes.registry import kind_of
 from nodectl.profiles.hardware_schema import Floor, Hardware, Link
 
 _SAME_UNIT = {"tflop/s": "tflops", "\u00b5s": "us", "\u03bcs": "us"}
@@ -229,7 +229,7 @@ def _finding(measurement: Measurement, name: str, floor: Floor) -> Finding:
 
 def _subject(measurement: Measurement, floor: Floor) -> str:
     """What tells this measurement from the host's others; else what the floor asks for."""
-    own = subject_of(measurement.conditions)
+    own = kind_of(measurement.probe).subject(measurement.conditions)
     size = measurement.conditions.get("size_bytes")
     sized = [f"{size} B"] if isinstance(size, int) else []
     return ", ".join([own, *sized] if own else sized) or ", ".join(_words(floor))

@@ -5,15 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from nodectl.common.units import MIB
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.probes.again import best_run, better, usual_run
-from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
+from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import given_up, has_time, marked, said, within
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
 from nodectl.probes.machines import by_machine, turns
@@ -25,8 +26,7 @@ from nodectl.transport.payload import run_payload
 
 _NAME = "memory"
 # of one repetition: several periods of a control group's processor quota
-DURATION_S = 0.2
-RUNS = 3
+_USUAL = Amount(repetitions=3, duration_s=0.2)
 _BEST_OF = 2
 _LEAST = Amount(repetitions=1, duration_s=0.02)
 _LOOK_S, _MEASURE_S = 90.0, 600.0
@@ -62,7 +62,7 @@ def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOption
         return ProbeResult(findings=tuple(findings))
     method = next(each for each in _METHODS if all(each in one.methods for one in ready))
     in_turn = turns(ready, lambda each: each.machine, options.forks)
-    wish = Amount(options.repetitions or RUNS, options.duration_s or DURATION_S)
+    wish = Amount(options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s)
     options, amount = within(_NAME, options, wish, _LEAST, lambda each: in_turn * _cost_s(each))
     cost = f"about {_cost_s(amount):g} s a host and NUMA node, {said(in_turn * _cost_s(amount))} in all"
     note(f"memory: {len(ready)} hosts by {method}, {cost}{given_up(options)}")
@@ -107,9 +107,9 @@ def _one(transport: Transport, host: Host, method: str, options: ProbeOptions) -
     events = Events()
     wishes = {
         "method": method,
-        "seconds": options.duration_s or DURATION_S,
+        "seconds": options.duration_s or _USUAL.duration_s,
         "repetitions": _BEST_OF,
-        "runs": options.repetitions or RUNS,
+        "runs": options.repetitions or _USUAL.repetitions,
     }
     args = ["measure", *(f"--{name}={value}" for name, value in wishes.items())]
     python = f"{venv_of(host)}/bin/python" if method == "torch" else None
@@ -191,3 +191,21 @@ def _findings(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> lis
                 )
             )
     return findings
+
+
+PROBE = Probe(
+    name=_NAME,
+    summary="Memory bandwidth of each host, over all cores and each NUMA node.",
+    help="Copy and triad, as in STREAM.  Hosts of one hardware profile are held against each other.",
+    run=run_memory,
+    options=ProbeOptions,
+    results=MeasurementKind(
+        units=(Unit("GB/s"),),
+        identity=("kernel", "numa", "method", "threads"),
+        shown="{kernel}, {threads} threads, {method}",
+    ),
+    usual=_USUAL,
+    least=_LEAST,
+    cost_s=_cost_s,
+    groups=("quick",),
+)

@@ -4,45 +4,68 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.probes.base import Note, Probe, ProbeOptions, ProbeResult
+from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.budget import BudgetError, share_s
 from nodectl.probes.references import judged
+from nodectl.probes.registry import AnyProbe
 from nodectl.transport.base import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds of a probe, at least and usually."""
+
+    least_s: float
+    usual_s: float
 
 
 def run_probes(
     transport: Transport,
     hosts: Sequence[Host],
-    wanted: Sequence[tuple[str, Probe]],
-    options: ProbeOptions,
+    wanted: Sequence[tuple[AnyProbe, ProbeOptions]],
     ends_at: float | None,
     note: Note,
     profile_dirs: Sequence[Path] = (),
+    costs: Sequence[Cost] = (),
 ) -> ProbeResult:
     """Each takes no more than its share of the time until `ends_at`, and leaves what it does not need.
 
     All is held against the hosts' hardware profiles, those of `profile_dirs` before nodectl's own.
 
     A probe that does not fit (BudgetError) or cannot be run so (UsageError) is refused while nothing is measured;
-    later it is an unknown finding, and what was measured is kept.
+    later it is an unknown finding, and what was measured is kept. With `costs`, one for each, shares are in
+    proportion to what the probes take, and one that does not fit after all is left out.
     """
     result = ProbeResult()
-    for number, (name, run) in enumerate(wanted):
+    for number, (probe, options) in enumerate(wanted):
         now = time.monotonic()
-        own = None if ends_at is None else now + share_s(ends_at - now, len(wanted) - number)
         try:
-            result += run(transport, hosts, replace(options, ends_at=own), note)
+            own = None if ends_at is None else now + _share_s(ends_at - now, len(wanted) - number, costs[number:])
+            result += probe.run(transport, hosts, replace(options, ends_at=own), note)
         except UsageError as error:
-            if not result.measurements:
+            if isinstance(error, BudgetError) and costs:
+                note(f"left out: {error.message}")
+            elif not result.measurements:
                 raise
-            subject = "budget" if isinstance(error, BudgetError) else ""
-            told = Finding("", name, Status.UNKNOWN, subject, actual=error.message, remedy=error.remedy)
-            result += ProbeResult(findings=(told,))
-    return judged(transport, hosts, result, profile_dirs, options.forks)
+            else:
+                subject = "budget" if isinstance(error, BudgetError) else ""
+                finding = Finding("", probe.name, Status.UNKNOWN, subject, actual=error.message, remedy=error.remedy)
+                result += ProbeResult(findings=(finding,))
+    return judged(transport, hosts, result, profile_dirs, wanted[0][1].forks)
+
+
+def _share_s(left_s: float, probes_left: int, costs: Sequence[Cost]) -> float:
+    """Equal shares; with costs the least of each, and of what is left in proportion to what it takes beyond."""
+    if not costs:
+        return share_s(left_s, probes_left)
+    beyond = sum(cost.usual_s - cost.least_s for cost in costs)
+    spare_s = max(0.0, left_s - sum(cost.least_s for cost in costs))
+    part = (costs[0].usual_s - costs[0].least_s) / beyond if beyond else 1.0
+    return costs[0].least_s + spare_s * part

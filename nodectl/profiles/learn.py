@@ -16,7 +16,6 @@ from nodectl.facts.fabric_manager import FabricManager
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.memory import Memory
 from nodectl.facts.nics import Nic
-from nodectl.history.identity import chosen
 from nodectl.model.facts import Unread
 from nodectl.model.gpus import Gpus
 from nodectl.model.measurement import Measurement
@@ -47,7 +46,7 @@ def learn(
     measurements: Sequence[Measurement] = (),
     capability: str | None = None,
 ) -> Learned:
-    """`names` is how the hosts are called together.
+    """`names` is how the hosts are called together; the conditions of `measurements` are those that a floor is to name.
 
     ProfileError where they disagree, naming field and hosts, or where one could not tell what it is.
     """
@@ -234,23 +233,18 @@ def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], day: str
     for each in measurements:
         # a latency has a ceiling, not a floor
         if each.hosts and hosts.issuperset(each.hosts) and each.value > 0 and not lower_is_better(each.unit):
-            groups[repr((each.probe, each.unit, sorted(_conditions(each).items(), key=str)))].append(each)
+            groups[repr((each.probe, each.unit, sorted(each.conditions.items(), key=str)))].append(each)
     for group in groups.values():
         first, least = group[0], min(each.value for each in group)
         names = ", ".join(sorted({host for each in group for host in each.hosts}))
         yield {
             "probe": first.probe,
-            "conditions": _conditions(first),
+            "conditions": dict(first.conditions),
             "value": least,
             "unit": first.unit,
             "tolerance_percent": _FLOOR_TOLERANCE_PERCENT,
             "source": f"measured on {names}, {len(group)} values, learned on {day}",
         }
-
-
-def _conditions(measurement: Measurement) -> dict[str, Any]:
-    """What was chosen: what was found beside it (values, versions, addresses) says nothing of the hardware."""
-    return chosen(measurement.conditions)
 
 
 def _description(document: Document, number: int) -> str:

@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, fields, replace
 
 from nodectl.errors import NodectlError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
-from nodectl.probes.base import Probe, ProbeOptions, ProbeResult
+from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.registry import AnyProbe
 from nodectl.topology.fabric.judge import in_rank_order
 from nodectl.transport.base import Transport
 
 TRAINING = "training"
-# probes in which hosts have ranks
-_RANKED = frozenset({"nccl", TRAINING})
-# seconds and repetitions of a probe in one turn: the pairs are the repetitions; None is the probe's own
-_SHORT: Mapping[str, tuple[float | None, int | None]] = MappingProxyType(
-    {
-        "tcp": (2.0, 1),
-        "latency": (0.5, 1),
-        "nccl": (0.1, 3),
-        "storage": (1.0, 1),
-        "memory": (None, 1),
-        TRAINING: (1.0, 2),
-    }
-)
 
 
 @dataclass(slots=True)
 class Measuring:
-    """The probes of a trial over its hosts."""
+    """The probes of a trial over its hosts.
+
+    `asked` are options by name, which go before what each probe takes in a trial; a probe without such an option, and
+    one that is None, is left as it is.
+    """
 
     transport: Transport
     hosts: Sequence[Host]
-    probes: Sequence[tuple[str, Probe]]
-    options: ProbeOptions
+    probes: Sequence[AnyProbe]
+    asked: Mapping[str, object]
     # of these nobody was told to measure them: the trial goes on without
     wished: frozenset[str] = frozenset()
     dropped: list[Finding] = field(default_factory=list)
@@ -46,13 +37,13 @@ class Measuring:
     @property
     def names(self) -> tuple[str, ...]:
         """The probes that measure something."""
-        return tuple(name for name, _ in self.probes)
+        return tuple(probe.name for probe in self.probes)
 
     def __call__(self, side: Side) -> ProbeResult:
         """All of them once."""
         result = ProbeResult()
-        for name, run in self.probes:
-            result += self._one(name, run, side)
+        for probe in self.probes:
+            result += self._one(probe, side)
         return result
 
     def warm_up(self, side: Side) -> ProbeResult:
@@ -61,28 +52,23 @@ class Measuring:
         Probes that measure nothing here are left out of the trial, and `dropped` says why.
         """
         kept, result = [], ProbeResult()
-        for name, run in self.probes:
-            found = self._one(name, run, side)
+        for probe in self.probes:
+            found = self._one(probe, side)
             result += found
             if found.measurements:
-                kept.append((name, run))
+                kept.append(probe)
             else:
-                self.dropped.extend(self._why(name, found))
+                self.dropped.extend(self._why(probe.name, found))
         self.probes = kept
         return result
 
-    def _one(self, name: str, run: Probe, side: Side) -> ProbeResult:
-        duration_s, repetitions = _SHORT.get(name, (None, 1))
-        options = replace(
-            self.options,
-            duration_s=self.options.duration_s or duration_s,
-            repetitions=self.options.repetitions or repetitions,
-            interface=side.run_with.get("interface", self.options.interface),
-        )
+    def _one(self, probe: AnyProbe, side: Side) -> ProbeResult:
+        options = in_a_trial(probe, self.asked)
+        options = replace(options, interface=side.run_with.get("interface", options.interface))
         hosts = self.hosts
-        if name in _RANKED and side.run_with.get("rank_order") == "fabric":
+        if probe.has_ranks and side.run_with.get("rank_order") == "fabric":
             hosts = in_rank_order(self.hosts, None)
-        return run(self.transport, hosts, options, _silent)
+        return probe.run(self.transport, hosts, options, _silent)
 
     def _why(self, name: str, found: ProbeResult) -> list[Finding]:
         """What the probe says of it, as part of the trial's result."""
@@ -94,6 +80,14 @@ class Measuring:
         if name not in self.wished:
             return told
         return [replace(each, status=Status.WARNING, actual=f"not measured: {each.actual}") for each in told]
+
+
+def in_a_trial(probe: AnyProbe, asked: Mapping[str, object]) -> ProbeOptions:
+    """What the probe measures in one turn: its own short measurement, with what was asked for and it has."""
+    known = {each.name for each in fields(probe.options)}
+    given = {name: value for name, value in asked.items() if name in known and value is not None}
+    options: ProbeOptions = replace(probe.trial_options, **given)
+    return options
 
 
 def _silent(_: str) -> None:

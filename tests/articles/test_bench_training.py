@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from nodectl.articles.training import run_training, shape_for
+from nodectl.articles.training import TrainingOptions, run_training, shape_for
 from nodectl.articles.turns import Turns
+from nodectl.common.units import MIB
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.probes.base import MIB, ProbeOptions, ProbeResult
+from nodectl.probes.base import ProbeResult
 from nodectl.probes.budget import BudgetError
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play
@@ -57,7 +58,7 @@ def fleet_of(
 
 
 def train(fleet: Any, hosts: Sequence[Host] = HOSTS, **options: Any) -> ProbeResult:
-    return run_training(fleet, hosts, ProbeOptions(**options), quiet)
+    return run_training(fleet, hosts, TrainingOptions(**options), quiet)
 
 
 def test_a_window_is_as_slow_as_its_slowest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +111,7 @@ def test_windows_in_turn_are_dealt_to_their_settings(monkeypatch: pytest.MonkeyP
     done: list[str] = []
     fleet = fleet_of(monkeypatch, own, turn=1)
     turns = Turns(fleet, [lambda: done.append("slow"), lambda: done.append("fast")])
-    slow, fast = run_training(fleet, HOSTS, ProbeOptions(repetitions=2), quiet, turns).measurements
+    slow, fast = run_training(fleet, HOSTS, TrainingOptions(repetitions=2), quiet, turns).measurements
     until = time.monotonic() + 10
     while not fleet.killed:
         assert time.monotonic() < until
@@ -176,7 +177,7 @@ def test_the_model_has_about_as_many_gradients_as_asked_for(device: str, asked: 
 def test_two_real_ranks_learn_and_agree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     hosts = [Host(name, "127.0.0.1", connection="local", variables={"pytorch_venv": torch_venv()}) for name in "ab"]
-    options = ProbeOptions(duration_s=0.5, repetitions=2, gradient_bytes=MIB)
+    options = TrainingOptions(duration_s=0.5, repetitions=2, gradient_bytes=MIB)
     found = run_training(LocalTransport(), hosts, options, quiet)
     assert found.findings == ()
     (only,) = found.measurements

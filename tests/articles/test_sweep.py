@@ -10,6 +10,7 @@ from nodectl.articles import sweep as sweep_module
 from nodectl.articles.document import published, sweep_document, sweep_table
 from nodectl.articles.retrieval import Table
 from nodectl.articles.sweep import Link, Sweep, run_sweep, table_for
+from nodectl.articles.training import TrainingOptions
 from nodectl.articles.turns import Turns
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
@@ -77,7 +78,7 @@ class Lab:
         def quiet(_: str) -> None:
             """Nobody looks at the progress."""
 
-        return run_sweep(self, HOSTS, self.links, ProbeOptions(**options), table_for(4), quiet)  # type: ignore[arg-type]
+        return run_sweep(self, HOSTS, self.links, TrainingOptions(**options), table_for(4), quiet)  # type: ignore[arg-type]
 
 
 def test_three_rates_make_the_articles_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +140,7 @@ def test_real_hosts_have_one_row_and_no_ratio(monkeypatch: pytest.MonkeyPatch) -
         """Nobody looks at the progress."""
 
     links = [Link("25gbit", 25 * 10**9)]
-    swept = run_sweep(lab, HOSTS, links, ProbeOptions(), table_for(4), quiet)  # type: ignore[arg-type]
+    swept = run_sweep(lab, HOSTS, links, TrainingOptions(), table_for(4), quiet)  # type: ignore[arg-type]
     document: Any = sweep_document(swept, scaled=False)
     assert (document["ratio"], document["rising"], document["scaled"]) == (None, None, False)
     # a rate that was found may change, and is a change then
@@ -178,7 +179,7 @@ def test_a_budget_that_ends_is_told_but_for_the_first(monkeypatch: pytest.Monkey
 
 def test_one_host_is_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="two hosts or more"):
-        run_sweep(Lab(monkeypatch, SPEED), HOSTS[:1], [], ProbeOptions(), table_for(1), print)  # type: ignore[arg-type]
+        run_sweep(Lab(monkeypatch, SPEED), HOSTS[:1], [], TrainingOptions(), table_for(1), print)  # type: ignore[arg-type]
 
 
 def test_the_article_is_as_printed() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from nodectl.model.host import Host
-from nodectl.probes.base import Probe, ProbeOptions, ProbeResult
+from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.registry import AnyProbe
 from tests.probes.scripted import HOSTS, Answer, Fleet, play
 
 # a host's events, by its name and how often it was measured before
@@ -27,7 +28,7 @@ def devices(gpus: int, **more: Any) -> dict[str, Any]:
 
 def probe(
     monkeypatch: pytest.MonkeyPatch,
-    run: Probe,
+    declared: AnyProbe,
     says: Says,
     looks: dict[str, Answer] | None = None,
     *,
@@ -46,7 +47,7 @@ def probe(
         return Answer(events, status=1 if any(each["event"] == "error" for each in events) else 0)
 
     fleet = play(monkeypatch, answers)
-    return run(fleet, hosts, options or ProbeOptions(), lambda _: None), fleet
+    return declared.run(fleet, hosts, options or declared.options(), lambda _: None), fleet
 
 
 def told(result: ProbeResult) -> list[tuple[str, str, str]]:

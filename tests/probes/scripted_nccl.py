@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.units import MIB
 from nodectl.model.host import Host
-from nodectl.probes.base import MIB, ProbeOptions, ProbeResult
+from nodectl.probes.base import ProbeResult
+from nodectl.probes.nccl.options import NcclOptions
 from nodectl.probes.nccl.probe import run_nccl
 from nodectl.probes.nccl.should import Should
+from nodectl.probes.options import Sizes
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, Fleet, play
 
 LOOK = {
@@ -87,5 +90,5 @@ def probe(fleet: Any, *hosts: Host, notes: list[str] | None = None, **options: A
     """Run it on these hosts, else on four."""
     said = notes if notes is not None else []
     # the only one that the scripted ranks time
-    usual = {"sizes_bytes": (64 * MIB,), "collectives": ("all_reduce",)}
-    return run_nccl(fleet, hosts or HOSTS, ProbeOptions(**{**usual, **options}), said.append)
+    usual = {"sizes": Sizes((64 * MIB,)), "collectives": ("all_reduce",)}
+    return run_nccl(fleet, hosts or HOSTS, NcclOptions(**{**usual, **options}), said.append)

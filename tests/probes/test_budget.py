@@ -1,7 +1,7 @@
 """What fits into the time that there is, what is given up for it, and what is refused."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,9 +10,11 @@ from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.base import Note, Probe, ProbeOptions, ProbeResult
-from nodectl.probes.budget import Amount, BudgetError, fitted, marked, share_s, within
+from nodectl.probes.base import Amount, Note, ProbeOptions, ProbeResult
+from nodectl.probes.budget import BudgetError, fitted, marked, share_s, within
+from nodectl.probes.registry import AnyProbe
 from nodectl.probes.series import run_probes
+from tests.probes.declared import wanted_of
 
 WISH, LEAST = Amount(3, 4.0, 7), Amount(1, 0.5)
 HOSTS = (Host("a", "192.0.2.1"),)
@@ -67,11 +69,11 @@ def test_what_one_probe_leaves_is_there_for_the_next() -> None:
     assert (share_s(60, 2), share_s(50, 1), share_s(-1, 3)) == (30, 50, 0)
 
 
-def probes(*least_s: float) -> tuple[list[tuple[str, Probe]], list[float]]:
+def probes(*least_s: float) -> tuple[list[tuple[AnyProbe, ProbeOptions]], list[float]]:
     """Probes that need so much, and what each was left."""
     lefts: list[float] = []
 
-    def probe(needs_s: float) -> Probe:
+    def probe(needs_s: float) -> Callable[..., ProbeResult]:
         def run(transport: Any, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
             assert options.ends_at is not None
             lefts.append(options.ends_at - time.monotonic())
@@ -80,12 +82,12 @@ def probes(*least_s: float) -> tuple[list[tuple[str, Probe]], list[float]]:
 
         return run
 
-    return [(f"p{number}", probe(each)) for number, each in enumerate(least_s)], lefts
+    return [wanted_of(f"p{number}", probe(each)) for number, each in enumerate(least_s)], lefts
 
 
-def run(wanted: Sequence[tuple[str, Probe]], budget_s: float) -> ProbeResult:
+def run(wanted: Sequence[tuple[AnyProbe, ProbeOptions]], budget_s: float) -> ProbeResult:
     nowhere: Any = None
-    return run_probes(nowhere, HOSTS, wanted, ProbeOptions(), time.monotonic() + budget_s, lambda _: None)
+    return run_probes(nowhere, HOSTS, wanted, time.monotonic() + budget_s, lambda _: None)
 
 
 def test_each_probe_gets_its_share() -> None:

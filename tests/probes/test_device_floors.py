@@ -4,19 +4,20 @@ from typing import Any
 
 import pytest
 
-from nodectl.probes.base import Probe, ProbeResult
-from nodectl.probes.device.gemm import run_gemm
-from nodectl.probes.device.h2d import run_h2d
-from nodectl.probes.device.p2p import run_p2p
+from nodectl.probes.base import ProbeResult
+from nodectl.probes.device.gemm import PROBE as GEMM
+from nodectl.probes.device.h2d import PROBE as H2D
+from nodectl.probes.device.p2p import PROBE as P2P
 from nodectl.probes.expected import Reference, held_against
+from nodectl.probes.registry import AnyProbe
 from nodectl.profiles.resolve import without_stack
 from tests.probes.device_answers import SEEN, devices, probe
 from tests.probes.scripted import HOSTS
 
 
-def held(monkeypatch: pytest.MonkeyPatch, run: Probe, *events: dict[str, Any]) -> ProbeResult:
+def held(monkeypatch: pytest.MonkeyPatch, declared: AnyProbe, *events: dict[str, Any]) -> ProbeResult:
     """On one host that is said to be an H200 with NVSwitch."""
-    result, _ = probe(monkeypatch, run, lambda host, number: [devices(2), *events], hosts=HOSTS[:1], gpus=2)
+    result, _ = probe(monkeypatch, declared, lambda host, number: [devices(2), *events], hosts=HOSTS[:1], gpus=2)
     hardware = without_stack("h200-8", "stock").hardware
     return held_against(result, {HOSTS[0].name: Reference("h200-8", hardware, "nvswitch")})
 
@@ -34,7 +35,7 @@ def test_gemm_by_its_precision(
     hardware = without_stack("h200-8", "stock").hardware
     (floor,) = [each for each in hardware.floors if each.conditions == {"precision": "bf16"}]
     known = {"shape": [1, 1, 1], "layout": "nn", "sets": 1, "checked": 1, "changed": 0, "error": 0.0}
-    found = held(monkeypatch, run_gemm, told(precision=precision, rates=[part * floor.value], **known))
+    found = held(monkeypatch, GEMM, told(precision=precision, rates=[part * floor.value], **known))
     assert found.measurements[0].expected == (None if missed is None else floor.value)
     assert any(each.status.value == "failed" for each in found.findings) is bool(missed)
 
@@ -42,13 +43,13 @@ def test_gemm_by_its_precision(
 def test_h2d_near_and_not_far(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"to_gpu": True, "numa_found": None, "bound": True, "rates": [30.0]}
     near, far = (told(place=place, numa=node, **known) for place, node in (("near", 0), ("far", 1)))
-    found = held(monkeypatch, run_h2d, near, far)
+    found = held(monkeypatch, H2D, near, far)
     assert [each.expected is None for each in found.measurements] == [False, True]
     assert [each.host for each in found.findings if each.status.value == "failed"] == ["node01"]
 
 
 def test_p2p_direct_and_not_through_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"target": 1, "bidirectional": False, "peer_access": True, "rates": [30.0]}
-    found = held(monkeypatch, run_p2p, told(way="direct", **known), told(way="staged", **known))
+    found = held(monkeypatch, P2P, told(way="direct", **known), told(way="staged", **known))
     assert [each.expected is None for each in found.measurements] == [False, True]
     assert sum(each.status.value == "failed" for each in found.findings) == 1

@@ -7,12 +7,13 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
-from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.base import ProbeResult
 from nodectl.probes.expected import Reference, held_against, size_bytes
 from nodectl.probes.series import run_probes
 from nodectl.profiles.hardware_schema import Floor, Hardware
 from nodectl.profiles.load import find_profiles
 from nodectl.profiles.resolve import load_profile
+from tests.probes.declared import wanted_of
 from tests.probes.scripted import HOSTS, Answer, play
 
 GIB = 1 << 30
@@ -165,11 +166,12 @@ def test_a_finding_of_one_host_names_it_and_what_was_measured() -> None:
 
 
 def test_the_table_says_what_was_expected() -> None:
+    from nodectl.probes.registry import kind_of
     from nodectl.report.measurements import measurements_table
 
     one = Measurement("gemm", ("n1",), 400.0, "TFLOPS", conditions={"precision": "bf16"})
     (known,) = held_against(ProbeResult((one,)), {"n1": Reference("own", hardware(GEMM))}).measurements
-    assert "50 % of 800" in measurements_table([known], ",".join)
+    assert "50 % of 800" in measurements_table([known], kind_of, ",".join)
 
 
 @pytest.mark.parametrize(("text", "size"), [("8G", 8 * GIB), ("512", 512), ("64KiB", 65536), ("1 M", 1 << 20)])
@@ -194,7 +196,7 @@ def series(
 
     fleet: Any = play(monkeypatch, lambda *_: Answer())
     host = Host("gpu1", "192.0.2.9", variables=variables)
-    return run_probes(fleet, [host], [("gemm", run)], ProbeOptions(), None, lambda _: None), fleet
+    return run_probes(fleet, [host], [wanted_of("gemm", run)], None, lambda _: None), fleet
 
 
 @pytest.mark.parametrize(
@@ -242,7 +244,7 @@ def test_hosts_are_asked_for_their_links_where_a_floor_depends_on_them(monkeypat
         return ProbeResult(tuple(told))
 
     fleet: Any = play(monkeypatch, lambda *_: Answer())
-    result = run_probes(fleet, hosts, [("nccl", run)], ProbeOptions(), None, lambda _: None)
+    result = run_probes(fleet, hosts, [wanted_of("nccl", run)], None, lambda _: None)
     assert asked == [hosts[0].name]
     assert [each.expected for each in result.measurements] == [460, None]
     assert [each.host for each in result.findings] == [hosts[0].name]

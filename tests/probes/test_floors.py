@@ -7,8 +7,9 @@ import pytest
 
 from nodectl.errors import UsageError
 from nodectl.model.measurement import Measurement
-from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.base import ProbeResult
 from nodectl.probes.series import run_probes
+from tests.probes.declared import wanted_of
 from tests.probes.scripted import HOSTS, Answer, play
 from tests.probes.test_expected import CEILING, GEMM, GIB, floor, held, series
 
@@ -96,9 +97,9 @@ def test_a_later_probe_that_cannot_be_run_loses_nothing(monkeypatch: pytest.Monk
         raise UsageError("two hosts are needed", "widen --limit")
 
     fleet: Any = play(monkeypatch, lambda *_: Answer())
-    wanted = [("memory", run), ("tcp", refuse)]
-    result = run_probes(fleet, HOSTS[:1], wanted, ProbeOptions(), None, lambda _: None)
+    wanted = [wanted_of("memory", run), wanted_of("tcp", refuse)]
+    result = run_probes(fleet, HOSTS[:1], wanted, None, lambda _: None)
     assert len(result.measurements) == 1
     assert [(each.check, str(each.status)) for each in result.findings] == [("tcp", "unknown")]
     with pytest.raises(UsageError):
-        run_probes(fleet, HOSTS[:1], wanted[1:], ProbeOptions(), None, lambda _: None)
+        run_probes(fleet, HOSTS[:1], wanted[1:], None, lambda _: None)

@@ -7,8 +7,8 @@ import pytest
 
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
-from nodectl.probes.base import ProbeOptions
-from nodectl.probes.device.gemm import run_gemm
+from nodectl.probes.device.gemm import PROBE as GEMM
+from nodectl.probes.device.gemm import GemmOptions
 from tests.probes.device_answers import SEEN, devices, look, measured_hosts, probe, told
 from tests.probes.scripted import HOSTS, silent
 
@@ -34,7 +34,7 @@ def fleet(slow: float = 750.0, slow_again: float | None = None) -> Any:
 
 
 def test_each_gpu_has_its_figure_and_the_slowest_of_a_host_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, asked = probe(monkeypatch, run_gemm, fleet(), gpus=2)
+    result, asked = probe(monkeypatch, GEMM, fleet(), gpus=2)
     assert result.findings == () and len(result.measurements) == 8 and measured_hosts(asked) == [h.name for h in HOSTS]
     first, second = result.measurements[:2]
     assert (first.value, first.unit, first.direction, first.hosts) == (750.0, "TFLOPS", "node01 GPU 0", ("node01",))
@@ -46,14 +46,14 @@ def test_each_gpu_has_its_figure_and_the_slowest_of_a_host_is_marked(monkeypatch
 
 
 def test_a_slow_gpu_is_measured_again_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, asked = probe(monkeypatch, run_gemm, fleet(400.0), gpus=2)
+    result, asked = probe(monkeypatch, GEMM, fleet(400.0), gpus=2)
     assert told(result) == [("node03", "failed", "GPU 1, bf16")] and result.findings[0].kind == "host"
     assert result.findings[0].actual.startswith("400 TFLOPS; the median of the others is 75")
     assert measured_hosts(asked)[4:] == ["node03"]
 
 
 def test_a_gpu_that_is_well_the_second_time_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _ = probe(monkeypatch, run_gemm, fleet(400.0, 747.0), gpus=2)
+    result, _ = probe(monkeypatch, GEMM, fleet(400.0, 747.0), gpus=2)
     assert told(result) == [] and [m.value for m in result.measurements if m.direction == "node03 GPU 1"] == [747.0]
 
 
@@ -69,7 +69,7 @@ def test_wrong_products_fail(
     monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any], gpu: int | None, text: str
 ) -> None:
     events = [devices(0 if gpu is None else 1), product(gpu, [700.0], **fault)]
-    result, _ = probe(monkeypatch, run_gemm, lambda host, number: events, hosts=HOSTS[:1], gpus=0 if gpu is None else 1)
+    result, _ = probe(monkeypatch, GEMM, lambda host, number: events, hosts=HOSTS[:1], gpus=0 if gpu is None else 1)
     if not text:
         assert result.findings == ()
         return
@@ -79,7 +79,7 @@ def test_wrong_products_fail(
 
 def test_an_error_beyond_all_numbers_can_still_be_written_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [devices(1), product(0, [700.0], wrong=1, error=float("inf"))]
-    result, _ = probe(monkeypatch, run_gemm, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
+    result, _ = probe(monkeypatch, GEMM, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
     assert result.measurements[0].conditions["largest_error"] is None
     assert "1 of 65536 elements are wrong, by up to inf" in result.findings[0].actual
     json.dumps([dict(each.conditions) for each in result.measurements], allow_nan=False)
@@ -93,7 +93,7 @@ def test_a_gpu_that_slows_itself_down_is_a_warning(
 ) -> None:
     seen = {**SEEN, "throttled": reasons, "temperature_c": 92.0}
     events = [devices(1), product(0, [700.0], seen=seen)]
-    result, _ = probe(monkeypatch, run_gemm, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
+    result, _ = probe(monkeypatch, GEMM, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
     actual = "GPU 0 slowed itself down: thermal (hardware); 92.0 °C"
     assert [(each.status.value, each.actual) for each in result.findings] == [("warning", actual)] * named
 
@@ -101,13 +101,13 @@ def test_a_gpu_that_slows_itself_down_is_a_warning(
 def test_what_the_device_lacks_is_skipped_with_its_reason_once_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     lack = {"event": "lacks", "precision": "fp8", "text": "needs compute capability 8.9, this GPU has 8.0"}
     events = [devices(2), *({**lack, "gpu": g} for g in (0, 1)), product(0, [1.0]), product(1, [1.0])]
-    result, _ = probe(monkeypatch, run_gemm, lambda host, number: events, hosts=HOSTS[:1], gpus=2)
+    result, _ = probe(monkeypatch, GEMM, lambda host, number: events, hosts=HOSTS[:1], gpus=2)
     assert told(result) == [("node01", "skipped", "fp8")] and "8.9" in result.findings[0].actual
 
 
 def test_processors_stand_in_where_there_is_certainly_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [devices(0), product(None, [0.9], precision="fp32", seen=None)]
-    result, asked = probe(monkeypatch, run_gemm, lambda host, number: events, hosts=HOSTS[:1], gpus=0)
+    result, asked = probe(monkeypatch, GEMM, lambda host, number: events, hosts=HOSTS[:1], gpus=0)
     (one,) = result.measurements
     assert result.findings == () and (one.direction, one.conditions["device"]) == ("node01 CPU", "cpu")
     assert one.conditions["cpu"] == "EPYC 9534" and "slowest" not in one.conditions
@@ -122,7 +122,7 @@ def test_what_cannot_be_told_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None
             return [devices(0), product(None, [0.9])]
         return [devices(1), product(0, [700.0]), {"event": "error", "gpu": 1, "text": "GPU 1: ended by signal 9"}]
 
-    result, _ = probe(monkeypatch, run_gemm, says, looks)
+    result, _ = probe(monkeypatch, GEMM, says, looks)
     assert {(each.host, each.status.value) for each in result.findings} == {(host.name, "unknown") for host in HOSTS}
     actual = {each.actual for each in result.findings}
     assert {"torch sees 1 of 2 GPUs", "GPU 1: ended by signal 9", "no torch in /opt/nodectl/venv"} <= actual
@@ -131,15 +131,15 @@ def test_what_cannot_be_told_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_host_that_should_have_gpus_is_not_measured_by_its_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host("gpu01", "192.0.2.9", variables={"nodectl_hardware": "h200-8"})
-    result, asked = probe(monkeypatch, run_gemm, lambda host, number: [], hosts=[host], gpus=0)
+    result, asked = probe(monkeypatch, GEMM, lambda host, number: [], hosts=[host], gpus=0)
     assert told(result) == [("gpu01", "unknown", "")] and measured_hosts(asked) == []
     assert result.findings[0].actual == "no GPU is seen here, and the hardware profile speaks of 8"
 
 
 def test_precisions_are_handed_on_and_a_wrong_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = ProbeOptions(precisions=("bf16", "fp8"), repetitions=5, duration_s=0.25)
+    options = GemmOptions(precisions=("bf16", "fp8"), repetitions=5, duration_s=0.25)
     events = [devices(1), product(0, [1.0])]
-    _, asked = probe(monkeypatch, run_gemm, lambda host, number: events, hosts=HOSTS[:1], gpus=1, options=options)
+    _, asked = probe(monkeypatch, GEMM, lambda host, number: events, hosts=HOSTS[:1], gpus=1, options=options)
     assert {"--precisions=bf16,fp8", "--runs=5", "--seconds=0.25", "--need=1"} <= set(asked.asked[-1][2])
     with pytest.raises(UsageError, match="no precision 'fp64'"):
-        probe(monkeypatch, run_gemm, fleet(), options=ProbeOptions(precisions=("fp64",)))
+        probe(monkeypatch, GEMM, fleet(), options=GemmOptions(precisions=("fp64",)))

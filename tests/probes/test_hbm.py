@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.probes.device.hbm import run_hbm
+from nodectl.probes.device.hbm import PROBE as HBM
 from tests.probes.device_answers import devices, look, measured_hosts, probe, told
 from tests.probes.scripted import HOSTS
 
@@ -15,7 +15,7 @@ def copied(gpu: int, rate: float, wrong: int = 0, cache: int = 60 << 20) -> dict
 
 
 def test_each_gpu_is_measured_and_what_was_counted_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _ = probe(monkeypatch, run_hbm, lambda host, number: [devices(1), copied(0, 4000.0)], gpus=1)
+    result, _ = probe(monkeypatch, HBM, lambda host, number: [devices(1), copied(0, 4000.0)], gpus=1)
     assert result.findings == () and [each.value for each in result.measurements] == [4000.0] * 4
     one = result.measurements[0]
     assert (one.unit, one.spread, one.direction) == ("GB/s", 0.02, "node01 GPU 0")
@@ -25,7 +25,7 @@ def test_each_gpu_is_measured_and_what_was_counted_is_said(monkeypatch: pytest.M
 
 def test_a_cache_that_is_not_known_is_not_said_to_be_small(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [devices(1), copied(0, 1.0, cache=0)]
-    result, _ = probe(monkeypatch, run_hbm, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
+    result, _ = probe(monkeypatch, HBM, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
     assert result.measurements[0].conditions["beyond_cache"] is None
 
 
@@ -34,7 +34,7 @@ def test_the_slow_gpu_and_the_corrupting_one_are_named(monkeypatch: pytest.Monke
         bad = host == "node02"
         return [devices(2), copied(0, 2500.0 if bad else 4000.0), copied(1, 4010.0, wrong=5 if bad else 0)]
 
-    result, asked = probe(monkeypatch, run_hbm, says, gpus=2)
+    result, asked = probe(monkeypatch, HBM, says, gpus=2)
     assert told(result) == [("node02", "failed", "GPU 1, copy"), ("node02", "failed", "GPU 0")]
     assert measured_hosts(asked).count("node02") == 2
 
@@ -44,6 +44,6 @@ def test_hosts_without_gpus_are_skipped_and_those_of_which_that_is_not_certain_a
 ) -> None:
     looks = {"node01": look(0), "node02": look(None), "node03": look(0, torch=None), "node04": look(1)}
     events = [{"event": "error", "text": "torch 2.7.0+cpu sees no GPU of the 1 that are there"}]
-    result, _ = probe(monkeypatch, run_hbm, lambda host, number: events, looks)
+    result, _ = probe(monkeypatch, HBM, lambda host, number: events, looks)
     found = {each.host: each.status.value for each in result.findings}
     assert found == {"node01": "skipped", "node02": "unknown", "node03": "skipped", "node04": "unknown"}

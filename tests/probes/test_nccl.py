@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.units import MIB
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.probes.base import MIB
+from nodectl.probes.options import Sizes
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, silent
 from tests.probes.scripted_nccl import (
@@ -154,7 +155,7 @@ def test_a_run_cut_short_is_incomplete_and_never_a_pass(
             told += [ready(rank), times(rank, [0.1], size=1024), sockets, *([done] if events else [])]
         return Answer(told)
 
-    found = probe(fleet_of(monkeypatch, answers), sizes_bytes=(1024, 64 * MIB))
+    found = probe(fleet_of(monkeypatch, answers), sizes=Sizes((1024, 64 * MIB)))
     (cut,) = found.findings
     assert (cut.status, cut.kind, cut.subject) == (Status.UNKNOWN, "incomplete", "incomplete")
     assert reason in cut.actual
@@ -204,7 +205,7 @@ def test_three_sizes_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
         return Answer(told)
 
     notes: list[str] = []
-    found = probe(fleet_of(monkeypatch, answers), sizes_bytes=sizes, notes=notes)
+    found = probe(fleet_of(monkeypatch, answers), sizes=Sizes(sizes), notes=notes)
     first = found.measurements[0].conditions
     assert first["alpha_us"] == pytest.approx(50)
     assert first["fit_algbw_gb_s"] == pytest.approx(2.0)
@@ -236,7 +237,7 @@ def test_usage(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_real_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     hosts = [Host(name, "127.0.0.1", connection="local", variables={"pytorch_venv": torch_venv()}) for name in "ab"]
-    found = probe(LocalTransport(), *hosts, sizes_bytes=(1000, MIB), collectives=(), repetitions=2, duration_s=0.01)
+    found = probe(LocalTransport(), *hosts, sizes=Sizes((1000, MIB)), collectives=(), repetitions=2, duration_s=0.01)
     assert not [each for each in found.findings if each.status is not Status.SKIPPED]
     told = {(each.conditions["collective"], each.conditions["size_bytes"]) for each in found.measurements}
     assert {("all_reduce", MIB), ("broadcast", 1000), ("all_gather", 1000), ("sendrecv", MIB)} <= told
@@ -250,7 +251,7 @@ def test_a_size_that_no_memory_holds_is_cut(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     host = Host("a", "127.0.0.1", connection="local", variables={"pytorch_venv": torch_venv()})
     sizes = (1 << 10, 1 << 50)
-    found = probe(LocalTransport(), host, scope="node", sizes_bytes=sizes, collectives=("sendrecv",), repetitions=1)
+    found = probe(LocalTransport(), host, scope="node", sizes=Sizes(sizes), collectives=("sendrecv",), repetitions=1)
     (only,) = found.measurements
     assert (only.conditions["size_bytes"], only.conditions["complete"]) == (1 << 10, False)
     assert [each.kind for each in found.findings] == ["incomplete"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.units import MIB
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.probes.base import MIB
 from tests.probes.scripted import ENDPOINT, Answer
 from tests.probes.scripted_nccl import LOOK, fleet_of, option, probe, proven, ranks_of, ready, times
 

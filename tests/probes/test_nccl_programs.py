@@ -7,13 +7,15 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.base import ProbeResult
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.nccl.groups import Group, Part
 from nodectl.probes.nccl.hosts import Ready
+from nodectl.probes.nccl.options import NcclOptions
 from nodectl.probes.nccl.programs import measure, read
 from nodectl.probes.nccl.run import Run
 from nodectl.probes.nccl.should import Should
+from nodectl.probes.options import Sizes
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted_nccl import LOOK, fleet_of, probe, with_gpus
 
@@ -119,7 +121,7 @@ def fake_program(folder: Path, text: str, log: str = "", status: int = 0) -> str
 def run_fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, log: str = "", status: int = 0) -> ProbeResult:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     hosts = group(ready("gpu01", fake_program(tmp_path / "v1", text, log, status)))
-    options = ProbeOptions(sizes_bytes=(1024, 4096), repetitions=2, collectives=("all_reduce", "sendrecv"))
+    options = NcclOptions(sizes=Sizes((1024, 4096)), repetitions=2, collectives=("all_reduce", "sendrecv"))
     return measure(LocalTransport(), hosts, Run("nccl-tests", "nccl", options, {"gpu01": Should(link_class="pcie")}))
 
 
@@ -156,7 +158,7 @@ def test_a_program_that_is_killed_is_incomplete(monkeypatch: pytest.MonkeyPatch,
     ],
 )
 def test_several_hosts_need_mpi(hosts: tuple[Ready, ...], said: str) -> None:
-    found = measure(LocalTransport(), group(*hosts), Run("nccl-tests", "nccl", ProbeOptions()))
+    found = measure(LocalTransport(), group(*hosts), Run("nccl-tests", "nccl", NcclOptions()))
     (finding,) = found.findings
     assert finding.status is Status.UNKNOWN
     assert said in finding.actual

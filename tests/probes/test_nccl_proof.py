@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.units import MIB
 from nodectl.model.status import Status
-from nodectl.probes.base import MIB
 from nodectl.probes.nccl.proof import choice, conditions, judged, sockets_judged, told_by
 from nodectl.probes.nccl.should import Should
+from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_table
 from tests.probes.scripted import Answer
 from tests.probes.scripted_nccl import fleet_of, option, probe, ranks_of, ready, times, with_gpus
@@ -172,5 +173,5 @@ def test_the_whole_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
         **dict.fromkeys(("node01", "node02", "node04"), "NET/IB"),
         "node03": "NET/Socket",
     }
-    row = measurements_table(found.measurements, ",".join).splitlines()[1]
+    row = measurements_table(found.measurements, kind_of, ",".join).splitlines()[1]
     assert row.endswith("all_reduce 64 MiB, nccl, 32 ranks, NVLS/SIMPLE")

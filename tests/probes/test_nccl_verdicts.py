@@ -2,8 +2,10 @@
 
 import pytest
 
-from nodectl.probes.base import MIB, ProbeOptions
+from nodectl.common.units import MIB
+from nodectl.probes.nccl.options import NcclOptions
 from nodectl.probes.nccl.run import Case, verdict_sizes
+from nodectl.probes.options import Sizes
 
 
 @pytest.mark.parametrize(
@@ -21,5 +23,5 @@ def test_large_is_the_largest_that_was_asked_for(
     measured: tuple[float, ...], asked: tuple[float, ...], large: int | None
 ) -> None:
     cases = [Case("all_reduce", int(each * MIB), (0.1,), 1, 0) for each in measured]
-    found = verdict_sizes(cases, ProbeOptions(sizes_bytes=tuple(int(each * MIB) for each in asked)), complete=True)
+    found = verdict_sizes(cases, NcclOptions(sizes=Sizes(tuple(int(each * MIB) for each in asked))), complete=True)
     assert [size for (_, size), word in found.items() if word == "large"] == ([large] if large else [])

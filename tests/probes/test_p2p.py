@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.probes.device.p2p import run_p2p
+from nodectl.probes.device.p2p import PROBE as P2P
 from tests.probes.device_answers import devices, look, probe, told
 from tests.probes.scripted import HOSTS
 
@@ -36,7 +36,7 @@ def pairs(slow: dict[tuple[int, int], float]) -> list[dict[str, Any]]:
 def run(monkeypatch: pytest.MonkeyPatch, slow: dict[tuple[int, int], float], hosts: int = 1) -> Any:
     looks = {host.name: look(4, topology=TOPOLOGY) for host in HOSTS}
     says = lambda host, number: pairs(slow if host == "node01" else {})  # noqa: E731
-    return probe(monkeypatch, run_p2p, says, looks, hosts=HOSTS[:hosts])[0]
+    return probe(monkeypatch, P2P, says, looks, hosts=HOSTS[:hosts])[0]
 
 
 def test_pairs_and_ways_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,11 +64,11 @@ def test_a_single_slow_direction_is_named_as_such(monkeypatch: pytest.MonkeyPatc
 
 def test_wrong_bytes_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [devices(2), copied(0, 1, 40.0, wrong=3), copied(1, 0, 40.0)]
-    result, _ = probe(monkeypatch, run_p2p, lambda host, number: events, hosts=HOSTS[:1], gpus=2)
+    result, _ = probe(monkeypatch, P2P, lambda host, number: events, hosts=HOSTS[:1], gpus=2)
     assert told(result) == [("node01", "failed", "GPU 0, to GPU 1, direct")]
 
 
 @pytest.mark.parametrize(("gpus", "text"), [(0, "no NVIDIA GPU here"), (1, "one GPU: no pair to copy between")])
 def test_without_a_pair_it_is_skipped(monkeypatch: pytest.MonkeyPatch, gpus: int, text: str) -> None:
-    result, _ = probe(monkeypatch, run_p2p, lambda host, number: [], hosts=HOSTS[:1], gpus=gpus)
+    result, _ = probe(monkeypatch, P2P, lambda host, number: [], hosts=HOSTS[:1], gpus=gpus)
     assert [(each.status.value, each.actual) for each in result.findings] == [("skipped", text)]

@@ -8,9 +8,9 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeOptions
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.rdma.look import Site, site_of
+from nodectl.probes.rdma.options import RdmaOptions
 from nodectl.probes.rdma.ready import Nic, rails_of, ready
 from tests.probes.scripted_rdma import gid, look, port
 
@@ -25,7 +25,7 @@ def site(name: str = "node01", variables: dict[str, Any] | None = None, **more: 
 
 
 def judged(*sites: Site, **options: Any) -> tuple[dict[str, dict[str, Nic]], list[tuple[str, Status, str]]]:
-    nics, findings = ready(sites, ProbeOptions(**options), ["ib_write_bw"])
+    nics, findings = ready(sites, RdmaOptions(**options), ["ib_write_bw"])
     assert all(each.remedy for each in findings)
     return nics, [(each.subject, each.status, each.host) for each in findings]
 

@@ -12,7 +12,8 @@ from nodectl.errors import UsageError
 from nodectl.history.identity import identity_of
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.base import ProbeResult
+from nodectl.probes.rdma.options import RdmaOptions
 from nodectl.probes.rdma.probe import run_rdma
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import HOSTS, Answer, Fleet
@@ -22,7 +23,7 @@ PAIR = HOSTS[:2]
 
 
 def probe(fleet: Fleet, hosts: Sequence[Host] = PAIR, **options: Any) -> ProbeResult:
-    given = ProbeOptions(**{"repetitions": 1, "operations": ("write",), **options})
+    given = RdmaOptions(**{"repetitions": 1, "operations": ("write",), **options})
     return run_rdma(fleet, hosts, given, lambda _: None)
 
 
@@ -242,4 +243,4 @@ def test_a_host_that_goes_away_is_unknown(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_what_cannot_be_asked(options: dict[str, Any], hosts: Sequence[Host], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        run_rdma(LocalTransport(), hosts, ProbeOptions(**options), print)
+        run_rdma(LocalTransport(), hosts, RdmaOptions(**options), print)

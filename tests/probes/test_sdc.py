@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nodectl.model.host import Host
-from nodectl.probes.device.sdc import run_sdc
+from nodectl.probes.device.sdc import PROBE as SDC
 from nodectl.probes.device.sdc_votes import Unit, vote
 from tests.probes.device_answers import devices, measured_hosts, probe, told
 from tests.probes.scripted import HOSTS
@@ -80,7 +80,7 @@ def run(monkeypatch: pytest.MonkeyPatch, bad: dict[tuple[str, int], Any], hosts:
             found.append(computed(gpu, own[min(number, len(own) - 1)] if isinstance(own, list) else own))
         return found
 
-    return probe(monkeypatch, run_sdc, says, hosts=hosts, gpus=2)
+    return probe(monkeypatch, SDC, says, hosts=hosts, gpus=2)
 
 
 def test_all_alike_is_none_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_other_libraries_are_another_kind(monkeypatch: pytest.MonkeyPatch) -> No
         told["host"]["torch"] = f"2.{host[-1]}.0"
         return [told, computed(0, odd(host))]
 
-    result, _ = probe(monkeypatch, run_sdc, says, gpus=1)
+    result, _ = probe(monkeypatch, SDC, says, gpus=1)
     assert result.findings == () and {each.conditions["compared_with"] for each in result.measurements} == {0}
 
 
@@ -137,7 +137,7 @@ def test_processors_share_a_measurement_a_host(monkeypatch: pytest.MonkeyPatch) 
     def says(host: str, number: int) -> list[dict[str, Any]]:
         return [devices(0), *(computed(None, odd() if host == "node02" else GOOD, cpu) for cpu in range(3))]
 
-    result, _ = probe(monkeypatch, run_sdc, says, gpus=0)
+    result, _ = probe(monkeypatch, SDC, says, gpus=0)
     assert [(each.direction, each.value) for each in result.measurements] == [
         ("node01 CPU", 0.0),
         ("node02 CPU", 3.0),

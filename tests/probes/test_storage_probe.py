@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nodectl.model.host import Host
-from nodectl.probes.base import ProbeOptions, ProbeResult
-from nodectl.probes.storage.probe import run_storage
+from nodectl.probes.base import ProbeResult
+from nodectl.probes.storage.probe import StorageOptions, run_storage
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import HOSTS, Answer, play, silent
 
@@ -65,7 +65,7 @@ def probe(
 
     fleet = play(monkeypatch, answers)
     transport: Any = fleet
-    return run_storage(transport, hosts, ProbeOptions(**options), lambda _: None), fleet
+    return run_storage(transport, hosts, StorageOptions(**options), lambda _: None), fleet
 
 
 def told(result: ProbeResult) -> list[tuple[str, str, str, str]]:
@@ -174,7 +174,7 @@ def test_this_machine_can_be_measured(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("nodectl.probes.storage.probe.SIZE_BYTES", 32 << 20)
     host = Host("here", "127.0.0.1", connection="local")
-    options = ProbeOptions(duration_s=0.1, repetitions=1, path=str(tmp_path))
+    options = StorageOptions(duration_s=0.1, repetitions=1, path=str(tmp_path))
     result = run_storage(LocalTransport(), [host], options, lambda _: None)
     assert result.findings == () and len(result.measurements) == 4
     assert all(each.value > 0 for each in result.measurements)

@@ -12,8 +12,8 @@ import pytest
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeOptions, ProbeResult
-from nodectl.probes.tcp.probe import run_tcp
+from nodectl.probes.base import ProbeResult
+from nodectl.probes.tcp.probe import TcpOptions, run_tcp
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play, silent
 
@@ -44,7 +44,7 @@ def measured(host: str, module: str, args: Sequence[str]) -> Answer:
 
 
 def probe(fleet: Any, *hosts: Host, **options: Any) -> ProbeResult:
-    return run_tcp(fleet, hosts or HOSTS[:2], ProbeOptions(**options), quiet)
+    return run_tcp(fleet, hosts or HOSTS[:2], TcpOptions(**options), quiet)
 
 
 def test_both_directions_with_median_and_spread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ class TestSlow:
 
     def test_a_host_that_sends_slowly(self, monkeypatch: pytest.MonkeyPatch) -> None:
         notes: list[str] = []
-        found = run_tcp(play(monkeypatch, gigabits(self.rates)), FLEET, ProbeOptions(repetitions=1), notes.append)
+        found = run_tcp(play(monkeypatch, gigabits(self.rates)), FLEET, TcpOptions(repetitions=1), notes.append)
         assert [(each.kind, each.hosts, each.subject) for each in found.findings] == [
             ("host", ("node03",), "sends slowly")
         ]
@@ -168,22 +168,20 @@ class TestSlow:
         assert again and any("measured again" in note for note in notes)
 
     def test_a_healthy_fleet_is_measured_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        found = run_tcp(play(monkeypatch, gigabits(lambda a, b: 0.94)), FLEET, ProbeOptions(repetitions=1), quiet)
+        found = run_tcp(play(monkeypatch, gigabits(lambda a, b: 0.94)), FLEET, TcpOptions(repetitions=1), quiet)
         assert found.findings == ()
         assert len(found.measurements) == 8 * 7
 
     def test_near_pairs_come_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
         notes: list[str] = []
-        found = run_tcp(
-            play(monkeypatch, gigabits(lambda a, b: 0.94)), FLEET, ProbeOptions(repetitions=1), notes.append
-        )
+        found = run_tcp(play(monkeypatch, gigabits(lambda a, b: 0.94)), FLEET, TcpOptions(repetitions=1), notes.append)
         near = [int(each.hosts[0][-1]) % 2 == int(each.hosts[1][-1]) % 2 for each in found.measurements]
         assert near == [True] * 24 + [False] * 32
         assert "28 pairs in 7 rounds" in notes[0] and "same switch first" in notes[0]
 
     def test_so_many_rounds(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = run_tcp(
-            play(monkeypatch, gigabits(lambda a, b: 0.94)), FLEET, ProbeOptions(repetitions=1, rounds=2), quiet
+            play(monkeypatch, gigabits(lambda a, b: 0.94)), FLEET, TcpOptions(repetitions=1, rounds=2), quiet
         )
         assert len(found.measurements) == 2 * 2 * 4
 
@@ -192,7 +190,7 @@ class TestSlow:
         found = run_tcp(
             play(monkeypatch, gigabits(lambda a, b: 0.94 if a < b else 0.1)),
             FLEET[:2],
-            ProbeOptions(repetitions=1),
+            TcpOptions(repetitions=1),
             notes.append,
         )
         assert [(each.kind, each.status) for each in found.findings] == [("", Status.WARNING)]

@@ -14,6 +14,7 @@ from nodectl.model.facts import Unread
 from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.measurement import Measurement
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
+from nodectl.probes.registry import kind_of
 from nodectl.profiles.learn import Learned, capability_of
 from nodectl.profiles.learn import learn as learned
 from nodectl.profiles.schema import Hardware
@@ -104,7 +105,7 @@ def test_a_gpu_that_nobody_knows_needs_a_word() -> None:
 def test_floors_are_the_least_that_was_measured_there() -> None:
     def nccl(value: float, *hosts: str, repetitions: int = 5) -> Measurement:
         conditions = {"collective": "all_reduce", "size_bytes": 1 << 30, "repetitions": repetitions}
-        return Measurement("nccl", hosts, value, "GB/s", conditions=conditions)
+        return Measurement("nccl", hosts, value, "GB/s", conditions=kind_of("nccl").chosen(conditions))
 
     latency = Measurement("latency", ("n1", "n2"), 12.0, "us")
     given = [nccl(230.5, "n1"), nccl(228.1, "n2", repetitions=7), nccl(9.0, "n1", "elsewhere"), latency]

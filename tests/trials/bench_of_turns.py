@@ -12,7 +12,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
-from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.base import ProbeResult
 from nodectl.trials.run import Armed, Arming
 
 HOSTS = (Host("a", "192.0.2.1", 22, "root"), Host("b", "192.0.2.2", 22, "root"))
@@ -85,6 +85,3 @@ class PaperFleet:
                 self.events.append("put back")
 
         return Arming(arm, lambda _, side: self.put_on(side))
-
-
-OPTIONS = ProbeOptions()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult
+from nodectl.probes.registry import declarations
 from nodectl.trials.measuring import TRAINING, Measuring
 
 # the switches put a and c together, the inventory does not
@@ -43,7 +44,7 @@ class Asked:
 
 def measuring(*probes: Asked, **options: Any) -> Measuring:
     transport: Any = None
-    return Measuring(transport, HOSTS, [(each.name, each) for each in probes], ProbeOptions(**options))
+    return Measuring(transport, HOSTS, [replace(declarations()[each.name], run=each) for each in probes], options)
 
 
 def test_short_unless_told_otherwise() -> None:

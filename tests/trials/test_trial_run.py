@@ -16,11 +16,12 @@ from nodectl.model.status import Status
 from nodectl.model.trial import Side, Trial
 from nodectl.model.verdict import Outcome
 from nodectl.probes.base import ProbeResult
+from nodectl.probes.registry import declarations
 from nodectl.trials import store
 from nodectl.trials.measuring import TRAINING, Measuring
 from nodectl.trials.run import TrialRun, failed
 from nodectl.trials.store import find, read
-from tests.trials.bench_of_turns import HOSTS, OPTIONS, PaperFleet
+from tests.trials.bench_of_turns import HOSTS, PaperFleet
 
 SPEEDS = {"own": 10.0, "stock": 10.0, "fast": 30.0, "slow": 3.0}
 NO_TORCH = Finding("a", TRAINING, Status.UNKNOWN, actual="no torch there", remedy="provision it")
@@ -53,7 +54,7 @@ def head(*candidates: Side, pairs: int = 5) -> Trial:
 
 def run_of(fleet: PaperFleet, trial: Trial, **changes: Any) -> TrialRun:
     transport: Any = None
-    measuring = Measuring(transport, HOSTS, [("tcp", fleet.probe)], OPTIONS)
+    measuring = Measuring(transport, HOSTS, [replace(declarations()["tcp"], run=fleet.probe)], {})
     given = {"head": trial, "measuring": measuring, "arming": fleet.arming, "note": fleet.said.append}
     return TrialRun(**{**given, "clock": fleet.clock, **changes})
 
@@ -170,11 +171,14 @@ def training_without_torch(*_: object) -> ProbeResult:
     return ProbeResult(findings=(NO_TORCH,))
 
 
+TRAINING_PROBE = replace(declarations()[TRAINING], run=training_without_torch)
+
+
 @pytest.mark.parametrize(("wished", "status", "exit_status"), [(True, Status.WARNING, 0), (False, Status.UNKNOWN, 3)])
 def test_a_probe_that_cannot_measure_here_is_left_out_and_said(wished: bool, status: Status, exit_status: int) -> None:
     fleet = PaperFleet(SPEEDS)
     run = run_of(fleet, head())
-    run.measuring.probes = [("tcp", fleet.probe), (TRAINING, training_without_torch)]
+    run.measuring.probes = [*run.measuring.probes, TRAINING_PROBE]
     run.measuring.wished = frozenset({TRAINING}) if wished else frozenset()
     found = run.run()
     assert found.probes == ("tcp",)
@@ -186,7 +190,7 @@ def test_a_probe_that_cannot_measure_here_is_left_out_and_said(wished: bool, sta
 def test_where_nothing_can_be_measured_nothing_is_changed() -> None:
     fleet = PaperFleet(SPEEDS)
     run = run_of(fleet, head())
-    run.measuring.probes = [(TRAINING, training_without_torch)]
+    run.measuring.probes = [TRAINING_PROBE]
     found = run.run()
     assert fleet.events == []
     assert "no setting was changed" in found.reason

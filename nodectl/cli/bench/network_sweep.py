@@ -10,13 +10,13 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.bench.options import Rates, measuring
-from nodectl.cli.probe import SizeList
-from nodectl.cli.seconds import Seconds
+from nodectl.cli.option_types import Read, Seconds
+from nodectl.probes.options import sizes as as_sizes
 
 if TYPE_CHECKING:
     from nodectl.articles.retrieval import Table
     from nodectl.articles.sweep import Sweep
-    from nodectl.probes.base import ProbeOptions
+    from nodectl.articles.training import TrainingOptions
 
 
 @click.command("network-sweep")
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     "--rates", type=Rates(), metavar="RATE[,RATE…]", help="Of a lab's links.  Default there: 100mbit,1gbit,2gbit."
 )
 @click.option("--duration", type=Seconds(0.1, 3600), help="Seconds of a repetition.  Default: 2; retrieval 1.")
-@click.option("--gradient", type=SizeList(), metavar="SIZE", help="What a training step sends.  [8MiB; GPUs: 256MiB]")
+@click.option(
+    "--gradient", type=Read(as_sizes), metavar="SIZE", help="What a training step sends.  [8MiB; GPUs: 256MiB]"
+)
 @click.option("--rows", type=click.IntRange(1, 2**40), help="retrieval: of the table.  Default: 2000 a host.")
 @click.option("--dim", type=click.IntRange(1), help="retrieval: values of a row.  Default: 768.")
 @click.option("--k", type=click.IntRange(1), help="retrieval: best rows of each query.  Default: 100.")
@@ -50,12 +52,12 @@ def network_sweep(
     measured at the rate that they have: one row.  Exit status 1: a measurement failed; 3: one could not be made.
     """
     from nodectl.articles.sweep import table_for
+    from nodectl.articles.training import TrainingOptions
     from nodectl.errors import UsageError
-    from nodectl.probes.base import ProbeOptions
 
     if gradient is not None and len(gradient) != 1:
         raise UsageError("--gradient takes one size", "write 8MiB")
-    options = ProbeOptions(
+    options = TrainingOptions(
         duration_s=duration,
         repetitions=repetitions,
         port=port,
@@ -69,7 +71,7 @@ def network_sweep(
 
 
 def _measure(
-    app: App, options: ProbeOptions, rates: tuple[int, ...], table: Table, *, force: bool
+    app: App, options: TrainingOptions, rates: tuple[int, ...], table: Table, *, force: bool
 ) -> tuple[Sweep, bool]:
     """What was measured, and whether on a lab's links."""
     from nodectl.articles.sweep import Sweep, lab_links, real_links, run_sweep

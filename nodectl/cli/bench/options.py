@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import click
 
-from nodectl.cli.probe import Duration
+from nodectl.cli.option_types import Read
+from nodectl.probes.options import duration
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _MOST = 1 << 20
@@ -64,7 +65,7 @@ _MEASURING = (
     click.option("--interface", help="The network to measure.  Default: that of the host's address."),
     click.option(
         "--budget",
-        type=Duration(),
+        type=Read(duration),
         metavar="SECONDS|5m",
         help="For all of it: repetitions and their length are cut down to fit, and what cannot is refused.",
     ),

@@ -10,7 +10,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.bench.options import Counts, measuring
-from nodectl.cli.seconds import Seconds
+from nodectl.cli.option_types import Seconds
 
 if TYPE_CHECKING:
     from nodectl.probes.base import ProbeResult

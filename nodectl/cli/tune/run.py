@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from nodectl.cli.app import App
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from nodectl.model.finding import Finding
     from nodectl.model.trial import Side, Trial
-    from nodectl.probes.base import Probe, ProbeOptions
+    from nodectl.probes.registry import AnyProbe
     from nodectl.trials.run import Armed, Arming
 
 
 def run(
     app: App,
     head: Trial,
-    wanted: Sequence[tuple[str, Probe]],
-    options: ProbeOptions,
+    wanted: Sequence[AnyProbe],
+    asked: Mapping[str, object],
     ends_at: float | None,
     *,
     force: bool,
@@ -37,7 +37,7 @@ def run(
     from nodectl.trials.run import TrialRun
 
     wished = frozenset() if training else frozenset({TRAINING})
-    measuring = Measuring(app.transport, app.hosts, wanted, options, wished)
+    measuring = Measuring(app.transport, app.hosts, wanted, asked, wished)
     with held(app.transport, app.hosts, "tune trial", forks=app.forks, force=force, note=note) as holds:
         if holds.refused:
             return replace(head, reason="the hosts are not free", findings=holds.findings)

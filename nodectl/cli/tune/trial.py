@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.probe import Duration, SizeList
+from nodectl.cli.option_types import Read, Seconds
 from nodectl.cli.profile_option import ProfileOption
-from nodectl.cli.seconds import Seconds
+from nodectl.probes.options import duration as as_seconds
+from nodectl.probes.options import sizes as as_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nodectl.model.trial import Side, Trial
-    from nodectl.probes.base import Probe, ProbeOptions
+    from nodectl.probes.registry import AnyProbe
 
 # candidates of a space that are drawn at most: a budget never has room for more
 _DRAWN = 500
@@ -38,11 +39,15 @@ _BUDGET_S = 1200.0
 @click.option("--baseline", metavar="NAME", help="What is tried against; `own`: what the inventory says of each host.")
 @click.option("--probes", default="tcp,latency", show_default=True, metavar="NAME[,NAME…]", help="What is measured.")
 @click.option("--pairs", type=click.IntRange(5, 1000), default=10, show_default=True, help="Pairs of each candidate.")
-@click.option("--budget", type=Duration(), metavar="SECONDS|20m", help="For all of it.  A search takes 20m by default.")
+@click.option(
+    "--budget", type=Read(as_seconds), metavar="SECONDS|20m", help="For all of it.  A search takes 20m by default."
+)
 @click.option("--duration", type=Seconds(0.001, 3600), help="Seconds of a measurement.  tcp: 2, latency: 0.5.")
 @click.option("--repetitions", type=click.IntRange(1, 100), help="In one turn.  nccl: 3, others: 1.")
 @click.option("--training/--no-training", default=None, help="A short training step.  Default: where it can be run.")
-@click.option("--sizes", type=SizeList(), default="4KiB,256KiB,16MiB", show_default=True, help="nccl: message sizes.")
+@click.option(
+    "--sizes", type=Read(as_sizes), default="4KiB,256KiB,16MiB", show_default=True, help="nccl: message sizes."
+)
 @click.option("--collectives", default="all_reduce", show_default=True, metavar="NAME[,NAME…]", help="nccl.")
 @click.option(
     "--paths",
@@ -87,23 +92,23 @@ def trial(
     from nodectl.cli.progress import become_password
     from nodectl.cli.tune.run import keep, run
     from nodectl.cli.tune.show import show_trial
-    from nodectl.probes.base import ProbeOptions
+    from nodectl.probes.options import Sizes
     from nodectl.trials.run import failed
 
     started = monotonic()
     against, candidates = _sides(app, profiles, space, baseline, seed)
-    options = ProbeOptions(
-        duration_s=duration,
-        repetitions=repetitions,
-        sizes_bytes=sizes,
-        streams=streams,
-        pairs=paths,
-        interface=interface,
-        collectives=tuple(name.strip() for name in collectives.split(",")),
-        forks=app.forks,
-    )
+    asked: dict[str, object] = {
+        "duration_s": duration,
+        "repetitions": repetitions,
+        "sizes": Sizes(sizes),
+        "streams": streams,
+        "pairs": paths,
+        "interface": interface,
+        "collectives": tuple(name.strip() for name in collectives.split(",")),
+        "forks": app.forks,
+    }
     wanted = _probes(probes, training)
-    head = _head(app, against, candidates, pairs, [name for name, _ in wanted], options)
+    head = _head(app, against, candidates, pairs, wanted, asked)
     _ask(app, head, searched=space is not None, yes=yes)
     budget = budget or (_BUDGET_S if space else None)
     ends_at = None if budget is None else started + budget
@@ -111,7 +116,7 @@ def trial(
         app,
         head,
         wanted,
-        options,
+        asked,
         ends_at,
         force=force,
         search=space is not None,
@@ -149,22 +154,26 @@ def _sides(
     return against, candidates
 
 
-def _probes(names: str, training: bool | None) -> list[tuple[str, Probe]]:
-    from nodectl.articles.training import run_training
+def _probes(names: str, training: bool | None) -> list[AnyProbe]:
     from nodectl.errors import UsageError
-    from nodectl.probes.catalogue import chosen
+    from nodectl.probes.registry import chosen, declarations
     from nodectl.trials.measuring import TRAINING
 
-    wanted = [each for each in chosen(names) if each[0] != TRAINING] if names.strip() else []
+    wanted = list(chosen(names)) if names.strip() else []
     if training is not False:
-        wanted.append((TRAINING, run_training))
+        wanted.append(declarations()[TRAINING])
     if not wanted:
         raise UsageError("there is nothing to measure", "give --probes NAME, or leave --no-training away")
     return wanted
 
 
 def _head(
-    app: App, baseline: Side, candidates: Sequence[Side], pairs: int, probes: Sequence[str], options: ProbeOptions
+    app: App,
+    baseline: Side,
+    candidates: Sequence[Side],
+    pairs: int,
+    probes: Sequence[AnyProbe],
+    asked: Mapping[str, object],
 ) -> Trial:
     from datetime import UTC, datetime
 
@@ -174,7 +183,7 @@ def _head(
     from nodectl.trials.sides import own_overrides
     from nodectl.trials.store import new_id
 
-    shown = ("duration_s", "repetitions", "sizes_bytes", "streams", "pairs", "interface", "collectives")
+    kept = ("duration_s", "repetitions", "streams", "pairs", "interface", "collectives")
     moment = now()
     return Trial(
         id=new_id(datetime.now(UTC)),
@@ -188,9 +197,9 @@ def _head(
         hosts={host.name: own_overrides(host) for host in app.hosts},
         baseline=baseline,
         candidates=tuple(candidates),
-        probes=tuple(probes),
+        probes=tuple(probe.name for probe in probes),
         pairs=pairs,
-        options={name: getattr(options, name) for name in shown},
+        options={**{name: asked[name] for name in kept}, "sizes_bytes": getattr(asked["sizes"], "bytes", ())},
     )
 
 

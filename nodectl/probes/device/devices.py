@@ -10,12 +10,12 @@ from nodectl.errors import ParseError, ProfileError
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Conditions, Measurement
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
-from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import Amount, given_up, said, within
+from nodectl.probes.base import Amount, Note, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import given_up, said, within
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
 from nodectl.probes.machines import by_machine, turns
@@ -27,6 +27,8 @@ from nodectl.transport.payload import run_payload
 _LOOK_S = 120.0
 # importing torch, waking the GPUs
 START_S = 8.0
+# of the host whose cost is told before any is asked
+GPUS = 8
 # a host may take so many times what was planned
 _PATIENCE, _MORE_S = 5.0, 120.0
 RUNS_KEY = "values"
@@ -48,8 +50,7 @@ class Kind:
     """One of these probes: its defaults, what it costs a host, and how its program's words are read."""
 
     name: str
-    runs: int
-    duration_s: float
+    usual: Amount
     cost_s: Callable[[Amount, Node], float]
     read: Callable[[Node, Events], ProbeResult]
     on_cpu: bool = False
@@ -82,8 +83,8 @@ def planned(
     if not nodes:
         return None, findings
     in_turn = turns(nodes, lambda each: each.machine, options.forks)
-    wish = Amount(options.repetitions or kind.runs, options.duration_s or kind.duration_s)
-    least = Amount(1, wish.duration_s / 4)
+    wish = Amount(options.repetitions or kind.usual.repetitions, options.duration_s or kind.usual.duration_s)
+    least = least_of(wish)
     options, amount = within(
         kind.name, options, wish, least, lambda each: in_turn * max(kind.cost_s(each, node) for node in nodes)
     )
@@ -141,6 +142,25 @@ def broken(probe: str, node: Node, gpu: int | None, subject: str, actual: str) -
         kind="host",
         hosts=(node.host.name,),
     )
+
+
+def least_of(amount: Amount) -> Amount:
+    """What is left of it for a short budget."""
+    return Amount(1, amount.duration_s / 4)
+
+
+def shown(given: Conditions, *words: object) -> str:
+    """What a table tells beside a figure: these words, the device, and its state while it was measured."""
+    device = given.get("device")
+    named = f"{given.get('threads')} processors" if device == "cpu" else device
+    return ", ".join(str(word) for word in (*words, named, *_seen(given)) if word)
+
+
+def _seen(given: Conditions) -> list[str]:
+    clock, heat, reasons = given.get("clock_mhz"), given.get("temperature_c"), given.get("throttled")
+    words = [f"{clock:.0f} MHz"] if isinstance(clock, int | float) else []
+    words += [f"{heat:.0f} °C"] if isinstance(heat, int | float) else []
+    return words + ([f"limited by {', '.join(map(str, reasons))}"] if isinstance(reasons, list) and reasons else [])
 
 
 def called(gpu: int | None) -> str:

@@ -4,44 +4,56 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
-from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding
-from nodectl.probes.budget import Amount
+from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding
 from nodectl.probes.device.compare import compared
-from nodectl.probes.device.devices import START_S, Kind, Node, broken, called, device_of, measurement
+from nodectl.probes.device.devices import START_S, Kind, Node, broken, called, device_of, least_of, measurement, shown
 from nodectl.probes.events import Event, Events
+from nodectl.probes.options import Text, names, option
 from nodectl.transport.base import Transport
 
 _NAME = "gemm"
 PRECISIONS = ("bf16", "fp16", "tf32", "fp8", "fp32")
 # what a device is measured in where nothing is asked for: as many as probe_gemm.py has
 _ON_GPU, _ON_CPU = 4, 2
-RUNS = 3
-# of a run: long enough for clocks and power to settle, and to be looked at
-DURATION_S = 1.0
+# a run is long enough for clocks and power to settle, and to be looked at
+_USUAL = Amount(repetitions=3, duration_s=1.0)
 _SEARCH_S, _CHECK_S = 3.0, 1.0
 # a GPU that slows itself down for these is not well cooled or not well fed
 _BAD_REASONS = {"hardware slowdown", "thermal (software)", "thermal (hardware)", "power brake"}
 
 
-def run_gemm(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+@dataclass(frozen=True, slots=True)
+class GemmOptions(ProbeOptions):
+    """`precisions` empty is what the device is made for."""
+
+    precisions: tuple[str, ...] = option(
+        (), Text("NAME[,NAME…]", names), f"{', '.join(PRECISIONS)}.", shown="what the device is for"
+    )
+
+
+def run_gemm(transport: Transport, hosts: Sequence[Host], options: GemmOptions, note: Note) -> ProbeResult:
     """TFLOP/s of every device and precision."""
     unknown = [name for name in options.precisions if name not in PRECISIONS]
     if unknown:
         raise UsageError(f"no precision '{unknown[0]}'", f"one of: {', '.join(PRECISIONS)}")
 
     def cost_s(amount: Amount, node: Node) -> float:
-        cases = len(options.precisions) or (_ON_GPU if node.gpus else _ON_CPU)
-        return START_S + cases * (_SEARCH_S + _CHECK_S + amount.repetitions * amount.duration_s)
+        return _cost_s(amount, len(options.precisions) or (_ON_GPU if node.gpus else _ON_CPU))
 
     args = (f"--precisions={','.join(options.precisions)}",)
-    kind = Kind(_NAME, RUNS, DURATION_S, cost_s, _read, on_cpu=True, args=args)
+    kind = Kind(_NAME, _USUAL, cost_s, _read, on_cpu=True, args=args)
     return compared(transport, hosts, options, note, kind, _alike, "precision")
+
+
+def _cost_s(amount: Amount, precisions: int = _ON_GPU) -> float:
+    return START_S + precisions * (_SEARCH_S + _CHECK_S + amount.repetitions * amount.duration_s)
 
 
 def _alike(each: Measurement) -> tuple[object, ...]:
@@ -125,3 +137,26 @@ def _lacking(node: Node, events: Events) -> list[Finding]:
         Finding(node.host.name, _NAME, Status.SKIPPED, name, actual=text, kind="host", hosts=(node.host.name,))
         for name, text in lacks.items()
     ]
+
+
+def _shown(given: Conditions) -> str:
+    slowest = "slowest" if given.get("slowest") else None
+    return shown(given, given.get("precision"), given.get("best_shape"), slowest)
+
+
+PROBE = Probe(
+    name=_NAME,
+    summary="Matrix products on all GPUs of each host at once, or on its processors.",
+    run=run_gemm,
+    options=GemmOptions,
+    results=MeasurementKind(
+        units=(Unit("TFLOPS", lower_is_better=False),),
+        identity=("numa", "threads", "gpu", "device", "precision"),
+        shown=_shown,
+    ),
+    usual=_USUAL,
+    least=least_of(_USUAL),
+    cost_s=_cost_s,
+    groups=("quick", "gpu"),
+    needs=(Need.TORCH,),
+)

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
-from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult, host_finding
-from nodectl.probes.budget import Amount
+from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding
 from nodectl.probes.device.compare import compared
-from nodectl.probes.device.devices import START_S, Kind, Node, broken, called, device_of, measurement
+from nodectl.probes.device.devices import (
+    GPUS,
+    START_S,
+    Kind,
+    Node,
+    broken,
+    called,
+    device_of,
+    least_of,
+    measurement,
+    shown,
+)
 from nodectl.probes.events import Event, Events
 from nodectl.transport.base import Transport
 
 _NAME = "h2d"
-RUNS = 3
-DURATION_S = 0.2
+_USUAL = Amount(repetitions=3, duration_s=0.2)
 _PREPARE_S = 0.5
 # near and far, there and back
 _CASES = 4
@@ -25,12 +35,12 @@ _CASES = 4
 
 def run_h2d(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of each GPU, one GPU at a time."""
-    kind = Kind(_NAME, RUNS, DURATION_S, _cost_s, _read)
+    kind = Kind(_NAME, _USUAL, lambda amount, node: _cost_s(amount, node.gpus or 1), _read)
     return compared(transport, hosts, options, note, kind, _alike, "memory")
 
 
-def _cost_s(amount: Amount, node: Node) -> float:
-    return START_S + (node.gpus or 1) * _CASES * (_PREPARE_S + amount.repetitions * amount.duration_s)
+def _cost_s(amount: Amount, gpus: int = GPUS) -> float:
+    return START_S + gpus * _CASES * (_PREPARE_S + amount.repetitions * amount.duration_s)
 
 
 def _alike(each: Measurement) -> tuple[object, ...]:
@@ -108,3 +118,24 @@ def _not_there(node: Node, told: Sequence[Event]) -> list[Finding]:
             remedy = "is there free memory on that node, and may this login bind memory?"
             return [host_finding(_NAME, node.host.name, Status.UNKNOWN, actual, remedy)]
     return []
+
+
+def _shown(given: Conditions) -> str:
+    return shown(given, f"{given.get('memory')} memory", given.get("link"))
+
+
+PROBE = Probe(
+    name=_NAME,
+    summary="Pinned copies between each GPU and the near and the far NUMA node's memory, both directions.",
+    run=run_h2d,
+    options=ProbeOptions,
+    results=MeasurementKind(
+        units=(Unit("GB/s"),), identity=("numa", "gpu", "device", "memory", "transfer"), shown=_shown
+    ),
+    usual=_USUAL,
+    least=least_of(_USUAL),
+    cost_s=_cost_s,
+    groups=("gpu",),
+    needs=(Need.GPU, Need.TORCH),
+    floors=("pcie_gen",),
+)

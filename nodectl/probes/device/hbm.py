@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nodectl.common.units import MIB
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
-from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult
-from nodectl.probes.budget import Amount
+from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
+from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult
 from nodectl.probes.device.compare import compared
-from nodectl.probes.device.devices import START_S, Kind, Node, broken, called, device_of, measurement
+from nodectl.probes.device.devices import START_S, Kind, Node, broken, called, device_of, least_of, measurement, shown
 from nodectl.probes.events import Event, Events
 from nodectl.transport.base import Transport
 
 _NAME = "hbm"
-RUNS = 3
-DURATION_S = 0.5
+_USUAL = Amount(repetitions=3, duration_s=0.5)
 _CHECK_S = 2.0
 # an array is beyond a cache that holds a quarter of it at most
 _TIMES_CACHE = 4
@@ -23,11 +22,11 @@ _TIMES_CACHE = 4
 
 def run_hbm(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of every GPU, read and written together."""
-    kind = Kind(_NAME, RUNS, DURATION_S, _cost_s, _read)
+    kind = Kind(_NAME, _USUAL, _cost_s, _read)
     return compared(transport, hosts, options, note, kind, lambda each: each.conditions.get("device"), "kernel")
 
 
-def _cost_s(amount: Amount, _: Node) -> float:
+def _cost_s(amount: Amount, _: Node | None = None) -> float:
     return START_S + _CHECK_S + amount.repetitions * amount.duration_s
 
 
@@ -55,3 +54,21 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
         "wrong": event["wrong"],
     }
     return measurement(_NAME, node, event, "GB/s", f"{node.host.name} {called(event['gpu'])}", conditions)
+
+
+def _shown(given: Conditions) -> str:
+    return shown(given, "read and written", f"{given.get('array_mib')} MiB")
+
+
+PROBE = Probe(
+    name=_NAME,
+    summary="Copies within the memory of every GPU, all GPUs of a host at once.",
+    run=run_hbm,
+    options=ProbeOptions,
+    results=MeasurementKind(units=(Unit("GB/s"),), identity=("kernel", "numa", "gpu", "device"), shown=_shown),
+    usual=_USUAL,
+    least=least_of(_USUAL),
+    cost_s=_cost_s,
+    groups=("quick", "gpu"),
+    needs=(Need.GPU, Need.TORCH),
+)

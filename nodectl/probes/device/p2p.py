@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
-from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult
-from nodectl.probes.budget import Amount
+from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
+from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult
 from nodectl.probes.device.compare import compared, slow_finding
-from nodectl.probes.device.devices import START_S, Kind, Node, broken, device_of, measurement
+from nodectl.probes.device.devices import GPUS, START_S, Kind, Node, broken, device_of, least_of, measurement, shown
 from nodectl.probes.events import Event, Events
 from nodectl.probes.outliers import Slow
 from nodectl.transport.base import Transport
 
 _NAME = "p2p"
-RUNS = 3
-DURATION_S = 0.05
+_USUAL = Amount(repetitions=3, duration_s=0.05)
 _CHECK_S = 0.1
 # there, back and both; directly and through the host
 _CASES = 6
@@ -28,12 +27,11 @@ _ITS_OWN = 0.75
 
 def run_p2p(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of each pair, one pair at a time."""
-    kind = Kind(_NAME, RUNS, DURATION_S, _cost_s, _read, least_gpus=2)
+    kind = Kind(_NAME, _USUAL, lambda amount, node: _cost_s(amount, node.gpus or 2), _read, least_gpus=2)
     return compared(transport, hosts, options, note, kind, _alike, "connection", _blame)
 
 
-def _cost_s(amount: Amount, node: Node) -> float:
-    gpus = node.gpus or 2
+def _cost_s(amount: Amount, gpus: int = GPUS) -> float:
     return START_S + gpus * (gpus - 1) / 2 * _CASES * (_CHECK_S + amount.repetitions * amount.duration_s)
 
 
@@ -110,3 +108,26 @@ def _of_host(slow: Sequence[tuple[Measurement, Slow]]) -> list[Finding]:
 def _partners(each: Measurement) -> int:
     count = each.conditions["gpus"]
     return count - 1 if isinstance(count, int) else 1
+
+
+def _shown(given: Conditions) -> str:
+    peer = "no peer access" if given.get("can_access_peer") is False else None
+    return shown(given, given.get("connection"), given.get("link"), peer)
+
+
+PROBE = Probe(
+    name=_NAME,
+    summary="Copies between all pairs of GPUs of a host, directly and through the host.",
+    run=run_p2p,
+    options=ProbeOptions,
+    results=MeasurementKind(
+        units=(Unit("GB/s"),),
+        identity=("numa", "gpu", "device", "bidirectional", "connection", "target"),
+        shown=_shown,
+    ),
+    usual=_USUAL,
+    least=least_of(_USUAL),
+    cost_s=_cost_s,
+    groups=("gpu",),
+    needs=(Need.GPU, Need.TORCH),
+)

@@ -11,19 +11,18 @@ from dataclasses import dataclass, field
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
-from nodectl.probes.base import Note, ProbeOptions, ProbeResult
-from nodectl.probes.budget import Amount, has_time, marked
-from nodectl.probes.device.devices import START_S, Kind, Node, device_of, measured, planned
-from nodectl.probes.device.sdc_votes import Unit, Votes, vote
+from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult
+from nodectl.probes.budget import has_time, marked
+from nodectl.probes.device.devices import START_S, Kind, Node, device_of, least_of, measured, planned, shown
+from nodectl.probes.device.sdc_votes import Unit as Device
+from nodectl.probes.device.sdc_votes import Votes, vote
 from nodectl.probes.events import Event, Events
 from nodectl.transport.base import Transport
 
 _NAME = "sdc"
-RUNS = 3
-# each repetition goes on for so long
-DURATION_S = 1.0
+_USUAL = Amount(repetitions=3, duration_s=1.0)
 _PREPARE_S = 1.0
 _REMEDY = "take it out of use; look for ECC errors and Xids with `nodectl health`, then run its vendor's diagnosis"
 _SPELLED_OUT = 2
@@ -35,7 +34,7 @@ _KIND = ("device", "cpu", "cpu_kernels", "processors", "capability", "torch", "c
 class _Gathered:
     """The units of all hosts, and what is known of each."""
 
-    units: list[Unit] = field(default_factory=list)
+    units: list[Device] = field(default_factory=list)
     conditions: dict[tuple[str, str], dict[str, object]] = field(default_factory=dict)
 
     def read(self, node: Node, events: Events) -> ProbeResult:
@@ -43,7 +42,7 @@ class _Gathered:
         for event in events.of("computed"):
             device = device_of(events, event["gpu"])
             kind = tuple(device.get(name) for name in _KIND)
-            unit = Unit(node.host.name, _unit_name(event), kind, event["digests"])
+            unit = Device(node.host.name, _unit_name(event), kind, event["digests"])
             self.units.append(unit)
             self.conditions[unit.place] = {**device, "gpu": event["gpu"], **(event.get("seen") or {})}
         return ProbeResult()
@@ -52,7 +51,7 @@ class _Gathered:
 def run_sdc(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """The number of wrong results of every device: 0, or a finding says whose."""
     gathered = _Gathered()
-    kind = Kind(_NAME, RUNS, DURATION_S, _cost_s, gathered.read, on_cpu=True)
+    kind = Kind(_NAME, _USUAL, _cost_s, gathered.read, on_cpu=True)
     plan, findings = planned(transport, hosts, options, note, kind)
     result = ProbeResult(findings=tuple(findings))
     if plan is None:
@@ -75,7 +74,7 @@ def run_sdc(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
     return marked(result + verdict, plan.options)
 
 
-def _cost_s(amount: Amount, _: Node) -> float:
+def _cost_s(amount: Amount, _: Node | None = None) -> float:
     return START_S + amount.repetitions * (_PREPARE_S + amount.duration_s)
 
 
@@ -84,11 +83,11 @@ def _unit_name(event: Event) -> str:
 
 
 def _measurements(
-    units: Sequence[Unit], conditions: Mapping[tuple[str, str], Mapping[str, object]], votes: Votes, amount: Amount
+    units: Sequence[Device], conditions: Mapping[tuple[str, str], Mapping[str, object]], votes: Votes, amount: Amount
 ) -> Iterator[Measurement]:
     """One a GPU, and one for all processors of a host together."""
     alike = Counter(unit.kind for unit in units)
-    shown: dict[tuple[str, str], list[Unit]] = defaultdict(list)
+    shown: dict[tuple[str, str], list[Device]] = defaultdict(list)
     for unit in units:
         shown[unit.host, unit.name if conditions[unit.place]["gpu"] is not None else "CPU"].append(unit)
     doubtful = {place for doubt in votes.doubts for camp in doubt.camps for place in camp}
@@ -108,7 +107,7 @@ def _measurements(
         yield Measurement(_NAME, (host,), float(wrong), "wrong results", f"{host} {name}", None, None, told)
 
 
-def _fingerprint(unit: Unit) -> str:
+def _fingerprint(unit: Device) -> str:
     """Of all its results: the same for units that agree."""
     results = {name: sorted(found) for name, found in unit.digests.items()}
     return hashlib.sha256(json.dumps(results, sort_keys=True).encode()).hexdigest()[:16]
@@ -169,3 +168,23 @@ def _camp(places: Sequence[tuple[str, str]]) -> str:
     if len(units) > _SPELLED_OUT:
         return fold(units)
     return ", ".join(f"{host} ({', '.join(names)})" for host, names in units.items())
+
+
+def _shown(given: Conditions) -> str:
+    return shown(given, f"{given.get('rounds')} rounds", f"{given.get('compared_with')} to compare with")
+
+
+PROBE = Probe(
+    name=_NAME,
+    summary="The same computation on every GPU, or processor, of the fleet, compared bit for bit.",
+    run=run_sdc,
+    options=ProbeOptions,
+    results=MeasurementKind(
+        units=(Unit("wrong results", decimals=0),), identity=("numa", "threads", "gpu", "device"), shown=_shown
+    ),
+    usual=_USUAL,
+    least=least_of(_USUAL),
+    cost_s=_cost_s,
+    groups=("gpu",),
+    needs=(Need.TORCH,),
+)

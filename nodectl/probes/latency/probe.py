@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
+from nodectl.common.units import format_number
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
-from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, path_finding, spread
-from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
+from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, path_finding, spread
+from nodectl.probes.budget import given_up, has_time, marked, said, within
 from nodectl.probes.duet import Duet, Pair, Played, connection_remedy, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
@@ -26,8 +27,7 @@ from nodectl.transport.base import Transport
 NAME = "latency"
 # of one run: whichever is reached first
 EXCHANGES = 2000
-DURATION_S = 1.0
-REPETITIONS = 3
+_USUAL = Amount(repetitions=3, duration_s=1.0)
 _LEAST = Amount(repetitions=1, duration_s=0.05)
 # connecting, and starting Python on both hosts
 _START_S = 0.7
@@ -42,7 +42,7 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
     switches = switch_names({each.host.name: each.host.variables for each in endpoints})
     mode, rounds = planned_rounds(endpoints, switches, options)
-    wish = Amount(options.repetitions or REPETITIONS, options.duration_s or DURATION_S, len(rounds))
+    wish = Amount(options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s, len(rounds))
     options, amount = within(NAME, options, wish, _LEAST, cost_s)
     rounds = rounds[: amount.rounds]
     count, cost = sum(map(len, rounds)), said(cost_s(amount))
@@ -74,7 +74,7 @@ def _round(transport: Transport, pairs: Sequence[Pair], options: ProbeOptions) -
 
 
 def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeResult:
-    runs, seconds = options.repetitions or REPETITIONS, options.duration_s or DURATION_S
+    runs, seconds = options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s
     wishes = {"runs": runs, "exchanges": EXCHANGES, "seconds": seconds}
     args = [f"--{name}={value}" for name, value in wishes.items()]
     deadline_s = cost_s(Amount(runs, seconds)) + _SLACK_S
@@ -125,3 +125,27 @@ def _measurement(ends: tuple[Endpoint, ...], runs: Sequence[Event], options: Pro
     }
     names = tuple(each.host.name for each in ends)
     return Measurement(NAME, names, value, "us", " -> ".join(names), None, spread(middles, value), conditions)
+
+
+def _shown(given: Conditions) -> str:
+    p99, least = (
+        f"{format_number(us)} us" if isinstance(us := given.get(name), int | float) else "? us"
+        for name in ("p99_us", "min_us")
+    )
+    return f"p99 {p99}, min {least}"
+
+
+PROBE = Probe(
+    name=NAME,
+    summary="Round trips over TCP between pairs of hosts.",
+    help="A run ends with 2000 exchanges of 64 bytes, or with its time.",
+    run=run_latency,
+    options=ProbeOptions,
+    results=MeasurementKind(units=(Unit("us"),), identity=("interfaces",), shown=_shown),
+    usual=_USUAL,
+    least=_LEAST,
+    cost_s=cost_s,
+    in_a_trial=ProbeOptions(duration_s=0.5, repetitions=1),
+    between_hosts=True,
+    groups=("quick", "network"),
+)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.probes.base import MIB, Note, ProbeResult
+from nodectl.probes.base import Note, ProbeResult
 from nodectl.probes.bisect import Isolation, isolate
 from nodectl.probes.nccl.hosts import NAME
 

@@ -10,7 +10,6 @@ from nodectl.errors import UsageError
 from nodectl.probes.nccl.hosts import Fleet, Ready
 from nodectl.probes.nccl.should import Should
 
-SCOPES = ("all", "node", "pairs", "rail")
 # without GPUs a node has so many ranks, or one for each of its NUMA nodes
 _RANKS_ALONE = 2
 

@@ -11,15 +11,15 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeOptions, host_finding
+from nodectl.probes.base import host_finding
 from nodectl.probes.endpoints import Endpoint, failure, find_endpoints
 from nodectl.probes.events import Event, Events
+from nodectl.probes.nccl.options import NcclOptions
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
 
 NAME = "nccl"
-ENGINES = ("auto", "torch", "nccl-tests")
 # where the role nccl_tests builds them; the host variable of this name says otherwise
 _DEADLINE_S = 60.0
 _PROVISION = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
@@ -59,7 +59,7 @@ class Fleet:
     findings: tuple[Finding, ...]
 
 
-def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOptions) -> Fleet:
+def find_fleet(transport: Transport, hosts: Sequence[Host], options: NcclOptions) -> Fleet:
     """Ask all hosts; one engine for all, as figures of two say nothing of each other."""
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
     looks = dict(fan_out(endpoints, lambda each: _look(transport, each), options.forks))

@@ -6,24 +6,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nodectl.blame.model import Link
+from nodectl.common.units import format_size
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
+from nodectl.model.measurement import Conditions, MeasurementKind, Unit
 from nodectl.model.status import Status
-from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding
-from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
+from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
+from nodectl.probes.budget import given_up, has_time, marked, said, within
 from nodectl.probes.formulas import COLLECTIVES
 from nodectl.probes.machines import by_machine, turns
 from nodectl.probes.nccl import programs as nccl_programs
 from nodectl.probes.nccl import torch_engine as nccl_torch
 from nodectl.probes.nccl.bisect import settled
 from nodectl.probes.nccl.blame import blamed
-from nodectl.probes.nccl.groups import SCOPES, Group, group_of, node_groups, rail_groups
-from nodectl.probes.nccl.hosts import ENGINES, NAME, Fleet, find_fleet
+from nodectl.probes.nccl.groups import Group, group_of, node_groups, rail_groups
+from nodectl.probes.nccl.hosts import NAME, Fleet, find_fleet
 from nodectl.probes.nccl.models import fits
 from nodectl.probes.nccl.models import said as fits_said
-from nodectl.probes.nccl.run import DURATION_S, REPETITIONS, Run
+from nodectl.probes.nccl.options import ENGINES, SCOPES, NcclOptions
+from nodectl.probes.nccl.run import USUAL, Run
 from nodectl.probes.nccl.should import find_should
+from nodectl.probes.options import Sizes
 from nodectl.probes.parallel import at_once
 from nodectl.probes.plan import planned_rounds
 from nodectl.probes.rounds import switch_names
@@ -34,11 +38,13 @@ _LEAST = Amount(repetitions=1, duration_s=0.01)
 _START_S = 8.0
 # for one operation of a group that is measured to see whether it fails
 _SMALLER_S = 30.0
+# of a run where nothing is asked for
+_CASES = len(COLLECTIVES) * len(NcclOptions().sizes.bytes)
 
 Rounds = list[list[Group]]
 
 
-def run_nccl(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, note: Note) -> ProbeResult:
     """Bus bandwidth of each collective and size, and proof of the way that the data went."""
     _require_known(options)
     fleet = find_fleet(transport, hosts, options)
@@ -49,8 +55,8 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: ProbeOptions,
     switches = switch_names({each.name: each.host.variables for each in fleet.ready})
     run = Run(fleet.engine, fleet.backend, options, should)
     how, rounds = _rounds(fleet, run, switches)
-    wish = Amount(options.repetitions or REPETITIONS, options.duration_s or DURATION_S, len(rounds))
-    cases = len(run.collectives) * len(options.sizes_bytes)
+    wish = Amount(run.repetitions, run.duration_s, len(rounds))
+    cases = len(run.collectives) * len(options.sizes.bytes)
     in_turn = turns(fleet.ready, lambda each: each.machine, options.forks) if options.scope == "node" else 1
     options, amount = within(NAME, options, wish, _LEAST, lambda each: in_turn * _cost_s(each, cases))
     run, rounds = replace(run, options=options), rounds[: amount.rounds]
@@ -60,14 +66,14 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: ProbeOptions,
         result += ProbeResult(findings=_alone(fleet))
     for groups in rounds:
         result += _round(transport, groups, run, note)
-    if options.scope == "all" and fleet.engine == "torch" and not options.to_limit:
+    if options.scope == "all" and fleet.engine == "torch" and not options.sizes.grow:
         result = _in_smaller_groups(transport, fleet, run, result, note)
     if options.scope == "pairs":
         result += _blame(transport, fleet, run, result, switches, note)
     return marked(result, options)
 
 
-def _require_known(options: ProbeOptions) -> None:
+def _require_known(options: NcclOptions) -> None:
     unknown = [name for name in options.collectives if name not in COLLECTIVES]
     if unknown:
         raise UsageError(f"no collective '{unknown[0]}'", f"one of: {', '.join(COLLECTIVES)}")
@@ -80,7 +86,7 @@ def _has_gpus(fleet: Fleet) -> bool:
     return fleet.backend == "nccl"
 
 
-def _too_few(hosts: Sequence[Host], fleet: Fleet, options: ProbeOptions) -> ProbeResult | None:
+def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> ProbeResult | None:
     """What is said where nothing can be measured; None where it can."""
     ready = fleet.ready
     ranks = group_of(ready, fleet.backend).ranks
@@ -153,9 +159,9 @@ def _blame(
     by_host = {each.name: each for each in fleet.ready}
 
     def measure(pairs: Sequence[Link], collective: str, size_bytes: int) -> ProbeResult:
-        only = replace(run.options, collectives=(collective,), sizes_bytes=(size_bytes,), to_limit=False)
+        only = replace(run.options, collectives=(collective,), sizes=Sizes((size_bytes,)))
         once = replace(run, options=only)
-        if not has_time(only, _cost_s(Amount(run.repetitions, only.duration_s or DURATION_S), 1)):
+        if not has_time(only, _cost_s(Amount(run.repetitions, run.duration_s), 1)):
             return ProbeResult()
         groups = [group_of([by_host[name] for name in pair], fleet.backend) for pair in pairs]
         return _round(transport, groups, once, note)
@@ -167,10 +173,10 @@ def _blame(
 def _in_smaller_groups(transport: Transport, fleet: Fleet, run: Run, result: ProbeResult, note: Note) -> ProbeResult:
     """Where all hosts together fail and nobody is to blame by its own word: who makes smaller groups fail."""
     by_host = {each.name: each for each in fleet.ready}
-    cases = [(name, size) for name in run.collectives for size in run.options.sizes_bytes]
+    cases = [(name, size) for name in run.collectives for size in run.options.sizes.bytes]
 
     def measure(groups: Sequence[Sequence[str]], case: tuple[str, int]) -> list[ProbeResult]:
-        only = replace(run.options, collectives=case[:1], sizes_bytes=case[1:], repetitions=1)
+        only = replace(run.options, collectives=case[:1], sizes=Sizes(case[1:]), repetitions=1)
         once = replace(run, options=only, timeout_s=_SMALLER_S)
         members = [group_of([by_host[name] for name in names], fleet.backend) for names in groups]
         return at_once(transport, members, lambda group: nccl_torch.measure(transport, group, once))
@@ -180,6 +186,41 @@ def _in_smaller_groups(transport: Transport, fleet: Fleet, run: Run, result: Pro
     return settled(result, list(by_host), cases, measure, note)
 
 
-def _cost_s(amount: Amount, cases: int) -> float:
+def _cost_s(amount: Amount, cases: int = _CASES) -> float:
     """At least: a single large operation may take longer than a repetition is meant to."""
     return amount.rounds * (_START_S + cases * amount.repetitions * amount.duration_s)
+
+
+def _shown(given: Conditions) -> str:
+    """`all_reduce 64 MiB, nccl, 16 ranks, RING/LL, NET/IB, rail0`; nothing of what is not told or differs by host."""
+    size_bytes = given.get("size_bytes")
+    sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
+    words = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", f"{given.get('ranks')} ranks"]
+    words.append("/".join(str(given[name]) for name in ("algorithm", "protocol") if given.get(name)))
+    words += [str(given[name]) for name in ("network", "rail") if isinstance(given.get(name), str)]
+    return ", ".join(filter(None, words))
+
+
+PROBE = Probe(
+    name=NAME,
+    summary="Collectives over all hosts: NCCL on GPUs, gloo without.",
+    help="The value is nccl-tests' bus bandwidth.  NCCL's log must prove which way the data went.",
+    run=run_nccl,
+    options=NcclOptions,
+    results=MeasurementKind(
+        units=(Unit("GB/s", beside=("Gbit/s", 8)),),
+        identity=("collective", "backend", "ranks", "scope", "interfaces", "device", "engine", "rail"),
+        shown=_shown,
+    ),
+    usual=USUAL,
+    least=_LEAST,
+    cost_s=_cost_s,
+    in_a_trial=NcclOptions(
+        duration_s=0.1, repetitions=3, sizes=Sizes((4 << 10, 256 << 10, 16 << 20)), collectives=("all_reduce",)
+    ),
+    between_hosts=True,
+    has_ranks=True,
+    groups=("quick", "network", "gpu"),
+    needs=(Need.TORCH,),
+    floors=("gpus", "nvls", "over"),
+)

@@ -19,7 +19,7 @@ from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME
 from nodectl.probes.nccl.models import with_fits
 from nodectl.probes.nccl.proof import judged, told_by
-from nodectl.probes.nccl.run import DURATION_S, FACTOR, Case, Run, incomplete, measurements, wrong
+from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, wrong
 from nodectl.transport.base import Transport
 from nodectl.transport.payload import run_payload
 
@@ -166,10 +166,10 @@ def _args(group: Group, run: Run, left: float | None) -> dict[str, object]:
         "hosts": ",".join(hosts) if several else "",
         "nccl-interface": options.interface or "",
         "collectives": ",".join(run.collectives),
-        "sizes": ",".join(map(str, options.sizes_bytes)),
-        "grow": (options.grow or FACTOR) if options.to_limit else 0,
+        "sizes": ",".join(map(str, options.sizes.bytes)),
+        "grow": options.sizes.grow,
         "repetitions": run.repetitions,
-        "seconds": options.duration_s or DURATION_S,
+        "seconds": run.duration_s,
         "deadline": 0.0 if left is None else max(0.1, left - _MARGIN_S),
     }
 

@@ -9,19 +9,17 @@ from statistics import median
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeOptions, spread
+from nodectl.probes.base import Amount, spread
 from nodectl.probes.formulas import COLLECTIVES, bandwidth
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.models import ceiling
+from nodectl.probes.nccl.options import NcclOptions
 from nodectl.probes.nccl.proof import Told, choice, conditions
 from nodectl.probes.nccl.should import Should
 
-REPETITIONS = 5
-# a repetition of small operations holds as many as fit into this time
-DURATION_S = 0.05
-# between powers of a sweep up to the memory's limit
-FACTOR = 2
+# a repetition of small operations holds as many as fit into its time
+USUAL = Amount(repetitions=5, duration_s=0.05)
 # a link class that no floor of GPUs speaks of
 _NO_GPUS = "none"
 
@@ -32,7 +30,7 @@ class Run:
 
     engine: str
     backend: str
-    options: ProbeOptions
+    options: NcclOptions
     should: Mapping[str, Should] = field(default_factory=dict)
     # how long one operation, and meeting at the start, may take before a rank gives up on the others
     timeout_s: float = 120.0
@@ -50,7 +48,12 @@ class Run:
     @property
     def repetitions(self) -> int:
         """Of each case."""
-        return self.options.repetitions or REPETITIONS
+        return self.options.repetitions or USUAL.repetitions
+
+    @property
+    def duration_s(self) -> float:
+        """Of a repetition."""
+        return self.options.duration_s or USUAL.duration_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def measurements(
     return found
 
 
-def verdict_sizes(cases: Iterable[Case], options: ProbeOptions, *, complete: bool) -> dict[tuple[str, int], str]:
+def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool) -> dict[tuple[str, int], str]:
     """A verdict is taken at one large and one small size: `large` and `small` by case.
 
     Where the largest size that was asked for was not reached, none is large; nor where a sweep did not reach its limit.
@@ -92,8 +95,8 @@ def verdict_sizes(cases: Iterable[Case], options: ProbeOptions, *, complete: boo
         if len(own) > 1:
             found[collective, min(own)] = "small"
         # ranks share a size evenly, so that it may be a little smaller than asked for
-        *smaller, largest = sorted(set(options.sizes_bytes))
-        reached = complete if options.to_limit else max(own) > max([0.5 * largest, *smaller])
+        *smaller, largest = sorted(set(options.sizes.bytes))
+        reached = complete if options.sizes.grow else max(own) > max([0.5 * largest, *smaller])
         if reached:
             found[collective, max(own)] = "large"
     return found

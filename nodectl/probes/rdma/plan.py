@@ -6,20 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nodectl.common.units import MIB
 from nodectl.errors import UsageError
-from nodectl.probes.base import MIB, ProbeOptions
-from nodectl.probes.budget import Amount
+from nodectl.probes.base import Amount
 from nodectl.probes.rdma.argv import LATENCY_BYTES, PROGRAMS, Size, command, is_latency
 from nodectl.probes.rdma.look import Program
+from nodectl.probes.rdma.options import DEFAULT, RdmaOptions
 from nodectl.probes.rdma.ready import Nic
 
-DURATION_S = 1
-REPETITIONS = 3
+USUAL = Amount(repetitions=3, duration_s=1.0)
 MESSAGE_BYTES = MIB
 # exchanges of a run of latency: perftest tells percentiles only of a count, not of a time
 EXCHANGES = 1000
 LEAST = Amount(repetitions=1, duration_s=1.0)
-DEFAULT = ("write", "write_lat", "read", "send")
 # connecting, starting Python on both hosts; starting both programs of a test; a run of latency
 _START_S, _TEST_S, _LATENCY_S = 1.5, 0.7, 0.5
 # what a test may take beyond its duration: slow paths, and messages under way at its end
@@ -43,7 +42,7 @@ class Case:
         return (self.server, self.client) if self.operation.startswith("read") else (self.client, self.server)
 
 
-def operations_of(options: ProbeOptions) -> tuple[str, ...]:
+def operations_of(options: RdmaOptions) -> tuple[str, ...]:
     """Those asked for; UsageError for one that is none."""
     for name in options.operations:
         if name not in PROGRAMS:
@@ -56,7 +55,7 @@ def measurable(operations: Sequence[str], memory: str) -> tuple[str, ...]:
     return tuple(each for each in operations if memory == "host" or each != "write_lat")
 
 
-def size_of(operation: str, options: ProbeOptions) -> Size:
+def size_of(operation: str, options: RdmaOptions) -> Size:
     """Throughput for a time, latency for a count, unless a count is asked for."""
     latency = is_latency(operation)
     message = options.message_bytes or (LATENCY_BYTES if latency else MESSAGE_BYTES)
@@ -64,11 +63,11 @@ def size_of(operation: str, options: ProbeOptions) -> Size:
         return Size(message, iterations=options.iterations)
     if latency:
         return Size(message, iterations=EXCHANGES)
-    return Size(message, seconds=max(1, math.ceil(options.duration_s or DURATION_S)))
+    return Size(message, seconds=max(1, math.ceil(options.duration_s or USUAL.duration_s)))
 
 
 def cases_of(
-    pair: tuple[str, str], nics: Mapping[str, Mapping[str, Nic]], operations: Sequence[str], options: ProbeOptions
+    pair: tuple[str, str], nics: Mapping[str, Mapping[str, Nic]], operations: Sequence[str], options: RdmaOptions
 ) -> list[Case]:
     """Every rail that both hosts have, each operation, forth and back in turn; latency from the first host only."""
     first, second = pair
@@ -77,7 +76,7 @@ def cases_of(
         for operation in operations:
             size = size_of(operation, options)
             ways = [(first, second)] if is_latency(operation) else [(first, second), (second, first)]
-            for client, server in ways * (options.repetitions or REPETITIONS):
+            for client, server in ways * (options.repetitions or USUAL.repetitions):
                 ends = (nics[client][rail], nics[server][rail])
                 if ends[0].port.link_layer == ends[1].port.link_layer:
                     cases.append(Case(operation, rail, client, server, ends, size))
@@ -112,7 +111,7 @@ def deadline_s(size: Size) -> float:
     return (size.seconds or 0) + _SLACK_S
 
 
-def cost_s(amount: Amount, rails: int, operations: Sequence[str]) -> float:
+def cost_s(amount: Amount, rails: int = 1, operations: Sequence[str] = DEFAULT) -> float:
     """What all rounds take where nothing is slow."""
     latencies = sum(map(is_latency, operations))
     throughputs = len(operations) - latencies

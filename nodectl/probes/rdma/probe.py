@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nodectl.blame.model import Link
+from nodectl.common.units import format_number, format_size
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
-from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding
-from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
+from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
+from nodectl.probes.budget import given_up, has_time, marked, said, within
 from nodectl.probes.duet import Duet, Pair, Played, play
 from nodectl.probes.endpoints import find_endpoints
 from nodectl.probes.inquire import inquire
@@ -23,10 +24,10 @@ from nodectl.probes.plan import planned_rounds
 from nodectl.probes.rdma.argv import PROGRAMS, is_latency
 from nodectl.probes.rdma.kinds import KINDS
 from nodectl.probes.rdma.look import NAME, Site, find_sites
+from nodectl.probes.rdma.options import RdmaOptions
 from nodectl.probes.rdma.plan import (
-    DURATION_S,
     LEAST,
-    REPETITIONS,
+    USUAL,
     cases_of,
     cost_s,
     deadline_s,
@@ -52,7 +53,7 @@ class _Fleet:
     nics: Mapping[str, Mapping[str, Nic]]
 
 
-def run_rdma(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, note: Note) -> ProbeResult:
     """Gb/s and microseconds of each pair, rail and direction; what fails says which of the known reasons it is."""
     if len(hosts) < 2:
         raise UsageError("the rdma probe measures between hosts, and only one is selected", "widen --limit")
@@ -70,7 +71,7 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: ProbeOptions,
         note("rdma: fewer than two hosts have a port that can be measured")
         return result
     rails = max(len(nics[each.host.name]) for each in able)
-    wish = Amount(options.repetitions or REPETITIONS, float(options.duration_s or DURATION_S), len(rounds))
+    wish = Amount(options.repetitions or USUAL.repetitions, options.duration_s or USUAL.duration_s, len(rounds))
     options, amount = within(NAME, options, wish, LEAST, lambda each: cost_s(each, rails, operations))
     rounds = rounds[: amount.rounds]
     cost = said(cost_s(amount, rails, operations))
@@ -84,14 +85,14 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: ProbeOptions,
     return marked(result + _suspects(fleet, result, operations, options, switches, note), options)
 
 
-def _round(fleet: _Fleet, pairs: Sequence[Pair], operations: Sequence[str], options: ProbeOptions) -> ProbeResult:
+def _round(fleet: _Fleet, pairs: Sequence[Pair], operations: Sequence[str], options: RdmaOptions) -> ProbeResult:
     result = ProbeResult()
     for each in at_once(fleet.transport, pairs, lambda pair: _measure(fleet, pair, operations, options)):
         result += each
     return result
 
 
-def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: ProbeOptions) -> ProbeResult:
+def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: RdmaOptions) -> ProbeResult:
     """One pair: its first host leads."""
     first, second = (each.host.name for each in pair)
     cases = cases_of((first, second), fleet.nics, operations, options)
@@ -168,7 +169,7 @@ def _suspects(
     fleet: _Fleet,
     first: ProbeResult,
     operations: Sequence[str],
-    options: ProbeOptions,
+    options: RdmaOptions,
     switches: Mapping[str, str],
     note: Note,
 ) -> ProbeResult:
@@ -201,12 +202,12 @@ class _Again:
     fleet: _Fleet
     rail: str
     operation: str
-    options: ProbeOptions
+    options: RdmaOptions
 
     def __call__(self, pairs: Sequence[Link]) -> ProbeResult:
         sites = self.fleet.sites
-        seconds = size_of(self.operation, self.options).seconds or DURATION_S
-        amount = Amount(self.options.repetitions or REPETITIONS, float(seconds))
+        seconds = size_of(self.operation, self.options).seconds or USUAL.duration_s
+        amount = Amount(self.options.repetitions or USUAL.repetitions, float(seconds))
         if not has_time(self.options, cost_s(amount, 1, (self.operation,))):
             return ProbeResult()
         nics = {
@@ -214,3 +215,32 @@ class _Again:
         }
         only = replace(self.fleet, nics=nics)
         return _round(only, [(sites[a].endpoint, sites[b].endpoint) for a, b in pairs], (self.operation,), self.options)
+
+
+def _shown(given: Conditions) -> str:
+    device, size_bytes, p99_us = given.get("device"), given.get("size_bytes"), given.get("p99_us")
+    ends = " -> ".join(dict.fromkeys(map(str, device))) if isinstance(device, list | tuple) else "?"
+    sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
+    slowest = f"{format_number(p99_us)} us" if isinstance(p99_us, int | float) else "? us"
+    tail = f", p99 {slowest}" if "p99_us" in given else ""
+    return f"{given.get('operation')} {sized}, {given.get('memory')} memory, {ends}{tail}"
+
+
+PROBE = Probe(
+    name=NAME,
+    summary="perftest between pairs of hosts, every NIC with its peer on the same rail.",
+    help="Each failure is one word of a fixed list, with what to do.",
+    run=run_rdma,
+    options=RdmaOptions,
+    results=MeasurementKind(
+        units=(Unit("Gb/s"), Unit("us")),
+        identity=("operation", "gpu", "device", "memory", "rail"),
+        shown=_shown,
+    ),
+    usual=USUAL,
+    least=LEAST,
+    cost_s=cost_s,
+    between_hosts=True,
+    groups=("quick", "network"),
+    needs=(Need.RDMA,),
+)

@@ -12,10 +12,10 @@ from nodectl.errors import ProfileError
 from nodectl.facts.gids import Gid
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeOptions
 from nodectl.probes.rdma.argv import End
 from nodectl.probes.rdma.kinds import KINDS
 from nodectl.probes.rdma.look import NAME, Port, Site
+from nodectl.probes.rdma.options import RdmaOptions
 from nodectl.profiles.host import hardware_of
 
 _RDMA_KINDS = ("infiniband", "roce")
@@ -51,7 +51,7 @@ def finding(kind: str, host: str, actual: str, *, status: Status | None = None, 
 
 
 def ready(
-    sites: Sequence[Site], options: ProbeOptions, programs: Sequence[str]
+    sites: Sequence[Site], options: RdmaOptions, programs: Sequence[str]
 ) -> tuple[dict[str, dict[str, Nic]], list[Finding]]:
     """Each host's NICs that can be measured, by rail, and a finding for each that cannot, or differs from its peers."""
     anybody = any(site.ports for site in sites)
@@ -113,7 +113,7 @@ def _should_have(site: Site) -> bool:
     return hardware is not None and any(each.kind in _RDMA_KINDS for each in hardware.nics)
 
 
-def _nic(site: Site, rail: str, port: Port, options: ProbeOptions) -> Nic | Finding:
+def _nic(site: Site, rail: str, port: Port, options: RdmaOptions) -> Nic | Finding:
     if port.refused:
         kind = "no_permission" if port.refused in _PERMISSION else "no_device"
         return finding(kind, site.name, f"{port.label} cannot be opened: {port.refused}")

@@ -7,19 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from nodectl.common.units import MIB
 from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.parsers.linux.fio import FioJob, parse_fio
 from nodectl.probes.again import better
-from nodectl.probes.base import MIB, Note, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import Amount, given_up, has_time, marked, said, within
+from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import given_up, has_time, marked, said, within
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
 from nodectl.probes.machines import by_machine, turns
+from nodectl.probes.options import Text, option
 from nodectl.probes.storage.compare import RUNS_KEY, slow_findings, slow_hosts
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
@@ -27,8 +29,7 @@ from nodectl.transport.payload import run_payload
 
 NAME = "storage"
 # of one job, and of the large file at most
-DURATION_S = 2.0
-REPETITIONS = 3
+_USUAL = Amount(repetitions=3, duration_s=2.0)
 SIZE_BYTES = 1024 * MIB
 _LEAST = Amount(repetitions=1, duration_s=0.5)
 _LOOK_S, _SLACK_S = 60.0, 120.0
@@ -77,14 +78,21 @@ _JOBS = {
 }
 
 
-def run_storage(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+@dataclass(frozen=True, slots=True)
+class StorageOptions(ProbeOptions):
+    """`path` is a folder on the hosts."""
+
+    path: str | None = option(None, Text(), "The folder to measure in.", shown="where nodectl keeps checkpoints")
+
+
+def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOptions, note: Note) -> ProbeResult:
     """Rates of each host's storage; hosts of one machine in turn, so that none disturbs another."""
     ready, findings = _look(transport, hosts, options)
     result = ProbeResult(findings=tuple(findings))
     if not ready:
         return result
     in_turn = turns(ready, lambda each: each.machine, options.forks)
-    wish = Amount(options.repetitions or REPETITIONS, options.duration_s or DURATION_S)
+    wish = Amount(options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s)
     options, amount = within(NAME, options, wish, _LEAST, lambda each: in_turn * _cost_s(each))
     cost = said(in_turn * _cost_s(amount))
     note(f"storage: {len(ready)} hosts, {in_turn} in turn, about {cost}{given_up(options)}")
@@ -102,7 +110,7 @@ def _cost_s(amount: Amount) -> float:
     return 1.0 + amount.repetitions * len(_JOBS) * (amount.duration_s + _JOB_S)
 
 
-def _look(transport: Transport, hosts: Sequence[Host], options: ProbeOptions) -> tuple[list[_Ready], list[Finding]]:
+def _look(transport: Transport, hosts: Sequence[Host], options: StorageOptions) -> tuple[list[_Ready], list[Finding]]:
     def ask(host: Host) -> _Ready | Finding:
         events = Events()
         args = ["look", *_path(options)]
@@ -120,11 +128,11 @@ def _look(transport: Transport, hosts: Sequence[Host], options: ProbeOptions) ->
     return [each for each in found if isinstance(each, _Ready)], [each for each in found if isinstance(each, Finding)]
 
 
-def _path(options: ProbeOptions) -> list[str]:
+def _path(options: StorageOptions) -> list[str]:
     return ["--path", options.path] if options.path else []
 
 
-def _measured(transport: Transport, ready: Sequence[_Ready], options: ProbeOptions) -> ProbeResult:
+def _measured(transport: Transport, ready: Sequence[_Ready], options: StorageOptions) -> ProbeResult:
     machines = len({each.machine for each in ready})
     together = min(machines, options.forks)
     return by_machine(
@@ -136,9 +144,9 @@ def _measured(transport: Transport, ready: Sequence[_Ready], options: ProbeOptio
     )
 
 
-def _one(transport: Transport, ready: _Ready, options: ProbeOptions, together: int) -> ProbeResult:
+def _one(transport: Transport, ready: _Ready, options: StorageOptions, together: int) -> ProbeResult:
     events, told = Events(), ready.told
-    runs, seconds = options.repetitions or REPETITIONS, options.duration_s or DURATION_S
+    runs, seconds = options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s
     size = min(SIZE_BYTES, int(told["room_bytes"]))
     wishes = {"seconds": seconds, "runs": runs, "bytes": size, "direct": int(told["direct"]), "engine": told["engine"]}
     args = ["measure", *_path(options), *(f"--{name}={value}" for name, value in wishes.items())]
@@ -171,7 +179,7 @@ def _read(events: Events) -> dict[str, list[FioJob]]:
     return found
 
 
-def _conditions(ready: _Ready, events: Events, options: ProbeOptions, together: int) -> dict[str, object]:
+def _conditions(ready: _Ready, events: Events, options: StorageOptions, together: int) -> dict[str, object]:
     told = ready.told
     sizes = [int(each["bytes"]) for each in events.of("size")]
     conditions: dict[str, object] = {
@@ -206,3 +214,25 @@ def _measurement(host: Host, name: str, runs: Sequence[FioJob], conditions: Mapp
     }
     value = median(values)
     return Measurement(NAME, (host.name,), value, kind.unit, host.name, None, spread(values, value), own)
+
+
+def _shown(given: Conditions) -> str:
+    return f"{given.get('pattern')}, {given.get('file_system')}, {'direct' if given.get('direct') else 'page cache'}"
+
+
+PROBE = Probe(
+    name=NAME,
+    summary="fio on each host, in the folder that a job would use.",
+    help="Sequential writes and reads, random reads, and small files.",
+    run=run_storage,
+    options=StorageOptions,
+    results=MeasurementKind(
+        units=tuple(Unit(unit) for unit in dict.fromkeys(job.unit for job in _JOBS.values())),
+        identity=("pattern", "path", "direct", "engine", "hosts_at_once"),
+        shown=_shown,
+    ),
+    usual=_USUAL,
+    least=_LEAST,
+    cost_s=_cost_s,
+    in_a_trial=StorageOptions(duration_s=1.0, repetitions=1),
+)

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 from nodectl.blame.blame import blame
@@ -11,17 +11,28 @@ from nodectl.blame.model import Link
 from nodectl.errors import ParseError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.parsers.linux.iperf3 import Iperf3, parse_iperf3
-from nodectl.probes.base import Note, ProbeOptions, ProbeResult, host_finding, path_finding, spread
-from nodectl.probes.budget import Amount, given_up, has_time, marked, within
+from nodectl.probes.base import (
+    Amount,
+    Need,
+    Note,
+    Probe,
+    ProbeOptions,
+    ProbeResult,
+    host_finding,
+    path_finding,
+    spread,
+)
+from nodectl.probes.budget import given_up, has_time, marked, within
 from nodectl.probes.duet import Duet, Pair, Played, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
 from nodectl.probes.flow import flowing
 from nodectl.probes.inquire import inquire
+from nodectl.probes.options import Whole, option
 from nodectl.probes.parallel import at_once
 from nodectl.probes.plan import planned_rounds
 from nodectl.probes.rounds import switch_names
@@ -29,8 +40,7 @@ from nodectl.probes.tcp.buffers import buffer_hint, window_of
 from nodectl.transport.base import Transport
 
 _NAME = "tcp"
-DURATION_S = 3
-REPETITIONS = 3
+_USUAL = Amount(repetitions=3, duration_s=3.0)
 _LEAST = Amount(repetitions=1, duration_s=1.0)
 # starting Python and the server
 _START_S = 0.7
@@ -38,7 +48,14 @@ _START_S = 0.7
 _SLACK_S = 35.0
 
 
-def run_tcp(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
+@dataclass(frozen=True, slots=True)
+class TcpOptions(ProbeOptions):
+    """`streams` is the number of flows of a test."""
+
+    streams: int = option(1, Whole(1, 128), "Flows at the same time.")
+
+
+def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, note: Note) -> ProbeResult:
     """Received Gbit/s of each pair and direction; a pair that fails is a finding, the others are still measured."""
     if len(hosts) < 2:
         raise UsageError("the tcp probe measures between hosts, and only one is selected", "widen --limit")
@@ -47,7 +64,7 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
     findings += [_without_iperf3(each) for each in endpoints if not each.iperf3]
     switches = switch_names({each.host.name: each.host.variables for each in ready})
     mode, rounds = planned_rounds(ready, switches, options)
-    wish = Amount(options.repetitions or REPETITIONS, float(_seconds(options)), len(rounds))
+    wish = Amount(options.repetitions or _USUAL.repetitions, float(_seconds(options)), len(rounds))
     options, amount = within(_NAME, options, wish, _LEAST, _cost_s)
     rounds = rounds[: amount.rounds]
     count, each_s = sum(map(len, rounds)), _estimate_s(options)
@@ -72,7 +89,7 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
     return marked(result + again + ProbeResult(findings=(*slow, *hint)), options)
 
 
-def _round(transport: Transport, pairs: Sequence[Pair], options: ProbeOptions) -> ProbeResult:
+def _round(transport: Transport, pairs: Sequence[Pair], options: TcpOptions) -> ProbeResult:
     result = ProbeResult()
     for each in at_once(transport, pairs, lambda pair: _measure(transport, pair, options)):
         result += each
@@ -84,24 +101,24 @@ def _without_iperf3(endpoint: Endpoint) -> Finding:
     return host_finding(_NAME, endpoint.host.name, Status.UNKNOWN, "iperf3 is not installed", remedy)
 
 
-def _seconds(options: ProbeOptions) -> int:
+def _seconds(options: TcpOptions) -> int:
     # iperf3 reads whole seconds only
-    return max(1, math.ceil(options.duration_s or DURATION_S))
+    return max(1, math.ceil(options.duration_s or _USUAL.duration_s))
 
 
-def _tests(options: ProbeOptions) -> int:
-    return 2 * (options.repetitions or REPETITIONS)
+def _tests(options: TcpOptions) -> int:
+    return 2 * (options.repetitions or _USUAL.repetitions)
 
 
 def _cost_s(amount: Amount) -> float:
     return amount.rounds * (_START_S + 2 * amount.repetitions * (math.ceil(amount.duration_s) + 0.2))
 
 
-def _estimate_s(options: ProbeOptions) -> float:
+def _estimate_s(options: TcpOptions) -> float:
     return _tests(options) * (_seconds(options) + 0.2)
 
 
-def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeResult:
+def _measure(transport: Transport, pair: Pair, options: TcpOptions) -> ProbeResult:
     """One pair: a server on the second host, a client on the first, who sends and receives in turn."""
     began, bind = time.monotonic(), options.interface is not None
     streams = ["--streams", str(options.streams)]
@@ -113,11 +130,11 @@ def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeRe
     return _result(pair, played, options, time.monotonic() - began)
 
 
-def _plan(options: ProbeOptions) -> list[str]:
+def _plan(options: TcpOptions) -> list[str]:
     return ["--tests", str(_tests(options)), "--seconds", str(_seconds(options))]
 
 
-def _result(pair: Pair, played: Played, options: ProbeOptions, wall_s: float) -> ProbeResult:
+def _result(pair: Pair, played: Played, options: TcpOptions, wall_s: float) -> ProbeResult:
     client, server = pair
     tests, done = played.events.of("test"), played.done
     readings = [_readings([each for each in tests if each["reverse"] is reverse]) for reverse in (False, True)]
@@ -156,7 +173,7 @@ def _readings(tests: Sequence[Event]) -> tuple[list[Iperf3], str]:
     return runs, reason
 
 
-def _measurement(ends: Pair, runs: Sequence[Iperf3], options: ProbeOptions) -> Measurement:
+def _measurement(ends: Pair, runs: Sequence[Iperf3], options: TcpOptions) -> Measurement:
     sender, receiver = ends
     rates = [run.received_gbit_s or 0.0 for run in runs]
     last, value = runs[-1], median(rates)
@@ -191,3 +208,26 @@ def _remedy(reason: str) -> str:
     if any(word in reason for word in ("No route", "unreachable", "did not end", "timed out")):
         return "check the link and the route between them, or name the network with --interface"
     return ""
+
+
+def _shown(given: Conditions) -> str:
+    retransmits = given.get("retransmits")
+    counted = "" if retransmits is None else f", {retransmits} retransmits"
+    return f"{given.get('streams')} stream, {given.get('congestion')}{counted}"
+
+
+PROBE = Probe(
+    name="tcp",
+    summary="iperf3 between pairs of hosts, both directions.",
+    help="The value is what the receiver counted.  What looks slow is measured again, then a host or path is named.",
+    run=run_tcp,
+    options=TcpOptions,
+    results=MeasurementKind(units=(Unit("Gbit/s"),), identity=("streams", "interfaces"), shown=_shown),
+    usual=_USUAL,
+    least=_LEAST,
+    cost_s=_cost_s,
+    in_a_trial=TcpOptions(duration_s=2.0, repetitions=1),
+    between_hosts=True,
+    groups=("quick", "network"),
+    needs=(Need.IPERF3,),
+)

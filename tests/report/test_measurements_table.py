@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from nodectl.model.measurement import Measurement
+from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_table
 
 H200 = {"device": "NVIDIA H200", "clock_mhz": 1755.0, "temperature_c": 61.0, "throttled": ["power cap"]}
@@ -35,6 +36,6 @@ def test_the_conditions_that_matter_stand_in_the_table(
     probe: str, unit: str, conditions: Mapping[str, object], said: str
 ) -> None:
     one = Measurement(probe, ("gpu01",), 2.0, unit, "gpu01 GPU 0", None, 0.02, conditions)
-    _, row = measurements_table([one], lambda names: ",".join(names)).splitlines()
+    _, row = measurements_table([one], kind_of, lambda names: ",".join(names)).splitlines()
     value = "2 wrong results" if probe == "sdc" else f"2.000 {unit}"
     assert " ".join(row.split()) == f"{probe} gpu01 GPU 0 {value} 2.0 % {said}"

@@ -1,9 +1,8 @@
-"""Message sizes as an operator writes them."""
+"""Options as an operator writes them."""
 
-import click
 import pytest
 
-from nodectl.cli.probe_sizes import Sizes, SweepSizes
+from nodectl.probes.options import Sizes, duration, rounds, sweep
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -23,7 +22,7 @@ KIB, MIB = 1 << 10, 1 << 20
     ],
 )
 def test_sizes(text: str, expected: Sizes) -> None:
-    assert SweepSizes().convert(text, None, None) == expected
+    assert sweep(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -43,6 +42,28 @@ def test_sizes(text: str, expected: Sizes) -> None:
         ("9" * 40, "no size"),
     ],
 )
-def test_what_is_none(text: str, said: str) -> None:
-    with pytest.raises(click.BadParameter, match=said):
-        SweepSizes().convert(text, None, None)
+def test_what_is_no_size(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        sweep(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("all", 0), ("1", 1), ("10", 10)])
+def test_rounds(text: str, expected: int) -> None:
+    assert rounds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "ten", "1.5", "", "1e3"])
+def test_what_is_no_number_of_rounds(text: str) -> None:
+    with pytest.raises(ValueError, match="write 10, or all"):
+        rounds(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("5m", 300), ("1.5h", 5400)])
+def test_durations(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["0", "5x", "", "-1", "nan"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match="write 90, 90s, 5m or 1h"):
+        duration(text)

@@ -1,0 +1,174 @@
+"""Options as data: what a probe declares, and the command line, the settings and the documentation read."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nodectl.common.units import parse_size
+
+_OPTION = "option"
+_SERIES = re.compile(r"(?P<least>[^.*]{1,30})\.\.(?P<most>[^.*]{1,30})(?:\*(?P<factor>[1-9]\d?))?")
+_FACTOR = 2
+_MOST_SIZES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text, or what `read` makes of it; `read` raises ValueError with what is wrong with the text."""
+
+    metavar: str = "TEXT"
+    read: Callable[[str], object] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number between two ends, both included."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """A time in seconds between two ends, both included."""
+
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of some words."""
+
+    words: tuple[str, ...]
+
+
+Kind = Text | Whole | Seconds | Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of the command line: a dataclass field's type, help and name.
+
+    `flag` is the option's name without dashes, where it is not the field's; `default` says in words what is taken where
+    nothing is given, where the value itself would not say it.
+    """
+
+    kind: Kind
+    help: str
+    flag: str = ""
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An option with the field that holds its value; `value` is the field's default."""
+
+    field: str
+    option: Option
+    value: object
+
+    @property
+    def flag(self) -> str:
+        """`--gid-index`."""
+        return f"--{self.option.flag or self.field.replace('_', '-')}"
+
+
+def option(default: Any, kind: Kind, text: str, *, flag: str = "", shown: str = "") -> Any:
+    """The dataclass field of an option; `text` is its help, `shown` its default in words."""
+    return dataclasses.field(default=default, metadata={_OPTION: Option(kind, text, flag, shown)})
+
+
+def declared(options: type) -> tuple[Declared, ...]:
+    """The options among a dataclass' fields, in their order."""
+    return tuple(
+        Declared(field.name, field.metadata[_OPTION], field.default)
+        for field in dataclasses.fields(options)
+        if _OPTION in field.metadata
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes, ascending; `grow` is the factor by which they go on up to the memory's limit, 0 where they do not."""
+
+    bytes: tuple[int, ...]
+    grow: int = 0
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`a,b` as names without blanks."""
+    return tuple(name.strip() for name in text.split(",")) if text else ()
+
+
+def size(text: str) -> int:
+    """`64MiB` in bytes."""
+    size_bytes = parse_size(text)
+    if not size_bytes:
+        raise ValueError(f"{text.strip()!r} is no size; write 1KiB, 64MiB or a number of bytes")
+    return size_bytes
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """`1KiB,64MiB` in bytes."""
+    return tuple(size(each) for each in text.split(","))
+
+
+def sweep(text: str) -> Sizes:
+    """`1KiB,64MiB`, `1KiB..1GiB` (powers of two), `1KiB..1GiB*4` (of four), `1KiB..max` (the memory's limit)."""
+    wanted: set[int] = set()
+    grow = 0
+    for part in text.split(","):
+        series = _SERIES.fullmatch(part.strip())
+        if series is None:
+            wanted.add(_end(part))
+            continue
+        factor, least = int(series["factor"] or _FACTOR), _end(series["least"])
+        if factor < _FACTOR:
+            raise ValueError(f"{part!r}: sizes grow by 2 at least")
+        if series["most"].strip().lower() == "max":
+            grow = factor
+            wanted.add(least)
+        else:
+            wanted |= _series(least, _end(series["most"]), factor)
+    if grow and max(wanted) != min(wanted):
+        raise ValueError(f"{text!r}: a series up to max stands alone")
+    return Sizes(tuple(sorted(wanted)), grow)
+
+
+def rounds(text: str) -> int:
+    """A number of rounds; `all` is 0."""
+    if text == "all":
+        return 0
+    if not re.fullmatch(r"[1-9]\d{0,5}", text):
+        raise ValueError(f"{text!r} is no number of rounds; write 10, or all for every pair")
+    return int(text)
+
+
+def duration(text: str) -> float:
+    """`90`, `90s`, `5m` or `1h` in seconds."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", text.strip())
+    if match is None or float(match[1]) == 0:
+        raise ValueError(f"{text!r} is no time; write 90, 90s, 5m or 1h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def _end(text: str) -> int:
+    size_bytes = parse_size(text)
+    if not size_bytes:
+        raise ValueError(f"{text.strip()!r} is no size; write 1KiB, 64MiB, 1KiB..max or a number of bytes")
+    return size_bytes
+
+
+def _series(least: int, most: int, factor: int) -> set[int]:
+    if most < least:
+        raise ValueError(f"{least}..{most} begins with the larger size")
+    wanted = {least}
+    while max(wanted) * factor <= most and len(wanted) < _MOST_SIZES:
+        wanted.add(max(wanted) * factor)
+    # the end that was named is measured, too
+    return wanted | {most}

@@ -1,0 +1,110 @@
+"""What `nodectl probe` measures where no probe is named: what the hosts have the means for, while time lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodectl.facts.base import read_fact
+from nodectl.facts.catalogue import FACTS, commands_for
+from nodectl.model.facts import Gpus, Unread
+from nodectl.model.host import Host
+from nodectl.model.recording import Recording
+from nodectl.probes.base import Amount, Need
+from nodectl.probes.budget import said
+from nodectl.probes.pairs import rounds_for
+from nodectl.probes.registry import AnyProbe, group, listed
+from nodectl.probes.series import Cost
+from nodectl.recordings.source import LiveSource
+from nodectl.transport.base import Transport
+
+BUDGET_S = 120.0
+_FACTS = tuple(fact for fact in FACTS if fact.subject in ("gpus", "ib_ports", "versions"))
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Probes with what each takes, in the order in which they run, and a line for each reason why others do not."""
+
+    probes: tuple[AnyProbe, ...]
+    costs: tuple[Cost, ...]
+    left_out: tuple[str, ...]
+
+
+def choose(transport: Transport, hosts: Sequence[Host], time_s: float, forks: int) -> Choice:
+    """Ask the hosts what they have, and choose."""
+    source = LiveSource(tuple(hosts), transport, forks)
+    facts: list[Facts] = []
+    for _, answer in source.recordings(lambda host: commands_for(host, _FACTS)):
+        # a host that does not answer may have everything: the probes will say that it does not answer
+        facts.append(
+            {fact.subject: read_fact(fact, answer) for fact in _FACTS} if isinstance(answer, Recording) else {}
+        )
+    return choice(facts, time_s)
+
+
+def choice(facts: Sequence[Facts], time_s: float) -> Choice:
+    """From what each host has: the group quick, without what lacks its means, the cheapest first while time lasts."""
+    reasons: dict[str, list[str]] = {}
+    able = []
+    for probe in group("quick"):
+        if reason := _lacking(probe, facts):
+            reasons.setdefault(reason, []).append(probe.name)
+        else:
+            able.append(probe)
+    rounds = len(rounds_for("auto", range(len(facts))))
+    priced = sorted(((_cost(probe, rounds), probe) for probe in able), key=lambda pair: pair[0].least_s)
+    kept: list[tuple[Cost, AnyProbe]] = []
+    for cost, probe in priced:
+        if sum(each.least_s for each, _ in kept) + cost.least_s <= time_s:
+            kept.append((cost, probe))
+        else:
+            reasons.setdefault(f"no room in {said(time_s)}: more with --budget", []).append(probe.name)
+    others = [probe.name for probe in listed() if "quick" not in probe.groups]
+    if others:
+        reasons.setdefault("they take longer, or are asked for by name", []).extend(others)
+    left_out = tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return Choice(tuple(probe for _, probe in kept), tuple(cost for cost, _ in kept), left_out)
+
+
+def _cost(probe: AnyProbe, rounds: int) -> Cost:
+    usual = Amount(probe.usual.repetitions, probe.usual.duration_s, rounds if probe.between_hosts else 1)
+    return Cost(probe.cost_s(probe.least), max(probe.cost_s(usual), probe.cost_s(probe.least)))
+
+
+def _lacking(probe: AnyProbe, facts: Sequence[Facts]) -> str:
+    """Why it cannot be measured here; empty where it can, or where the hosts cannot tell."""
+    needed = 2 if probe.between_hosts and not (probe.has_ranks and any(_has_pair(host) for host in facts)) else 1
+    if len(facts) < needed:
+        return "only one host is selected"
+    for need in probe.needs:
+        having = sum(_has(need, host) for host in facts)
+        if having < needed:
+            return f"no host has {need}" if not having else f"only one host has {need}"
+    return ""
+
+
+def _has_pair(facts: Facts) -> bool:
+    """Two GPUs are two ranks on one host."""
+    gpus = facts.get("gpus")
+    return isinstance(gpus, Gpus) and gpus.count > 1
+
+
+def _has(need: Need, facts: Facts) -> bool:
+    """True also where the host cannot tell: the probe will say why."""
+    subject, is_there = _MEANS[need]
+    fact = facts.get(subject)
+    if fact is None or (isinstance(fact, Unread) and fact.kind == "unknown"):
+        return True
+    return not isinstance(fact, Unread) and is_there(fact)
+
+
+_MEANS: Mapping[Need, tuple[str, Callable[[Any], bool]]] = {
+    Need.GPU: ("gpus", lambda gpus: gpus.count > 0),
+    Need.RDMA: ("ib_ports", bool),
+    Need.IPERF3: ("versions", lambda versions: versions.iperf3 is not None),
+    Need.TORCH: ("versions", lambda versions: versions.torch is not None),
+}

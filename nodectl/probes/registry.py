@@ -1,0 +1,84 @@
+"""Which probes there are: every `PROBE` that is declared below nodectl/probes, or by the articles' measurements."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from nodectl.errors import UsageError
+from nodectl.model.measurement import MeasurementKind
+from nodectl.probes.base import GROUPS, DeclarationError, Probe
+
+AnyProbe = Probe[Any]
+_PACKAGES = ("nodectl.probes", "nodectl.articles")
+
+
+@cache
+def declarations() -> Mapping[str, AnyProbe]:
+    """All declarations by name.  DeclarationError where one is incomplete, or a name is there twice."""
+    found: dict[str, AnyProbe] = {}
+    for module in _modules():
+        probe = getattr(module, "PROBE", None)
+        if probe is None:
+            continue
+        if not isinstance(probe, Probe):
+            raise DeclarationError(f"{module.__name__}: PROBE is no nodectl.probes.base.Probe")
+        if found.setdefault(probe.name, probe) is not probe:
+            raise DeclarationError(f"{module.__name__}: there is another probe {probe.name}")
+    return MappingProxyType(dict(sorted(found.items())))
+
+
+def listed() -> tuple[AnyProbe, ...]:
+    """The probes that are commands of their own."""
+    return tuple(probe for probe in declarations().values() if probe.listed)
+
+
+def kind_of(probe: str) -> MeasurementKind:
+    """What this probe says of its values; nothing, for a probe that this nodectl does not have."""
+    found = declarations().get(probe)
+    return MeasurementKind() if found is None else found.results
+
+
+def chosen(text: str) -> tuple[AnyProbe, ...]:
+    """The probes of `NAME[,NAME…]`, each once, in that order; a group stands for its probes.
+
+    UsageError for a name that is neither.
+    """
+    known = {probe.name: probe for probe in listed()}
+    wanted: dict[str, AnyProbe] = {}
+    for name in (each.strip() for each in text.split(",")):
+        if name in known:
+            wanted[name] = known[name]
+        elif name in GROUPS:
+            wanted |= {probe.name: probe for probe in group(name)}
+        else:
+            raise unknown(name)
+    return tuple(wanted.values())
+
+
+def group(name: str) -> Sequence[AnyProbe]:
+    """The probes of a group."""
+    return [probe for probe in listed() if name == "all" or name in probe.groups]
+
+
+def unknown(name: str) -> UsageError:
+    """The error for a name that is no probe's, with the one that may be meant."""
+    names = [probe.name for probe in listed()]
+    near = get_close_matches(name, [*names, *GROUPS], n=1)
+    meant = f"did you mean {near[0]}?  " if near else ""
+    return UsageError(f"no probe '{name}'", f"{meant}one of: {', '.join(names)}; or a group: {', '.join(GROUPS)}")
+
+
+def _modules() -> Iterator[Any]:
+    for package in _PACKAGES:
+        yield (imported := importlib.import_module(package))
+        for info in pkgutil.walk_packages(imported.__path__, f"{package}."):
+            try:
+                yield importlib.import_module(info.name)
+            except TypeError as error:  # arguments that a declaration lacks
+                raise DeclarationError(f"{info.name}: {error}") from error

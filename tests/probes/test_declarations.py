@@ -1,0 +1,150 @@
+"""A probe's declaration: what is wrong with it is told at once, and what it says agrees with the rest of the house."""
+
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
+from nodectl.probes import registry
+from nodectl.probes.base import Amount, DeclarationError, Probe, ProbeOptions
+from nodectl.probes.registry import AnyProbe, chosen, declarations, kind_of, listed
+from nodectl.profiles.load import find_profiles
+from nodectl.profiles.resolve import load_profile
+from nodectl.profiles.schema import Hardware
+from nodectl.report.measurements import measurements_table
+from tests.probes.declared import probe_of
+
+
+def nothing(*_: object) -> Any:
+    raise AssertionError("nothing is measured here")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"name": "my-probe"}, "'my-probe' is not a word"),
+        ({"name": "quick"}, "'quick' is the name of a group"),
+        ({"summary": "no full stop"}, "the summary is not one line"),
+        ({"results": MeasurementKind()}, "results: a unit is needed"),
+        ({"groups": ("fast",)}, "groups: known are quick, network, gpu, all"),
+        ({"in_a_trial": 7}, "in_a_trial is no ProbeOptions"),
+        ({"least": Amount(9, 9.0)}, "least is more than usual"),
+    ],
+)
+def test_a_declaration_that_is_wrong_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        probe_of(**{"name": "mine", "run": nothing, **wrong})
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """A file beside nodectl's own probes."""
+    import nodectl.probes
+
+    monkeypatch.setattr(nodectl.probes, "__path__", [*nodectl.probes.__path__, str(tmp_path)])
+    registry.declarations.cache_clear()
+
+    def write(text: str) -> None:
+        (tmp_path / "added_by_a_test.py").write_text(text)
+        importlib.invalidate_caches()
+
+    return write
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Any:
+    yield
+    registry.declarations.cache_clear()
+    sys.modules.pop("nodectl.probes.added_by_a_test", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            (
+                "from nodectl.probes.base import Probe, ProbeOptions\n"
+                "PROBE = Probe(name='mine', summary='Mine.', run=print, options=ProbeOptions)\n"
+            ),
+            "nodectl.probes.added_by_a_test: .* missing .*'results'",
+        ),
+        ("PROBE = print\n", "nodectl.probes.added_by_a_test: PROBE is no nodectl.probes.base.Probe"),
+        (
+            (
+                "import dataclasses\nfrom nodectl.probes.tcp.probe import PROBE as TCP\n"
+                "PROBE = dataclasses.replace(TCP, summary='Another.')\n"
+            ),
+            "there is another probe tcp",
+        ),
+    ],
+)
+def test_a_file_with_a_wrong_declaration_is_named(beside: Callable[[str], None], text: str, message: str) -> None:
+    beside(text)
+    with pytest.raises(DeclarationError, match=message):
+        declarations()
+
+
+def test_names_groups_and_lists() -> None:
+    names = [probe.name for probe in listed()]
+    assert names == sorted(names)
+    assert {"training", "retrieval"} == set(declarations()) - set(names)
+    assert [probe.name for probe in chosen("tcp, latency,tcp")] == ["tcp", "latency"]
+    for wrong in ("training", "tcp,", "", "TCP"):
+        with pytest.raises(UsageError):
+            chosen(wrong)
+
+
+@pytest.mark.parametrize("probe", declarations().values(), ids=lambda probe: probe.name)
+def test_what_a_trial_measures_is_no_more_than_usual(probe: AnyProbe) -> None:
+    shorter = probe.trial_options
+    assert shorter.repetitions is not None and shorter.repetitions <= probe.usual.repetitions
+    assert 0 < probe.cost_s(probe.least) < probe.cost_s(probe.usual)
+
+
+@pytest.mark.parametrize("name", find_profiles("hardware"))
+def test_a_floor_is_of_a_probe_and_names_its_conditions_and_units(name: str) -> None:
+    hardware = load_profile("hardware", name)
+    assert isinstance(hardware, Hardware)
+    for floor in hardware.floors:
+        probe = declarations()[floor.probe]
+        assert set(floor.conditions) <= {"size", *probe.results.identity, *probe.floors}
+        assert floor.unit in [unit.name for unit in probe.results.units]
+
+
+@pytest.mark.parametrize(
+    ("probe", "unit", "text"),
+    [
+        ("nccl", "GB/s", "1000.000 GB/s = 8000.000 Gbit/s"),
+        ("memory", "GB/s", "1000.000 GB/s"),
+        ("sdc", "wrong results", "1000 wrong results"),
+        ("storage", "IOPS", "1000.000 IOPS"),
+        ("gone", "GB/s", "1000.000 GB/s"),
+    ],
+)
+def test_a_value_is_written_as_its_probe_says(probe: str, unit: str, text: str) -> None:
+    _, row = measurements_table([Measurement(probe, ("a",), 1000.0, unit)], kind_of, ",".join).splitlines()
+    assert re.split("  +", row)[2] == text
+
+
+def test_what_a_table_shows_of_conditions() -> None:
+    given = {"files": 3, "path": "/x", "list": [1]}
+    assert MeasurementKind(shown="{files} files, {gone}").conditions(given) == "3 files, None"
+    assert MeasurementKind(shown=lambda told: f"in {told['path']}").conditions(given) == "in /x"
+    assert MeasurementKind().conditions(given) == "files 3, path /x"
+
+
+def test_which_way_a_unit_points() -> None:
+    kind = MeasurementKind(units=(Unit("files", lower_is_better=False), Unit("ms"), Unit("things")))
+    assert [kind.lower_is_better(name) for name in ("files", "ms", "things", "MB/s")] == [False, True, None, False]
+
+
+def test_options_are_types() -> None:
+    for probe in listed():
+        assert isinstance(probe, Probe) and issubclass(probe.options, ProbeOptions)
+        assert probe.options() == probe.given(ProbeOptions())
