@@ -196,7 +196,7 @@ def lab_links(hosts: Sequence[Host], rates: Sequence[int]) -> Iterator[list[Link
         yield [Link(described(rate), rate, partial(put_on, rate)) for rate in sorted(set(rates or LAB_RATES))]
 
 
-def real_links(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> list[Link]:
+def real_links(transport: Transport, hosts: Sequence[Host], options: TrainingOptions, note: Note) -> list[Link]:
     """One link: what the slowest host's interface says of itself."""
     endpoints, _ = find_endpoints(transport, hosts, NAME, options)
     speeds = [speed for _, speed in fan_out(endpoints, lambda each: _speed_mbit(transport, each), options.forks)]

@@ -220,6 +220,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     """Measure under the hosts' locks, keep and show; `given` are the options of the run."""
     from nodectl.cli.probe_history import keep, wished
     from nodectl.cli.terminal import note
+    from nodectl.errors import UsageError
     from nodectl.probes.base import ProbeResult
     from nodectl.probes.locks import held
     from nodectl.probes.series import run_probes
@@ -232,16 +233,19 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
             _show(app, result, None)
             return
         costs: Sequence[Any] = ()
+        optional = {probe.name for probe, _ in wanted} - {name.strip() for name in names.split(",")}
         if names == QUICK:
             from nodectl.probes import quick
 
             choice = quick.choose(app.transport, app.hosts, budget or quick.BUDGET_S, app.forks)
             for line in choice.left_out:
                 note(f"left out: {line}")
+            if not choice.probes:
+                raise UsageError("nothing is left to measure on these hosts", "name a probe: nodectl probe --help")
             options = {probe.name: each for probe, each in wanted}
             wanted, costs = [(probe, options[probe.name]) for probe in choice.probes], choice.costs
             ends_at = ends_at or monotonic() + quick.BUDGET_S
-        result += run_probes(app.transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs)
+        result += run_probes(app.transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
     compared, noticed = keep(app, result, against)
     _show(app, result + ProbeResult(findings=noticed), compared)
 

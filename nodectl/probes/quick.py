@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nodectl.facts.base import read_fact
-from nodectl.facts.catalogue import FACTS, commands_for
-from nodectl.model.facts import Gpus, Unread
+from nodectl.facts.catalogue import commands_for, facts_named, read_facts
+from nodectl.model.facts import Unread
+from nodectl.model.gpus import Gpus
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.probes.base import Amount, Need
@@ -20,7 +20,7 @@ from nodectl.recordings.source import LiveSource
 from nodectl.transport.base import Transport
 
 BUDGET_S = 120.0
-_FACTS = tuple(fact for fact in FACTS if fact.subject in ("gpus", "ib_ports", "versions"))
+_SUBJECTS = ("gpus", "ib_ports", "versions")
 
 Facts = Mapping[str, Any]
 
@@ -36,13 +36,11 @@ class Choice:
 
 def choose(transport: Transport, hosts: Sequence[Host], time_s: float, forks: int) -> Choice:
     """Ask the hosts what they have, and choose."""
-    source = LiveSource(tuple(hosts), transport, forks)
+    source, asked = LiveSource(tuple(hosts), transport, forks), facts_named(*_SUBJECTS)
     facts: list[Facts] = []
-    for _, answer in source.recordings(lambda host: commands_for(host, _FACTS)):
+    for _, answer in source.recordings(lambda host: commands_for(host, asked)):
         # a host that does not answer may have everything: the probes will say that it does not answer
-        facts.append(
-            {fact.subject: read_fact(fact, answer) for fact in _FACTS} if isinstance(answer, Recording) else {}
-        )
+        facts.append(read_facts(answer, asked) if isinstance(answer, Recording) else {})
     return choice(facts, time_s)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,30 +34,34 @@ def run_probes(
     note: Note,
     profile_dirs: Sequence[Path] = (),
     costs: Sequence[Cost] = (),
+    optional: Collection[str] = (),
 ) -> ProbeResult:
     """Each takes no more than its share of the time until `ends_at`, and leaves what it does not need.
 
     All is held against the hosts' hardware profiles, those of `profile_dirs` before nodectl's own.
 
     A probe that does not fit (BudgetError) or cannot be run so (UsageError) is refused while nothing is measured;
-    later it is an unknown finding, and what was measured is kept. With `costs`, one for each, shares are in
-    proportion to what the probes take, and one that does not fit after all is left out.
+    later it is an unknown finding, and what was measured is kept. The `optional` ones were not asked for by name:
+    what cannot be run so is left out. With `costs`, one for each, shares are in proportion to what the probes take.
     """
-    result = ProbeResult()
+    result, left_out = ProbeResult(), None
     for number, (probe, options) in enumerate(wanted):
         now = time.monotonic()
         try:
             own = None if ends_at is None else now + _share_s(ends_at - now, len(wanted) - number, costs[number:])
             result += probe.run(transport, hosts, replace(options, ends_at=own), note)
         except UsageError as error:
-            if isinstance(error, BudgetError) and costs:
+            if probe.name in optional and not (isinstance(error, BudgetError) and not costs):
                 note(f"left out: {error.message}")
+                left_out = error
             elif not result.measurements:
                 raise
             else:
                 subject = "budget" if isinstance(error, BudgetError) else ""
                 finding = Finding("", probe.name, Status.UNKNOWN, subject, actual=error.message, remedy=error.remedy)
                 result += ProbeResult(findings=(finding,))
+    if left_out and result == ProbeResult():
+        raise left_out
     return judged(transport, hosts, result, profile_dirs, wanted[0][1].forks)
 
 

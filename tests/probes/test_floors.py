@@ -103,3 +103,19 @@ def test_a_later_probe_that_cannot_be_run_loses_nothing(monkeypatch: pytest.Monk
     assert [(each.check, str(each.status)) for each in result.findings] == [("tcp", "unknown")]
     with pytest.raises(UsageError):
         run_probes(fleet, HOSTS[:1], wanted[1:], None, lambda _: None)
+
+
+def test_of_a_group_what_cannot_be_run_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object) -> ProbeResult:
+        return ProbeResult((Measurement("memory", ("n1",), 50.0, "GB/s"),))
+
+    def refuse(*_: object) -> ProbeResult:
+        raise UsageError("two hosts are needed", "widen --limit")
+
+    fleet: Any = play(monkeypatch, lambda *_: Answer())
+    wanted, notes = [wanted_of("tcp", refuse), wanted_of("memory", run)], list[str]()
+    result = run_probes(fleet, HOSTS[:1], wanted, None, notes.append, optional={"tcp", "memory"})
+    assert (len(result.measurements), result.findings) == (1, ())
+    assert notes == ["left out: two hosts are needed"]
+    with pytest.raises(UsageError):
+        run_probes(fleet, HOSTS[:1], wanted[:1], None, notes.append, optional={"tcp"})

@@ -1,0 +1,103 @@
+"""What is measured where no probe is named."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from nodectl.model.facts import Unread
+from nodectl.probes.quick import BUDGET_S, Choice, choice
+from nodectl.probes.registry import declarations, group, listed
+from nodectl.probes.series import Cost, _share_s
+
+
+class Fact:
+    """Some of a fact's values."""
+
+    def __init__(self, **values: object) -> None:
+        self.__dict__.update(values)
+
+
+def gpus(count: int) -> Any:
+    from nodectl.model.gpus import Gpus
+
+    return Gpus(count, ())
+
+
+CPU_ONLY: Mapping[str, Any] = {
+    "gpus": Unread("absent", "no NVIDIA GPU"),
+    "ib_ports": Unread("absent", "no RDMA device"),
+    "versions": Fact(torch="2.7.0", iperf3="3.16"),
+}
+HGX: Mapping[str, Any] = {**CPU_ONLY, "gpus": gpus(8), "ib_ports": (object(),)}
+
+
+def names(found: Choice) -> list[str]:
+    return sorted(probe.name for probe in found.probes)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected", "reasons"),
+    [
+        ([HGX] * 4, ["gemm", "hbm", "latency", "memory", "nccl", "rdma", "tcp"], []),
+        (
+            [CPU_ONLY] * 2,
+            ["gemm", "latency", "memory", "nccl", "tcp"],
+            ["hbm: no host has a GPU", "rdma: no host has an RDMA device"],
+        ),
+        (
+            [HGX, CPU_ONLY],
+            ["gemm", "hbm", "latency", "memory", "nccl", "tcp"],
+            ["rdma: only one host has an RDMA device"],
+        ),
+        ([HGX], ["gemm", "hbm", "memory", "nccl"], ["latency, rdma, tcp: only one host is selected"]),
+        ([CPU_ONLY], ["gemm", "memory"], ["latency, nccl, rdma, tcp: only one host is selected"]),
+        (
+            [{**CPU_ONLY, "versions": Fact(torch=None, iperf3=None)}] * 3,
+            ["latency", "memory"],
+            ["gemm, nccl: no host has torch", "tcp: no host has iperf3"],
+        ),
+        # a host that cannot tell, or does not answer, is measured: the probe says why it is not
+        ([{"gpus": Unread("unknown", "no answer")}, {}], names(choice([HGX] * 2, BUDGET_S)), []),
+    ],
+)
+def test_by_what_the_hosts_have(hosts: list[Mapping[str, Any]], expected: list[str], reasons: list[str]) -> None:
+    found = choice(hosts, BUDGET_S)
+    assert names(found) == expected
+    assert set(reasons) <= set(found.left_out)
+
+
+def test_all_that_is_left_out_is_said_once() -> None:
+    found = choice([CPU_ONLY], BUDGET_S)
+    told = [name for line in found.left_out for name in line.partition(":")[0].split(", ")]
+    assert sorted(told + names(found)) == [probe.name for probe in listed()]
+
+
+def test_little_time_is_for_the_cheapest() -> None:
+    found = choice([HGX] * 2, 20)
+    assert "gemm" not in names(found) and "memory" in names(found)
+    assert sum(cost.least_s for cost in found.costs) <= 20
+    assert any("no room in 20 s" in line for line in found.left_out)
+    assert choice([HGX] * 2, 0.01).probes == ()
+
+
+@pytest.mark.parametrize("count", [1, 2, 16, 64])
+def test_each_gets_at_least_what_it_needs_and_all_stay_within_the_time(count: int) -> None:
+    found, left_s = choice([HGX] * count, BUDGET_S), BUDGET_S
+    for number, cost in enumerate(found.costs):
+        own_s = _share_s(left_s, len(found.costs) - number, found.costs[number:])
+        assert own_s >= cost.least_s
+        left_s -= own_s
+    assert left_s == pytest.approx(0)
+
+
+def test_shares_are_in_proportion() -> None:
+    costs = [Cost(1, 11), Cost(2, 32)]
+    assert _share_s(43, 2, costs) == 11
+    assert _share_s(23, 2, costs) == 6
+
+
+def test_groups_have_members() -> None:
+    assert {probe.name for probe in group("network")} == {
+        name for name, each in declarations().items() if each.between_hosts and each.listed
+    }
