@@ -59,8 +59,8 @@ def sweep_document(sweep: Sweep, *, scaled: bool) -> dict[str, object]:
         "rising": sweep.rising,
         "article_ratio": round(article.ratio, 4),
         "article": asdict(article),
-        "measurements": [asdict(each) for each in sweep.found.measurements],
-        "findings": [asdict(each) for each in sweep.found.findings],
+        "measurements": [asdict(measurement) for measurement in sweep.found.measurements],
+        "findings": [asdict(finding) for finding in sweep.found.findings],
     }
 
 
@@ -115,7 +115,7 @@ def _remarks(sweep: Sweep, *, scaled: bool) -> list[str]:
 def retrieval_table(measurements: Sequence[Measurement], fold: Fold) -> str:
     """A line for each batch size."""
     header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms", "OTHER ms", "TRIP ms")
-    rows = [_retrieval_cells(each, fold) for each in measurements]
+    rows = [_retrieval_cells(measurement, fold) for measurement in measurements]
     first = measurements[0].conditions
     told = f"exact top-{first['k']} of {first['rows']} rows of {first['dim']}, {first['shards']} shards"
     checked = f"{first['checked_queries']} queries over {first['checked_rows']} rows"
@@ -127,7 +127,7 @@ def retrieval_table(measurements: Sequence[Measurement], fold: Fold) -> str:
 def _retrieval_cells(measured: Measurement, fold: Fold) -> tuple[str, ...]:
     given = measured.conditions
     numbers = [given[name] for name in ("p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")]
-    p99, *others = (f"{each:.4g}" if isinstance(each, int | float) else "-" for each in numbers)
+    p99, *others = (f"{number:.4g}" if isinstance(number, int | float) else "-" for number in numbers)
     off = "-" if measured.spread is None else f"{100 * measured.spread:.1f} %"
     return (fold(measured.hosts), str(given["batch_size"]), f"{measured.value:.4g}", off, p99, *others)
 

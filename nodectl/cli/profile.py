@@ -159,7 +159,7 @@ def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardwar
     if prefer in kinds:
         kinds = [prefer]
     if not kinds:
-        known = ", ".join(f"{kind}/{each}" for kind in KINDS for each in find_profiles(kind, folders))
+        known = ", ".join(f"{kind}/{name}" for kind in KINDS for name in find_profiles(kind, folders))
         raise ProfileError(f"no profile {name!r}", f"one of: {known}")
     if len(kinds) > 1:
         raise ProfileError(f"{name!r} names several profiles", f"say {' or '.join(f'{kind}/{bare}' for kind in kinds)}")

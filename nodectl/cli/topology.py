@@ -68,7 +68,7 @@ def topology(
     if write is not None and proposed is not None:
         _write(write, proposed)
     _show(app, looked, judged, proposed, findings)
-    raise SystemExit(exit_status(each.status for each in findings))
+    raise SystemExit(exit_status(finding.status for finding in findings))
 
 
 def _hosts_for(app: App, fabric_from: Path | None) -> tuple[Host, ...]:
@@ -160,7 +160,7 @@ def _show(
         document: dict[str, object] = {
             "hosts": {host: node_document(node) for host, node in looked.nodes.items()},
             "fabric": fabric_document(judged) if judged else None,
-            "findings": [finding_document(each) for each in findings],
+            "findings": [finding_document(finding) for finding in findings],
             "recorded": app.replay and app.source.recorded,
         }
         if proposed is not None:

@@ -31,6 +31,7 @@ def driver_policy(driver: Mapping[str, Any], wanted: Mapping[str, Any] | None, a
         return "keep" if driver.get("version") else "manage"
     names, branch = driver_packages(wanted["branch"], wanted["flavour"]), f"{wanted['branch']}."
     ours = any(
-        each["from"] == "nvidia" and each["name"] in names and each["version"].startswith(branch) for each in packages
+        package["from"] == "nvidia" and package["name"] in names and package["version"].startswith(branch)
+        for package in packages
     )
     return "manage" if ours else "keep"

@@ -230,10 +230,12 @@ def capability_of(model: str) -> str | None:
 def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], day: str) -> Iterator[dict[str, Any]]:
     """The worst of what was measured under the same conditions, where all that took part are among the hosts."""
     groups: dict[str, list[Measurement]] = defaultdict(list)
-    for each in measurements:
+    for measurement in measurements:
         # a latency has a ceiling, not a floor
-        if each.hosts and hosts.issuperset(each.hosts) and each.value > 0 and not lower_is_better(each.unit):
-            groups[repr((each.probe, each.unit, sorted(each.conditions.items(), key=str)))].append(each)
+        usable = measurement.hosts and hosts.issuperset(measurement.hosts) and measurement.value > 0
+        if usable and not lower_is_better(measurement.unit):
+            conditions = sorted(measurement.conditions.items(), key=str)
+            groups[repr((measurement.probe, measurement.unit, conditions))].append(measurement)
     for group in groups.values():
         first, least = group[0], min(each.value for each in group)
         names = ", ".join(sorted({host for each in group for host in each.hosts}))

@@ -17,9 +17,11 @@ _FIELDS = ("hardware", "stack")
 
 def checked_reasons(reasons: Any) -> tuple[str, ...]:
     """The reasons given for what is not supported; ProfileError where they are no list of sentences."""
-    if not isinstance(reasons, list | tuple) or not all(isinstance(each, str) and each.strip() for each in reasons):
+    if not isinstance(reasons, list | tuple) or not all(
+        isinstance(reason, str) and reason.strip() for reason in reasons
+    ):
         raise ProfileError(f"{ALLOW} is {reasons!r}", "make it a list of reasons, each a sentence: [we measure this]")
-    return tuple(" ".join(each.split()) for each in reasons)
+    return tuple(" ".join(reason.split()) for reason in reasons)
 
 
 def checked_overrides(overrides: Mapping[str, Any] | None) -> Document:

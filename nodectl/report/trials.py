@@ -23,16 +23,16 @@ class Names:
     def of(cls, verdicts: Iterable[Verdict]) -> Names:
         """From all verdicts of a trial."""
         shared: dict[str, frozenset[str]] = {}
-        for each in verdicts:
-            conditions = frozenset(_parts(each.subject)[1:])
-            shared[each.probe] = shared.get(each.probe, conditions) & conditions
+        for verdict in verdicts:
+            conditions = frozenset(_parts(verdict.subject)[1:])
+            shared[verdict.probe] = shared.get(verdict.probe, conditions) & conditions
         return cls(shared)
 
     def short(self, probe: str, subject: str) -> str:
         """Where, and of the conditions those that differ; a collective or a kernel, which is a bare word, always."""
         where, *conditions = _parts(subject)
         common = self.shared.get(probe, frozenset())
-        kept = [each for each in conditions if each not in common or " " not in each]
+        kept = [condition for condition in conditions if condition not in common or " " not in condition]
         return ", ".join([_few(where), *kept])
 
 
@@ -59,9 +59,9 @@ def trial_text(trial: Trial, fold: Fold) -> str:
         f"trial {trial.id}: {fold(sorted(trial.hosts))}, {trial.pairs} pairs, {state}",
         *([search_table(trial.search)] if trial.search else []),
         *([verdicts_table(trial.verdicts)] if trial.verdicts else []),
-        "\n".join(crossover_line(each, names) for each in trial.crossovers),
+        "\n".join(crossover_line(crossover, names) for crossover in trial.crossovers),
         _without_winner(trial),
-        "\n".join(line for each in trial.summaries for line in summary_lines(each, trial.baseline, names)),
+        "\n".join(line for summary in trial.summaries for line in summary_lines(summary, trial.baseline, names)),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -90,13 +90,13 @@ def _inside(verdicts: Sequence[Verdict]) -> list[tuple[Verdict, Verdict | None]]
     """Each with the mean that it is part of, which stands before it."""
     found: list[tuple[Verdict, Verdict | None]] = []
     mean: Verdict | None = None
-    for each in verdicts:
-        if each.subject.startswith("mean of "):
-            mean = each
-            found.append((each, None))
+    for verdict in verdicts:
+        if verdict.subject.startswith("mean of "):
+            mean = verdict
+            found.append((verdict, None))
         else:
-            same = mean is not None and _kind(mean) == _kind(each)
-            found.append((each, mean if same else None))
+            same = mean is not None and _kind(mean) == _kind(verdict)
+            found.append((verdict, mean if same else None))
     return found
 
 

@@ -142,7 +142,7 @@ def _far_nic(parts: Parts) -> Iterator[Finding]:
         return
     for nic in parts.nics:
         classes = [between(parts.links, gpu.name, nic.name) for gpu in parts.gpus]
-        if nic.use == TRAINING and all(each == FAR_SOCKET for each in classes):
+        if nic.use == TRAINING and all(link_class == FAR_SOCKET for link_class in classes):
             yield _warning(
                 parts,
                 "topology_far_nic",

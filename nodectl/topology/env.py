@@ -137,7 +137,7 @@ def _nccl(found: Mapping[str, object]) -> tuple[int, ...] | None:
     versions = found.get("versions")
     text = (versions.nccl_loaded or versions.nccl or "") if isinstance(versions, Versions) else ""
     match = re.match(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", text)
-    return tuple(int(each) for each in match.groups() if each) if match else None
+    return tuple(int(group) for group in match.groups() if group) if match else None
 
 
 def _socket(proposal: _Proposal, found: Mapping[str, object], chosen: Chosen) -> None:

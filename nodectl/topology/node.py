@@ -96,7 +96,7 @@ def surroundings(host: Host, found: Mapping[str, object]) -> Surroundings:
         nics=facts.nics(),
         address=host.address,
         chosen=tuple(str(each) for each in chosen) if isinstance(chosen, list) else (),
-        servers=servers_of([(each.kind, each.source) for each in mounts.mounts]) if mounts else (),
+        servers=servers_of([(mount.kind, mount.source) for mount in mounts.mounts]) if mounts else (),
         gpus=matrix.gpus if matrix else (),
         links=matrix.links if matrix else {},
         devices={nic: matrix.nic_devices.get(nic) or nic for nic in matrix.nics} if matrix else {},

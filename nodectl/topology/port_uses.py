@@ -93,7 +93,7 @@ def _other_kind(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> 
 
 
 def _weight(ports: Sequence[IbPort], around: Surroundings) -> tuple[int, float]:
-    return (sum(_near(each, around) for each in ports), sum(each.rate_gbit_s or 0 for each in ports))
+    return (sum(_near(port, around) for port in ports), sum(port.rate_gbit_s or 0 for port in ports))
 
 
 def _slower(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:

@@ -34,10 +34,10 @@ def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
     gains = [logarithms(series).clamped for series in sized]
     sizes = [math.log2(series.size_bytes or 1) for series in sized]
     sign = 1.0 if candidate_first else -1.0
-    found = _crossing(sizes, [sign * fmean(each) for each in gains])
+    found = _crossing(sizes, [sign * fmean(gain) for gain in gains])
     chance = random.Random(seed)  # noqa: S311  # chance, not secrets
     drawn = sorted(
-        _crossing(sizes, [sign * fmean(chance.choices(each, k=len(each))) for each in gains]) for _ in range(_RESAMPLES)
+        _crossing(sizes, [sign * fmean(chance.choices(gain, k=len(gain))) for gain in gains]) for _ in range(_RESAMPLES)
     )
     cut = int(_TAIL * _RESAMPLES)
     names = (sized[0].profile, sized[0].baseline) if candidate_first else (sized[0].baseline, sized[0].profile)
@@ -48,19 +48,19 @@ def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
 def crossovers(many: Iterable[Series], seed: int = 0) -> tuple[Crossover, ...]:
     """Those that there are, of everything that was measured at several sizes."""
     groups: dict[tuple[str, ...], list[Series]] = defaultdict(list)
-    for each in many:
-        if each.size_bytes is not None:
-            groups[each.profile, each.baseline, each.probe, each.subject, each.unit].append(each)
+    for series in many:
+        if series.size_bytes is not None:
+            groups[series.profile, series.baseline, series.probe, series.subject, series.unit].append(series)
     found = (crossover(sized, seed) for sized in groups.values() if len(sized) > 1)
     return tuple(each for each in found if each is not None)
 
 
 def _by_size(many: Sequence[Series]) -> list[Series]:
-    kinds = {(each.profile, each.baseline, each.probe, each.subject, each.unit) for each in many}
+    kinds = {(series.profile, series.baseline, series.probe, series.subject, series.unit) for series in many}
     if len(kinds) > 1:
         raise UsageError("a crossover is of one thing measured at several sizes", "give the series of one subject")
-    sized = [each for each in many if each.size_bytes and len(each.complete) >= MIN_PAIRS]
-    return sorted(sized, key=lambda each: each.size_bytes or 0)
+    sized = [series for series in many if series.size_bytes and len(series.complete) >= MIN_PAIRS]
+    return sorted(sized, key=lambda series: series.size_bytes or 0)
 
 
 def _crossing(sizes: Sequence[float], gains: Sequence[float]) -> float:
@@ -81,6 +81,8 @@ def _bytes(size_log2: float) -> int:
 def judged(series: Sequence[Series]) -> tuple[tuple[Verdict, ...], tuple[Summary, ...], tuple[Crossover, ...]]:
     """Verdicts in the order of the series, and summaries in that in which profiles are first seen."""
     verdicts = judge_all(series)
-    profiles = dict.fromkeys(each.profile for each in verdicts)
-    summaries = tuple(summarise(name, [each for each in verdicts if each.profile == name]) for name in profiles)
+    profiles = dict.fromkeys(verdict.profile for verdict in verdicts)
+    summaries = tuple(
+        summarise(name, [verdict for verdict in verdicts if verdict.profile == name]) for name in profiles
+    )
     return verdicts, summaries, crossovers(series)

@@ -125,7 +125,7 @@ class _Halving(Generic[Point]):
             if not self._measure(standing, reserve=self._final_pairs):
                 break
             self._all.append(standing)
-        return [each for each in self._all if not each.failed]
+        return [standing for standing in self._all if not standing.failed]
 
     def _affordable(self, measured: int) -> bool:
         """There is time for one more candidate's pair, all later rungs and the final; for a few, for shallow ones."""
@@ -162,12 +162,15 @@ class _Halving(Generic[Point]):
         return tuple(standing.gains)
 
     def _best(self, alive: Sequence[Standing[Point]]) -> list[Standing[Point]]:
-        return sorted((each for each in alive if not each.failed), key=lambda each: -each.gain)
+        return sorted((candidate for candidate in alive if not candidate.failed), key=lambda candidate: -candidate.gain)
 
     def _ranked(self, alive: Sequence[Standing[Point]]) -> list[Standing[Point]]:
         """Those of the last rung first: one lucky pair is no match for many."""
-        last = {id(each) for each in alive}
-        return sorted(self._all, key=lambda each: (each.failed, id(each) not in last, -len(each.gains), -each.gain))
+        last = {id(candidate) for candidate in alive}
+        return sorted(
+            self._all,
+            key=lambda candidate: (candidate.failed, id(candidate) not in last, -len(candidate.gains), -candidate.gain),
+        )
 
     def _left_s(self) -> float:
         return self._budget_s - (self._clock() - self._start)

@@ -97,7 +97,7 @@ def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
         "hosts": list(proposal.hosts),
         "verdict": summary.verdict,
         "regressions_allowed": allowed and bool(summary.regressions),
-        "trials": [asdict(each) for each in proposal.verdicts],
+        "trials": [asdict(verdict) for verdict in proposal.verdicts],
         "series": document(proposal.series)["series"],
     }
 
@@ -108,7 +108,7 @@ def inventory_yaml(proposal: Proposal, beside: str) -> str:
         raise UsageError("a proposal is for hosts, and none is named", "name the hosts that were measured")
     variables = {host: _variables(proposal, present) for host, present in proposal.hosts.items()}
     first = next(iter(variables.values()))
-    if proposal.group and all(each == first for each in variables.values()):
+    if proposal.group and all(variable == first for variable in variables.values()):
         inventory = _group(proposal.group, first)
     else:
         inventory = {"all": {"hosts": variables}}
@@ -153,11 +153,13 @@ def _refuse_templates(value: Any) -> None:
 
 
 def _head(proposal: Proposal, beside: str) -> str:
-    wins = [each for each in proposal.verdicts if each.verdict is Outcome.BETTER]
+    wins = [verdict for verdict in proposal.verdicts if verdict.verdict is Outcome.BETTER]
     lines = [f"{MARK}: {proposal.profile} against {proposal.baseline}. Review it, then use it as", "# one more -i."]
-    lines += [f"# better: {_where(each)}" for each in wins]
+    lines += [f"# better: {_where(win)}" for win in wins]
     lines += [f"# not in here, for no host holds it: {key} {value}" for key, value in proposal.run_with.items()]
-    lines += [f"# WORSE: {_where(each)}" for each in summarise(proposal.profile, proposal.verdicts).regressions]
+    lines += [
+        f"# WORSE: {_where(regression)}" for regression in summarise(proposal.profile, proposal.verdicts).regressions
+    ]
     return "\n".join([*lines, f"# evidence: {beside}"])
 
 
@@ -207,8 +209,8 @@ def proposal_of(trial: Trial, profile: str | None, group: str = "") -> Proposal:
         profile=side.profile or side.label if by_profile else side.label,
         baseline=trial.baseline.label,
         hosts=trial.hosts,
-        verdicts=tuple(each for each in trial.verdicts if each.profile == side.label),
-        series=tuple(each for each in trial.series if each.profile == side.label),
+        verdicts=tuple(verdict for verdict in trial.verdicts if verdict.profile == side.label),
+        series=tuple(series for series in trial.series if series.profile == side.label),
         overrides=side.overrides,
         group=group,
         over=None if by_profile else side.profile,
@@ -217,20 +219,20 @@ def proposal_of(trial: Trial, profile: str | None, group: str = "") -> Proposal:
 
 
 def _named(trial: Trial, profile: str) -> Side:
-    for each in trial.candidates:
-        if each.label == profile:
-            return each
-    known = ", ".join(each.label for each in trial.candidates)
+    for candidate in trial.candidates:
+        if candidate.label == profile:
+            return candidate
+    known = ", ".join(candidate.label for candidate in trial.candidates)
     raise UsageError(f"the trial {trial.id} had no candidate {profile!r}", f"one of: {known}")
 
 
 def _winner(trial: Trial) -> Side:
-    wins = [each.profile for each in trial.summaries if each.verdict is Outcome.BETTER]
+    wins = [summary.profile for summary in trial.summaries if summary.verdict is Outcome.BETTER]
     if len(wins) > 1:
         raise UsageError(f"several are better than {trial.baseline.label}: {', '.join(wins)}", "choose with --profile")
     if wins:
         return _named(trial, wins[0])
-    judged = [each.profile for each in trial.summaries]
+    judged = [summary.profile for summary in trial.summaries]
     if len(judged) == 1:  # why it is not proposed is said by what looks at its verdicts
         return _named(trial, judged[0])
     raise NodectlError(f"nothing is better than {trial.baseline.label}", "there is nothing to propose")

@@ -165,8 +165,8 @@ def _renumbered(taken: Sequence[Taken]) -> tuple[Taken, ...]:
 
 def failed(trial: Trial) -> int:
     """The exit status: 1 where something failed, 3 where it ended early or anything is undecided, else 0."""
-    statuses = {each.status for each in trial.findings}
+    statuses = {finding.status for finding in trial.findings}
     if Status.FAILED in statuses:
         return 1
-    undecided = any(each.undecided for each in trial.summaries)
+    undecided = any(summary.undecided for summary in trial.summaries)
     return 3 if not trial.complete or undecided or Status.UNKNOWN in statuses else 0

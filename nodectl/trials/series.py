@@ -61,7 +61,7 @@ def series_of(profile: str, baseline: str, taken: Sequence[Taken], varied: Colle
         groups[identity.probe, identity.unit, identity.subject, identity.size_bytes].append(identity)
     found = []
     for (probe, unit, subject, size_bytes), members in groups.items():
-        lines = [(each.direction or ",".join(each.hosts), values[each]) for each in members]
+        lines = [(member.direction or ",".join(member.hosts), values[member]) for member in members]
         for where, measured in [*_together(members, values, turns), *lines]:
             named = ", ".join(filter(None, [where, subject]))
             found.append(Series(profile, baseline, probe, unit, _pairs(turns, measured), named, size_bytes))
@@ -79,7 +79,7 @@ def _together(
     members: Sequence[Identity], values: Mapping[Identity, Mapping[Turn, float]], turns: Sequence[Turn]
 ) -> list[tuple[str, dict[Turn, float]]]:
     """The geometric mean of those that were measured in every turn; nothing where two at most are."""
-    steady = [values[each] for each in members if all(values[each].get(turn, 0) > 0 for turn in turns)]
+    steady = [values[member] for member in members if all(values[member].get(turn, 0) > 0 for turn in turns)]
     if len(members) < _MANY or len(steady) < _MANY:
         return []
     kind = "paths" if members[0].direction else "hosts"

@@ -208,7 +208,9 @@ def _told(key: str, value: Any) -> str:
 def _refuse_overlaps(space: Space, where: str) -> None:
     owners: dict[tuple[str, str], str] = {}
     for axis in space.axes:
-        for path in {(group, key) for each in axis.choices for group, keys in each.overrides.items() for key in keys}:
+        for path in {
+            (group, key) for choice in axis.choices for group, keys in choice.overrides.items() for key in keys
+        }:
             other = owners.setdefault(path, axis.name)
             if other != axis.name:
                 raise ProfileError(f"{where}: {'.'.join(path)} is varied by {other} and {axis.name}", "keep one")

@@ -48,11 +48,11 @@ def document_of(trial: Trial) -> dict[str, object]:
     head = {key: whole.pop(key) for key in ("id", "started", "ended", "complete", "reason")}
     told = [
         {
-            "profile": each["profile"],
-            "verdict": each["verdict"],
-            **{key: len(each[key]) for key in ("wins", "regressions", "undecided")},
+            "profile": summary["profile"],
+            "verdict": summary["verdict"],
+            **{key: len(summary[key]) for key in ("wins", "regressions", "undecided")},
         }
-        for each in summaries
+        for summary in summaries
     ]
     return {**head, "trials": verdicts, "summaries": told, **whole}
 

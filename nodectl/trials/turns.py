@@ -147,7 +147,7 @@ class Turns:
 
 def _brief(measurements: tuple[Measurement, ...]) -> str:
     """The first value of each probe."""
-    first = {each.probe: each for each in reversed(measurements)}
+    first = {measurement.probe: measurement for measurement in reversed(measurements)}
     told = [f"{each.probe} {each.value:.4g} {each.unit}" for each in reversed(first.values())]
     return ", ".join(told)
 

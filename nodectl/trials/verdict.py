@@ -133,9 +133,9 @@ def judge_all(many: Iterable[Series], seed: int = 0) -> tuple[Verdict, ...]:
 
 def summarise(profile: str, verdicts: Sequence[Verdict]) -> Summary:
     """Worse where anything is worse; unknown where anything could not be told; better where anything is."""
-    regressions = tuple(each for each in verdicts if each.is_regression)
-    wins = tuple(each for each in verdicts if each.verdict is Outcome.BETTER)
-    undecided = tuple(each for each in verdicts if each.verdict is Outcome.UNKNOWN)
+    regressions = tuple(verdict for verdict in verdicts if verdict.is_regression)
+    wins = tuple(verdict for verdict in verdicts if verdict.verdict is Outcome.BETTER)
+    undecided = tuple(verdict for verdict in verdicts if verdict.verdict is Outcome.UNKNOWN)
     if regressions:
         outcome = Outcome.WORSE
     elif undecided or not verdicts:

@@ -110,7 +110,7 @@ def _apply(app: App, fleet: App, request: ProvisionRequest, proposed: Proposed, 
             if holds.refused:
                 if app.json:
                     emit_json("tune-apply", {"hosts": {}, "findings": [finding_document(f) for f in holds.findings]})
-                return exit_status(each.status for each in holds.findings)
+                return exit_status(finding.status for finding in holds.findings)
             run = run_playbook(request, [host.name for host in hosts])
     finally:
         fleet.close()
@@ -118,7 +118,7 @@ def _apply(app: App, fleet: App, request: ProvisionRequest, proposed: Proposed, 
         _remember(app, run, proposed, [host.name for host in hosts])
     tell_messages(run)
     if app.json:
-        found = [finding_document(each) for each in holds.findings]
+        found = [finding_document(finding) for finding in holds.findings]
         emit_json("tune-apply", {"run": run.run, "hosts": tallies(run), "findings": found})
     else:
         show_table(run)
@@ -181,9 +181,9 @@ def _hosts_of(app: App, last: Applied) -> list[str]:
         tell_messages(run)
         raise SystemExit(run.exit_status)
     held = {
-        each.host: [str(one["run"]) for one in each.result["rollback"]["runs"]]
-        for each in run.answers
-        if "rollback" in each.result
+        answer.host: [str(one["run"]) for one in answer.result["rollback"]["runs"]]
+        for answer in run.answers
+        if "rollback" in answer.result
     }
     ours = [host for host in hosts if last.run in held.get(host, ())]
     over = [host for host in ours if held[host][-1] != last.run]

@@ -24,11 +24,11 @@ def list_(app: App) -> None:
     from nodectl.trials.store import trials
 
     found = []
-    for each in trials():
-        if isinstance(each, str):
-            note(each)
+    for trial in trials():
+        if isinstance(trial, str):
+            note(trial)
         else:
-            found.append(each)
+            found.append(trial)
     if app.json:
         emit_json("tune-list", {"trials": [_line(each) for each in found]})
     elif found:
@@ -66,8 +66,12 @@ def judge(app: App, file: Path, seed: int) -> None:
         told = {"trials": [asdict(each) for each in verdicts], "crossovers": [asdict(each) for each in crossings]}
         emit_json("tune-trial", told)
     elif verdicts:
-        result("\n".join([verdicts_table(verdicts), *(crossover_line(each, Names.of(verdicts)) for each in crossings)]))
-    if not verdicts or any(each.verdict is Outcome.UNKNOWN for each in verdicts):
+        result(
+            "\n".join(
+                [verdicts_table(verdicts), *(crossover_line(crossing, Names.of(verdicts)) for crossing in crossings)]
+            )
+        )
+    if not verdicts or any(verdict.verdict is Outcome.UNKNOWN for verdict in verdicts):
         raise SystemExit(3)
 
 
@@ -95,5 +99,5 @@ def _line(trial: Trial) -> dict[str, object]:
         "hosts": sorted(trial.hosts),
         "probes": list(trial.probes),
         "baseline": trial.baseline.label,
-        "summaries": [{"profile": each.profile, "verdict": each.verdict} for each in trial.summaries],
+        "summaries": [{"profile": summary.profile, "verdict": summary.verdict} for summary in trial.summaries],
     }

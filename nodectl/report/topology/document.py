@@ -17,7 +17,7 @@ def node_document(node: NodeTopology) -> dict[str, Any]:
         "nics": [nic.name for nic in node.nics],
         "links": {row: dict(columns) for row, columns in node.links.items()},
         "gpu_nic": {gpu: asdict(use) for gpu, use in node.gpu_nic.items()},
-        "bottlenecks": [finding_document(each) for each in node.bottlenecks],
+        "bottlenecks": [finding_document(bottleneck) for bottleneck in node.bottlenecks],
         "nic_devices": {nic.name: nic.device for nic in node.nics},
         "gpu_details": {gpu.name: asdict(gpu) for gpu in node.gpus},
         "nic_details": {nic.name: asdict(nic) for nic in node.nics},
@@ -30,7 +30,7 @@ def fabric_document(fabric: Fabric) -> dict[str, Any]:
     """The verdict on the fabric."""
     return {
         "source": fabric.source,
-        "switches": [{"name": each.switch, **_without(asdict(each), "switch")} for each in fabric.switches],
+        "switches": [{"name": switch.switch, **_without(asdict(switch), "switch")} for switch in fabric.switches],
         "max_hops": fabric.max_hops,
         "witness": list(fabric.witness),
         "rank_order": list(fabric.rank_order),

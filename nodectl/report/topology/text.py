@@ -26,7 +26,7 @@ def alike(nodes: Mapping[str, NodeTopology]) -> list[tuple[list[str], NodeTopolo
 
 
 def _anonymous(node: NodeTopology) -> tuple[object, ...]:
-    bottlenecks = [(each.check, each.subject, each.actual) for each in node.bottlenecks]
+    bottlenecks = [(bottleneck.check, bottleneck.subject, bottleneck.actual) for bottleneck in node.bottlenecks]
     return (node.gpus, node.nics, node.links, node.gpu_nic, bottlenecks, node.unknown, node.recorded)
 
 
@@ -129,10 +129,10 @@ def _order(hosts: Sequence[str], fold: Fold) -> str:
 def findings_text(findings: Sequence[Finding], fold: Fold) -> str:
     """A line for each finding that is not fine, hosts that agree together, worst first."""
     groups: dict[tuple[Status, str, str, str, str, str], list[str]] = defaultdict(list)
-    for each in sorted(findings, key=lambda found: found.status.rank):
-        if each.status not in (Status.OK, Status.SKIPPED):
-            key = (each.status, each.check, each.subject, each.actual, each.expected, each.remedy)
-            groups[key].append(each.host)
+    for finding in sorted(findings, key=lambda found: found.status.rank):
+        if finding.status not in (Status.OK, Status.SKIPPED):
+            key = (finding.status, finding.check, finding.subject, finding.actual, finding.expected, finding.remedy)
+            groups[key].append(finding.host)
     lines = []
     for (status, check, subject, actual, expected, remedy), hosts in groups.items():
         about = f"{check}: {subject}" if subject else check

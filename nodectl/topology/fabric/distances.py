@@ -40,8 +40,8 @@ class Distances:
     def bits(self, switches: Iterable[str]) -> int:
         """These switches as one number."""
         found = 0
-        for each in switches:
-            found |= 1 << self._index[each]
+        for switch in switches:
+            found |= 1 << self._index[switch]
         return found
 
     def levels(self, switch: str) -> list[int]:
@@ -92,8 +92,8 @@ class Distances:
 def homes_of(graph: FabricGraph) -> dict[str, frozenset[str]]:
     """The switches of each host, hosts in counting order; hosts without one are left out."""
     found: dict[str, set[str]] = defaultdict(set)
-    for each in graph.attachments:
-        found[each.host].add(each.switch)
+    for attachment in graph.attachments:
+        found[attachment.host].add(attachment.switch)
     return {host: frozenset(found[host]) for host in sorted(found, key=natural)}
 
 

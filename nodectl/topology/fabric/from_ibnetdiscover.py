@@ -23,7 +23,9 @@ def ib_graph(
 ) -> FabricGraph:
     """`node01 HCA-1` and `node01 mlx5_0` are adapters of node01; only an inventory's hosts, where there is one."""
     names = HostNames(hosts)
-    switches = {each.guid: Switch(each.guid, (each.name or "").strip() or each.guid) for each in found.switches}
+    switches = {
+        switch.guid: Switch(switch.guid, (switch.name or "").strip() or switch.guid) for switch in found.switches
+    }
     owners: dict[str, tuple[str, str]] = {}
     nameless: list[str] = []
     for adapter in found.hosts:

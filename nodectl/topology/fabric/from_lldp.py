@@ -17,7 +17,7 @@ def lldp_graph(found: Mapping[str, Lldp], hosts: Sequence[Host], source: str) ->
     are known only where switches were asked.
     """
     names = HostNames(hosts)
-    forwarding = {each.chassis for lldp in found.values() for each in lldp.neighbors if each.forwards}
+    forwarding = {neighbor.chassis for lldp in found.values() for neighbor in lldp.neighbors if neighbor.forwards}
     asked: dict[str, str] = {}
     for owner in found:
         name = names.find(owner)
@@ -27,7 +27,7 @@ def lldp_graph(found: Mapping[str, Lldp], hosts: Sequence[Host], source: str) ->
     attachments = {**_seen_by_switches(found, switches, asked, names), **_seen_by_hosts(found, asked, hosts)}
     trunks = _trunks(found, switches, attachments)
     ids = dict.fromkeys([*switches, *(each.switch for each in attachments.values()), *(each.b for each in trunks)])
-    leaves = {each.switch for each in attachments.values()}
+    leaves = {attachment.switch for attachment in attachments.values()}
     seen = dict.fromkeys(each.host for each in attachments.values())
     wanted = dict.fromkeys([*(host.name for host in hosts), *asked.values()])
     return FabricGraph(
@@ -49,10 +49,14 @@ def _seen_by_hosts(found: Mapping[str, Lldp], asked: Mapping[str, str], hosts: S
     attachments: _Attachments = {}
     for owner, name in asked.items():
         wanted = _training(hosts, name)
-        for each in found[owner].neighbors:
-            if each.forwards is not False and each.chassis not in asked and (not wanted or each.interface in wanted):
-                found_here = Attachment(name, each.interface, each.chassis, each.gbit_s)
-                attachments[name, each.interface, each.chassis] = found_here
+        for neighbor in found[owner].neighbors:
+            if (
+                neighbor.forwards is not False
+                and neighbor.chassis not in asked
+                and (not wanted or neighbor.interface in wanted)
+            ):
+                found_here = Attachment(name, neighbor.interface, neighbor.chassis, neighbor.gbit_s)
+                attachments[name, neighbor.interface, neighbor.chassis] = found_here
     return attachments
 
 
@@ -62,11 +66,11 @@ def _seen_by_switches(
     """Hosts that were not asked themselves."""
     attachments: _Attachments = {}
     for owner in switches:
-        for each in found[owner].neighbors:
-            host = None if each.chassis in switches or each.chassis in asked else names.find(each.chassis)
-            if host is not None and host not in asked.values() and not (each.forwards and names.everybody):
-                nic = each.port_description or each.port or each.interface
-                attachments[host, nic, owner] = Attachment(host, nic, owner, each.gbit_s)
+        for neighbor in found[owner].neighbors:
+            host = None if neighbor.chassis in switches or neighbor.chassis in asked else names.find(neighbor.chassis)
+            if host is not None and host not in asked.values() and not (neighbor.forwards and names.everybody):
+                nic = neighbor.port_description or neighbor.port or neighbor.interface
+                attachments[host, nic, owner] = Attachment(host, nic, owner, neighbor.gbit_s)
     return attachments
 
 
@@ -75,11 +79,11 @@ def _trunks(found: Mapping[str, Lldp], switches: Sequence[str], attachments: _At
     hosts = {host for host, _, _ in attachments}
     trunks = []
     for owner in switches:
-        for each in found[owner].neighbors:
-            both_told = each.chassis in switches
-            beyond = not both_told and each.forwards and each.chassis not in hosts
-            if (both_told and owner < each.chassis) or beyond:
-                trunks.append(Trunk(owner, each.chassis, each.gbit_s))
+        for neighbor in found[owner].neighbors:
+            both_told = neighbor.chassis in switches
+            beyond = not both_told and neighbor.forwards and neighbor.chassis not in hosts
+            if (both_told and owner < neighbor.chassis) or beyond:
+                trunks.append(Trunk(owner, neighbor.chassis, neighbor.gbit_s))
     return tuple(trunks)
 
 

@@ -13,11 +13,11 @@ _FORM = "a switch's name, a list of names, or a mapping from NIC to name"
 
 def variables_graph(hosts: Sequence[Host]) -> FabricGraph | None:
     """None where no host says anything."""
-    attachments = [each for host in hosts for each in _attachments(host)]
+    attachments = [attachment for host in hosts for attachment in _attachments(host)]
     if not attachments:
         return None
-    switches = dict.fromkeys(each.switch for each in attachments)
-    seen = dict.fromkeys(each.host for each in attachments)
+    switches = dict.fromkeys(attachment.switch for attachment in attachments)
+    seen = dict.fromkeys(attachment.host for attachment in attachments)
     return FabricGraph(
         source="nodectl_switch",
         switches=tuple(Switch(name, name) for name in switches),

@@ -44,9 +44,9 @@ def nodes(graph: FabricGraph) -> Iterator[Finding]:
     """Hosts with another number of ports or switches than most."""
     ports: dict[str, int] = defaultdict(int)
     switches: dict[str, set[str]] = defaultdict(set)
-    for each in graph.attachments:
-        ports[each.host] += 1
-        switches[each.host].add(each.switch)
+    for attachment in graph.attachments:
+        ports[attachment.host] += 1
+        switches[attachment.host].add(attachment.switch)
     shapes = {host: (ports[host], len(switches[host])) for host in sorted(ports, key=natural)}
     usual = majority(shapes)
     if usual is None and len(shapes) >= QUORUM and len(set(shapes.values())) > 1:
@@ -74,20 +74,20 @@ def ports(graph: FabricGraph) -> Iterator[Finding]:
     """Host ports that are slower than the same NIC of most other hosts."""
     names = names_of(graph)
     by_nic: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
-    for each in graph.attachments:
-        if each.gbit_s is not None:
-            by_nic[each.nic][each.host, each.switch] = each.gbit_s
+    for attachment in graph.attachments:
+        if attachment.gbit_s is not None:
+            by_nic[attachment.nic][attachment.host, attachment.switch] = attachment.gbit_s
     everywhere = {(nic, *where): rate for nic, rates in by_nic.items() for where, rate in rates.items()}
-    for each in graph.attachments:
-        if each.gbit_s is None:
+    for attachment in graph.attachments:
+        if attachment.gbit_s is None:
             continue
-        usual = majority(by_nic[each.nic]) or majority(everywhere)
-        if usual is not None and each.gbit_s < usual:
+        usual = majority(by_nic[attachment.nic]) or majority(everywhere)
+        if usual is not None and attachment.gbit_s < usual:
             yield _warning(
-                each.host,
+                attachment.host,
                 "fabric_port_rate",
-                subject=each.nic,
-                actual=f"{_rate(each.gbit_s, each.speed)} to {names[each.switch]}",
+                subject=attachment.nic,
+                actual=f"{_rate(attachment.gbit_s, attachment.speed)} to {names[attachment.switch]}",
                 expected=f"{usual:g} Gbit/s, as most others",
                 remedy=_CABLE,
             )
@@ -119,8 +119,8 @@ def crossed(graph: FabricGraph, rails: Rails) -> Iterator[Finding]:
     names = names_of(graph)
     own = {nic: rail.name for rail in rails.rails for nic in rail.nics}
     nics: dict[str, set[str]] = defaultdict(set)
-    for each in graph.attachments:
-        nics[each.host].add(each.rail or each.nic)
+    for attachment in graph.attachments:
+        nics[attachment.host].add(attachment.rail or attachment.nic)
     usual = majority({host: frozenset(listed) for host, listed in nics.items()})
     for port, rail in rails.crossed:
         if usual is not None and nics[port.host] <= usual:

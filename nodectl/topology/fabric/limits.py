@@ -122,7 +122,7 @@ def loads(found: Sequence[SwitchLoad], limits: Limits) -> Iterator[Finding]:
     """Leaves that can take more from their hosts than they can carry away."""
     leaves = [each for each in found if each.tier == 1 and each.ratio is not None]
     over = sorted(
-        (each for each in leaves if (each.ratio or 0) > limits.max_oversubscription),
+        (leaf for leaf in leaves if (leaf.ratio or 0) > limits.max_oversubscription),
         key=lambda each: -(each.ratio or 0),
     )
     if over:

@@ -97,6 +97,6 @@ def recorded_graph(texts: Mapping[str, Mapping[str, str]], hosts: Sequence[Host]
                 neighbors[host] = parse_lldp(found[LLDP.key])
             except ParseError as error:
                 raise ParseError(f"{host}: {error.message}", error.remedy) from error
-    if any(each.neighbors for each in neighbors.values()):
+    if any(lldp.neighbors for lldp in neighbors.values()):
         return lldp_graph(neighbors, hosts, "lldpctl on the hosts")
     return None

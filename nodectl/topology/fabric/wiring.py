@@ -22,7 +22,7 @@ def names_of(graph: FabricGraph) -> dict[str, str]:
 def cables_of(graph: FabricGraph) -> tuple[tuple[str, str, int], ...]:
     """(switch, switch, how many cables between them), each pair once."""
     names = names_of(graph)
-    pairs: Counter[tuple[str, ...]] = Counter(tuple(sorted((names[each.a], names[each.b]))) for each in graph.trunks)
+    pairs: Counter[tuple[str, ...]] = Counter(tuple(sorted((names[trunk.a], names[trunk.b]))) for trunk in graph.trunks)
     return tuple((pair[0], pair[1], count) for pair, count in sorted(pairs.items()))
 
 
@@ -32,7 +32,7 @@ def tiers_of(graph: FabricGraph) -> dict[str, int]:
     for trunk in graph.trunks:
         near[trunk.a].add(trunk.b)
         near[trunk.b].add(trunk.a)
-    tiers = dict.fromkeys((each.switch for each in graph.attachments), 1)
+    tiers = dict.fromkeys((attachment.switch for attachment in graph.attachments), 1)
     frontier = set(tiers)
     while frontier:
         above = {each for switch in frontier for each in near[switch]} - set(tiers)
