@@ -40,7 +40,7 @@ class Published:
 
 @lru_cache(maxsize=1)
 def published() -> Published:
-    """The article's table."""
+    """The rows that the article printed, from the data that nodectl ships."""
     document = json.loads((data_dir() / "articles" / "network-sweep.json").read_text(encoding="utf-8"))
     rows = sorted((PublishedRow(**row) for row in document.pop("rows")), key=lambda row: row.rate_gbit_s)
     return Published(rows=tuple(rows), **document)
@@ -50,7 +50,7 @@ Fold = Callable[[Sequence[str]], str]
 
 
 def sweep_document(sweep: Sweep, *, scaled: bool) -> dict[str, object]:
-    """For `--output json`."""
+    """The sweep as plain data for JSON."""
     article = published()
     return {
         "scaled": scaled,
@@ -117,11 +117,11 @@ def retrieval_table(measurements: Sequence[Measurement], fold: Fold) -> str:
     header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms", "OTHER ms", "TRIP ms")
     rows = [_retrieval_cells(measurement, fold) for measurement in measurements]
     first = measurements[0].conditions
-    told = f"exact top-{first['k']} of {first['rows']} rows of {first['dim']}, {first['shards']} shards"
+    title = f"exact top-{first['k']} of {first['rows']} rows of {first['dim']}, {first['shards']} shards"
     checked = f"{first['checked_queries']} queries over {first['checked_rows']} rows"
     confirmed = "equal to brute force" if first["correct"] else "NOT equal to brute force"
-    told += f" on {first['device']}, asked by {first['front']}; {checked}: {confirmed}"
-    return f"{aligned([header, *rows])}\n\n{told}"
+    title += f" on {first['device']}, asked by {first['front']}; {checked}: {confirmed}"
+    return f"{aligned([header, *rows])}\n\n{title}"
 
 
 def _retrieval_cells(measured: Measurement, fold: Fold) -> tuple[str, ...]:

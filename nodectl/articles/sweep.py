@@ -123,7 +123,7 @@ def _row(link: Link, cells: Mapping[str, Measurement]) -> Row:
 
 def _turns(transport: Transport, links: Sequence[Link]) -> Turns | None:
     """None where the links are what they are."""
-    settings = [link.put_on for link in links if link.put_on]
+    settings = [each.put_on for each in links if each.put_on]
     return Turns(transport, settings) if settings else None
 
 

@@ -29,19 +29,19 @@ profile.add_command(learn)
 @click.pass_obj
 def list_(app: App) -> None:
     """All profiles by kind, those that warn marked; a fleet's own lie in profiles/ beside its inventory."""
+    from nodectl.profiles import KINDS
     from nodectl.profiles.describe import own_warnings
     from nodectl.profiles.load import find_profiles
     from nodectl.profiles.resolve import load_profile
-    from nodectl.profiles.schema import KINDS
 
     folders = _own_dirs(app)
     rows = []
     for kind in KINDS:
         for name, path in find_profiles(kind, folders).items():
-            found = load_profile(kind, name, folders)
-            warns = list(own_warnings(found))
+            shown = load_profile(kind, name, folders)
+            warns = list(own_warnings(shown))
             rows.append(
-                {"kind": kind, "name": name, "description": found.description, "file": str(path), "warnings": warns}
+                {"kind": kind, "name": name, "description": shown.description, "file": str(path), "warnings": warns}
             )
     if app.json:
         emit_json("profile-list", {"profiles": rows})
@@ -61,13 +61,13 @@ def show(app: App, name: str) -> None:
     """Each value of the profile NAME (or KIND/NAME), with its reason, its source and where it comes from."""
     from nodectl.profiles.describe import own_warnings, values
 
-    kind, found = _named(app, name)
-    lines, warnings = dict(values(found)), own_warnings(found)
+    kind, shown = _named(app, name)
+    lines, warnings = dict(values(shown)), own_warnings(shown)
     if app.json:
         document = {"kind": kind, "name": name.rpartition("/")[2], "values": lines, "warnings": list(warnings)}
         emit_json("profile", document)
     else:
-        result(f"{kind} {name.rpartition('/')[2]}: {found.description}")
+        result(f"{kind} {name.rpartition('/')[2]}: {shown.description}")
         for path, row in lines.items():
             if row["value"] not in (None, [], {}):
                 result(f"  {path} = {_text(row['value'])}" + "".join(f"\n      {word}" for word in _reasons(row)))
@@ -149,9 +149,9 @@ def _own_dirs(app: App) -> tuple[Path, ...]:
 
 def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardware | Stack | Tuning]:
     """(kind, profile) of NAME or KIND/NAME; ProfileError where there is none, or more than one kind has it."""
+    from nodectl.profiles import KINDS
     from nodectl.profiles.load import find_profiles
     from nodectl.profiles.resolve import load_profile
-    from nodectl.profiles.schema import KINDS
 
     folders = _own_dirs(app)
     wanted, _, bare = name.rpartition("/")

@@ -62,9 +62,10 @@ def provision(
 
 def _fill_lab_share(variables: list[Any]) -> None:
     """The play does the same; done here first, a long download is seen."""
-    from nodectl.provision.wheels import LAB_MOUNT, ensure_lab_share
+    from nodectl.common.node_paths import LAB_SHARE
+    from nodectl.provision.wheels import ensure_lab_share
 
-    if any(str(host.get("nodectl_wheelhouse", "")).startswith(LAB_MOUNT) for host in variables):
+    if any(str(host.get("nodectl_wheelhouse", "")).startswith(LAB_SHARE) for host in variables):
         ensure_lab_share(note)
 
 

@@ -61,8 +61,8 @@ def topology(
     judged = _judge(wanted, looked, fabric_from, limits) if with_fabric else None
     proposed = _proposed(wanted, looked) if propose_env else None
     findings = [*looked.findings, *(judged.findings if judged else ())]
-    for each in (proposed or {}).values():
-        findings += each.findings
+    for environment in (proposed or {}).values():
+        findings += environment.findings
     if svg is not None:
         _draw(svg, looked, judged)
     if write is not None and proposed is not None:
@@ -85,12 +85,12 @@ def _look(
     """Ask the hosts, unless all that is wanted is in FILE or in the inventory."""
     from nodectl.topology.look import Looked, look
 
-    told = fabric_from is not None or any(host.variables.get("nodectl_switch") for host in hosts)
+    known = fabric_from is not None or any(host.variables.get("nodectl_switch") for host in hosts)
     if asked is None:
-        asked = needed or not with_fabric or not told or app.replay is not None
+        asked = needed or not with_fabric or not known or app.replay is not None
     if not hosts or not asked:
         return Looked()
-    return look(app.source, app.profile_dirs, fabric=with_fabric and not told)
+    return look(app.source, app.profile_dirs, fabric=with_fabric and not known)
 
 
 def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, limits: Limits) -> Fabric:
@@ -130,7 +130,7 @@ def _write(folder: Path, proposed: Mapping[str, NcclEnvironment]) -> None:
     from nodectl.errors import UsageError
     from nodectl.report.topology.environment import MARK, variables_yaml
 
-    for host, each in proposed.items():
+    for host, environment in proposed.items():
         if "/" in host or "\0" in host or host.startswith("."):
             raise UsageError(f"--write: a host named {host!r} has no folder", "take the YAML from standard output")
         file = folder / host / "nccl.yml"
@@ -138,7 +138,7 @@ def _write(folder: Path, proposed: Mapping[str, NcclEnvironment]) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             if file.exists() and not file.read_text(encoding="utf-8").startswith(MARK):
                 raise UsageError(f"{file} is not nodectl's", "move it away, or name another folder")
-            file.write_text("\n".join([MARK, *variables_yaml(each), ""]), encoding="utf-8")
+            file.write_text("\n".join([MARK, *variables_yaml(environment), ""]), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{file}: {error.strerror or error}", "name a folder that you may write") from error
 
@@ -172,6 +172,6 @@ def _show(
     else:
         parts = [nodes_text(looked.nodes, fold), fabric_text(judged, fold) if judged else ""]
         result("\n\n".join(filter(None, parts)) or "nothing to show")
-    said = findings_text(findings, fold)
-    if said:
-        note(said)
+    lines = findings_text(findings, fold)
+    if lines:
+        note(lines)

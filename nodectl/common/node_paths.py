@@ -6,3 +6,5 @@ LAUNCHER = f"{ROOT}/bin/nodectl-launch"
 NCCL_TESTS = f"{ROOT}/nccl-tests"
 # for a POSIX shell on the node; payload/jobs/folder.py computes the same
 STATE_FOLDER = "${XDG_STATE_HOME:-$HOME/.local/state}/nodectl"
+# what every host of a lab sees of the operator's machine, read-only: wheels and uv
+LAB_SHARE = "/srv/nodectl"

@@ -8,6 +8,8 @@ from statistics import median
 
 # the standard deviation of normally distributed values is so many times their median absolute deviation
 NORMAL_MAD = 1.4826
+# of fewer that differ nobody can say who is right
+QUORUM = 3
 
 
 def robust_deviation(values: Iterable[float], center: float = 0.0) -> float:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodectl.common.resources import payload_dir
+from nodectl.common.units import MIB
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.plan import Plan
 
 CODE_LIMIT_MIB = 64
-_MIB = 1024 * 1024
 _SECRET_BYTES = 32
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".tox"})
 _BUNDLED = "workload:"
@@ -43,10 +43,10 @@ def find_code(script: str) -> Code:
     files = tuple(_files(path.parent))
     sizes = sorted(((source.stat().st_size, place) for source, place in files), reverse=True)
     size = sum(entry for entry, _ in sizes)
-    if size > CODE_LIMIT_MIB * _MIB:
-        largest = ", ".join(f"{place} ({entry / _MIB:.0f} MiB)" for entry, place in sizes[:3])
+    if size > CODE_LIMIT_MIB * MIB:
+        largest = ", ".join(f"{place} ({entry / MIB:.0f} MiB)" for entry, place in sizes[:3])
         raise UsageError(
-            f"the script's folder {path.parent} holds {size / _MIB:.0f} MiB, more than {CODE_LIMIT_MIB}: {largest}",
+            f"the script's folder {path.parent} holds {size / MIB:.0f} MiB, more than {CODE_LIMIT_MIB}: {largest}",
             "put the script into a folder with its code alone; data belongs on the nodes or on a shared file system",
         )
     return Code(path.parent, path.name, files, size)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from platformdirs import user_config_path
 
+from nodectl.common.node_paths import LAB_SHARE
 from nodectl.common.paths import cache_dir, state_dir
 from nodectl.common.resources import share_dir
 from nodectl.lab.state import HostRecord, LabFolder
@@ -16,7 +17,6 @@ from nodectl.lab.syscalls import MS_NODEV, MS_NOSUID, mount
 
 SSHD = "/usr/sbin/sshd"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-SHARE = "/srv/nodectl"
 
 # top-level folders whose content a host needs (`nix` and `gnu` hold the programs of NixOS and Guix)
 _SHOWN = {"bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "sbin", "usr", "var"}
@@ -57,7 +57,7 @@ _PROFILE = 'PS1="\\u@\\h:\\w\\$ "\n'
 
 
 def share_folder() -> Path:
-    """The operator's folder that every host sees, read-only, as SHARE."""
+    """The operator's folder that every host sees, read-only, as LAB_SHARE."""
     folder = cache_dir() / "lab-share"
     folder.mkdir(exist_ok=True)
     return folder
@@ -133,7 +133,7 @@ def _login(base: Path, authorized_key: str) -> None:
     _file(base / "root/.hushlogin", "")
     (base / "root/.ssh").mkdir(mode=0o700)
     _file(base / "root/.ssh/authorized_keys", authorized_key, 0o600)
-    (base / SHARE[1:]).mkdir()
+    (base / LAB_SHARE[1:]).mkdir()
 
 
 def _sshd_version() -> tuple[int, int]:

@@ -9,7 +9,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from nodectl.lab.base import SHARE
+from nodectl.common.node_paths import LAB_SHARE
 from nodectl.lab.state import HostRecord, LabFolder, LabState
 
 
@@ -76,8 +76,8 @@ def _inventory(folder: LabFolder, state: LabState, profiles: Mapping[str, Mappin
         "nodectl_hardware": "lab-cpu",
         "nodectl_stack": "cpu",
         "nodectl_tuning": "stock",
-        "nodectl_wheelhouse": f"{SHARE}/wheels",
-        "nodectl_uv": f"{SHARE}/uv",
+        "nodectl_wheelhouse": f"{LAB_SHARE}/wheels",
+        "nodectl_uv": f"{LAB_SHARE}/uv",
     }
     hosts = {
         host.name: {"ansible_host": host.address}

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from nodectl.common.node_paths import LAB_SHARE
 from nodectl.lab import syscalls as sys
-from nodectl.lab.base import PATH, SHARE, SSHD
+from nodectl.lab.base import PATH, SSHD
 from nodectl.lab.disk import mount_image
 from nodectl.lab.dress import Outfit
 from nodectl.lab.network import configure_interface
@@ -114,7 +115,7 @@ def _fill(plan: HostPlan) -> None:
         sys.mount("tmpfs", f"{root}/{name}", "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, f"mode={mode}")
     Path(root, "run/sshd").mkdir()
     Path(root, "run/lock").mkdir(mode=0o1777)
-    sys.bind(str(plan.share), root + SHARE, read_only=True)
+    sys.bind(str(plan.share), root + LAB_SHARE, read_only=True)
     sys.pivot_root(root)
 
 

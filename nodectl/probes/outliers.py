@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from nodectl.common.statistics import robust_deviation
+from nodectl.common.statistics import QUORUM, robust_deviation
 
 # a part that healthy hosts of one kind stay within
 TOLERANCE = 0.15
 # of the others' own spread (as many standard deviations, had it a bell's shape), where that is wider
 _DEVIATIONS = 5.0
-# below this many hosts a difference has no culprit
-QUORUM = 3
 # between two hosts, where no spread tells what is usual
 _PAIR_TOLERANCE = 0.3
 

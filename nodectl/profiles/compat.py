@@ -100,12 +100,12 @@ def _flavour(capability: str, stack: Stack, matrix: Matrix) -> Iterator[Problem]
             continue
         other = "proprietary" if row.flavour == "open" else "open"
         nearest = f"driver flavour {other} (nodectl_overrides: stack.driver)"
-        told = f"the stack's driver has the {row.flavour} kernel modules, which compute capability {capability}"
+        modules = f"the stack's driver has the {row.flavour} kernel modules, which compute capability {capability}"
         if row.from_capability and version_key(capability) < version_key(row.from_capability):
-            reason = f"{told} cannot use: they are for {row.from_capability} and later"
+            reason = f"{modules} cannot use: they are for {row.from_capability} and later"
             yield Problem("flavour-open", reason, row.source, nearest, other_stack=True)
         if row.below_capability and version_key(capability) >= version_key(row.below_capability):
-            reason = f"{told} cannot use: from {row.below_capability} on only the other ones work"
+            reason = f"{modules} cannot use: from {row.below_capability} on only the other ones work"
             yield Problem("flavour-proprietary", reason, row.source, nearest, other_stack=True)
 
 
@@ -215,11 +215,11 @@ def _row_text(row: TorchRow) -> str:
 
 def _libraries(stack: Stack, row: TorchRow) -> Iterator[Problem]:
     for field, name in _LIBRARIES.items():
-        said, known = getattr(stack, field), getattr(row, field)
-        if said is not None and known is not None and said != known:
+        stated, known = getattr(stack, field), getattr(row, field)
+        if stated is not None and known is not None and stated != known:
             reason = (
                 f"torch {stack.torch} with CUDA {stack.cuda} loads {name} {known} of its wheel, and the stack says "
-                f"{said} (the system's {name} is system.{field})"
+                f"{stated} (the system's {name} is system.{field})"
             )
             source = "" if field in row.unsure else row.source
             yield Problem(f"torch-{field}-not-of-one-row", reason, source, f"{field}: {known}")

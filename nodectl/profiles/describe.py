@@ -41,11 +41,11 @@ def _flat(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
             if path or name not in _NOTES:
                 yield from _flat(getattr(value, name), f"{path}.{name}" if path else name)
     elif isinstance(value, Mapping):
-        for name, each in value.items():
-            yield from _flat(each, f"{path}.{name}")
-    elif isinstance(value, tuple) and any(isinstance(each, BaseModel) for each in value):
-        for number, each in enumerate(value):
-            yield from _flat(each, f"{path}[{number}]")
+        for name, inner in value.items():
+            yield from _flat(inner, f"{path}.{name}")
+    elif isinstance(value, tuple) and any(isinstance(inner, BaseModel) for inner in value):
+        for number, inner in enumerate(value):
+            yield from _flat(inner, f"{path}[{number}]")
     elif path == "index":
         yield path, {"value": addresses().index(value)}
     else:
@@ -70,13 +70,13 @@ def _setting(setting: Setting) -> dict[str, Any]:
 
 def own_warnings(profile: Hardware | Stack | Tuning) -> tuple[str, ...]:
     """What the profile warns of by itself, with whatever else it is used."""
-    found = [f"{field} is not confirmed: {why}" for field, why in sorted(getattr(profile, "unverified", {}).items())]
+    warnings = [f"{field} is not confirmed: {why}" for field, why in sorted(getattr(profile, "unverified", {}).items())]
     names = getattr(profile, "debug_variables", ())
     if names:
-        found.append(f"{', '.join(names)}: of NCCL's debugging class, which may cost speed or hang a job")
+        warnings.append(f"{', '.join(names)}: of NCCL's debugging class, which may cost speed or hang a job")
     if isinstance(profile, Hardware) and profile.gpus is None:
-        found.append("unknown hardware: measured, with no reference to hold it against")
-    return tuple(found)
+        warnings.append("unknown hardware: measured, with no reference to hold it against")
+    return tuple(warnings)
 
 
 def problem_row(problem: Problem) -> dict[str, Any]:

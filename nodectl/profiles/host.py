@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodectl.errors import ProfileError
+from nodectl.profiles import KINDS
 from nodectl.profiles.overrides import ALLOW, NCCL_ENV, OVERRIDES, checked_overrides
 from nodectl.profiles.resolve import Resolved, load_profile, resolve, without_stack
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from nodectl.profiles.hardware_schema import Hardware
     from nodectl.profiles.host_compat import HostLook
 
-KINDS = ("hardware", "stack", "tuning")
 # what stands for a name that a host's variables leave out; no stack has that name, and the refusal says why
 DEFAULTS = {"hardware": "unknown", "stack": "(nodectl_stack is not set)", "tuning": "stock"}
 

@@ -73,37 +73,41 @@ class HostLook:
 def host_problems(hardware: Hardware, stack: Stack, look: HostLook, matrix: Matrix) -> Iterator[Problem]:
     """Reasons why this host cannot be what its profiles say, or may not."""
     recorded = f" (recorded: {', '.join(look.node.recorded)})" if look.node.recorded else ""
-    for found in (_system(stack, look.node), _gpus(hardware, stack, look.node, matrix), _driver(stack, look, matrix)):
-        for problem in found:
+    for problems in (
+        _system(stack, look.node),
+        _gpus(hardware, stack, look.node, matrix),
+        _driver(stack, look, matrix),
+    ):
+        for problem in problems:
             yield replace(problem, reason=problem.reason + recorded)
 
 
 def _system(stack: Stack, node: Node) -> Iterator[Problem]:
-    said = "the stack's profile"
+    claimed = "the stack's profile"
     if stack.os and node.os.key not in stack.os:
         reason = f"the stack exists for {', '.join(stack.os)}, and this host runs {node.os.key or 'an unknown system'}"
-        source = stack.sources.get("os", said)
+        source = stack.sources.get("os", claimed)
         yield Problem("os", reason, source, f"{stack.os[-1]}", other_stack=True)
     if stack.architectures and node.architecture not in stack.architectures:
         reason = f"the stack exists for {', '.join(stack.architectures)}, and this host is {node.architecture}"
-        yield Problem("architecture", reason, stack.sources.get("architectures", said), other_stack=True)
+        yield Problem("architecture", reason, stack.sources.get("architectures", claimed), other_stack=True)
 
 
 def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
-    found, wanted = len(node.gpus), hardware.gpus
-    if wanted and not found:
+    count, wanted = len(node.gpus), hardware.gpus
+    if wanted and not count:
         reason = f"the profile says {wanted} GPUs, none seen here: nothing of the driver can be verified"
         yield Problem("gpus-not-seen", reason, "the PCI bus of the host", mild=True)
-    elif wanted and found != wanted:
-        yield Problem("gpu-count", f"the profile says {wanted} GPUs, {found} seen here", "the PCI bus", mild=True)
-    if wanted is None and not found and stack.cuda:
+    elif wanted and count != wanted:
+        yield Problem("gpu-count", f"the profile says {wanted} GPUs, {count} seen here", "the PCI bus", mild=True)
+    if wanted is None and not count and stack.cuda:
         reason = f"the stack brings CUDA {stack.cuda}, and no GPU is seen here: nothing of the driver can be verified"
         yield Problem("gpus-not-seen", reason, "the PCI bus of the host", mild=True)
-    if found and stack.cuda is None and not wanted:
-        reason = f"{found} NVIDIA GPUs are seen here, which a stack without CUDA leaves idle"
+    if count and stack.cuda is None and not wanted:
+        reason = f"{count} NVIDIA GPUs are seen here, which a stack without CUDA leaves idle"
         yield Problem("gpus-idle", reason, "the PCI bus of the host", mild=True, other_stack=True)
     yield from _models(hardware, stack, node, matrix)
-    if hardware.nvswitch and found and not node.nvswitch:
+    if hardware.nvswitch and count and not node.nvswitch:
         reason = "the profile claims NVSwitch and its fabric manager, and no NVSwitch is seen here"
         blackwell = hardware.gpu and version_key(hardware.gpu.compute_capability) >= version_key(_SWITCH_OFF_BUS)
         nearest = "nodectl_overrides: {hardware: {nvswitch: false, link: null}}"
@@ -112,12 +116,12 @@ def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Itera
 
 def _models(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
     """GPUs that are not what the profile says are judged as what they are."""
-    said = hardware.gpu.compute_capability if hardware.gpu else None
+    claimed = hardware.gpu.compute_capability if hardware.gpu else None
     identities = dict.fromkeys(str(gpu.get("device", "")) for gpu in node.gpus)
-    rows = dict.fromkeys(row for row in map(matrix.device, identities) if row and row.compute_capability != said)
+    rows = dict.fromkeys(row for row in map(matrix.device, identities) if row and row.compute_capability != claimed)
     for row in rows:
         seen = f"{row.name}, compute capability {row.compute_capability}"
-        if said:
+        if claimed:
             reason = f"the profile says {hardware.gpu and hardware.gpu.model}, and {seen}, is seen here"
             yield Problem("gpu-model", reason, row.source, mild=True)
         for problem in gpu_problems(row.compute_capability, stack, matrix):

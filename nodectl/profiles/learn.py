@@ -86,12 +86,12 @@ class _UntoldError(Exception):
 
 def _value(facts: Facts, subject: str) -> object:
     """The fact; None where there is no such thing there."""
-    found = facts.get(subject)
-    if isinstance(found, Unread):
-        if found.kind == "unknown":
-            raise _UntoldError(found.reason)
+    value = facts.get(subject)
+    if isinstance(value, Unread):
+        if value.kind == "unknown":
+            raise _UntoldError(value.reason)
         return None
-    return found
+    return value
 
 
 def _agreed(field: str, values: Mapping[str, Any]) -> Any:
@@ -99,9 +99,9 @@ def _agreed(field: str, values: Mapping[str, Any]) -> Any:
     for host, value in values.items():
         groups[repr(value)].append(host)
     if len(groups) > 1:
-        told = "; ".join(f"{', '.join(hosts)}: {_text(values[hosts[0]])}" for hosts in groups.values())
+        differing = "; ".join(f"{', '.join(hosts)}: {_text(values[hosts[0]])}" for hosts in groups.values())
         raise ProfileError(
-            f"the hosts disagree on {field}: {told}", "learn from hosts of one kind, or mend the odd one"
+            f"the hosts disagree on {field}: {differing}", "learn from hosts of one kind, or mend the odd one"
         )
     return next(iter(values.values()))
 
@@ -110,24 +110,23 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_text, value)) or "none"
     if isinstance(value, dict):
-        return " ".join(f"{key} {each}" for key, each in value.items())
+        return " ".join(f"{key} {inner}" for key, inner in value.items())
     return "none" if value is None else str(value)
 
 
 def _gpus(facts: Facts) -> int:
-    found = _value(facts, "gpus")
-    if isinstance(found, Gpus) and found.lost:
-        raise _UntoldError(f"lost GPUs: {', '.join(found.lost)}")
-    return found.count if isinstance(found, Gpus) else 0
+    gpus = _value(facts, "gpus")
+    if isinstance(gpus, Gpus) and gpus.lost:
+        raise _UntoldError(f"lost GPUs: {', '.join(gpus.lost)}")
+    return gpus.count if isinstance(gpus, Gpus) else 0
 
 
 def _gpu(facts: Facts) -> dict[str, Any] | None:
-    found = _value(facts, "gpus")
-    if not isinstance(found, Gpus) or not found.devices:
+    gpus = _value(facts, "gpus")
+    if not isinstance(gpus, Gpus) or not gpus.devices:
         return None
     kinds = {
-        (gpu.name, None if gpu.memory_total_mib is None else round(gpu.memory_total_mib / 1024))
-        for gpu in found.devices
+        (gpu.name, None if gpu.memory_total_mib is None else round(gpu.memory_total_mib / 1024)) for gpu in gpus.devices
     }
     if len(kinds) > 1:
         raise _UntoldError(f"GPUs of several kinds: {', '.join(sorted(str(name) for name, _ in kinds))}")
@@ -146,20 +145,20 @@ def link_between_gpus(facts: Facts) -> Link | None:
 
 
 def _link(facts: Facts) -> Link | None:
-    found = _value(facts, "gpu_topology")
-    if not isinstance(found, NvidiaSmiTopo) or len(found.gpus) < 2:
+    matrix = _value(facts, "gpu_topology")
+    if not isinstance(matrix, NvidiaSmiTopo) or len(matrix.gpus) < 2:
         return None
-    links = [found.links.get(a, {}).get(b, "") for a, b in combinations(found.gpus, 2)]
+    links = [matrix.links.get(a, {}).get(b, "") for a, b in combinations(matrix.gpus, 2)]
     if not all(link.startswith("NV") for link in links):
         return "pcie"
     return "nvswitch" if _switched(facts) else "nvlink-bridge"
 
 
 def _switched(facts: Facts) -> bool | None:
-    found = _value(facts, "gpus")
-    if not isinstance(found, Gpus) or not found.devices:
+    gpus = _value(facts, "gpus")
+    if not isinstance(gpus, Gpus) or not gpus.devices:
         return None
-    fabric = any((gpu.fabric_state or "").lower() == "completed" for gpu in found.devices)
+    fabric = any((gpu.fabric_state or "").lower() == "completed" for gpu in gpus.devices)
     return fabric or isinstance(_value(facts, "fabric_manager"), FabricManager)
 
 
@@ -182,15 +181,15 @@ def _nics(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _cpu(facts: Facts) -> dict[str, Any] | None:
-    found = _value(facts, "cpu")
-    if not isinstance(found, Cpu) or found.model is None or found.sockets is None or found.cores is None:
+    cpu = _value(facts, "cpu")
+    if not isinstance(cpu, Cpu) or cpu.model is None or cpu.sockets is None or cpu.cores is None:
         return None
-    return {"model": found.model, "sockets": found.sockets, "cores": found.cores, "threads": found.threads}
+    return {"model": cpu.model, "sockets": cpu.sockets, "cores": cpu.cores, "threads": cpu.threads}
 
 
 def _memory(facts: Facts) -> int | None:
-    found = _value(facts, "memory")
-    return found.installed_gib if isinstance(found, Memory) else None
+    memory = _value(facts, "memory")
+    return memory.installed_gib if isinstance(memory, Memory) else None
 
 
 _FIELDS: tuple[tuple[str, str, Callable[[Facts], Any]], ...] = (

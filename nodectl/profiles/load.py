@@ -31,13 +31,13 @@ class _UniqueKeys(yaml.SafeLoader):
 
 def profile_dirs(inventory_sources: Iterable[str]) -> tuple[Path, ...]:
     """The `profiles/` folders beside (or in) the inventories, in their order; those that exist."""
-    found: dict[Path, None] = {}
+    folders: dict[Path, None] = {}
     for source in inventory_sources:
         path = Path(source)
         for folder in (path.parent, path) if path.is_dir() else (path.parent,):
             if (folder / "profiles").is_dir():
-                found[(folder / "profiles").resolve()] = None
-    return tuple(found)
+                folders[(folder / "profiles").resolve()] = None
+    return tuple(folders)
 
 
 def find_profiles(kind: str, extra_dirs: Sequence[Path] = ()) -> dict[str, Path]:

@@ -73,7 +73,7 @@ class DeepspeedRow(Strict):
 
 
 class Matrix(Strict):
-    """All rows."""
+    """The rows of compat.yml, by what they are about."""
 
     gpus: tuple[GpuRow, ...]
     devices: tuple[DeviceRow, ...]

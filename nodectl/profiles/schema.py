@@ -5,10 +5,7 @@ from nodectl.profiles.hardware_schema import Floor, Gpu, Hardware, Link, Nic
 from nodectl.profiles.stack_schema import Driver, PythonRange, Stack
 from nodectl.profiles.tuning_schema import GpuSettings, NcclSetting, NicSettings, SysctlSetting, Tuning
 
-KINDS = ("hardware", "stack", "tuning")
-
 __all__ = [
-    "KINDS",
     "Document",
     "Driver",
     "Floor",

@@ -44,7 +44,7 @@ _KEY = re.compile(r"^([a-z]\w*):", re.MULTILINE)
 
 def misspelled(names: Iterable[str], share: Path) -> list[tuple[str, str]]:
     """(name, the one that was meant) for each slip; `share` is the folder that holds roles and playbooks."""
-    roles = sorted(each.name for each in (share / "roles").iterdir() if each.is_dir())
+    roles = sorted(folder.name for folder in (share / "roles").iterdir() if folder.is_dir())
     prefixes = ("nodectl_", "nvidia_repo_", *(f"{role}_" for role in roles))
     ours = INVENTORY_VARIABLES | set(_KEY.findall((share / "playbooks/group_vars/all.yml").read_text(encoding="utf-8")))
     unsure = sorted({name for name in names if name.startswith(prefixes)} - ours)
@@ -56,13 +56,13 @@ def misspelled(names: Iterable[str], share: Path) -> list[tuple[str, str]]:
 
 def role_variables(role: Path) -> frozenset[str]:
     """The names that a role takes: its arguments, defaults and variables."""
-    found: set[str] = set()
+    names: set[str] = set()
     for part in ("defaults", "vars"):
         path = role / part / "main.yml"
-        found |= set(_read(path)) if path.exists() else set()
+        names |= set(_read(path)) if path.exists() else set()
     for entry in _read(role / "meta" / "argument_specs.yml").get("argument_specs", {}).values():
-        found |= set(entry.get("options", {}))
-    return frozenset(found)
+        names |= set(entry.get("options", {}))
+    return frozenset(names)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -84,6 +84,6 @@ class Stack(Strict):
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """Pinned requirements, torch first."""
+        """What is installed into the environment, as pinned requirements with torch first."""
         extra = {**self.packages, **({"deepspeed": self.deepspeed} if self.deepspeed else {})}
         return (f"torch=={self.torch}", *(f"{name}=={version}" for name, version in sorted(extra.items())))

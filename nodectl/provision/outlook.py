@@ -11,19 +11,19 @@ from nodectl.common.nodeset import fold
 from nodectl.common.resources import share_dir
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
+from nodectl.profiles import KINDS
 
 # the plays of site.yml that change a node
 CHANGING = ("provision", "tune")
 # Ansible's own words for tags
 _ANSIBLE_TAGS = frozenset(("all", "always", "never", "tagged", "untagged"))
-_PROFILES = ("hardware", "stack", "tuning")
 
 
 def described(hosts: Sequence[Host], roles: Sequence[str], allow_reboot: bool) -> list[str]:
     """Lines for the operator who is asked."""
     groups: dict[str, list[str]] = {}
     for host in hosts:
-        names = [f"{kind} {host.variables.get(f'nodectl_{kind}', 'not set')}" for kind in _PROFILES]
+        names = [f"{kind} {host.variables.get(f'nodectl_{kind}', 'not set')}" for kind in KINDS]
         groups.setdefault(", ".join(names), []).append(host.name)
     lines = [f"{fold(names)}: {profiles}" for profiles, names in groups.items()]
     lines.append(f"roles: {', '.join(roles) or 'none'}")

@@ -22,8 +22,6 @@ from nodectl.profiles.resolve import load_profile
 from nodectl.profiles.schema import Stack
 
 LAB_STACK = "cpu"
-# where the lab binds the share into each host, read-only
-LAB_MOUNT = "/srv/nodectl"
 HOST_PYTHON = "/usr/bin/python3"
 _PROBE_S = 5
 _DOWNLOAD_S = 3600

@@ -13,13 +13,13 @@ import yaml
 from nodectl.common.natural import natural
 from nodectl.common.resources import recordings_dir
 from nodectl.errors import UsageError
+from nodectl.profiles import KINDS
 from nodectl.recordings.folder import INDEX, OUT, host_name
 
 ABOUT = "recording.yml"
 SCHEMA = "nodectl.recording/1"
 # the fleet's own, beside its hosts
 PROFILES = "profiles"
-KINDS = ("hardware", "stack", "tuning")
 _ABOUT_BYTES = 1 << 20
 
 

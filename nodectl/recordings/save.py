@@ -9,10 +9,10 @@ from pathlib import Path
 from nodectl.facts.catalogue import commands_for, facts_for
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
+from nodectl.profiles import KINDS
 from nodectl.profiles.load import find_profiles
 from nodectl.profiles.resolve import base_tuning, load_profile
 from nodectl.profiles.tuning_schema import Tuning
-from nodectl.recordings.fleet import KINDS
 from nodectl.recordings.folder import folder_name
 from nodectl.recordings.mask import Masker
 from nodectl.recordings.source import ReplaySource, Source

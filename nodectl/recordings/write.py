@@ -15,7 +15,8 @@ import yaml
 
 from nodectl.errors import UsageError
 from nodectl.model.recording import Entry, Recording
-from nodectl.recordings.fleet import ABOUT, KINDS, SCHEMA, open_recording, read_about
+from nodectl.profiles import KINDS
+from nodectl.recordings.fleet import ABOUT, SCHEMA, open_recording, read_about
 from nodectl.recordings.folder import CLOCK, ERR, INDEX, OUT, folder_name
 
 _DRAFT = ".draft-"

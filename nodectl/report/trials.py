@@ -77,108 +77,117 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> str:
     names = Names.of(verdicts)
     header = ("PROFILE", "PROBE", "WHAT", "SIZE", "VERDICT", "GAIN", "95 % INTERVAL", "NOISE", "PAIRS")
     rows, hidden = [], 0
-    for each, inside in _inside(verdicts):
-        if inside is not None and inside.verdict is each.verdict and not each.is_regression:
+    for verdict, inside in _inside(verdicts):
+        if inside is not None and inside.verdict is verdict.verdict and not verdict.is_regression:
             hidden += 1
         else:
-            rows.append(_row(each, names))
+            rows.append(_row(verdict, names))
     table = aligned([header, *rows])
     return table + (f"\n({hidden} single paths or hosts say the same as their mean: --output json)" if hidden else "")
 
 
 def _inside(verdicts: Sequence[Verdict]) -> list[tuple[Verdict, Verdict | None]]:
     """Each with the mean that it is part of, which stands before it."""
-    found: list[tuple[Verdict, Verdict | None]] = []
+    rows: list[tuple[Verdict, Verdict | None]] = []
     mean: Verdict | None = None
     for verdict in verdicts:
         if verdict.subject.startswith("mean of "):
             mean = verdict
-            found.append((verdict, None))
+            rows.append((verdict, None))
         else:
             same = mean is not None and _kind(mean) == _kind(verdict)
-            found.append((verdict, mean if same else None))
-    return found
+            rows.append((verdict, mean if same else None))
+    return rows
 
 
-def _kind(each: Verdict) -> tuple[object, ...]:
-    return each.profile, each.probe, each.unit, each.size_bytes, each.subject.partition(", ")[2]
+def _kind(verdict: Verdict) -> tuple[object, ...]:
+    return verdict.profile, verdict.probe, verdict.unit, verdict.size_bytes, verdict.subject.partition(", ")[2]
 
 
-def _row(each: Verdict, names: Names) -> tuple[str, ...]:
-    known = each.gain_percent is not None and each.interval_percent is not None and each.noise_percent is not None
-    low, high = each.interval_percent or (0.0, 0.0)
-    failed = f", {each.failed_candidate} failed" if each.failed_candidate else ""
+def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:
+    known = (
+        verdict.gain_percent is not None and verdict.interval_percent is not None and verdict.noise_percent is not None
+    )
+    low, high = verdict.interval_percent or (0.0, 0.0)
+    failed = f", {verdict.failed_candidate} failed" if verdict.failed_candidate else ""
     return (
-        each.profile,
-        each.probe,
-        names.short(each.probe, each.subject),
-        "-" if each.size_bytes is None else format_size(each.size_bytes),
-        f"{each.verdict}{_MARK if each.is_regression else ''}",
-        f"{each.gain_percent:+.1f} %" if known else "-",
+        verdict.profile,
+        verdict.probe,
+        names.short(verdict.probe, verdict.subject),
+        "-" if verdict.size_bytes is None else format_size(verdict.size_bytes),
+        f"{verdict.verdict}{_MARK if verdict.is_regression else ''}",
+        f"{verdict.gain_percent:+.1f} %" if known else "-",
         f"{low:+.1f} to {high:+.1f} %" if known else "-",
-        f"{each.noise_percent:.1f} %" if known else "-",
-        f"{each.pairs}{failed}",
+        f"{verdict.noise_percent:.1f} %" if known else "-",
+        f"{verdict.pairs}{failed}",
     )
 
 
-def crossover_line(each: Crossover, names: Names) -> str:
+def crossover_line(crossover: Crossover, names: Names) -> str:
     """`nccl all_reduce: tree below 256 KiB, ring from there on (128 KiB to 512 KiB)`."""
-    low, high = map(format_size_rounded, each.interval_bytes)
-    where = f"{each.probe} {names.short(each.probe, each.subject)}".strip()
-    return f"{where}: {each.below} below {format_size_rounded(each.size_bytes)}, {each.above} above ({low} to {high})"
+    low, high = map(format_size_rounded, crossover.interval_bytes)
+    where = f"{crossover.probe} {names.short(crossover.probe, crossover.subject)}".strip()
+    size = format_size_rounded(crossover.size_bytes)
+    return f"{where}: {crossover.below} below {size}, {crossover.above} above ({low} to {high})"
 
 
-def summary_lines(each: Summary, baseline: Side, names: Names) -> list[str]:
+def summary_lines(summary: Summary, baseline: Side, names: Names) -> list[str]:
     """What became of one profile, with every regression."""
-    told = {
+    words = {
         Outcome.BETTER: "is better, and nowhere worse",
         Outcome.NOISE: "makes no difference that can be told from noise",
         Outcome.WORSE: "is WORSE somewhere",
         Outcome.UNKNOWN: "is undecided",
-    }[each.verdict]
-    lines = [f"{each.profile} against {baseline.label}: {each.verdict}: {told}"]
-    lines += [f"  worse: {_told(one, names)}" for one in each.regressions]
-    if each.regressions:
-        lines += [f"  better: {_told(one, names)}" for one in each.wins]
-    lines += [f"  undecided: {_told(one, names)}" for one in each.undecided if one not in each.regressions]
+    }[summary.verdict]
+    lines = [f"{summary.profile} against {baseline.label}: {summary.verdict}: {words}"]
+    lines += [f"  worse: {_told(verdict, names)}" for verdict in summary.regressions]
+    if summary.regressions:
+        lines += [f"  better: {_told(verdict, names)}" for verdict in summary.wins]
+    lines += [
+        f"  undecided: {_told(verdict, names)}" for verdict in summary.undecided if verdict not in summary.regressions
+    ]
     return lines
 
 
-def _told(each: Verdict, names: Names) -> str:
-    what = names.short(each.probe, each.subject)
-    where = " ".join(filter(None, [each.probe, what, format_size(each.size_bytes) if each.size_bytes else ""]))
-    if each.gain_percent is None:
-        return f"{where}: {each.reason}"
-    failed = f", failed {each.failed_candidate} times" if each.failed_candidate else ""
-    return f"{where} {each.gain_percent:+.1f} %{failed}"
+def _told(verdict: Verdict, names: Names) -> str:
+    what = names.short(verdict.probe, verdict.subject)
+    where = " ".join(filter(None, [verdict.probe, what, format_size(verdict.size_bytes) if verdict.size_bytes else ""]))
+    if verdict.gain_percent is None:
+        return f"{where}: {verdict.reason}"
+    failed = f", failed {verdict.failed_candidate} times" if verdict.failed_candidate else ""
+    return f"{where} {verdict.gain_percent:+.1f} %{failed}"
 
 
-def search_table(found: Sequence[Ranked]) -> str:
+def search_table(ranking: Sequence[Ranked]) -> str:
     """The best candidates of a search, by what was seen of them on the way."""
     rows = [
         (
             str(place),
-            each.label,
-            "failed" if each.failed else "-" if each.gain_percent is None else f"{each.gain_percent:+.1f} %",
-            str(each.pairs),
+            candidate.label,
+            "failed"
+            if candidate.failed
+            else "-"
+            if candidate.gain_percent is None
+            else f"{candidate.gain_percent:+.1f} %",
+            str(candidate.pairs),
         )
-        for place, each in enumerate(found[:_SHOWN], start=1)
+        for place, candidate in enumerate(ranking[:_SHOWN], start=1)
     ]
-    more = f"\n(and {len(found) - _SHOWN} more)" if len(found) > _SHOWN else ""
+    more = f"\n(and {len(ranking) - _SHOWN} more)" if len(ranking) > _SHOWN else ""
     return aligned([("", "CANDIDATE", "SEEN", "PAIRS"), *rows]) + more
 
 
-def trials_table(found: Sequence[Trial], fold: Fold) -> str:
+def trials_table(trials: Sequence[Trial], fold: Fold) -> str:
     """A line for each trial."""
     rows = [
         (
-            each.id,
-            each.started.replace("T", " ")[:19],
-            fold(sorted(each.hosts)),
-            ",".join(each.probes),
-            "complete" if each.complete else "ended early",
-            "; ".join(f"{one.profile} {one.verdict}" for one in each.summaries) or "-",
+            trial.id,
+            trial.started.replace("T", " ")[:19],
+            fold(sorted(trial.hosts)),
+            ",".join(trial.probes),
+            "complete" if trial.complete else "ended early",
+            "; ".join(f"{summary.profile} {summary.verdict}" for summary in trial.summaries) or "-",
         )
-        for each in found
+        for trial in trials
     ]
     return aligned([("ID", "STARTED (UTC)", "HOSTS", "PROBES", "STATE", "VERDICTS"), *rows])

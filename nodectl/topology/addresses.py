@@ -14,16 +14,16 @@ def interfaces_of(nic: Nic) -> Iterator[IPv4Interface | IPv6Interface]:
     """Its addresses with their networks, without those that only reach the same cable."""
     for text in nic.addresses:
         try:
-            found = ip_interface(text)
+            interface = ip_interface(text)
         except ValueError:
             continue
-        if not found.ip.is_link_local:
-            yield found
+        if not interface.ip.is_link_local:
+            yield interface
 
 
 def networks_of(nic: Nic) -> set[Network]:
     """The networks that it is in; a network of one address is none."""
-    return {found.network for found in interfaces_of(nic) if found.network.num_addresses > 1}
+    return {interface.network for interface in interfaces_of(nic) if interface.network.num_addresses > 1}
 
 
 def carries(nic: Nic, address: str) -> bool:
@@ -32,7 +32,7 @@ def carries(nic: Nic, address: str) -> bool:
         wanted = ip_address(address)
     except ValueError:
         return False
-    return any(found.ip == wanted for found in interfaces_of(nic))
+    return any(interface.ip == wanted for interface in interfaces_of(nic))
 
 
 def reaches(nic: Nic, address: str) -> bool:

@@ -90,22 +90,22 @@ def _typed(ports: tuple[object, ...]) -> list[IbPort]:
 def _peer_access(parts: Parts) -> Iterator[Finding]:
     from nodectl.parsers.nvidia.smi_p2p import NvidiaSmiP2p
 
-    found = parts.facts.get("p2p")
-    if not isinstance(found, NvidiaSmiP2p):
+    matrix = parts.facts.get("p2p")
+    if not isinstance(matrix, NvidiaSmiP2p):
         return
     refused: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    pairs = list(combinations(found.gpus, 2))
+    pairs = list(combinations(matrix.gpus, 2))
     for pair in pairs:
-        status = between(found.status, *pair)
+        status = between(matrix.status, *pair)
         if status and status != "OK":
             refused[status].append(pair)
     for status, listed in refused.items():
-        each = "all pairs" if len(listed) == len(pairs) else ", ".join("-".join(pair) for pair in listed[:6])
-        more = f" and {len(listed) - 6} more" if each != "all pairs" and len(listed) > 6 else ""
+        which = "all pairs" if len(listed) == len(pairs) else ", ".join("-".join(pair) for pair in listed[:6])
+        more = f" and {len(listed) - 6} more" if which != "all pairs" and len(listed) > 6 else ""
         yield _warning(
             parts,
             "topology_p2p",
-            [each + more],
+            [which + more],
             f"P2P not available ({status}: {_P2P.get(status, 'refused')})",
             "GPUs read each other's memory",
             "data goes through the host's memory: expect less, or look at ACS, the driver and the cards' kind",
@@ -203,8 +203,8 @@ def _groups(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[list
         joined = group[a] | group[b]
         for name in joined:
             group[name] = joined
-    unique = {frozenset(each) for each in group.values() if len(each) > 1}
-    return sorted([name for name in names if name in each] for each in unique)
+    unique = {frozenset(members) for members in group.values() if len(members) > 1}
+    return sorted([name for name in names if name in members] for members in unique)
 
 
 def _mixed(parts: Parts) -> Iterator[Finding]:

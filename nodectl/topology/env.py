@@ -25,16 +25,16 @@ _SHOWN = 4
 
 def propose(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, NcclEnvironment]:
     """The environments of all hosts that answered; together, because the socket interface must reach all."""
-    ports = {host.name: training_ports(host, found) for host, found in hosts}
-    interfaces = choose([(host, Facts(found).nics()) for host, found in hosts], rdma=all(ports.values()))
-    return {host.name: _host(host, found, ports[host.name], interfaces[host.name]) for host, found in hosts}
+    ports = {host.name: training_ports(host, facts) for host, facts in hosts}
+    interfaces = choose([(host, Facts(facts).nics()) for host, facts in hosts], rdma=all(ports.values()))
+    return {host.name: _host(host, facts, ports[host.name], interfaces[host.name]) for host, facts in hosts}
 
 
 def training_ports(host: Host, found: Mapping[str, object]) -> tuple[IbPort, ...]:
     """The host's RDMA ports that carry training."""
     facts = Facts(found)
-    told = uses(facts.ports(), surroundings(host, found))
-    return tuple(port for port in facts.ports() if told[port.label] == TRAINING)
+    port_uses = uses(facts.ports(), surroundings(host, found))
+    return tuple(port for port in facts.ports() if port_uses[port.label] == TRAINING)
 
 
 def _host(host: Host, found: Mapping[str, object], ports: Sequence[IbPort], chosen: Chosen) -> NcclEnvironment:
@@ -68,9 +68,9 @@ class _Proposal:
 
 
 def _adapters(proposal: _Proposal, host: Host, found: Mapping[str, object], ports: Sequence[IbPort]) -> None:
-    told = found.get("ib_ports")
-    if isinstance(told, Unread) or told is None:
-        kind, reason = (told.kind, told.reason) if told else ("unknown", "ib_ports was not read")
+    ports_fact = found.get("ib_ports")
+    if isinstance(ports_fact, Unread) or ports_fact is None:
+        kind, reason = (ports_fact.kind, ports_fact.reason) if ports_fact else ("unknown", "ib_ports was not read")
         if kind == "absent":
             proposal.leave(HCA, f"no RDMA: {reason}")
         else:
@@ -82,8 +82,10 @@ def _adapters(proposal: _Proposal, host: Host, found: Mapping[str, object], port
             labels[use].append(label)
     others = [f"{', '.join(listed)} ({use})" for use, listed in labels.items()]
     if not ports:
-        said = "; ".join(others) or "there is none"
-        proposal.leave(HCA, f"no RDMA port is fit for training: {said}", Status.WARNING, "look at the ports (ibstat)")
+        excluded = "; ".join(others) or "there is none"
+        proposal.leave(
+            HCA, f"no RDMA port is fit for training: {excluded}", Status.WARNING, "look at the ports (ibstat)"
+        )
         return
     value = "=" + ",".join(f"{port.device}:{port.port}" for port in ports)
     why = f"the {len(ports)} RDMA ports that carry training, by exact name"
@@ -115,13 +117,13 @@ def _gid(proposal: _Proposal, found: Mapping[str, object], ports: Sequence[IbPor
         return
     common = set.intersection(*map(set, by_port.values()))
     if not common:
-        said = ", ".join(f"{label}: {min(indexes)}" for label, indexes in by_port.items())
-        why = f"the ports have it at different places ({said}), and one variable rules all"
+        places = ", ".join(f"{label}: {min(indexes)}" for label, indexes in by_port.items())
+        why = f"the ports have it at different places ({places}), and one variable rules all"
         remedy = "NCCL 2.21 or later finds each by itself; with an older one give all ports the same addresses"
         proposal.leave(GID, why, Status.WARNING, remedy)
         return
-    each = f"RoCE v2 with an IPv4 address stands there on {_list(list(by_port))}"
-    proposal.set(GID, str(min(common)), f"{each}; NCCL {'.'.join(map(str, version))} does not find it itself")
+    where = f"RoCE v2 with an IPv4 address stands there on {_list(list(by_port))}"
+    proposal.set(GID, str(min(common)), f"{where}; NCCL {'.'.join(map(str, version))} does not find it itself")
 
 
 def _v2(gids: object, port: IbPort) -> list[int]:
@@ -141,9 +143,9 @@ def _nccl(found: Mapping[str, object]) -> tuple[int, ...] | None:
 
 
 def _socket(proposal: _Proposal, found: Mapping[str, object], chosen: Chosen) -> None:
-    told = found.get("nics")
-    if not isinstance(told, dict):
-        reason = told.reason if isinstance(told, Unread) else "nics was not read"
+    nics_fact = found.get("nics")
+    if not isinstance(nics_fact, dict):
+        reason = nics_fact.reason if isinstance(nics_fact, Unread) else "nics was not read"
         proposal.leave(SOCKET, f"interfaces could not be read: {reason}", Status.UNKNOWN)
     elif chosen.alone:
         proposal.leave(SOCKET, chosen.why)

@@ -41,8 +41,8 @@ class Looked:
         """GUID of an adapter → its host and device."""
         return {
             bare(port.guid): (host, port.device)
-            for host, found in self.facts.items()
-            for port in _ports(found.get("ib_ports"))
+            for host, facts in self.facts.items()
+            for port in _ports(facts.get("ib_ports"))
             if port.guid
         }
 
@@ -52,17 +52,17 @@ def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looke
     facts = facts_named(*_WANTED)
     more = COMMANDS if fabric else ()
     nodes: dict[str, NodeTopology] = {}
-    found: dict[str, Mapping[str, object]] = {}
+    facts_of: dict[str, Mapping[str, object]] = {}
     findings: dict[str, list[Finding]] = {}
     texts: dict[str, dict[str, str]] = {}
     for host, answer in source.recordings(lambda host: _commands(host, facts, more)):
         if not isinstance(answer, Recording):
-            said = answer.error or str(answer.outcome)
-            findings[host.name] = [_finding(host, "reachable", Status.UNKNOWN, said, answer.remedy)]
+            reason = answer.error or str(answer.outcome)
+            findings[host.name] = [_finding(host, "reachable", Status.UNKNOWN, reason, answer.remedy)]
             continue
-        found[host.name] = read_facts(answer, facts)
+        facts_of[host.name] = read_facts(answer, facts)
         texts[host.name] = _texts(answer, more)
-        node = node_topology(host, found[host.name], recorded=_recorded(found[host.name], answer))
+        node = node_topology(host, facts_of[host.name], recorded=_recorded(facts_of[host.name], answer))
         if isinstance(node, NodeTopology):
             nodes[host.name] = node
             findings[host.name] = [*_unseen(host, node), *node.bottlenecks]
@@ -71,8 +71,8 @@ def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looke
     order = [host.name for host in source.hosts]
     return Looked(
         nodes={name: nodes[name] for name in order if name in nodes},
-        facts={name: found[name] for name in order if name in found},
-        findings=tuple(each for name in order for each in findings.get(name, ())),
+        facts={name: facts_of[name] for name in order if name in facts_of},
+        findings=tuple(finding for name in order for finding in findings.get(name, ())),
         graph=recorded_graph(texts, source.hosts) if fabric else None,
     )
 
@@ -82,12 +82,12 @@ def _commands(host: Host, facts: Sequence[Fact[Any]], more: Sequence[Command]) -
 
 
 def _texts(answer: Recording, wanted: Sequence[Command]) -> dict[str, str]:
-    entries = {each.key: answer.entries.get(each.key) for each in wanted}
+    entries = {command.key: answer.entries.get(command.key) for command in wanted}
     return {key: entry.stdout for key, entry in entries.items() if entry and entry.exit_status == 0 and not entry.cut}
 
 
-def _recorded(found: Mapping[str, object], answer: Recording) -> str:
-    lab = found.get("lab")
+def _recorded(facts: Mapping[str, object], answer: Recording) -> str:
+    lab = facts.get("lab")
     return answer.recorded or (lab.recorded if isinstance(lab, Lab) else "") or ""
 
 

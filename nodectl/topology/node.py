@@ -42,7 +42,7 @@ class Facts:
         return value if isinstance(value, tuple) else ()
 
     def nics(self) -> dict[str, Nic]:
-        """Network interfaces by name."""
+        """The host's network interfaces by name; empty where they could not be read."""
         value = self.found.get("nics")
         return value if isinstance(value, dict) else {}
 
@@ -66,8 +66,8 @@ def node_topology(host: Host, found: Mapping[str, object], *, recorded: str = ""
         return missing if isinstance(missing, Unread) else Unread("unknown", "nvidia-smi-topo is not in the recording")
     devices = {nic: matrix.nic_devices.get(nic) or nic for nic in matrix.nics}
     # of a device without known ports only the matrix tells
-    told = {port.device for port in facts.ports()}
-    ports = (*facts.ports(), *(IbPort(device, 1) for device in devices.values() if device not in told))
+    known = {port.device for port in facts.ports()}
+    ports = (*facts.ports(), *(IbPort(device, 1) for device in devices.values() if device not in known))
     port_uses = uses(ports, surroundings(host, found))
     nics = tuple(_nic(name, device, ports, port_uses) for name, device in devices.items())
     usable = {nic.name: nic.device for nic in nics if nic.use == TRAINING}
@@ -95,7 +95,7 @@ def surroundings(host: Host, found: Mapping[str, object]) -> Surroundings:
     return Surroundings(
         nics=facts.nics(),
         address=host.address,
-        chosen=tuple(str(each) for each in chosen) if isinstance(chosen, list) else (),
+        chosen=tuple(str(name) for name in chosen) if isinstance(chosen, list) else (),
         servers=servers_of([(mount.kind, mount.source) for mount in mounts.mounts]) if mounts else (),
         gpus=matrix.gpus if matrix else (),
         links=matrix.links if matrix else {},

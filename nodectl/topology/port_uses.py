@@ -30,16 +30,16 @@ class Surroundings:
 
 def uses(ports: Sequence[IbPort], around: Surroundings) -> dict[str, str]:
     """`mlx5_0/1` → training, or why not."""
-    found: dict[str, str] = {}
+    excluded: dict[str, str] = {}
     left = list(ports)
     for rule, spares in _RULES:
         out = {port.label: reason for port in left if (reason := rule(port, left, around))}
         # a guess never takes the last port away
         if spares and len(out) == len(left):
             continue
-        found |= out
+        excluded |= out
         left = [port for port in left if port.label not in out]
-    return {port.label: found.get(port.label, TRAINING) for port in ports}
+    return {port.label: excluded.get(port.label, TRAINING) for port in ports}
 
 
 _Rule = Callable[[IbPort, Sequence[IbPort], Surroundings], str]
@@ -85,10 +85,13 @@ def _management(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> 
 
 def _other_kind(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
     """Where a host has InfiniBand and Ethernet, training is on what lies beside the GPUs, else on what carries more."""
-    kinds = {each.link_layer for each in ports if each.link_layer}
+    kinds = {candidate.link_layer for candidate in ports if candidate.link_layer}
     if len(kinds) < 2 or port.link_layer is None:
         return ""
-    main = max(sorted(kinds), key=lambda kind: _weight([each for each in ports if each.link_layer == kind], around))
+    main = max(
+        sorted(kinds),
+        key=lambda kind: _weight([candidate for candidate in ports if candidate.link_layer == kind], around),
+    )
     return "" if port.link_layer == main else f"{port.link_layer}, and training is on {main}"
 
 
@@ -97,7 +100,7 @@ def _weight(ports: Sequence[IbPort], around: Surroundings) -> tuple[int, float]:
 
 
 def _slower(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
-    rates = [each.rate_gbit_s for each in ports if each.rate_gbit_s is not None]
+    rates = [candidate.rate_gbit_s for candidate in ports if candidate.rate_gbit_s is not None]
     # one beside a GPU that came up slow is a fault to be seen, not another use
     if port.rate_gbit_s is None or port.rate_gbit_s >= max(rates) or _near(port, around):
         return ""
@@ -105,7 +108,7 @@ def _slower(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
 
 
 def _beside_no_gpu(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
-    served = {gpu for each in ports for gpu in _neighbours(each, around)}
+    served = {gpu for candidate in ports for gpu in _neighbours(candidate, around)}
     # a GPU without a near NIC would need one that is far from all
     if _near(port, around) or not served or served != set(around.gpus):
         return ""
@@ -117,7 +120,7 @@ def _near(port: IbPort, around: Surroundings) -> bool:
 
 
 def _neighbours(port: IbPort, around: Surroundings) -> set[str]:
-    """The GPUs beside it."""
+    """The GPUs below the same PCIe switch or root port as the RDMA port's device."""
     names = [name for name, device in around.devices.items() if device == port.device]
     return {gpu for gpu in around.gpus for name in names if between(around.links, gpu, name) in NEAR}
 
@@ -137,12 +140,12 @@ _RULES: tuple[tuple[_Rule, bool], ...] = (
 
 def servers_of(mounts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """The addresses of storage servers from (kind, source) of mounts, as `10.0.5.1:/export` or `10.0.5.1@o2ib:/fs`."""
-    found = []
+    servers = []
     for kind, source in mounts:
         if kind in file_systems.NETWORK:
             server = source.lstrip("/").split(":/")[0].split("@")[0].split(",")[0].strip("[]")
             try:
-                found.append(str(ip_interface(server).ip))
+                servers.append(str(ip_interface(server).ip))
             except ValueError:
                 continue
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(servers))

@@ -71,7 +71,11 @@ def _common(
 
 def _own_addresses(network: Network, usable: Mapping[str, list[Nic]]) -> bool:
     addresses = [
-        found.ip for nics in usable.values() for nic in nics for found in interfaces_of(nic) if found.network == network
+        interface.ip
+        for nics in usable.values()
+        for nic in nics
+        for interface in interfaces_of(nic)
+        if interface.network == network
     ]
     return len(set(addresses)) == len(addresses)
 

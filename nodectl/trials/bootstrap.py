@@ -33,7 +33,7 @@ def interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
 
 
 def resampled_means(values: Sequence[float], chance: random.Random) -> list[float]:
-    """Means of resamples, sorted."""
+    """The means of RESAMPLES draws with replacement, ascending."""
     count = len(values)
     drawn = chance.choices(values, k=count * RESAMPLES)
     return sorted(sum(drawn[start : start + count]) / count for start in range(0, len(drawn), count))
@@ -47,12 +47,12 @@ def expanded_tail(count: int) -> float:
 @lru_cache(maxsize=_EXACT)
 def _multisets(count: int) -> tuple[tuple[tuple[int, ...], float], ...]:
     """Every way to draw `count` of `count` places, as how often each is drawn, with its probability."""
-    found = []
+    draws = []
     for places in combinations_with_replacement(range(count), count):
         times = tuple(places.count(place) for place in range(count))
         ways = math.factorial(count) // math.prod(map(math.factorial, times))
-        found.append((times, ways / count**count))
-    return tuple(found)
+        draws.append((times, ways / count**count))
+    return tuple(draws)
 
 
 def _all_means(values: Sequence[float]) -> list[tuple[float, float]]:

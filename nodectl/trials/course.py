@@ -37,7 +37,7 @@ class Course:
     taken: dict[int, list[Taken]] = field(default_factory=dict)
 
     def add(self, number: int, taken: Taken) -> None:
-        """A turn more."""
+        """Add a turn of the candidate with this number, and save what there is."""
         self.taken.setdefault(number, []).append(taken)
         self.keep()
 
@@ -80,8 +80,8 @@ def _block(turns: Turns, course: Course, baseline: Side, number: int, side: Side
 
 
 def _take(turns: Turns, course: Course, baseline: Side, number: int, side: Side, turn: Turn, what: str) -> Taken:
-    found = turns.take(number, side, what) if turn.candidate else turns.take(BASELINE, baseline, what)
-    taken = Taken(turn, found)
+    measurements = turns.take(number, side, what) if turn.candidate else turns.take(BASELINE, baseline, what)
+    taken = Taken(turn, measurements)
     course.add(number, taken)
     return taken
 
@@ -98,13 +98,13 @@ class Hunt:
 
     def run(self, pairs: int, budget_s: float) -> tuple[int | None, tuple[Taken, ...], Ending]:
         """The winner's number and its fresh pairs, where there are any."""
-        found = halve(list(_numbers(self.candidates)), self._gain, budget_s, self.turns.clock, final_pairs=pairs)
-        winner = found.standings[0].candidate if found.final else None
-        final = tuple(self.course.taken[winner][-2 * len(found.final) :]) if winner is not None else ()
-        fresh, left = len(found.final), len(self.candidates) - len(found.standings)
+        search = halve(list(_numbers(self.candidates)), self._gain, budget_s, self.turns.clock, final_pairs=pairs)
+        winner = search.standings[0].candidate if search.final else None
+        final = tuple(self.course.taken[winner][-2 * len(search.final) :]) if winner is not None else ()
+        fresh, left = len(search.final), len(self.candidates) - len(search.standings)
         trimmed = [f"{left} of {len(self.candidates)} candidates were not tried"] if left else []
         trimmed += [f"fresh pairs {pairs} -> {fresh}"] if MIN_PAIRS <= fresh < pairs else []
-        if found.complete or fresh >= MIN_PAIRS or (found.standings and found.winner is None):
+        if search.complete or fresh >= MIN_PAIRS or (search.standings and search.winner is None):
             return winner, final, Ending(trimmed="; ".join(trimmed))
         return winner, final, Ending("the budget was spent before the best could be judged")
 
@@ -119,14 +119,14 @@ class Hunt:
         known = [gain for gain in gains if gain is not None]
         percent = 100 * math.expm1(median(known)) if known else None
         # its own failure puts it out, the baseline's does not
-        broken = not all(each.measurements for each in taken if each.turn.candidate)
+        broken = not all(turn_taken.measurements for turn_taken in taken if turn_taken.turn.candidate)
         return Ranked(self.candidates[number - 1].label, len(known), percent, failed=broken)
 
     def _gain(self, number: int) -> float | None:
         """One pair of a candidate; a second one where it was the baseline that could not be measured."""
         for _ in range(2):
             took = self._pair(number)
-            if all(each.measurements for each in took if not each.turn.candidate):
+            if all(turn_taken.measurements for turn_taken in took if not turn_taken.turn.candidate):
                 break
         return _objective(took, self.varied)
 

@@ -11,9 +11,9 @@ from statistics import fmean
 from nodectl.errors import UsageError
 from nodectl.model.trial import Series
 from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
+from nodectl.trials.bootstrap import RESAMPLES
 from nodectl.trials.verdict import MIN_PAIRS, judge, judge_all, logarithms, summarise
 
-_RESAMPLES = 2000
 _TAIL = 0.025
 
 
@@ -24,8 +24,8 @@ def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
     """
     sized = _by_size(many)
     verdicts = [judge(series, seed).verdict for series in sized]
-    better = [index for index, found in enumerate(verdicts) if found is Outcome.BETTER]
-    worse = [index for index, found in enumerate(verdicts) if found is Outcome.WORSE]
+    better = [index for index, crossing in enumerate(verdicts) if crossing is Outcome.BETTER]
+    worse = [index for index, crossing in enumerate(verdicts) if crossing is Outcome.WORSE]
     if not better or not worse:
         return None
     candidate_first = max(better) < min(worse)
@@ -34,15 +34,15 @@ def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
     gains = [logarithms(series).clamped for series in sized]
     sizes = [math.log2(series.size_bytes or 1) for series in sized]
     sign = 1.0 if candidate_first else -1.0
-    found = _crossing(sizes, [sign * fmean(gain) for gain in gains])
+    crossing = _crossing(sizes, [sign * fmean(gain) for gain in gains])
     chance = random.Random(seed)  # noqa: S311  # chance, not secrets
     drawn = sorted(
-        _crossing(sizes, [sign * fmean(chance.choices(gain, k=len(gain))) for gain in gains]) for _ in range(_RESAMPLES)
+        _crossing(sizes, [sign * fmean(chance.choices(gain, k=len(gain))) for gain in gains]) for _ in range(RESAMPLES)
     )
-    cut = int(_TAIL * _RESAMPLES)
+    cut = int(_TAIL * RESAMPLES)
     names = (sized[0].profile, sized[0].baseline) if candidate_first else (sized[0].baseline, sized[0].profile)
     ends = (_bytes(drawn[cut]), _bytes(drawn[-1 - cut]))
-    return Crossover(*names, _bytes(found), ends, sized[0].probe, sized[0].subject)
+    return Crossover(*names, _bytes(crossing), ends, sized[0].probe, sized[0].subject)
 
 
 def crossovers(many: Iterable[Series], seed: int = 0) -> tuple[Crossover, ...]:
@@ -51,8 +51,8 @@ def crossovers(many: Iterable[Series], seed: int = 0) -> tuple[Crossover, ...]:
     for series in many:
         if series.size_bytes is not None:
             groups[series.profile, series.baseline, series.probe, series.subject, series.unit].append(series)
-    found = (crossover(sized, seed) for sized in groups.values() if len(sized) > 1)
-    return tuple(each for each in found if each is not None)
+    candidates = (crossover(sized, seed) for sized in groups.values() if len(sized) > 1)
+    return tuple(crossing for crossing in candidates if crossing is not None)
 
 
 def _by_size(many: Sequence[Series]) -> list[Series]:

@@ -50,9 +50,9 @@ class Ledger:
         try:
             save(trial)
         except OSError as error:
-            told = Finding("", "tune trial", Status.WARNING, "record", actual=f"not kept: {error}")
-            if told not in self.findings:
-                self.findings.append(told)
+            warning = Finding("", "tune trial", Status.WARNING, "record", actual=f"not kept: {error}")
+            if warning not in self.findings:
+                self.findings.append(warning)
 
     def _trial(self, *, complete: bool, reason: str) -> Trial:
         return replace(
@@ -88,15 +88,15 @@ class Ledger:
 
     def _conditions(self) -> tuple[Mapping[str, object], ...]:
         """What each thing was first measured under, on each side."""
-        found: dict[tuple[str, str], Measurement] = {}
+        first: dict[tuple[str, str], Measurement] = {}
         for number, turns in sorted(self.course.taken.items()):
             for taken in turns:
                 side = self._side(number) if taken.turn.candidate else self.head.baseline
-                for each in taken.measurements:
-                    found.setdefault((side.label, identity_of(each).label), each)
+                for measurement in taken.measurements:
+                    first.setdefault((side.label, identity_of(measurement).label), measurement)
         return tuple(
-            {"profile": label, "what": what, "conditions": dict(each.conditions)}
-            for (label, what), each in found.items()
+            {"profile": label, "what": what, "conditions": dict(measurement.conditions)}
+            for (label, what), measurement in first.items()
         )
 
 

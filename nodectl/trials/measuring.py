@@ -72,7 +72,7 @@ class Measuring:
 
     def _why(self, name: str, found: ProbeResult) -> list[Finding]:
         """What the probe says of it, as part of the trial's result."""
-        told = [finding for finding in found.findings if finding.status is not Status.OK]
+        told = [each for each in found.findings if each.status is not Status.OK]
         if not told:
             raise NodectlError(
                 f"the {name} probe measured nothing, and does not say why", f"try `nodectl probe {name}`"

@@ -143,11 +143,11 @@ def _group(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_templates(value: Any) -> None:
     """Ansible would take braces for a template and run it."""
     if isinstance(value, Mapping):
-        for each in (*value.keys(), *value.values()):
-            _refuse_templates(each)
+        for inner in (*value.keys(), *value.values()):
+            _refuse_templates(inner)
     elif isinstance(value, list | tuple):
-        for each in value:
-            _refuse_templates(each)
+        for inner in value:
+            _refuse_templates(inner)
     elif isinstance(value, str) and any(mark in value for mark in ("{{", "{%", "{#")):
         raise UsageError(f"{value!r} would be a template to Ansible", "write the value itself")
 
@@ -202,8 +202,8 @@ def proposal_of(trial: Trial, profile: str | None, group: str = "") -> Proposal:
     if not trial.complete:
         raise NodectlError(f"the trial {trial.id} ended early: {trial.reason}", "try it again")
     if side.run_with and not side.overrides:
-        told = ", ".join(f"{key} {value}" for key, value in side.run_with.items())
-        raise NodectlError(f"nothing of it is set on a host: {told}", "run jobs so; see `nodectl launch --help`")
+        run_with = ", ".join(f"{key} {value}" for key, value in side.run_with.items())
+        raise NodectlError(f"nothing of it is set on a host: {run_with}", "run jobs so; see `nodectl launch --help`")
     by_profile = side.overrides is None
     return Proposal(
         profile=side.profile or side.label if by_profile else side.label,

@@ -88,8 +88,10 @@ class TrialRun:
                 f"a turn takes {said(self._turn_s)}, without the settings; {len(self.head.candidates)} candidates"
             )
         else:
-            told = said(turns * self._turn_s)
-            self.note(f"a turn takes {said(self._turn_s)}: {turns} of them {told}, and the settings are put on between")
+            total = said(turns * self._turn_s)
+            self.note(
+                f"a turn takes {said(self._turn_s)}: {turns} of them {total}, and the settings are put on between"
+            )
 
     def _refuse_too_short(self) -> None:
         least_s = 2 * MIN_PAIRS * self._turn_s * (1 if self.search else len(self.head.candidates))
@@ -159,8 +161,10 @@ class TrialRun:
 
 def _renumbered(taken: Sequence[Taken]) -> tuple[Taken, ...]:
     """The fresh pairs as a trial of their own."""
-    first = min((each.turn.pair for each in taken), default=0)
-    return tuple(replace(each, turn=replace(each.turn, pair=each.turn.pair - first)) for each in taken)
+    first = min((turn_taken.turn.pair for turn_taken in taken), default=0)
+    return tuple(
+        replace(turn_taken, turn=replace(turn_taken.turn, pair=turn_taken.turn.pair - first)) for turn_taken in taken
+    )
 
 
 def failed(trial: Trial) -> int:

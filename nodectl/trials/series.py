@@ -51,21 +51,21 @@ def series_of(profile: str, baseline: str, taken: Sequence[Taken], varied: Colle
     hosts) are measured alike, their geometric mean is a series of its own, before theirs.
     """
     values: dict[Identity, dict[Turn, float]] = defaultdict(dict)
-    for each in taken:
-        for measurement in each.measurements:
+    for turn_taken in taken:
+        for measurement in turn_taken.measurements:
             # what a probe measures again to find a culprit is no part of the pair
-            values[_same(measurement, varied)].setdefault(each.turn, measurement.value)
-    turns = [each.turn for each in taken]
+            values[_same(measurement, varied)].setdefault(turn_taken.turn, measurement.value)
+    turns = [turn_taken.turn for turn_taken in taken]
     groups: dict[tuple[str, str, str, int | None], list[Identity]] = defaultdict(list)
     for identity in values:
         groups[identity.probe, identity.unit, identity.subject, identity.size_bytes].append(identity)
-    found = []
+    series = []
     for (probe, unit, subject, size_bytes), members in groups.items():
         lines = [(member.direction or ",".join(member.hosts), values[member]) for member in members]
         for where, measured in [*_together(members, values, turns), *lines]:
             named = ", ".join(filter(None, [where, subject]))
-            found.append(Series(profile, baseline, probe, unit, _pairs(turns, measured), named, size_bytes))
-    return tuple(found)
+            series.append(Series(profile, baseline, probe, unit, _pairs(turns, measured), named, size_bytes))
+    return tuple(series)
 
 
 def _same(measurement: Measurement, varied: Collection[str]) -> Identity:
@@ -83,59 +83,64 @@ def _together(
     if len(members) < _MANY or len(steady) < _MANY:
         return []
     kind = "paths" if members[0].direction else "hosts"
-    told = f"{len(steady)} {kind}" if len(steady) == len(members) else f"{len(steady)} of {len(members)} {kind}"
-    return [(f"mean of {told}", {turn: geometric_mean(each[turn] for each in steady) for turn in turns})]
+    which = f"{len(steady)} {kind}" if len(steady) == len(members) else f"{len(steady)} of {len(members)} {kind}"
+    return [
+        (
+            f"mean of {which}",
+            {turn: geometric_mean(values_by_turn[turn] for values_by_turn in steady) for turn in turns},
+        )
+    ]
 
 
-def _pairs(turns: Sequence[Turn], found: Mapping[Turn, float]) -> tuple[Pair, ...]:
+def _pairs(turns: Sequence[Turn], values: Mapping[Turn, float]) -> tuple[Pair, ...]:
     """Pairs of which both turns were taken; what failed in one of them, or came to nothing, is None."""
     order = {turn: place for place, turn in enumerate(turns)}
     pairs = []
     for number in dict.fromkeys(turn.pair for turn in turns):
         first, second = Turn(number, candidate=False), Turn(number, candidate=True)
         if first in order and second in order:
-            pairs.append(Pair(found.get(first) or None, found.get(second) or None, order[second] < order[first]))
+            pairs.append(Pair(values.get(first) or None, values.get(second) or None, order[second] < order[first]))
     return tuple(pairs)
 
 
 def document(many: Sequence[Series]) -> dict[str, object]:
-    """Series as plain data."""
+    """The series as plain data for JSON, with the schema."""
     return {"schema": SCHEMA, "series": [asdict(series) for series in many]}
 
 
 def read_series(path: Path) -> tuple[Series, ...]:
     """Series from a file; UsageError where it holds none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", _REMEDY) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}", _REMEDY) from error
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UsageError(f"{path}: no series of pairs in it ({SCHEMA})", _REMEDY)
-    return read_document(found, str(path))
+    return read_document(document, str(path))
 
 
-def read_document(found: Mapping[str, Any], where: str) -> tuple[Series, ...]:
+def read_document(document: Mapping[str, Any], where: str) -> tuple[Series, ...]:
     """The series of plain data that holds them under `series`."""
     try:
-        return tuple(_read(each) for each in found["series"])
+        return tuple(_read(row) for row in document["series"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{where}: malformed series: {error!r}", _REMEDY) from error
 
 
-def _read(each: Mapping[str, Any]) -> Series:
-    size = each.get("size_bytes")
+def _read(row: Mapping[str, Any]) -> Series:
+    size = row.get("size_bytes")
     return Series(
-        profile=str(each["profile"]),
-        baseline=str(each["baseline"]),
-        probe=str(each["probe"]),
-        unit=str(each["unit"]),
+        profile=str(row["profile"]),
+        baseline=str(row["baseline"]),
+        probe=str(row["probe"]),
+        unit=str(row["unit"]),
         pairs=tuple(
-            Pair(_number(one["baseline"]), _number(one["candidate"]), bool(one.get("candidate_first", False)))
-            for one in each["pairs"]
+            Pair(_number(pair["baseline"]), _number(pair["candidate"]), bool(pair.get("candidate_first", False)))
+            for pair in row["pairs"]
         ),
-        subject=str(each.get("subject", "")),
+        subject=str(row.get("subject", "")),
         size_bytes=None if size is None else int(size),
     )
 

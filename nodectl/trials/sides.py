@@ -20,7 +20,7 @@ OWN = "own"
 
 def sides_of_profiles(names: Sequence[str], baseline: str | None) -> tuple[Side, tuple[Side, ...]]:
     """The baseline (the first, unless one is named) and the candidates; a profile against itself is a fair question."""
-    wanted = [name for name in (each.strip() for each in names) if name]
+    wanted = [name for name in (text.strip() for text in names) if name]
     if not wanted:
         raise UsageError("no profile is named", "give --profiles stock,NAME")
     against = baseline or wanted[0]
@@ -36,9 +36,11 @@ def side_of(name: str) -> Side:
     return Side(name, None if name == OWN else name)
 
 
-def sides_of_space(found: Iterable[Candidate], baseline: Side) -> tuple[Side, ...]:
+def sides_of_space(candidates: Iterable[Candidate], baseline: Side) -> tuple[Side, ...]:
     """Each candidate as overrides over the baseline's profile."""
-    return tuple(Side(each.label, baseline.profile, each.overrides, each.run_with) for each in found)
+    return tuple(
+        Side(candidate.label, baseline.profile, candidate.overrides, candidate.run_with) for candidate in candidates
+    )
 
 
 def own_overrides(host: Host) -> dict[str, Any]:
@@ -69,8 +71,8 @@ def possible(sides: Sequence[Side], hosts: Sequence[Host], folders: Sequence[Pat
         else:
             kept.append(side)
     if not kept:
-        told = reasons[0] if reasons else "it holds none that changes anything"
-        raise ProfileError(f"no candidate of the space is possible: {told}", "correct the space")
+        why = reasons[0] if reasons else "it holds none that changes anything"
+        raise ProfileError(f"no candidate of the space is possible: {why}", "correct the space")
     return kept, reasons
 
 

@@ -50,7 +50,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What varies by itself."""
+    """One setting, or settings that vary together, and the values that are tried."""
 
     name: str
     choices: tuple[Choice, ...]
@@ -86,9 +86,9 @@ class Space:
 
     def __iter__(self) -> Iterator[Candidate]:
         for number in range(self.combinations):
-            found = self.candidate(number)
-            if found.changes:
-                yield found
+            candidate = self.candidate(number)
+            if candidate.changes:
+                yield candidate
 
     def sample(self, count: int, seed: int = 0) -> tuple[Candidate, ...]:
         """At most `count` different candidates, the same for the same seed; a space of millions is not walked."""
@@ -110,7 +110,7 @@ class Space:
         """
         drawn = list(self.sample(count, seed))
         random.Random(seed).shuffle(drawn)  # noqa: S311  # chance, not secrets
-        return tuple(sorted(drawn, key=lambda each: each.moved))
+        return tuple(sorted(drawn, key=lambda candidate: candidate.moved))
 
     def candidate(self, number: int) -> Candidate:
         """The combination of that number; the last axis varies fastest."""
@@ -174,7 +174,9 @@ def _together(document: Mapping[str, Any], where: str) -> Iterator[Axis]:
         if not isinstance(choices, list) or not choices:
             raise ProfileError(f"{where}: {path}: {choices!r} is no list of settings", "give it as [{}, {sysctl: …}]")
         for place, choice in enumerate(choices):
-            if not isinstance(choice, Mapping) or not all(isinstance(each, Mapping) for each in choice.values()):
+            if not isinstance(choice, Mapping) or not all(
+                isinstance(settings, Mapping) for settings in choice.values()
+            ):
                 raise ProfileError(f"{where}: {path}.{place}: {choice!r} is no mapping", "give it as {sysctl: {…}}")
             for group in choice:
                 if group not in _GROUPS:
@@ -201,7 +203,11 @@ def _label(overrides: Mapping[str, Mapping[str, Any]]) -> str:
 def _told(key: str, value: Any) -> str:
     if not isinstance(value, Mapping):
         return f"{key}={value}"
-    more = "".join(f" {name}={each}" for name, each in sorted(value.items()) if name not in ("value", "why", "source"))
+    more = "".join(
+        f" {name}={field_value}"
+        for name, field_value in sorted(value.items())
+        if name not in ("value", "why", "source")
+    )
     return f"{key}={value.get('value')}{more}"
 
 

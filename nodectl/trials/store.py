@@ -35,7 +35,7 @@ def new_id(now: datetime) -> str:
 
 
 def folder() -> Path:
-    """Where trials are kept."""
+    """The folder of the trials' files, one a trial; made on first use."""
     path = state_dir() / "trials"
     path.mkdir(mode=0o700, exist_ok=True)
     return path
@@ -46,7 +46,7 @@ def document_of(trial: Trial) -> dict[str, object]:
     whole = asdict(trial)
     verdicts, summaries = whole.pop("verdicts"), whole.pop("summaries")
     head = {key: whole.pop(key) for key in ("id", "started", "ended", "complete", "reason")}
-    told = [
+    short = [
         {
             "profile": summary["profile"],
             "verdict": summary["verdict"],
@@ -54,7 +54,7 @@ def document_of(trial: Trial) -> dict[str, object]:
         }
         for summary in summaries
     ]
-    return {**head, "trials": verdicts, "summaries": told, **whole}
+    return {**head, "trials": verdicts, "summaries": short, **whole}
 
 
 def save(trial: Trial) -> Path:
@@ -66,7 +66,7 @@ def save(trial: Trial) -> Path:
 
 
 def prune() -> None:
-    """Keep the last ones only."""
+    """Remove all but the latest trials' files."""
     for old in sorted(folder().glob("[0-9]*.json"))[:-_KEPT]:
         with suppress(OSError):
             old.unlink()
@@ -84,11 +84,11 @@ def trials() -> Iterator[Trial | str]:
 def find(text: str) -> Trial:
     """The trial of an id, of the only one that begins so, or of a file."""
     if _ID.fullmatch(text):
-        found = sorted(folder().glob(f"{text}*.json"))
-        if len(found) > 1 and found[0].stem != text:
-            raise UsageError(f"{len(found)} trials begin with {text}", "give more of the id; see `nodectl tune list`")
-        if found:
-            return read(found[0])
+        matches = sorted(folder().glob(f"{text}*.json"))
+        if len(matches) > 1 and matches[0].stem != text:
+            raise UsageError(f"{len(matches)} trials begin with {text}", "give more of the id; see `nodectl tune list`")
+        if matches:
+            return read(matches[0])
     if not Path(text).is_file():
         raise UsageError(f"no trial {text}", "see `nodectl tune list`, or give a saved file")
     return read(Path(text))
@@ -96,57 +96,57 @@ def find(text: str) -> Trial:
 
 def read(path: Path, *, anew: bool = True) -> Trial:
     """A trial from its file, judged anew from its series, or as it was summed up; UsageError where it holds none."""
-    found = _document(path)
-    if found.get("schema") != SCHEMA:
+    document = _document(path)
+    if document.get("schema") != SCHEMA:
         raise UsageError(f"{path}: no trial in it ({SCHEMA})", _REMEDY)
-    series = read_document(found, str(path))
+    series = read_document(document, str(path))
     try:
-        trial = _trial(found, series)
-        return _judged(trial) if anew else replace(trial, summaries=tuple(map(_summary, found["summaries"])))
+        trial = _trial(document, series)
+        return _judged(trial) if anew else replace(trial, summaries=tuple(map(_summary, document["summaries"])))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{path}: malformed trial: {error!r}", _REMEDY) from error
 
 
 def series_in(path: Path) -> tuple[Series, ...]:
     """The series of a file of series, or of a trial."""
-    found = _document(path)
-    if found.get("schema") not in (SCHEMA, SERIES_SCHEMA):
+    document = _document(path)
+    if document.get("schema") not in (SCHEMA, SERIES_SCHEMA):
         raise UsageError(f"{path}: no series of pairs in it ({SERIES_SCHEMA} or {SCHEMA})", _REMEDY)
-    return read_document(found, str(path))
+    return read_document(document, str(path))
 
 
 def _document(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", _REMEDY) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}", _REMEDY) from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise UsageError(f"{path}: no trial in it ({SCHEMA})", _REMEDY)
-    return found
+    return document
 
 
-def _trial(found: Mapping[str, Any], series: tuple[Series, ...]) -> Trial:
+def _trial(document: Mapping[str, Any], series: tuple[Series, ...]) -> Trial:
     return Trial(
-        id=str(found["id"]),
-        started=str(found["started"]),
-        ended=str(found["ended"]),
-        complete=bool(found["complete"]),
-        reason=str(found["reason"]),
-        nodectl=str(found["nodectl"]),
-        inventory=tuple(map(str, found["inventory"])),
-        limit=None if found["limit"] is None else str(found["limit"]),
-        hosts={str(host): dict(own) for host, own in found["hosts"].items()},
-        baseline=_side(found["baseline"]),
-        candidates=tuple(map(_side, found["candidates"])),
-        probes=tuple(map(str, found["probes"])),
-        pairs=int(found["pairs"]),
-        options=dict(found["options"]),
+        id=str(document["id"]),
+        started=str(document["started"]),
+        ended=str(document["ended"]),
+        complete=bool(document["complete"]),
+        reason=str(document["reason"]),
+        nodectl=str(document["nodectl"]),
+        inventory=tuple(map(str, document["inventory"])),
+        limit=None if document["limit"] is None else str(document["limit"]),
+        hosts={str(host): dict(own) for host, own in document["hosts"].items()},
+        baseline=_side(document["baseline"]),
+        candidates=tuple(map(_side, document["candidates"])),
+        probes=tuple(map(str, document["probes"])),
+        pairs=int(document["pairs"]),
+        options=dict(document["options"]),
         series=series,
-        search=tuple(Ranked(**each) for each in found["search"]),
-        findings=tuple(_findings(found["findings"])),
-        conditions=tuple(dict(each) for each in found["conditions"]),
+        search=tuple(Ranked(**row) for row in document["search"]),
+        findings=tuple(_findings(document["findings"])),
+        conditions=tuple(dict(row) for row in document["conditions"]),
     )
 
 
@@ -155,20 +155,20 @@ def _judged(trial: Trial) -> Trial:
     return replace(trial, verdicts=verdicts, summaries=summaries, crossovers=crossings)
 
 
-def _summary(found: Mapping[str, Any]) -> Summary:
-    return Summary(str(found["profile"]), Outcome(found["verdict"]))
+def _summary(row: Mapping[str, Any]) -> Summary:
+    return Summary(str(row["profile"]), Outcome(row["verdict"]))
 
 
-def _side(found: Mapping[str, Any]) -> Side:
-    overrides, profile = found["overrides"], found["profile"]
+def _side(row: Mapping[str, Any]) -> Side:
+    overrides, profile = row["overrides"], row["profile"]
     return Side(
-        str(found["label"]),
+        str(row["label"]),
         None if profile is None else str(profile),
         None if overrides is None else dict(overrides),
-        {str(key): str(value) for key, value in found["run_with"].items()},
+        {str(key): str(value) for key, value in row["run_with"].items()},
     )
 
 
-def _findings(found: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    for each in found:
-        yield Finding(**{**each, "status": Status(each["status"]), "hosts": tuple(each["hosts"])})
+def _findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    for row in rows:
+        yield Finding(**{**row, "status": Status(row["status"]), "hosts": tuple(row["hosts"])})

@@ -25,31 +25,34 @@ class Heard:
     _findings: dict[_Key, Finding] = field(default_factory=dict)
     _labels: dict[_Key, list[str]] = field(default_factory=dict)
 
-    def settings(self, label: str, found: Iterable[Finding]) -> None:
+    def settings(self, label: str, findings: Iterable[Finding]) -> None:
         """While settings were put on: what failed there has failed."""
-        self._hear(label, found)
+        self._hear(label, findings)
 
     def settled(self, label: str) -> None:
         """They could be put on all the same, at another time."""
         self._settled.add(label)
 
-    def measuring(self, label: str, found: Iterable[Finding]) -> None:
+    def measuring(self, label: str, findings: Iterable[Finding]) -> None:
         """While it was measured: a warning, for the verdict on the pairs says what it comes to."""
-        told = (each for each in found if each.status is not Status.SKIPPED)
+        looked_at = (finding for finding in findings if finding.status is not Status.SKIPPED)
         bad = (Status.FAILED, Status.UNKNOWN)
-        self._hear(label, (replace(each, status=Status.WARNING) if each.status in bad else each for each in told))
+        self._hear(
+            label,
+            (replace(finding, status=Status.WARNING) if finding.status in bad else finding for finding in looked_at),
+        )
 
-    def _hear(self, label: str, found: Iterable[Finding]) -> None:
-        for each in found:
-            key = (each.check, each.host, each.subject, each.kind, each.status)
-            self._findings.setdefault(key, each)
+    def _hear(self, label: str, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            key = (finding.check, finding.host, finding.subject, finding.kind, finding.status)
+            self._findings.setdefault(key, finding)
             self._labels.setdefault(key, []).append(label)
 
     def findings(self) -> tuple[Finding, ...]:
         """Each with its turns; what did not last is a warning."""
         return tuple(
-            replace(each, actual=f"{each.actual} ({_turns(labels)})", status=self._status(each.status, labels))
-            for each, labels in ((each, self._labels[key]) for key, each in self._findings.items())
+            replace(finding, actual=f"{finding.actual} ({_turns(labels)})", status=self._status(finding.status, labels))
+            for finding, labels in ((finding, self._labels[key]) for key, finding in self._findings.items())
         )
 
     def _status(self, status: Status, labels: list[str]) -> Status:
@@ -119,15 +122,15 @@ class Turns:
         # whatever becomes of it, what was on before is not to be relied on
         self._on = None
         for _ in range(_TRIES):
-            found = self.put_on(side)
-            self.heard.settings(side.label, found)
-            bad = [each for each in found if each.status in _BAD]
+            findings = self.put_on(side)
+            self.heard.settings(side.label, findings)
+            bad = [finding for finding in findings if finding.status in _BAD]
             if not bad:
                 self._on = number
                 self.heard.settled(side.label)
                 return True
             self._why = _first(bad)
-            if any(each.status is Status.FAILED for each in bad) or self.lost():
+            if any(finding.status is Status.FAILED for finding in bad) or self.lost():
                 break
         self._refused[number] = self._refused.get(number, 0) + 1
         return False
@@ -141,20 +144,20 @@ class Turns:
     def _end_if_lost(self) -> None:
         lost = self.lost()
         if lost:
-            told = "; ".join(f"{host}: {reason}" for host, reason in sorted(lost.items()))
-            raise TrialEndError(f"lost in the middle of the trial: {told}")
+            reasons = "; ".join(f"{host}: {reason}" for host, reason in sorted(lost.items()))
+            raise TrialEndError(f"lost in the middle of the trial: {reasons}")
 
 
 def _brief(measurements: tuple[Measurement, ...]) -> str:
     """The first value of each probe."""
     first = {measurement.probe: measurement for measurement in reversed(measurements)}
-    told = [f"{each.probe} {each.value:.4g} {each.unit}" for each in reversed(first.values())]
-    return ", ".join(told)
+    values = [f"{each.probe} {each.value:.4g} {each.unit}" for each in reversed(first.values())]
+    return ", ".join(values)
 
 
-def _first(found: Sequence[Finding]) -> str:
+def _first(findings: Sequence[Finding]) -> str:
     """The worst of them in a few words."""
-    if not found:
+    if not findings:
         return "the probes do not say why"
-    worst = min(found, key=lambda each: each.status.rank)
+    worst = min(findings, key=lambda finding: finding.status.rank)
     return f"{worst.subject or worst.host}: {worst.actual}"

@@ -127,7 +127,7 @@ def percent(series: Series, gain: float) -> float:
 
 
 def judge_all(many: Iterable[Series], seed: int = 0) -> tuple[Verdict, ...]:
-    """A verdict on each."""
+    """One verdict for each series, in their order."""
     return tuple(judge(series, seed) for series in many)
 
 

@@ -42,7 +42,8 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         from uv import find_uv_bin
 
         from nodectl.errors import NodectlError
-        from nodectl.profiles.host import KINDS, of_variables
+        from nodectl.profiles import KINDS
+        from nodectl.profiles.host import of_variables
         from nodectl.profiles.host_compat import HostLook
         from nodectl.profiles.load import profile_dirs
         from nodectl.profiles.overrides import ALLOW, NCCL_ENV, OVERRIDES

@@ -8,8 +8,9 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from nodectl.common.node_paths import LAB_SHARE
 from nodectl.common.paths import state_dir
-from nodectl.provision.wheels import LAB_MOUNT, ensure_lab_share
+from nodectl.provision.wheels import ensure_lab_share
 from tests.booted.fleet import Fleet
 from tests.booted.image import say
 from tests.booted.needs import CONTAINER_PROGRAMS, MACHINE_PROGRAMS, missing_packages
@@ -47,7 +48,7 @@ def bring_up(kind: str) -> AbstractContextManager[Fleet]:
     place = state_dir() / "booted"
     if kind == "machines":
         return machines(place, ("vm01", "vm02"))
-    return containers(place, ("box01", "box02"), {ensure_lab_share(say): LAB_MOUNT})
+    return containers(place, ("box01", "box02"), {ensure_lab_share(say): LAB_SHARE})
 
 
 if __name__ == "__main__":

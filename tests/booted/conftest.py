@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.provision.wheels import LAB_MOUNT
+from nodectl.common.node_paths import LAB_SHARE
 from tests.booted.fleet import Fleet
 from tests.booted.needs import CONTAINER_PROGRAMS, MACHINE_PROGRAMS, skip_unless_possible
 from tests.booted.sessions import containers, machines
@@ -86,7 +86,7 @@ def booted_cache(cli_env: Mapping[str, str]) -> Iterator[None]:
 def boxes(booted_cache: None, lab_share: Path) -> Iterator[Fleet]:
     """Three containers: one for each kind of login."""
     skip_unless_possible(CONTAINER_PROGRAMS, "booted containers")
-    with containers(STATE / "booted", ("box01", "box02", "box03"), {lab_share: LAB_MOUNT}) as fleet:
+    with containers(STATE / "booted", ("box01", "box02", "box03"), {lab_share: LAB_SHARE}) as fleet:
         yield fleet
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from nodectl.common.node_paths import LAB_SHARE
 from nodectl.lab.files import new_key, write_secret
-from nodectl.provision.wheels import LAB_MOUNT
 from tests.booted.journal import Journal
 from tests.booted.system import System
 
@@ -51,8 +51,8 @@ class Fleet:
             "nodectl_hardware": "lab-cpu",
             "nodectl_stack": "cpu",
             "nodectl_tuning": "stock",
-            "nodectl_wheelhouse": f"{LAB_MOUNT}/wheels",
-            "nodectl_uv": f"{LAB_MOUNT}/uv",
+            "nodectl_wheelhouse": f"{LAB_SHARE}/wheels",
+            "nodectl_uv": f"{LAB_SHARE}/uv",
         }
         group = {
             "hosts": {

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodectl import __version__
-from nodectl.provision.wheels import LAB_MOUNT
+from nodectl.common.node_paths import LAB_SHARE
 from tests.booted import snapshot
 from tests.booted.conftest import STATE, Nodectl, Ran
 from tests.booted.fleet import PASSWORD_LOGIN, ROOT_LOGIN, Fleet
@@ -57,7 +57,7 @@ def timed(
     """Two containers that see the wheels as a folder and have no uv yet; one login is root, one needs a password."""
     skip_unless_possible(CONTAINER_PROGRAMS, "booted containers")
     wheels = tool_wheelhouse(tmp_path_factory.mktemp("tool"))
-    with containers(STATE / "booted", tuple(LOGINS), {lab_share: LAB_MOUNT, wheels: WHEELS}) as fleet:
+    with containers(STATE / "booted", tuple(LOGINS), {lab_share: LAB_SHARE, wheels: WHEELS}) as fleet:
         before = {name: snapshot.take(fleet[name]) for name in LOGINS}
         inventory = with_timer(fleet, wanted=True)
         first = run_nodectl(inventory, "provision", "--yes", password=fleet.password)

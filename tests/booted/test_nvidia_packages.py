@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.provision.wheels import LAB_MOUNT
+from nodectl.common.node_paths import LAB_SHARE
 from tests.apt_repo import build
 from tests.booted import snapshot
 from tests.booted.conftest import STATE, Nodectl, Ran
@@ -50,7 +50,7 @@ def provisioned(
     skip_unless_possible(CONTAINER_PROGRAMS | {"gpg": "gnupg"}, "booted containers with a signed repository")
     folder = tmp_path_factory.mktemp("nvidia")
     repository = build(folder / "repository", ["debian12"])
-    folders = {lab_share: LAB_MOUNT, repository.base_url_path: MOUNT}
+    folders = {lab_share: LAB_SHARE, repository.base_url_path: MOUNT}
     with containers(STATE / "booted", NAMES, folders) as fleet:
         inventory = fleet.inventory(
             nodectl_hardware="a100-pcie-8",

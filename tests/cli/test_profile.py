@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.profiles import KINDS
 from nodectl.profiles.load import find_profiles
-from nodectl.profiles.schema import KINDS
 from tests.conftest import Cli
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.lab.base import SHARE
+from nodectl.common.node_paths import LAB_SHARE
 from tests.conftest import Cli, LabUnderTest
 from tests.torch_venv import torch_venv
 
@@ -51,7 +51,7 @@ def test_copies_on_gpus_are_skipped_where_there_is_certainly_none(nodectl: Cli, 
 
 @pytest.mark.slow
 def test_the_host_that_computes_wrongly_is_named(nodectl: Cli, lab4: LabUnderTest, tmp_path: Path) -> None:
-    venv = f"{SHARE}/venv"
+    venv = f"{LAB_SHARE}/venv"
     if not torch_venv().endswith("lab-share/venv"):
         pytest.skip("the lab's share has no torch: `make test` puts it there")
     inventory = tmp_path / "hosts.yml"
@@ -81,7 +81,7 @@ def test_products_on_the_processors_of_a_host(nodectl: Cli, lab4: LabUnderTest, 
     if not torch_venv().endswith("lab-share/venv"):
         pytest.skip("the lab's share has no torch: `make test` puts it there")
     inventory = tmp_path / "hosts.yml"
-    inventory.write_text(Path(lab4.inventory).read_text() + f"        pytorch_venv: {SHARE}/venv\n")
+    inventory.write_text(Path(lab4.inventory).read_text() + f"        pytorch_venv: {LAB_SHARE}/venv\n")
     quick = ("--repetitions", "2", "--duration", "0.05", "--precisions", "fp32,fp8")
     found, status = probe(nodectl, str(inventory), "gemm", *quick, limit=lab4.hosts[0])
     (one,) = found["measurements"]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from nodectl.errors import ProfileError
+from nodectl.profiles import KINDS
 from nodectl.profiles.compat import IncompatibleError
 from nodectl.profiles.load import find_profiles, profile_dirs
 from nodectl.profiles.resolve import Resolved, load_profile, resolve
-from nodectl.profiles.schema import KINDS
 
 
 def article(**overrides: Any) -> Resolved:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Threshold, failed_unless, judges
 from nodectl.checks.launch.candidate import Candidate
+from nodectl.common.units import MIB
 from nodectl.facts.job import Folder, JobVenv, Launcher, Names, RdmaDevices, RunningJobs, SharedMemory
 from nodectl.facts.limits import SessionLimits
 from nodectl.model.finding import Finding
@@ -17,7 +18,6 @@ from nodectl.model.status import Status
 
 ORDER = 10
 
-_MIB = 1024 * 1024
 
 OWN_NAME = Check(
     "own_name",
@@ -130,7 +130,7 @@ STATE_FOLDER = Check(
 def state_folder(host: Candidate) -> Iterator[Finding]:
     """The job's code and logs go there."""
     folder = host.known("state_folder", Folder)
-    yield _folder(host, STATE_FOLDER, folder.path, folder, host.needs.min_free_mib + -(-host.needs.code_bytes // _MIB))
+    yield _folder(host, STATE_FOLDER, folder.path, folder, host.needs.min_free_mib + -(-host.needs.code_bytes // MIB))
 
 
 CHECKPOINT_FOLDER = Check(

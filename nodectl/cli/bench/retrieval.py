@@ -74,7 +74,7 @@ def _show(app: App, found: ProbeResult) -> None:
     from nodectl.report.measurements import findings_list
 
     if app.json:
-        document: dict[str, object] = {"measurements": [asdict(measurement) for measurement in found.measurements]}
+        document: dict[str, object] = {"measurements": [asdict(each) for each in found.measurements]}
         emit_json("bench-retrieval", {**document, "findings": [asdict(each) for each in found.findings]})
     elif found.measurements:
         result(retrieval_table(found.measurements, fold))

@@ -35,8 +35,13 @@ def propose(app: App, trial: str, path: Path, profile: str | None, group: str, a
     proposal = proposal_of(find(trial), profile, group)
     beside = write(proposal, path, regressions_allowed=allow_regressions)
     if app.json:
-        told = {"proposal": str(path), "evidence": str(beside), "profile": proposal.profile, "hosts": [*proposal.hosts]}
-        emit_json("tune-proposal", told)
+        document = {
+            "proposal": str(path),
+            "evidence": str(beside),
+            "profile": proposal.profile,
+            "hosts": [*proposal.hosts],
+        }
+        emit_json("tune-proposal", document)
     else:
         result(str(path))
     note(f"the evidence lies in {beside}; review it, then: nodectl tune apply {path}")
@@ -118,8 +123,8 @@ def _apply(app: App, fleet: App, request: ProvisionRequest, proposed: Proposed, 
         _remember(app, run, proposed, [host.name for host in hosts])
     tell_messages(run)
     if app.json:
-        found = [finding_document(finding) for finding in holds.findings]
-        emit_json("tune-apply", {"run": run.run, "hosts": tallies(run), "findings": found})
+        refused = [finding_document(finding) for finding in holds.findings]
+        emit_json("tune-apply", {"run": run.run, "hosts": tallies(run), "findings": refused})
     else:
         show_table(run)
     return run.exit_status

@@ -87,8 +87,8 @@ def keep(app: App, found: Trial) -> None:
         return
     try:
         with History(state_dir() / FILE, "\n".join(app.inventory.sources)) as history:
-            for summary in found.summaries:
-                verdicts = [one for one in found.verdicts if one.profile == summary.profile]
-                history.add_trial(summary, found.baseline.label, verdicts)
+            for each in found.summaries:
+                verdicts = [one for one in found.verdicts if one.profile == each.profile]
+                history.add_trial(each, found.baseline.label, verdicts)
     except HistoryError as error:
         note(f"nodectl: not kept in the history: {error.message}\n  try: {error.remedy}")

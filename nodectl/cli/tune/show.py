@@ -23,16 +23,16 @@ def list_(app: App) -> None:
     from nodectl.report.trials import trials_table
     from nodectl.trials.store import trials
 
-    found = []
+    readable = []
     for trial in trials():
         if isinstance(trial, str):
             note(trial)
         else:
-            found.append(trial)
+            readable.append(trial)
     if app.json:
-        emit_json("tune-list", {"trials": [_line(each) for each in found]})
-    elif found:
-        result(trials_table(found, fold))
+        emit_json("tune-list", {"trials": [_line(readable_trial) for readable_trial in readable]})
+    elif readable:
+        result(trials_table(readable, fold))
     else:
         note("no trial is kept: see `nodectl tune trial --help`")
 
@@ -63,8 +63,8 @@ def judge(app: App, file: Path, seed: int) -> None:
     series = series_in(file)
     verdicts, crossings = judge_all(series, seed), crossovers(series, seed)
     if app.json:
-        told = {"trials": [asdict(each) for each in verdicts], "crossovers": [asdict(each) for each in crossings]}
-        emit_json("tune-trial", told)
+        document = {"trials": [asdict(row) for row in verdicts], "crossovers": [asdict(row) for row in crossings]}
+        emit_json("tune-trial", document)
     elif verdicts:
         result(
             "\n".join(

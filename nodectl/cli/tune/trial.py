@@ -208,7 +208,7 @@ def _ask(app: App, head: Trial, *, searched: bool, yes: bool) -> None:
     from nodectl.cli.question import ask
 
     count = len(app.hosts)
-    names = [candidate.label for candidate in head.candidates]
+    names = [each.label for each in head.candidates]
     told = f"{len(names)} candidates of a space" if searched else ", ".join(names)
     lines = [
         f"{folded([host.name for host in app.hosts])}: {told} against {head.baseline.label}",

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nodectl.common.units import MIB
 from nodectl.errors import ParseError
 from nodectl.parsers.json_values import json_document, number, objects, section, text_of, whole
 
 TOOL = "fio"
-_MIB = 2**20
 _NS_PER_MS, _US_PER_MS = 1e6, 1e3
 # total latency where its percentiles were asked for, else that of completion, which fio gives by default
 _LATENCIES = (("lat_ns", _NS_PER_MS), ("clat_ns", _NS_PER_MS), ("lat", _US_PER_MS), ("clat", _US_PER_MS))
@@ -69,8 +69,8 @@ def _job(job: Mapping[str, Any]) -> FioJob:
 def _mib_s(direction: Mapping[str, Any]) -> float | None:
     rate_b_s, rate_kib_s = number(direction, "bw_bytes", TOOL), number(direction, "bw", TOOL)
     if rate_b_s is not None:
-        return rate_b_s / _MIB
-    return None if rate_kib_s is None else rate_kib_s * 1024 / _MIB
+        return rate_b_s / MIB
+    return None if rate_kib_s is None else rate_kib_s * 1024 / MIB
 
 
 def _p99_ms(direction: Mapping[str, Any]) -> float | None:

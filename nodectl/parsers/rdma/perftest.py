@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nodectl.common.units import MIB
 from nodectl.errors import ParseError
 from nodectl.parsers.rdma.labelled import rows_of
 from nodectl.parsers.text import Line, plain, unreadable
@@ -140,7 +141,7 @@ _VALUE = r"-?\d{1,20}(?:\.\d{1,20})?|-?nan|-?inf"
 _CELL = re.compile(rf"(?:^|\s)\s*({_VALUE})")
 # latencies have two decimals; pasted columns may have lost the blanks between them
 _LATENCY_CELL = re.compile(rf"\s*(\d{{1,20}}\.\d\d(?=\d+\.)|{_VALUE})")
-_MIB_BITS = 2**20 * 8
+_MIB_BITS = MIB * 8
 # perftest's MB is 2^20 bytes; since version 24 it says so
 _GBIT_S = {"Gb/sec": 1.0, "MB/sec": _MIB_BITS / 1e9, "MiB/sec": _MIB_BITS / 1e9}
 
@@ -271,7 +272,6 @@ _NAMES = {
     "percentile_99.9": "99.9",
     "tps_average": "tps",
 }
-_MIB = 2**20
 
 
 def is_perftest_json(text: str) -> bool:
@@ -309,9 +309,9 @@ def _unit_gbit_s(rows: list[dict[str, float | None]]) -> float:
     if not rate_mpps or not size:
         raise ParseError(f"{TOOL}: the JSON names no unit, and a message rate of 0 does not tell it")
     rate_b_s = rate_mpps * 1e6 * size
-    in_gbit, in_mib = rate_b_s * 8 / 1e9, rate_b_s / _MIB
+    in_gbit, in_mib = rate_b_s * 8 / 1e9, rate_b_s / MIB
     is_gbit = abs(math.log(average / in_gbit)) < abs(math.log(average / in_mib))
-    return 1.0 if is_gbit else _MIB * 8 / 1e9
+    return 1.0 if is_gbit else MIB * 8 / 1e9
 
 
 # the first that matches any line wins: perftest prints the cause together with lines that follow from it

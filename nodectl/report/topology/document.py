@@ -45,14 +45,18 @@ def fabric_document(fabric: Fabric) -> dict[str, Any]:
 def environment_document(proposed: Mapping[str, NcclEnvironment]) -> dict[str, Any]:
     """host → the variables, why each, and why others are not set."""
     return {
-        host: {"nodectl_nccl_env": dict(each.values), "why": dict(each.why), "unset": dict(each.unset)}
-        for host, each in proposed.items()
+        host: {
+            "nodectl_nccl_env": dict(environment.values),
+            "why": dict(environment.why),
+            "unset": dict(environment.unset),
+        }
+        for host, environment in proposed.items()
     }
 
 
-def finding_document(found: Finding) -> dict[str, Any]:
+def finding_document(finding: Finding) -> dict[str, Any]:
     """All of a finding's fields."""
-    return {**asdict(found), "status": found.status.value, "hosts": list(found.hosts)}
+    return {**asdict(finding), "status": finding.status.value, "hosts": list(finding.hosts)}
 
 
 def _without(document: dict[str, Any], name: str) -> dict[str, Any]:

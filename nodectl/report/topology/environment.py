@@ -17,9 +17,9 @@ _HEAD = f"""\
 def environment_yaml(proposed: Mapping[str, NcclEnvironment]) -> str:
     """An Ansible inventory that holds nothing but nodectl_nccl_env of each host."""
     lines = ["all:", "  hosts:"]
-    for host, each in proposed.items():
+    for host, environment in proposed.items():
         lines.append(f"    {_quoted(host)}:")
-        lines += [f"      {line}" for line in variables_yaml(each)]
+        lines += [f"      {line}" for line in variables_yaml(environment)]
     return _HEAD + "\n".join(lines)
 
 

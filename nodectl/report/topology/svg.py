@@ -70,7 +70,7 @@ class Svg:
         self._shapes.append(f"<text {place} fill='{fill}'{weight}>{_text(text)}</text>")
 
     def document(self) -> str:
-        """The whole picture."""
+        """The finished SVG document."""
         width, height = f"{self.width + 20:.0f}", f"{self.height + 20:.0f}"
         size = f"width='{width}' height='{height}'"
         head = f"<svg xmlns='http://www.w3.org/2000/svg' {size} viewBox='0 0 {width} {height}' {_FONT}>"
@@ -97,7 +97,7 @@ _SHOWN = 18
 
 
 def topology_svg(nodes: Mapping[str, NodeTopology], fabric: Fabric | None, fold: Fold) -> str:
-    """One picture of everything."""
+    """The hosts and the fabric as one SVG document."""
     svg = Svg()
     y = _MARGIN
     for hosts, node in alike(nodes):

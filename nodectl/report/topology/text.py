@@ -112,8 +112,8 @@ def fabric_text(fabric: Fabric, fold: Fold) -> str:
 
 
 def _span(values: Iterator[int]) -> str:
-    found = sorted(set(values))
-    return str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
+    numbers = sorted(set(values))
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
 
 
 def _order(hosts: Sequence[str], fold: Fold) -> str:

@@ -39,10 +39,10 @@ class Distances:
 
     def bits(self, switches: Iterable[str]) -> int:
         """These switches as one number."""
-        found = 0
+        number = 0
         for switch in switches:
-            found |= 1 << self._index[switch]
-        return found
+            number |= 1 << self._index[switch]
+        return number
 
     def levels(self, switch: str) -> list[int]:
         """The switches at distance 0, 1, 2 … from `switch`, and no others; each level as bits."""
@@ -53,10 +53,10 @@ class Distances:
 
     def reach(self, switch: str) -> int:
         """All switches that `switch` is joined with, as bits; itself too."""
-        found = 0
+        switches = 0
         for level in self.levels(switch):
-            found |= level
-        return found
+            switches |= level
+        return switches
 
     def nearest(self, switch: str, targets: int) -> int | None:
         """Number of switches on the way from a host at `switch` to one at the nearest of `targets`."""
@@ -81,20 +81,20 @@ class Distances:
         levels = []
         while frontier:
             levels.append(frontier)
-            found = 0
+            beyond = 0
             for number in _ones(frontier):
-                found |= self._near[number]
-            frontier = found & ~seen
+                beyond |= self._near[number]
+            frontier = beyond & ~seen
             seen |= frontier
         return levels
 
 
 def homes_of(graph: FabricGraph) -> dict[str, frozenset[str]]:
     """The switches of each host, hosts in counting order; hosts without one are left out."""
-    found: dict[str, set[str]] = defaultdict(set)
+    switches: dict[str, set[str]] = defaultdict(set)
     for attachment in graph.attachments:
-        found[attachment.host].add(attachment.switch)
-    return {host: frozenset(found[host]) for host in sorted(found, key=natural)}
+        switches[attachment.host].add(attachment.switch)
+    return {host: frozenset(switches[host]) for host in sorted(switches, key=natural)}
 
 
 def farthest(distances: Distances, homes: Mapping[str, frozenset[str]]) -> Farthest:
@@ -104,7 +104,7 @@ def farthest(distances: Distances, homes: Mapping[str, frozenset[str]]) -> Farth
     of their own is as far apart as its worst rail.  Ports without any way to the other host are the parts' matter.
     """
     classes = _classes(homes)
-    worst, found = 0, ("", "", "")
+    worst, ends = 0, ("", "", "")
     for ours, members in classes.items():
         for switch in sorted(ours, key=natural):
             levels = distances.levels(switch)
@@ -116,10 +116,10 @@ def farthest(distances: Distances, homes: Mapping[str, frozenset[str]]) -> Farth
                     continue
                 worst = distances.nearest(switch, targets) or worst
                 within = _up_to(levels, worst)
-                found = (members[0], switch, others[1] if ours == theirs else others[0])
+                ends = (members[0], switch, others[1] if ours == theirs else others[0])
     if not worst:
         return Farthest(None, ())
-    first, switch, second = found
+    first, switch, second = ends
     return Farthest(worst, (first, *distances.path(switch, distances.bits(homes[second])), second))
 
 
@@ -133,8 +133,8 @@ def parts_of(graph: FabricGraph, distances: Distances, homes: Mapping[str, froze
     groups += [frozenset(pair) for pair in graph.direct]
     groups += [frozenset([host]) for host in graph.hosts if host not in homes and not _among(host, graph.direct)]
     unique = set(groups)
-    largest = [each for each in unique if not any(each < other for other in unique)]
-    return sorted((tuple(sorted(each, key=natural)) for each in largest), key=lambda each: (-len(each), each))
+    largest = [part for part in unique if not any(part < other for other in unique)]
+    return sorted((tuple(sorted(part, key=natural)) for part in largest), key=lambda part: (-len(part), part))
 
 
 def _among(host: str, pairs: Iterable[tuple[str, str]]) -> bool:
@@ -142,17 +142,17 @@ def _among(host: str, pairs: Iterable[tuple[str, str]]) -> bool:
 
 
 def _classes(homes: Mapping[str, frozenset[str]]) -> dict[frozenset[str], list[str]]:
-    found: dict[frozenset[str], list[str]] = defaultdict(list)
+    classes: dict[frozenset[str], list[str]] = defaultdict(list)
     for host, switches in homes.items():
-        found[switches].append(host)
-    return dict(found)
+        classes[switches].append(host)
+    return dict(classes)
 
 
 def _up_to(levels: list[int], count: int) -> int:
-    found = 0
+    switches = 0
     for level in levels[:count]:
-        found |= level
-    return found
+        switches |= level
+    return switches
 
 
 def _ones(bits: int) -> Iterator[int]:

@@ -19,16 +19,16 @@ _FACTORY = re.compile(r"MT\d{3,}\b|localhost\b|\(none\)|.*Mellanox Technologies$
 
 
 def ib_graph(
-    found: IbNetDiscover, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str]], source: str
+    listing: IbNetDiscover, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str]], source: str
 ) -> FabricGraph:
     """`node01 HCA-1` and `node01 mlx5_0` are adapters of node01; only an inventory's hosts, where there is one."""
     names = HostNames(hosts)
     switches = {
-        switch.guid: Switch(switch.guid, (switch.name or "").strip() or switch.guid) for switch in found.switches
+        switch.guid: Switch(switch.guid, (switch.name or "").strip() or switch.guid) for switch in listing.switches
     }
     owners: dict[str, tuple[str, str]] = {}
     nameless: list[str] = []
-    for adapter in found.hosts:
+    for adapter in listing.hosts:
         told = (adapter.name or "").strip()
         if _AGGREGATION in told:
             continue
@@ -44,11 +44,11 @@ def ib_graph(
     claims = Counter(owners.values())
     shared = [guid for guid, claim in owners.items() if claims[claim] > 1]
     owners = {guid: claim for guid, claim in owners.items() if claims[claim] == 1}
-    return _graph(found, switches, owners, [*nameless, *shared], hosts, source)
+    return _graph(listing, switches, owners, [*nameless, *shared], hosts, source)
 
 
 def _graph(
-    found: IbNetDiscover,
+    listing: IbNetDiscover,
     switches: Mapping[str, Switch],
     owners: Mapping[str, tuple[str, str]],
     nameless: Sequence[str],
@@ -56,8 +56,8 @@ def _graph(
     source: str,
 ) -> FabricGraph:
     attachments, trunks, direct = [], [], []
-    several = _ports(found, owners)
-    for link in found.links:
+    several = _ports(listing, owners)
+    for link in listing.links:
         speed = " ".join(filter(None, (link.width, link.speed)))
         if link.a in switches and link.b in switches:
             if link.a != link.b:
@@ -86,14 +86,14 @@ def _graph(
     )
 
 
-def _ports(found: IbNetDiscover, owners: Mapping[str, object]) -> dict[str, int]:
+def _ports(listing: IbNetDiscover, owners: Mapping[str, object]) -> dict[str, int]:
     """How many ports of each adapter have a live link."""
     ports: dict[str, set[int]] = {}
-    for link in found.links:
+    for link in listing.links:
         for guid, port in ((link.a, link.a_port), (link.b, link.b_port)):
             if guid in owners:
                 ports.setdefault(guid, set()).add(port)
-    return {guid: len(each) for guid, each in ports.items()}
+    return {guid: len(numbers) for guid, numbers in ports.items()}
 
 
 def _split(description: str) -> tuple[str, str]:

@@ -10,22 +10,27 @@ from nodectl.parsers.linux.lldp import Lldp
 from nodectl.topology.fabric.host_names import HostNames
 
 
-def lldp_graph(found: Mapping[str, Lldp], hosts: Sequence[Host], source: str) -> FabricGraph:
+def lldp_graph(neighbors_of: Mapping[str, Lldp], hosts: Sequence[Host], source: str) -> FabricGraph:
     """`found` is by the name of who was asked.
 
     Who is no host of the inventory is a switch; without an inventory, whom others see forward.  Cables between switches
     are known only where switches were asked.
     """
     names = HostNames(hosts)
-    forwarding = {neighbor.chassis for lldp in found.values() for neighbor in lldp.neighbors if neighbor.forwards}
+    forwarding = {
+        neighbor.chassis for lldp in neighbors_of.values() for neighbor in lldp.neighbors if neighbor.forwards
+    }
     asked: dict[str, str] = {}
-    for owner in found:
+    for owner in neighbors_of:
         name = names.find(owner)
         if name is not None and (hosts or owner not in forwarding):
             asked[owner] = name
-    switches = [owner for owner in found if owner not in asked]
-    attachments = {**_seen_by_switches(found, switches, asked, names), **_seen_by_hosts(found, asked, hosts)}
-    trunks = _trunks(found, switches, attachments)
+    switches = [owner for owner in neighbors_of if owner not in asked]
+    attachments = {
+        **_seen_by_switches(neighbors_of, switches, asked, names),
+        **_seen_by_hosts(neighbors_of, asked, hosts),
+    }
+    trunks = _trunks(neighbors_of, switches, attachments)
     ids = dict.fromkeys([*switches, *(each.switch for each in attachments.values()), *(each.b for each in trunks)])
     leaves = {attachment.switch for attachment in attachments.values()}
     seen = dict.fromkeys(each.host for each in attachments.values())
@@ -45,11 +50,11 @@ def lldp_graph(found: Mapping[str, Lldp], hosts: Sequence[Host], source: str) ->
 _Attachments = dict[tuple[str, str, str], Attachment]
 
 
-def _seen_by_hosts(found: Mapping[str, Lldp], asked: Mapping[str, str], hosts: Sequence[Host]) -> _Attachments:
+def _seen_by_hosts(neighbors_of: Mapping[str, Lldp], asked: Mapping[str, str], hosts: Sequence[Host]) -> _Attachments:
     attachments: _Attachments = {}
     for owner, name in asked.items():
         wanted = _training(hosts, name)
-        for neighbor in found[owner].neighbors:
+        for neighbor in neighbors_of[owner].neighbors:
             if (
                 neighbor.forwards is not False
                 and neighbor.chassis not in asked
@@ -61,12 +66,12 @@ def _seen_by_hosts(found: Mapping[str, Lldp], asked: Mapping[str, str], hosts: S
 
 
 def _seen_by_switches(
-    found: Mapping[str, Lldp], switches: Sequence[str], asked: Mapping[str, str], names: HostNames
+    neighbors_of: Mapping[str, Lldp], switches: Sequence[str], asked: Mapping[str, str], names: HostNames
 ) -> _Attachments:
     """Hosts that were not asked themselves."""
     attachments: _Attachments = {}
     for owner in switches:
-        for neighbor in found[owner].neighbors:
+        for neighbor in neighbors_of[owner].neighbors:
             host = None if neighbor.chassis in switches or neighbor.chassis in asked else names.find(neighbor.chassis)
             if host is not None and host not in asked.values() and not (neighbor.forwards and names.everybody):
                 nic = neighbor.port_description or neighbor.port or neighbor.interface
@@ -74,12 +79,12 @@ def _seen_by_switches(
     return attachments
 
 
-def _trunks(found: Mapping[str, Lldp], switches: Sequence[str], attachments: _Attachments) -> tuple[Trunk, ...]:
+def _trunks(neighbors_of: Mapping[str, Lldp], switches: Sequence[str], attachments: _Attachments) -> tuple[Trunk, ...]:
     """Cables between switches, each once although both ends tell of it."""
     hosts = {host for host, _, _ in attachments}
     trunks = []
     for owner in switches:
-        for neighbor in found[owner].neighbors:
+        for neighbor in neighbors_of[owner].neighbors:
             both_told = neighbor.chassis in switches
             beyond = not both_told and neighbor.forwards and neighbor.chassis not in hosts
             if (both_told and owner < neighbor.chassis) or beyond:

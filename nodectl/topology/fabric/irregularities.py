@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from nodectl.common.natural import natural
+from nodectl.common.statistics import QUORUM
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, SwitchLoad
@@ -16,9 +17,6 @@ from nodectl.topology.fabric.wiring import Rails, names_of
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)
-
-# below this nobody can say who is right
-QUORUM = 3
 
 
 def majority(values: Mapping[K, V]) -> V | None:
@@ -157,8 +155,8 @@ def sharing(shared: Mapping[str, Mapping[str, tuple[str, ...]]], homes: Mapping[
 
 def uplinks(loads: Sequence[SwitchLoad]) -> Iterator[Finding]:
     """Switches with fewer cables upwards than most of their tier."""
-    for _, each in groupby(sorted(loads, key=lambda load: load.tier), key=lambda load: load.tier):
-        tier = list(each)
+    for _, same_tier in groupby(sorted(loads, key=lambda load: load.tier), key=lambda load: load.tier):
+        tier = list(same_tier)
         usual = majority({load.switch: load.ports_up for load in tier})
         for load in tier:
             if usual is not None and load.ports_up < usual and load.tier:

@@ -27,9 +27,9 @@ def judge_fabric(graph: FabricGraph, limits: Limits, order: Sequence[str] = ()) 
     if worst.hops is None and graph.direct and not homes:
         worst = Farthest(0, graph.direct[0])
     names = names_of(graph)
-    path = tuple(names.get(each, each) for each in worst.path)
+    path = tuple(names.get(place, place) for place in worst.path)
     loads, rails, shared = loads_of(graph), rails_of(graph), shared_switches(graph)
-    told = (
+    findings = (
         *whole.hops(graph, worst.hops, path, limits, complete=complete),
         *whole.parts(parts),
         *whole.nameless(graph),
@@ -52,9 +52,9 @@ def judge_fabric(graph: FabricGraph, limits: Limits, order: Sequence[str] = ()) 
         rails=rails.rails,
         shared_switches=shared,
         parts=tuple(parts) if len(parts) > 1 else (),
-        findings=told,
+        findings=findings,
         cables=cables_of(graph),
-        homes={host: tuple(sorted((names[each] for each in ids), key=natural)) for host, ids in homes.items()},
+        homes={host: tuple(sorted((names[place] for place in ids), key=natural)) for host, ids in homes.items()},
     )
 
 

@@ -25,7 +25,7 @@ class Limits:
 
 
 def hops(
-    graph: FabricGraph, found: int | None, path: Sequence[str], limits: Limits, *, complete: bool
+    graph: FabricGraph, count: int | None, path: Sequence[str], limits: Limits, *, complete: bool
 ) -> Iterator[Finding]:
     """The largest number of switches between two hosts, with the path that has it."""
     expected = f"at most {limits.max_hops} switches between any two hosts"
@@ -47,8 +47,8 @@ def hops(
             actual=f"{graph.source} shows no host on a switch",
             remedy="is it the output of a fabric with these hosts?  Compare the names",
         )
-    elif found is not None:
-        over = found > limits.max_hops
+    elif count is not None:
+        over = count > limits.max_hops
         yield Finding(
             FABRIC,
             "fabric_hops",
@@ -56,7 +56,7 @@ def hops(
             subject=f"{path[0]} - {path[-1]}",
             action="none",
             expected=expected,
-            actual=f"{found}: {' - '.join(path)}",
+            actual=f"{count}: {' - '.join(path)}",
             remedy="bring both below one spine, or keep a job inside one of them (--limit); --max-hops allows more"
             if over
             else "",
@@ -66,7 +66,7 @@ def hops(
 
 
 def nothing_known() -> Finding:
-    """No source at all."""
+    """The finding where no source tells of any switch."""
     return Finding(
         FABRIC,
         "fabric_hops",
@@ -76,17 +76,17 @@ def nothing_known() -> Finding:
     )
 
 
-def parts(found: Sequence[Sequence[str]]) -> Iterator[Finding]:
+def parts(groups: Sequence[Sequence[str]]) -> Iterator[Finding]:
     """Hosts between which no way leads."""
-    if len(found) > 1:
+    if len(groups) > 1:
         yield Finding(
             FABRIC,
             "fabric_partitioned",
             Status.FAILED,
             expected="a way between any two hosts",
-            actual=f"{len(found)} parts without a way between them: {'; '.join(_list(each) for each in found)}",
+            actual=f"{len(groups)} parts without a way between them: {'; '.join(_list(group) for group in groups)}",
             remedy="look at the cables and port states between the parts' switches",
-            hosts=tuple(each[0] for each in found),
+            hosts=tuple(group[0] for group in groups),
         )
 
 
@@ -118,12 +118,12 @@ def missing(graph: FabricGraph) -> Iterator[Finding]:
         )
 
 
-def loads(found: Sequence[SwitchLoad], limits: Limits) -> Iterator[Finding]:
+def loads(switches: Sequence[SwitchLoad], limits: Limits) -> Iterator[Finding]:
     """Leaves that can take more from their hosts than they can carry away."""
-    leaves = [each for each in found if each.tier == 1 and each.ratio is not None]
+    leaves = [switch for switch in switches if switch.tier == 1 and switch.ratio is not None]
     over = sorted(
         (leaf for leaf in leaves if (leaf.ratio or 0) > limits.max_oversubscription),
-        key=lambda each: -(each.ratio or 0),
+        key=lambda switch: -(switch.ratio or 0),
     )
     if over:
         worst = over[0]

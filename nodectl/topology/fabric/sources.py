@@ -27,9 +27,9 @@ def graph_from(path: Path, hosts: Sequence[Host], guids: Mapping[str, tuple[str,
 
     `guids` are the hosts' own adapters (GUID → host and device), for those that carry no name in the fabric.
     """
-    found = _graph(path, hosts, guids)
-    if found.hosts or not hosts:
-        return found
+    graph = _graph(path, hosts, guids)
+    if graph.hosts or not hosts:
+        return graph
     # of a fabric with other names the whole is shown, and that nobody of the inventory was found in it
     return replace(_graph(path, (), guids), missing=tuple(host.name for host in hosts))
 
@@ -69,16 +69,16 @@ def _lldp_file(path: Path, text: str) -> dict[str, Lldp]:
         raise ParseError(f"lldpctl: not JSON: {error}") from error
     if "lldp" in document:
         return {path.stem: read_lldp(document)}
-    return {str(name): read_lldp(each) for name, each in document.items()}
+    return {str(name): read_lldp(host_document) for name, host_document in document.items()}
 
 
 def _folder(path: Path) -> dict[str, Lldp]:
     """`<host>.json`, or a recording's `<host>/lldpctl.out`."""
-    files = {each.stem: each for each in sorted(path.glob("*.json"))}
-    files |= {each.parent.name: each for each in sorted(path.glob(f"*/{_RECORDED}"))}
+    files = {file.stem: file for file in sorted(path.glob("*.json"))}
+    files |= {file.parent.name: file for file in sorted(path.glob(f"*/{_RECORDED}"))}
     if not files:
         raise UsageError(f"{path}: neither <host>.json nor <host>/{_RECORDED} in it", _remedy())
-    return {name: _one(each) for name, each in files.items()}
+    return {name: _one(file) for name, file in files.items()}
 
 
 def _one(path: Path) -> Lldp:
@@ -91,10 +91,10 @@ def _one(path: Path) -> Lldp:
 def recorded_graph(texts: Mapping[str, Mapping[str, str]], hosts: Sequence[Host]) -> FabricGraph | None:
     """The graph from recorded outputs, by host and key; None where no host knows a neighbour."""
     neighbors: dict[str, Lldp] = {}
-    for host, found in texts.items():
-        if LLDP.key in found:
+    for host, outputs in texts.items():
+        if LLDP.key in outputs:
             try:
-                neighbors[host] = parse_lldp(found[LLDP.key])
+                neighbors[host] = parse_lldp(outputs[LLDP.key])
             except ParseError as error:
                 raise ParseError(f"{host}: {error.message}", error.remedy) from error
     if any(lldp.neighbors for lldp in neighbors.values()):

@@ -35,7 +35,7 @@ def tiers_of(graph: FabricGraph) -> dict[str, int]:
     tiers = dict.fromkeys((attachment.switch for attachment in graph.attachments), 1)
     frontier = set(tiers)
     while frontier:
-        above = {each for switch in frontier for each in near[switch]} - set(tiers)
+        above = {neighbor for switch in frontier for neighbor in near[switch]} - set(tiers)
         tiers.update(dict.fromkeys(above, tiers[next(iter(frontier))] + 1))
         frontier = above
     return {switch.id: tiers.get(switch.id, 0) for switch in graph.switches}
@@ -55,8 +55,8 @@ def loads_of(graph: FabricGraph) -> tuple[SwitchLoad, ...]:
             # a cable between equals leads away from the hosts of both
             (down if tiers[there] < tiers[here] else up)[here].append(trunk.gbit_s)
     loads = [
-        _load(names[each], tiers[each], len(hosts[each]), down[each], up[each])
-        for each in (switch.id for switch in graph.switches)
+        _load(names[switch_id], tiers[switch_id], len(hosts[switch_id]), down[switch_id], up[switch_id])
+        for switch_id in (switch.id for switch in graph.switches)
     ]
     return tuple(sorted(loads, key=lambda load: (load.tier, natural(load.switch))))
 
@@ -107,8 +107,8 @@ def rails_of(graph: FabricGraph) -> Rails:
         members.get(groups.head(_label(port)), set()).add(_label(port))
     rails = [
         Rail("+".join(labels), tuple(labels), tuple(sorted(on[head], key=natural)))
-        for head, each in members.items()
-        for labels in [sorted(each, key=natural)]
+        for head, labels_of_rail in members.items()
+        for labels in [sorted(labels_of_rail, key=natural)]
     ]
     title = {label: rail.name for rail in rails for label in rail.nics}
     crossed = [
@@ -142,11 +142,11 @@ class _Groups:
 def shared_switches(graph: FabricGraph) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     """host → switch → its NICs there, where it has more than one."""
     names = names_of(graph)
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    nics_on: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for port in graph.attachments:
-        found[port.host][names[port.switch]].append(port.nic)
+        nics_on[port.host][names[port.switch]].append(port.nic)
     several = {
         host: {switch: tuple(sorted(nics, key=natural)) for switch, nics in switches.items() if len(nics) > 1}
-        for host, switches in found.items()
+        for host, switches in nics_on.items()
     }
     return {host: several[host] for host in sorted(several, key=natural) if several[host]}
