@@ -207,7 +207,7 @@ def test_a_file_that_is_not_nodectls_is_kept(provision: Provision, fleet: Callab
     lab4.ssh("node04", "echo NCCL_IB_TIMEOUT=23 > /etc/nccl.conf")
     status, _, said = provision("--tags", "nccl_env", inventory=fleet("node04"))
     assert status == 0, said
-    assert lab4.ssh("node04", "cat /var/lib/nodectl/nccl.conf.before") == "NCCL_IB_TIMEOUT=23"
+    assert lab4.ssh("node04", "cat /var/lib/nodectl/runs/2*/files/*") == "NCCL_IB_TIMEOUT=23"
     assert "NCCL_IB_TIMEOUT" not in lab4.ssh("node04", "cat /etc/nccl.conf")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from nodectl.common.paths import state_dir
 
-# as module_utils/node_store.py has it on the nodes
+# as module_utils/undo/store.py has it on the nodes
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 

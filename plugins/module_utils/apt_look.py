@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import apt_plan, findings
+from ansible_collections.nodectl.fleet.plugins.module_utils import findings
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import plan as apt_plan
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Mapping
 
-    from ansible_collections.nodectl.fleet.plugins.module_utils.apt_run import Apt
+    from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import Apt
 
     Wanted = dict[str, Any]
     Finding = dict[str, str]

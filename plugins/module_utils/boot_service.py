@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text, write_text
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable, Mapping
@@ -14,11 +14,6 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
 
     Change = dict[str, str]
     Run = Callable[[list[str]], tuple[int, str, str]]
-
-
-def systemd_runs() -> bool:
-    """systemd is process 1 here."""
-    return Path("/run/systemd/system").is_dir()
 
 
 def runner(module: AnsibleModule) -> Run:
@@ -34,22 +29,14 @@ def runner(module: AnsibleModule) -> Run:
     return run
 
 
-def read_text(path: str) -> str:
-    """The file's text; empty where there is none."""
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-
-
 def converge(module: AnsibleModule, unit: str, files: Mapping[str, tuple[str, int]]) -> list[Change]:
     """Put each file (text and mode; empty text: no file) and enable the unit, or take all away; what changed.
 
     In check mode it only says so. Where the unit's text is empty it is disabled before its file goes.
     """
-    unit_path = next(path for path in files if Path(path).name == unit)
+    unit_path = next(path for path in files if os.path.basename(path) == unit)
     wanted, changes = bool(files[unit_path][0]), []
-    if not wanted and Path(unit_path).exists():
+    if not wanted and os.path.exists(unit_path):
         changes += _enable(module, unit, False)
     for path, (text, mode) in files.items():
         changes += _put(module, path, text, mode)
@@ -62,20 +49,14 @@ def converge(module: AnsibleModule, unit: str, files: Mapping[str, tuple[str, in
 
 def _put(module: AnsibleModule, path: str, text: str, mode: int) -> list[Change]:
     before = read_text(path)
-    right = bool(text) == Path(path).exists() and before == text
-    if right and (not text or Path(path).stat().st_mode & 0o7777 == mode):
+    right = bool(text) == os.path.exists(path) and before == text
+    if right and (not text or os.stat(path).st_mode & 0o7777 == mode):
         return []
     if not module.check_mode:
         if text:
-            Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            handle, staged = tempfile.mkstemp(dir=module.tmpdir)
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            Path(staged).chmod(mode)
-            module.atomic_move(staged, path)
-            Path(path).chmod(mode)
+            write_text(path, text, mode)
         else:
-            Path(path).unlink()
+            os.unlink(path)
     return [{"before_header": path, "after_header": path, "before": before, "after": text}]
 
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import apt_plan, node_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import plan as apt_plan
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import BROKEN
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import CONFOLD, Apt
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt_look import Look, deviation
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt_run import BROKEN, CONFOLD, Apt
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Finding = dict[str, str]
@@ -147,8 +149,8 @@ class Pinned(Look):  # type: ignore[misc]  # its module is Ansible's to find
         out = self.apt.run("apt-get", "--simulate", *words, doing=f"plan {' '.join(choice)}")
         steps: Steps = apt_plan.parse_simulation(out)
         held = {name for name in self.packages if self.is_held(name)}
-        held -= {name for name in held if self.params["driver"] and node_packages.is_driver(name)}
-        bring = (lambda name: True) if self.params["driver"] else (lambda name: not node_packages.is_driver(name))
+        held -= {name for name in held if self.params["driver"] and packages.is_driver(name)}
+        bring = (lambda name: True) if self.params["driver"] else (lambda name: not packages.is_driver(name))
         wrong = apt_plan.objections(steps, set(choice), gone, bring, held)
         if wrong or (steps and self.params["blocked_by"]):
             reason = "; ".join(wrong) or self.params["blocked_by"]
@@ -169,7 +171,7 @@ class Pinned(Look):  # type: ignore[misc]  # its module is Ansible's to find
         if self.params["driver"]:
             names |= {step["name"] for step in plan if step["action"] == "install"}
             names |= {name for name in self.packages if self.version(name)}
-            names = {name for name in names if name in self.settled or node_packages.is_driver(name)}
+            names = {name for name in names if name in self.settled or packages.is_driver(name)}
         return sorted(name for name in names if self.params["hold"] and not self.is_held(name))
 
     def apply(self, choice: dict[str, str], gone: list[str]) -> None:

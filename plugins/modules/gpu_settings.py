@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw
-from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import (
-    converge,
-    read_text,
-    runner,
-    systemd_runs,
-)
+from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import live_commands, systemd_runs
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable, Mapping
@@ -41,6 +39,7 @@ options:
   settings: {description: Where its settings are put., type: path, required: true}
   unit: {description: Where the boot service is put., type: path, required: true}
   drop_in: {description: Where the drop-in of nvidia-persistenced is put., type: path, required: true}
+  record: {description: Where the previous values are kept., type: path, default: /var/lib/nodectl/gpu_settings.json}
   program_text: {description: The boot program., type: str, default: ''}
   unit_text: {description: The boot service., type: str, default: ''}
   drop_in_text: {description: The drop-in., type: str, default: ''}
@@ -74,28 +73,58 @@ def refusals(run: Run, gpus: list[Gpu], wanted: Mapping[str, Any]) -> list[str]:
     return [reason for reason in reasons if reason]
 
 
-def before(gpus: list[Gpu], known: Mapping[str, Any]) -> dict[str, Any]:
-    """What each GPU held before the first of these settings."""
-    fields = ("persistence", "power", "memory", "graphics")
-    return {gpu["uuid"]: known.get(gpu["uuid"]) or {field: gpu[field] for field in fields} for gpu in gpus}
+def state(gpu: Mapping[str, str]) -> dict[str, str]:
+    """A GPU's settings, each as nvidia-smi prints it and takes it."""
+    return {
+        "persistence": gpu["persistence"],
+        "power": gpu["power"],
+        "clocks": f"{gpu['memory']},{gpu['graphics']}",
+    }
 
 
-def given_back(gpus: list[Gpu], old: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[list[str]]:
+def targets(gpu: Gpu, wanted: Mapping[str, Any]) -> dict[str, str]:
+    """Pure: the settings of a GPU that holds what is wanted; none that it lacks, or while a display uses it."""
+    if gpu["display"] == "Enabled":
+        return {}
+    result = {}
+    if wanted["persistence"] is not None and gpu["persistence"] != "[N/A]":
+        result["persistence"] = "Enabled" if wanted["persistence"] else "Disabled"
+    if wanted["power_limit_w"] and gpu_hw.number(gpu["power"]) is not None:
+        result["power"] = f"{wanted['power_limit_w']:.2f}"
+    clocks = gpu_hw.wanted_clocks(gpu, wanted["clocks"]) if wanted["clocks"] else ""
+    return {**result, "clocks": clocks} if clocks else result
+
+
+def held_entries(gpus: list[Gpu], wanted: Mapping[str, Any], before: Callable[[str, str], str]) -> dict[str, Any]:
+    """{key of `Held`: before and after} of what is wanted; `before(key, now)` is what stood there."""
+    entries = {}
+    for gpu in gpus:
+        for field, after in targets(gpu, wanted).items():
+            key = f"gpu {gpu['uuid']} {field}"
+            entries[key] = {"before": before(key, state(gpu)[field]), "after": after}
+    return entries
+
+
+def former(gpus: list[Gpu], old: Mapping[str, Any]) -> dict[str, Any]:
+    """What the first version kept in the boot program's settings, as entries of `Held`."""
+    rows = {uuid: state(row) for uuid, row in old.get("before", {}).items()}
+
+    def before(key: str, now: str) -> str:
+        _, uuid, field = key.split(" ")
+        return rows.get(uuid, {}).get(field, now)
+
+    return held_entries(gpus, old, before) if rows else {}
+
+
+def given_back(gpus: list[Gpu], unwanted: Mapping[str, str]) -> list[list[str]]:
     """Pure: commands for what was set before and is no longer wanted; access control comes back with a boot."""
     todo = []
     for gpu in gpus:
-        was = old.get("before", {}).get(gpu["uuid"])
-        if not was or gpu["display"] == "Enabled":
-            continue
-        smi = ["nvidia-smi", "-i", gpu["uuid"]]
-        gone = {key for key in KEYS if old.get(key) is not None and wanted[key] is None}
-        if "persistence" in gone and gpu["persistence"] != was["persistence"]:
-            todo.append([*smi, "-pm", "1" if was["persistence"] == "Enabled" else "0"])
-        if "power_limit_w" in gone and gpu["power"] != was["power"] and gpu_hw.number(was["power"]):
-            todo.append([*smi, "-pl", was["power"]])
-        pair = f"{was['memory']},{was['graphics']}"
-        if "clocks" in gone and f"{gpu['memory']},{gpu['graphics']}" != pair and gpu_hw.number(was["memory"]):
-            todo.append([*smi, "-ac", pair])
+        now = state(gpu)
+        back = {field: unwanted.get(f"gpu {gpu['uuid']} {field}", value) for field, value in now.items()}
+        if gpu["display"] != "Enabled":
+            rows = ({gpu["uuid"]: ",".join(each.values())} for each in (back, now))
+            todo += live_commands({"kind": "gpu"}, *rows)
     return todo
 
 
@@ -104,9 +133,13 @@ def set_all(module: AnsibleModule, wanted: dict[str, Any]) -> None:
     params, run = module.params, runner(module)
     old = json.loads(read_text(params["settings"]) or "{}")
     asked = any(value is not None for value in wanted.values())
-    if not asked and not old:
+    if not asked and not old and not Path(params["record"]).exists():
         module.exit_json(changed=False)
     gpus = gpu_hw.gpus(run) or []
+    held = Held(params["record"], former(gpus, old))
+    entries = held_entries(gpus, wanted, held.before)
+    now = {f"gpu {gpu['uuid']} {field}": value for gpu in gpus for field, value in state(gpu).items()}
+    unwanted = held.unwanted(entries, now.get)
     reasons = refusals(run, gpus, wanted)
     if reasons:
         module.fail_json(msg="; ".join(reasons))
@@ -114,18 +147,19 @@ def set_all(module: AnsibleModule, wanted: dict[str, Any]) -> None:
     useful = asked and (bool(gpus) or (wanted["acs"] == "off" and not gpu_hw.virtual()))
     boots = useful and systemd_runs()
     drop_in = boots and wanted["persistence"] and run(["systemctl", "cat", PERSISTENCED])[0] == 0
-    document = {**wanted, "before": before(gpus, old.get("before", {}))}
+    if not module.check_mode:
+        held.begin(entries)
     diff = converge(
         module,
         Path(params["unit"]).name,
         {
             params["program"]: (params["program_text"] if boots else "", 0o755),
-            params["settings"]: (json.dumps(document, indent=2, sort_keys=True) + "\n" if useful else "", 0o644),
+            params["settings"]: (json.dumps(wanted, indent=2, sort_keys=True) + "\n" if useful else "", 0o644),
             params["drop_in"]: (params["drop_in_text"] if drop_in else "", 0o644),
             params["unit"]: (params["unit_text"] if boots else "", 0o644),
         },
     )
-    todo = given_back(gpus, old, wanted) + (gpu_hw.commands(run, wanted) if useful else [])
+    todo = given_back(gpus, unwanted) + (gpu_hw.commands(run, wanted) if useful else [])
     if any(change["before_header"] == params["drop_in"] for change in diff):
         todo = [["systemctl", "daemon-reload"], ["systemctl", "try-restart", PERSISTENCED], *todo]
     if todo:
@@ -135,6 +169,8 @@ def set_all(module: AnsibleModule, wanted: dict[str, Any]) -> None:
         status, out, err = run(command)
         if status != 0:
             module.fail_json(msg=f"{' '.join(command)}: {(err or out).strip()}")
+    if not module.check_mode:
+        held.settle(entries)
     module.exit_json(changed=bool(diff), diff=diff)
 
 
@@ -155,6 +191,7 @@ def main() -> None:
             "settings": path,
             "unit": path,
             "drop_in": path,
+            "record": {"type": "path", "default": "/var/lib/nodectl/gpu_settings.json"},
             "program_text": text,
             "unit_text": text,
             "drop_in_text": text,

@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import files
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import sysctl_path
+
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
 
     Setting = dict[str, Any]
-    Record = dict[str, dict[str, str]]
+    Entries = dict[str, dict[str, str]]
     Read = Callable[[str], tuple[str, str | None]]
 
 DOCUMENTATION = r"""
@@ -43,12 +45,6 @@ report: {description: Lines on what was kept or cannot be held here., type: list
 """
 
 HEADER = "# Written by nodectl from the host's tuning profile; changes made here are lost.\n"
-
-
-def live_path(root: str, key: str) -> Path:
-    """The kernel's file for a key; after a first dot, a slash in a key stands for a dot in a name, as in sysctl.d."""
-    first = next((letter for letter in key if letter in "./"), "/")
-    return Path(root, key.translate(str.maketrans("./", "/.")) if first == "." else key)
 
 
 def read_live(path: Path) -> tuple[str, str | None]:
@@ -82,10 +78,10 @@ def kept(key: str, value: str, wanted: str) -> str:
     return f"{key}: kept at {value}, the profile's {wanted} would lower it"
 
 
-def plan(settings: list[Setting], record: Record, read: Read) -> tuple[dict[str, str], Record, list[str]]:
-    """Pure: (live changes, new record, report); `read(key)` gives (value, reason)."""
+def plan(settings: list[Setting], held: Held, read: Read) -> tuple[dict[str, str], Entries, list[str]]:
+    """Pure: (live changes, what the role then holds, report); `read(key)` gives (value, reason)."""
     changes: dict[str, str] = {}
-    new_record: Record = {}
+    entries: Entries = {}
     report: list[str] = []
     for setting in settings:
         key, wanted = setting["key"], wanted_value(setting)
@@ -93,61 +89,33 @@ def plan(settings: list[Setting], record: Record, read: Read) -> tuple[dict[str,
         if reason:
             report.append(f"{key}: not settable on this host ({reason})")
             continue
-        # a value that we did not put there is the host's own, also when it came after ours
-        known = record.get(key)
-        before = known["before"] if known and known["applied"] == live else live
+        before = held.before(key, live)
         effective = merge(before, wanted, setting.get("never_lower", True))
         if effective != wanted:
             report.append(kept(key, effective, wanted))
         if effective != before:
-            new_record[key] = {"before": before, "applied": effective}
+            entries[key] = {"before": before, "after": effective}
         if effective != live:
             changes[key] = effective
-    for key in sorted(set(record) - {setting["key"] for setting in settings}):
-        live, reason = read(key)
-        if not reason and live == record[key]["applied"] and live != record[key]["before"]:
-            changes[key] = record[key]["before"]
-    return changes, new_record, report
+    changes.update(held.unwanted({setting["key"] for setting in settings}, lambda key: settable(*read(key))))
+    return changes, entries, report
 
 
-def drop_in(record: Record) -> str:
+def settable(value: str, reason: str | None) -> str | None:
+    """The value of a key that can be written here."""
+    return None if reason else value
+
+
+def drop_in(entries: Entries) -> str:
     """The file's text; empty where there is nothing to set."""
-    lines = [f"{key} = {record[key]['applied']}\n" for key in sorted(record)]
+    lines = [f"{key} = {entries[key]['after']}\n" for key in sorted(entries)]
     return HEADER + "".join(lines) if lines else ""
-
-
-def as_json(record: Record) -> str:
-    """The record's text; empty where there is nothing to go back to."""
-    return json.dumps(record, indent=2, sort_keys=True) + "\n" if record else ""
-
-
-def read_text(path: Path) -> str:
-    """The file's text; empty where there is none."""
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        return ""
-
-
-def write_text(module: AnsibleModule, path: Path, text: str) -> None:
-    """Put the file there in one step, or take it away where the text is empty."""
-    if text == read_text(path):
-        return
-    if not text:
-        path.unlink()
-        return
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=module.tmpdir)
-    with os.fdopen(handle, "w") as stream:
-        stream.write(text)
-    Path(name).chmod(0o644)
-    module.atomic_move(name, str(path))
 
 
 def apply_live(module: AnsibleModule, root: str, changes: dict[str, str]) -> None:
     """Write each value into the kernel, and read it back."""
     for key, value in sorted(changes.items()):
-        path = live_path(root, key)
+        path = Path(sysctl_path(key, root))
         try:
             path.write_text(value)
         except OSError as error:
@@ -158,20 +126,21 @@ def apply_live(module: AnsibleModule, root: str, changes: dict[str, str]) -> Non
 
 def converge(module: AnsibleModule, wanted: list[Setting], read: Read) -> None:
     """Record first, then the file, then the kernel: a run killed between them is finished by the next."""
-    path, record_path = Path(module.params["file"]), Path(module.params["record"])
-    old_record = json.loads(read_text(record_path) or "{}")
-    changes, record, report = plan(wanted, old_record, read)
-    old, new = read_text(path), drop_in(record)
+    path, held = module.params["file"], Held(module.params["record"])
+    changes, entries, report = plan(wanted, held, read)
+    old, new = files.read_text(path), drop_in(entries)
     before = "".join(f"{key} = {read(key)[0]}\n" for key in sorted(changes))
     after = "".join(f"{key} = {changes[key]}\n" for key in sorted(changes))
     if not module.check_mode:
-        # until the kernel holds the new values, the record also says what the old ones go back to
-        write_text(module, record_path, as_json({**old_record, **record}))
-        write_text(module, path, new)
+        held.begin(entries)
+        if new and new != old:
+            files.write_text(path, new)
+        elif old and not new:
+            os.unlink(path)
         apply_live(module, module.params["root"], changes)
-        write_text(module, record_path, as_json(record))
+        held.settle(entries)
     diff = [
-        {"before_header": str(path), "after_header": str(path), "before": old, "after": new},
+        {"before_header": path, "after_header": path, "before": old, "after": new},
         {"before_header": "live kernel", "after_header": "live kernel", "before": before, "after": after},
     ]
     module.exit_json(changed=old != new or bool(changes), report=report, diff=diff)
@@ -197,7 +166,7 @@ def main() -> None:
     wanted, root = module.params["settings"], module.params["root"]
 
     def read(key: str) -> tuple[str, str | None]:
-        return read_live(live_path(root, key))
+        return read_live(Path(sysctl_path(key, root)))
 
     converge(module, wanted, read)
 

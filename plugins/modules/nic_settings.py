@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import nic_hw
-from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import (
-    converge,
-    read_text,
-    runner,
-    systemd_runs,
-)
+from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import live_commands, systemd_runs
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
@@ -51,6 +49,7 @@ options:
   program: {description: Where the boot program is put., type: path, required: true}
   settings: {description: Where its settings are put., type: path, required: true}
   unit: {description: Where the boot service is put., type: path, required: true}
+  record: {description: Where the previous values are kept., type: path, default: /var/lib/nodectl/nic.json}
   program_text: {description: The boot program., type: str, default: ''}
   unit_text: {description: The boot service., type: str, default: ''}
 """
@@ -75,7 +74,8 @@ class Interfaces:
         self.wanted: dict[str, Any] = {key: module.params[key] for key in ("mtu", "rings", "irq")}
         self.asked = any(self.wanted.values())
         self.old: dict[str, Any] = json.loads(read_text(module.params["settings"]) or "{}")
-        self.links = nic_hw.links(self.run) if self.asked or self.old else {}
+        self.held = Held(module.params["record"], self.former())
+        self.links = nic_hw.links(self.run) if self.asked or self.old or self.held.entries else {}
         self.session = nic_hw.session_interface(self.run, nic_hw.session_address()) if self.asked else ""
         named = module.params["interfaces"]
         self.missing = [name for name in named if name not in self.links] if self.asked else []
@@ -98,33 +98,57 @@ class Interfaces:
         irq = self.wanted["irq"] and (stop_balancer or not self.balanced)
         return {**self.wanted, "irq": irq, "interfaces": self.names}
 
-    def before(self) -> dict[str, Any]:
-        """What each interface held before the first of these settings."""
-        known = self.old.get("before", {})
-        return {name: known.get(name) or self._holds(name) for name in self.names}
+    def former(self) -> dict[str, Any]:
+        """What the first version kept in the boot program's settings, as entries of `Held`."""
+        entries: dict[str, Any] = {}
+        for name, before in self.old.get("before", {}).items():
+            if self.old["mtu"]:
+                entries[mtu_key(name)] = {"before": str(before["mtu"]), "after": str(self.old["mtu"])}
+            sizes = nic_hw.rings(self.run, name) if self.old["rings"] and before["rings"] else None
+            if sizes:
+                entries[f"rings {name}"] = {"before": as_text(before["rings"]), "after": as_text(sizes[0])}
+        return entries
 
-    def _holds(self, name: str) -> dict[str, Any]:
-        sizes = nic_hw.rings(self.run, name) if self.wanted["rings"] else None
-        return {"mtu": self.links[name]["mtu"], "rings": dict(sizes[1]) if sizes else {}}
+    def entries(self) -> dict[str, Any]:
+        """{key of `Held`: before and after} of what is wanted."""
+        after: dict[str, Any] = {}
+        for name in self.names:
+            if self.wanted["mtu"]:
+                after[mtu_key(name)] = str(self.wanted["mtu"])
+            sizes = nic_hw.rings(self.run, name) if self.wanted["rings"] else None
+            if sizes:
+                after[f"rings {name}"] = as_text({**sizes[1], **sizes[0]})
+        return {key: {"before": self.held.before(key, self.now(key)), "after": value} for key, value in after.items()}
 
-    def given_back(self) -> list[list[str]]:
+    def now(self, key: str) -> Any:
+        """What an interface holds by a key of `Held`; None where it is gone."""
+        kind, _, name = key.partition(" ")
+        if kind == "rings":
+            sizes = nic_hw.rings(self.run, name)
+            return as_text(sizes[1]) if sizes else None
+        link = self.links.get(key.split("/")[4])
+        return str(link["mtu"]) if link else None
+
+    def given_back(self, entries: dict[str, Any]) -> list[list[str]]:
         """The commands that take back what is no longer wanted, where nobody else has changed it since."""
         todo = []
-        for name, before in sorted(self.old.get("before", {}).items()):
-            wanted = self.wanted if name in self.names else {}
-            if name not in self.links:
-                continue
-            if (
-                self.old["mtu"]
-                and not wanted.get("mtu")
-                and self.links[name]["mtu"] == self.old["mtu"] != before["mtu"]
-            ):
-                todo.append(["ip", "link", "set", "dev", name, "mtu", str(before["mtu"])])
-            sizes = nic_hw.rings(self.run, name) if self.old["rings"] and not wanted.get("rings") else None
-            if sizes and sizes[1] == sizes[0] != before["rings"]:
-                words = [word for ring, size in sorted(before["rings"].items()) for word in (ring, str(size))]
-                todo += [["ethtool", "-G", name, *words]] if words else []
+        for key, value in self.held.unwanted(entries, self.now).items():
+            kind, _, name = key.partition(" ")
+            if kind == "rings":
+                todo += live_commands({"kind": "rings", "interface": name}, value, self.now(key))
+            else:
+                todo.append(["ip", "link", "set", "dev", key.split("/")[4], "mtu", value])
         return todo
+
+
+def mtu_key(name: str) -> str:
+    """The kernel's file of an interface's MTU."""
+    return f"/sys/class/net/{name}/mtu"
+
+
+def as_text(sizes: dict[str, int]) -> dict[str, str]:
+    """Ring sizes as `ethtool -G` takes them."""
+    return {ring: str(size) for ring, size in sizes.items()}
 
 
 def balancer_runs(run: Run) -> bool:
@@ -138,15 +162,17 @@ def set_all(module: AnsibleModule, nics: Interfaces) -> None:
     refusals = nics.refusals()
     if refusals:
         module.fail_json(msg="; ".join(refusals))
-    settings, todo = nics.settings(stop), nics.given_back()
+    settings, entries = nics.settings(stop), nics.entries()
+    todo = nics.given_back(entries)
     there = bool(nics.names) and systemd_runs()
-    document = {**settings, "before": nics.before()}
-    text = json.dumps(document, indent=2, sort_keys=True) + "\n" if nics.names else ""
+    text = json.dumps(settings, indent=2, sort_keys=True) + "\n" if nics.names else ""
     files = {
         params["program"]: (params["program_text"] if there else "", 0o755),
         params["settings"]: (text, 0o644),
         params["unit"]: (params["unit_text"] if there else "", 0o644),
     }
+    if not module.check_mode:
+        nics.held.begin(entries)
     diff = converge(module, Path(params["unit"]).name, files)
     todo += [each for name in nics.names for each in nic_hw.commands(nics.run, name, settings, nics.links[name])]
     if nics.balanced and stop:
@@ -155,6 +181,7 @@ def set_all(module: AnsibleModule, nics: Interfaces) -> None:
         reasons = list(filter(None, (nic_hw.execute(nics.run, each) for each in todo)))
         if reasons:
             module.fail_json(msg="; ".join(reasons), interfaces=nics.names)
+        nics.held.settle(entries)
     if todo:
         lines = "".join(" ".join(each) + "\n" for each in todo)
         diff.append({"before_header": "live", "after_header": "live", "before": "", "after": lines})
@@ -177,6 +204,7 @@ def main() -> None:
             "program": path,
             "settings": path,
             "unit": path,
+            "record": {"type": "path", "default": "/var/lib/nodectl/nic.json"},
             "program_text": text,
             "unit_text": text,
         },

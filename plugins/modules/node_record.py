@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_files import TooBigError
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_history import TouchesError, begin, joined, settle
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_store import ROOT, RUN_NAME, Store
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import TooBigError
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import TouchesError, begin, joined, settle
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, Store
 
 DOCUMENTATION = r"""
 module: node_record

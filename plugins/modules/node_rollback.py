@@ -8,10 +8,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_history import settle
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_plan import PlanError, Undo, chosen
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_store import ROOT, RUN_NAME, SECTIONS, START, Store
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_undo import Undoing
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import settle
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.restore import Restore, RestoreError, chosen
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, SECTIONS, START, Store
 
 DOCUMENTATION = r"""
 module: node_rollback
@@ -55,28 +54,28 @@ def counted(record: dict[str, Any]) -> dict[str, Any]:
     return {"changed": changed, "settled": record["settled"], "left": record.get("left", False)}
 
 
-def shown(undo: Undo) -> dict[str, Any]:
+def shown(way: Restore) -> dict[str, Any]:
     """The plan for people and programs."""
-    packages, kept = undo.package_changes()
-    values, warnings = undo.value_changes()
+    packages, kept = way.package_changes()
+    values, warnings = way.value_changes()
     changes = [
-        *undo.unit_changes(),
-        *undo.path_changes(),
-        *undo.tree_changes(),
+        *way.unit_changes(),
+        *way.path_changes(),
+        *way.tree_changes(),
         *packages,
         *values,
-        *undo.live_changes(),
+        *way.live_changes(),
     ]
     for change in changes:
         if change.get("conflict"):
-            folder = os.path.join(undo.store.undone, undo.runs[-1], "conflicts")
+            folder = os.path.join(way.store.undone, way.runs[-1], "conflicts")
             warnings.append("%s was changed since: that version is kept in %s" % (change["subject"], folder))
     driver = sorted(key for key, why in kept.items() if why == "driver")
     if driver:
         warnings.append("packages of the GPU driver stay (--packages takes them back): %s" % ", ".join(driver))
     warnings += ["package %s stays, %s" % (key, why) for key, why in sorted(kept.items()) if why != "driver"]
     brief = [{name: change[name] for name in ("what", "subject", "action")} for change in changes]
-    return {"runs": undo.runs, "changes": brief, "warnings": warnings, "kept": sorted(kept)}
+    return {"runs": way.runs, "changes": brief, "warnings": warnings, "kept": sorted(kept)}
 
 
 def text_of(path: str) -> str:
@@ -89,14 +88,14 @@ def text_of(path: str) -> str:
         return ""
 
 
-def diff(undo: Undo) -> list[dict[str, str]]:
+def diff(way: Restore) -> list[dict[str, str]]:
     """File by file, and everything else as lines."""
     result = []
-    for change in undo.path_changes():
-        path, old = change["subject"], undo.before["paths"][change["subject"]]
-        after = text_of(undo.content(old["sha256"])) if old["kind"] == "file" else ""
+    for change in way.path_changes():
+        path, old = change["subject"], way.before["paths"][change["subject"]]
+        after = text_of(way.content(old["sha256"])) if old["kind"] == "file" else ""
         result.append({"before_header": path, "after_header": path, "before": text_of(path), "after": after})
-    lines = [change for change in shown(undo)["changes"] if change["what"] != "path"]
+    lines = [change for change in shown(way)["changes"] if change["what"] != "path"]
     text = "".join("%s %s: %s\n" % (line["what"], line["subject"], line["action"]) for line in lines)
     return (
         [*result, {"before_header": "node", "after_header": "node", "before": "", "after": text}] if lines else result
@@ -123,7 +122,7 @@ def main() -> None:
     try:
         with store.locked():
             work(module, store, state, to)
-    except (PlanError, OSError) as error:
+    except (RestoreError, OSError) as error:
         module.fail_json(msg="%s" % error)
 
 
@@ -137,19 +136,18 @@ def work(module: AnsibleModule, store: Store, state: str, to: str) -> None:
         for name in store.names():
             settle(store, module.run_command, name)
     runs = chosen(store, to, module.params["packages"])
-    undo = Undo(store, module.run_command, runs, module.params["packages"])
-    plan = {**shown(undo), "known": known}
+    way = Restore(store, module.run_command, runs, module.params["packages"])
+    plan = {**shown(way), "known": known}
     answer: dict[str, Any] = {"changed": bool(plan["changes"]), "rollback": plan}
     if module._diff and runs:
-        answer["diff"] = diff(undo)
+        answer["diff"] = diff(way)
     if state == "look":
         answer["changed"] = False
     elif acts and runs:
-        undoing = Undoing(undo)
-        answer["changed"] = undoing.all()
-        plan["warnings"] += [line for line in undoing.warnings if line not in plan["warnings"]]
-        if undoing.errors:
-            module.fail_json(msg="not all came back; run it again. %s" % "; ".join(undoing.errors), **answer)
+        answer["changed"] = way.all()
+        plan["warnings"] += [line for line in way.warnings if line not in plan["warnings"]]
+        if way.errors:
+            module.fail_json(msg="not all came back; run it again. %s" % "; ".join(way.errors), **answer)
     module.exit_json(**answer)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import trial_restore, trial_unit
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_live import systemd_runs
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_store import ROOT, RUN_NAME, Store
-from ansible_collections.nodectl.fleet.plugins.module_utils.trial_store import ARMED, RESTORED, Trial, Trials, boot_id
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo import guard
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, Store
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.trials import ARMED, RESTORED, Trial, Trials, boot_id
 
 DOCUMENTATION = r"""
 module: node_trial
@@ -34,7 +34,6 @@ options:
   uid: {description: The login that renews the lease., type: int, default: 0}
   lease_s: {description: So long after the last renewal the guard acts., type: float, default: 60}
   settle_s: {description: So long it looks on for what a playbook still does., type: float, default: 30}
-  library: {description: The guard's own modules and their texts., type: dict, default: {}}
   force: {description: Put back what another trial has changed., type: bool, default: false}
   folder: {description: Where records lie., type: path, default: /var/lib/nodectl}
 """
@@ -56,31 +55,31 @@ class RefusedError(Exception):
 
 
 def free(trials: Trials, store: Store, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Nothing but this trial stands here; what others left is told."""
+    """Nothing but this trial stands here; `notes` say what others left."""
     notes = []
     for other in trials.all():
-        said = other.said()
-        if said.get("state") == RESTORED:
-            notes.append("trial %s was put back by itself at %s: %s" % (other.name, moment(said["at"]), said["why"]))
+        state = other.state()
+        if state.get("state") == RESTORED:
+            notes.append("trial %s was put back by itself at %s: %s" % (other.name, moment(state["at"]), state["why"]))
         elif other.guard() is None and not store.exists(other.name):
             notes.append("trial %s of %s had left nothing to put back" % (other.name, other.holder()))
         elif not wanted["force"]:
             raise RefusedError("held by trial %s of %s: %s" % (other.name, other.holder(), outlook(other)))
         else:
             notes.append("trial %s of %s was taken off (--force)" % (other.name, other.holder()))
-        take_off(trials, other, store)
+        take_off(other, store)
     return {"state": "free", "notes": notes}
 
 
 def outlook(other: Trial) -> str:
     """What will become of a trial that is in the way."""
-    said = other.said()
+    state = other.state()
     if other.guard() is None:
         return "nobody watches it any more, so its settings stay; --force puts the former values back first"
-    if said.get("state") == ARMED:
+    if state.get("state") == ARMED:
         lease_s = other.about().get("lease_s", 0)
         return "it is put back by itself %g s after its nodectl has ended; wait, or --force" % lease_s
-    errors = "; ".join(said.get("errors") or ()) or "it is at it"
+    errors = "; ".join(state.get("errors") or ()) or "it is at it"
     return "it is being put back by itself (%s); wait, or --force" % errors
 
 
@@ -89,42 +88,42 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
-def take_off(trials: Trials, trial: Trial, store: Store) -> bool:
+def take_off(trial: Trial, store: Store) -> bool:
     """Put back, look, and only then end the guard; true if anything had to be changed."""
     trial.close()
-    trial_restore.end_marked(trial.name)
-    changed, errors = trial_restore.put_back(store, trial.name)
+    guard.end_marked(trial.name)
+    changed, errors = guard.put_back(store, trial.name)
     if errors:
         raise RefusedError("not all is as before trial %s: %s; run it again" % (trial.name, "; ".join(errors)))
-    trial_unit.stop(trial_restore.run)
-    trial.end_guard()
-    trial_unit.remove(trial_restore.run)
+    trial.end_guard(guard.run)
     if trial.there():
         trial.remove()
-    trial_restore.forget(store, trial.name)
+    guard.forget(store, trial.name)
     return changed
 
 
 def arm(trials: Trials, store: Store, wanted: dict[str, Any]) -> dict[str, Any]:
     """The folder, then the guard; nothing was changed yet, so a cut anywhere leaves nothing to put back."""
     trial = trials.trial(wanted["trial"])
-    others = [other for other in trials.all() if other.said().get("state") != RESTORED]
+    others = [other for other in trials.all() if other.state().get("state") != RESTORED]
     if others:
-        trial_restore.drop(store, trial.name)
+        with store.locked():  # the record that was begun in vain
+            if store.exists(trial.name):
+                store.drop(trial.name)
         raise RefusedError("held by trial %s of %s" % (others[0].name, others[0].holder()))
     if not store.exists(trial.name):
         raise RefusedError("there is no record of what stands here: nothing can be tried without")
     names = ("by", "what", "lease_s", "settle_s")
     about = {**{name: wanted[name] for name in names}, "since": time.time(), "boot": boot_id()}
-    trial.create(about, wanted["library"], sys.executable, wanted["uid"])
-    reason = trial_unit.start(trial_restore.run, trial.name, trial.folder, sys.executable)
+    trial.create(about, sys.executable, wanted["uid"])
+    reason = trial.start_guard(guard.run, sys.executable)
     until = time.monotonic() + START_S
     while not reason and trial.guard() is None:
         if time.monotonic() > until:
             reason = "it did not start in %g s" % START_S
         time.sleep(0.02)
     if reason:
-        take_off(trials, trial, store)
+        take_off(trial, store)
         raise RefusedError("the guard cannot be kept here: %s" % reason)
     at_boot = "unit" if systemd_runs() else "nothing"
     return {"state": ARMED, "at_boot": at_boot, "folder": trial.folder}
@@ -134,24 +133,24 @@ def guarded(trial: Trial) -> dict[str, Any]:
     """Nothing is changed on a node that would not change it back."""
     if not trial.there():
         raise RefusedError("this host is not armed for trial %s" % trial.name)
-    said = trial.said()
-    if said.get("state") != ARMED:
-        since = moment(said.get("since", 0))
-        raise RefusedError("this host has begun to put itself back at %s: %s" % (since, said.get("why", "")))
+    state = trial.state()
+    if state.get("state") != ARMED:
+        since = moment(state.get("since", 0))
+        raise RefusedError("this host has begun to put itself back at %s: %s" % (since, state.get("why", "")))
     if trial.guard() is None:
         raise RefusedError("nobody watches this host any more: its guard has ended; nothing was changed")
     return {"state": ARMED}
 
 
-def off(trials: Trials, trial: Trial, store: Store) -> tuple[bool, dict[str, Any]]:
+def off(trial: Trial, store: Store) -> tuple[bool, dict[str, Any]]:
     """(whether anything had to be changed, what became of the trial)."""
-    said = trial.said()
-    state = "by itself" if said.get("state", ARMED) != ARMED else "off"
+    state = trial.state()
     if not trial.there() and not store.exists(trial.name):
         return False, {"state": "gone"}
-    changed = take_off(trials, trial, store)
-    told = {name: said[name] for name in ("since", "at", "why", "errors") if name in said}
-    return changed, {"state": state, **told}
+    changed = take_off(trial, store)
+    by_itself = state.get("state", ARMED) != ARMED
+    known = {name: state[name] for name in ("since", "at", "why", "errors") if name in state}
+    return changed, {"state": "by itself" if by_itself else "off", **known}
 
 
 def main() -> None:
@@ -166,7 +165,6 @@ def main() -> None:
             "uid": {"type": "int", "default": 0},
             "lease_s": {"type": "float", "default": 60.0},
             "settle_s": {"type": "float", "default": 30.0},
-            "library": {"type": "dict", "default": {}},
             "force": {"type": "bool", "default": False},
             "folder": {"type": "path", "default": ROOT},
         },
@@ -179,7 +177,7 @@ def main() -> None:
     try:
         with trials.locked():
             if wanted["state"] == "off":
-                changed, answer = off(trials, trial, store)
+                changed, answer = off(trial, store)
             elif wanted["state"] == "guarded":
                 answer = guarded(trial)
             else:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import findings, node_nvidia, node_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils import findings, node_nvidia
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Finding = dict[str, str]
@@ -54,9 +56,9 @@ def finding(status: str, subject: str, expected: str, actual: str, remedy: str =
 
 def installed(root: str, names: list[str]) -> str:
     """Upstream version of the driver's package; empty where none of the names is there."""
-    status = node_packages.read_text(str(Path(root, node_packages.STATUS.lstrip("/"))))
-    packages = node_packages.parse(status, "")[0]
-    there = [packages[name]["version"] for name in names if packages.get(name, {}).get("state") == "installed"]
+    status = read_text(str(Path(root, packages.STATUS.lstrip("/"))))
+    present = packages.parse(status, "")[0]
+    there = [present[name]["version"] for name in names if present.get(name, {}).get("state") == "installed"]
     return there[0].partition("-")[0] if there else ""
 
 

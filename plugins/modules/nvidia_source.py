@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import apt_sources, node_files, nvidia_apt_files
+from ansible_collections.nodectl.fleet.plugins.module_utils import files
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia, sources
 from ansible_collections.nodectl.fleet.plugins.module_utils.findings import compared, finding
-from ansible_collections.nodectl.fleet.plugins.module_utils.nvidia_repository import Repository
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    Files = dict[str, "bytes | None"]
+    Contents = dict[str, "bytes | None"]
     Finding = dict[str, str]
 
 DOCUMENTATION = r"""
 module: nvidia_source
 short_description: NVIDIA's apt repository, with its key and its pins
 description:
-  - Writes source, keyring, pin preferences and what unattended upgrades may not touch; reads the lists where needed.
+  - C(keyed) writes the keyring and what unattended upgrades may not touch; then ansible.builtin.deb822_repository
+    writes the source; then C(pinned) reads its lists where needed and writes the pin preferences.
   - A source of the same repository that is there already and trusts the same key is adopted, any other refused.
 author: The nodectl authors
 options:
@@ -33,15 +34,17 @@ options:
   revoked: {description: Fingerprints of keys that must go., type: list, elements: str, default: []}
   pins: {description: Packages and their only candidates., type: list, elements: dict, default: []}
   driver_branch: {description: The only branch of the driver; empty blocks all., type: str, default: ""}
+  fresh: {description: 'The key or the source was written just now, or will be.', type: bool, default: false}
   state:
-    description: Look and refuse, make it so, or compare.
+    description: Look and refuse, make it so in two steps, or compare.
     type: str
-    choices: [look, present, verify]
-    default: present
+    choices: [look, keyed, pinned, verify]
+    required: true
   root: {description: Where the file system begins., type: path, default: /}
 """
 EXAMPLES = r"""
 - nvidia_source:
+    state: look
     base_url: "{{ nvidia_repository_base_url }}"
     distribution: ubuntu2204
     architecture: x86_64
@@ -49,6 +52,9 @@ EXAMPLES = r"""
 """
 RETURN = r"""
 source: {description: The file that names the repository., type: str, returned: always}
+uri: {description: Its address., type: str, returned: always}
+architecture: {description: Debian's name of it., type: str, returned: always}
+signed_by: {description: The keyring of nodectl's own source., type: str, returned: always}
 adopted: {description: The file is not nodectl's., type: bool, returned: always}
 findings: {description: What differs., type: list, elements: dict, returned: always}
 """
@@ -63,59 +69,58 @@ def main() -> None:
         argument_spec={
             "base_url": text,
             "distribution": text,
-            "architecture": {**text, "choices": sorted(nvidia_apt_files.ARCHITECTURES)},
+            "architecture": {**text, "choices": sorted(nvidia.ARCHITECTURES)},
             "fingerprint": text,
             "keyring": {"type": "str", "default": "", "no_log": False},
             "revoked": {"type": "list", "elements": "str", "default": []},
             "pins": {"type": "list", "elements": "dict", "default": []},
             "driver_branch": {"type": "str", "default": ""},
-            "state": {"type": "str", "choices": ["look", "present", "verify"], "default": "present"},
+            "fresh": {"type": "bool", "default": False},
+            "state": {**text, "choices": ["look", "keyed", "pinned", "verify"]},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
-    repository = Repository(module)
-    if module.params["state"] == "present":
-        converge(repository)
-    adopted = repository.adopted()
-    found = judged(repository, adopted) if module.params["state"] == "verify" else []
-    where = adopted or nvidia_apt_files.SOURCE
-    module.exit_json(changed=False, source=where, adopted=bool(adopted), findings=found)
-
-
-def converge(repository: Repository) -> None:
-    """Key and source first, then what apt reads of it decides the preferences; the module ends here."""
-    adopted, params = repository.adopted(), repository.params
-    files: Files = {nvidia_apt_files.UNATTENDED: nvidia_apt_files.unattended().encode()}
-    own = nvidia_apt_files.source(repository.uri, params["architecture"], str(repository.at(nvidia_apt_files.KEYRING)))
-    files[nvidia_apt_files.KEYRING] = None if adopted else repository.key()
-    files[nvidia_apt_files.SOURCE] = None if adopted else own.encode()
-    files.update({path: data or None for path, data in repository.revoked().items()})
-    changes = write(repository, files)
-    fresh = any(change["path"] in (nvidia_apt_files.KEYRING, nvidia_apt_files.SOURCE) for change in changes)
-    pins = repository.resolved(adopted or nvidia_apt_files.SOURCE, fresh)
-    text = nvidia_apt_files.preferences(pins, params["driver_branch"])
-    changes += write(repository, {nvidia_apt_files.PREFERENCES: text.encode()})
-    repository.module.exit_json(
-        changed=bool(changes),
-        source=adopted or nvidia_apt_files.SOURCE,
+    repository = nvidia.Repository(module)
+    adopted, state = repository.adopted(), module.params["state"]
+    changes: list[dict[str, Any]] = []
+    if state == "keyed":
+        changes = write(repository, keys(repository, adopted))
+    elif state == "pinned":
+        pins = repository.resolved(adopted or nvidia.SOURCE, module.params["fresh"])
+        changes = write(repository, {nvidia.PREFERENCES: repository.preferences(pins).encode()})
+    module.exit_json(
+        # a repository that is new has versions that nobody knew: also where the preferences stay
+        changed=bool(changes) or (state == "pinned" and module.params["fresh"]),
+        source=adopted or nvidia.SOURCE,
+        uri=repository.uri,
+        signed_by=nvidia.KEYRING,
+        architecture=nvidia.ARCHITECTURES[module.params["architecture"]],
         adopted=bool(adopted),
-        findings=[],
-        diff=[change["diff"] for change in changes],
+        findings=judged(repository, adopted) if state == "verify" else [],
+        diff=changes,
     )
 
 
-def write(repository: Repository, files: Files) -> list[dict[str, Any]]:
-    """Put each file there in one step, or take it away; the changes, also in check mode."""
+def keys(repository: nvidia.Repository, adopted: str) -> Contents:
+    """What is trusted: the repository's own key, and no revoked one for everything; and what upgrades leave alone."""
+    contents: Contents = {nvidia.UNATTENDED: nvidia.unattended().encode()}
+    contents[nvidia.KEYRING] = None if adopted else repository.key()
+    contents.update({path: data or None for path, data in repository.revoked().items()})
+    return contents
+
+
+def write(repository: nvidia.Repository, contents: Contents) -> list[dict[str, Any]]:
+    """Put each file there in one step, or take it away; the differences, also in check mode."""
     changes = []
-    for path, content in sorted(files.items()):
+    for path, content in sorted(contents.items()):
         present = repository.read(path)
         if present == content:
             continue
         if not repository.module.check_mode:
             put(repository.at(path), content)
         sides = {"before": shown(present), "after": shown(content)}
-        changes.append({"path": path, "diff": {"before_header": path, "after_header": path, **sides}})
+        changes.append({"before_header": path, "after_header": path, **sides})
     return changes
 
 
@@ -125,16 +130,15 @@ def put(path: Path, content: bytes | None) -> None:
         path.unlink()
         return
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    node_files.write_whole(str(path), lambda stream: stream.write(content), mode=0o644)
+    files.write_whole(str(path), lambda stream: stream.write(content), mode=0o644)
 
 
-def judged(repository: Repository, adopted: str) -> list[Finding]:
+def judged(repository: nvidia.Repository, adopted: str) -> list[Finding]:
     """What apt itself holds: its sources, its candidates, its settings, its trusted keys."""
     again, found = "provision again", []
-    named = [
-        each["file"] for each in apt_sources.read(str(repository.root)) if apt_sources.same(each["uri"], repository.uri)
-    ]
-    wanted = adopted or nvidia_apt_files.SOURCE
+    entries = sources.read(str(repository.root))
+    named = [entry["file"] for entry in entries if sources.same(entry["uri"], repository.uri)]
+    wanted = adopted or nvidia.SOURCE
     found.append(compared(CHECK, repository.uri, wanted, ", ".join(named) or "no source", again))
     if not repository.lists()[0]:
         found.append(
@@ -143,7 +147,7 @@ def judged(repository: Repository, adopted: str) -> list[Finding]:
     for name, version, candidate in repository.candidates():
         found.append(compared(CHECK, name, version, candidate, again))
     listed = repository.apt.call("apt-config", "dump", "Unattended-Upgrade::Package-Blacklist")[1]
-    missing = [name for name in nvidia_apt_files.FROZEN if f'"{name}"' not in listed]
+    missing = [name for name in nvidia.FROZEN if f'"{name}"' not in listed]
     actual = f"may touch {', '.join(missing)}" if missing else "leave driver, fabric manager and kernel alone"
     expected = "leave driver, fabric manager and kernel alone"
     found.append(compared(CHECK, "unattended upgrades", expected, actual, again))

@@ -10,8 +10,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import installed_now, there
 from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding, not_settable
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_packages import installed_now, there
 
 DOCUMENTATION = r"""
 module: rdma_host

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner, systemd_runs
+from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
 from ansible_collections.nodectl.fleet.plugins.module_utils.env_store import PARTIAL, activate, clean, current, prune
 from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding, not_settable
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable

@@ -32,7 +32,7 @@ def role_module() -> Callable[[str, str], ModuleType]:
 
 @pytest.fixture(scope="session")
 def utils() -> Callable[[str], ModuleType]:
-    """`utils("node_store")`: a helper of the collection's modules, under the name that it has on a node."""
+    """`utils("undo.store")`: a helper of the collection's modules, under the name that it has on a node."""
     return lambda name: importlib.import_module(f"ansible_collections.nodectl.fleet.plugins.module_utils.{name}")
 
 

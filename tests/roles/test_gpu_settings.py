@@ -53,7 +53,7 @@ class Node:
         (self.bin / name).chmod(0o755)
 
     def __call__(self, state: str, check: bool = False, **wanted: Any) -> dict[str, Any]:
-        files = {name: str(self.folder / name) for name in ("program", "settings", "unit", "drop_in")}
+        files = {name: str(self.folder / name) for name in ("program", "settings", "unit", "drop_in", "record")}
         arguments = {"state": state, "wanted": wanted, **files}
         env = {"PATH": f"{self.bin}:/usr/bin:/bin"}
         return run_module(MODULE, arguments, folder=self.folder, check=check, env=env)

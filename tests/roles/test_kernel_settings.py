@@ -125,10 +125,3 @@ def test_an_exact_setting_may_lower(kernel: Kernel) -> None:
     assert kernel.get("vm.swappiness") == "10"
     kernel.run([])
     assert kernel.get("vm.swappiness") == "60"
-
-
-def test_a_slash_in_a_key_is_a_dot_of_a_name(role_module: Callable[[str, str], ModuleType]) -> None:
-    live_path = role_module("kernel_settings", "kernel_settings").live_path
-    wanted = Path("/p/net/ipv4/conf/eth0.1/forwarding")
-    assert live_path("/p", "net.ipv4.conf.eth0/1.forwarding") == wanted
-    assert live_path("/p", "net/ipv4/conf/eth0.1/forwarding") == wanted

@@ -91,7 +91,7 @@ def test_nothing_wanted_changes_nothing(tmp_path: Path) -> None:
 
 
 def settings(folder: Path) -> dict[str, Any]:
-    return {name: str(folder / name) for name in ("program", "settings", "unit")}
+    return {name: str(folder / name) for name in ("program", "settings", "unit", "record")}
 
 
 PLAY = """

@@ -45,16 +45,16 @@ Auto-Installed: 0
 
 
 def test_dpkgs_and_apts_files_are_read_as_they_are(utils: Any) -> None:
-    packages, _ = utils("node_packages").parse(STATUS, MARKS)
+    packages, _ = utils("apt.packages").parse(STATUS, MARKS)
     assert set(packages) == {"dpkg", "cuda-toolkit-11-8", "libtool-b", "libc6:i386", "gone"}
     held = {"version": "11.8.0-1", "selection": "hold", "state": "installed", "auto": False}
     assert packages["cuda-toolkit-11-8"] == held
     assert packages["libtool-b"]["auto"] and not packages["dpkg"]["auto"]
-    assert not utils("node_packages").there(packages["gone"])
+    assert not utils("apt.packages").there(packages["gone"])
 
 
 def test_what_something_else_needs_stays(utils: Any) -> None:
-    node_packages = utils("node_packages")
+    node_packages = utils("apt.packages")
 
     def details(**depends: str) -> dict[str, dict[str, str]]:
         return {name: {"Package": name, "Depends": text} for name, text in depends.items()}
@@ -68,7 +68,7 @@ def test_what_something_else_needs_stays(utils: Any) -> None:
 
 
 def test_the_document_names_the_driver_family_as_the_code_has_it(utils: Any) -> None:
-    node_packages = utils("node_packages")
+    node_packages = utils("apt.packages")
     assert fenced(DOCUMENT.read_text(), "driver-packages") == list(node_packages.DRIVER_FAMILY)
     for name in ("nvidia-driver-535", "libnvidia-compute-535:i386", "nvidia-fabricmanager-535", "cuda-drivers-535"):
         assert node_packages.is_driver(name)
@@ -77,7 +77,7 @@ def test_the_document_names_the_driver_family_as_the_code_has_it(utils: Any) -> 
 
 
 def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(utils: Any) -> None:
-    live = utils("node_live")
+    live = utils("undo.live")
     text = (
         "Ring parameters for eth0:\nPre-set maximums:\nRX:\t\t8192\nRX Mini:\tn/a\nTX:\t\t8192\n"
         "Current hardware settings:\nRX:\t\t1024\nRX Mini:\tn/a\nTX:\t\t512\n"
@@ -94,6 +94,7 @@ def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(utils: Any) -
 
 
 def test_names_of_sysctls_are_those_of_sysctl(utils: Any) -> None:
-    path = utils("node_live").sysctl_path
+    path = utils("undo.live").sysctl_path
     assert path("net.ipv4.tcp_rmem") == "/proc/sys/net/ipv4/tcp_rmem"
-    assert path("net.ipv4.conf.eth0/1.forwarding") == "/proc/sys/net/ipv4/conf/eth0.1/forwarding"
+    for key in ("net.ipv4.conf.eth0/1.forwarding", "net/ipv4/conf/eth0.1/forwarding"):
+        assert path(key) == "/proc/sys/net/ipv4/conf/eth0.1/forwarding"

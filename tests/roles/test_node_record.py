@@ -235,7 +235,7 @@ def test_live_values_come_back_unless_somebody_else_set_them(node: Node) -> None
 
 
 def test_old_runs_are_folded_and_the_start_stays_reachable(node: Node, utils: Any) -> None:
-    store_module = utils("node_store")
+    store_module = utils("undo.store")
     path = node.write("a", "0")
     for number in range(1, 6):
         node.begin(f"r{number}", paths=[str(path)])
@@ -257,7 +257,7 @@ def test_old_runs_are_folded_and_the_start_stays_reachable(node: Node, utils: An
 
 @pytest.mark.parametrize("at", ["write_whole", "rename"])
 def test_a_record_is_whole_or_not_there(node: Node, utils: Any, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    history, store_module, files = utils("node_history"), utils("node_store"), utils("node_files")
+    record_module, store_module, files = utils("undo.record"), utils("undo.store"), utils("files")
     path, store = node.write("a", "0"), store_module.Store(str(node.state))
 
     class CutError(BaseException):
@@ -266,11 +266,11 @@ def test_a_record_is_whole_or_not_there(node: Node, utils: Any, monkeypatch: pyt
     def cut(*_: Any, **__: Any) -> None:
         raise CutError
 
-    touches = history.joined({"a_touches": {"paths": [str(path)]}})
+    touches = record_module.joined({"a_touches": {"paths": [str(path)]}})
     with monkeypatch.context() as patch:
         patch.setattr(files if at == "write_whole" else os, at, cut)
         with store.locked(), pytest.raises(CutError):
-            history.begin(store, None, "r1", {}, touches)
+            record_module.begin(store, None, "r1", {}, touches)
     assert not store.exists("r1")
     assert not node.begin("r2", paths=[str(path)]).get("failed") and node.records() == ["r2"]
     assert not list(node.state.rglob(".new-*")) and not list(node.state.rglob(".nodectl-*"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import apt_plan, apt_sources, nvidia_apt_files, openpgp
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia, openpgp, plan, sources
 
 PUBLIC = sorted(Path("/usr/share/keyrings").glob("debian-archive-*.gpg"))
 
@@ -68,7 +68,7 @@ def test_sources_of_both_forms_are_read(tmp_path: Path) -> None:
         "Types: deb\nURIs: http://three.example/\nSuites: /\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n"
     )
     (parts / "c.list.disabled").write_text("deb http://disabled.example/ /\n")
-    found = [(each["file"], each["uri"], each["suite"], each["signed_by"]) for each in apt_sources.read(str(tmp_path))]
+    found = [(each["file"], each["uri"], each["suite"], each["signed_by"]) for each in sources.read(str(tmp_path))]
     place = "/etc/apt/sources.list.d"
     assert found == [
         (f"{place}/a.list", "https://one.example/compute/cuda/repos/ubuntu2204/x86_64/", "/", "/k.gpg"),
@@ -87,7 +87,7 @@ def test_sources_of_both_forms_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_the_nearest_is_of_the_same_cuda(wanted: str, offered: list[str], version: str | None) -> None:
-    assert apt_plan.nearest(wanted, offered) == version
+    assert plan.nearest(wanted, offered) == version
 
 
 def test_madison_and_simulation_are_read() -> None:
@@ -97,9 +97,9 @@ def test_madison_and_simulation_are_read() -> None:
         "  libnccl2 | 2.15.5-1+cuda11.8 | http://mirror.example/ubuntu2204/x86_64  Packages\n"
         "      nccl | 2.15.5-1 | http://mirror.example/ubuntu2204 Sources\n"
     )
-    offers = apt_plan.parse_madison(madison)
+    offers = plan.parse_madison(madison)
     assert offers["libnccl2"] == ["2.15.5-1+cuda11.8", "2.12.10-1+cuda11.6"] and not offers.get("nccl")
-    steps = apt_plan.parse_simulation(
+    steps = plan.parse_simulation(
         "Remv a [1.0]\nInst b [2:1-1] (2:2-1 NVIDIA CUDA:1 [amd64])\nInst c (3 X [all])\nConf c (3 X [all])\n"
     )
     assert [(step["action"], step["name"], step["before"], step["after"]) for step in steps] == [
@@ -110,30 +110,28 @@ def test_madison_and_simulation_are_read() -> None:
 
 
 def test_only_what_was_asked_for_may_happen() -> None:
-    steps = apt_plan.parse_simulation("Inst own (1 X)\nInst cuda-drivers (2 X)\nRemv old [1]\nInst held [1] (2 X)\n")
+    steps = plan.parse_simulation("Inst own (1 X)\nInst cuda-drivers (2 X)\nRemv old [1]\nInst held [1] (2 X)\n")
     never: Any = {"cuda-drivers"}
-    said = apt_plan.objections(steps, {"own"}, [], lambda name: name not in never, {"held"})
+    said = plan.objections(steps, {"own"}, [], lambda name: name not in never, {"held"})
     assert said == [
         "it would bring cuda-drivers 2",
         "it would remove old 1",
         "it would change held, which is held at 1",
     ]
-    assert not apt_plan.objections(steps, {"own", "cuda-drivers", "held"}, ["old"], lambda name: False, set())
+    assert not plan.objections(steps, {"own", "cuda-drivers", "held"}, ["old"], lambda name: False, set())
 
 
 def test_the_first_name_that_is_to_be_had_is_taken() -> None:
     wanted = {"names": ["cuda-drivers-590", "cuda-drivers"], "version": "590.*"}
     offers = {"cuda-drivers": ["595.45.04-1", "590.48.01-1"]}
-    assert apt_plan.choose(wanted, offers) == ("cuda-drivers", "590.48.01-1")
-    with pytest.raises(apt_plan.NoVersionError, match=r"it has cuda-drivers 595\.45\.04-1"):
-        apt_plan.choose({**wanted, "version": "580.*"}, offers)
-    with pytest.raises(
-        apt_plan.NoVersionError, match="no repository of this host has cuda-drivers-590 or cuda-drivers"
-    ):
-        apt_plan.choose(wanted, {})
+    assert plan.choose(wanted, offers) == ("cuda-drivers", "590.48.01-1")
+    with pytest.raises(plan.NoVersionError, match=r"it has cuda-drivers 595\.45\.04-1"):
+        plan.choose({**wanted, "version": "580.*"}, offers)
+    with pytest.raises(plan.NoVersionError, match="no repository of this host has cuda-drivers-590 or cuda-drivers"):
+        plan.choose(wanted, {})
 
 
 def test_a_container_library_is_no_driver_to_the_pins() -> None:
     for branch in ("535", ""):
-        text = nvidia_apt_files.preferences([], branch)
+        text = nvidia.preferences([], branch)
         assert text.index("Package: libnvidia-container*") < text.index("libnvidia-* ")

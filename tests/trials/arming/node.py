@@ -12,12 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nodectl.common.resources import share_dir
 from tests.roles.run_module import run_module
 
-UTILS = share_dir() / "plugins" / "module_utils"
 PACKAGE = "ansible_collections.nodectl.fleet.plugins.module_utils"
-LIBRARY = {path.stem: path.read_text() for name in ("node_*.py", "trial_*.py") for path in UTILS.glob(name)}
 
 
 def utils(name: str) -> ModuleType:
@@ -31,7 +28,7 @@ class Node:
         self.folder, self.root, self.name = folder, folder / "state", "20260101T000000Z-trial-1"
         self.file = folder / "nccl.conf"
         self.file.write_text("former\n")
-        self.trial = utils("trial_store").Trials(str(self.root)).trial(self.name)
+        self.trial = utils("undo.trials").Trials(str(self.root)).trial(self.name)
         self.guards: list[subprocess.Popen[bytes]] = []
 
     def module(self, name: str, **arguments: Any) -> dict[str, Any]:
@@ -46,9 +43,9 @@ class Node:
     def folder_of_a_trial(self, lease_s: float = 1.0, settle_s: float = 0.2, boot: str | None = None) -> None:
         """As `node_trial` makes it, without a guard."""
         about = {"by": "me@here", "what": "a test", "since": time.time(), "lease_s": lease_s, "settle_s": settle_s}
-        about["boot"] = utils("trial_store").boot_id() if boot is None else boot
+        about["boot"] = utils("undo.trials").boot_id() if boot is None else boot
         Path(self.trial.folder).parent.mkdir(parents=True, exist_ok=True)
-        self.trial.create(about, LIBRARY, sys.executable, os.getuid())
+        self.trial.create(about, sys.executable, os.getuid())
 
     def guard(self, **environment: str) -> subprocess.Popen[bytes]:
         argv = [sys.executable, "-BEs", self.trial.path("lib"), self.trial.folder]
@@ -60,8 +57,8 @@ class Node:
     def until(self, holds: Callable[[], object], within_s: float = 20.0) -> None:
         ends = time.monotonic() + within_s
         while not holds():
-            assert time.monotonic() < ends, (self.trial.said(), self.file.read_text())
+            assert time.monotonic() < ends, (self.trial.state(), self.file.read_text())
             time.sleep(0.02)
 
     def state(self) -> str:
-        return str(self.trial.said().get("state"))
+        return str(self.trial.state().get("state"))

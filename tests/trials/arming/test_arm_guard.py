@@ -26,10 +26,10 @@ def test_it_puts_back_once_nobody_renews_and_leaves_a_word(arm_node: Node) -> No
         Path(arm_node.trial.path("lease")).write_text(str(beat))
         time.sleep(0.2)
     assert arm_node.file.read_text() == "tried\n" and arm_node.state() == "armed"
-    arm_node.until(lambda: arm_node.trial.said().get("seen") or arm_node.state() != "armed")
+    arm_node.until(lambda: arm_node.trial.state().get("seen") or arm_node.state() != "armed")
     assert process.wait(20) == 0, process.stderr
     assert arm_node.file.read_text() == "former\n"
-    said = arm_node.trial.said()
+    said = arm_node.trial.state()
     assert said["state"] == "restored" and said["why"] == "no sign of life from me@here for 1 s"
     assert said["at"] == pytest.approx(time.time(), abs=20)
     assert sorted(path.name for path in Path(arm_node.trial.folder).iterdir()) == ["guard.lock", "state"]
@@ -37,7 +37,7 @@ def test_it_puts_back_once_nobody_renews_and_leaves_a_word(arm_node: Node) -> No
 
 
 def test_neither_a_jumping_clock_nor_an_old_beat_renews(arm_node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    guard = utils("trial_guard")
+    guard = utils("undo.guard")
     arm_node.folder_of_a_trial(lease_s=0.3)
     lease = Path(arm_node.trial.path("lease"))
     lease.write_text("7")
@@ -76,16 +76,16 @@ def test_after_a_boot_it_restores_at_once_and_tells_systemd(arm_node: Node, tmp_
         assert told.recv(100) == b"READY=1"
         assert arm_node.file.read_text() == "former\n", "before those that wait for it are started"
     assert process.wait(40) == 0
-    assert "started anew" in arm_node.trial.said()["why"] and arm_node.state() == "restored"
+    assert "started anew" in arm_node.trial.state()["why"] and arm_node.state() == "restored"
 
 
 def test_killed_on_its_way_the_next_one_goes_on(arm_node: Node) -> None:
     arm_node.record()
     arm_node.file.write_text("tried\n")
     arm_node.folder_of_a_trial(lease_s=600)
-    arm_node.trial.say(state="restoring", since=1.0, why="an earlier one said so", errors=[])
+    arm_node.trial.write_state(state="restoring", since=1.0, why="an earlier one said so", errors=[])
     assert arm_node.guard().wait(20) == 0
-    assert arm_node.file.read_text() == "former\n" and arm_node.trial.said()["why"] == "an earlier one said so"
+    assert arm_node.file.read_text() == "former\n" and arm_node.trial.state()["why"] == "an earlier one said so"
 
 
 def test_what_cannot_be_put_back_yet_is_told_and_tried_again(arm_node: Node) -> None:
@@ -95,11 +95,11 @@ def test_what_cannot_be_put_back_yet_is_told_and_tried_again(arm_node: Node) -> 
     hidden = digest.rename(arm_node.folder / "hidden")
     arm_node.folder_of_a_trial(lease_s=0.1)
     process = arm_node.guard()
-    arm_node.until(lambda: arm_node.trial.said().get("errors"))
-    assert arm_node.state() == "restoring" and "is gone" in arm_node.trial.said()["errors"][0]
+    arm_node.until(lambda: arm_node.trial.state().get("errors"))
+    assert arm_node.state() == "restoring" and "is gone" in arm_node.trial.state()["errors"][0]
     hidden.rename(digest)
     assert process.wait(30) == 0
-    assert arm_node.file.read_text() == "former\n" and arm_node.trial.said()["errors"] == []
+    assert arm_node.file.read_text() == "former\n" and arm_node.trial.state()["errors"] == []
 
 
 def test_a_playbook_that_is_still_at_it_is_ended_and_gets_in_no_more(arm_node: Node) -> None:
@@ -129,9 +129,9 @@ def test_a_child_that_comes_through_late_is_undone_too(arm_node: Node) -> None:
     process = arm_node.guard()
     arm_node.until(lambda: arm_node.state() == "restored")
     late = f"import time, pathlib; pathlib.Path({str(arm_node.file)!r}).write_text('late\\n'); time.sleep(60)"
-    store = utils("trial_store")
-    child = subprocess.Popen([sys.executable, "-c", late], env={**os.environ, store.MARK: arm_node.name})
-    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={store.MARK: "another"})
+    trials = utils("undo.trials")
+    child = subprocess.Popen([sys.executable, "-c", late], env={**os.environ, trials.MARK: arm_node.name})
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={trials.MARK: "another"})
     try:
         assert child.wait(20) == -signal.SIGKILL
         arm_node.until(lambda: arm_node.file.read_text() == "former\n")

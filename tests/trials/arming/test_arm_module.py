@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodectl.common.resources import share_dir
-from tests.trials.arming.node import LIBRARY, PACKAGE, Node
+from tests.trials.arming.node import PACKAGE, Node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="records are root's")
 
@@ -51,7 +55,7 @@ def test_guarded_refuses(arm_node: Node, why: str) -> None:
         arm_node.folder_of_a_trial(lease_s=600)
     if why == "acted":
         arm_node.guard()
-        arm_node.trial.say(state="restored", since=1.0, at=2.0, why="it was late", errors=[])
+        arm_node.trial.write_state(state="restored", since=1.0, at=2.0, why="it was late", errors=[])
     answer = arm_node.module("node_trial", state="guarded", trial=arm_node.name)
     words = {
         "not armed": "is not armed for trial",
@@ -71,7 +75,7 @@ def test_another_trial_is_refused_with_its_holder_and_its_record_stays(arm_node:
     assert "put back by itself 600 s after" in refused["msg"]
     # one that came at the same time was told that it is free, and has its record by now
     arm_node.module("node_record", state="begin", run="other", touches={"a_touches": {"paths": [str(arm_node.file)]}})
-    armed = arm_node.module("node_trial", state="armed", trial="other", library=LIBRARY)
+    armed = arm_node.module("node_trial", state="armed", trial="other")
     assert armed["failed"] and "held by trial" in armed["msg"]
     assert not (arm_node.root / "runs" / "other").exists(), "it would take the other's setting for the former value"
     forced = arm_node.module("node_trial", state="free", trial="other", force=True)
@@ -89,7 +93,7 @@ def test_a_dead_trial_is_in_the_way_only_while_there_is_something_to_put_back(ar
 
 
 def test_arming_needs_a_record(arm_node: Node) -> None:
-    answer = arm_node.module("node_trial", state="armed", trial=arm_node.name, library=LIBRARY)
+    answer = arm_node.module("node_trial", state="armed", trial=arm_node.name)
     assert answer["failed"] and "no record" in answer["msg"] and not (arm_node.root / "trials").exists()
 
 
@@ -102,18 +106,23 @@ def test_a_note_is_told_once(arm_node: Node) -> None:
     assert arm_node.module("node_trial", state="free", trial="other")["trial"]["notes"] == []
 
 
-def test_what_the_playbook_sends_is_all_that_the_guard_needs() -> None:
-    import yaml
-
-    (play,) = yaml.safe_load((share_dir() / "playbooks" / "trial_arm.yml").read_text())
-    text = next(task["vars"]["trial_modules"] for task in play["tasks"] if "vars" in task)
-    sent = set(json.loads(text.strip("{} \n").replace("'", '"')))
-    needed, waiting = set(), {"trial_guard"}
-    while waiting:
-        name = waiting.pop()
-        needed.add(name)
-        words = [line.split() for line in LIBRARY[name].splitlines() if PACKAGE in line]
-        found = {part.strip(",") for line in words for part in line} & set(LIBRARY)
-        found |= {part.rpartition(".")[2] for line in words for part in line if part.startswith(f"{PACKAGE}.")}
-        waiting |= found - needed
-    assert sent == needed
+def test_a_guard_is_all_that_the_module_loads_also_out_of_ansibles_archive(tmp_path: Path) -> None:
+    utils, archive, lib = share_dir() / "plugins" / "module_utils", tmp_path / "sent.zip", tmp_path / "lib"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in utils.rglob("*.py"):
+            packed.write(path, Path(*PACKAGE.split("."), path.relative_to(utils)))
+    script = (
+        "import json, sys\n"
+        f"sys.path.insert(0, {str(archive)!r})\n"
+        f"from {PACKAGE}.undo import guard, trials\n"
+        "print(json.dumps(trials.library()))\n"
+    )
+    done = subprocess.run([sys.executable, "-BEsSc", script], capture_output=True, text=True, check=True)
+    texts: dict[str, str] = json.loads(done.stdout)
+    for name, text in texts.items():
+        (lib / name).parent.mkdir(parents=True, exist_ok=True)
+        (lib / name).write_text(text)
+    assert Path(lib, *PACKAGE.split("."), "undo", "guard.py").read_text() == (utils / "undo" / "guard.py").read_text()
+    # a folder of no trial: it looks, and ends
+    (tmp_path / "none").mkdir()
+    subprocess.run([sys.executable, "-BEsS", str(lib), str(tmp_path / "none")], check=True)

@@ -1,4 +1,7 @@
-"""Where a node keeps what stood before: one folder a run, written completely before the first change."""
+"""Where a node keeps what stood before: one folder a run, written completely before the first change.
+
+Below `/var/lib/nodectl`: `runs/` and `undone/` (root's alone), `roles/` (`held.py`), `trials/` (`trials.py`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import node_files
+from ansible_collections.nodectl.fleet.plugins.module_utils import files
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Iterator
@@ -50,21 +53,19 @@ class Store:
         """All runs, oldest first; `start`, what older runs were folded into, is not one of them."""
         merged = set(self.load(START).get("merged", ())) if os.path.isdir(self.folder(START)) else set()
         with contextlib.suppress(FileNotFoundError):
-            found = [name for name in os.listdir(self.runs) if RUN_NAME.fullmatch(name) and name != START]
-            return sorted(set(found) - merged, key=lambda name: (self.load(name)["seq"], name))
+            names = [name for name in os.listdir(self.runs) if RUN_NAME.fullmatch(name) and name != START]
+            return sorted(set(names) - merged, key=lambda name: (self.load(name)["seq"], name))
         return []
 
     def load(self, run: str) -> Record:
-        """A run's record."""
+        """A run's record; one that cannot be read is an error, never an empty record."""
         with open(os.path.join(self.folder(run), "record.json"), encoding="utf-8") as stream:
             record: Record = json.load(stream)
         return record
 
     def about(self, run: str) -> Record:
         """Who, when, with which profiles and version."""
-        with open(os.path.join(self.folder(run), "run.json"), encoding="utf-8") as stream:
-            about: Record = json.load(stream)
-        return about
+        return files.read_json(os.path.join(self.folder(run), "run.json"))
 
     def exists(self, run: str) -> bool:
         """The run has a complete record."""
@@ -76,16 +77,16 @@ class Store:
         for folder in (staged, os.path.join(staged, "files")):
             os.mkdir(folder, 0o700)
         self.keep(staged, contents)
-        write_json(os.path.join(staged, "run.json"), about)
-        write_json(os.path.join(staged, "record.json"), record)
-        node_files.sync_folder(staged)
+        files.write_json(os.path.join(staged, "run.json"), about)
+        files.write_json(os.path.join(staged, "record.json"), record)
+        files.sync_folder(staged)
         os.rename(staged, self.folder(run))
-        node_files.sync_folder(self.runs)
+        files.sync_folder(self.runs)
 
     def extend(self, run: str, record: Record, contents: dict[str, str]) -> None:
         """Contents first, then the record that names them."""
         self.keep(self.folder(run), contents)
-        write_json(os.path.join(self.folder(run), "record.json"), record)
+        files.write_json(os.path.join(self.folder(run), "record.json"), record)
 
     def keep(self, folder: str, contents: dict[str, str]) -> None:
         """Copy files' contents, {sha256: path}, each once."""
@@ -93,8 +94,8 @@ class Store:
             target = os.path.join(folder, "files", digest)
             if not os.path.exists(target):
                 with open(path, "rb") as source:
-                    node_files.write_whole(target, lambda stream: shutil.copyfileobj(source, stream), mode=0o600)
-                if node_files.checksum(target) != digest:
+                    files.write_whole(target, lambda stream: shutil.copyfileobj(source, stream), mode=0o600)
+                if files.checksum(target) != digest:
                     os.unlink(target)
                     raise OSError("%s changed while it was recorded: run again" % path)
 
@@ -128,23 +129,21 @@ class Store:
             if os.path.isdir(self.folder(name)):
                 shutil.rmtree(self.folder(name))
         for folder in [self.root, *(os.path.join(self.runs, name) for name in os.listdir(self.runs))]:
-            sweep_folder(folder)
-            sweep_folder(os.path.join(folder, "files"))
+            files.sweep(folder)
+            files.sweep(os.path.join(folder, "files"))
 
     def prune(self, keep: int = KEPT_RUNS) -> None:
         """Fold the oldest runs into `start`, which stays the way back to what was before nodectl's first change."""
         old = [name for name in self.names() if self.load(name).get("settled")][:-keep]
         for run in old if len(self.names()) > keep else ():
-            record, contents = self.load(run), {}
-            for name in os.listdir(os.path.join(self.folder(run), "files")):
-                contents[name] = self.content(run, name)
+            record = self.load(run)
+            contents = {name: self.content(run, name) for name in os.listdir(os.path.join(self.folder(run), "files"))}
             if self.exists(START):
                 first = self.load(START)
                 self.extend(START, {**folded(first, record), "merged": [*first["merged"], run][-KEPT_RUNS:]}, contents)
-                self.drop(run)
             else:
                 self.create(START, self.about(run), {**record, "seq": 0, "merged": [run]}, contents)
-                self.drop(run)
+            self.drop(run)
 
 
 def folded(older: Record, newer: Record) -> Record:
@@ -154,17 +153,3 @@ def folded(older: Record, newer: Record) -> Record:
         result["before"][section] = {**newer["before"].get(section, {}), **older["before"].get(section, {})}
         result["after"][section] = {**older["after"].get(section, {}), **newer["after"].get(section, {})}
     return result
-
-
-def write_json(path: str, document: Record) -> None:
-    """In one step, root's alone."""
-    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
-    node_files.write_whole(path, lambda stream: stream.write(text.encode()), mode=0o600)
-
-
-def sweep_folder(folder: str) -> None:
-    """Remove files of ours that never got their name."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        for name in os.listdir(folder):
-            if re.fullmatch(r"\.nodectl-\w+", name):
-                node_files.remove(os.path.join(folder, name))

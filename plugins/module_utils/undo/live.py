@@ -1,9 +1,8 @@
-"""What lives in a node beside its files: units of systemd, kernel values, and what only a program reads and sets."""
+"""What a node holds beside its files: units of systemd, kernel values, and what only a program reads and sets."""
 
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
 import shutil
@@ -33,30 +32,21 @@ def look_units(run: Run, names: list[str]) -> dict[str, State]:
         # one line a unit, but none for a unit that does not exist: so one call each
         return {name: {"enabled": run(["systemctl", "is-enabled", name])[1].strip() or "not-found"} for name in names}
     fields = "--property=Id,Names,UnitFileState,ActiveState,LoadState"
-    found = {}
+    states = {}
     for block in run(["systemctl", "show", fields, "--", *names])[1].split("\n\n"):
         shown = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         state = {"enabled": shown.get("UnitFileState") or "not-found", "active": shown.get("ActiveState", "inactive")}
         if shown.get("LoadState") == "masked":
             state["enabled"] = "masked"
         for name in {shown.get("Id", ""), *shown.get("Names", "").split()}:
-            found[name] = state
-    return {name: found.get(name, {"enabled": "not-found", "active": "inactive"}) for name in names}
+            states[name] = state
+    return {name: states.get(name, {"enabled": "not-found", "active": "inactive"}) for name in names}
 
 
-def sysctl_path(key: str) -> str:
+def sysctl_path(key: str, root: str = "/proc/sys") -> str:
     """The kernel's file for a key; after a first dot, a slash in a key stands for a dot in a name, as in sysctl.d."""
     first = next((letter for letter in key if letter in "./"), "/")
-    return "/proc/sys/" + (key.translate(str.maketrans("./", "/.")) if first == "." else key)
-
-
-def keys_of(path: str) -> list[str]:
-    """The kernel settings that an earlier run noted as its own."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return sorted(json.load(stream))
-    except (OSError, ValueError):
-        return []
+    return os.path.join(root, key.translate(str.maketrans("./", "/.")) if first == "." else key)
 
 
 def look_values(patterns: list[str]) -> dict[str, str | None]:
@@ -91,9 +81,14 @@ def write_value(path: str, value: str) -> str:
 
 def by_netlink(path: str, value: str) -> bool:
     """An interface's MTU, where its file in a container is read-only, is still the container's to set."""
-    found = re.match(r"/sys/class/net/([^/]+)/mtu$", path)
-    argv = ["ip", "link", "set", "dev", found.group(1), "mtu", value] if found else []
+    match = re.match(r"/sys/class/net/([^/]+)/mtu$", path)
+    argv = ["ip", "link", "set", "dev", match.group(1), "mtu", value] if match else []
     return bool(argv) and subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def live_key(item: dict[str, str]) -> str:
+    """`rings eth0`, `gpu`."""
+    return " ".join([item["kind"], *(str(item[name]) for name in sorted(item) if name != "kind")])
 
 
 def look_live(run: Run, item: dict[str, str]) -> State:
@@ -110,8 +105,8 @@ def look_live(run: Run, item: dict[str, str]) -> State:
 def parse_rings(text: str) -> State:
     """Current ring sizes of `ethtool -g`, by the names that `ethtool -G` takes."""
     current = text.partition("Current hardware settings:")[2]
-    found = re.findall(r"^(\w[\w ]*):\s+(\d+)$", current, re.MULTILINE)
-    return {RING_FIELDS[name]: size for name, size in found if name in RING_FIELDS}
+    sizes = re.findall(r"^(\w[\w ]*):\s+(\d+)$", current, re.MULTILINE)
+    return {RING_FIELDS[name]: size for name, size in sizes if name in RING_FIELDS}
 
 
 def parse_gpus(text: str) -> State:

@@ -6,6 +6,8 @@ import fnmatch
 import re
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
+
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Iterator
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
 
 STATUS = "/var/lib/dpkg/status"
 MARKS = "/var/lib/apt/extended_states"
+# the states of dpkg in which a package's files are not all in place
+BROKEN = ("unpacked", "half-configured", "half-installed", "triggers-awaited", "triggers-pending")
 # a host that loses these loses its GPUs, so they go by name only (`--packages`); docs/rollback.md lists them too
 DRIVER_FAMILY = (
     "cuda-drivers*",
@@ -60,26 +64,17 @@ def stanzas(text: str) -> Iterator[dict[str, str]]:
             yield fields
 
 
-def read_text(path: str) -> str:
-    """The file's text; empty where there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return ""
-
-
 def parse(status: str, marks: str) -> tuple[Packages, dict[str, dict[str, str]]]:
     """({key: version, selection, state, auto}, {key: dpkg's fields}); a key has `:architecture` only where foreign."""
-    found = [fields for fields in stanzas(status) if fields.get("Status", "").split()[2:] != ["not-installed"]]
-    native = next((fields["Architecture"] for fields in found if fields["Package"] == "dpkg"), "all")
+    paragraphs = [fields for fields in stanzas(status) if fields.get("Status", "").split()[2:] != ["not-installed"]]
+    native = next((fields["Architecture"] for fields in paragraphs if fields["Package"] == "dpkg"), "all")
     automatic = {
         (fields["Package"], fields.get("Architecture", native))
         for fields in stanzas(marks)
         if fields.get("Auto-Installed") == "1"
     }
     packages, details = {}, {}
-    for fields in found:
+    for fields in paragraphs:
         name, architecture = fields["Package"], fields.get("Architecture", native)
         own = architecture in (native, "all")
         key = name if own else "%s:%s" % (name, architecture)
@@ -127,13 +122,13 @@ def needed(candidates: set[str], details: dict[str, dict[str, str]]) -> dict[str
     while True:
         held = staying | set(kept)
         names = set().union(*(provided(details[key]) for key in held)) if held else set()
-        found: dict[str, str] = {}
+        more: dict[str, str] = {}
         for key in sorted(held):
             for group in alternatives(details[key]):
                 if not names.intersection(group):
                     for candidate in sorted(candidates - held):
                         if candidate in details and provided(details[candidate]).intersection(group):
-                            found.setdefault(candidate, key)
-        if not found:
+                            more.setdefault(candidate, key)
+        if not more:
             return kept
-        kept.update(found)
+        kept.update(more)

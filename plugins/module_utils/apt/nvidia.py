@@ -1,4 +1,4 @@
-"""NVIDIA's apt repository on a node as apt's own files show it: whose source, which keys, which versions."""
+"""NVIDIA's apt repository on a node: the files that make it what a stack says, and what apt's own files show of it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.urls import fetch_url
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import apt_plan, apt_sources, nvidia_apt_files, openpgp
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt_run import Apt
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import openpgp, packages, plan, sources
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import Apt
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from collections.abc import Iterable
+
     from ansible.module_utils.basic import AnsibleModule
 
     Pins = list[dict[str, Any]]
 
-DAY = 24 * 3600
+SOURCE = "/etc/apt/sources.list.d/nodectl-nvidia.sources"
+KEYRING = "/etc/apt/keyrings/nodectl-nvidia.gpg"
+PREFERENCES = "/etc/apt/preferences.d/90-nodectl-nvidia"
+UNATTENDED = "/etc/apt/apt.conf.d/90-nodectl-unattended"
+HEADER = "{comment} Written by nodectl from the host's stack profile; changes made here are lost.\n"
+# NVIDIA's names of architectures, and Debian's
+ARCHITECTURES = {"x86_64": "amd64", "sbsa": "arm64"}
+# preferred over a newer one, but never a reason to go back from one that is installed
+WANTED, NEVER = 990, -1
+# as NVIDIA's Release file calls its repository
+LABEL = "NVIDIA CUDA"
+# a new driver, fabric manager or kernel under a running job breaks it: `Driver/library version mismatch`
+FROZEN = (
+    "^cuda-drivers",
+    "^libnvidia-",
+    "^libxnvctrl",
+    "^linux-(generic|headers|image|modules|nvidia|objects|signatures)",
+    "^nvidia-",
+    "^xserver-xorg-video-nvidia",
+)
+DAY_S = 24 * 3600
 
 
 class Repository:
@@ -51,16 +73,16 @@ class Repository:
     def parsed(self, data: bytes, where: str) -> list[tuple[str, bytes]]:
         """The keys in it; ends the module where it holds none."""
         try:
-            found: list[tuple[str, bytes]] = openpgp.keys(data)
+            keys: list[tuple[str, bytes]] = openpgp.keys(data)
         except openpgp.BadKeyError as error:
             self.module.fail_json(msg=f"{where} is no OpenPGP public key: {error}")
-        if not found:
+        if not keys:
             self.module.fail_json(msg=f"{where} holds no key")
-        return found
+        return keys
 
     def adopted(self) -> str:
         """The file of another's source for the same repository and key; ends the module where it contradicts ours."""
-        others = apt_sources.others(apt_sources.read(str(self.root)), self.uri, nvidia_apt_files.SOURCE)
+        others = sources.others(sources.read(str(self.root)), self.uri, SOURCE)
         for other in others:
             problem = self.contradiction(other)
             if problem:
@@ -72,7 +94,7 @@ class Repository:
 
     def contradiction(self, other: dict[str, str]) -> str:
         """Why it cannot be adopted; empty where it can."""
-        if not apt_sources.same(other["uri"], self.uri):
+        if not sources.same(other["uri"], self.uri):
             return f"beside {self.uri}"
         if other["trusted"].lower() in ("yes", "true", "1"):
             return "without checking signatures (trusted=yes)"
@@ -91,8 +113,8 @@ class Repository:
         if self.params["keyring"]:
             given = self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")
             return b"".join(data for _, data in given)
-        wanted, present = self.params["fingerprint"], self.read(nvidia_apt_files.KEYRING)
-        if present and [name for name, _ in self.parsed(present, nvidia_apt_files.KEYRING)] == [wanted]:
+        wanted, present = self.params["fingerprint"], self.read(KEYRING)
+        if present and [name for name, _ in self.parsed(present, KEYRING)] == [wanted]:
             return present
         url = f"{self.uri}{wanted[-8:].lower()}.pub"
         response, info = fetch_url(self.module, url, timeout=60)
@@ -103,8 +125,8 @@ class Repository:
         for name, key in self.parsed(data, url):
             if name == wanted:
                 return key
-        found = ", ".join(name for name, _ in self.parsed(data, url))
-        self.module.fail_json(msg=f"{url} holds {found}, expected {wanted}: not trusted, nothing was written")
+        names = ", ".join(name for name, _ in self.parsed(data, url))
+        self.module.fail_json(msg=f"{url} holds {names}, expected {wanted}: not trusted, nothing was written")
         raise AssertionError
 
     def revoked(self) -> dict[str, bytes]:
@@ -113,21 +135,20 @@ class Repository:
         apt = self.at("/etc/apt")
         for path in [apt / "trusted.gpg", *sorted(apt.glob("trusted.gpg.d/*"))]:
             try:
-                found = openpgp.keys(path.read_bytes()) if path.is_file() else []
+                keys = openpgp.keys(path.read_bytes()) if path.is_file() else []
             except openpgp.BadKeyError:
                 continue  # another format, or no key at all: not ours to judge
-            if never & {name for name, _ in found}:
-                left["/" + str(path.relative_to(self.root))] = b"".join(
-                    data for name, data in found if name not in never
-                )
+            if never & {name for name, _ in keys}:
+                kept = b"".join(data for name, data in keys if name not in never)
+                left["/" + str(path.relative_to(self.root))] = kept
         return left
 
     def lists(self) -> tuple[bool, float]:
         """(apt has read the repository, how long ago in seconds)."""
         # https://wiki.debian.org/DebianRepository: the name below lists/ is the address with slashes as underscores
         name = self.uri.partition("://")[2].replace("_", "%5f").replace("/", "_").lstrip("_")
-        found = list(self.at("/var/lib/apt/lists").glob(f"*{name}*Release"))
-        return bool(found), time.time() - max((path.stat().st_mtime for path in found), default=0)
+        releases = list(self.at("/var/lib/apt/lists").glob(f"*{name}*Release"))
+        return bool(releases), time.time() - max((path.stat().st_mtime for path in releases), default=0)
 
     def update(self, source: str) -> None:
         """Read this repository anew, and no other."""
@@ -138,25 +159,29 @@ class Repository:
     def resolved(self, source: str, fresh: bool) -> Pins:
         """The pins in versions that the repository has; it is read again where one is not there."""
         names, there = [pin["name"] for pin in self.params["pins"]], self.lists()
-        exact = nvidia_apt_files.preferences(self.params["pins"], self.params["driver_branch"])
-        if there[0] and not fresh and self.read(nvidia_apt_files.PREFERENCES) == exact.encode():
+        exact = self.preferences(self.params["pins"])
+        if there[0] and not fresh and self.read(PREFERENCES) == exact.encode():
             return list(self.params["pins"])  # they were there when this was written: apt need not be asked
         if not self.module.check_mode and (fresh or not there[0]):
             self.update(source)
             there = self.lists()
         offers = self.apt.offers(names) if there[0] else {}
         absent = [pin for pin in self.params["pins"] if pin["version"] not in offers.get(pin["name"], [])]
-        again = any(not pin.get("nearest") or there[1] > DAY for pin in absent)
+        again = any(not pin.get("nearest") or there[1] > DAY_S for pin in absent)
         if again and there[0] and not fresh and not self.module.check_mode:
             self.update(source)
         return self.settled() if there[0] else list(self.params["pins"])
+
+    def preferences(self, pins: Pins) -> str:
+        """The text of the preferences for these pins and the profile's driver branch."""
+        return preferences(pins, self.params["driver_branch"])
 
     def version(self, pin: dict[str, Any], offered: list[str]) -> str:
         """The pin's version, or its nearest where it is not to be had."""
         wanted = str(pin["version"])
         if wanted in offered or not pin.get("nearest"):
             return wanted
-        return apt_plan.nearest(wanted, offered) or wanted
+        return plan.nearest(wanted, offered) or wanted
 
     def candidates(self) -> list[tuple[str, str, str]]:
         """(package, the version that it should be, apt's live candidate) of each pin."""
@@ -164,8 +189,8 @@ class Repository:
             return []
         pins = self.settled()
         out = self.apt.call("apt-cache", "policy", *(pin["name"] for pin in pins))[1]
-        found = dict(re.findall(r"^(\S+):\n.*\n\s+Candidate: (\S+)", out, re.MULTILINE))
-        return [(pin["name"], pin["version"], found.get(pin["name"], "(none)")) for pin in pins]
+        candidates = dict(re.findall(r"^(\S+):\n.*\n\s+Candidate: (\S+)", out, re.MULTILINE))
+        return [(pin["name"], pin["version"], candidates.get(pin["name"], "(none)")) for pin in pins]
 
     def settled(self) -> Pins:
         """The pins as the lists that apt has would resolve them; nothing is read anew."""
@@ -174,3 +199,30 @@ class Repository:
             {"name": pin["name"], "version": self.version(pin, offers.get(pin["name"], []))}
             for pin in self.params["pins"]
         ]
+
+
+def preferences(pins: Iterable[dict[str, Any]], driver_branch: str) -> str:
+    """Each pinned package has one candidate, the driver only those of its branch, or none at all."""
+    records = []
+    for pin in sorted(pins, key=lambda pin: str(pin["name"])):
+        records += [record(pin["name"], f"version {pin['version']}", WANTED), record(pin["name"], "version *", NEVER)]
+    family = " ".join(packages.DRIVER_FAMILY)
+    # first what the pattern of the family would catch, but is no driver
+    records += [record(name, "version *", 500) for name in packages.NOT_DRIVER]
+    if driver_branch:
+        records.append(record(family, f"version {driver_branch}*", WANTED))
+        records.append(record(family, "version *", NEVER))
+    else:
+        records.append(record(family, f"release l={LABEL}", NEVER))
+    return HEADER.format(comment="#") + "\n" + "\n".join(records)
+
+
+def record(packages: str, pin: str, priority: int) -> str:
+    """One paragraph of apt_preferences(5)."""
+    return f"Package: {packages}\nPin: {pin}\nPin-Priority: {priority}\n"
+
+
+def unattended() -> str:
+    """What unattended-upgrades leaves alone; the list adds to the distribution's."""
+    names = "".join(f'  "{name}";\n' for name in FROZEN)
+    return HEADER.format(comment="//") + f"Unattended-Upgrade::Package-Blacklist {{\n{names}}};\n"

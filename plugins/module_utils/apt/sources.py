@@ -18,14 +18,14 @@ NVIDIA_LAYOUT = re.compile(r"/compute/(cuda|machine-learning)/repos/")
 def read(root: str = "/") -> list[Source]:
     """Every enabled source: file, uri, suite, signed_by, trusted."""
     apt = Path(root, "etc/apt")
-    found: list[Source] = []
+    entries: list[Source] = []
     for path in [apt / "sources.list", *sorted(apt.glob("sources.list.d/*"))]:
         name = f"/{path.relative_to(root)}"
         if path.suffix == ".sources":
-            found.extend(deb822(name, _text(path)))
+            entries.extend(deb822(name, _text(path)))
         elif path.suffix == ".list":
-            found.extend(one_line(name, _text(path)))
-    return found
+            entries.extend(one_line(name, _text(path)))
+    return entries
 
 
 def _text(path: Path) -> str:
@@ -77,10 +77,10 @@ def same(left: str, right: str) -> bool:
     return left.rstrip("/") == right.rstrip("/")
 
 
-def others(found: list[Source], uri: str, own: str) -> list[Source]:
+def others(entries: list[Source], uri: str, own: str) -> list[Source]:
     """Sources of NVIDIA's packages that stand in files other than our own."""
     return [
         source
-        for source in found
+        for source in entries
         if source["file"] != own and (same(source["uri"], uri) or NVIDIA_LAYOUT.search(source["uri"]))
     ]

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import apt_plan, node_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages, plan
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from ansible.module_utils.basic import AnsibleModule
@@ -23,8 +24,6 @@ ENVIRONMENT = {
 }
 LOCK_SECONDS = 300
 CONFOLD = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
-# the states of dpkg in which a package's files are not all in place
-BROKEN = ("unpacked", "half-configured", "half-installed", "triggers-awaited", "triggers-pending")
 
 
 class Apt:
@@ -50,9 +49,9 @@ class Apt:
             self.fail(doing, out + err)
         return out
 
-    def fail(self, doing: str, said: str) -> None:
+    def fail(self, doing: str, output: str) -> None:
         """End the module with apt's last words."""
-        lines = [line for line in said.strip().splitlines() if line.strip()]
+        lines = [line for line in output.strip().splitlines() if line.strip()]
         errors = [
             line.strip() for line in lines if line.startswith((" ", "E:", "dpkg: error", "Error")) and ":" in line
         ]
@@ -61,19 +60,19 @@ class Apt:
     def offers(self, names: list[str]) -> dict[str, list[str]]:
         """{package: its versions, newest first}, whatever the pins say."""
         status, out, _ = self.call("apt-cache", "madison", *names) if names else (0, "", "")
-        return apt_plan.parse_madison(out) if status == 0 else {}
+        return plan.parse_madison(out) if status == 0 else {}
 
     def packages(self) -> Packages:
         """What dpkg holds now, by its own file."""
-        status = Path(self.root, node_packages.STATUS.lstrip("/"))
-        found: Packages = node_packages.parse(node_packages.read_text(str(status)), "")[0]
-        return found
+        status = Path(self.root, packages.STATUS.lstrip("/"))
+        present: Packages = packages.parse(read_text(str(status)), "")[0]
+        return present
 
-    def interrupted(self, packages: Packages) -> list[str]:
+    def interrupted(self, present: Packages) -> list[str]:
         """Packages that an earlier run, killed in the middle, left half done; `(journal)` for dpkg's own."""
         journal = Path(self.root, "var/lib/dpkg/updates")
         left = ["(journal)"] if journal.is_dir() and any(journal.iterdir()) else []
-        return left + sorted(name for name in packages if packages[name]["state"] in BROKEN)
+        return left + sorted(name for name in present if present[name]["state"] in packages.BROKEN)
 
     def repair(self) -> None:
         """Bring an interrupted installation to its end; dpkg itself does not wait for a lock, so this does."""

@@ -1,4 +1,4 @@
-"""What a run touches, as it stands now; and a record from it: begun before the first change, settled after the last."""
+"""A run's record: what its roles may change, as it stands before the first change, and what had changed at the end."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import node_files, node_live, node_packages
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_store import SECTIONS, Store
+from ansible_collections.nodectl.fleet.plugins.module_utils import files
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo import held, live
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import SECTIONS, Store
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from ansible_collections.nodectl.fleet.plugins.module_utils.node_live import Run
+    from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
 
     Record = dict[str, Any]
     Touches = dict[str, Any]
 
-LISTS = ("paths", "trees", "units", "values", "sysctls", "sysctl_records", "live")
+LISTS = ("paths", "trees", "units", "values", "sysctls", "held", "live")
 
 
 class TouchesError(Exception):
@@ -46,47 +48,44 @@ def joined(declared: dict[str, Touches]) -> Touches:
 
 
 def look(run: Run, touches: Touches) -> Record:
-    """How everything stands that the touches name."""
+    """How everything stands that the touches name, with what roles hold by now and may give back."""
     state: Record = {section: {} for section in SECTIONS}
     for named in touches["paths"]:
         for pattern in sorted(glob.glob(named)) if glob.has_magic(named) else [named]:
-            for path in node_files.with_surroundings(pattern):
-                state["paths"].setdefault(path, node_files.look(path))
+            for path in files.with_surroundings(pattern):
+                state["paths"].setdefault(path, files.look(path))
         if glob.has_magic(named):
-            state["paths"].setdefault(os.path.dirname(named), node_files.look(os.path.dirname(named)))
+            state["paths"].setdefault(os.path.dirname(named), files.look(os.path.dirname(named)))
     for path in touches["trees"]:
-        state["trees"][path] = node_files.look_tree(path)
-        for folder in node_files.above(path):
-            state["paths"].setdefault(folder, node_files.look(folder))
-    keys = [*touches["sysctls"], *(key for path in touches["sysctl_records"] for key in node_live.keys_of(path))]
-    state["units"] = node_live.look_units(run, touches["units"])
-    state["values"] = node_live.look_values([*touches["values"], *map(node_live.sysctl_path, keys)])
-    state["live"] = {live_key(item): {**item, "state": node_live.look_live(run, item)} for item in touches["live"]}
+        state["trees"][path] = files.look_tree(path)
+        for folder in files.above(path):
+            state["paths"].setdefault(folder, files.look(folder))
+    values, items = held.touched(touches["held"])
+    values += [*touches["values"], *map(live.sysctl_path, touches["sysctls"])]
+    state["units"] = live.look_units(run, touches["units"])
+    state["values"] = live.look_values(values)
+    for item in [*touches["live"], *items]:
+        state["live"][live.live_key(item)] = {**item, "state": live.look_live(run, item)}
     if touches["packages"]:
-        state["packages"] = node_packages.installed_now()
+        state["packages"] = packages.installed_now()
     return state
-
-
-def live_key(item: dict[str, str]) -> str:
-    """`rings eth0`, `gpu`."""
-    return " ".join([item["kind"], *(str(item[name]) for name in sorted(item) if name != "kind")])
 
 
 def look_again(run: Run, before: Record) -> Record:
     """How everything stands now that a record names, with what is new in its folders and among its packages."""
-    paths = {path: node_files.look(path) for path in before["paths"]}
+    paths = {path: files.look(path) for path in before["paths"]}
     for path, entry in before["paths"].items():
         # only of folders that a role owns wholly, also those that it made
         if entry.get("whole"):
-            paths.update({below: node_files.look(below) for below in node_files.with_surroundings(path)})
+            paths.update({below: files.look(below) for below in files.with_surroundings(path)})
     items = {key: {name: item[name] for name in item if name != "state"} for key, item in before["live"].items()}
     return {
         "paths": paths,
-        "trees": {path: node_files.look_tree(path) for path in before["trees"]},
-        "units": node_live.look_units(run, sorted(before["units"])),
-        "values": {path: node_live.read_value(path) for path in before["values"]},
-        "live": {key: {**item, "state": node_live.look_live(run, item)} for key, item in items.items()},
-        "packages": node_packages.installed_now() if before["packages"] else {},
+        "trees": {path: files.look_tree(path) for path in before["trees"]},
+        "units": live.look_units(run, sorted(before["units"])),
+        "values": {path: live.read_value(path) for path in before["values"]},
+        "live": {key: {**item, "state": live.look_live(run, item)} for key, item in items.items()},
+        "packages": packages.installed_now() if before["packages"] else {},
     }
 
 
@@ -173,7 +172,7 @@ def sweep_around(paths: Record) -> None:
         for left in glob.glob(os.path.join(glob.escape(folder), ".ansible_tmp*")):
             own = re.fullmatch(r"\.ansible_tmp[a-z0-9_]{8}(.+)", os.path.basename(left))
             if own and (folder, own.group(1)) in names:
-                node_files.remove(left)
+                files.remove(left)
         for left in glob.glob(os.path.join(glob.escape(folder), ".nodectl-*")):
             if re.fullmatch(r"\.nodectl-[a-z0-9_]{8}", os.path.basename(left)):
-                node_files.remove(left)
+                files.remove(left)

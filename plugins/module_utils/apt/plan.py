@@ -20,12 +20,12 @@ class NoVersionError(ValueError):
 
 def parse_madison(text: str) -> Offers:
     """{package: its versions, newest first} of `apt-cache madison`."""
-    found: Offers = {}
+    offers: Offers = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) == 3 and "Packages" in cells[2] and cells[1] not in found.setdefault(cells[0], []):
-            found[cells[0]].append(cells[1])
-    return found
+        if len(cells) == 3 and "Packages" in cells[2] and cells[1] not in offers.setdefault(cells[0], []):
+            offers[cells[0]].append(cells[1])
+    return offers
 
 
 def parse_simulation(text: str) -> Steps:
@@ -52,8 +52,8 @@ def numbers(version: str) -> list[int]:
 
 def cuda_of(version: str) -> str:
     """`11.6` of `2.12.7-1+cuda11.6`; empty where the version names none."""
-    found = re.search(r"\+cuda([\d.]+)", version)
-    return found[1] if found else ""
+    match = re.search(r"\+cuda([\d.]+)", version)
+    return match[1] if match else ""
 
 
 def nearest(wanted: str, offered: Iterable[str]) -> str | None:
@@ -86,17 +86,17 @@ def objections(
     steps: Steps, own: set[str], gone: Iterable[str], may_come: Callable[[str], bool], held: set[str]
 ) -> list[str]:
     """What must not happen besides what was asked for: removals, forbidden packages, changes of what others hold."""
-    may_go, found = set(gone), []
+    may_go, reasons = set(gone), []
     for step in steps:
         name = step["name"].partition(":")[0]
         if step["action"] == "remove" and name not in may_go:
-            found.append(f"it would remove {name} {step['before']}")
+            reasons.append(f"it would remove {name} {step['before']}")
         elif step["action"] == "install" and name not in own:
             if not may_come(name):
-                found.append(f"it would bring {name} {step['after']}")
+                reasons.append(f"it would bring {name} {step['after']}")
             elif name in held:
-                found.append(f"it would change {name}, which is held at {step['before']}")
-    return found
+                reasons.append(f"it would change {name}, which is held at {step['before']}")
+    return reasons
 
 
 def as_lines(packages: dict[str, str], held: set[str]) -> str:

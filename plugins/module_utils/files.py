@@ -1,13 +1,16 @@
-"""How a file, link or folder of a node stands: looked at, compared, and put back in one step."""
+"""Files, links and folders of a node: looked at, compared, written and put back in one step."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
+import re
 import shutil
 import stat
 import tempfile
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
@@ -52,7 +55,7 @@ def look_tree(path: str) -> Entry:
 
 
 def checksum(path: str) -> str:
-    """SHA-256 of a file's content."""
+    """SHA-256 of a file's content, in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         for block in iter(lambda: stream.read(1 << 20), b""):
@@ -93,15 +96,20 @@ def sync_folder(path: str) -> None:
         os.close(handle)
 
 
-def write_whole(path: str, fill: Callable[[Any], None], *, mode: int, uid: int = 0, gid: int = 0) -> None:
-    """A new file in one step: written beside its place, synced, renamed; nothing half-written is ever seen."""
+def write_whole(
+    path: str, fill: Callable[[Any], object], *, mode: int, uid: int | None = None, gid: int | None = None
+) -> None:
+    """A new file in one step: written beside its place, synced, renamed; nothing half-written is ever seen.
+
+    Without `uid` and `gid` it belongs to who runs this.
+    """
     folder = os.path.dirname(path)
     handle, staged = tempfile.mkstemp(dir=folder, prefix=".nodectl-")
     try:
         with os.fdopen(handle, "wb") as stream:
             fill(stream)
             stream.flush()
-            os.fchown(stream.fileno(), uid, gid)
+            os.fchown(stream.fileno(), os.geteuid() if uid is None else uid, os.getegid() if gid is None else gid)
             os.fchmod(stream.fileno(), mode)
             os.fsync(stream.fileno())
         os.rename(staged, path)
@@ -112,12 +120,49 @@ def write_whole(path: str, fill: Callable[[Any], None], *, mode: int, uid: int =
     sync_folder(folder)
 
 
+def write_text(path: str, text: str, mode: int = 0o644) -> None:
+    """A whole file with this text, and the folders above it."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    write_whole(path, lambda stream: stream.write(text.encode()), mode=mode)
+
+
+def write_json(path: str, document: Any, mode: int = 0o600) -> None:
+    """A document as a whole file."""
+    write_text(path, json.dumps(document, indent=1, sort_keys=True) + "\n", mode)
+
+
+def read_text(path: str) -> str:
+    """The file's text; empty where there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return ""
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """A document; {} where there is none or it cannot be read."""
+    try:
+        document = json.loads(read_text(path) or "{}")
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
 def remove(path: str) -> None:
     """Whatever stands there, a folder with all that it holds."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):
         os.unlink(path)
+
+
+def sweep(folder: str) -> None:
+    """Remove what a killed `write_whole` left in the folder."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for name in os.listdir(folder):
+            if re.fullmatch(r"\.nodectl-\w+", name):
+                remove(os.path.join(folder, name))
 
 
 def put_back(path: str, before: Entry, content: Callable[[str], str]) -> None:

@@ -89,16 +89,16 @@ def _header(data: bytes, start: int) -> tuple[int, int, int]:
 
 def keys(data: bytes) -> list[Key]:
     """(fingerprint, its bytes) of each primary key, with whatever follows it: names, signatures, subkeys."""
-    found: list[Key] = []
+    primary: list[Key] = []
     for tag, body, whole in packets(dearmor(data)):
         if tag == PUBLIC_KEY:
-            found.append((fingerprint(body), whole))
-        elif found:
-            name, before = found[-1]
-            found[-1] = (name, before + whole)
+            primary.append((fingerprint(body), whole))
+        elif primary:
+            name, before = primary[-1]
+            primary[-1] = (name, before + whole)
         else:
             raise BadKeyError(f"a packet of kind {tag} before any public key")
-    return found
+    return primary
 
 
 def fingerprint(body: bytes) -> str:

@@ -1,0 +1,324 @@
+"""The way back from a node's records: what differs from what stood before, and how it is put back.
+
+In this order: units stopped, files, what reads them, packages, units started, live values. Each step may be cut off and
+run again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import files
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import back, packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo import live
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import closed, look_again
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import SECTIONS, START, Store, folded
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from collections.abc import Iterable
+
+    from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
+
+    Record = dict[str, Any]
+    Change = dict[str, Any]
+
+# what has to read a file anew when it changed, by the folder that it lies in; all but the last only where systemd runs
+READERS = (
+    (("/etc/systemd/system.conf.d", "/etc/systemd/user.conf.d"), ["systemctl", "daemon-reexec"]),
+    (
+        ("/etc/systemd/system/", "/usr/lib/systemd/system/", "/lib/systemd/system/", "/usr/local/lib/systemd/"),
+        ["systemctl", "daemon-reload"],
+    ),
+    (("/etc/systemd/logind.conf",), ["systemctl", "try-restart", "systemd-logind.service"]),
+    (("/etc/udev/rules.d/",), ["udevadm", "control", "--reload"]),
+    (("/etc/ld.so.conf", "/usr/local/cuda"), ["ldconfig"]),
+)
+AT_BOOT = ("/etc/modprobe.d/", "/etc/modules-load.d/", "/etc/default/grub")
+
+
+class RestoreError(Exception):
+    """There is no such way back on this node."""
+
+
+def chosen(store: Store, to: str, driver_too: bool) -> list[str]:
+    """The runs to take back, oldest first: the last that changed something, those after a run, or all of them."""
+    names: list[str] = store.names()
+    if to == START:
+        return ([START] if store.exists(START) else []) + names
+    if not to:
+        # what an earlier rollback had to leave waits for --packages
+        return [name for name in names if driver_too or not store.load(name).get("left")][-1:]
+    if to in names:
+        return names[names.index(to) + 1 :]
+    if os.path.isdir(os.path.join(store.undone, to)):
+        raise RestoreError("run %s was itself taken back: choose another of `nodectl rollback --list`" % to)
+    # a run that changed nothing here left no record: its name begins with its time
+    return [name for name in names if name > to]
+
+
+class Restore:
+    """The chosen runs as one record: what stood before the oldest, what the newest left, and what stands now.
+
+    `errors` and `warnings` are lines of `all`; without `driver_too` the packages of the GPU driver stay.
+    """
+
+    def __init__(self, store: Store, run: Run, runs: list[str], driver_too: bool = False) -> None:
+        self.store, self.run, self.runs, self.driver_too = store, run, runs, driver_too
+        self.records = {name: closed(run, store.load(name)) for name in runs}
+        empty: Record = {section: {} for section in SECTIONS}
+        record: Record = {"seq": 0, "settled": True, "before": empty, "after": empty}
+        for newer in self.records.values():
+            record = folded(record, newer)
+        self.before, self.after = record["before"], record["after"]
+        self.now = look_again(run, self.before)
+        self.errors: list[str] = []
+        self.warnings: list[str] = []
+
+    def content(self, digest: str) -> str:
+        """Where a recorded file's content lies."""
+        for name in self.runs:
+            path: str = self.store.content(name, digest)
+            if os.path.exists(path):
+                return path
+        raise RestoreError("the recorded content %s is gone from %s" % (digest[:12], self.store.runs))
+
+    # what differs
+
+    def path_changes(self) -> list[Change]:
+        """Files, links and folders that are not as they were; deeper ones first, so that folders get empty."""
+        changes = []
+        for path in sorted(self.before["paths"], reverse=True):
+            old, now = plain(self.before["paths"][path]), self.now["paths"].get(path, files.ABSENT)
+            if old == now or (old["kind"] == "absent" and now["kind"] == "dir" and not self.empties(path)):
+                continue
+            left = self.after["paths"].get(path)
+            theirs = now["kind"] in ("file", "link") and left is not None and not alike(now, left)
+            action = "remove" if old["kind"] == "absent" else "restore"
+            changes.append({"what": "path", "subject": path, "action": action, "conflict": theirs})
+        return changes
+
+    def empties(self, folder: str) -> bool:
+        """Nothing but what goes itself is in the folder."""
+        known = {**self.before["paths"], **self.before["trees"]}
+        return all(
+            known.get(os.path.join(folder, name), {"kind": "file"})["kind"] == "absent"
+            and (not os.path.isdir(os.path.join(folder, name)) or self.goes(os.path.join(folder, name)))
+            for name in os.listdir(folder)
+        )
+
+    def goes(self, path: str) -> bool:
+        """The folder is removed, as one of ours or because it gets empty."""
+        return path in self.before["trees"] or os.path.islink(path) or self.empties(path)
+
+    def tree_changes(self) -> list[Change]:
+        """Names that are new in big folders go; a link or folder that is gone comes back where it still can."""
+        changes: list[Change] = []
+        for path in sorted(self.before["trees"], reverse=True):
+            old, now = self.before["trees"][path], self.now["trees"][path]
+            new = [name for name in now.get("names", ()) if name not in old.get("names", ())]
+            if old["kind"] == "dir" and now["kind"] == "dir":
+                names = [os.path.join(path, name) for name in new]
+                changes += [{"what": "tree", "subject": name, "action": "remove"} for name in names]
+            elif {**old, "names": 0} != {**now, "names": 0}:
+                action = "remove" if old["kind"] == "absent" else "restore"
+                changes.append({"what": "tree", "subject": path, "action": action})
+        # a folder that a run moved into another goes back its place before the others are removed
+        return sorted(changes, key=lambda change: change["action"] == "remove")
+
+    def unit_changes(self) -> list[Change]:
+        """Units that are not enabled or active as they were."""
+        changes = []
+        for name, old in sorted(self.before["units"].items()):
+            now = self.now["units"].get(name, {})
+            for field, value in sorted(old.items()):
+                if now.get(field) != value:
+                    action = "%s -> %s" % (now.get(field, "gone"), value)
+                    changes.append({"what": "unit", "subject": name, "action": action, "field": field})
+        return changes
+
+    def value_changes(self) -> tuple[list[Change], list[str]]:
+        """(values to write back, warnings on those that somebody set since)."""
+        changes, warnings = [], []
+        for path, old in sorted(self.before["values"].items()):
+            now = self.now["values"].get(path)
+            if old is None or now == old:
+                continue
+            if now is None:
+                warnings.append("%s is gone, it was %s" % (path, old))
+            elif now != self.after["values"].get(path, now):
+                warnings.append("%s is %s, which nodectl did not set: left, it was %s" % (path, now, old))
+            else:
+                changes.append({"what": "value", "subject": path, "action": "%s -> %s" % (now, old), "value": old})
+        return changes, warnings
+
+    def live_changes(self) -> list[Change]:
+        """Values that a program sets."""
+        changes = []
+        for key, item in sorted(self.before["live"].items()):
+            now = self.now["live"][key]["state"]
+            for argv in live.live_commands(item, item["state"], now) if now else ():
+                changes.append({"what": "live", "subject": key, "action": " ".join(argv), "argv": argv})
+        return changes
+
+    def package_changes(self) -> tuple[list[Change], dict[str, str]]:
+        """(packages to remove, install or mark, {package that stays: why})."""
+        before, now = self.before["packages"], self.now["packages"]
+        going = {key for key in before if packages.there(now.get(key)) and not packages.there(before[key])}
+        kept = {key: "driver" for key in before if packages.is_driver(key) and before[key] != now.get(key)}
+        if self.driver_too:
+            kept = {}
+        fields = packages.parse(files.read_text(packages.STATUS), "")[1] if going else {}
+        details = {key: fields[key] for key in fields if packages.there(now.get(key))}
+        for key, by in packages.needed(going - set(kept), details).items():
+            kept[key] = "needed by %s" % by
+        changes = []
+        for key, old in sorted(before.items()):
+            new = now.get(key)
+            if key in kept or old == new:
+                continue
+            change = {"what": "package", "subject": key, "before": old, "now": new}
+            if packages.there(new) and not packages.there(old):
+                change["action"] = "remove %s" % new["version"]
+            elif packages.there(old) and (not packages.there(new) or new["version"] != old["version"]):
+                change["action"] = "%s -> %s" % (new["version"] if packages.there(new) else "gone", old["version"])
+            else:
+                change["action"] = "marks"
+            changes.append(change)
+        return changes, kept
+
+    # putting it back
+
+    def all(self, close: bool = True) -> bool:
+        """Everything, in the order that each step needs; true if anything was changed.
+
+        With `close`, and without errors, the runs are taken back: their records move aside.
+        """
+        paths, trees, units = self.path_changes(), self.tree_changes(), self.unit_changes()
+        changed_packages, kept = self.package_changes()
+        values, self.warnings = self.value_changes()
+        commands = self.live_changes()
+        self.keep_theirs(paths)
+        self.stop_units(units)
+        self.put_files(paths, trees)
+        self.reread(change["subject"] for change in paths)
+        self.errors += back.put_back(self.run, changed_packages)
+        if changed_packages:  # their scripts come and go with files of their own
+            self.now["paths"] = {path: files.look(path) for path in self.before["paths"]}
+            self.put_files(self.path_changes(), [])
+        self.start_units(units)
+        for change in values:
+            reason = live.write_value(change["subject"], change["value"])
+            self.errors += ["%s: %s" % (change["subject"], reason)] if reason else []
+        for change in commands:
+            self.command(change["argv"])
+        if close and not self.errors:
+            self.close(kept)
+        return bool(paths or trees or units or changed_packages or values or commands)
+
+    def command(self, argv: list[str]) -> None:
+        """Run a program; a status other than 0 is an error."""
+        if shutil.which(argv[0]):
+            status, out, err = self.run(argv)
+            if status != 0:
+                self.errors.append("%s ended with %d: %s" % (" ".join(argv), status, (err or out).strip()))
+
+    def keep_theirs(self, paths: list[Change]) -> None:
+        """A file that somebody changed after us stays beside the record before ours takes its place."""
+        for change in paths:
+            if change["conflict"]:
+                target = os.path.join(self.store.folder(self.runs[-1]), "conflicts") + change["subject"]
+                os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+                files.remove(target)
+                shutil.copy2(change["subject"], target, follow_symlinks=False)
+
+    def put_files(self, paths: list[Change], trees: list[Change]) -> None:
+        """Trees first: the folders above them get empty."""
+        for change in trees:
+            self.put_tree(change["subject"], change["action"])
+        for change in paths:
+            if change["action"] == "remove" and self.now["paths"].get(change["subject"], {}).get("kind") == "dir":
+                continue
+            if change["subject"] in self.before["paths"]:
+                files.put_back(change["subject"], plain(self.before["paths"][change["subject"]]), self.content)
+        for path in sorted(self.before["paths"], reverse=True):
+            if self.before["paths"][path]["kind"] == "absent" and files.look(path)["kind"] == "dir":
+                files.put_back(path, files.ABSENT, self.content)
+
+    def put_tree(self, path: str, action: str) -> None:
+        """Remove what is new; a link comes back, a moved folder by its inode; else say that it cannot."""
+        if action == "remove":
+            files.remove(path)
+            return
+        old = self.before["trees"][path]
+        if old["kind"] == "link":
+            if os.path.isdir(path) and not os.path.islink(path):
+                files.remove(path)
+            files.put_back(path, old, self.content)
+            return
+        for other, state in self.now["trees"].items():
+            for name in state.get("names", ()):
+                moved = os.path.join(other, name)
+                if os.path.lexists(moved) and os.lstat(moved).st_ino == old.get("inode"):
+                    if os.path.islink(path):
+                        os.unlink(path)
+                    os.rename(moved, path)
+                    return
+        self.warnings.append("%s was made anew since, and its old content was not recorded" % path)
+
+    def stop_units(self, units: list[Change]) -> None:
+        """Before their files go: stop and disable what was not running or enabled."""
+        for change in units:
+            name, old = change["subject"], self.before["units"][change["subject"]]
+            now = self.now["units"].get(name, {})
+            if change["field"] == "active" and old["active"] != "active" and now.get("active") == "active":
+                self.command(["systemctl", "stop", "--", name])
+            if change["field"] == "enabled" and now.get("enabled") == "enabled":
+                self.command(["systemctl", "disable", "--", name])
+            if change["field"] == "enabled" and now.get("enabled") == "masked":
+                self.command(["systemctl", "unmask", "--", name])
+
+    def start_units(self, units: list[Change]) -> None:
+        """After their files are back."""
+        for change in units:
+            old = self.before["units"][change["subject"]]
+            verb = {"enabled": "enable", "masked": "mask"}.get(old["enabled"]) if change["field"] == "enabled" else None
+            if change["field"] == "active" and old["active"] == "active" and live.systemd_runs():
+                verb = "start"
+            if verb:
+                self.command(["systemctl", verb, "--", change["subject"]])
+
+    def reread(self, paths: Iterable[str]) -> None:
+        """Let programs read what came back."""
+        changed = list(paths)
+        for folders, argv in READERS:
+            applies = argv[0] == "ldconfig" or live.systemd_runs()
+            if applies and any(path.startswith(folders) for path in changed):
+                self.command(argv)
+        late = [path for path in changed if path.startswith(AT_BOOT)]
+        if late:
+            self.warnings.append("%s: takes effect at the next boot" % ", ".join(sorted(late)))
+
+    def close(self, kept: dict[str, str]) -> None:
+        """The runs are taken back, newest first; one whose packages had to stay keeps those in its record."""
+        for name in reversed(self.runs):
+            record = self.records[name]
+            rest = {key: record["before"]["packages"][key] for key in kept if key in record["before"]["packages"]}
+            if not rest:
+                self.store.move_to_undone(name)
+                continue
+            empty: Record = {section: {} for section in SECTIONS}
+            after = {key: record["after"]["packages"].get(key) for key in rest}
+            left = {"left": True, "before": {**empty, "packages": rest}, "after": {**empty, "packages": after}}
+            self.store.extend(name, {**record, **left}, {})
+
+
+def plain(entry: Record) -> Record:
+    """A recorded entry as one that is looked at."""
+    return {name: entry[name] for name in entry if name != "whole"}
+
+
+def alike(one: Record, other: Record) -> bool:
+    """The same content or target; who owns it may differ."""
+    return all(one.get(name) == other.get(name) for name in ("kind", "sha256", "target"))
