@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields
 
 from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, parsed, parsed_as
-from nodectl.model.gpus import Gpu, GpuProcess, Gpus
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.nvidia.smi_q import GpuStatus, parse_nvidia_smi_q
+from nodectl.parsers.nvidia.smi_q.fields import GpuStatus
+from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 from nodectl.parsers.nvidia.smi_query import GpuRow, NvidiaSmiQuery, parse_nvidia_smi_query
 from nodectl.parsers.text import bus_id
 
@@ -19,9 +19,38 @@ _TABLE = Command(
 )
 COMMANDS = (REPORT, _TABLE)
 _LIST = "nvidia-smi-list"
-_SAME = tuple(
-    {each.name for each in fields(Gpu)} & {each.name for each in fields(GpuStatus)} - {"processes", "unavailable"}
-)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu(GpuStatus):
+    """One GPU with its index; a value that the driver refuses is None, its text in `unavailable`.
+
+    `nvidia-smi -q` tells all fields, other commands the first few.
+    """
+
+    index: int | None = None
+
+    @property
+    def label(self) -> str:
+        """How findings name it: its index, where there is none its place on the bus."""
+        return f"GPU {self.index}" if self.index is not None else f"GPU {self.bus_id or self.uuid or '?'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """The GPUs that the driver shows; `lost` are those that it names but cannot reach.
+
+    `source` is the command that told: all but nvidia-smi-q leave most values None. `warnings` are nvidia-smi's own.
+    """
+
+    count: int
+    devices: tuple[Gpu, ...]
+    lost: tuple[str, ...] = ()
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    attached: int | None = None
+    warnings: tuple[str, ...] = ()
+    source: str = "nvidia-smi-query"
 
 
 def _query(recording: Recording) -> NvidiaSmiQuery:
@@ -71,11 +100,8 @@ def _from_report(recording: Recording) -> Gpus:
 
 
 def _gpu(number: int, status: GpuStatus, indexes: dict[str, int]) -> Gpu:
-    values = {name: getattr(status, name) for name in _SAME}
-    held = status.processes
-    processes = None if held is None else tuple(GpuProcess(p.pid, p.type, p.name, p.memory_mib) for p in held)
-    index = indexes.get(status.uuid or "", number)
-    return Gpu(index=index, processes=processes, unavailable=status.unavailable, **values)
+    values = {each.name: getattr(status, each.name) for each in fields(GpuStatus)}
+    return Gpu(**values, index=indexes.get(status.uuid or "", number))
 
 
 def _indexes(recording: Recording) -> dict[str, int]:
@@ -98,16 +124,17 @@ def _from_table(recording: Recording) -> Gpus:
 def _row(row: GpuRow) -> Gpu:
     index, memory_mib = row.values.get("index"), row.values.get("memory.total")
     address = _text(row, "pci.bus_id")
-    gpu = Gpu(
+    return Gpu(
         index=index if isinstance(index, int) else None,
         name=_text(row, "name"),
         uuid=_text(row, "uuid"),
         # nvidia-smi prints a domain of eight digits, everything else one of four
         bus_id=bus_id(address) or address if address else None,
         memory_total_mib=memory_mib if isinstance(memory_mib, int) else None,
+        vbios_version=_text(row, "vbios_version"),
+        serial=_text(row, "serial"),
         unavailable=row.unavailable,
     )
-    return replace(gpu, vbios_version=_text(row, "vbios_version"), serial=_text(row, "serial"))
 
 
 def _text(row: GpuRow, column: str) -> str | None:
@@ -117,7 +144,7 @@ def _text(row: GpuRow, column: str) -> str | None:
 
 def _from_list(recording: Recording) -> Gpus:
     listed = parsed_as(recording, _LIST).gpus
-    return Gpus(len(listed), tuple(Gpu(g.index, g.name, g.uuid, None, None) for g in listed), source=_LIST)
+    return Gpus(len(listed), tuple(Gpu(index=gpu.index, name=gpu.name, uuid=gpu.uuid) for gpu in listed), source=_LIST)
 
 
 def _words(gpus: Gpus) -> str:

@@ -8,19 +8,21 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import nodectl.parsers
 from nodectl.errors import ParseError
 
-_FOLDER = Path(__file__).parent
 _DECLARED = re.compile(r'^TOOL = "([a-z0-9-]+)"$', re.MULTILINE)
 
 
 @cache
 def families() -> dict[str, dict[str, str]]:
-    """Family → tool → module: `parsers/FAMILY/*.py`, searched for their TOOL and not imported."""
+    """Family → tool → module: the files below `parsers/FAMILY/`, searched for their TOOL and not imported."""
     found: dict[str, dict[str, str]] = {}
-    for path in sorted(_FOLDER.glob("*/*.py")):
-        if declared := _DECLARED.search(path.read_text(encoding="utf-8")):
-            found.setdefault(path.parent.name, {})[declared[1]] = f"nodectl.parsers.{path.parent.name}.{path.stem}"
+    for folder in map(Path, nodectl.parsers.__path__):
+        for path in sorted(folder.glob("*/**/*.py")):
+            if declared := _DECLARED.search(path.read_text(encoding="utf-8")):
+                family, *rest = path.relative_to(folder).with_suffix("").parts
+                found.setdefault(family, {})[declared[1]] = ".".join(["nodectl.parsers", family, *rest])
     return found
 
 

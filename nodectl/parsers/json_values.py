@@ -22,11 +22,11 @@ def json_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any
     first = next(line for line in lines_of(text, tool) if line.text.strip())
     text = plain(text)
     failure: ParseError | None = None
-    for found in _documents(text, tool):
-        if isinstance(found, ParseError):
-            failure = failure or found
-        elif is_wanted(found):
-            return found
+    for document in _documents(text, tool):
+        if isinstance(document, ParseError):
+            failure = failure or document
+        elif is_wanted(document):
+            return document
     raise failure or unreadable(tool, first, "no JSON document of this tool")
 
 
@@ -43,7 +43,7 @@ def _documents(text: str, tool: str) -> Iterator[Any]:
         if opening is None:
             return
         try:
-            found, position = _DECODER.raw_decode(text, opening.start())
+            document, position = _DECODER.raw_decode(text, opening.start())
         except json.JSONDecodeError as error:
             yield unreadable(tool, _line_at(text, error.pos), f"{error.msg} (column {error.colno})")
             position = max(error.pos, opening.end())
@@ -52,7 +52,7 @@ def _documents(text: str, tool: str) -> Iterator[Any]:
             yield unreadable(tool, _line_at(text, opening.start()), str(error))
             return
         else:
-            yield found
+            yield document
 
 
 def _line_at(text: str, position: int) -> Line:
@@ -63,54 +63,54 @@ def _line_at(text: str, position: int) -> Line:
 
 def section(part: Mapping[str, Any], key: str, tool: str) -> Mapping[str, Any]:
     """The object under `key`, empty where there is none; ParseError where it is something else."""
-    found = part.get(key)
-    if found is None:
+    value = part.get(key)
+    if value is None:
         return {}
-    if not isinstance(found, dict):
-        raise _wrong(tool, key, found, "an object")
-    return found
+    if not isinstance(value, dict):
+        raise _wrong(tool, key, value, "an object")
+    return value
 
 
 def objects(part: Mapping[str, Any], key: str, tool: str) -> list[Mapping[str, Any]]:
     """The list of objects under `key`, empty where there is none; ParseError where it is something else."""
-    found = part.get(key)
-    if found is None:
+    value = part.get(key)
+    if value is None:
         return []
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise _wrong(tool, key, found, "a list of objects")
-    return found
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise _wrong(tool, key, value, "a list of objects")
+    return value
 
 
-def number(part: Mapping[str, Any], key: str, tool: str) -> float | None:
+def number(part: Mapping[str, Any], key: str, tool: str, wanted: str = "a number") -> float | None:
     """The finite number under `key`, None where there is none."""
-    found = part.get(key)
-    if found is None:
+    value = part.get(key)
+    if value is None:
         return None
     try:
-        if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found):
-            return float(found)
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
     except OverflowError:
         pass
-    raise _wrong(tool, key, found, "a number")
+    raise _wrong(tool, key, value, wanted)
 
 
 def whole(part: Mapping[str, Any], key: str, tool: str) -> int | None:
     """The whole number under `key`, None where there is none."""
-    found = number(part, key, tool)
-    if found is None:
+    value = number(part, key, tool, "a whole number")
+    if value is None:
         return None
-    if not found.is_integer():
-        raise _wrong(tool, key, found, "a whole number")
+    if not value.is_integer():
+        raise _wrong(tool, key, value, "a whole number")
     return int(part[key])
 
 
 def text_of(part: Mapping[str, Any], key: str, tool: str) -> str | None:
     """The string under `key`, None where there is none."""
-    found = part.get(key)
-    if found is not None and not isinstance(found, str):
-        raise _wrong(tool, key, found, "a string")
-    return found
+    value = part.get(key)
+    if value is not None and not isinstance(value, str):
+        raise _wrong(tool, key, value, "a string")
+    return value
 
 
-def _wrong(tool: str, key: str, found: object, wanted: str) -> ParseError:
-    return ParseError(f"{tool}: {key!r} is {str(found)[:80]!r}, not {wanted}")
+def _wrong(tool: str, key: str, value: object, wanted: str) -> ParseError:
+    return ParseError(f"{tool}: {key!r} is {str(value)[:80]!r}, not {wanted}")

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 
 from nodectl.facts import gpus, slurm
 from nodectl.facts.base import read_fact
+from nodectl.facts.gpus import Gpus
 from nodectl.facts.slurm import SlurmNode
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
-from nodectl.model.gpus import Gpus
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.model.result import CommandResult

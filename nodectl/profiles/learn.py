@@ -13,11 +13,11 @@ from nodectl.common.units import lower_is_better
 from nodectl.errors import ProfileError
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.fabric_manager import FabricManager
+from nodectl.facts.gpus import Gpus
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.memory import Memory
 from nodectl.facts.nics import Nic
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import Gpus
 from nodectl.model.measurement import Measurement
 from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.profiles.hardware_schema import Link

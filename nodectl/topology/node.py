@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.mounts import Mounts
 from nodectl.facts.nics import Nic
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.host import Host
 from nodectl.model.links import NEAR, between, closeness, meaning
 from nodectl.model.topology import GpuNic, NodeGpu, NodeNic, NodeTopology

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodectl.model.gpus import Gpu, Gpus
+from nodectl.facts.gpus import Gpu, Gpus
 
 MODEL = "NVIDIA A100-SXM4-80GB"
 HEALTHY: dict[str, Any] = {

@@ -9,6 +9,7 @@ from nodectl.checks.catalogue import fields
 from nodectl.checks.check import Key, Subject
 from nodectl.checks.fleet.compare import Member, claims_of, compare, values_of
 from nodectl.facts.cpu import Cpu
+from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.kernel import Kernel
 from nodectl.facts.kernel_knobs import KernelKnobs
@@ -22,7 +23,6 @@ from nodectl.facts.pcie import Pcie, PcieBridge
 from nodectl.facts.sysctl import Sysctl
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import Gpu, Gpus
 from tests.checks.table import dgx
 
 DRIVER: Key = ("fleet_driver", "")
@@ -86,7 +86,16 @@ def test_no_two_machines_have_the_same_serial_but_one_machine_may_be_seen_twice(
     assert list(compare([two[0], replace(two[1], machine="boot1")])) == []
 
 
-GPU = Gpu(0, "NVIDIA A100", "GPU-0", "0000:07:00.0", 81920, serial="1320", vbios_version="92.00", ecc_mode_current=True)
+GPU = Gpu(
+    "0000:07:00.0",
+    "GPU-0",
+    "NVIDIA A100",
+    "1320",
+    memory_total_mib=81920,
+    vbios_version="92.00",
+    ecc_mode_current=True,
+    index=0,
+)
 FACTS: dict[str, object] = {
     "versions": Versions("/v", venv_python="3.10.12", torch="2.9.1", cuda="12.8", nccl="2.27.5", driver="580.95.05"),
     "gpus": Gpus(2, (GPU, replace(GPU, index=1, uuid="GPU-1", serial="1321"))),

@@ -12,8 +12,9 @@ from nodectl.checks.gpu import processes as gpu_processes
 from nodectl.checks.gpu import recovery as gpu_recovery
 from nodectl.checks.gpu import state as gpu_state
 from nodectl.checks.gpu.rules import GpuJudgement
+from nodectl.facts.gpus import Gpus
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import GpuProcess, Gpus
+from nodectl.parsers.nvidia.smi_q.fields import GpuProcess
 from nodectl.profiles.resolve import Resolved, resolve
 from tests.checks.gpus import MODEL, all_with, count, eight, gpu
 from tests.checks.table import UNREAD, Case, dgx, found, missing, plain, verify

@@ -11,6 +11,7 @@ from nodectl.checks.judge import judge
 from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.facts.clock_sync import ClockSync
 from nodectl.facts.disk import Disk
+from nodectl.facts.gpus import Gpus
 from nodectl.facts.lab import Lab
 from nodectl.facts.limits import SessionLimits
 from nodectl.facts.login_limits import LoginLimits
@@ -22,7 +23,6 @@ from nodectl.facts.sysctl import Sysctl
 from nodectl.facts.time import Clock
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import Gpus
 from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 from nodectl.profiles.resolve import Resolved, resolve
 

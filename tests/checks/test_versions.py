@@ -6,11 +6,11 @@ import pytest
 
 from nodectl.checks.stack import versions
 from nodectl.checks.stack.versions import numbers, same
+from nodectl.facts.gpus import Gpus
 from nodectl.facts.lab import Lab
 from nodectl.facts.modules import Modules
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import Gpus
 from tests.checks.gpus import eight
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
 

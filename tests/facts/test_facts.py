@@ -9,6 +9,7 @@ from nodectl.facts.base import whole
 from nodectl.facts.catalogue import all_facts, commands_for, read_facts
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.disk import Disk
+from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.kernel import Kernel
 from nodectl.facts.lab import Lab
 from nodectl.facts.memory import Memory
@@ -16,7 +17,6 @@ from nodectl.facts.nics import Nic
 from nodectl.facts.time import Clock
 from nodectl.facts.versions import Versions, venv_of
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
 
@@ -74,8 +74,8 @@ def test_every_value_of_the_first_subjects() -> None:
     assert found["gpus"] == Gpus(
         2,
         (
-            Gpu(0, "NVIDIA H100 80GB HBM3", "GPU-1", "0000:18:00.0", 81559),
-            Gpu(1, "NVIDIA H100 80GB HBM3", "GPU-2", "0000:2A:00.0", None, {"memory.total": "[N/A]"}),
+            Gpu("0000:18:00.0", "GPU-1", "NVIDIA H100 80GB HBM3", memory_total_mib=81559, index=0),
+            Gpu("0000:2A:00.0", "GPU-2", "NVIDIA H100 80GB HBM3", index=1, unavailable={"memory.total": "[N/A]"}),
         ),
         driver_version="560.35.03",
     )

@@ -1,8 +1,9 @@
 """GPUs and their links from what nvidia-smi prints: whole, in part, refused, of a lost GPU, or not at all."""
 
 from nodectl.facts.fabric_manager import FabricManager
+from nodectl.facts.gpus import Gpus
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import GpuProcess, Gpus
+from nodectl.parsers.nvidia.smi_q.fields import GpuProcess
 from tests.facts.recorded import fact
 
 REPORT = """\
@@ -82,7 +83,7 @@ def test_the_report_with_the_tables_indexes() -> None:
     assert (first.serial, first.vbios_version, first.memory_total_mib) == ("1560000000001", "92.00.81.00.01", 81920)
     assert (first.pcie_width_current, first.pcie_width_max, first.pcie_gen_current) == (8, 16, 4)
     assert (first.ecc_mode_current, first.ecc_mode_pending, first.temperature_c) == (True, False, 31)
-    assert first.processes == (GpuProcess(4242, "C", "python3", 2040),)
+    assert first.processes == (GpuProcess(4242, "C", "python3", 2040, unavailable={"gpu_instance_id": "N/A"}),)
     # the middle one is gone: the driver's numbers stay, the report's order does not show the gap
     assert (second.index, second.persistence_mode, second.ecc_mode_current, second.processes) == (2, False, None, ())
     assert (second.temperature_c, second.unavailable["temperature_c"]) == (None, "ERR!")

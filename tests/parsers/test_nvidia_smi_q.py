@@ -9,7 +9,8 @@ import pytest
 
 from nodectl.errors import ParseError
 from nodectl.parsers.document import as_document
-from nodectl.parsers.nvidia.smi_q import GpuProcess, MigDevice, NvidiaSmiQ, parse_nvidia_smi_q
+from nodectl.parsers.nvidia.smi_q.fields import GpuProcess, MigDevice, NvidiaSmiQ
+from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "nvidia"
 OLD = (FIXTURES / "q-390-old-faults.txt").read_text()

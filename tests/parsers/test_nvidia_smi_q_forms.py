@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nvidia.smi_q import GpuProcess, GpuStatus, parse_nvidia_smi_q
+from nodectl.parsers.nvidia.smi_q.fields import GpuProcess, GpuStatus
+from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 from tests.parsers.nvidia_smi_machines import REASONS, as_text, as_xml, machines
 
 XML = """\

@@ -3,10 +3,10 @@
 import pytest
 
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
+from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.nics import Nic
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
@@ -31,7 +31,9 @@ FAR = topo("X PHB NODE SYS 0", "PHB X SYS NODE 1")
 
 
 def gpus(count: int, model: str = "NVIDIA H100 80GB HBM3", width: int = 16) -> Gpus:
-    devices = [Gpu(n, model, None, None, 80000, pcie_gen_max=5, pcie_width_current=width) for n in range(count)]
+    devices = [
+        Gpu(name=model, memory_total_mib=80000, pcie_gen_max=5, pcie_width_current=width, index=n) for n in range(count)
+    ]
     return Gpus(count, tuple(devices))
 
 

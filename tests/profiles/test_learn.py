@@ -7,11 +7,11 @@ import pytest
 
 from nodectl.errors import ProfileError
 from nodectl.facts.cpu import Cpu
+from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.memory import Memory
 from nodectl.facts.nics import Nic
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.measurement import Measurement
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes.registry import kind_of
@@ -19,7 +19,7 @@ from nodectl.profiles.learn import Learned, capability_of
 from nodectl.profiles.learn import learn as learned
 from nodectl.profiles.schema import Hardware
 
-A100 = Gpu(0, "NVIDIA A100-SXM4-80GB", "GPU-0", "0000:07:00.0", 81920, fabric_state="Completed")
+A100 = Gpu("0000:07:00.0", "GPU-0", "NVIDIA A100-SXM4-80GB", memory_total_mib=81920, fabric_state="Completed", index=0)
 PORT = IbPort("mlx5_0", 1, "ACTIVE", "LinkUp", 200.0, link_layer="InfiniBand")
 GOOD: dict[str, Any] = {
     "gpus": Gpus(2, (A100, replace(A100, index=1))),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nodectl.facts.catalogue import read_facts
 from nodectl.model.recording import Entry, Recording
-from nodectl.parsers.nvidia.smi_q import parse_nvidia_smi_q
+from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 from nodectl.recordings.fleet import bundled, open_recording
 from nodectl.recordings.folder import read_host
 from nodectl.recordings.mask import Masker, Template, distinct

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from nodectl.facts.catalogue import words_of
 from nodectl.facts.cpu import Cpu
+from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.lab import Lab
 from nodectl.facts.memory import Memory
 from nodectl.facts.nics import Nic
 from nodectl.facts.time import Clock
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import Gpu, Gpus
 from nodectl.report.facts import as_document, facts_table
 
 
@@ -38,7 +38,7 @@ def test_values_without_an_answer_are_questions_not_noughts() -> None:
 
 
 def test_summaries_name_what_differs() -> None:
-    gpu = Gpu(0, "H100", None, None, None)
+    gpu = Gpu(name="H100", index=0)
     assert words_of("gpus", Gpus(2, (gpu, gpu), ("0000:5F:00.0",))) == "2 x H100; lost: 0000:5F:00.0"
     assert words_of("nics", {"eth0": Nic("eth0", "up", 9000, None, (), 100000, "mlx5_core")}) == (
         "eth0 up mtu 9000 100000 Mbit/s mlx5_core"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.pcie import Pcie, PcieLink
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.host import Host
 from nodectl.model.links import closeness
 from nodectl.model.topology import NodeTopology
@@ -113,7 +113,7 @@ Legend:
 def gpus(*widths: tuple[int, int]) -> Gpus:
     devices = [
         replace(
-            Gpu(n, "NVIDIA A100", f"GPU-{n}", f"0000:{n + 1:02X}:00.0", 81920),
+            Gpu(f"0000:{n + 1:02X}:00.0", f"GPU-{n}", "NVIDIA A100", memory_total_mib=81920, index=n),
             pcie_width_current=now,
             pcie_width_max=most,
         )

@@ -11,6 +11,7 @@ from nodectl.checks.network.nics import nics_of
 from nodectl.common import file_systems
 from nodectl.common.interfaces import VIRTUAL
 from nodectl.facts.cpu import Cpu
+from nodectl.facts.gpus import Gpus
 from nodectl.facts.kernel import Kernel
 from nodectl.facts.kernel_knobs import KernelKnobs
 from nodectl.facts.libraries import Libraries
@@ -23,7 +24,6 @@ from nodectl.facts.numa import Numa
 from nodectl.facts.pcie import Pcie
 from nodectl.facts.sysctl import Sysctl
 from nodectl.facts.versions import Versions
-from nodectl.model.gpus import Gpus
 from nodectl.model.status import Status
 
 Values = Iterator[tuple[Key, str | None]]

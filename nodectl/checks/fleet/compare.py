@@ -11,8 +11,8 @@ from nodectl.checks.check import Check, Key, Subject
 from nodectl.checks.fleet.alike import is_own
 from nodectl.checks.network.infiniband import ports_of
 from nodectl.checks.network.nics import nics_of
+from nodectl.facts.gpus import Gpus
 from nodectl.model.finding import Finding
-from nodectl.model.gpus import Gpus
 from nodectl.model.status import Status
 
 _FEW = 3  # with fewer hosts a difference has no culprit

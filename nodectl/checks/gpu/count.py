@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
 from nodectl.checks.gpu.rules import REPORT, gpus_of, identity, is_failure, name_of
+from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
-from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.status import Status
 
 ORDER = 40

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from nodectl.checks.check import Check, Subject, failed_unless, judges
 from nodectl.checks.gpu.rules import Fault, gpu_check
 from nodectl.facts.fabric_manager import FabricManager
+from nodectl.facts.gpus import Gpu
 from nodectl.facts.units import Units
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
-from nodectl.model.gpus import Gpu
 from nodectl.model.status import Status
 
 ORDER = 110

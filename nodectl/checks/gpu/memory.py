@@ -9,7 +9,7 @@ import re
 
 from nodectl.checks.check import Subject, Threshold
 from nodectl.checks.gpu.rules import Fault, gpu_check, gpu_flag, gpus_of
-from nodectl.model.gpus import Gpu
+from nodectl.facts.gpus import Gpu
 from nodectl.model.status import Status
 
 ORDER = 60

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, judges
 from nodectl.checks.gpu.rules import gpus_of, identity, name_of
+from nodectl.facts.gpus import Gpu
 from nodectl.model.finding import Finding
-from nodectl.model.gpus import Gpu, GpuProcess
 from nodectl.model.status import Status
+from nodectl.parsers.nvidia.smi_q.fields import GpuProcess
 
 ORDER = 90
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodectl.checks.check import Subject
 from nodectl.checks.gpu.rules import Fault, gpu_check, gpu_flag
-from nodectl.model.gpus import Gpu
+from nodectl.facts.gpus import Gpu
 from nodectl.model.status import Status
 
 ORDER = 50

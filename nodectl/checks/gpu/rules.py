@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nodectl.checks.check import Check, Judgement, Subject, Threshold
+from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.model.finding import Finding
-from nodectl.model.gpus import Gpu, Gpus
 from nodectl.model.status import Status
 
 REPORT = "nvidia-smi-q"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from nodectl.checks.check import Subject, Threshold
 from nodectl.checks.gpu.pcie import GPU_IDLE_PERCENT_LIMIT
 from nodectl.checks.gpu.rules import Fault, gpu_check, gpus_of
-from nodectl.model.gpus import Gpu
+from nodectl.facts.gpus import Gpu
 from nodectl.model.status import Status
 
 ORDER = 70

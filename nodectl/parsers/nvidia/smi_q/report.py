@@ -1,4 +1,4 @@
-"""Where each value of `nvidia-smi -q` stands, in the text and in the XML of old and new drivers, and what it counts."""
+"""Reads `nvidia-smi -q`, as text or as XML (`-x`), whole or in part (`-d`), of drivers from 3xx on."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nvidia.smi_q import GpuProcess, GpuStatus, MigDevice, NvidiaSmiQ
-from nodectl.parsers.nvidia.smi_q_log import Block, Log, Value, Values
-from nodectl.parsers.nvidia.smi_q_paths import COUNTERS, GPU, MIG, PROCESS, REASONS, SUMS, Field
+from nodectl.parsers.nvidia.smi_q.fields import (
+    COUNT,
+    COUNTERS,
+    FLAG,
+    REASONS,
+    TEXT,
+    US,
+    GpuProcess,
+    GpuStatus,
+    Kind,
+    MigDevice,
+    NvidiaSmiQ,
+    Place,
+    places_of,
+    sums,
+)
+from nodectl.parsers.nvidia.smi_q.log import Block, Log, Value, Values
 from nodectl.parsers.nvidia.words import no_output, refused
-from nodectl.parsers.text import Line, unreadable
+from nodectl.parsers.text import Line, lines_of, unreadable, untagged
 
-_TOOL = "nvidia-smi-q"
-_UNITS = {
-    "mib": r"(?:MiB|MB)",
-    "celsius": "C",
-    "watt": "W",
-    "mhz": "MHz",
-    "percent": "%",
-    "kb_s": "KB/s",
-    "us": "us",
-    "width": "x",
-    "banks": r"bank\(s\)",
-    "count": "",
-}
-_NUMBERS = {kind: re.compile(rf"(-?[0-9]{{1,18}}(?:\.[0-9]{{1,6}})?) ?{unit}") for kind, unit in _UNITS.items()}
-_FLAGS = {
-    **dict.fromkeys(("enabled", "yes", "active", "on", "true"), True),
-    **dict.fromkeys(("disabled", "no", "not active", "off", "false"), False),
-}
+TOOL = "nvidia-smi-q"
 _DEPRECATED = re.compile(r" \[Deprecated[^\]]*\]$")
 # words for 'this GPU has no such counter'; any other refusal leaves a sum unknown
 _ABSENT = re.compile(r"\[?(?:N/A|Not Supported)\]?", re.IGNORECASE)
@@ -42,18 +39,31 @@ class Refused(NamedTuple):
     text: str
 
 
-def report_of(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
+def parse_nvidia_smi_q(text: str) -> NvidiaSmiQ:
+    """The report; ParseError for a garbled value, or where nvidia-smi says why there is no report."""
+    lines = lines_of(text, TOOL)
+    if any("<nvidia_smi_log" in line.text for line in lines):
+        from nodectl.parsers.nvidia.smi_q.xml import read_xml
+
+        return _report(read_xml(lines), lines)
+    from nodectl.parsers.nvidia.smi_q.text import read_text
+
+    lines = list(untagged(lines))
+    return _report(read_text(lines), lines)
+
+
+def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
     """The report that a log holds; ParseError for a value of another kind than the field's."""
     reader = _Reader(lines)
     header = log.header
-    attached = reader.plain("count", header.get("attached_gpus"))
+    attached = reader.plain(COUNT, header.get("attached_gpus"))
     if not log.blocks and attached and len(log.lost) < attached:
-        raise no_output(_TOOL, lines, "'GPU <bus id>'")
+        raise no_output(TOOL, lines, "'GPU <bus id>'")
     unavailable: dict[str, str] = {}
 
     def text(key: str, *names: str) -> str | None:
         value = next((header[name] for name in names if name in header), None)
-        found = reader.value("text", value)
+        found = reader.value(TEXT, value)
         if isinstance(found, Refused):
             unavailable[key] = found.text
             return None
@@ -78,8 +88,8 @@ class _Reader:
     def gpu(self, block: Block, last: bool) -> GpuStatus:
         """All fields of one GPU."""
         unavailable: dict[str, str] = {}
-        named = self.fields(GPU, block.values, unavailable)
-        for name, paths in SUMS.items():
+        named = self.fields(GpuStatus, block.values, unavailable)
+        for name, paths in sums().items():
             named[name] = self._kept(self._sum(block.values, paths), name, unavailable)
         named["clock_event_reasons"], other = self._reasons(block.values, unavailable)
         named["retired_pages_pending"] = self._pending(block.values, unavailable)
@@ -96,39 +106,33 @@ class _Reader:
             unavailable=unavailable,
         )
 
-    def fields(self, table: Sequence[Field], values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
-        """The table's fields by name."""
+    def fields(self, kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
+        """The class's fields that stand somewhere, by name."""
         return {
-            field.name: self._kept(self.value(field.kind, _found(values, field)), field.name, unavailable)
-            for field in table
+            name: self._kept(self.value(place.kind, _printed(values, place)), name, unavailable)
+            for name, place in places_of(kind).items()
         }
 
-    def value(self, kind: str, value: Value | None) -> Any:
+    def value(self, kind: Kind, value: Value | None) -> Any:
         """What the field holds, a Refused, or None where nothing is printed."""
         if value is None or value.text == "":
-            if value is not None and kind != "text":
+            if value is not None and kind is not TEXT:
                 raise self._garbled(value, "the value is missing")
             return None
         if refused(value.text):
             return Refused(value.text)
-        if kind == "text":
-            return value.text
-        if kind == "flag":
-            if value.text.lower() not in _FLAGS:
-                raise self._garbled(value, "neither Enabled nor Disabled, Yes nor No")
-            return _FLAGS[value.text.lower()]
-        match = _NUMBERS[kind].fullmatch(value.text)
-        if match is None:
-            raise self._garbled(value, f"no number{' with its unit' if _UNITS[kind] else ''}")
-        return float(match[1]) if kind == "watt" else int(float(match[1])) if "." in match[1] else int(match[1])
+        try:
+            return kind(value.text)
+        except ValueError as error:
+            raise self._garbled(value, str(error)) from None
 
-    def plain(self, kind: str, value: Value | None) -> Any:
+    def plain(self, kind: Kind, value: Value | None) -> Any:
         """The value, or None where it is refused."""
         found = self.value(kind, value)
         return None if isinstance(found, Refused) else found
 
     def _garbled(self, value: Value, why: str) -> ParseError:
-        return unreadable(_TOOL, next(line for line in self.lines if line.number == value.number), why)
+        return unreadable(TOOL, next(line for line in self.lines if line.number == value.number), why)
 
     def _kept(self, found: Any, name: str, unavailable: dict[str, str]) -> Any:
         if isinstance(found, Refused):
@@ -139,7 +143,7 @@ class _Reader:
     def _sum(self, values: Values, paths: tuple[tuple[str, ...], ...]) -> int | Refused | None:
         """Of the first set of paths that is printed at all; a part that this GPU does not count adds nothing."""
         for group in paths:
-            parts = [self.value("count", values[path]) for path in group if path in values]
+            parts = [self.value(COUNT, values[path]) for path in group if path in values]
             if parts:
                 unknown = [part for part in parts if isinstance(part, Refused)]
                 failed = [part for part in unknown if not _ABSENT.fullmatch(part.text)]
@@ -161,7 +165,7 @@ class _Reader:
                 continue
             name = rest.rpartition("/")[2]
             name = name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_")
-            found = self.value("flag", value) if value.text else None
+            found = self.value(FLAG, value) if value.text else None
             if isinstance(found, Refused):
                 words[REASONS.get(name, name)] = found
                 continue
@@ -178,7 +182,7 @@ class _Reader:
         return (tuple(sorted(set(active), key=order.index)) if read else None), tuple(other)
 
     def _counters(self, values: Values) -> dict[str, int]:
-        found = {name: self.plain("us", _first(values, paths)) for name, paths in COUNTERS.items()}
+        found = {name: self.plain(US, _first(values, paths)) for name, paths in COUNTERS.items()}
         return {name: count for name, count in found.items() if count is not None}
 
     def _pending(self, values: Values, unavailable: dict[str, str]) -> bool | None:
@@ -186,7 +190,7 @@ class _Reader:
         printed = [values[path] for path in (f"retired_pages/{name}" for name in names) if path in values]
         if not printed and (section := values.get("retired_pages")):
             printed = [section]
-        found = [self.value("flag", value) for value in printed]
+        found = [self.value(FLAG, value) for value in printed]
         known = [each for each in found if isinstance(each, bool)]
         if found and not known:
             unavailable["retired_pages_pending"] = printed[0].text
@@ -194,13 +198,13 @@ class _Reader:
 
     def _mig_device(self, values: Values) -> MigDevice:
         unavailable: dict[str, str] = {}
-        return MigDevice(**self.fields(MIG, values, unavailable), unavailable=unavailable)
+        return MigDevice(**self.fields(MigDevice, values, unavailable), unavailable=unavailable)
 
     def _processes(self, found: list[Values], last: bool) -> tuple[GpuProcess, ...]:
         processes = []
         for values in found:
             unavailable: dict[str, str] = {}
-            named = self.fields(PROCESS, values, unavailable)
+            named = self.fields(GpuProcess, values, unavailable)
             if named["pid"] is None:
                 if last and values is found[-1] and not {"type", "name", "process_name"} & set(values):
                     continue  # the output is cut before its identity
@@ -213,17 +217,17 @@ def _first(values: Values, paths: Sequence[str]) -> Value | None:
     return next((values[path] for path in paths if path in values), None)
 
 
-def _found(values: Values, field: Field) -> Value | None:
+def _printed(values: Values, place: Place) -> Value | None:
     """The first path that holds a value; else a refusal of it, or of the section that it stands in."""
     word: Value | None = None
-    for path in field.paths:
+    for path in place.paths:
         value = values.get(path)
         if value is not None:
             if not refused(value.text):
                 return value
             word = word or value
     if word is None:
-        for section in field.sections:
+        for section in place.sections:
             value = values.get(section)
             if value is not None and refused(value.text):
                 return value

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from nodectl.parsers.nvidia.smi_q_log import Block, Log, Value, Values
+from nodectl.parsers.nvidia.smi_q.log import Block, Log, Value, Values
 from nodectl.parsers.nvidia.words import lost_gpu, no_output, warning
 from nodectl.parsers.text import Line, bus_id, unreadable
 
-_TOOL = "nvidia-smi-q"
 _GPU = re.compile(r"GPU +([0-9a-fA-F]{4,8}(?::\S*)?)\s*")
 _HEADER = {"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"}
 _HEADER_LINE = re.compile(r"(?:GPU [0-9a-fA-F]{4,8}:|Driver Version +:|Attached GPUs +:|=+NVSMI LOG=)")
@@ -69,7 +68,7 @@ class _Reader:
             elif self.block is not None:
                 self._inner(self.block, indent, content, line)
         if not self.log.blocks and not ("attached_gpus" in self.log.header and self._none_expected()):
-            raise no_output(_TOOL, self.lines, "'GPU <bus id>'")
+            raise no_output("nvidia-smi-q", self.lines, "'GPU <bus id>'")
         return self.log
 
     def _prefix(self) -> str:
@@ -87,7 +86,7 @@ class _Reader:
         if content.startswith("GPU ") and (match := _GPU.fullmatch(content)):
             address = bus_id(match[1])
             if address is None:
-                raise unreadable(_TOOL, line, "no PCI address")
+                raise unreadable("nvidia-smi-q", line, "no PCI address")
             self.block, self.open = Block(address), []
             self.log.blocks.append(self.block)
         elif lost := lost_gpu(content):
@@ -103,10 +102,10 @@ class _Reader:
     def _inner(self, block: Block, indent: int, content: str, line: Line) -> None:
         key, colon, value = content.partition(":")
         if not colon and line is self.lines[-1] and _name(key) not in _SECTIONS:
-            raise unreadable(_TOOL, line, "the line is cut")
+            raise unreadable("nvidia-smi-q", line, "the line is cut")
         value = value.strip()
         if colon and not value and line is self.lines[-1]:
-            raise unreadable(_TOOL, line, "the value is cut")
+            raise unreadable("nvidia-smi-q", line, "the value is cut")
         while self.open and self.open[-1][0] >= indent:
             self.open.pop()
         parent = self.open[-1][1] if self.open else ""

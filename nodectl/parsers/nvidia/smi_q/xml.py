@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from pyexpat import ExpatError, ParserCreate, errors
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nvidia.smi_q_log import Block, Log, Value, Values
+from nodectl.parsers.nvidia.smi_q.log import Block, Log, Value, Values
 from nodectl.parsers.nvidia.words import lost_gpu, warning
 from nodectl.parsers.text import Line, bus_id, unreadable
 
-_TOOL = "nvidia-smi-q"
 _LISTS = {"mig_devices/mig_device", "processes/process_info"}
 _IGNORED = {"supported_clocks", "accounted_processes"}
 _BARE_AMPERSAND = re.compile(r"&(?!#?\w{1,8};)")
@@ -64,7 +63,7 @@ class _Reader:
             cut = errors.messages[error.code] == errors.XML_ERROR_NO_ELEMENTS
             if not cut or text.rpartition(">")[2].strip():
                 why = "the output is cut here" if cut else errors.messages[error.code]
-                raise unreadable(_TOOL, self._line(error.lineno), why) from error
+                raise unreadable("nvidia-smi-q", self._line(error.lineno), why) from error
         return self
 
     def _line(self, number: int) -> Line:
@@ -75,11 +74,11 @@ class _Reader:
         self.text.clear()
         self.leaf = True
         if len(self.open) > _MAX_DEPTH:
-            raise unreadable(_TOOL, self._line(self.expat.CurrentLineNumber), "nested too deep")
+            raise unreadable("nvidia-smi-q", self._line(self.expat.CurrentLineNumber), "nested too deep")
         if self.open == ["nvidia_smi_log", "gpu"]:
             address = bus_id(attributes.get("id", ""))
             if address is None:
-                raise unreadable(_TOOL, self._line(self.expat.CurrentLineNumber), "no PCI address")
+                raise unreadable("nvidia-smi-q", self._line(self.expat.CurrentLineNumber), "no PCI address")
             self.block = Block(address)
             self.log.blocks.append(self.block)
         elif self.block is not None and len(self.open) == 4 and "/".join(self.open[2:]) in _LISTS:

@@ -1,0 +1,1 @@
+"""`nvidia-smi -q`: one table of its fields, two forms of it (text and XML), and the report."""
