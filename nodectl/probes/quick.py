@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
+from nodectl.facts.gpus import Gpus
 from nodectl.model.facts import Unread
-from nodectl.model.gpus import Gpus
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.probes.base import Amount, Need

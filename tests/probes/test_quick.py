@@ -19,7 +19,7 @@ class Fact:
 
 
 def gpus(count: int) -> Any:
-    from nodectl.model.gpus import Gpus
+    from nodectl.facts.gpus import Gpus
 
     return Gpus(count, ())
 
