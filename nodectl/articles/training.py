@@ -33,7 +33,7 @@ _STEP_S = 180.0
 _RUN_S = 3600.0
 _SEED = 1
 # the modules of the workload that a step needs
-_MODULES = ("settings", "ranks", "task", "training")
+_MODULES = ("settings", "ranks", "training")
 # fewer steps than this may not show it yet
 _LEARNS_STEPS = 8
 _BYTES_PER_PARAMETER = 4

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from nodectl.errors import LabError
 from nodectl.lab.cgroups import remove_groups
-from nodectl.lab.disk import remove_loops
-from nodectl.lab.mounts import mounts_below, processes_of
+from nodectl.lab.disk import mounts_below, processes_of, remove_loops
 from nodectl.lab.network import ip
 from nodectl.lab.state import LabFolder, LabState
 from nodectl.lab.syscalls import MNT_DETACH, unmount

@@ -2,24 +2,26 @@
 
 import json
 import os
+import selectors
+import shutil
+import socket
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 from nodectl.common.paths import state_dir
 from nodectl.errors import LabError, UsageError
 from nodectl.lab import network
-from nodectl.lab.answer import silent_hosts
-from nodectl.lab.base import build_base, share_folder
+from nodectl.lab.base import SSHD, build_base, share_folder
 from nodectl.lab.cgroups import make_groups
-from nodectl.lab.disk import default_disk_bytes, loop_count, make_images
+from nodectl.lab.disk import default_disk_bytes, extra_mounts, loop_count, make_images, store_needs_tmpfs
 from nodectl.lab.down import down
 from nodectl.lab.dress import Wardrobe
 from nodectl.lab.files import give_to_operator, new_key, write_files, write_secret
 from nodectl.lab.host import GO, READY, HostPlan, become
-from nodectl.lab.mounts import extra_mounts, store_needs_tmpfs
-from nodectl.lab.needs import require
 from nodectl.lab.shape import host_shaping, kernel_has_netem
 from nodectl.lab.spec import MAX_WIRED_HOSTS, LabSpec
 from nodectl.lab.state import HostRecord, LabFolder, LabState, Link, Process
@@ -42,7 +44,7 @@ def up(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None = None) -> La
         down(folder)
     if spec.disk_bytes is None:
         spec = replace(spec, disk_bytes=default_disk_bytes(state_dir(), spec.hosts))
-    require(spec)
+    _require(spec)
     try:
         return _make(folder, spec, wardrobe)
     except OSError as error:
@@ -215,9 +217,97 @@ def _expect_silence(ready: int) -> None:
 
 
 def _wait_for_answers(state: LabState) -> None:
-    silent = silent_hosts([host.address for host in state.hosts], _ANSWER_S)
+    silent = _silent_hosts([host.address for host in state.hosts], _ANSWER_S)
     if silent:
         raise LabError(
             f"{len(silent)} of {len(state.hosts)} hosts did not answer on port 22: {', '.join(silent[:5])}",
             "a firewall of this machine may block 10.0.0.0/8 on interfaces named nl-*",
         )
+
+
+_SSH_PORT = 22
+_RETRY_S = 0.02
+
+
+def _silent_hosts(addresses: Sequence[str], timeout_s: float) -> list[str]:
+    """The addresses that showed no SSH banner within `timeout_s`."""
+    waiting = set(addresses)
+    deadline = time.monotonic() + timeout_s
+    with selectors.DefaultSelector() as selector:
+        retry = dict.fromkeys(addresses, 0.0)
+        while waiting and time.monotonic() < deadline:
+            _connect_due(selector, retry)
+            for key, _ in selector.select(_RETRY_S if retry else min(1.0, max(0.0, deadline - time.monotonic()))):
+                _hear(selector, key, waiting, retry)
+        for key in list(selector.get_map().values()):
+            _close(selector, key)
+    return sorted(waiting)
+
+
+def _connect_due(selector: selectors.BaseSelector, retry: dict[str, float]) -> None:
+    now = time.monotonic()
+    for address in [address for address, due in retry.items() if due <= now]:
+        del retry[address]
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        connection.connect_ex((address, _SSH_PORT))
+        selector.register(connection, selectors.EVENT_READ, address)
+
+
+def _hear(
+    selector: selectors.BaseSelector, key: selectors.SelectorKey, waiting: set[str], retry: dict[str, float]
+) -> None:
+    connection, address = key.fileobj, key.data
+    try:
+        heard = connection.recv(64) if isinstance(connection, socket.socket) else b""
+    except OSError:  # refused: sshd does not listen yet
+        heard = b""
+    _close(selector, key)
+    if heard.startswith(b"SSH-"):
+        waiting.discard(address)
+    else:
+        retry[address] = time.monotonic() + _RETRY_S
+
+
+def _close(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+    selector.unregister(key.fileobj)
+    if isinstance(key.fileobj, socket.socket):
+        key.fileobj.close()
+
+
+# program: package by family of distributions
+_PACKAGES = {
+    "sshd": {"debian": "openssh-server", "fedora": "openssh-server", "arch": "openssh", "suse": "openssh-server"},
+    "ssh": {"debian": "openssh-client", "fedora": "openssh-clients", "arch": "openssh", "suse": "openssh-clients"},
+    "ip": {"debian": "iproute2", "fedora": "iproute", "arch": "iproute2", "suse": "iproute2"},
+    "tc": {"debian": "iproute2", "fedora": "iproute-tc", "arch": "iproute2", "suse": "iproute2"},
+    "mkfs.ext4": {"debian": "e2fsprogs", "fedora": "e2fsprogs", "arch": "e2fsprogs", "suse": "e2fsprogs"},
+}
+_INSTALL = {"debian": "apt-get install", "fedora": "dnf install", "arch": "pacman -S", "suse": "zypper install"}
+
+
+def _require(spec: LabSpec) -> None:
+    """LabError that names what is missing and how to get it."""
+    wanted = ["sshd", "ssh", "ip"]
+    wanted += ["tc"] if spec.rate_bits or spec.impaired else []
+    wanted += ["mkfs.ext4"] if spec.disk_bytes else []
+    missing = [name for name in wanted if not (Path(SSHD).exists() if name == "sshd" else shutil.which(name))]
+    if missing:
+        family = _distribution_family()
+        packages = sorted({_PACKAGES[name][family] for name in missing})
+        raise LabError(f"this machine has no {', '.join(missing)}", f"{_INSTALL[family]} {' '.join(packages)}")
+    if "overlay" not in Path("/proc/filesystems").read_text(encoding="utf-8"):
+        raise LabError("this kernel has no overlay file system", "modprobe overlay")
+
+
+def _distribution_family() -> str:
+    """`debian`, `fedora`, `arch` or `suse`; debian where it cannot be told."""
+    try:
+        text = Path("/etc/os-release").read_text(encoding="utf-8")
+    except OSError:
+        return "debian"
+    pairs = (line.partition("=")[::2] for line in text.splitlines())
+    fields = {key: value.strip('"') for key, value in pairs if key in ("ID", "ID_LIKE")}
+    known = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora"} | {name: name for name in _INSTALL}
+    words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".split()
+    return next((known[word] for word in words if word in known), "debian")

@@ -1,4 +1,4 @@
-"""Knows how a training state lies on disk: whole or not at all, the newest ones kept, a broken one recognised."""
+"""How a training state lies on disk: whole or not at all, the newest ones kept, a broken one recognised."""
 
 from __future__ import annotations
 

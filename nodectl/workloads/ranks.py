@@ -1,4 +1,4 @@
-"""Knows what a training program needs of its process group: who takes part, on which device, how bytes get around."""
+"""The process group of a training program: who takes part, on which device, how bytes get around."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knows the options of the transformer workload and which of them make two runs the same training."""
+"""The options of the transformer workload, and which of them make two runs the same training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knows the state of one training on one rank: everything that a checkpoint holds, and the step that changes it."""
+"""One training on one rank: its task, its model, everything that a checkpoint holds, and the step that changes it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,41 @@ from torch.utils.data import DistributedSampler
 
 if TYPE_CHECKING:
     from nodectl.workloads import ranks, settings
-    from nodectl.workloads.task import Task
 else:  # on a node these files lie in one folder, without the package
     import ranks
     import settings
-    from task import Task
+
+VOCABULARY = 64
+NOISE = 0.1
+
+
+class Task:
+    """A regression task that can be learnt, equal on every host and device, and far smaller than what it feeds.
+
+    `samples` sequences of `length` vectors of `width`, each with one number to predict.
+
+    A sequence is a row of symbols; each symbol has a fixed vector (what the model sees) and a fixed worth; the target
+    is the normalised sum of the worths, plus noise of deviation `NOISE`: no model gets below a loss of `NOISE` squared.
+    """
+
+    def __init__(self, samples: int, length: int, width: int, seed: int, device: torch.device) -> None:
+        # always drawn on the CPU: a GPU's generator gives other numbers
+        random = torch.Generator().manual_seed(seed)
+        symbols = torch.randint(VOCABULARY, (samples, length), generator=random)
+        worth = torch.randn(VOCABULARY, generator=random)
+        targets = (worth - worth.mean())[symbols].sum(dim=1) / (worth.std() * length**0.5)
+        targets += NOISE * torch.randn(samples, generator=random)
+        self.vectors = torch.randn(VOCABULARY, width, generator=random).to(device)
+        self.symbols = symbols.to(device)
+        self.targets = targets.unsqueeze(1).to(device)
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def batch(self, indices: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs (len(indices), length, width) and targets (len(indices), 1)."""
+        where = torch.tensor(indices, device=self.symbols.device)
+        return self.vectors[self.symbols[where]], self.targets[where]
 
 
 class Transformer(nn.Module):  # type: ignore[misc]  # torch is not there where mypy runs
