@@ -35,13 +35,12 @@ def exec_(app: App, timeout_s: float, argv: tuple[str, ...]) -> None:
 
 def _show(app: App, results: Sequence[CommandResult]) -> None:
     from nodectl.cli.terminal import emit_json, result
-    from nodectl.common.nodeset import fold
     from nodectl.report.exec_table import exec_table
 
     if app.json:
         emit_json("exec", {"results": [_row(item) for item in results]})
     else:
-        result(exec_table(results, fold))
+        result(exec_table(results))
 
 
 def _row(result: CommandResult) -> dict[str, object]:

@@ -31,11 +31,10 @@ def jobs() -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """List the jobs on the hosts, newest last."""
-    from nodectl.common.nodeset import fold
     from nodectl.report.jobs import jobs_table
 
     listing = _read(app)
-    _emit(app, listing.jobs, jobs_table(listing.jobs, fold))
+    _emit(app, listing.jobs, jobs_table(listing.jobs))
     raise click.exceptions.Exit(3 if listing.unreachable else 0)
 
 
@@ -44,12 +43,11 @@ def list_(app: App) -> None:
 @click.pass_obj
 def show(app: App, job: str) -> None:
     """Show one job: its hosts, its state, and what failed first."""
-    from nodectl.common.nodeset import fold
     from nodectl.report.jobs import job_text
 
     listing = _read(app)
     selected = listing.find(job)
-    _emit(app, [selected], job_text(selected, fold))
+    _emit(app, [selected], job_text(selected))
     raise click.exceptions.Exit(_status(listing, selected))
 
 
@@ -58,12 +56,11 @@ def show(app: App, job: str) -> None:
 @click.pass_obj
 def why(app: App, job: str) -> None:
     """Say why a job ended: the cause, what followed, and the failing host's last words."""
-    from nodectl.common.nodeset import fold
     from nodectl.report.jobs import conclusion
 
     listing = _read(app)
     selected = listing.find(job)
-    _emit(app, [selected], conclusion(selected, fold))
+    _emit(app, [selected], conclusion(selected))
     cause = selected.first_failure
     hosts = [host for host in app.hosts if cause is not None and host.name == cause.host]
     if hosts and cause is not None and cause.host not in selected.unreachable and not app.json:
@@ -90,13 +87,12 @@ def logs(app: App, following: bool, job: str) -> None:
 @click.pass_obj
 def stop(app: App, job: str) -> None:
     """End a job on all its hosts, and leave nothing of it running."""
-    from nodectl.common.nodeset import fold
     from nodectl.report.jobs import conclusion
 
     selected = _read(app).find(job)
     problems = stop_job(app, _members(app, selected), selected.id)
     after = _read(app, selected.id).find(selected.id)
-    _emit(app, [after], conclusion(after, fold))
+    _emit(app, [after], conclusion(after))
     raise click.exceptions.Exit(3 if problems or after.unreachable else 0)
 
 
@@ -155,7 +151,6 @@ def stop_job(app: App, hosts: Sequence[Host], job_id: str) -> Mapping[str, str]:
 
 def conclude(app: App, job_id: str, gone: Mapping[str, str]) -> int:
     """Print what became of the job, and return the exit status of a launch; hosts that are `gone` are not asked."""
-    from nodectl.common.nodeset import fold
     from nodectl.model.job import JobState
     from nodectl.report.jobs import conclusion
 
@@ -164,7 +159,7 @@ def conclude(app: App, job_id: str, gone: Mapping[str, str]) -> int:
     while not ended.state.ended and ended.state is not JobState.UNKNOWN and time.monotonic() < until:
         time.sleep(0.5)
         ended = _read(app, job_id, gone=gone).find(job_id)
-    _emit(app, [ended], conclusion(ended, fold))
+    _emit(app, [ended], conclusion(ended))
     if ended.state is JobState.FINISHED:
         return 0
     return 3 if ended.state is JobState.UNKNOWN else 1

@@ -107,7 +107,6 @@ def _preflight(
     app: App, hosts: Sequence[Host], request: LaunchRequest, code: Code, interface: str | None
 ) -> Surroundings:
     """Show what preflight found; the launch ends here where something failed or could not be told."""
-    from nodectl.common.nodeset import fold
     from nodectl.jobs.plan import PlanHost, Surroundings, candidate_ports
     from nodectl.jobs.preflight import JobNeeds, run_preflight
     from nodectl.model.status import Status, exit_status
@@ -124,7 +123,7 @@ def _preflight(
     )
     report = run_preflight(app.transport, hosts, needs, app.forks)
     shown = [item for item in report.findings if item.status not in (Status.OK, Status.SKIPPED)]
-    for line in findings_lines(shown, fold):
+    for line in findings_lines(shown):
         note(line)
     status = exit_status(item.status for item in report.findings)
     if status:
@@ -141,13 +140,12 @@ def _preflight(
 
 
 def _show_plan(app: App, plan: Plan) -> None:
-    from nodectl.common.nodeset import fold
     from nodectl.report.jobs import plan_text
 
     if app.json:
         emit_json("plan", {"plan": plan.document()})
     else:
-        result(plan_text(plan.document(), fold))
+        result(plan_text(plan.document()))
 
 
 def _show_started(app: App, plan: Plan) -> None:

@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def world_size(self) -> int:
-        """Ranks over all hosts."""
+        """The number of ranks over all hosts."""
         return len(self.hosts) * self.nproc_per_node
 
     def document(self) -> dict[str, object]:

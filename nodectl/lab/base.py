@@ -64,7 +64,7 @@ def share_folder() -> Path:
 
 
 def build_base(folder: LabFolder, hosts: Iterable[HostRecord], authorized_key: str) -> None:
-    """Mount and fill `folder.base`."""
+    """Make the layer in `folder.base`, on a tmpfs of its own; `authorized_key` may log in as root."""
     folder.base.mkdir()
     # a tmpfs of its own: a lower layer of an overlay must not lie inside another one
     mount("nodectl-lab", str(folder.base), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=16m")
@@ -94,8 +94,8 @@ def _foreign_pythons() -> list[str]:
     """A second Python in front of the distribution's would be found first by `python3`."""
     if not Path("/usr/bin/python3").exists():
         return []
-    found = Path("/usr/local/bin").glob("python*")
-    return [str(path)[1:] for path in found] + ["usr/local/bin/pip", "usr/local/bin/pip3"]
+    programs = Path("/usr/local/bin").glob("python*")
+    return [str(path)[1:] for path in programs] + ["usr/local/bin/pip", "usr/local/bin/pip3"]
 
 
 def _operator_folders() -> list[Path]:

@@ -80,7 +80,7 @@ def slow_down(lab_group: str, name: str, pid: int) -> None:
     (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
     (group / "cpu.cfs_quota_us").write_text(str(_SLOW_US))
     namespace = Path(f"/proc/{pid}/ns/pid").stat().st_ino
-    _move(group, lambda each: Path(f"/proc/{each}/ns/pid").stat().st_ino == namespace)
+    _move(group, lambda pid: Path(f"/proc/{pid}/ns/pid").stat().st_ino == namespace)
 
 
 def cpu_group_of(pid: int) -> str:

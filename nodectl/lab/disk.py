@@ -172,7 +172,7 @@ def store_needs_tmpfs(folder: Path) -> bool:
 def processes_of(folder: Path) -> list[int]:
     """Processes whose root is an overlay that writes below `folder`: hosts, whoever entered them, known or not."""
     marker = f"upperdir={folder}/"
-    found, judged = [], dict[str, bool]()
+    pids, judged = [], dict[str, bool]()
     for entry in Path("/proc").glob("[1-9]*"):
         try:
             namespace = str((entry / "ns/mnt").readlink())
@@ -181,8 +181,8 @@ def processes_of(folder: Path) -> list[int]:
         except OSError:  # it has ended meanwhile, or is a kernel thread
             continue
         if judged[namespace]:
-            found.append(int(entry.name))
-    return found
+            pids.append(int(entry.name))
+    return pids
 
 
 def _plain(text: str) -> str:

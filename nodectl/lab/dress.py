@@ -49,8 +49,8 @@ class Garment:
     def texts(self) -> dict[str, str]:
         """By file name."""
         entries = self.host.entries.items()
-        texts = {f"{key}.out": each.stdout for key, each in entries}
-        return texts | {f"{key}.err": each.stderr for key, each in entries if each.stderr}
+        texts = {f"{key}.out": entry.stdout for key, entry in entries}
+        return texts | {f"{key}.err": entry.stderr for key, entry in entries if entry.stderr}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Outfit:
             "name": f"{self.garment.recording}\n",
             "argv": "".join(f"{k}\t{argv}\n" for k, argv in programs.items()),
         }
-        for key, each in self.garment.host.entries.items():
-            texts[f"{key}.status"] = "cut\n" if each.exit_status is None else f"{each.exit_status}\n"
+        for key, entry in self.garment.host.entries.items():
+            texts[f"{key}.status"] = "cut\n" if entry.exit_status is None else f"{entry.exit_status}\n"
         found = {f"{RECORDED}/{name}": (text.encode(errors="replace"), 0o644) for name, text in texts.items()}
         lines = [f"{who} - {kind} {value}\n" for kind, value in self.limits.items() for who in ("*", "root")]
         found[_LIMITS] = ("".join(lines).encode(), 0o644)
@@ -81,11 +81,11 @@ class Outfit:
 
     def _programs(self) -> dict[str, str]:
         """argv by key, of what an operator would type, too; what is not installed there is not here."""
-        hardware = {each.key: each for each in hardware_commands()}
+        hardware = {entry.key: entry for entry in hardware_commands()}
         return {
             key: " ".join(hardware[key].argv)
-            for key, each in self.garment.host.entries.items()
-            if key in hardware and hardware[key].argv[0] not in _GENERAL and each.exit_status != 127
+            for key, entry in self.garment.host.entries.items()
+            if key in hardware and hardware[key].argv[0] not in _GENERAL and entry.exit_status != 127
         }
 
 
@@ -105,7 +105,7 @@ def hardware_commands() -> tuple[Command, ...]:
 
 def wardrobe_for(fleet: RecordedFleet, names: Sequence[str]) -> Wardrobe:
     """The recorded hosts in turn; LabError where one cannot be read or holds no hardware."""
-    keys = {each.key for each in hardware_commands()}
+    keys = {entry.key for entry in hardware_commands()}
     garments = {host: _garment(fleet, host, folder, keys) for host, folder in fleet.hosts.items()}
     worn = list(garments)
     outfits, profiles = {}, {}

@@ -4,7 +4,6 @@ import os
 import resource
 import signal
 import socket
-import subprocess
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from nodectl.lab.base import PATH, SSHD
 from nodectl.lab.disk import mount_image
 from nodectl.lab.dress import Outfit
 from nodectl.lab.network import configure_interface
+from nodectl.lab.shape import run_tc
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 # other faces of the machine's kernel, beside /proc/sys
@@ -59,7 +59,7 @@ def become(plan: HostPlan, ready: int, go: int) -> NoReturn:
         if os.read(go, 1) != GO:
             os._exit(0)
         configure_interface("eth0", plan.address, plan.prefix_bits, plan.neighbour)
-        _shape(plan)
+        run_tc(plan.shaping)
         _give_up_powers()
         environment = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"}
         os.execve(SSHD, [SSHD, "-D", "-E", "/var/log/sshd.log"], environment)  # noqa: S606 - no shell is wanted
@@ -164,21 +164,6 @@ def _mount_dev(root: str) -> None:
     links |= {name: f"/proc/self/fd/{number}" for number, name in enumerate(("stdin", "stdout", "stderr"))}
     for name, target in links.items():
         Path(dev, name).symlink_to(target)
-
-
-def _shape(plan: HostPlan) -> None:
-    if plan.shaping:
-        command = ["tc", "-batch", "-"]
-        done = subprocess.run(
-            command,
-            input="\n".join(plan.shaping) + "\n",
-            text=True,
-            capture_output=True,
-            env={"PATH": PATH},
-            check=False,
-        )
-        if done.returncode != 0:
-            raise OSError(f"tc: {done.stderr.strip()}")
 
 
 def _give_up_powers() -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nodectl.errors import LabError
-from nodectl.lab.shape import port_shaping
+from nodectl.lab.shape import port_shaping, run_tc
 from nodectl.lab.state import HostRecord, LabFolder, LabState
 from nodectl.lab.syscalls import CLONE_NEWNET, bind, inside_network, setns, unshare
 
@@ -106,8 +106,7 @@ def plug_in(folder: LabFolder, state: LabState) -> None:
         shaping += port_shaping(port, state.spec, state.link)
     with inside_network(folder.switch):
         ip_batch(lines)
-        if shaping:
-            _run(["tc", "-batch", "-"], "\n".join(shaping) + "\n")
+        run_tc(shaping)
     # fixed entries: the kernel's table of neighbours (1,024, all namespaces together) is not for a big lab
     ip_batch([f"neigh replace {h.address} lladdr {h.mac} dev {folder.uplink} nud permanent" for h in state.hosts])
 

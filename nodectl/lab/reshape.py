@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,7 +12,7 @@ from types import FrameType
 from nodectl.common.paths import state_dir
 from nodectl.errors import LabError, NodectlError, UsageError
 from nodectl.lab.network import port_name
-from nodectl.lab.shape import host_shaping, port_shaping
+from nodectl.lab.shape import host_shaping, port_shaping, run_tc
 from nodectl.lab.spec import show_rate
 from nodectl.lab.state import LabFolder, LabState, locked
 from nodectl.lab.syscalls import inside_network
@@ -44,10 +43,10 @@ def set_rate(folder: LabFolder, rate_bits: int) -> None:
         for host in state.hosts:
             if host.process and host.up:
                 with inside_network(f"/proc/{host.process.pid}/ns/net"):
-                    _tc([*_cleared("eth0"), *host_shaping(spec)])
+                    run_tc([*_cleared("eth0"), *host_shaping(spec)])
         ports = [port_name(index) for index in range(len(state.hosts))]
         with inside_network(folder.switch):
-            _tc([line for port in ports for line in (*_cleared(port), *port_shaping(port, spec, state.link))])
+            run_tc([line for port in ports for line in (*_cleared(port), *port_shaping(port, spec, state.link))])
         folder.write(replace(state, spec=spec))
 
 
@@ -129,10 +128,3 @@ def _refuse(folder: LabFolder, state: LabState) -> None:
 def _cleared(interface: str) -> tuple[str, ...]:
     """Whatever queues there, it is gone: one that can always be put in its place, and is then taken away."""
     return (f"qdisc replace dev {interface} root handle f0: pfifo", f"qdisc del dev {interface} root")
-
-
-def _tc(lines: Sequence[str]) -> None:
-    text = "\n".join(lines) + "\n"
-    done = subprocess.run(["tc", "-batch", "-"], input=text, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise LabError(f"the links cannot be shaped: tc: {done.stderr.strip()[:300]}", "run `nodectl lab down`")

@@ -1,9 +1,12 @@
 """The words in which `tc` is told a link's rate, delay and loss, and what this machine's kernel can do of them."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from nodectl.errors import LabError
+from nodectl.lab.base import PATH
 from nodectl.lab.spec import LabSpec, show_delay, show_rate
 from nodectl.lab.syscalls import inside_network
 
@@ -23,6 +26,17 @@ def kernel_has_netem(namespace: Path) -> bool:
         if tried.returncode == 0:
             subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], capture_output=True, check=False)
     return tried.returncode == 0
+
+
+def run_tc(lines: Sequence[str]) -> None:
+    """Let one `tc` do all the lines, in the network namespace of now; LabError with what it refused."""
+    if lines:
+        text = "\n".join(lines) + "\n"
+        done = subprocess.run(
+            ["tc", "-batch", "-"], input=text, capture_output=True, text=True, env={"PATH": PATH}, check=False
+        )
+        if done.returncode != 0:
+            raise LabError(f"tc: {done.stderr.strip()[:300]}", "`nodectl lab down`; it needs sch_htb and cls_u32")
 
 
 def host_shaping(spec: LabSpec) -> tuple[str, ...]:

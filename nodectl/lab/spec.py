@@ -48,7 +48,7 @@ class LabSpec:
         return tuple(f"node{index:0{width}d}" for index in range(1, self.hosts + 1))
 
     def described(self) -> str:
-        """One line for people."""
+        """The lab in one line for people, `4 hosts, rate 1gbit`."""
         parts = [f"{self.hosts} hosts"]
         parts += [f"rate {show_rate(self.rate_bits)}"] if self.rate_bits else []
         parts += [f"delay {show_delay(self.delay_s)}"] if self.delay_s else []
@@ -58,7 +58,7 @@ class LabSpec:
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, object]:
-        """What the journal keeps."""
+        """The spec as the journal keeps it, for JSON."""
         return asdict(self)
 
 

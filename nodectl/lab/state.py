@@ -51,7 +51,7 @@ class HostRecord:
 
     @property
     def up(self) -> bool:
-        """Its PID 1 runs."""
+        """The process that is the host's PID 1 still runs."""
         return self.process is not None and self.process.alive
 
 
@@ -106,7 +106,7 @@ class LabFolder:
 
     @property
     def name(self) -> str:
-        """The lab's name."""
+        """The lab's name, which is that of its folder."""
         return self.path.name
 
     @property

@@ -41,7 +41,7 @@ def bind(source: str, target: str, *, read_only: bool = False) -> None:
 
 
 def unmount(target: str, flags: int = 0) -> None:
-    """umount2(2)."""
+    """umount2(2); OSError names the target."""
     _check(_libc.umount2(os.fsencode(target), flags), f"unmount {target}")
 
 
@@ -54,12 +54,12 @@ def pivot_root(new_root: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """unshare(2)."""
+    """unshare(2): leave the namespaces that `flags` name."""
     _check(_libc.unshare(flags), f"unshare {flags:#x}")
 
 
 def setns(descriptor: int, kind: int) -> None:
-    """setns(2)."""
+    """setns(2): enter the namespace of this `kind` behind the descriptor."""
     _check(_libc.setns(descriptor, kind), "setns")
 
 

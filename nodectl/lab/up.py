@@ -259,11 +259,11 @@ def _hear(
 ) -> None:
     connection, address = key.fileobj, key.data
     try:
-        heard = connection.recv(64) if isinstance(connection, socket.socket) else b""
+        banner = connection.recv(64) if isinstance(connection, socket.socket) else b""
     except OSError:  # refused: sshd does not listen yet
-        heard = b""
+        banner = b""
     _close(selector, key)
-    if heard.startswith(b"SSH-"):
+    if banner.startswith(b"SSH-"):
         waiting.discard(address)
     else:
         retry[address] = time.monotonic() + _RETRY_S

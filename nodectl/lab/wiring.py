@@ -103,11 +103,11 @@ def _start(folder: LabFolder, state: LabState, descriptors: list[int]) -> LabSta
         env={"PATH": PATH, "PYTHONPATH": str(Path(nodectl.__file__).parents[1])},
     )
     state = folder.write(replace(state, wire=Process.of(process.pid)))
-    with process.stdin as tell, process.stdout as hear:  # type: ignore[union-attr]  # both are pipes
-        tell.write(json.dumps(task).encode())
-        tell.close()
-        said = hear.read(len(READY))
-    if said != READY:
+    with process.stdin as task_pipe, process.stdout as ready_pipe:  # type: ignore[union-attr]  # both are pipes
+        task_pipe.write(json.dumps(task).encode())
+        task_pipe.close()
+        answer = ready_pipe.read(len(READY))
+    if answer != READY:
         raise LabError(f"the user-space link did not start: see {folder.path / 'wire.log'}")
     forbid_ipv6(folder.uplink)
     uplink = folder.uplink

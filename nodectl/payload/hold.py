@@ -45,10 +45,10 @@ def open_lock() -> int:
 def holder_of(file: int) -> Dict[str, Any]:
     """What the holder has written; nothing where it has not got so far, or had no room to."""
     try:
-        found = json.loads(os.pread(file, LONGEST, 0))
+        holder = json.loads(os.pread(file, LONGEST, 0))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return holder if isinstance(holder, dict) else {}
 
 
 def take(file: int, token: str) -> Optional[Dict[str, Any]]:
@@ -78,16 +78,16 @@ def write_holder(file: int, holder: Dict[str, Any]) -> None:
 
 def running_jobs() -> List[Dict[str, str]]:
     """Jobs of nodectl that run here."""
-    found = []
+    running = []
     for name in known_jobs():
         job = JobFolder(name)
         try:
             if job.supervisor_alive():
                 plan = job.plan()
-                found.append({"id": name, "operator": str(plan.get("operator", "")), "script": str(plan["script"])})
+                running.append({"id": name, "operator": str(plan.get("operator", "")), "script": str(plan["script"])})
         except (OSError, ValueError, KeyError):  # it is being removed
             continue
-    return found
+    return running
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -104,8 +104,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return 1
     if holder is not None:
         since = holder.get("since")
-        told = {name: str(holder.get(name) or "") for name in ("operator", "what")}
-        say(event="busy", since=since if isinstance(since, (int, float)) else None, jobs=running_jobs(), **told)
+        holder_words = {name: str(holder.get(name) or "") for name in ("operator", "what")}
+        say(event="busy", since=since if isinstance(since, (int, float)) else None, jobs=running_jobs(), **holder_words)
         return 1
     mine = {"token": options.token, "operator": options.operator, "what": options.what, "since": time.time()}
     write_holder(file, mine)

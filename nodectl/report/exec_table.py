@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
+from nodectl.common.nodeset import fold
 from nodectl.model.result import CommandResult, Outcome
 
-Fold = Callable[[Iterable[str]], str]
 
-
-def exec_table(results: Sequence[CommandResult], fold: Fold) -> str:
+def exec_table(results: Sequence[CommandResult]) -> str:
     """The outputs of the hosts that ran it, then a line for each host that did not; a remedy is said once."""
-    return "\n".join([*_outputs(results, fold), *_failures(results, fold)])
+    return "\n".join([*_outputs(results), *_failures(results)])
 
 
-def _outputs(results: Sequence[CommandResult], fold: Fold) -> list[str]:
+def _outputs(results: Sequence[CommandResult]) -> list[str]:
     groups: dict[tuple[int, str, str, str], list[str]] = defaultdict(list)
     for result in results:
         if result.outcome is Outcome.RAN:
@@ -32,7 +31,7 @@ def _heading(hosts: str, count: int, status: int, error: str) -> str:
     return "--- " + "  ".join(word for word in words if word)
 
 
-def _failures(results: Sequence[CommandResult], fold: Fold) -> list[str]:
+def _failures(results: Sequence[CommandResult]) -> list[str]:
     lines = [_failure(result) for result in results if result.outcome is not Outcome.RAN]
     remedies: dict[str, list[str]] = defaultdict(list)
     for result in results:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.job import Failure, Job, JobState
 
-Fold = Callable[[Iterable[str]], str]
 _MOST_CONSEQUENCES = 8
 
 
@@ -47,7 +47,7 @@ def _failure_document(failure: Failure) -> dict[str, object]:
     }
 
 
-def jobs_table(jobs: Sequence[Job], fold: Fold) -> str:
+def jobs_table(jobs: Sequence[Job]) -> str:
     """A line a job, newest last."""
     if not jobs:
         return "no jobs"
@@ -62,7 +62,7 @@ def jobs_table(jobs: Sequence[Job], fold: Fold) -> str:
     )
 
 
-def job_text(job: Job, fold: Fold) -> str:
+def job_text(job: Job) -> str:
     """All about one job."""
     lines = [
         f"job       {job.id}",
@@ -81,7 +81,7 @@ def job_text(job: Job, fold: Fold) -> str:
     return "\n".join([*lines, *_failure_lines(job)])
 
 
-def conclusion(job: Job, fold: Fold) -> str:
+def conclusion(job: Job) -> str:
     """The last words of a launch."""
     unheard = f"; {fold(job.unreachable)} could not be asked" if job.unreachable else ""
     if job.state is JobState.FAILED:
@@ -108,7 +108,7 @@ def _where(failure: Failure | None) -> str:
     return f"host {failure.host}" + ("" if failure.rank is None else f", rank {failure.rank}")
 
 
-def findings_lines(findings: Sequence[Finding], fold: Fold) -> list[str]:
+def findings_lines(findings: Sequence[Finding]) -> list[str]:
     """What preflight found, worst first; hosts with the same finding share a line."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for item in sorted(findings, key=lambda item: item.status.rank):
@@ -129,7 +129,7 @@ def _shared_remedy(members: Sequence[Finding]) -> str:
     return re.sub(rf"(?<![\w.-]){re.escape(first.host)}(?![\w.-])", lambda _: pattern, first.remedy)
 
 
-def plan_text(plan: Mapping[str, Any], fold: Fold) -> str:
+def plan_text(plan: Mapping[str, Any]) -> str:
     """What --dry-run shows."""
     hosts = plan["hosts"]
     lines = [

@@ -26,7 +26,7 @@ class OfferedKey:
 
     @property
     def fingerprint(self) -> str:
-        """SHA256:…"""
+        """SHA256:…, as ssh-keygen prints it."""
         return fingerprint(self.wire)
 
 

@@ -15,7 +15,6 @@ from nodectl.common.resources import payload_dir
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.transport.base import OnOutput, Transport
-from nodectl.transport.files import pack
 
 _ABSENT, _NO_PYTHON = 93, 94
 INSTALL_PYTHON = "install Python 3.8+"
@@ -71,11 +70,9 @@ def copy_payload(transport: Transport, host: Host, *, timeout_s: float | None) -
     """Put the payload where `payload_argv` looks for it."""
     packed, digest = _packed()
     copied = transport.run(host, ["sh", "-c", _COPY, "sh", digest], timeout_s=timeout_s, stdin=packed)
-    return (
-        copied
-        if copied.ok
-        else replace(copied, error=copied.error or f"cannot copy the payload: {copied.stderr.strip()}")
-    )
+    if copied.ok:
+        return copied
+    return replace(copied, error=copied.error or f"cannot copy the payload: {copied.stderr.strip()}")
 
 
 def lacks_payload(exit_status: int | None, stderr: str) -> bool:
@@ -108,11 +105,18 @@ def _stderr(done: CommandResult, heard: _Heard | None) -> str:
 
 @lru_cache(maxsize=1)
 def _packed() -> tuple[bytes, str]:
-    """The payload folder as a tar file, and the name under which hosts keep it."""
-    packed = pack(payload_dir(), ("__pycache__", "*.pyc"))
-    digest = hashlib.sha256()
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        for member in archive:
-            file = archive.extractfile(member)
-            digest.update(f"{member.name} {member.mode:o} {member.size}\n".encode() + (file.read() if file else b""))
-    return packed, digest.hexdigest()[:16]
+    """The payload folder as a tar file, and the name under which hosts keep it: a hash of names, modes and bytes."""
+    packed, digest = io.BytesIO(), hashlib.sha256()
+    folder = payload_dir()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder).as_posix()
+            if "__pycache__" in path.parts or not (path.is_dir() or path.is_file()):
+                continue
+            member = archive.gettarinfo(path, name)
+            member.uid = member.gid = member.mtime = 0
+            member.uname = member.gname = ""
+            data = path.read_bytes() if member.isfile() else b""
+            digest.update(f"{name} {member.mode:o} {member.size}\n".encode() + data)
+            archive.addfile(member, io.BytesIO(data))
+    return packed.getvalue(), digest.hexdigest()[:16]

@@ -52,7 +52,7 @@ class Router:
         return transport.run(host, argv, timeout_s=timeout_s, stdin=stdin, on_output=on_output)
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close those transports that were used."""
         for name in ("_ssh", "_local"):
             if name in self.__dict__:
                 self.__dict__[name].close()

@@ -41,7 +41,7 @@ class Clock:
         self._began_s = 0.0
 
     def start(self) -> None:
-        """A step begins."""
+        """Take the time at which a step begins."""
         self._began_s = time.perf_counter()
 
     def stop(self, samples: int) -> None:
@@ -167,7 +167,7 @@ def print_now(text: str) -> None:
 
 @record  # type: ignore[untyped-decorator]  # torch is not there where mypy runs
 def main() -> None:
-    """The program."""
+    """Train by the command line's options, as a rank of torchrun or alone."""
     options = settings.parse()
     group = ranks.join(options.device)
     place = f"rank {group.rank}/{group.world_size} on {group.hostnames[group.rank]}"

@@ -1,6 +1,5 @@
 """The table of `exec`: identical output once, the largest group first, one line a failure."""
 
-from nodectl.common.nodeset import fold
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.report.exec_table import exec_table
 
@@ -15,12 +14,12 @@ def lost(host: str, outcome: Outcome, error: str, remedy: str) -> CommandResult:
 
 def test_groups() -> None:
     results = [ran("gpu07", "6.2\n"), *(ran(f"gpu0{number}", "6.1\n") for number in (1, 2, 3))]
-    assert exec_table(results, fold).splitlines() == ["--- gpu[01-03]  (3)", "6.1", "--- gpu07", "6.2"]
+    assert exec_table(results).splitlines() == ["--- gpu[01-03]  (3)", "6.1", "--- gpu07", "6.2"]
 
 
 def test_status_and_streams_make_a_group() -> None:
     results = [ran("a1", "x"), ran("a2", "x", "x"), ran("a3", "x", status=2), ran("a4", "x")]
-    assert exec_table(results, fold).splitlines() == [
+    assert exec_table(results).splitlines() == [
         "--- a[1,4]  (2)",
         "x",
         "--- a2",
@@ -32,7 +31,7 @@ def test_status_and_streams_make_a_group() -> None:
 
 
 def test_blank_lines_inside_stay() -> None:
-    assert exec_table([ran("a", "1\n\n2\n")], fold) == "--- a\n1\n\n2"
+    assert exec_table([ran("a", "1\n\n2\n")]) == "--- a\n1\n\n2"
 
 
 def test_failures_have_a_line_each_and_a_remedy_once() -> None:
@@ -42,7 +41,7 @@ def test_failures_have_a_line_each_and_a_remedy_once() -> None:
         lost("b3", Outcome.TIMEOUT, "late", "wait"),
         lost("b4", Outcome.UNREACHABLE, "refused", "look"),
     ]
-    assert exec_table(results, fold).splitlines() == [
+    assert exec_table(results).splitlines() == [
         "--- b1",
         "ok",
         "!!! b2  unreachable: refused by it",
@@ -54,4 +53,4 @@ def test_failures_have_a_line_each_and_a_remedy_once() -> None:
 
 
 def test_a_cut_is_said() -> None:
-    assert exec_table([ran("a", "x", error="output cut after 16 MiB")], fold).startswith("--- a  output cut")
+    assert exec_table([ran("a", "x", error="output cut after 16 MiB")]).startswith("--- a  output cut")

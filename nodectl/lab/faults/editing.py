@@ -77,14 +77,14 @@ def _files(folder: Path, key: str) -> list[tuple[str, Path]]:
 
 def _write(folder: Path, wanted: Outputs, pristine: Path, before: Outputs) -> None:
     """Only what differs; what is as before gets its old files back, to the byte."""
-    found = _read_outputs(folder)
-    for key in found.keys() - wanted.keys():
+    present = _read_outputs(folder)
+    for key in present.keys() - wanted.keys():
         for _, path in reversed(_files(folder, key)):
             path.unlink(missing_ok=True)
     for key, output in wanted.items():
         if before.get(key) == output:
             _give_back(folder, pristine, key)
-        elif found.get(key) != output:
+        elif present.get(key) != output:
             status = _CUT if output.exit_status is None else str(output.exit_status)
             texts = {"status": f"{status}\n", "err": output.stderr, "out": output.stdout}
             for ending, path in _files(folder, key):
@@ -130,19 +130,19 @@ def everywhere(key: str, pattern: str, replacement: str) -> Edit:
 
 
 def _swap(text: str, pattern: str, replacement: str, key: str, flags: int, count: int) -> str:
-    changed, found = re.subn(pattern, replacement, text, count=count, flags=flags)
-    if not found:
+    changed, count_changed = re.subn(pattern, replacement, text, count=count, flags=flags)
+    if not count_changed:
         raise CannotEditError(f"{key} of this recording has no place for it")
     return changed
 
 
 def both(*edits: Edit) -> Edit:
-    """One after the other."""
+    """An edit that makes several, one after the other."""
 
     def edit(outputs: Outputs) -> dict[str, Output]:
         changed: dict[str, Output] = {}
-        for each in edits:
-            changed |= each({**outputs, **changed})
+        for one in edits:
+            changed |= one({**outputs, **changed})
         return changed
 
     return edit
@@ -204,10 +204,10 @@ def _with_field(part: str, path: str, value: str) -> str:
     position, indent = 0, ""
     *groups, key = path.split("/")
     for group in groups:
-        found = re.compile(rf"^({indent} +){re.escape(group)} *$", re.MULTILINE).search(part, position)
-        if found is None:
+        heading = re.compile(rf"^({indent} +){re.escape(group)} *$", re.MULTILINE).search(part, position)
+        if heading is None:
             raise CannotEditError(f"nvidia-smi -q of this recording has no {path}")
-        position, indent = found.end(), found[1]
+        position, indent = heading.end(), heading[1]
     line = re.compile(rf"^({indent} +{re.escape(key)} *: ).*$", re.MULTILINE).search(part, position)
     if line is None:
         raise CannotEditError(f"nvidia-smi -q of this recording has no {path}")

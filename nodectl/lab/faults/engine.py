@@ -35,7 +35,7 @@ FAULTS = _by_name(real, recorded)
 
 
 def kinds_table() -> str:
-    """A line a kind."""
+    """The kinds for people: a line each, with the way in which it comes about."""
     width = max(map(len, FAULTS))
     return "\n".join(f"{name:<{width}}  {fault.way:<10}  {fault.about}" for name, fault in FAULTS.items())
 

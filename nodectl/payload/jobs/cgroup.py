@@ -66,14 +66,14 @@ def join(path: str) -> None:
 
 def members(path: str) -> Set[int]:
     """Pids in the group and in groups below it; empty where it is gone."""
-    found: Set[int] = set()
+    pids: Set[int] = set()
     for folder, _, _ in os.walk(path):
         try:
             with open(os.path.join(folder, "cgroup.procs"), encoding="ascii") as file:
-                found.update(int(line) for line in file)
+                pids.update(int(line) for line in file)
         except OSError:
             continue
-    return found - {0}
+    return pids - {0}
 
 
 def kill(path: str) -> None:

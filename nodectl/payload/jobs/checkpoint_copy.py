@@ -122,7 +122,7 @@ class Courier:
         return now_s - self._draining_s > _DRAIN_S
 
     def end(self) -> None:
-        """End the process."""
+        """Kill the process, whatever it is doing; half a copy has no checkpoint's name."""
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)

@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@ -]{0,199}")
 
 
 class Saved(NamedTuple):
-    """One complete checkpoint file."""
+    """A complete checkpoint: a file at the top of the folder."""
 
     name: str
     size_bytes: int
@@ -32,16 +32,16 @@ def resolve(folder: str) -> str:
 
 def saved(folder: str) -> List[Saved]:
     """The complete checkpoints at the top of the folder, oldest first; empty where there is no folder."""
-    found = []
+    files = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if is_name(entry.name) and entry.is_file(follow_symlinks=False):
                     stat = entry.stat(follow_symlinks=False)
-                    found.append(Saved(entry.name, stat.st_size, stat.st_mtime_ns))
+                    files.append(Saved(entry.name, stat.st_size, stat.st_mtime_ns))
     except FileNotFoundError:
         return []
-    return sorted(found, key=lambda item: (item.mtime_ns, item.name))
+    return sorted(files, key=lambda item: (item.mtime_ns, item.name))
 
 
 def is_name(name: str) -> bool:

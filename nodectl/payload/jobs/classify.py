@@ -31,9 +31,9 @@ def last_exception(text: str) -> str:
         (text[start:].splitlines()[1:], _EXCEPTION) if start >= 0 else (text.splitlines()[-_LAST_LINES:], _NAMED_ERROR)
     )
     for line in lines:
-        found = pattern.match(line)
-        if found:
-            return found.group(1)[:_LONGEST]
+        match = pattern.match(line)
+        if match:
+            return match.group(1)[:_LONGEST]
     return ""
 
 
@@ -45,8 +45,8 @@ def wait_status(status: int) -> int:
 
 def torchrun_exit(text: str, local_rank: int) -> Optional[int]:
     """What torchrun's own log says of a rank's end; None where it says nothing."""
-    found = [int(code) for code, rank in _TORCHRUN.findall(text) if int(rank) == local_rank]
-    return found[-1] if found else None
+    codes = [int(code) for code, rank in _TORCHRUN.findall(text) if int(rank) == local_rank]
+    return codes[-1] if codes else None
 
 
 def classify(code: Optional[int], stderr: str, *, after_another: bool) -> Tuple[str, str]:

@@ -46,7 +46,7 @@ class Containment:
         return " + ".join(parts) or "subreaper"
 
     def record(self) -> Dict[str, Any]:
-        """Its lasting form."""
+        """What the state file keeps of it, from which `recorded` makes it again."""
         return {
             "kind": self.kind,
             "cgroup": self.group,
@@ -69,20 +69,20 @@ class Containment:
 
     def members(self) -> Set[int]:
         """Living processes of the job."""
-        found = self._candidates() - self.spared - {os.getpid(), self.keeper}
-        return {pid for pid in found if _living(pid)}
+        pids = self._candidates() - self.spared - {os.getpid(), self.keeper}
+        return {pid for pid in pids if _living(pid)}
 
     def _candidates(self) -> Set[int]:
-        found: Set[int] = set()
+        pids: Set[int] = set()
         if self.group:
-            found |= cgroup.members(self.group)
+            pids |= cgroup.members(self.group)
         if self.outer and is_alive(self.outer, self.outer_ticks):
-            found |= {self.outer} | descendants({self.outer})
+            pids |= {self.outer} | descendants({self.outer})
         if self.group or self.namespace:
-            return found
+            return pids
         if self.keeper:
-            return found | descendants({self.keeper} | self.spared)
-        return found | {pid for pid in all_pids() if read_environ(pid).get(MARKER) == self.job_id}
+            return pids | descendants({self.keeper} | self.spared)
+        return pids | {pid for pid in all_pids() if read_environ(pid).get(MARKER) == self.job_id}
 
     def kill(self, deadline_s: float, reap: Callable[[], None] = lambda: None) -> bool:
         """End every process of the job; True when none is left within the deadline."""
@@ -105,7 +105,7 @@ class Containment:
         return not self.members()
 
     def remove(self) -> None:
-        """Remove the empty group."""
+        """Remove the job's cgroup, which must be empty."""
         if self.group:
             cgroup.remove(self.group)
 

@@ -101,7 +101,7 @@ def _supervise(job: JobFolder, pipe: int) -> None:
 
 
 def discard(job_id: str) -> None:
-    """Undo `receive` and `start`."""
+    """Undo `receive` and `start`: end the job, remove its folder."""
     job = JobFolder(job_id)
     if job.exists:
         _force(job)

@@ -81,13 +81,13 @@ class Peers:
 
     def newly_lost(self, now_s: float) -> List[int]:
         """Hosts whose lease ran out since the last call: silent, and not known to have ended."""
-        gone = [
+        silent = [
             rank
             for rank, heard_s in self._heard_s.items()
             if now_s - heard_s > self.lease_s and rank not in self.lost and self.states[rank] not in TERMINAL
         ]
-        self.lost.update(gone)
-        return gone
+        self.lost.update(silent)
+        return silent
 
     def any_in(self, *states: str) -> bool:
         """At least one host said that it is in one of these states."""

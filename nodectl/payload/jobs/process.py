@@ -50,14 +50,14 @@ def descendants(roots: Set[int]) -> Set[int]:
         stat = read_stat(pid)
         if stat is not None and stat.alive:
             children.setdefault(stat.ppid, []).append(pid)
-    found: Set[int] = set()
+    below: Set[int] = set()
     stack = list(roots)
     while stack:
         for child in children.get(stack.pop(), ()):
-            if child not in found:
-                found.add(child)
+            if child not in below:
+                below.add(child)
                 stack.append(child)
-    return found - roots
+    return below - roots
 
 
 def read_environ(pid: int) -> Dict[str, str]:

@@ -75,7 +75,7 @@ class RankWatch:
 
     def deaths(self, *, after_stop: bool) -> List[Death]:
         """Ranks that ended since the last call, in the order of their local rank."""
-        found = []
+        ended = []
         for rank in sorted(self._ranks.values(), key=lambda item: item.local_rank):
             stat = read_stat(rank.pid)
             if stat is not None and stat.alive and stat.start_ticks == rank.start_ticks:
@@ -84,8 +84,8 @@ class RankWatch:
             if rank.handle >= 0:
                 self._selector.unregister(rank.handle)
                 os.close(rank.handle)
-            found.append(Death(rank.rank, rank.local_rank, _code(rank, stat), time.time(), after_stop))
-        return found
+            ended.append(Death(rank.rank, rank.local_rank, _code(rank, stat), time.time(), after_stop))
+        return ended
 
 
 def _code(rank: Rank, stat: Optional[Stat]) -> Optional[int]:
@@ -119,15 +119,15 @@ def describe(death: Death, logs: str, output: str, *, after_another: bool) -> Di
 def unseen(plan: Dict[str, Any], logs: str, output: str, *, known: Set[int], after_stop: bool) -> List[Dict[str, Any]]:
     """Failures of ranks that had gone before anybody looked, as torchrun tells of them; `known` are left out."""
     text = tail(output, _SUMMARY_BYTES)
-    found = []
+    failures = []
     for local_rank in range(plan["nproc_per_node"]):
         rank = plan["rank"] * plan["nproc_per_node"] + local_rank
         code = torchrun_exit(text, local_rank)
         if code and rank not in known:
             ours = after_stop and code == -signal.SIGTERM
             death = Death(rank, local_rank, code, time.time(), after_stop=ours)
-            found.append(describe(death, logs, output, after_another=False))
-    return found
+            failures.append(describe(death, logs, output, after_another=False))
+    return failures
 
 
 def _stderr(logs: str, output: str, local_rank: int) -> str:

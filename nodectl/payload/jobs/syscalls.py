@@ -53,11 +53,11 @@ def mount_fresh_proc() -> None:
 
 
 def _proc_mounts() -> Dict[str, int]:
-    found = {}
+    handles = {}
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         for line in file:
             fields, _, rest = line.partition(" - ")
             path, kind = fields.split()[4], rest.split()[0]
             if path.startswith("/proc/") and kind not in ("autofs", "binfmt_misc"):
-                found[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    return found
+                handles[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    return handles

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 
-from nodectl.errors import LabError, UsageError
+from nodectl.errors import UsageError
 from nodectl.lab.faults.base import Fault, Scene
 from nodectl.lab.network import ip_batch, operator_address, port_name
-from nodectl.lab.shape import port_shaping, queue_bytes
+from nodectl.lab.shape import port_shaping, queue_bytes, run_tc
 from nodectl.lab.spec import show_rate
 from nodectl.lab.syscalls import inside_network
 from nodectl.lab.wiring import set_carrier
@@ -63,7 +63,7 @@ def _settle(scene: Scene, undo: str) -> None:
     with inside_network(scene.folder.switch):
         # there is none where the lab has no rate
         subprocess.run(["tc", "qdisc", "del", "dev", port, "root"], capture_output=True, check=False)
-        _tc(lines if kinds else port_shaping(port, spec, scene.state.link))
+        run_tc(lines if kinds else port_shaping(port, spec, scene.state.link))
 
 
 def _impaired(port: str, kinds: set[str], rate_bits: int, operator: str) -> tuple[str, ...]:
@@ -90,15 +90,6 @@ def _impaired(port: str, kinds: set[str], rate_bits: int, operator: str) -> tupl
 
 def _bits(first: int, last: int) -> list[int]:
     return [1 << number for number in range(first, last + 1)]
-
-
-def _tc(lines: tuple[str, ...]) -> None:
-    if not lines:
-        return
-    text = "\n".join(lines) + "\n"
-    done = subprocess.run(["tc", "-batch", "-"], input=text, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise LabError(f"tc: {done.stderr.strip()[:300]}", "this kernel needs sch_htb and cls_u32")
 
 
 def _port(scene: Scene) -> str:

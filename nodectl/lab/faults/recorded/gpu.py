@@ -26,8 +26,8 @@ def _without(number: int) -> Edit:
         parts = parts_of(text_of(outputs, "nvidia-smi-q"))
         if number + 1 >= len(parts):
             raise CannotEditError(f"the recording has no GPU {number}")
-        gone, count = parts.pop(number + 1), len(parts) - 1
-        bus = gone.split()[1]
+        removed, count = parts.pop(number + 1), len(parts) - 1
+        bus = removed.split()[1]
         head = parts[0].replace(f": {count + 1}\n", f": {count}\n")
         changed = with_text(outputs, "nvidia-smi-q", "".join([head, *parts[1:]]))
         rows = text_of(outputs, "nvidia-smi-query").splitlines(keepends=True)
@@ -42,9 +42,9 @@ def _lost(number: int) -> Edit:
 
     def edit(outputs: Outputs) -> dict[str, Output]:
         bus = bus_of(outputs, number)
-        said = f"Unable to determine the device handle for GPU0000:{bus[5:].upper()}.0: Unknown Error\n"
+        complaint = f"Unable to determine the device handle for GPU0000:{bus[5:].upper()}.0: Unknown Error\n"
         changed = _without(number)(outputs)
-        return {key: Output(f"{output.stdout}{said}", "", 255) for key, output in changed.items()}
+        return {key: Output(f"{output.stdout}{complaint}", "", 255) for key, output in changed.items()}
 
     return edit
 

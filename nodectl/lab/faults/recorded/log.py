@@ -6,8 +6,8 @@ from nodectl.lab.faults.base import Edit, Fault, Outputs
 from nodectl.lab.faults.editing import bus_of, logged
 
 
-def _xid(number: int, code: int, said: str) -> Edit:
-    return logged(lambda outputs: f"NVRM: Xid (PCI:{bus_of(outputs, number)}): {code}, {said}")
+def _xid(number: int, code: int, message: str) -> Edit:
+    return logged(lambda outputs: f"NVRM: Xid (PCI:{bus_of(outputs, number)}): {code}, {message}")
 
 
 def _sxid(outputs: Outputs) -> str:

@@ -1,4 +1,4 @@
-"""Files, folders and the payload onto a host, over a real sshd."""
+"""The payload onto a host, over a real sshd."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport import payload
 from nodectl.transport.base import OnOutput, Transport
-from nodectl.transport.files import pack, push_bytes, push_tree
 from nodectl.transport.payload import run_payload
 
 if TYPE_CHECKING:
@@ -40,45 +39,6 @@ class Counting:
 
     def close(self) -> None:
         self.inner.close()
-
-
-def test_bytes_with_their_mode(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
-    path = tmp_path / "new folder" / "a 'file'"
-    data = bytes(range(256)) * 1000
-    assert push_bytes(transport, sshd.host(), data, str(path), 0o640, timeout_s=20).ok
-    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (data, 0o640)
-    assert push_bytes(transport, sshd.host(), b"", str(path), 0o600, timeout_s=20).ok
-    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"", 0o600)
-    assert [child.name for child in path.parent.iterdir()] == [path.name]
-
-
-def test_bytes_that_cannot_be_written(sshd: Sshd, transport: Transport) -> None:
-    assert not push_bytes(transport, sshd.host(), b"x", "/proc/no/file", 0o600, timeout_s=20).ok
-
-
-def test_tree_replaces_what_was_there(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
-    source, there = tmp_path / "source", tmp_path / "there" / "tree"
-    (source / "sub" / "__pycache__").mkdir(parents=True)
-    (source / "run.sh").write_text("#!/bin/sh\n")
-    (source / "run.sh").chmod(0o755)
-    (source / "sub" / "b").write_text("b")
-    (source / "sub" / "__pycache__" / "c.pyc").write_text("c")
-    (source / "link").symlink_to("run.sh")
-    there.mkdir(parents=True)
-    (there / "old").write_text("old")
-    assert push_tree(transport, sshd.host(), source, str(there), timeout_s=20, exclude=["__pycache__"]).ok
-    assert sorted(path.relative_to(there).as_posix() for path in there.rglob("*")) == ["link", "run.sh", "sub", "sub/b"]
-    assert (there / "run.sh").stat().st_mode & 0o777 == 0o755
-    assert [child.name for child in there.parent.iterdir()] == ["tree"]
-
-
-def test_the_same_folder_packs_to_the_same_bytes(tmp_path: Path) -> None:
-    (tmp_path / "b").write_text("b")
-    (tmp_path / "a").write_text("a")
-    first = pack(tmp_path)
-    assert pack(tmp_path) == first
-    (tmp_path / "a").write_text("changed")
-    assert pack(tmp_path) != first
 
 
 @pytest.fixture
@@ -153,7 +113,19 @@ class _WithState(Counting):
         return super().run(host, elsewhere, timeout_s=timeout_s, stdin=stdin, on_output=on_output)
 
 
-def test_tar_is_readable_by_tar(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("a")
-    listed = subprocess.run(["tar", "-tf", "-"], input=pack(tmp_path), capture_output=True, check=True).stdout
-    assert listed == b"a\n"
+def test_the_same_programs_pack_to_the_same_bytes(programs: Path) -> None:
+    first = payload._packed()
+    (programs / "__pycache__").mkdir()
+    (programs / "__pycache__" / "greet.pyc").write_bytes(b"compiled")
+    (programs / "greet.py").touch()
+    payload._packed.cache_clear()
+    assert payload._packed() == first
+    (programs / "greet.py").chmod(0o755)
+    payload._packed.cache_clear()
+    assert payload._packed() != first
+
+
+def test_tar_is_readable_by_tar(programs: Path) -> None:
+    packed, _ = payload._packed()
+    listed = subprocess.run(["tar", "-tf", "-"], input=packed, capture_output=True, check=True).stdout
+    assert listed == b"greet.py\nhelper.py\n"
