@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-def fleet(*inventories: str | Path, limit: str | None = None, forks: int = 64) -> CheckedGroup:
+def fleet(*inventories: str | Path, limit: str | None = None, forks: int | None = None) -> CheckedGroup:
     """A fabric.Group over the hosts of Ansible inventories, for scripts of your own; host keys are checked.
 
     Without an inventory: what ansible.cfg or ANSIBLE_INVENTORY say. `limit` is an Ansible host pattern. The group is to
@@ -20,5 +20,6 @@ def fleet(*inventories: str | Path, limit: str | None = None, forks: int = 64) -
     """
     from nodectl.inventory import read_inventory
     from nodectl.transport.fabric_group import CheckedGroup
+    from nodectl.transport.fanout import FORKS
 
-    return CheckedGroup(read_inventory([str(path) for path in inventories]).hosts(limit), forks)
+    return CheckedGroup(read_inventory([str(path) for path in inventories]).hosts(limit), forks or FORKS)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nodectl.transport.fanout import FORKS
+
 if TYPE_CHECKING:
     from nodectl.inventory.read import Inventory
     from nodectl.model.host import Host
     from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
-
-DEFAULT_FORKS = 64
 
 
 @dataclass
@@ -49,7 +49,7 @@ class App:
             limit=limit or settings.get("limit"),
             replay=replay,
             output=output or settings.get("output", "table"),
-            forks=forks or settings.get("forks", DEFAULT_FORKS),
+            forks=forks or settings.get("forks", FORKS),
             settings=settings,
         )
 

@@ -14,6 +14,7 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.terminal import emit_json, note, result
 from nodectl.common import node_paths
+from nodectl.jobs.plan import LEASE_S
 
 if TYPE_CHECKING:
     from nodectl.jobs.package import Code
@@ -25,7 +26,7 @@ _CHANCE_S = 2.0
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.option("--nproc-per-node", type=click.IntRange(1, 1024), help="Ranks a host.  Default: one a GPU, else one.")
-@click.option("--lease", type=float, default=8.0, show_default=True, metavar="S", help="Silence that ends the job.")
+@click.option("--lease", type=float, default=LEASE_S, show_default=True, metavar="S", help="Silence that ends the job.")
 @click.option("--env", "names", multiple=True, metavar="NAME", help="Hand over a variable of your environment.")
 @click.option("--env-file", type=click.Path(path_type=Path), metavar="FILE", help="NAME=VALUE lines, mode 0600.")
 @click.option("--checkpoint", metavar="DIR", help="Folder on the nodes, or `auto`; NODECTL_CHECKPOINT_DIR there.")

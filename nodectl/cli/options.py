@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from nodectl.cli.app import App
+from nodectl.transport.fanout import FORKS
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _MARK = "_takes_global_options"
@@ -26,7 +27,7 @@ _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
         "help": "Read a recording instead of hosts.",
     },
     ("--output",): {"type": click.Choice(["table", "json"]), "help": "Default: table."},
-    ("--forks",): {"type": click.IntRange(1, 1024), "help": "Hosts at a time.  Default: 64."},
+    ("--forks",): {"type": click.IntRange(1, 1024), "help": f"Hosts at a time.  Default: {FORKS}."},
 }
 
 

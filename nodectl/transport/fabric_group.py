@@ -13,7 +13,7 @@ from fabric.runners import Remote
 
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
-from nodectl.transport.fanout import fan_out
+from nodectl.transport.fanout import FORKS, fan_out
 from nodectl.transport.ssh_client import SshClient
 from nodectl.transport.ssh_target import password_of, target_of
 
@@ -66,7 +66,7 @@ class CheckedGroup(Group):  # type: ignore[misc]
     with one where any host failed.
     """
 
-    def __init__(self, hosts: Sequence[Host] = (), forks: int = 64) -> None:
+    def __init__(self, hosts: Sequence[Host] = (), forks: int = FORKS) -> None:
         super().__init__()
         self._client, self._forks = SshClient(), forks
         self.extend(CheckedConnection(host, self._client) for host in hosts)

@@ -11,6 +11,9 @@ from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport.base import Transport
 
+# hosts at a time where nobody says another number
+FORKS = 64
+
 H = TypeVar("H")
 T = TypeVar("T")
 
