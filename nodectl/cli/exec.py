@@ -1,4 +1,4 @@
-"""`nodectl exec`: one command on all hosts."""
+"""`nodectl exec`: Run a command on all hosts; identical output is shown once."""
 
 from __future__ import annotations
 

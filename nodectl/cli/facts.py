@@ -1,4 +1,4 @@
-"""`nodectl facts`: what every host is."""
+"""`nodectl facts`: Show what every host is."""
 
 from __future__ import annotations
 

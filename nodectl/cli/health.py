@@ -1,4 +1,4 @@
-"""`nodectl health`: whether every host is what its profiles say, for terminals, programs, Prometheus and prologs."""
+"""`nodectl health`: Hold every host against its profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodectl history`: what was measured of this fleet, and what drifts."""
+"""`nodectl history`: What was measured of this fleet, and what drifts."""
 
 from __future__ import annotations
 

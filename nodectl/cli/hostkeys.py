@@ -1,4 +1,4 @@
-"""`nodectl hostkeys`: show the hosts' SSH keys, and accept them after they were looked at."""
+"""`nodectl hostkeys`: Show and accept the hosts' SSH keys."""
 
 from __future__ import annotations
 

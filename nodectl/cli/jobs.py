@@ -1,4 +1,4 @@
-"""`nodectl jobs`: what runs on the nodes, from any shell: list, show, logs, why, stop, clean."""
+"""`nodectl jobs`: List, follow, explain and stop jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodectl lab`: options to a spec, one call, one answer; and the way to root where the caller is not."""
+"""`nodectl lab`: A real fleet on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodectl launch`: preflight, plan, start, follow; the job outlives this command."""
+"""`nodectl launch`: Start a training job over the hosts and follow it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodectl parse`: any saved output of a tool as JSON."""
+"""`nodectl parse`: Read a tool's saved output as JSON."""
 
 from __future__ import annotations
 

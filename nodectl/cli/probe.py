@@ -1,4 +1,4 @@
-"""`nodectl probe`: a command for each probe, made from its declaration, and one for several probes or a group."""
+"""`nodectl probe`: Measure hosts, pairs and the fleet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodectl profile`: what the profiles say, where each value comes from, and whether they can work together."""
+"""`nodectl profile`: Show the hardware, stack and tuning profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodectl provision`: options to one run of the playbooks, its progress, and its summary."""
+"""`nodectl provision`: Make the hosts what their profiles say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodectl record`: every host's raw outputs, saved."""
+"""`nodectl record`: Save every host's raw outputs in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodectl rollback`: the way back from the nodes' own records, shown before it is gone."""
+"""`nodectl rollback`: Put back what stood before a run."""
 
 from __future__ import annotations
 

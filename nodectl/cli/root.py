@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,45 +17,40 @@ from nodectl import __version__
 from nodectl.cli.app import App
 from nodectl.cli.options import global_options, take_global_options
 
-# name: (module, attribute, help line); kept here so that --help imports no command
-COMMANDS = {
-    "bench": ("nodectl.cli.bench", "bench", "The articles' tables, measured on these hosts."),
-    "exec": ("nodectl.cli.exec", "exec_", "Run a command on all hosts; identical output is shown once."),
-    "facts": ("nodectl.cli.facts", "facts", "Show what every host is."),
-    "health": ("nodectl.cli.health", "health", "Hold every host against its profiles."),
-    "history": ("nodectl.cli.history", "history", "What was measured of this fleet, and what drifts."),
-    "hostkeys": ("nodectl.cli.hostkeys", "hostkeys", "Show and accept the hosts' SSH keys."),
-    "jobs": ("nodectl.cli.jobs", "jobs", "List, follow, explain and stop jobs."),
-    "lab": ("nodectl.cli.lab", "lab", "A real fleet on this machine."),
-    "launch": ("nodectl.cli.launch", "launch", "Start a training job over the hosts and follow it."),
-    "parse": ("nodectl.cli.parse", "parse", "Read a tool's saved output as JSON."),
-    "probe": ("nodectl.cli.probe", "probe", "Measure hosts, pairs and the fleet."),
-    "profile": ("nodectl.cli.profile", "profile", "Show the hardware, stack and tuning profiles."),
-    "provision": ("nodectl.cli.provision", "provision", "Make the hosts what their profiles say."),
-    "record": ("nodectl.cli.record", "record", "Save every host's raw outputs in a folder."),
-    "rollback": ("nodectl.cli.rollback", "rollback", "Put back what stood before a run."),
-    "sudoers": ("nodectl.cli.sudoers", "sudoers", "Print what an unprivileged login needs of sudo."),
-    "topology": ("nodectl.cli.topology", "topology", "Show how GPUs, NICs and hosts are wired."),
-    "tune": ("nodectl.cli.tune", "tune", "Try tunings on the live hosts; keep what wins."),
-}
+# the first line of a command's module: the command has the module's name, and this help line
+_HEAD = re.compile(r'"""`nodectl (\w+)`: (.+?)(?:""")?$')
+
+
+@cache
+def commands() -> dict[str, str]:
+    """The help line of each command, by its name: the modules here whose first line says so, read and not imported."""
+    here = Path(__file__).parent
+    helps = {}
+    for path in [*here.glob("*.py"), *here.glob("*/__init__.py")]:
+        with path.open(encoding="utf-8") as source:
+            head = _HEAD.match(source.readline().rstrip())
+        if head and head[1] == (path.parent.name if path.stem == "__init__" else path.stem):
+            helps[head[1]] = head[2]
+    return helps
 
 
 class LazyGroup(click.Group):
     """A group that imports a command when it is called, and not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return sorted(commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in commands():
             return None
-        module, attribute, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        module = importlib.import_module(f"nodectl.cli.{cmd_name}")
+        members = [member for member in vars(module).values() if isinstance(member, click.Command)]
+        (command,) = [member for member in members if member.name == cmd_name]
         return take_global_options(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][2]) for name in self.list_commands(ctx)])
+            formatter.write_dl(sorted(commands().items()))
 
 
 @click.group(
@@ -65,7 +63,7 @@ class LazyGroup(click.Group):
 def cli(ctx: click.Context, /, **options: Any) -> None:
     """Provision, see, measure, tune and run a fleet of GPU nodes."""
     ctx.obj = App.create(**options)
-    ctx.default_map = {name: ctx.obj.defaults_for([name]) for name in COMMANDS}
+    ctx.default_map = {name: ctx.obj.defaults_for([name]) for name in commands()}
     ctx.call_on_close(ctx.obj.close)
 
 

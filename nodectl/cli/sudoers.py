@@ -1,4 +1,4 @@
-"""`nodectl sudoers`: the drop-in that lets an unprivileged login look, and what provisioning needs beyond."""
+"""`nodectl sudoers`: Print what an unprivileged login needs of sudo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodectl topology`: how hosts and the fabric between them are wired, and what NCCL should be told of it."""
+"""`nodectl topology`: Show how GPUs, NICs and hosts are wired."""
 
 from __future__ import annotations
 

@@ -29,10 +29,10 @@ def leaf(app: App, times: int, argv: tuple[str, ...]) -> None:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    module = ModuleType("probe_of_options")
+    module = ModuleType("nodectl.cli.group")
     module.group = group  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "probe_of_options", module)
-    monkeypatch.setitem(root.COMMANDS, "group", ("probe_of_options", "group", "help"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(root.commands(), "group", "Help.")
     monkeypatch.chdir(tmp_path)
 
     def run(*args: str, **env: str) -> Any:

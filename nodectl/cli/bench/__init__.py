@@ -1,4 +1,4 @@
-"""`nodectl bench`: the articles' tables, measured here."""
+"""`nodectl bench`: The articles' tables, measured on these hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodectl tune`: tunings tried against each other on the live fleet, kept where they win, taken back where not."""
+"""`nodectl tune`: Try tunings on the live hosts; keep what wins."""
 
 from __future__ import annotations
 
