@@ -14,14 +14,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nodectl.checks.counters import Growth, Previous, growth
 from nodectl.facts.lab import Lab
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.profiles.resolve import Resolved
+
+if TYPE_CHECKING:
+    # pydantic takes longer to import than preflight has
+    from nodectl.profiles.resolve import Resolved
 
 NOT_SETTABLE = "not settable on this host"
 ACTIONS = ("none", "restart job", "reset GPU", "reboot", "drain", "replace")

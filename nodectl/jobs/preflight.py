@@ -14,7 +14,7 @@ from nodectl.checks.launch.candidate import Candidate, JobNeeds, JointJudgement
 from nodectl.checks.launch.together import common_ports
 from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
-from nodectl.facts.job import KEY, job_facts
+from nodectl.facts.job import KEY, KINDS, job_facts
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -82,7 +82,7 @@ def judge(candidates: Sequence[Candidate]) -> list[Finding]:
 
 
 def _look(transport: Transport, host: Host, hosts: Sequence[Host], needs: JobNeeds) -> Candidate | Finding:
-    facts = _facts(payload_argv("preflight", ["look", json.dumps(_question(host, hosts, needs))]))
+    facts = _facts(payload_argv("preflight", ["look", json.dumps(_question(host, hosts, needs))], bare=True))
     answer = collect(transport, host, commands_for(host, facts))
     if isinstance(answer, Recording) and lacks_payload(*_status(answer)):
         copied = copy_payload(transport, host, timeout_s=_LOOK_DEADLINE_S)
@@ -106,7 +106,7 @@ _OLD_PYTHON = "run `nodectl exec --limit {host} -- python3 -V`: 3.8 or later is 
 def _facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
     """Those that preflight's checks read."""
     read = {name for judgement in launch_judgements() for name in judgement.reads}
-    return tuple(fact for fact in (*job_facts(argv), *facts_named(*read)) if fact.subject in read)
+    return *job_facts(argv), *facts_named(*sorted(read - set(KINDS)))
 
 
 def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, object]:
@@ -195,13 +195,22 @@ class _Listener:
 
 def _listen(transport: Transport, host: Host, request: Mapping[str, object], listener: _Listener) -> None:
     asked = json.dumps(request).encode()
-    run_payload(transport, host, "preflight", ["listen"], timeout_s=_LOOK_DEADLINE_S, stdin=asked, on_output=listener)
+    run_payload(
+        transport,
+        host,
+        "preflight",
+        ["listen"],
+        timeout_s=_LOOK_DEADLINE_S,
+        stdin=asked,
+        bare=True,
+        on_output=listener,
+    )
     listener.first_line.set()
 
 
 def _try_way(transport: Transport, host: Host, request: Mapping[str, object], first: str) -> Finding:
     asked = json.dumps(request).encode()
-    done = run_payload(transport, host, "preflight", ["connect"], timeout_s=4 * _REACH_S, stdin=asked)
+    done = run_payload(transport, host, "preflight", ["connect"], timeout_s=4 * _REACH_S, stdin=asked, bare=True)
     expected = f"opens TCP {request['tcp_port']} and UDP {request['udp_port']} of {first} ({request['address']})"
     if not done.ok:
         said = done.error or done.stderr.strip()[-_SHOWN_CHARS:]

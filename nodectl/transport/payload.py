@@ -42,10 +42,11 @@ def run_payload(
     timeout_s: float | None,
     stdin: bytes | None = None,
     python: str | None = None,
+    bare: bool = False,
     on_output: OnOutput | None = None,
 ) -> CommandResult:
     """Run nodectl/payload/<module>.py on `host`: one round trip, and two more where it is not there yet."""
-    argv = payload_argv(module, args, python)
+    argv = payload_argv(module, args, python, bare=bare)
     heard = None if on_output is None else _Heard(on_output)
     started = monotonic()
     done = transport.run(host, argv, timeout_s=timeout_s, stdin=stdin, on_output=heard)
@@ -60,10 +61,14 @@ def run_payload(
     return done
 
 
-def payload_argv(module: str, args: Sequence[str], python: str | None = None) -> tuple[str, ...]:
-    """What runs nodectl/payload/<module>.py on a host; see `lacks_payload` for what its exit status may tell."""
+def payload_argv(module: str, args: Sequence[str], python: str | None = None, *, bare: bool = False) -> tuple[str, ...]:
+    """What runs nodectl/payload/<module>.py on a host; see `lacks_payload` for what its exit status may tell.
+
+    `bare`: without site-packages, in which some Pythons look around for longer than the program runs.
+    """
     _, digest = _packed()
-    return "sh", "-c", _RUN, "sh", digest, python or "python3", f"{module}.py", *args
+    run = _RUN.replace('exec "$p"', 'exec "$p" -S') if bare else _RUN
+    return "sh", "-c", run, "sh", digest, python or "python3", f"{module}.py", *args
 
 
 def copy_payload(transport: Transport, host: Host, *, timeout_s: float | None) -> CommandResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
@@ -40,10 +40,7 @@ def write_error(folder: Path) -> str:
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(prefix=".nodectl-preflight-", dir=folder) as file:
-            file.write(b"\1" * _BLOCK_BYTES)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_block(folder / f".nodectl-preflight-{os.getpid()}-{time.time_ns()}")
     except OSError as error:
         return error.strerror or str(error)
     finally:
@@ -52,6 +49,18 @@ def write_error(folder: Path) -> str:
             with contextlib.suppress(OSError):
                 path.rmdir()
     return ""
+
+
+def _write_block(path: Path) -> None:
+    """Write and sync a block, and remove it again."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(b"\1" * _BLOCK_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        path.unlink()
 
 
 def free_mib(folder: Path) -> Optional[int]:
