@@ -17,8 +17,6 @@ GROUND = "ground"
 BESIDE = "beside"
 # every package may use these pure parts of what runs on nodes
 SHARED_WITH_NODES = {"nodectl.payload.jobs.classify"}
-# to be dissolved: no line may be added
-CIRCLES = {("blame", "probes")}
 # who may use which library
 HOMES = {
     "fabric": {"transport"},
@@ -134,8 +132,7 @@ def test_packages_import_only_what_the_picture_shows(path: Path) -> None:
         assert used <= {"inventory", "transport"}
     else:
         ground = GROUND_FLOOR if HOUSE.floors[home] >= 0 else set()
-        stray = used - HOUSE.may_import[home] - ground
-        assert not {(home, each) for each in stray} - CIRCLES
+        assert not used - HOUSE.may_import[home] - ground
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from nodectl.blame.model import Cause, Link, Reading, Suspect
-from nodectl.probes.rounds import packed
 
 # a stage measures a suspect path so often, a suspect host with so many others
 AGAIN, OTHERS = 3, 2
@@ -82,3 +81,17 @@ class Plan:
                 found.append(pair)
                 busy |= set(pair)
         return found
+
+
+def packed(pairs: Sequence[Link]) -> list[list[Link]]:
+    """The pairs in few rounds, each taken into the first one in which both its hosts are free."""
+    rounds: list[list[Link]] = []
+    busy: list[set[str]] = []
+    for pair in pairs:
+        number = next((number for number, hosts in enumerate(busy) if not hosts & set(pair)), len(rounds))
+        if number == len(rounds):
+            rounds.append([])
+            busy.append(set())
+        rounds[number].append(pair)
+        busy[number] |= set(pair)
+    return rounds

@@ -1,4 +1,4 @@
-"""The order of a fleet's rounds: sampled ones, the same switch before another, one rail after the other.
+"""The order of a fleet's rounds: sampled ones, and the same switch before another.
 
 As in `pairs`, no host is in two pairs of a round.
 """
@@ -6,7 +6,7 @@ As in `pairs`, no host is in two pairs of a round.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -50,32 +50,6 @@ def near_before_far(items: Sequence[T], switch_of: Callable[[T], Hashable]) -> R
     rounds = _merged(all_pairs(group) for group in groups)
     for meeting in all_pairs(range(len(groups))):
         rounds += _merged(_between(groups[a], groups[b]) for a, b in meeting)
-    return rounds
-
-
-def rail_by_rail(items: Sequence[T], rails_of: Callable[[T], Collection[str]]) -> Iterator[tuple[str, Rounds[T]]]:
-    """All pairs of the hosts on a rail, for each rail in turn, so that a slow rail stands out by itself."""
-    rails: dict[str, list[T]] = {}
-    for item in items:
-        for rail in rails_of(item):
-            rails.setdefault(rail, []).append(item)
-    for rail in sorted(rails):
-        rounds = all_pairs(rails[rail])
-        if rounds:
-            yield rail, rounds
-
-
-def packed(pairs: Sequence[tuple[T, T]]) -> Rounds[T]:
-    """The pairs in few rounds, each taken into the first one in which both its hosts are free."""
-    rounds: Rounds[T] = []
-    busy: list[set[T]] = []
-    for pair in pairs:
-        number = next((number for number, hosts in enumerate(busy) if not hosts & set(pair)), len(rounds))
-        if number == len(rounds):
-            rounds.append([])
-            busy.append(set())
-        rounds[number].append(pair)
-        busy[number] |= set(pair)
     return rounds
 
 

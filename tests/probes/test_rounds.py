@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.probes.rounds import near_before_far, packed, rail_by_rail, sampled, switch_names
+from nodectl.blame.plan import packed
+from nodectl.probes.rounds import near_before_far, sampled, switch_names
 from tests.probes.test_pairs import flat, no_host_twice
 
 counts = st.integers(min_value=2, max_value=60)
@@ -39,18 +40,6 @@ def test_every_pair_once_and_near_ones_first(switches: list[int]) -> None:
 def test_equal_switches_cost_no_round_more(switches: int, size: int) -> None:
     hosts = range(switches * size)
     assert len(near_before_far(hosts, lambda item: item // size)) == len(hosts) - 1
-
-
-def test_a_rail_at_a_time() -> None:
-    rails = {"a": ("1", "2"), "b": ("1", "2"), "c": ("2",), "d": ("3",)}
-    found = list(rail_by_rail("abcd", lambda item: rails[item]))
-    assert [rail for rail, _ in found] == ["1", "2"]  # nobody to meet on the third
-    assert found[0][1] == [[("a", "b")]]
-    assert {frozenset(pair) for each in found[1][1] for pair in each} == {
-        frozenset("ab"),
-        frozenset("ac"),
-        frozenset("bc"),
-    }
 
 
 def test_packed_pairs_share_rounds_where_they_can() -> None:
