@@ -1,1 +1,0 @@
-"""The texts of the bundled recordings, one file a subject; `scripts/recordings.py` writes them."""
