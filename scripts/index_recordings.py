@@ -1,4 +1,4 @@
-"""Writes the index of each bundled recording after an edit by hand: which commands its files answer, as collected today.
+"""Writes the index of each bundled recording after an edit by hand: the commands of today that its files answer.
 
 usage: scripts/index_recordings.py [--check]      --check writes nothing, and exits with 1 where an index is stale
 
