@@ -21,7 +21,6 @@ def facts(app: App) -> None:
     says `absent` (no such tool or device) or `unknown` (it could not be read), with the reason.
     """
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.common.nodeset import fold
     from nodectl.facts.catalogue import commands_for, read_facts, words_of
     from nodectl.model.recording import Recording
     from nodectl.report.facts import as_document, facts_table
@@ -43,7 +42,7 @@ def facts(app: App) -> None:
         }
         emit_json("facts", {"hosts": documents, "unreachable": unreachable, "recorded": source.recorded})
     elif answered:
-        result(facts_table(answered, fold, words_of))
+        result(facts_table(answered, words_of))
     for name in sorted(recorded):
         note(f"recorded: {name}")
     for name, reason in unreachable.items():

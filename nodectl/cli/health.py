@@ -118,19 +118,17 @@ def _show(found: Health, form: str, write: Path | None, *, everything: bool, str
 def _again(before: Health, found: Health, form: str, write: Path | None, *, strict: bool) -> None:
     """A terminal is told what changed, a program and a file all of it."""
     from nodectl.cli.terminal import result
-    from nodectl.common.nodeset import fold
     from nodectl.report.findings import changes, counts
 
     if write is not None or form not in ("table", "one-line"):
         _show(found, form, write, everything=False, strict=strict)
         return
-    told = changes(before.findings, found.findings, fold)
+    told = changes(before.findings, found.findings)
     clock = time.strftime("%H:%M:%S")
     result(f"{clock}\n{told}\n{counts(found.findings)}" if told else f"{clock}  no change; {counts(found.findings)}")
 
 
 def _rendered(found: Health, form: str, *, everything: bool, strict: bool) -> str:
-    from nodectl.common.nodeset import fold
     from nodectl.report.findings import finding_document, findings_table, one_line
     from nodectl.report.junit import junit
     from nodectl.report.prometheus import prometheus
@@ -148,7 +146,7 @@ def _rendered(found: Health, form: str, *, everything: bool, strict: bool) -> st
         return junit(found.findings, time_s=time.time(), strict=strict)
     if form == "one-line":
         return one_line(found.findings)
-    return findings_table(found.findings, fold, everything=everything)
+    return findings_table(found.findings, everything=everything)
 
 
 def _list(as_document: bool) -> None:

@@ -42,7 +42,6 @@ def list_(app: App) -> None:
 def show(app: App, run: int) -> None:
     """What one run measured."""
     from nodectl.cli.terminal import emit_json, result
-    from nodectl.common.nodeset import fold
     from nodectl.errors import UsageError
     from nodectl.probes.registry import kind_of
     from nodectl.report.measurements import measurements_table
@@ -54,7 +53,7 @@ def show(app: App, run: int) -> None:
     if app.json:
         emit_json("history", {"run": run, "measurements": _rows(found)})
     else:
-        result(measurements_table([each.measurement for each in found], kind_of, fold))
+        result(measurements_table([each.measurement for each in found], kind_of))
 
 
 @history.command()

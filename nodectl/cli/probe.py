@@ -252,7 +252,6 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
 
 def _show(app: App, found: ProbeResult, compared: Comparison | None) -> None:
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.common.nodeset import fold
     from nodectl.model.status import exit_status
     from nodectl.probes.registry import kind_of
     from nodectl.report.comparison import comparison_table
@@ -265,9 +264,9 @@ def _show(app: App, found: ProbeResult, compared: Comparison | None) -> None:
             document["comparison"] = asdict(compared)
         emit_json("probe", document)
     elif found.measurements:
-        result(measurements_table(found.measurements, kind_of, fold))
+        result(measurements_table(found.measurements, kind_of))
         if compared is not None:
-            result(f"\n{comparison_table(compared, fold)}")
+            result(f"\n{comparison_table(compared)}")
     if found.findings:
         note(findings_list(found.findings))
     status = exit_status(finding.status for finding in found.findings)

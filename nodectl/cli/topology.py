@@ -115,12 +115,11 @@ def _proposed(hosts: tuple[Host, ...], looked: Looked) -> dict[str, NcclEnvironm
 
 
 def _draw(path: Path, looked: Looked, judged: Fabric | None) -> None:
-    from nodectl.common.nodeset import fold
     from nodectl.errors import UsageError
     from nodectl.report.topology.svg import topology_svg
 
     try:
-        path.write_text(topology_svg(looked.nodes, judged, fold), encoding="utf-8")
+        path.write_text(topology_svg(looked.nodes, judged), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--svg {path}: {error.strerror or error}", "name a file in a folder that is there") from error
 
@@ -151,7 +150,6 @@ def _show(
     findings: list[Finding],
 ) -> None:
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.common.nodeset import fold
     from nodectl.report.topology.document import environment_document, fabric_document, finding_document, node_document
     from nodectl.report.topology.environment import environment_yaml
     from nodectl.report.topology.text import fabric_text, findings_text, nodes_text
@@ -170,8 +168,8 @@ def _show(
     if proposed is not None:
         result(environment_yaml(proposed))
     else:
-        parts = [nodes_text(looked.nodes, fold), fabric_text(judged, fold) if judged else ""]
+        parts = [nodes_text(looked.nodes), fabric_text(judged) if judged else ""]
         result("\n\n".join(filter(None, parts)) or "nothing to show")
-    lines = findings_text(findings, fold)
+    lines = findings_text(findings)
     if lines:
         note(lines)

@@ -1,7 +1,8 @@
 """Measurements beside earlier ones, as a table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size
 from nodectl.model.comparison import Change, Comparison
 from nodectl.report.facts import aligned
@@ -10,10 +11,10 @@ _SPREADS = {True: "outside both spreads", False: "within the spreads", None: "sp
 _LISTED = 5
 
 
-def comparison_table(compared: Comparison, fold: Callable[[Sequence[str]], str]) -> str:
+def comparison_table(compared: Comparison) -> str:
     """A line for each change, and one for what has no counterpart on either side."""
     header = ("PROBE", "HOSTS", "WHAT", "OLD", "NEW", "CHANGE", "", "MEASURED")
-    rows = [_row(each, fold) for each in compared.changes]
+    rows = [_row(each) for each in compared.changes]
     lines = [f"against {compared.against}:"]
     if rows:
         lines.append(aligned([header, *rows]))
@@ -22,7 +23,7 @@ def comparison_table(compared: Comparison, fold: Callable[[Sequence[str]], str])
     return "\n".join(lines)
 
 
-def _row(each: Change, fold: Callable[[Sequence[str]], str]) -> tuple[str, ...]:
+def _row(each: Change) -> tuple[str, ...]:
     what = ", ".join(filter(None, [each.subject, "" if each.size_bytes is None else format_size(each.size_bytes)]))
     change = "-" if each.change_percent is None else f"{each.change_percent:+.1f} %"
     return (

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 
+from nodectl.common.nodeset import fold
 from nodectl.model.facts import Unread
 
-Fold = Callable[[Sequence[str]], str]
 Words = Callable[[str, object], str]
 
 
@@ -21,7 +21,7 @@ def as_document(value: object) -> object:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
-def facts_table(facts: Mapping[str, Mapping[str, object]], fold: Fold, words: Words) -> str:
+def facts_table(facts: Mapping[str, Mapping[str, object]], words: Words) -> str:
     """`subject  hosts  what they are`, subjects in the order of the first host, largest group of hosts first.
 
     Hosts whose subject has the same words share a line; an empty one has none.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
 
-Fold = Callable[[Sequence[str]], str]
 _FINE = (Status.OK, Status.SKIPPED)
 _SAID = 8
 
@@ -28,7 +28,7 @@ def finding_document(found: Finding) -> dict[str, str]:
     }
 
 
-def findings_table(findings: Sequence[Finding], fold: Fold, *, everything: bool = False) -> str:
+def findings_table(findings: Sequence[Finding], *, everything: bool = False) -> str:
     """A line for each finding that is not fine (or each), then how many there are of each status."""
     groups: dict[Finding, list[str]] = defaultdict(list)
     for found in sorted(findings, key=lambda each: each.status.rank):
@@ -56,7 +56,7 @@ def one_line(findings: Sequence[Finding]) -> str:
     return " ".join(f"{status}: {'; '.join([*said[:_SAID], *more])}".split())
 
 
-def changes(before: Sequence[Finding], after: Sequence[Finding], fold: Fold) -> str:
+def changes(before: Sequence[Finding], after: Sequence[Finding]) -> str:
     """What is not fine now and was not so before (+), and what is gone (-); empty where nothing changed."""
     lines = []
     for sign, ours, theirs in (("+", after, before), ("-", before, after)):

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
+from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement, MeasurementKind
 from nodectl.report.facts import aligned
 
-Fold = Callable[[Sequence[str]], str]
 KindOf = Callable[[str], MeasurementKind]
 
 
-def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf, fold: Fold) -> str:
+def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> str:
     """A line for each value, with its spread, and its unit and conditions as the probe of that name says."""
     header = ("PROBE", "HOSTS", "VALUE", "SPREAD", "CONDITIONS")
     rows = [

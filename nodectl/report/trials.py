@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size, format_size_rounded
 from nodectl.model.trial import Ranked, Side, Trial
 from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
@@ -45,13 +46,12 @@ def _few(where: str) -> str:
     return f"{count} hosts" if count > _SHOWN_HOSTS else where
 
 
-Fold = Callable[[Sequence[str]], str]
 _SHOWN = 10
 # what an operator must not overlook
 _MARK = "  <--"
 
 
-def trial_text(trial: Trial, fold: Fold) -> str:
+def trial_text(trial: Trial) -> str:
     """All of it, the outcome last, where a terminal shows it."""
     names = Names.of(trial.verdicts)
     state = "complete" if trial.complete else f"ended early: {trial.reason}"
@@ -177,7 +177,7 @@ def search_table(ranking: Sequence[Ranked]) -> str:
     return aligned([("", "CANDIDATE", "SEEN", "PAIRS"), *rows]) + more
 
 
-def trials_table(trials: Sequence[Trial], fold: Fold) -> str:
+def trials_table(trials: Sequence[Trial]) -> str:
     """A line for each trial."""
     rows = [
         (

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from nodectl.common.nodeset import fold
 from nodectl.facts.boot import Boot
 from nodectl.facts.catalogue import all_facts, read_facts, words_of
 from nodectl.facts.gids import Gid
@@ -71,7 +70,7 @@ def test_a_line(subject: str, value: object, line: str) -> None:
 def test_hosts_that_agree_share_a_line_and_every_subject_is_a_document() -> None:
     unread = read_facts(Recording("n1", {}))
     same: dict[str, Any] = {**unread, "ib_ports": (PORT,), **eight()}
-    lines = facts_table({"n1": same, "n2": same, "n3": {**same, "ib_ports": ()}}, fold, words_of).splitlines()
+    lines = facts_table({"n1": same, "n2": same, "n3": {**same, "ib_ports": ()}}, words_of).splitlines()
     assert [line for line in lines if line.startswith("ib_ports")] == [
         "ib_ports        n[1-2]  1 x ACTIVE 200 Gbit/s InfiniBand",
         "ib_ports        n3      none",

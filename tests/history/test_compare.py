@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.common.nodeset import fold
 from nodectl.errors import UsageError
 from nodectl.history.against import read_against
 from nodectl.history.compare import by_identity, compare, findings
@@ -99,7 +98,7 @@ def test_from_nothing_there_is_no_percentage() -> None:
 def test_the_table_shows_it_all() -> None:
     old = [memory("a", 20.0), memory("b", 20.0, spread=None), memory("gone", 1.0)]
     new = [memory("a", 15.0), memory("b", 20.2), memory("new", 1.0)]
-    table = comparison_table(compare("2026-11-20", new, by_identity(old)), fold)
+    table = comparison_table(compare("2026-11-20", new, by_identity(old)))
     assert "against 2026-11-20:" in table
     assert "-25.0 %  outside both spreads" in table
     assert "+1.0 %   spread not known" in table

@@ -128,7 +128,7 @@ def test_a_floor_is_of_a_probe_and_names_its_conditions_and_units(name: str) -> 
     ],
 )
 def test_a_value_is_written_as_its_probe_says(probe: str, unit: str, text: str) -> None:
-    _, row = measurements_table([Measurement(probe, ("a",), 1000.0, unit)], kind_of, ",".join).splitlines()
+    _, row = measurements_table([Measurement(probe, ("a",), 1000.0, unit)], kind_of).splitlines()
     assert re.split("  +", row)[2] == text
 
 

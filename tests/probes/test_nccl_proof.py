@@ -173,5 +173,5 @@ def test_the_whole_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
         **dict.fromkeys(("node01", "node02", "node04"), "NET/IB"),
         "node03": "NET/Socket",
     }
-    row = measurements_table(found.measurements, kind_of, ",".join).splitlines()[1]
+    row = measurements_table(found.measurements, kind_of).splitlines()[1]
     assert row.endswith("all_reduce 64 MiB, nccl, 32 ranks, NVLS/SIMPLE")

@@ -1,7 +1,5 @@
 """Facts as a table and as JSON."""
 
-from collections.abc import Sequence
-
 from nodectl.facts.catalogue import words_of
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.gpus import Gpu, Gpus
@@ -14,15 +12,9 @@ from nodectl.model.facts import Unread
 from nodectl.report.facts import as_document, facts_table
 
 
-def commas(names: Sequence[str]) -> str:
-    return ",".join(names)
-
-
 def test_hosts_that_agree_share_a_line_and_the_largest_group_comes_first() -> None:
     two, three = Memory(2048, 1, 0, 64), Memory(3072, 2, 0, 64)
-    table = facts_table(
-        {"a": {"memory": three}, "b": {"memory": two}, "c": {"memory": two}}, commas, words_of
-    ).splitlines()
+    table = facts_table({"a": {"memory": three}, "b": {"memory": two}, "c": {"memory": two}}, words_of).splitlines()
     assert table[0].split() == ["SUBJECT", "HOSTS"]
     assert [line.split()[:3] for line in table[1:]] == [["memory", "b,c", "2.0"], ["memory", "a", "3.0"]]
 
@@ -50,9 +42,7 @@ def test_summaries_name_what_differs() -> None:
 
 
 def test_a_host_outside_a_lab_needs_no_line() -> None:
-    table = facts_table(
-        {"a": {"lab": Unread("absent", "not a lab host"), "memory": Memory(1, 1, 1, 1)}}, commas, words_of
-    )
+    table = facts_table({"a": {"lab": Unread("absent", "not a lab host"), "memory": Memory(1, 1, 1, 1)}}, words_of)
     assert "lab" not in table
 
 

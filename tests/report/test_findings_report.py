@@ -1,7 +1,5 @@
 """Findings for people, for prologs, and for Prometheus, read back by Prometheus' own parser."""
 
-from collections.abc import Sequence
-
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodectl.model.finding import Finding
@@ -19,20 +17,16 @@ FINDINGS = (
 )
 
 
-def joined(names: Sequence[str]) -> str:
-    return "+".join(names)
-
-
 def test_hosts_that_agree_share_a_line_and_the_worst_come_first() -> None:
-    lines = findings_table(FINDINGS, joined).splitlines()
-    assert lines[0] == "FAILED  gpu01+gpu02  limits: memlock: 8192; expected unlimited"
+    lines = findings_table(FINDINGS).splitlines()
+    assert lines[0] == "FAILED  gpu[01-02]  limits: memlock: 8192; expected unlimited"
     assert lines[1].strip() == "try: provision"
     assert lines[2].startswith("UNKNOWN  gpu03") and "disk" not in "".join(lines[:-1])
     assert lines[-1] == "2 failed, 1 unknown, 1 warning, 1 ok on 3 hosts"
 
 
 def test_what_a_host_printed_is_no_line_of_its_own() -> None:
-    lines = findings_table([Finding("gpu01", "mtu", Status.WARNING, "x\nFAILED  gpu02", actual="y\nz")], joined)
+    lines = findings_table([Finding("gpu01", "mtu", Status.WARNING, "x\nFAILED  gpu02", actual="y\nz")])
     assert lines.splitlines()[0] == "WARNING  gpu01  mtu: x\\nFAILED  gpu02: y\\nz"
 
 

@@ -6,7 +6,6 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from nodectl.common.nodeset import fold
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, GpuNic, NcclEnvironment, NodeGpu, NodeNic, NodeTopology
 from nodectl.report.topology.document import fabric_document, node_document
@@ -32,7 +31,7 @@ HOSTILE = "\x1b[31m<script>&'\"]]>\x00\u202e"
 
 def test_hosts_that_are_alike_are_shown_once() -> None:
     odd = replace(NODE, nics=NODE.nics[:1], recorded="dgx")
-    text = nodes_text({"n1": NODE, "n2": odd, "n3": NODE}, fold)
+    text = nodes_text({"n1": NODE, "n2": odd, "n3": NODE})
     assert (
         text.startswith("n[1,3]: 2 x NVIDIA A100, 2 RDMA NICs\n")
         and "n2: 2 x NVIDIA A100, 1 RDMA NICs (recorded: dgx)" in text
@@ -43,7 +42,7 @@ def test_hosts_that_are_alike_are_shown_once() -> None:
 
 
 def test_the_fabric_in_figures() -> None:
-    text = fabric_text(judge_fabric(TREE, Limits()), fold)
+    text = fabric_text(judge_fabric(TREE, Limits()))
     assert "at most: 3\n    n0 - l0 - s - l1 - n2" in text
     assert "1     2         2           1         1.00:1" in text and text.endswith("rank order: n0, n1, n2, n3")
 
@@ -51,8 +50,8 @@ def test_the_fabric_in_figures() -> None:
 def test_findings_that_hosts_share_are_one_line() -> None:
     found = judge_fabric(graph([("a", "x", "s"), ("b", "x", "s"), ("b", "y", "t")]), Limits()).findings
     same = [replace(found[-1], host=name, status=Status.WARNING) for name in ("n1", "n2")]
-    assert findings_text(same, fold).startswith("WARNING  n[1-2]  ")
-    assert findings_text([replace(each, status=Status.OK) for each in found], fold) == ""
+    assert findings_text(same).startswith("WARNING  n[1-2]  ")
+    assert findings_text([replace(each, status=Status.OK) for each in found]) == ""
 
 
 def test_the_keys_that_others_rely_on() -> None:
@@ -71,7 +70,7 @@ def test_the_picture_is_xml_whatever_hosts_are_called(name: str) -> None:
     hostile = replace(NODE, nics=(replace(NODE.nics[0], device=name), NODE.nics[1]), recorded=name)
     homes = [(name, "x", f"{name}-leaf"), ("n2", "x", "l2")]
     fabric = judge_fabric(graph(homes, [(f"{name}-leaf", "l2")]), Limits())
-    root = ElementTree.fromstring(topology_svg({name: hostile}, fabric, fold))  # noqa: S314 - our own
+    root = ElementTree.fromstring(topology_svg({name: hostile}, fabric))  # noqa: S314 - our own
     texts = "".join(root.itertext())
     assert "NUMA 0" in texts and "PXB" in texts and "at most 2 switches" in texts
     assert "\x1b" not in texts and not root.findall(".//{*}script")
@@ -79,7 +78,7 @@ def test_the_picture_is_xml_whatever_hosts_are_called(name: str) -> None:
 
 def test_a_picture_of_nothing_is_still_one() -> None:
     empty = FabricGraph("nothing", (), ())
-    picture = topology_svg({}, judge_fabric(empty, Limits()), fold)
+    picture = topology_svg({}, judge_fabric(empty, Limits()))
     assert ElementTree.fromstring(picture).tag.endswith("svg")  # noqa: S314 - our own
 
 

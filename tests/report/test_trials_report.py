@@ -45,7 +45,7 @@ def trial(**changes: Any) -> Trial:
 
 
 def test_a_regression_at_one_size_is_marked_and_told_again_at_the_end() -> None:
-    text = trial_text(trial(), fold)
+    text = trial_text(trial())
     small = next(line for line in text.splitlines() if "4 KiB" in line)
     assert small.split()[:4] == ["candidate", "nccl", "4", "KiB"]
     assert "worse  <--" in small and "-20.0 %" in small
@@ -62,11 +62,11 @@ def test_a_regression_at_one_size_is_marked_and_told_again_at_the_end() -> None:
     [(30, "better: is better, and nowhere worse"), (0, "noise: makes no difference that can be told from noise")],
 )
 def test_the_outcome_stands_last(percent: float, told: str) -> None:
-    assert trial_text(trial(series=(gaining(percent),)), fold).splitlines()[-1] == f"candidate against stock: {told}"
+    assert trial_text(trial(series=(gaining(percent),))).splitlines()[-1] == f"candidate against stock: {told}"
 
 
 def test_what_is_undecided_says_why() -> None:
-    lines = trial_text(trial(series=(gaining(30, pairs=3),), complete=False, reason="lost: b"), fold).splitlines()
+    lines = trial_text(trial(series=(gaining(30, pairs=3),), complete=False, reason="lost: b")).splitlines()
     assert lines[0] == "trial 20261121T120000Z-ab12: a+b, 10 pairs, ended early: lost: b"
     assert lines[-2:] == [
         "candidate against stock: unknown: is undecided",
@@ -96,7 +96,7 @@ def test_a_crossover_in_words() -> None:
 
 def test_a_search_shows_its_best_and_how_many_more() -> None:
     found = tuple(Ranked(f"c{n}", 3, None if n == 8 else 50.0 - n, failed=n == 9) for n in range(12))
-    text = trial_text(trial(search=found), fold)
+    text = trial_text(trial(search=found))
     assert "+50.0 %" in text and "c9" in text and "c10" not in text
     assert "(and 2 more)" in text
     seen = {line.split()[1]: line.split()[2] for line in text.splitlines() if line.split()[1:2] in (["c8"], ["c9"])}
@@ -107,12 +107,12 @@ def test_a_search_shows_its_best_and_how_many_more() -> None:
 def test_a_search_that_found_nothing_says_so() -> None:
     found = (Ranked("c0", 3, -5.0),)
     told = "no candidate that was tried is better than stock"
-    assert trial_text(trial(search=found, series=()), fold).splitlines()[-1] == told
-    assert told not in trial_text(trial(search=found, series=(), complete=False), fold)
+    assert trial_text(trial(search=found, series=())).splitlines()[-1] == told
+    assert told not in trial_text(trial(search=found, series=(), complete=False))
 
 
 def test_a_line_for_each_trial() -> None:
-    table = trials_table([trial(), trial(series=(), complete=False)], fold).splitlines()
+    table = trials_table([trial(), trial(series=(), complete=False)]).splitlines()
     assert table[1].split("  ")[0] == "20261121T120000Z-ab12"
     assert "2026-11-21 12:00:00" in table[1] and "candidate worse" in table[1]
     assert "ended early" in table[2]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 def list_(app: App) -> None:
     """The trials that are kept, the latest first."""
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.common.nodeset import fold
     from nodectl.report.trials import trials_table
     from nodectl.trials.store import trials
 
@@ -32,7 +31,7 @@ def list_(app: App) -> None:
     if app.json:
         emit_json("tune-list", {"trials": [_line(readable_trial) for readable_trial in readable]})
     elif readable:
-        result(trials_table(readable, fold))
+        result(trials_table(readable))
     else:
         note("no trial is kept: see `nodectl tune trial --help`")
 
@@ -78,7 +77,6 @@ def judge(app: App, file: Path, seed: int) -> None:
 def show_trial(app: App, trial: Trial) -> None:
     """As the table or the JSON that was asked for."""
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.common.nodeset import fold
     from nodectl.report.measurements import findings_list
     from nodectl.report.trials import trial_text
     from nodectl.trials.store import document_of
@@ -86,7 +84,7 @@ def show_trial(app: App, trial: Trial) -> None:
     if app.json:
         emit_json("tune-trial", document_of(trial))
     else:
-        result(trial_text(trial, fold))
+        result(trial_text(trial))
     if trial.findings:
         note(findings_list(trial.findings))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 
+from nodectl.common.nodeset import fold
 from nodectl.model.links import between
 from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology, SwitchLoad
 from nodectl.report.topology.text import alike
@@ -85,7 +86,6 @@ def _text(text: str) -> str:
     return escape("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text), quote=True)
 
 
-Fold = Callable[[Sequence[str]], str]
 _MARGIN, _ROW, _BOX = 20.0, 34.0, 26.0
 _GPU_WIDTH, _GAP, _NIC_WIDTH = 190.0, 150.0, 250.0
 _CELL, _CELL_HEIGHT = 46.0, 22.0
@@ -96,7 +96,7 @@ _NVLINK, _UNKNOWN = "#3f6fb5", "#9aa3ad"
 _SHOWN = 18
 
 
-def topology_svg(nodes: Mapping[str, NodeTopology], fabric: Fabric | None, fold: Fold) -> str:
+def topology_svg(nodes: Mapping[str, NodeTopology], fabric: Fabric | None) -> str:
     """The hosts and the fabric as one SVG document."""
     svg = Svg()
     y = _MARGIN

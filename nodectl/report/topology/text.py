@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.links import between
 from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology, SwitchLoad
 from nodectl.report.facts import aligned
 
-Fold = Callable[[Sequence[str]], str]
 # the farther, the thinner
 _LINES = {"PIX": "═", "PXB": "═", "PHB": "─", "NODE": "╌", "SYS": "┄"}
 _RANKS_SHOWN = 16
@@ -30,7 +30,7 @@ def _anonymous(node: NodeTopology) -> tuple[object, ...]:
     return (node.gpus, node.nics, node.links, node.gpu_nic, bottlenecks, node.unknown, node.recorded)
 
 
-def nodes_text(nodes: Mapping[str, NodeTopology], fold: Fold) -> str:
+def nodes_text(nodes: Mapping[str, NodeTopology]) -> str:
     """Every group of hosts: its parts by NUMA node, then the matrix."""
     return "\n\n".join("\n".join(_node(fold(hosts), node)) for hosts, node in alike(nodes))
 
@@ -86,7 +86,7 @@ def _cell(node: NodeTopology, row: str, column: str) -> str:
     return "X" if row == column else between(node.links, row, column) or "?"
 
 
-def fabric_text(fabric: Fabric, fold: Fold) -> str:
+def fabric_text(fabric: Fabric) -> str:
     """Hops with their witness, tiers, rails, and the order of ranks."""
     tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
     for load in fabric.switches:
@@ -107,7 +107,7 @@ def fabric_text(fabric: Fabric, fold: Fold) -> str:
     lines += aligned(rows).splitlines()
     for rail in fabric.rails:
         lines.append(f"  rail {rail.name}: {', '.join(rail.switches) or 'no switch of its own'}")
-    lines.append(f"  rank order: {_order(fabric.rank_order, fold)}")
+    lines.append(f"  rank order: {_order(fabric.rank_order)}")
     return "\n".join(lines)
 
 
@@ -116,7 +116,7 @@ def _span(values: Iterator[int]) -> str:
     return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
 
 
-def _order(hosts: Sequence[str], fold: Fold) -> str:
+def _order(hosts: Sequence[str]) -> str:
     folded = fold(hosts)
     if len(hosts) <= _RANKS_SHOWN:
         return ", ".join(hosts)
@@ -126,7 +126,7 @@ def _order(hosts: Sequence[str], fold: Fold) -> str:
     return f"{', '.join(hosts[:_RANKS_SHOWN])} and {len(hosts) - _RANKS_SHOWN} more (all with --output json)"
 
 
-def findings_text(findings: Sequence[Finding], fold: Fold) -> str:
+def findings_text(findings: Sequence[Finding]) -> str:
     """A line for each finding that is not fine, hosts that agree together, worst first."""
     groups: dict[tuple[Status, str, str, str, str, str], list[str]] = defaultdict(list)
     for finding in sorted(findings, key=lambda found: found.status.rank):
