@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
@@ -17,15 +17,13 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import given_up, marked, said, within
+from nodectl.probes.budget import fit, given_up, marked, said
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.events import Event
 from nodectl.probes.gang import Member, Played, play
 from nodectl.transport.base import Transport
 
 NAME = "retrieval"
-_USUAL = Amount(repetitions=3, duration_s=1.0)
-_LEAST = Amount(repetitions=2, duration_s=0.2)
 # importing torch, making the table
 _START_S = 8.0
 _WARM_UP_PART = 1.2
@@ -87,9 +85,8 @@ def run_retrieval(
             findings=tuple(host_finding(NAME, each.host.name, Status.UNKNOWN, actual) for each in ready)
         )
     groups = groups_of(turns)
-    wish = Amount(options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s, groups)
     cost_s = _Cost(len(table.batches))
-    options, amount = within(NAME, options, wish, replace(_LEAST, rounds=groups), cost_s)
+    options, amount = fit(PROBE, options, groups, cost_s, least_rounds=groups)
     device = device_of(ready)
     note(
         f"retrieval: {table.rows} rows of {table.dim} on {len(ready)} hosts, {device}, "
@@ -223,8 +220,8 @@ PROBE = Probe(
         identity=("interfaces", "threads", "device", "batch_size", "rows", "dim", "k", "shards", "rate"),
         shown="top {k} of {rows} x {dim}, {shards} shards",
     ),
-    usual=_USUAL,
-    least=_LEAST,
+    usual=Amount(repetitions=3, duration_s=1.0),
+    least=Amount(repetitions=2, duration_s=0.2),
     cost_s=_Cost(len(Table().batches)),
     between_hosts=True,
     listed=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 
 from nodectl.articles.gangs import common, device_of, failures, python_of, with_torch
@@ -17,15 +17,13 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import given_up, marked, said, within
+from nodectl.probes.budget import fit, given_up, marked, said
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.events import Event
 from nodectl.probes.gang import Member, Played, play
 from nodectl.transport.base import Transport
 
 NAME = "training"
-_USUAL = Amount(repetitions=5, duration_s=2.0)
-_LEAST = Amount(repetitions=2, duration_s=0.5)
 # importing torch, meeting, the first steps
 _START_S = 10.0
 # how long one step may take before a rank gives up on the others
@@ -89,8 +87,7 @@ def run_training(
     if len(ready) < len(hosts):  # fewer ranks would be another measurement
         return result + _not_measured(ready)
     groups = groups_of(turns)
-    wish = Amount(options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s, groups)
-    options, amount = within(NAME, options, wish, replace(_LEAST, rounds=groups), _cost_s)
+    options, amount = fit(PROBE, options, groups, least_rounds=groups)
     device = device_of(ready)
     shape = shape_for(device, options.gradient_bytes)
     ranks = sum(_ranks_on(each, device) for each in ready)
@@ -256,8 +253,8 @@ PROBE = Probe(
         ),
         shown=_shown,
     ),
-    usual=_USUAL,
-    least=_LEAST,
+    usual=Amount(repetitions=5, duration_s=2.0),
+    least=Amount(repetitions=2, duration_s=0.5),
     cost_s=_cost_s,
     in_a_trial=TrainingOptions(duration_s=1.0, repetitions=2),
     between_hosts=True,

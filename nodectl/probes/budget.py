@@ -6,17 +6,15 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TypeVar
 
 from nodectl.errors import UsageError
-from nodectl.probes.base import Amount, ProbeOptions, ProbeResult
+from nodectl.probes.base import Amount, Own, Probe, ProbeOptions, ProbeResult
 
 
 class BudgetError(UsageError):
     """Not even the least of a probe fits."""
 
 
-Own = TypeVar("Own", bound=ProbeOptions)
 Cost = Callable[[Amount], float]
 
 
@@ -36,12 +34,20 @@ def has_time(options: ProbeOptions, seconds: float) -> bool:
     return left is None or left >= seconds
 
 
-def within(probe: str, options: Own, wish: Amount, least: Amount, cost: Cost) -> tuple[Own, Amount]:
-    """The options with as much of `wish` as fits into their time; what was asked for may be less than `least`."""
+def fit(
+    probe: Probe[Own], options: Own, rounds: int = 1, cost_s: Cost | None = None, *, least_rounds: int = 1
+) -> tuple[Own, Amount]:
+    """The options with as much of what is asked for, else usual, as fits into their time; and how much that is.
+
+    What is asked for may be less than the probe's least. `cost_s` goes before the probe's own, where more is known.
+    """
+    repetitions = options.repetitions or probe.usual.repetitions
+    duration_s = options.duration_s or probe.usual.duration_s
+    wish = Amount(repetitions, duration_s, rounds)
     least = Amount(
-        min(least.repetitions, wish.repetitions), min(least.duration_s, wish.duration_s), min(least.rounds, wish.rounds)
+        min(probe.least.repetitions, repetitions), min(probe.least.duration_s, duration_s), min(least_rounds, rounds)
     )
-    amount, trimmed = fitted(probe, wish, least, cost, left_s(options.ends_at))
+    amount, trimmed = fitted(probe.name, wish, least, cost_s or probe.cost_s, left_s(options.ends_at))
     given = replace(options, repetitions=amount.repetitions, duration_s=amount.duration_s, trimmed=trimmed)
     return given, amount
 

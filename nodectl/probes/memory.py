@@ -14,7 +14,7 @@ from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.probes.again import best_run, better, usual_run
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import given_up, has_time, marked, said, within
+from nodectl.probes.budget import fit, given_up, has_time, marked, said
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
 from nodectl.probes.machines import by_machine, turns
@@ -28,7 +28,6 @@ _NAME = "memory"
 # of one repetition: several periods of a control group's processor quota
 _USUAL = Amount(repetitions=3, duration_s=0.2)
 _BEST_OF = 2
-_LEAST = Amount(repetitions=1, duration_s=0.02)
 _LOOK_S, _MEASURE_S = 90.0, 600.0
 # hosts are held against each other by what lasts: a quota on the processor shows in no single pass
 _SUSTAINED = "sustained_gb_s"
@@ -62,8 +61,7 @@ def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOption
         return ProbeResult(findings=tuple(findings))
     method = next(each for each in _METHODS if all(each in one.methods for one in ready))
     in_turn = turns(ready, lambda each: each.machine, options.forks)
-    wish = Amount(options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s)
-    options, amount = within(_NAME, options, wish, _LEAST, lambda each: in_turn * _cost_s(each))
+    options, amount = fit(PROBE, options, cost_s=lambda each: in_turn * _cost_s(each))
     cost = f"about {_cost_s(amount):g} s a host and NUMA node, {said(in_turn * _cost_s(amount))} in all"
     note(f"memory: {len(ready)} hosts by {method}, {cost}{given_up(options)}")
     first = _measured(transport, ready, method, options)
@@ -205,7 +203,7 @@ PROBE = Probe(
         shown="{kernel}, {threads} threads, {method}",
     ),
     usual=_USUAL,
-    least=_LEAST,
+    least=Amount(repetitions=1, duration_s=0.02),
     cost_s=_cost_s,
     groups=("quick",),
 )

@@ -11,10 +11,10 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, ProbeOptions, ProbeResult
-from nodectl.probes.budget import BudgetError, fitted, marked, share_s, within
+from nodectl.probes.budget import BudgetError, fit, fitted, marked, share_s
 from nodectl.probes.registry import AnyProbe
 from nodectl.probes.series import run_probes
-from tests.probes.declared import wanted_of
+from tests.probes.declared import probe_of, wanted_of
 
 WISH, LEAST = Amount(3, 4.0, 7), Amount(1, 0.5)
 HOSTS = (Host("a", "192.0.2.1"),)
@@ -54,7 +54,8 @@ def test_whole_seconds_stay_whole() -> None:
 
 
 def test_what_was_asked_for_may_be_less_than_the_least() -> None:
-    options, amount = within("storage", ProbeOptions(), Amount(1, 0.1), LEAST, cost)
+    storage = probe_of("storage", lambda *_: ProbeResult(), usual=WISH, least=LEAST, cost_s=cost)
+    options, amount = fit(storage, ProbeOptions(repetitions=1, duration_s=0.1))
     assert amount == Amount(1, 0.1) and options.duration_s == 0.1 and options.trimmed == ()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from nodectl.errors import ParseError, ProfileError
 from nodectl.facts.versions import venv_of
@@ -14,8 +15,8 @@ from nodectl.model.measurement import Conditions, Measurement
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
-from nodectl.probes.base import Amount, Note, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import given_up, said, within
+from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import fit, given_up, said
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
 from nodectl.probes.machines import by_machine, turns
@@ -49,13 +50,17 @@ class Node:
 class Kind:
     """One of these probes: its defaults, what it costs a host, and how its program's words are read."""
 
-    name: str
-    usual: Amount
+    probe: Probe[Any]
     cost_s: Callable[[Amount, Node], float]
     read: Callable[[Node, Events], ProbeResult]
     on_cpu: bool = False
     least_gpus: int = 1
     args: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The probe's."""
+        return self.probe.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +88,8 @@ def planned(
     if not nodes:
         return None, findings
     in_turn = turns(nodes, lambda each: each.machine, options.forks)
-    wish = Amount(options.repetitions or kind.usual.repetitions, options.duration_s or kind.usual.duration_s)
-    least = least_of(wish)
-    options, amount = within(
-        kind.name, options, wish, least, lambda each: in_turn * max(kind.cost_s(each, node) for node in nodes)
+    options, amount = fit(
+        kind.probe, options, cost_s=lambda each: in_turn * max(kind.cost_s(each, node) for node in nodes)
     )
     plan = Plan(kind, tuple(nodes), options, amount)
     note(f"{kind.name}: {_counted(nodes)}, about {said(plan.cost_s(nodes))}{given_up(options)}")

@@ -48,7 +48,7 @@ def run_gemm(transport: Transport, hosts: Sequence[Host], options: GemmOptions, 
         return _cost_s(amount, len(options.precisions) or (_ON_GPU if node.gpus else _ON_CPU))
 
     args = (f"--precisions={','.join(options.precisions)}",)
-    kind = Kind(_NAME, _USUAL, cost_s, _read, on_cpu=True, args=args)
+    kind = Kind(PROBE, cost_s, _read, on_cpu=True, args=args)
     return compared(transport, hosts, options, note, kind, _alike, "precision")
 
 

@@ -35,7 +35,7 @@ _CASES = 4
 
 def run_h2d(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of each GPU, one GPU at a time."""
-    kind = Kind(_NAME, _USUAL, lambda amount, node: _cost_s(amount, node.gpus or 1), _read)
+    kind = Kind(PROBE, lambda amount, node: _cost_s(amount, node.gpus or 1), _read)
     return compared(transport, hosts, options, note, kind, _alike, "memory")
 
 

@@ -22,7 +22,7 @@ _TIMES_CACHE = 4
 
 def run_hbm(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of every GPU, read and written together."""
-    kind = Kind(_NAME, _USUAL, _cost_s, _read)
+    kind = Kind(PROBE, _cost_s, _read)
     return compared(transport, hosts, options, note, kind, lambda each: each.conditions.get("device"), "kernel")
 
 

@@ -27,7 +27,7 @@ _ITS_OWN = 0.75
 
 def run_p2p(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of each pair, one pair at a time."""
-    kind = Kind(_NAME, _USUAL, lambda amount, node: _cost_s(amount, node.gpus or 2), _read, least_gpus=2)
+    kind = Kind(PROBE, lambda amount, node: _cost_s(amount, node.gpus or 2), _read, least_gpus=2)
     return compared(transport, hosts, options, note, kind, _alike, "connection", _blame)
 
 

@@ -51,7 +51,7 @@ class _Gathered:
 def run_sdc(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """The number of wrong results of every device: 0, or a finding says whose."""
     gathered = _Gathered()
-    kind = Kind(_NAME, _USUAL, _cost_s, gathered.read, on_cpu=True)
+    kind = Kind(PROBE, _cost_s, gathered.read, on_cpu=True)
     plan, findings = planned(transport, hosts, options, note, kind)
     result = ProbeResult(findings=tuple(findings))
     if plan is None:

@@ -14,7 +14,7 @@ from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, 
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, path_finding, spread
-from nodectl.probes.budget import given_up, has_time, marked, said, within
+from nodectl.probes.budget import fit, given_up, has_time, marked, said
 from nodectl.probes.duet import Duet, Pair, Played, connection_remedy, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
@@ -28,7 +28,6 @@ NAME = "latency"
 # of one run: whichever is reached first
 EXCHANGES = 2000
 _USUAL = Amount(repetitions=3, duration_s=1.0)
-_LEAST = Amount(repetitions=1, duration_s=0.05)
 # connecting, and starting Python on both hosts
 _START_S = 0.7
 _WARM_UP_PART = 0.1
@@ -42,8 +41,7 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
     switches = switch_names({each.host.name: each.host.variables for each in endpoints})
     mode, rounds = planned_rounds(endpoints, switches, options)
-    wish = Amount(options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s, len(rounds))
-    options, amount = within(NAME, options, wish, _LEAST, cost_s)
+    options, amount = fit(PROBE, options, len(rounds))
     rounds = rounds[: amount.rounds]
     count, cost = sum(map(len, rounds)), said(cost_s(amount))
     note(f"latency: pairs {mode}, {count} pairs in {len(rounds)} rounds, at most {cost}{given_up(options)}")
@@ -143,7 +141,7 @@ PROBE = Probe(
     options=ProbeOptions,
     results=MeasurementKind(units=(Unit("us"),), identity=("interfaces",), shown=_shown),
     usual=_USUAL,
-    least=_LEAST,
+    least=Amount(repetitions=1, duration_s=0.05),
     cost_s=cost_s,
     in_a_trial=ProbeOptions(duration_s=0.5, repetitions=1),
     between_hosts=True,

@@ -13,7 +13,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
-from nodectl.probes.budget import given_up, has_time, marked, said, within
+from nodectl.probes.budget import fit, given_up, has_time, marked, said
 from nodectl.probes.formulas import COLLECTIVES
 from nodectl.probes.machines import by_machine, turns
 from nodectl.probes.nccl import programs as nccl_programs
@@ -33,7 +33,6 @@ from nodectl.probes.plan import planned_rounds
 from nodectl.probes.rounds import switch_names
 from nodectl.transport.base import Transport
 
-_LEAST = Amount(repetitions=1, duration_s=0.01)
 # importing torch, meeting
 _START_S = 8.0
 # for one operation of a group that is measured to see whether it fails
@@ -55,10 +54,9 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     switches = switch_names({each.name: each.host.variables for each in fleet.ready})
     run = Run(fleet.engine, fleet.backend, options, should)
     how, rounds = _rounds(fleet, run, switches)
-    wish = Amount(run.repetitions, run.duration_s, len(rounds))
     cases = len(run.collectives) * len(options.sizes.bytes)
     in_turn = turns(fleet.ready, lambda each: each.machine, options.forks) if options.scope == "node" else 1
-    options, amount = within(NAME, options, wish, _LEAST, lambda each: in_turn * _cost_s(each, cases))
+    options, amount = fit(PROBE, options, len(rounds), lambda each: in_turn * _cost_s(each, cases))
     run, rounds = replace(run, options=options), rounds[: amount.rounds]
     cost = said(in_turn * _cost_s(amount, cases))
     note(f"nccl: {fleet.engine}, backend {fleet.backend}, {how}, {cost} or more{given_up(options)}")
@@ -213,7 +211,7 @@ PROBE = Probe(
         shown=_shown,
     ),
     usual=USUAL,
-    least=_LEAST,
+    least=Amount(repetitions=1, duration_s=0.01),
     cost_s=_cost_s,
     in_a_trial=NcclOptions(
         duration_s=0.1, repetitions=3, sizes=Sizes((4 << 10, 256 << 10, 16 << 20)), collectives=("all_reduce",)

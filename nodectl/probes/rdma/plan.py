@@ -18,7 +18,6 @@ USUAL = Amount(repetitions=3, duration_s=1.0)
 MESSAGE_BYTES = MIB
 # exchanges of a run of latency: perftest tells percentiles only of a count, not of a time
 EXCHANGES = 1000
-LEAST = Amount(repetitions=1, duration_s=1.0)
 # connecting, starting Python on both hosts; starting both programs of a test; a run of latency
 _START_S, _TEST_S, _LATENCY_S = 1.5, 0.7, 0.5
 # what a test may take beyond its duration: slow paths, and messages under way at its end

@@ -15,7 +15,7 @@ from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, 
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
-from nodectl.probes.budget import given_up, has_time, marked, said, within
+from nodectl.probes.budget import fit, given_up, has_time, marked, said
 from nodectl.probes.duet import Duet, Pair, Played, play
 from nodectl.probes.endpoints import find_endpoints
 from nodectl.probes.inquire import inquire
@@ -26,7 +26,6 @@ from nodectl.probes.rdma.kinds import KINDS
 from nodectl.probes.rdma.look import NAME, Site, find_sites
 from nodectl.probes.rdma.options import RdmaOptions
 from nodectl.probes.rdma.plan import (
-    LEAST,
     USUAL,
     cases_of,
     cost_s,
@@ -71,8 +70,7 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, 
         note("rdma: fewer than two hosts have a port that can be measured")
         return result
     rails = max(len(nics[each.host.name]) for each in able)
-    wish = Amount(options.repetitions or USUAL.repetitions, options.duration_s or USUAL.duration_s, len(rounds))
-    options, amount = within(NAME, options, wish, LEAST, lambda each: cost_s(each, rails, operations))
+    options, amount = fit(PROBE, options, len(rounds), lambda each: cost_s(each, rails, operations))
     rounds = rounds[: amount.rounds]
     cost = said(cost_s(amount, rails, operations))
     note(
@@ -238,7 +236,7 @@ PROBE = Probe(
         shown=_shown,
     ),
     usual=USUAL,
-    least=LEAST,
+    least=Amount(repetitions=1, duration_s=1.0),
     cost_s=cost_s,
     between_hosts=True,
     groups=("quick", "network"),

@@ -17,7 +17,7 @@ from nodectl.model.status import Status
 from nodectl.parsers.linux.fio import FioJob, parse_fio
 from nodectl.probes.again import better
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import given_up, has_time, marked, said, within
+from nodectl.probes.budget import fit, given_up, has_time, marked, said
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
 from nodectl.probes.machines import by_machine, turns
@@ -31,7 +31,6 @@ NAME = "storage"
 # of one job, and of the large file at most
 _USUAL = Amount(repetitions=3, duration_s=2.0)
 SIZE_BYTES = 1024 * MIB
-_LEAST = Amount(repetitions=1, duration_s=0.5)
 _LOOK_S, _SLACK_S = 60.0, 120.0
 # fio's start and what it does beside the measurement: flushing, making and removing files
 _JOB_S = 1.0
@@ -92,8 +91,7 @@ def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOpt
     if not ready:
         return result
     in_turn = turns(ready, lambda each: each.machine, options.forks)
-    wish = Amount(options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s)
-    options, amount = within(NAME, options, wish, _LEAST, lambda each: in_turn * _cost_s(each))
+    options, amount = fit(PROBE, options, cost_s=lambda each: in_turn * _cost_s(each))
     cost = said(in_turn * _cost_s(amount))
     note(f"storage: {len(ready)} hosts, {in_turn} in turn, about {cost}{given_up(options)}")
     result += _measured(transport, ready, options)
@@ -232,7 +230,7 @@ PROBE = Probe(
         shown=_shown,
     ),
     usual=_USUAL,
-    least=_LEAST,
+    least=Amount(repetitions=1, duration_s=0.5),
     cost_s=_cost_s,
     in_a_trial=StorageOptions(duration_s=1.0, repetitions=1),
 )

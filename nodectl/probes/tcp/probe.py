@@ -26,7 +26,7 @@ from nodectl.probes.base import (
     path_finding,
     spread,
 )
-from nodectl.probes.budget import given_up, has_time, marked, within
+from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
@@ -41,7 +41,6 @@ from nodectl.transport.base import Transport
 
 _NAME = "tcp"
 _USUAL = Amount(repetitions=3, duration_s=3.0)
-_LEAST = Amount(repetitions=1, duration_s=1.0)
 # starting Python and the server
 _START_S = 0.7
 # what a test may take beyond its duration, and a run beyond its tests
@@ -64,8 +63,7 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     findings += [_without_iperf3(each) for each in endpoints if not each.iperf3]
     switches = switch_names({each.host.name: each.host.variables for each in ready})
     mode, rounds = planned_rounds(ready, switches, options)
-    wish = Amount(options.repetitions or _USUAL.repetitions, float(_seconds(options)), len(rounds))
-    options, amount = within(_NAME, options, wish, _LEAST, _cost_s)
+    options, amount = fit(PROBE, options, len(rounds))
     rounds = rounds[: amount.rounds]
     count, each_s = sum(map(len, rounds)), _estimate_s(options)
     note(f"tcp: pairs {mode}, {count} pairs in {len(rounds)} rounds of about {each_s:g} s{given_up(options)}")
@@ -224,7 +222,7 @@ PROBE = Probe(
     options=TcpOptions,
     results=MeasurementKind(units=(Unit("Gbit/s"),), identity=("streams", "interfaces"), shown=_shown),
     usual=_USUAL,
-    least=_LEAST,
+    least=Amount(repetitions=1, duration_s=1.0),
     cost_s=_cost_s,
     in_a_trial=TcpOptions(duration_s=2.0, repetitions=1),
     between_hosts=True,
