@@ -119,6 +119,21 @@ def test_what_is_no_longer_wanted_goes_back(tmp_path: Path) -> None:
     assert not node("set")["changed"]
 
 
+def test_what_the_first_version_recorded_goes_back_unless_somebody_set_it_since(tmp_path: Path) -> None:
+    held = A100.replace("Disabled, Disabled, 400.00", "Enabled, Disabled, 350.00")
+    before = {"persistence": "Disabled", "power": "400.00", "memory": "1215", "graphics": "1095"}
+    wanted = {"persistence": True, "power_limit_w": 350, "clocks": None, "acs": None}
+    (tmp_path / "settings").write_text(json.dumps({**wanted, "before": {"GPU-a": before}}))
+    node = Node(tmp_path, held)
+    assert node("set")["changed"] and not (tmp_path / "settings").exists()
+    assert node.calls() == ["nvidia-smi -i GPU-a -pm 0", "nvidia-smi -i GPU-a -pl 400.00"]
+    (tmp_path / "calls").write_text("")
+    (tmp_path / "gpus").write_text(held.replace("350.00", "300.00") + "\n")
+    (tmp_path / "settings").write_text(json.dumps({**wanted, "before": {"GPU-a": before}}))
+    node("set")
+    assert node.calls() == ["nvidia-smi -i GPU-a -pm 0"], "300 W are neither ours nor what stood before"
+
+
 def test_without_a_driver_nothing_is_done_and_nothing_passes(tmp_path: Path) -> None:
     node = Node(tmp_path)
     assert not node("set", persistence=True)["changed"] and not (tmp_path / "settings").exists()

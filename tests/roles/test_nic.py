@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import nic_hw
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
 from tests.conftest import LabUnderTest
 from tests.roles.run_module import run_module
 
@@ -26,6 +28,11 @@ TX:		4096
 RX Buf Len:		n/a
 """
 LINK = {"mtu": 1500, "min_mtu": 68, "max_mtu": 9978, "up": True}
+
+
+@pytest.fixture(scope="module")
+def nic(role_module: Callable[[str, str], ModuleType]) -> ModuleType:
+    return role_module("nic", "nic_settings")
 
 
 def answering(**texts: str) -> Callable[[list[str]], tuple[int, str, str]]:
@@ -65,6 +72,20 @@ def test_interrupts_are_those_of_the_numa_node(tmp_path: Path) -> None:
     assert found == ("16-31,48-63", {"101": "16", "102": "0-63"})
     (device / "numa_node").write_text("-1\n")
     assert nic_hw.interrupts("x", str(tmp_path / "sys"), str(tmp_path / "proc")) is None
+
+
+def test_rings_and_mtu_go_back_where_nobody_else_has_set_them(nic: ModuleType) -> None:
+    run = answering(ethtool=RINGS.replace("1024", "8192"))
+    old = {"mtu": 9000, "rings": True, "irq": False, "before": {"x": {"mtu": 1500, "rings": {"rx": 1024, "tx": 4096}}}}
+    nics = SimpleNamespace(old=old, run=run, names=[], links={"x": {**LINK, "mtu": 9000}})
+    nics.now = lambda key: nic.Interfaces.now(nics, key)
+    # entries as the first version kept them, in the boot program's settings
+    nics.held = Held("/nowhere", nic.Interfaces.former(nics))
+    mtu, rings = ["ip", "link", "set", "dev", "x", "mtu", "1500"], ["ethtool", "-G", "x", "rx", "1024"]
+    assert nic.Interfaces.given_back(nics, {}) == [mtu, rings]
+    assert nic.Interfaces.given_back(nics, {"rings x": {}}) == [mtu]
+    nics.links["x"]["mtu"] = 4000
+    assert nic.Interfaces.given_back(nics, {}) == [rings]
 
 
 def test_the_session_is_found_also_below_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
