@@ -6,6 +6,8 @@ RATE ?=
 DELAY ?=
 YES ?=
 SECONDS ?= 600
+# tests wait for hosts more than they compute: three processes on two cores; whole files, since tests of one file share hosts
+PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 # what the tool writes stays inside the checkout: .state (removed by clean) and .cache (wheels, kept)
 export XDG_STATE_HOME := $(CURDIR)/.state
@@ -14,9 +16,9 @@ export XDG_CONFIG_HOME := $(CURDIR)/.state/config
 export ANSIBLE_HOME := $(CURDIR)/.state/ansible
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo test test-all test-booted fuzz faults lint setup clean distclean
+.PHONY: help demo docs test test-all test-booted fuzz faults lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo test test-all test-booted fuzz faults lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo docs test test-all test-booted fuzz faults lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -28,14 +30,20 @@ lint: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/python scripts/docs.py --check
 	.venv/bin/python scripts/role_readmes.py --check
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/yamllint --strict .
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/ansible-lint --profile production --offline
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/ansible-playbook --syntax-check playbooks/site.yml playbooks/validate.yml
 
+# the tables of docs/ and the roles' READMEs, from what the code declares
+docs: setup
+	.venv/bin/python scripts/docs.py
+	.venv/bin/python scripts/role_readmes.py
+
 test: setup lint
 	.venv/bin/python -m nodectl.provision.wheels
-	.venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow"
+	.venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow" $(PARALLEL)
 
 # boots Debian in containers and emulated machines; installs what that needs (docs/testing.md)
 test-booted:

@@ -67,6 +67,12 @@ class LabUnderTest:
         return (done.stdout + done.stderr).strip()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with tests on hosts come first: they take longest, and none is left alone at the end."""
+    on_hosts = {item.path for item in items if "lab_machine" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: item.path not in on_hosts)
+
+
 @pytest.fixture(scope="session")
 def cli_env() -> dict[str, str]:
     """The environment of every nodectl process in the tests; it writes below the checkout's ignored folders only."""

@@ -25,7 +25,7 @@ JUDGE = '\n\n@judges(ODD, reads=("cpu",))\ndef odd(host):\n    return iter(())\n
 
 def test_the_documentation_is_what_the_checks_say() -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "health_doc.py", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "scripts" / "docs.py", "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

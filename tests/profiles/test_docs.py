@@ -18,7 +18,7 @@ DOCS = (ROOT / "docs" / "profiles.md").read_text()
 
 def test_the_tables_are_the_profiles() -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "profile_doc.py", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "scripts" / "docs.py", "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -1,0 +1,178 @@
+"""The tables in docs/ that declarations say: `scripts/docs.py` writes them, `--check` compares.
+
+A table stands between the lines `<!-- NAME -->` and `<!-- end of NAME -->` of its page.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from nodectl.checks.catalogue import checks, thresholds
+from nodectl.facts.catalogue import registered
+from nodectl.probes.base import ProbeOptions
+from nodectl.probes.options import declared
+from nodectl.probes.registry import AnyProbe, listed
+from nodectl.profiles.compat import profile_problems
+from nodectl.profiles.load import find_profiles
+from nodectl.profiles.matrix import matrix
+from nodectl.profiles.resolve import load_profile, load_stacks
+from nodectl.profiles.schema import Hardware, Stack, Tuning
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+# rows of cells by the name of the table, the first the heading
+Tables = dict[str, list[list[str]]]
+
+
+def health_tables() -> Tables:
+    """Every check, and every number that a site may change."""
+    return {
+        "checks": [
+            ["check", "looks at", "not ok when"],
+            *([f"`{check.id}`", check.looks_at, check.fires] for check in checks().values()),
+        ],
+        "thresholds": [
+            ["threshold", "default", "why"],
+            *([f"`{limit.name}`", f"{limit.value:g}", limit.why] for limit in thresholds().values()),
+        ],
+    }
+
+
+def probe_tables() -> Tables:
+    """Every fact by its file's first line, and every probe."""
+    return {
+        "facts": [
+            ["subject", "what it is", "asked"],
+            *([f"`{fact.subject}`", _first_line(fact.read), fact.occasion] for fact in registered()),
+        ],
+        "probes": [
+            ["probe", "what", "unit", "usual", "a host or round", "options of its own", "groups"],
+            *map(_probe_row, listed()),
+        ],
+    }
+
+
+def _first_line(function: Callable[..., object]) -> str:
+    """What the module of this function says of itself."""
+    return (sys.modules[function.__module__].__doc__ or "").strip().partition("\n")[0]
+
+
+def _probe_row(probe: AnyProbe) -> list[str]:
+    common = {declaration.field for declaration in declared(ProbeOptions)}
+    own = [f"`{declaration.flag}`" for declaration in declared(probe.options) if declaration.field not in common]
+    return [
+        f"`{probe.name}`",
+        probe.summary.rstrip("."),
+        ", ".join(unit.name for unit in probe.results.units),
+        f"{probe.usual.repetitions} x {probe.usual.duration_s:g} s",
+        f"{probe.cost_s(probe.usual):.0f} s",
+        " ".join(own) or "-",
+        ", ".join(probe.groups) or "-",
+    ]
+
+
+def profile_tables() -> Tables:
+    """The profiles by kind, and which hardware a stack fits."""
+    stacks, hardware = load_stacks(), dict(_hardware())
+    return {
+        "stacks": [
+            ["stack", "torch", "CUDA", "cuDNN", "NCCL", "Python", "driver", "systems", "architectures"],
+            *(_stack_row(name, stack) for name, stack in stacks.items()),
+        ],
+        "hardware": [
+            ["profile", "GPUs", "model", "link", "floors"],
+            *(_hardware_row(name, found) for name, found in hardware.items()),
+        ],
+        "tunings": [
+            ["profile", "what it is for"],
+            *([f"`{name}`", load_profile("tuning", name).description] for name in find_profiles("tuning")),
+        ],
+        "compatibility": [
+            ["", *(f"`{name}`" for name in stacks)],
+            *(
+                [f"`{name}`", *(_verdict(found, stack) for stack in stacks.values())]
+                for name, found in hardware.items()
+            ),
+        ],
+    }
+
+
+def _hardware() -> Iterator[tuple[str, Hardware]]:
+    for name in find_profiles("hardware"):
+        found = load_profile("hardware", name)
+        if isinstance(found, Hardware):
+            yield name, found
+
+
+def _stack_row(name: str, stack: Stack) -> list[str]:
+    return [
+        f"`{name}`",
+        stack.torch,
+        stack.cuda or "-",
+        stack.cudnn or "-",
+        stack.nccl or "-",
+        f"{stack.python.min}-{stack.python.max}",
+        f"{stack.driver.branch}, from {stack.driver.min}" if stack.driver else "-",
+        ", ".join(stack.os) or "any",
+        ", ".join(stack.architectures),
+    ]
+
+
+def _hardware_row(name: str, hardware: Hardware) -> list[str]:
+    gpus = "?" if hardware.gpus is None else str(hardware.gpus)
+    model = hardware.gpu.model if hardware.gpu else "-"
+    return [f"`{name}`", gpus, model, hardware.link or "-", str(len(hardware.floors))]
+
+
+def _verdict(hardware: Hardware, stack: Stack) -> str:
+    """`yes`, `yes, warns`, or the codes of the refusals."""
+    stock = load_profile("tuning", "stock")
+    assert isinstance(stock, Tuning)  # noqa: S101  # what the kind means
+    problems = list(profile_problems(hardware, stack, stock, matrix()))
+    refusals = dict.fromkeys(problem.code for problem in problems if problem.refuses)
+    return ", ".join(refusals) or ("yes, warns" if problems else "yes")
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+PAGES: dict[str, Callable[[], Tables]] = {
+    "health.md": health_tables,
+    "probes.md": probe_tables,
+    "profiles.md": profile_tables,
+}
+
+
+def filled(text: str, tables: Tables, page: str) -> str:
+    """The page with its tables as the declarations have them; ends with 1 where a table has no place in it."""
+    for name, (heading, *rows) in tables.items():
+        lines = [_line(heading), "|" + "---|" * len(heading), *map(_line, rows)]
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, there, rest = text.partition(begin)
+        if not there or end not in rest:
+            sys.exit(f"{page}: no lines {begin.strip()} and {end}")
+        text = "".join([before, begin, "\n".join(lines), "\n", end, rest.partition(end)[2]])
+    return text
+
+
+def main() -> None:
+    """Write the tables; with --check end with 1 where a page does not say what the declarations say."""
+    stale = []
+    for name, tables in PAGES.items():
+        page = DOCS / name
+        text = page.read_text(encoding="utf-8")
+        wanted = filled(text, tables(), name)
+        if text != wanted:
+            stale.append(f"docs/{name}")
+            if "--check" not in sys.argv[1:]:
+                page.write_text(wanted, encoding="utf-8")
+    if stale and "--check" in sys.argv[1:]:
+        sys.exit(f"{', '.join(stale)}: not what the declarations say; run scripts/docs.py")
+    for name in stale:
+        print(f"{name}: written")
+
+
+if __name__ == "__main__":
+    main()
