@@ -29,7 +29,7 @@ def with_torch(
     alone = [each for each in found if len(hosts) > 1 and _only_itself(each)]
     findings += [host_finding(name, each.host.name, Status.UNKNOWN, _said(each), _OTHER_NETWORK) for each in alone]
     endpoints = [each for each in found if each not in alone]
-    ready = [each for each in endpoints if each.torch]
+    ready = [endpoint for endpoint in endpoints if endpoint.torch]
     bare = [each.host for each in endpoints if not each.torch]
     findings += [
         host_finding(name, host.name, Status.UNKNOWN, f"no torch in {venv_of(host)}", _NOT_PROVISIONED) for host in bare
@@ -56,7 +56,7 @@ def _said(endpoint: Endpoint) -> str:
 
 def device_of(endpoints: Sequence[Endpoint]) -> str:
     """`cuda` where every host has GPUs and a torch that is not built for CPUs, else `cpu`."""
-    return "cuda" if all(each.gpus and "+cpu" not in (each.torch or "") for each in endpoints) else "cpu"
+    return "cuda" if all(endpoint.gpus and "+cpu" not in (endpoint.torch or "") for endpoint in endpoints) else "cpu"
 
 
 def python_of(endpoint: Endpoint) -> str:
@@ -67,13 +67,13 @@ def python_of(endpoint: Endpoint) -> str:
 def common(events: Sequence[Event], key: str) -> object:
     """The value that all have, or the list of their values; None where nobody said one."""
     values = {str(event[key]): event[key] for event in events if event.get(key) is not None}
-    told = [values[text] for text in sorted(values)]
-    return told[0] if len(told) == 1 else told or None
+    texts = [values[text] for text in sorted(values)]
+    return texts[0] if len(texts) == 1 else texts or None
 
 
 def failures(name: str, played: Sequence[Played]) -> tuple[Finding, ...]:
     """A finding for each host that failed by itself; the others ended with it."""
-    return tuple(_failed(name, each) for each in culprits(played))
+    return tuple(_failed(name, culprit) for culprit in culprits(played))
 
 
 def _failed(name: str, played: Played) -> Finding:

@@ -82,7 +82,7 @@ def run_retrieval(
     if len(ready) < len(hosts):  # other shards would be another measurement
         actual = "not measured: another host cannot take part"
         return result + ProbeResult(
-            findings=tuple(host_finding(NAME, each.host.name, Status.UNKNOWN, actual) for each in ready)
+            findings=tuple(host_finding(NAME, endpoint.host.name, Status.UNKNOWN, actual) for endpoint in ready)
         )
     groups = groups_of(turns)
     cost_s = _Cost(len(table.batches))
@@ -114,16 +114,16 @@ def _members(
     ready: Sequence[Endpoint], device: str, table: Table, options: ProbeOptions, amount: Amount, *, in_turns: bool
 ) -> list[Member]:
     token, shards = secrets.token_hex(_TOKEN_BYTES), table.shards(len(ready))
-    ports = [options.port or each.free_port for each in ready]
+    ports = [options.port or endpoint.free_port for endpoint in ready]
     front: dict[str, object] = {
         "token": token,
-        "shards": [(each.address, port) for each, port in zip(ready[1:], ports[1:], strict=True)],
+        "shards": [(endpoint.address, port) for endpoint, port in zip(ready[1:], ports[1:], strict=True)],
         "rows": [(rows.start, rows.stop) for rows in shards],
     }
     members = []
-    for number, (each, rows) in enumerate(zip(ready, shards, strict=True)):
+    for number, (endpoint, rows) in enumerate(zip(ready, shards, strict=True)):
         own = {
-            "address": each.address,
+            "address": endpoint.address,
             "port": ports[number],
             "device": device,
             "first-row": rows.start,
@@ -139,7 +139,7 @@ def _members(
         args = (*(f"--{name}={value}" for name, value in own.items()), *["--turns"] * in_turns)
         # by standard input: everybody on a host can read what its processes were given
         given = json.dumps({"token": token} if number else front).encode()
-        members.append(Member(each.host, "retrieval", args, python_of(each), given))
+        members.append(Member(endpoint.host, "retrieval", args, python_of(endpoint), given))
     return members
 
 
@@ -148,8 +148,8 @@ def _results(ready: Sequence[Endpoint], played: Sequence[Played], table: Table) 
     checked = played[0].events.of("checked")
     if not checked:
         return ProbeResult()
-    started = [event for each in played for event in each.events.of("ready")]
-    names = tuple(each.host.name for each in ready)
+    started = [event for player in played for event in player.events.of("ready")]
+    names = tuple(player.host.name for player in ready)
     conditions = {
         "rows": table.rows,
         "dim": table.dim,
@@ -164,8 +164,8 @@ def _results(ready: Sequence[Endpoint], played: Sequence[Played], table: Table) 
         "checked_rows": checked[0]["rows"],
         "checked_queries": checked[0]["queries"],
         "correct": not checked[0]["wrong"] and checked[0]["merged"],
-        "interfaces": [each.interface for each in ready],
-        "mtu": [each.mtu for each in ready],
+        "interfaces": [player.interface for player in ready],
+        "mtu": [player.mtu for player in ready],
     }
     measured = tuple(_measurement(event, names, table, conditions) for event in played[0].events.of("runs"))
     return ProbeResult(measured, tuple(_wrong(checked[0], names)))
@@ -201,13 +201,13 @@ def _received_bytes(table: Table, shards: int, batch: int) -> int:
 def _wrong(checked: Event, names: tuple[str, ...]) -> list[Finding]:
     """Shards whose answers brute force does not confirm; the merge, where each shard was right."""
     remedy = "run it again; a host that is wrong again has bad memory or a bad processor"
-    found = [
+    wrong = [
         host_finding(NAME, names[number], Status.FAILED, "its shard's best rows are not those of brute force", remedy)
         for number in checked["wrong"]
     ]
-    if not found and not checked["merged"]:
-        found.append(host_finding(NAME, names[0], Status.FAILED, "the merged best rows are not those of brute force"))
-    return found
+    if not wrong and not checked["merged"]:
+        wrong.append(host_finding(NAME, names[0], Status.FAILED, "the merged best rows are not those of brute force"))
+    return wrong
 
 
 PROBE = Probe(

@@ -103,18 +103,18 @@ def run_sweep(
         ("retrieval", hosts, partial(run_retrieval, table=table, turns=turns)),
     ]
     cells: list[dict[str, Measurement]] = [{} for _ in links]
-    found = ProbeResult()
+    total = ProbeResult()
     for number, (name, members, run) in enumerate(steps):
         note(f"{NAME}: {name.replace('_', ' ')}, links at {', '.join(each.name or 'their own rate' for each in links)}")
-        result = _share(run, transport, members, options, len(steps) - number, note, bool(found.measurements))
+        result = _share(run, transport, members, options, len(steps) - number, note, bool(total.measurements))
         measured = tuple(_at(each, link) for each, link in zip(result.measurements, links, strict=False))
         for own, each in zip(cells, measured, strict=False):
             own[name] = each
         # who cannot take part is told of once, not by each of the measurements
-        told = tuple(each for each in result.findings if each not in found.findings)
-        found += ProbeResult(measured, told)
-    sweep = Sweep(tuple(_row(link, own) for link, own in zip(links, cells, strict=True)), found)
-    return replace(sweep, found=found + ProbeResult(findings=tuple(_flat(sweep))))
+        fresh = tuple(each for each in result.findings if each not in total.findings)
+        total += ProbeResult(measured, fresh)
+    sweep = Sweep(tuple(_row(link, own) for link, own in zip(links, cells, strict=True)), total)
+    return replace(sweep, found=total + ProbeResult(findings=tuple(_flat(sweep))))
 
 
 def _row(link: Link, cells: Mapping[str, Measurement]) -> Row:
@@ -123,7 +123,7 @@ def _row(link: Link, cells: Mapping[str, Measurement]) -> Row:
 
 def _turns(transport: Transport, links: Sequence[Link]) -> Turns | None:
     """None where the links are what they are."""
-    settings = [each.put_on for each in links if each.put_on]
+    settings = [link.put_on for link in links if link.put_on]
     return Turns(transport, settings) if settings else None
 
 
@@ -157,7 +157,7 @@ def _at(measurement: Measurement, link: Link) -> Measurement:
 
 def _flat(sweep: Sweep) -> list[Finding]:
     """A warning for each higher rate that brought nothing."""
-    found = []
+    flat = []
     for low, high in pairwise(sweep.rows):
         if low.many_nodes and high.many_nodes and high.many_nodes.value <= low.many_nodes.value:
             actual = (
@@ -166,8 +166,8 @@ def _flat(sweep: Sweep) -> list[Finding]:
             )
             remedy = "the network is not what limits it: look at the hosts' processors, or send more with --gradient"
             subject = f"at {high.link.name}"
-            found.append(Finding("", NAME, Status.WARNING, subject, "none", "more samples/s", actual, remedy))
-    return found
+            flat.append(Finding("", NAME, Status.WARNING, subject, "none", "more samples/s", actual, remedy))
+    return flat
 
 
 # the article's 1, 10 and 20 Gbit/s, scaled to what a few processors can drive
@@ -199,7 +199,9 @@ def lab_links(hosts: Sequence[Host], rates: Sequence[int]) -> Iterator[list[Link
 def real_links(transport: Transport, hosts: Sequence[Host], options: TrainingOptions, note: Note) -> list[Link]:
     """One link: what the slowest host's interface says of itself."""
     endpoints, _ = find_endpoints(transport, hosts, NAME, options)
-    speeds = [speed for _, speed in fan_out(endpoints, lambda each: _speed_mbit(transport, each), options.forks)]
+    speeds = [
+        speed for _, speed in fan_out(endpoints, lambda endpoint: _speed_mbit(transport, endpoint), options.forks)
+    ]
     known = [speed for speed in speeds if speed]
     if not known or len(known) < len(hosts):
         note(f"{NAME}: not every host's interface tells its speed: the row has no rate")

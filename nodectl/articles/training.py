@@ -90,7 +90,7 @@ def run_training(
     options, amount = fit(PROBE, options, groups, least_rounds=groups)
     device = device_of(ready)
     shape = shape_for(device, options.gradient_bytes)
-    ranks = sum(_ranks_on(each, device) for each in ready)
+    ranks = sum(_ranks_on(endpoint, device) for endpoint in ready)
     note(f"training: {ranks} ranks on {len(ready)} hosts, {device}, {said(_cost_s(amount))} or more{given_up(options)}")
     members = _members(ready, device, shape, options, amount, in_turns=turns is not None)
     played = play(transport, members, _RUN_S, turns.heard if turns else None)
@@ -111,17 +111,19 @@ def _ranks_on(endpoint: Endpoint, device: str) -> int:
 
 def _not_measured(ready: Sequence[Endpoint]) -> ProbeResult:
     actual = "not measured: another host cannot take part"
-    return ProbeResult(findings=tuple(host_finding(NAME, each.host.name, Status.UNKNOWN, actual) for each in ready))
+    return ProbeResult(
+        findings=tuple(host_finding(NAME, endpoint.host.name, Status.UNKNOWN, actual) for endpoint in ready)
+    )
 
 
 def _members(
     ready: Sequence[Endpoint], device: str, shape: Shape, options: TrainingOptions, amount: Amount, *, in_turns: bool
 ) -> list[Member]:
     first, modules = ready[0], _modules()
-    world = sum(_ranks_on(each, device) for each in ready)
+    world = sum(_ranks_on(endpoint, device) for endpoint in ready)
     members, base = [], 0
-    for each in ready:
-        ranks = _ranks_on(each, device)
+    for endpoint in ready:
+        ranks = _ranks_on(endpoint, device)
         own = {
             "rank-base": base,
             "world-size": world,
@@ -129,7 +131,7 @@ def _members(
             "master-addr": first.address,
             "master-port": options.port or first.free_port,
             "backend": "nccl" if device == "cuda" else "gloo",
-            "interface": each.interface,
+            "interface": endpoint.interface,
             "windows": amount.repetitions * amount.rounds,
             "seconds": amount.duration_s,
             "timeout": _STEP_S,
@@ -142,7 +144,7 @@ def _members(
         }
         args = [f"--{name}={value}" for name, value in own.items()]
         args += ["--interface-asked"] * bool(options.interface) + ["--turns"] * in_turns
-        members.append(Member(each.host, "probe_training", tuple(args), python_of(each), modules))
+        members.append(Member(endpoint.host, "probe_training", tuple(args), python_of(endpoint), modules))
         base += ranks
     return members
 
@@ -154,11 +156,11 @@ def _modules() -> bytes:
 
 def _result(ready: Sequence[Endpoint], played: Sequence[Played], device: str, shape: Shape, groups: int) -> ProbeResult:
     """A measurement a group where every rank came to the end, and what is wrong with what they came to."""
-    told = [(event, each.member.host.name) for each in played for event in each.events.of("trained")]
-    ranks = [event for event, _ in told]
-    if len(ranks) != sum(_ranks_on(each, device) for each in ready):
+    trained = [(event, player.member.host.name) for player in played for event in player.events.of("trained")]
+    ranks = [event for event, _ in trained]
+    if len(ranks) != sum(_ranks_on(player, device) for player in ready):
         return ProbeResult()
-    started = [event for each in played for event in each.events.of("ready")]
+    started = [event for player in played for event in player.events.of("ready")]
     conditions = {
         "backend": ("nccl" if device == "cuda" else "gloo") if len(ranks) > 1 else "none",
         "ranks": len(ranks),
@@ -176,17 +178,17 @@ def _result(ready: Sequence[Endpoint], played: Sequence[Played], device: str, sh
         "nccl_env": common(started, "nccl_env") if device == "cuda" else None,
         "device": common(started, "device"),
         "threads": common(started, "threads"),
-        "interfaces": [each.interface for each in ready],
-        "mtu": [each.mtu for each in ready],
+        "interfaces": [player.interface for player in ready],
+        "mtu": [player.mtu for player in ready],
     }
-    names = tuple(each.host.name for each in ready)
+    names = tuple(player.host.name for player in ready)
     # a window is as slow as its slowest rank
     slowest_s = [max(times) for times in zip(*(event["seconds"] for event in ranks), strict=True)]
     windows = list(zip(ranks[0]["steps"], slowest_s, strict=True))
     measured = tuple(
         _measurement(group, names, shape.batch * len(ranks), conditions) for group in dealt(windows, groups)
     )
-    return ProbeResult(measured, (*_unequal(told), *_not_learnt(names, ranks)))
+    return ProbeResult(measured, (*_unequal(trained), *_not_learnt(names, ranks)))
 
 
 def _measurement(
@@ -197,24 +199,24 @@ def _measurement(
     value = median(values)
     own = {
         "repetitions": len(values),
-        "values_samples_s": [round(each, 3) for each in values],
+        "values_samples_s": [round(rate, 3) for rate in values],
         "steps": [steps for steps, _ in windows],
         "step_ms": median(1e3 * seconds / steps for steps, seconds in windows),
     }
     return Measurement(NAME, names, value, "samples/s", "", None, spread(values, value), {**own, **conditions})
 
 
-def _unequal(told: Sequence[tuple[Event, str]]) -> list[Finding]:
+def _unequal(trained: Sequence[tuple[Event, str]]) -> list[Finding]:
     """Ranks that start equal and take the same gradients end equal, bit for bit."""
-    counts = Counter(event["weights"] for event, _ in told)
+    counts = Counter(event["weights"] for event, _ in trained)
     if len(counts) == 1:
         return []
     usual, most = counts.most_common(1)[0]
-    hosts = tuple(dict.fromkeys(host for _, host in told))
-    if 2 * most <= len(told):
+    hosts = tuple(dict.fromkeys(host for _, host in trained))
+    if 2 * most <= len(trained):
         actual = "the ranks' weights differ after the training, and none are those of most"
         return [Finding(hosts[0], NAME, Status.FAILED, "weights", actual=actual, hosts=hosts)]
-    odd = dict.fromkeys(host for event, host in told if event["weights"] != usual)
+    odd = dict.fromkeys(host for event, host in trained if event["weights"] != usual)
     remedy = "run `nodectl probe nccl` over pairs with it, and look at its memory errors"
     return [
         host_finding(NAME, host, Status.FAILED, "its weights differ from the others' after the training", remedy)

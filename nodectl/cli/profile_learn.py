@@ -46,27 +46,27 @@ def learn(
     from nodectl.profiles.learn import learn as learned_from
 
     app.limit = ",".join(hosts)
-    told = _facts_of(app)
-    found = learned_from(
-        told,
-        names=fold(list(told)),
+    facts = _facts_of(app)
+    learned = learned_from(
+        facts,
+        names=fold(list(facts)),
         day=datetime.now(UTC).strftime("%Y-%m-%d"),
-        measurements=[each for path in measurements for each in _measured(path)],
+        measurements=[measurement for path in measurements for measurement in _measured(path)],
         capability=compute_capability,
     )
     called = name or (output_file.stem if output_file else "learned")
     if app.json:
-        emit_json("profile-learn", {"name": called, "profile": found.document, "notes": list(found.notes)})
+        emit_json("profile-learn", {"name": called, "profile": learned.document, "notes": list(learned.notes)})
     elif output_file is None:
-        result(_yaml(found.document))
+        result(_yaml(learned.document))
     if output_file is not None:
         try:
-            output_file.write_text(_yaml(found.document), encoding="utf-8")
+            output_file.write_text(_yaml(learned.document), encoding="utf-8")
         except OSError as error:
             reason, remedy = error.strerror or error, "name a file in a folder that is there and may be written to"
             raise UsageError(f"--output-file {output_file}: {reason}", remedy) from error
         note(f"wrote {output_file}; as profiles/hardware/{called}.yml beside the inventory it is hardware {called!r}")
-    for text in found.notes:
+    for text in learned.notes:
         note(f"warning: {text}")
 
 

@@ -40,7 +40,7 @@ class Measuring:
         return tuple(probe.name for probe in self.probes)
 
     def __call__(self, side: Side) -> ProbeResult:
-        """All of them once."""
+        """Run every probe once as the side is to be run; all measurements and findings."""
         result = ProbeResult()
         for probe in self.probes:
             result += self._one(probe, side)
@@ -53,12 +53,12 @@ class Measuring:
         """
         kept, result = [], ProbeResult()
         for probe in self.probes:
-            found = self._one(probe, side)
-            result += found
-            if found.measurements:
+            probed = self._one(probe, side)
+            result += probed
+            if probed.measurements:
                 kept.append(probe)
             else:
-                self.dropped.extend(self._why(probe.name, found))
+                self.dropped.extend(self._why(probe.name, probed))
         self.probes = kept
         return result
 
@@ -70,16 +70,16 @@ class Measuring:
             hosts = in_rank_order(self.hosts, None)
         return probe.run(self.transport, hosts, options, _silent)
 
-    def _why(self, name: str, found: ProbeResult) -> list[Finding]:
+    def _why(self, name: str, result: ProbeResult) -> list[Finding]:
         """What the probe says of it, as part of the trial's result."""
-        told = [each for each in found.findings if each.status is not Status.OK]
-        if not told:
+        findings = [finding for finding in result.findings if finding.status is not Status.OK]
+        if not findings:
             raise NodectlError(
                 f"the {name} probe measured nothing, and does not say why", f"try `nodectl probe {name}`"
             )
         if name not in self.wished:
-            return told
-        return [replace(each, status=Status.WARNING, actual=f"not measured: {each.actual}") for each in told]
+            return findings
+        return [replace(each, status=Status.WARNING, actual=f"not measured: {each.actual}") for each in findings]
 
 
 def in_a_trial(probe: AnyProbe, asked: Mapping[str, object]) -> ProbeOptions:

@@ -25,12 +25,12 @@ class Counts(click.ParamType[tuple[int, ...]]):
     ) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
-        found = []
+        rates = []
         for text in value.split(","):
             if not re.fullmatch(r"[1-9]\d{0,6}", text.strip()) or int(text) > _MOST:
                 self.fail(f"{text!r} is no count; write 1,8,64", param, ctx)
-            found.append(int(text))
-        return tuple(dict.fromkeys(found))
+            rates.append(int(text))
+        return tuple(dict.fromkeys(rates))
 
 
 class Rates(click.ParamType[tuple[int, ...]]):

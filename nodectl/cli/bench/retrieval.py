@@ -59,11 +59,11 @@ def retrieval(
         ends_at=budget and monotonic() + budget,
     )
     with held(app.transport, app.hosts, "bench retrieval", forks=app.forks, force=force, note=note) as holds:
-        found = ProbeResult(findings=holds.findings)
+        result = ProbeResult(findings=holds.findings)
         if not holds.refused:
-            found += run_retrieval(app.transport, app.hosts, options, note, table)
-    keep(app, found, None)
-    _show(app, found)
+            result += run_retrieval(app.transport, app.hosts, options, note, table)
+    keep(app, result, None)
+    _show(app, result)
 
 
 def _show(app: App, found: ProbeResult) -> None:
@@ -74,8 +74,8 @@ def _show(app: App, found: ProbeResult) -> None:
     from nodectl.report.measurements import findings_list
 
     if app.json:
-        document: dict[str, object] = {"measurements": [asdict(each) for each in found.measurements]}
-        emit_json("bench-retrieval", {**document, "findings": [asdict(each) for each in found.findings]})
+        document: dict[str, object] = {"measurements": [asdict(measurement) for measurement in found.measurements]}
+        emit_json("bench-retrieval", {**document, "findings": [asdict(row) for row in found.findings]})
     elif found.measurements:
         result(retrieval_table(found.measurements, fold))
     if found.findings:

@@ -43,8 +43,8 @@ def run(
             return replace(head, reason="the hosts are not free", findings=holds.findings)
         note(f"trial {head.id}")
         run = TrialRun(head, measuring, _arming(app, head, password, force=force), note, monotonic, ends_at, search)
-        found = run.run()
-    return replace(found, findings=(*holds.findings, *found.findings))
+        trial = run.run()
+    return replace(trial, findings=(*holds.findings, *trial.findings))
 
 
 def _arming(app: App, head: Trial, password: str | None, *, force: bool) -> Arming:
@@ -75,7 +75,7 @@ def _arming(app: App, head: Trial, password: str | None, *, force: bool) -> Armi
     return Arming(arm, put_on)
 
 
-def keep(app: App, found: Trial) -> None:
+def keep(app: App, trial: Trial) -> None:
     """In the history too, where it came to its end."""
     from nodectl.cli.terminal import note
     from nodectl.common.paths import state_dir
@@ -83,12 +83,12 @@ def keep(app: App, found: Trial) -> None:
     from nodectl.trials.store import prune
 
     prune()
-    if not found.complete:
+    if not trial.complete:
         return
     try:
         with History(state_dir() / FILE, "\n".join(app.inventory.sources)) as history:
-            for each in found.summaries:
-                verdicts = [one for one in found.verdicts if one.profile == each.profile]
-                history.add_trial(each, found.baseline.label, verdicts)
+            for summary in trial.summaries:
+                verdicts = [verdict for verdict in trial.verdicts if verdict.profile == summary.profile]
+                history.add_trial(summary, trial.baseline.label, verdicts)
     except HistoryError as error:
         note(f"nodectl: not kept in the history: {error.message}\n  try: {error.remedy}")

@@ -112,7 +112,7 @@ def trial(
     _ask(app, head, searched=space is not None, yes=yes)
     budget = budget or (_BUDGET_S if space else None)
     ends_at = None if budget is None else started + budget
-    found = run(
+    trial = run(
         app,
         head,
         wanted,
@@ -123,9 +123,9 @@ def trial(
         training=training,
         password=become_password(ask_become_pass),
     )
-    keep(app, found)
-    show_trial(app, found)
-    raise SystemExit(failed(found))
+    keep(app, trial)
+    show_trial(app, trial)
+    raise SystemExit(failed(trial))
 
 
 def _sides(
@@ -208,10 +208,10 @@ def _ask(app: App, head: Trial, *, searched: bool, yes: bool) -> None:
     from nodectl.cli.question import ask
 
     count = len(app.hosts)
-    names = [each.label for each in head.candidates]
-    told = f"{len(names)} candidates of a space" if searched else ", ".join(names)
+    names = [candidate.label for candidate in head.candidates]
+    what = f"{len(names)} candidates of a space" if searched else ", ".join(names)
     lines = [
-        f"{folded([host.name for host in app.hosts])}: {told} against {head.baseline.label}",
+        f"{folded([host.name for host in app.hosts])}: {what} against {head.baseline.label}",
         f"measured: {', '.join(head.probes)}; what runs there meanwhile is disturbed",
         "each host is armed first and puts its former values back by itself; at the end they are put back in any case",
     ]
