@@ -11,7 +11,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.probes.base import ProbeOptions, ProbeResult
-from nodectl.probes.registry import AnyProbe
+from nodectl.probes.registry import AnyProbe, declarations
 from nodectl.topology.fabric.judge import in_rank_order
 from nodectl.transport.base import Transport
 
@@ -88,6 +88,12 @@ def in_a_trial(probe: AnyProbe, asked: Mapping[str, object]) -> ProbeOptions:
     given = {name: value for name, value in asked.items() if name in known and value is not None}
     options: ProbeOptions = replace(probe.trial_options, **given)
     return options
+
+
+def trial_defaults(field: str) -> dict[str, object]:
+    """What each probe takes for one of its options in a trial, by the probe's name; not those that leave it open."""
+    values = {probe.name: getattr(probe.trial_options, field, None) for probe in declarations().values()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _silent(_: str) -> None:

@@ -121,3 +121,11 @@ def test_refused_before_any_host_is_asked(
 def test_four_pairs_are_no_trial() -> None:
     done = CliRunner().invoke(cli, ["tune", "trial", "--profiles", "stock,roce", "--pairs", "4"])
     assert done.exit_code == 2 and "--pairs" in done.output
+
+
+def test_help_tells_what_the_probes_take_in_a_trial(nodectl: Cli) -> None:
+    shown = " ".join(nodectl("tune", "trial", "--help").stdout.split())
+    assert "In one turn. [1<=x<=100] nccl: 3, training: 2, others: 1." in shown
+    assert "Message sizes. nccl: 4KiB,256KiB,16MiB." in shown
+    # memory measures as long as it always does: no default of a trial is told
+    assert "latency: 0.5, nccl: 0.1, storage: 1, tcp: 2, training: 1." in shown

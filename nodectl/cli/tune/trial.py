@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodectl.cli.app import App
 from nodectl.cli.option_types import Read, Seconds
 from nodectl.cli.profile_option import ProfileOption
+from nodectl.common.units import format_size
 from nodectl.probes.options import duration as as_seconds
+from nodectl.probes.options import names as as_names
 from nodectl.probes.options import sizes as as_sizes
 
 if TYPE_CHECKING:
@@ -23,6 +26,34 @@ if TYPE_CHECKING:
 # candidates of a space that are drawn at most: a budget never has room for more
 _DRAWN = 500
 _BUDGET_S = 1200.0
+
+
+class TrialOption(click.Option):
+    """Its help ends with what the probes take in a trial where it is not given, as they declare it."""
+
+    def __init__(self, *declarations: Any, of: str, **attributes: Any) -> None:
+        super().__init__(*declarations, **attributes)
+        self.of = of
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from nodectl.probes.registry import declarations
+        from nodectl.trials.measuring import trial_defaults
+
+        record = super().get_help_record(ctx)
+        shown = {probe: _shown(value) for probe, value in trial_defaults(self.of).items()}
+        usual = Counter(shown.values()).most_common(1)[0][0] if set(shown) == set(declarations()) else ""
+        words = [f"{probe}: {text}" for probe, text in shown.items() if text != usual]
+        words += [f"others: {usual}"] if usual else []
+        return record and (record[0], f"{record[1]}  {', '.join(words)}.".strip())
+
+
+def _shown(value: object) -> str:
+    """A default as it would be typed."""
+    if sizes := getattr(value, "bytes", None):
+        return ",".join(format_size(each).replace(" ", "") for each in sizes)
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @click.command()
@@ -42,13 +73,15 @@ _BUDGET_S = 1200.0
 @click.option(
     "--budget", type=Read(as_seconds), metavar="SECONDS|20m", help="For all of it.  A search takes 20m by default."
 )
-@click.option("--duration", type=Seconds(0.001, 3600), help="Seconds of a measurement.  tcp: 2, latency: 0.5.")
-@click.option("--repetitions", type=click.IntRange(1, 100), help="In one turn.  nccl: 3, others: 1.")
+@click.option(
+    "--duration", cls=TrialOption, of="duration_s", type=Seconds(0.001, 3600), help="Seconds of a measurement."
+)
+@click.option("--repetitions", cls=TrialOption, of="repetitions", type=click.IntRange(1, 100), help="In one turn.")
 @click.option("--training/--no-training", default=None, help="A short training step.  Default: where it can be run.")
 @click.option(
-    "--sizes", type=Read(as_sizes), default="4KiB,256KiB,16MiB", show_default=True, help="nccl: message sizes."
+    "--sizes", cls=TrialOption, of="sizes", type=Read(as_sizes), metavar="SIZE[,SIZE…]", help="Message sizes."
 )
-@click.option("--collectives", default="all_reduce", show_default=True, metavar="NAME[,NAME…]", help="nccl.")
+@click.option("--collectives", cls=TrialOption, of="collectives", type=Read(as_names), metavar="NAME[,NAME…]")
 @click.option(
     "--paths",
     type=click.Choice(["all", "ring", "first", "sample"]),
@@ -56,7 +89,7 @@ _BUDGET_S = 1200.0
     show_default=True,
     help="Which pairs of hosts tcp and latency measure.",
 )
-@click.option("--streams", type=click.IntRange(1, 128), default=1, show_default=True, help="tcp: at the same time.")
+@click.option("--streams", cls=TrialOption, of="streams", type=click.IntRange(1, 128), help="At the same time.")
 @click.option("--interface", help="The network to measure.  Default: that of the host's address.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the candidates of a space.")
 @click.option("--yes", is_flag=True, help="Do not ask before changing several hosts.")
@@ -74,10 +107,10 @@ def trial(
     duration: float | None,
     repetitions: int | None,
     training: bool | None,
-    sizes: tuple[int, ...],
-    collectives: str,
+    sizes: tuple[int, ...] | None,
+    collectives: tuple[str, ...] | None,
     paths: str,
-    streams: int,
+    streams: int | None,
     interface: str | None,
     seed: int,
     yes: bool,
@@ -100,11 +133,11 @@ def trial(
     asked: dict[str, object] = {
         "duration_s": duration,
         "repetitions": repetitions,
-        "sizes": Sizes(sizes),
+        "sizes": Sizes(sizes) if sizes else None,
         "streams": streams,
         "pairs": paths,
         "interface": interface,
-        "collectives": tuple(name.strip() for name in collectives.split(",")),
+        "collectives": collectives,
         "forks": app.forks,
     }
     wanted = _probes(probes, training)
@@ -180,9 +213,13 @@ def _head(
     from nodectl import __version__
     from nodectl.model.trial import Trial
     from nodectl.trials.ledger import now
+    from nodectl.trials.measuring import trial_defaults
     from nodectl.trials.sides import own_overrides
     from nodectl.trials.store import new_id
 
+    # of those that only one probe has, what it takes by itself
+    own = {name: next(iter(trial_defaults(name).values())) for name in ("streams", "collectives", "sizes")}
+    taken = {name: own.get(name) if value is None else value for name, value in asked.items()}
     kept = ("duration_s", "repetitions", "streams", "pairs", "interface", "collectives")
     moment = now()
     return Trial(
@@ -199,7 +236,7 @@ def _head(
         candidates=tuple(candidates),
         probes=tuple(probe.name for probe in probes),
         pairs=pairs,
-        options={**{name: asked[name] for name in kept}, "sizes_bytes": getattr(asked["sizes"], "bytes", ())},
+        options={**{name: taken[name] for name in kept}, "sizes_bytes": getattr(taken["sizes"], "bytes", ())},
     )
 
 
