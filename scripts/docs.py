@@ -5,12 +5,14 @@ A table stands between the lines `<!-- NAME -->` and `<!-- end of NAME -->` of i
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nodectl.checks.catalogue import checks, thresholds
 from nodectl.facts.catalogue import registered
+from nodectl.parsers.catalogue import families
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.options import declared
 from nodectl.probes.registry import AnyProbe, listed
@@ -70,6 +72,14 @@ def _probe_row(probe: AnyProbe) -> list[str]:
         " ".join(own) or "-",
         ", ".join(probe.groups) or "-",
     ]
+
+
+def parser_tables() -> Tables:
+    """Every tool whose saved output can be read."""
+    tools = sorted((tool, module) for family in families().values() for tool, module in family.items())
+    docs = ((tool, importlib.import_module(module).__doc__ or "") for tool, module in tools)
+    rows = [[f"`{tool}`", doc.partition("\n")[0].removeprefix("Reads ").replace("|", "\\|")] for tool, doc in docs]
+    return {"tools": [["TOOL", "reads"], *rows]}
 
 
 def profile_tables() -> Tables:
@@ -140,6 +150,7 @@ def _line(cells: list[str]) -> str:
 
 PAGES: dict[str, Callable[[], Tables]] = {
     "health.md": health_tables,
+    "parsers.md": parser_tables,
     "probes.md": probe_tables,
     "profiles.md": profile_tables,
 }
