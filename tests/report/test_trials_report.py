@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,10 +11,6 @@ from nodectl.model.verdict import Crossover
 from nodectl.report.trials import Names, crossover_line, trial_text, trials_table, verdicts_table
 from nodectl.trials.crossover import judged
 from tests.trials.trials import gaining
-
-
-def fold(names: Sequence[str]) -> str:
-    return "+".join(names)
 
 
 def trial(**changes: Any) -> Trial:
@@ -67,7 +62,7 @@ def test_the_outcome_stands_last(percent: float, told: str) -> None:
 
 def test_what_is_undecided_says_why() -> None:
     lines = trial_text(trial(series=(gaining(30, pairs=3),), complete=False, reason="lost: b")).splitlines()
-    assert lines[0] == "trial 20261121T120000Z-ab12: a+b, 10 pairs, ended early: lost: b"
+    assert lines[0] == "trial 20261121T120000Z-ab12: a,b, 10 pairs, ended early: lost: b"
     assert lines[-2:] == [
         "candidate against stock: unknown: is undecided",
         "  undecided: nccl: too few pairs: 3 of 3 are complete, and 5 are needed",
