@@ -36,7 +36,7 @@ _DIM, _K, _BATCH = 768, 100, 64
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkRate:
     """The rate at which a row is measured; `put_on` makes it so, where that can be done."""
 
     name: str | None
@@ -48,7 +48,7 @@ class Link:
 class Row:
     """What was measured at one rate; None for what could not be."""
 
-    link: Link
+    link: LinkRate
     one_node: Measurement | None = None
     many_nodes: Measurement | None = None
     retrieval: Measurement | None = None
@@ -86,7 +86,7 @@ def table_for(hosts: int, rows: int | None = None, dim: int | None = None, k: in
 def run_sweep(
     transport: Transport,
     hosts: Sequence[Host],
-    links: Sequence[Link],
+    links: Sequence[LinkRate],
     options: TrainingOptions,
     table: Table,
     note: Note,
@@ -117,11 +117,11 @@ def run_sweep(
     return replace(sweep, found=total + ProbeResult(findings=tuple(_flat(sweep))))
 
 
-def _row(link: Link, cells: Mapping[str, Measurement]) -> Row:
+def _row(link: LinkRate, cells: Mapping[str, Measurement]) -> Row:
     return Row(link, cells.get("one_node"), cells.get("many_nodes"), cells.get("retrieval"))
 
 
-def _turns(transport: Transport, links: Sequence[Link]) -> Turns | None:
+def _turns(transport: Transport, links: Sequence[LinkRate]) -> Turns | None:
     """None where the links are what they are."""
     settings = [link.put_on for link in links if link.put_on]
     return Turns(transport, settings) if settings else None
@@ -149,7 +149,7 @@ def _share(
         )
 
 
-def _at(measurement: Measurement, link: Link) -> Measurement:
+def _at(measurement: Measurement, link: LinkRate) -> Measurement:
     """In a lab the rate was chosen, and is part of what was measured."""
     chosen = {"rate": link.name} if link.put_on else {}
     return replace(measurement, conditions={**measurement.conditions, **chosen, "rate_bits": link.rate_bits})
@@ -176,7 +176,7 @@ _MBIT = 10**6
 
 
 @contextmanager
-def lab_links(hosts: Sequence[Host], rates: Sequence[int]) -> Iterator[list[Link] | None]:
+def lab_links(hosts: Sequence[Host], rates: Sequence[int]) -> Iterator[list[LinkRate] | None]:
     """Links whose rate can be chosen, put back at the end; None where the hosts are no lab's."""
     marked = [host for host in hosts if _is_lab(host)]
     folder = lab_of(hosts) if marked else None
@@ -193,10 +193,10 @@ def lab_links(hosts: Sequence[Host], rates: Sequence[int]) -> Iterator[list[Link
     if os.geteuid() != 0:
         raise LabError(f"giving the links of the lab '{folder.name}' another rate needs root", "run it as root")
     with shaping(folder) as put_on:
-        yield [Link(described(rate), rate, partial(put_on, rate)) for rate in sorted(set(rates or LAB_RATES))]
+        yield [LinkRate(described(rate), rate, partial(put_on, rate)) for rate in sorted(set(rates or LAB_RATES))]
 
 
-def real_links(transport: Transport, hosts: Sequence[Host], options: TrainingOptions, note: Note) -> list[Link]:
+def real_links(transport: Transport, hosts: Sequence[Host], options: TrainingOptions, note: Note) -> list[LinkRate]:
     """One link: what the slowest host's interface says of itself."""
     endpoints, _ = find_endpoints(transport, hosts, NAME, options)
     speeds = [
@@ -205,9 +205,9 @@ def real_links(transport: Transport, hosts: Sequence[Host], options: TrainingOpt
     known = [speed for speed in speeds if speed]
     if not known or len(known) < len(hosts):
         note(f"{NAME}: not every host's interface tells its speed: the row has no rate")
-        return [Link(None, None)]
+        return [LinkRate(None, None)]
     rate_bits = min(known) * _MBIT
-    return [Link(described(rate_bits), rate_bits)]
+    return [LinkRate(described(rate_bits), rate_bits)]
 
 
 def _speed_mbit(transport: Transport, endpoint: Endpoint) -> int | None:

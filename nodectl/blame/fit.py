@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from nodectl.blame.model import Cause, Entry, Link, Suspect, levels_of
+from nodectl.blame.model import Cause, Entry, HostPair, Suspect, levels_of
 from nodectl.common.statistics import robust_deviation
 
 # standard errors below the usual from which on something is measured again
@@ -39,13 +39,13 @@ class Fit:
     `error` is how far off the usual may be itself.
     """
 
-    usual: Mapping[Link, float]
+    usual: Mapping[HostPair, float]
     noise: float
     suspects: tuple[Suspect, ...]
     error: float
 
 
-def fit(entries: Mapping[Link, Entry], switch_of: Mapping[str, str] | None = None) -> Fit:
+def fit(entries: Mapping[HostPair, Entry], switch_of: Mapping[str, str] | None = None) -> Fit:
     """The causes that explain these measurements best; `switch_of` names the switch beside each host, if known."""
     if not entries:
         return Fit({}, _PRIOR_NOISE, (), 0.0)
@@ -85,13 +85,17 @@ class _Search:
     """One pass: accepts the best cause, lowers the ceiling of its links, and looks again."""
 
     def __init__(
-        self, entries: Mapping[Link, Entry], usual: Mapping[Link, float], noise: float, switch_of: Mapping[str, str]
+        self,
+        entries: Mapping[HostPair, Entry],
+        usual: Mapping[HostPair, float],
+        noise: float,
+        switch_of: Mapping[str, str],
     ) -> None:
         self.entries, self.noise = entries, noise
         self.below = {link: entries[link].level - usual[link] for link in entries}
         self.ceiling = dict.fromkeys(entries, 0.0)
-        self.out: dict[str, list[Link]] = defaultdict(list)
-        self.into: dict[str, list[Link]] = defaultdict(list)
+        self.out: dict[str, list[HostPair]] = defaultdict(list)
+        self.into: dict[str, list[HostPair]] = defaultdict(list)
         for link in entries:
             self.out[link[0]].append(link)
             self.into[link[1]].append(link)
@@ -109,7 +113,7 @@ class _Search:
         """The causes, in the order in which they were accepted."""
         accepted: list[Suspect] = []
         judged = {cause: found for cause in self._candidates() if (found := self._judge(cause)) is not None}
-        touching: dict[Link, list[Cause]] = defaultdict(list)
+        touching: dict[HostPair, list[Cause]] = defaultdict(list)
         for cause, (_, _, links) in judged.items():
             for link in links:
                 touching[link].append(cause)
@@ -152,7 +156,7 @@ class _Search:
         if len(self.members) > 2:
             yield from (Cause("switch", tuple(hosts), name=name) for name, hosts in self.members.items())
 
-    def _judge(self, cause: Cause) -> tuple[float, Suspect, list[Link]] | None:
+    def _judge(self, cause: Cause) -> tuple[float, Suspect, list[HostPair]] | None:
         """How much of the slowness the cause explains; None where it is not clearly slow."""
         links = self._links(cause)
         if cause.kind in ("host", "switch"):
@@ -171,7 +175,7 @@ class _Search:
         ceiling = median(self.ceiling[link] for link in links)
         return gain, Suspect(cause, ceiling + step, score, len(links), ceiling=ceiling), links
 
-    def _links(self, cause: Cause) -> list[Link]:
+    def _links(self, cause: Cause) -> list[HostPair]:
         if cause.kind == "host":
             (host,) = cause.hosts
             return (self.out[host] if cause.side != "in" else []) + (self.into[host] if cause.side != "out" else [])
@@ -181,14 +185,14 @@ class _Search:
         both = (cause.hosts, cause.hosts[::-1]) if cause.kind == "path" else (cause.hosts,)
         return [(a, b) for a, b in both if (a, b) in self.entries]
 
-    def _error(self, cause: Cause, links: Sequence[Link]) -> float:
+    def _error(self, cause: Cause, links: Sequence[HostPair]) -> float:
         """The standard error of the middle of these links."""
         error = self.noise * math.sqrt(sum(1 / self.entries[link].count for link in links)) / len(links)
         if len(links) > 2:
             error *= MEDIAN_ERROR
         return math.hypot(error, self.uneven) if cause.kind == "host" else error
 
-    def _middle(self, links: Sequence[Link]) -> float:
+    def _middle(self, links: Sequence[HostPair]) -> float:
         return median(self.below[link] for link in links) if links else 0.0
 
     def _unevenness(self) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from statistics import NormalDist, median
 
 from nodectl.blame.fit import MEDIAN_ERROR, Fit, fit, strictness
-from nodectl.blame.model import Entry, Link, Reading, Suspect, entries_of
+from nodectl.blame.model import Entry, HostPair, Reading, Suspect, entries_of
 from nodectl.blame.plan import AGAIN, OTHERS, Plan
 
 # measured again, a cause has to be below the usual by so many standard errors, and by so much (10 %)
@@ -65,7 +65,7 @@ class Inquiry:
     readings: list[Reading] = field(default_factory=list)
     stage: int = 0
     _asked: set[frozenset[str]] = field(default_factory=set)
-    _first: tuple[int, Mapping[Link, Entry], Fit] | None = None
+    _first: tuple[int, Mapping[HostPair, Entry], Fit] | None = None
     _known: tuple[int, _View] | None = None
 
     def add(self, readings: Iterable[Reading]) -> None:
@@ -76,7 +76,7 @@ class Inquiry:
             for each in readings
         ]
 
-    def next_rounds(self) -> list[list[Link]]:
+    def next_rounds(self) -> list[list[HostPair]]:
         """Rounds to measure now; none where nothing is left to be asked. Healthy pairs run beside the suspects."""
         if self.stage >= STAGES or len(self._names()) < 3:
             return []
@@ -126,7 +126,7 @@ class Inquiry:
                 levels[each.stage].append(level - found.usual[each.link])
         return levels
 
-    def _first_look(self) -> tuple[Mapping[Link, Entry], Fit]:
+    def _first_look(self) -> tuple[Mapping[HostPair, Entry], Fit]:
         """As fitted once; none but the first look's readings are added before stage 1."""
         first = [each for each in self.readings if not each.stage]
         if self._first is None or self._first[0] != len(first):

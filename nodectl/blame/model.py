@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-Link = tuple[str, str]
+# who sends, who receives
+HostPair = tuple[str, str]
 
 # a reading of nothing at all, as a share of the usual one; a logarithm has no other place for it
 _NOTHING = 1e-6
@@ -32,7 +33,7 @@ class Reading:
     control: bool = False
 
     @property
-    def link(self) -> Link:
+    def link(self) -> HostPair:
         """Sender and receiver."""
         return self.sender, self.receiver
 
@@ -46,7 +47,7 @@ class Cause:
     side: str = ""
     name: str = ""
 
-    def covers(self, link: Link) -> bool:
+    def covers(self, link: HostPair) -> bool:
         """Whether a measurement over this link passes through it."""
         sender, receiver = link
         if self.kind == "host":
@@ -85,7 +86,7 @@ class Entry:
     count: int
 
 
-def entries_of(readings: Iterable[Reading], shifts: Mapping[int, float]) -> dict[Link, Entry]:
+def entries_of(readings: Iterable[Reading], shifts: Mapping[int, float]) -> dict[HostPair, Entry]:
     """One entry a link, of the readings taken again where there are some: the first look chose the suspects.
 
     `shifts` is by how much all of a later stage was faster or slower than the first look.
@@ -93,21 +94,21 @@ def entries_of(readings: Iterable[Reading], shifts: Mapping[int, float]) -> dict
     found = [each for each in readings if not each.control]
     positive = [each.value for each in found if each.value > 0]
     least = _NOTHING * median(positive) if positive else 1.0
-    first: dict[Link, list[float]] = defaultdict(list)
-    again: dict[Link, list[float]] = defaultdict(list)
+    first: dict[HostPair, list[float]] = defaultdict(list)
+    again: dict[HostPair, list[float]] = defaultdict(list)
     for each in found:
         level = math.log(max(each.value, least)) - shifts.get(each.stage, 0.0)
         (again if each.stage else first)[each.link].append(level)
     return {link: Entry(median(levels), len(levels)) for link, levels in {**first, **again}.items()}
 
 
-def levels_of(entries: Mapping[Link, Entry], switch_of: Mapping[str, str]) -> dict[Link, float]:
+def levels_of(entries: Mapping[HostPair, Entry], switch_of: Mapping[str, str]) -> dict[HostPair, float]:
     """What is usual on each link: one level for the fleet, or one below a switch and one between switches.
 
     The median over hosts of what each does at most links, or at its better ones where it has few partners, so that
     neither a slow path nor some slow hosts move it.
     """
-    classes: dict[bool, list[Link]] = defaultdict(list)
+    classes: dict[bool, list[HostPair]] = defaultdict(list)
     for link in entries:
         classes[bool(switch_of) and switch_of[link[0]] != switch_of[link[1]]].append(link)
     whole = _better_level(entries, entries)
@@ -120,7 +121,7 @@ def levels_of(entries: Mapping[Link, Entry], switch_of: Mapping[str, str]) -> di
     return levels
 
 
-def _better_level(entries: Mapping[Link, Entry], links: Iterable[Link]) -> float:
+def _better_level(entries: Mapping[HostPair, Entry], links: Iterable[HostPair]) -> float:
     own: dict[str, list[float]] = defaultdict(list)
     for link in links:
         for name in link:

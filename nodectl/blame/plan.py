@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from nodectl.blame.model import Cause, Link, Reading, Suspect
+from nodectl.blame.model import Cause, HostPair, Reading, Suspect
 
 # a stage measures a suspect path so often, a suspect host with so many others
 AGAIN, OTHERS = 3, 2
 _MOST_ROUNDS, _MOST_CONTROLS = 8, 16
 
-Round = tuple[list[Link], list[Link]]
+Round = tuple[list[HostPair], list[HostPair]]
 
 
 class Plan:
@@ -19,9 +19,9 @@ class Plan:
 
     def __init__(self, readings: Sequence[Reading], suspects: Iterable[Suspect]) -> None:
         self._partners_of: dict[str, set[str]] = defaultdict(set)
-        self._met: dict[Link, int] = defaultdict(int)
+        self._met: dict[HostPair, int] = defaultdict(int)
         count: dict[str, int] = defaultdict(int)
-        first: dict[Link, None] = {}
+        first: dict[HostPair, None] = {}
         for each in readings:
             for name, other in (each.link, each.link[::-1]):
                 count[name] += 1
@@ -47,7 +47,7 @@ class Plan:
         """The pairs that are no controls."""
         return {frozenset(link) for links, _ in rounds for link in links}
 
-    def _wanted(self, cause: Cause) -> list[Link]:
+    def _wanted(self, cause: Cause) -> list[HostPair]:
         if cause.kind in ("path", "direction"):
             a, b = sorted(cause.hosts)
             # an end with few partners may itself be the cause
@@ -59,7 +59,7 @@ class Plan:
             return [(each, outside[number % len(outside)]) for number, each in enumerate(inside)]
         return self._partners(cause.hosts[0])
 
-    def _partners(self, host: str) -> list[Link]:
+    def _partners(self, host: str) -> list[HostPair]:
         """Good hosts for this one: first those not yet met again, and not the same ones for all suspects."""
         others = [name for name in self._good if name != host]
         start = sum(map(ord, host)) % max(1, len(others))
@@ -69,11 +69,11 @@ class Plan:
             turned += sorted(rest, key=lambda name: self._met[host, name])
         return [(host, name) for name in turned[:OTHERS]]
 
-    def _controls(self, asked: Sequence[Link], turn: int) -> list[Link]:
+    def _controls(self, asked: Sequence[HostPair], turn: int) -> list[HostPair]:
         """Healthy pairs of the first look: the same load as then, and what is usual now."""
         busy = {name for pair in asked for name in pair}
         start = 7 * turn % max(1, len(self._usual))
-        found: list[Link] = []
+        found: list[HostPair] = []
         for pair in (*self._usual[start:], *self._usual[:start]):
             if len(found) == _MOST_CONTROLS:
                 break
@@ -83,9 +83,9 @@ class Plan:
         return found
 
 
-def packed(pairs: Sequence[Link]) -> list[list[Link]]:
+def packed(pairs: Sequence[HostPair]) -> list[list[HostPair]]:
     """The pairs in few rounds, each taken into the first one in which both its hosts are free."""
-    rounds: list[list[Link]] = []
+    rounds: list[list[HostPair]] = []
     busy: list[set[str]] = []
     for pair in pairs:
         number = next((number for number, hosts in enumerate(busy) if not hosts & set(pair)), len(rounds))

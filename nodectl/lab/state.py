@@ -16,7 +16,7 @@ from nodectl.common.paths import state_dir
 from nodectl.errors import LabError, UsageError
 from nodectl.lab.spec import LabSpec
 
-Link = Literal["veth", "netem", "wire"]
+LinkKind = Literal["veth", "netem", "wire"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class LabState:
 
     spec: LabSpec
     subnet: str
-    link: Link
+    link: LinkKind
     hosts: tuple[HostRecord, ...] = ()
     wire: Process | None = None
     faults: tuple[FaultRecord, ...] = ()

@@ -24,7 +24,7 @@ from nodectl.lab.files import give_to_operator, new_key, write_files, write_secr
 from nodectl.lab.host import GO, READY, HostPlan, become
 from nodectl.lab.shape import host_shaping, kernel_has_netem
 from nodectl.lab.spec import MAX_WIRED_HOSTS, LabSpec
-from nodectl.lab.state import HostRecord, LabFolder, LabState, Link, Process
+from nodectl.lab.state import HostRecord, LabFolder, LabState, LinkKind, Process
 from nodectl.lab.syscalls import CLONE_NEWPID, mount, setns, unshare
 from nodectl.lab.wiring import start_wire
 
@@ -94,7 +94,7 @@ def _make(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None) -> LabSta
     return folder.write(replace(state, complete=True))
 
 
-def _choose_link(folder: LabFolder, spec: LabSpec) -> Link:
+def _choose_link(folder: LabFolder, spec: LabSpec) -> LinkKind:
     if not spec.impaired:
         return "veth"
     if kernel_has_netem(folder.switch):

@@ -16,7 +16,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.registry import kind_of
-from nodectl.profiles.hardware_schema import Floor, Hardware, Link
+from nodectl.profiles.hardware_schema import Floor, GpuLink, Hardware
 
 _SAME_UNIT = {"tflop/s": "tflops", "\u00b5s": "us", "\u03bcs": "us"}
 # rates and times in another multiple are the same; bits and bytes are not
@@ -37,7 +37,7 @@ class Reference:
 
     name: str
     hardware: Hardware
-    link: Link | None = None
+    link: GpuLink | None = None
 
 
 def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> ProbeResult:

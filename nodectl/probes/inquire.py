@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from nodectl.blame.findings import readings_of, slow_findings, two_hosts
 from nodectl.blame.inquiry import Inquiry
-from nodectl.blame.model import Link
+from nodectl.blame.model import HostPair
 from nodectl.model.finding import Finding
 from nodectl.probes.base import Note, ProbeResult
 
-Measure = Callable[[Sequence[Link]], ProbeResult]
+Measure = Callable[[Sequence[HostPair]], ProbeResult]
 
 
 def inquire(

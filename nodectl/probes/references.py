@@ -23,7 +23,7 @@ from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 
 if TYPE_CHECKING:
-    from nodectl.profiles.hardware_schema import Hardware, Link
+    from nodectl.profiles.hardware_schema import GpuLink, Hardware
 
 # what tells the link class, as a learned profile has it
 _LINK_SUBJECTS = ("gpu_topology", "gpus", "fabric_manager")
@@ -79,7 +79,7 @@ def _asks(host: str, references: Mapping[str, Reference], result: ProbeResult) -
     )
 
 
-def _link(transport: Transport, host: Host) -> Link | None:
+def _link(transport: Transport, host: Host) -> GpuLink | None:
     """None where it cannot be told: no floor that depends on it holds then."""
     facts = facts_named(*_LINK_SUBJECTS)
     recording = collect(transport, host, commands_for(host, facts))

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from nodectl.profiles.fields import Strict, Version
 
-Link = Literal["nvswitch", "nvlink-bridge", "pcie"]
+GpuLink = Literal["nvswitch", "nvlink-bridge", "pcie"]
 
 
 class Gpu(Strict):
@@ -45,7 +45,7 @@ class Floor(Strict):
     value: float = Field(gt=0, allow_inf_nan=False)
     unit: str
     tolerance_percent: float = Field(default=0, ge=0, lt=100)
-    link_class: Link | None = None
+    link_class: GpuLink | None = None
     source: str
 
 
@@ -56,7 +56,7 @@ class Hardware(Strict):
     gpus: Annotated[int, Field(ge=0)] | None
     gpu: Gpu | None = None
     # between all GPUs; a pair may have a better one
-    link: Link | None = None
+    link: GpuLink | None = None
     nvswitch: bool = False
     nics: tuple[Nic, ...] = ()
     cpu: Cpu | None = None
@@ -75,6 +75,6 @@ class Hardware(Strict):
             raise ValueError(f"sources: {', '.join(unknown)}: no such field of a hardware")
         return self
 
-    def floors_for(self, link: Link | None) -> tuple[Floor, ...]:
+    def floors_for(self, link: GpuLink | None) -> tuple[Floor, ...]:
         """The floors that hold where `link` is the class found between the GPUs."""
         return tuple(floor for floor in self.floors if floor.link_class in (None, link))

@@ -20,7 +20,7 @@ from nodectl.facts.nics import Nic
 from nodectl.model.facts import Unread
 from nodectl.model.measurement import Measurement
 from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
-from nodectl.profiles.hardware_schema import Link
+from nodectl.profiles.hardware_schema import GpuLink
 from nodectl.profiles.load import check_document
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.schema import Document, Hardware
@@ -136,7 +136,7 @@ def _gpu(facts: Facts) -> dict[str, Any] | None:
     return {"model": name, "memory_gb": memory_gb}
 
 
-def link_between_gpus(facts: Facts) -> Link | None:
+def link_between_gpus(facts: Facts) -> GpuLink | None:
     """The link class that is found between all GPUs; None for fewer than two, and where it cannot be told."""
     try:
         return _link(facts)
@@ -144,7 +144,7 @@ def link_between_gpus(facts: Facts) -> Link | None:
         return None
 
 
-def _link(facts: Facts) -> Link | None:
+def _link(facts: Facts) -> GpuLink | None:
     matrix = _value(facts, "gpu_topology")
     if not isinstance(matrix, NvidiaSmiTopo) or len(matrix.gpus) < 2:
         return None

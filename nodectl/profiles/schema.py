@@ -1,7 +1,7 @@
 """The shape of a profile: every field that exists, so that a typo is refused with its path."""
 
 from nodectl.profiles.fields import Document, Setting, Strict, Version
-from nodectl.profiles.hardware_schema import Floor, Gpu, Hardware, Link, Nic
+from nodectl.profiles.hardware_schema import Floor, Gpu, GpuLink, Hardware, Nic
 from nodectl.profiles.stack_schema import Driver, PythonRange, Stack
 from nodectl.profiles.tuning_schema import GpuSettings, NcclSetting, NicSettings, SysctlSetting, Tuning
 
@@ -10,9 +10,9 @@ __all__ = [
     "Driver",
     "Floor",
     "Gpu",
+    "GpuLink",
     "GpuSettings",
     "Hardware",
-    "Link",
     "NcclSetting",
     "Nic",
     "NicSettings",

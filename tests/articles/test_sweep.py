@@ -9,7 +9,7 @@ import pytest
 from nodectl.articles import sweep as sweep_module
 from nodectl.articles.document import published, sweep_document, sweep_table
 from nodectl.articles.retrieval import Table
-from nodectl.articles.sweep import Link, Sweep, run_sweep, table_for
+from nodectl.articles.sweep import LinkRate, Sweep, run_sweep, table_for
 from nodectl.articles.training import TrainingOptions
 from nodectl.articles.turns import Turns
 from nodectl.errors import UsageError
@@ -36,10 +36,10 @@ class Lab:
         monkeypatch.setattr(sweep_module, "run_retrieval", self.retrieval)
 
     @property
-    def links(self) -> list[Link]:
+    def links(self) -> list[LinkRate]:
         # not in the order of their rates
         bits = {"100mbit": 10**8, "1gbit": 10**9, "2gbit": 2 * 10**9}
-        return [Link(name, bits[name], lambda name=name: self.put_on(name)) for name in reversed(self.speed)]  # type: ignore[misc]
+        return [LinkRate(name, bits[name], lambda name=name: self.put_on(name)) for name in reversed(self.speed)]  # type: ignore[misc]
 
     def put_on(self, name: str) -> None:
         self.now = name
@@ -139,7 +139,7 @@ def test_real_hosts_have_one_row_and_no_ratio(monkeypatch: pytest.MonkeyPatch) -
     def quiet(_: str) -> None:
         """Nobody looks at the progress."""
 
-    links = [Link("25gbit", 25 * 10**9)]
+    links = [LinkRate("25gbit", 25 * 10**9)]
     swept = run_sweep(lab, HOSTS, links, TrainingOptions(), table_for(4), quiet)  # type: ignore[arg-type]
     document: Any = sweep_document(swept, scaled=False)
     assert (document["ratio"], document["rising"], document["scaled"]) == (None, None, False)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nodectl.blame.inquiry import Inquiry, Verdict
-from nodectl.blame.model import Cause, Link, Reading
+from nodectl.blame.model import Cause, HostPair, Reading
 from nodectl.probes.pairs import all_pairs
 from nodectl.probes.rounds import sampled
 
@@ -29,9 +29,9 @@ class Fleet:
     # a burst elsewhere makes so many of the readings much slower
     bursts: float = 0.005
     # pairs that cannot be measured
-    apart: frozenset[Link] = frozenset()
+    apart: frozenset[HostPair] = frozenset()
 
-    def measure(self, rounds: Iterable[Sequence[Link]]) -> list[Reading]:
+    def measure(self, rounds: Iterable[Sequence[HostPair]]) -> list[Reading]:
         """Both directions of each pair."""
         readings = []
         for pairs in rounds:
@@ -90,7 +90,7 @@ def scenario(kind: str, count: int, rounds: int | None, seed: int) -> Case:
     return Case(kind, fleet, investigate(fleet, plan))
 
 
-def investigate(fleet: Fleet, plan: Iterable[Sequence[Link]], inquiry: Inquiry | None = None) -> Verdict:
+def investigate(fleet: Fleet, plan: Iterable[Sequence[HostPair]], inquiry: Inquiry | None = None) -> Verdict:
     """First look, then as often as the inquiry asks."""
     inquiry = inquiry or Inquiry()
     inquiry.add(fleet.measure(plan))
@@ -99,7 +99,7 @@ def investigate(fleet: Fleet, plan: Iterable[Sequence[Link]], inquiry: Inquiry |
     return inquiry.verdict()
 
 
-def _cause(kind: str, draw: random.Random, names: Sequence[str], links: Sequence[Link], taken: set[str]) -> Cause:
+def _cause(kind: str, draw: random.Random, names: Sequence[str], links: Sequence[HostPair], taken: set[str]) -> Cause:
     if kind in ("path", "direction"):
         pair = draw.choice([link for link in links if not taken & set(link)] or list(links))
         turned = pair if draw.random() < 0.5 else pair[::-1]

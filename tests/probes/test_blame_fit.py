@@ -7,13 +7,13 @@ from itertools import permutations
 import pytest
 
 from nodectl.blame.fit import fit
-from nodectl.blame.model import Cause, Entry, Link
+from nodectl.blame.model import Cause, Entry, HostPair
 
 Shares = Callable[[str, str], float]
 WOBBLE = (0.0, 0.02, -0.015, 0.01, -0.02)
 
 
-def measured(names: str, share: Shares) -> dict[Link, Entry]:
+def measured(names: str, share: Shares) -> dict[HostPair, Entry]:
     """10 units everywhere but for what `share` leaves, and a little disorder."""
     links = permutations(names, 2)
     return {

@@ -16,7 +16,7 @@ _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _HEADER = struct.Struct("=IHHII")
 
 
-class Link(NamedTuple):
+class Interface(NamedTuple):
     """An interface; `addresses` in CIDR form, as the kernel lists them."""
 
     name: str
@@ -26,16 +26,16 @@ class Link(NamedTuple):
     addresses: List[str]
 
 
-def links() -> List[Link]:
+def interfaces() -> List[Interface]:
     """Every interface of this network namespace."""
-    found: Dict[int, Link] = {}
+    found: Dict[int, Interface] = {}
     for body in _dump(_GETLINK):
         _, _, index, flags, _ = struct.unpack_from("=BxHiII", body)
         fields = dict(_attributes(body[16:]))
         state = fields.get(_IFLA_OPERSTATE, b"\0")[0]
         name = fields[_IFLA_IFNAME].rstrip(b"\0").decode(errors="replace")
         mtu = struct.unpack("=I", fields[_IFLA_MTU])[0]
-        found[index] = Link(name, bool(flags & _UP), _OPERSTATE_NAMES[min(state, 6)], mtu, [])
+        found[index] = Interface(name, bool(flags & _UP), _OPERSTATE_NAMES[min(state, 6)], mtu, [])
     for body in _dump(_GETADDR):
         family, prefix, _, _, index = struct.unpack_from("=BBBBI", body)
         fields = dict(_attributes(body[8:]))

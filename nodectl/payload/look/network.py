@@ -11,14 +11,14 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from .netlink import Link, links
+from .netlink import Interface, interfaces
 
 _RESOLVE_DEADLINE_S = 5.0
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
     """The facts `names`, `job_address` and `free_ports`."""
-    found = links()
+    found = interfaces()
     address, link = choose(found, request["interface"], list(candidates(request)), not request["others"])
     hostname = socket.gethostname()
     addresses = resolve([hostname, *request["peers"]])
@@ -59,7 +59,9 @@ def source_towards(address: str) -> Iterator[str]:
         yield probe.getsockname()[0]
 
 
-def choose(found: Sequence[Link], interface: str, wanted: Sequence[str], alone: bool) -> Tuple[str, Optional[Link]]:
+def choose(
+    found: Sequence[Interface], interface: str, wanted: Sequence[str], alone: bool
+) -> Tuple[str, Optional[Interface]]:
     """Address (CIDR) and link for the job: of the named interface, else the first wanted one that is held here."""
     if interface:
         named = [link for link in found if link.name == interface]
@@ -75,7 +77,7 @@ def choose(found: Sequence[Link], interface: str, wanted: Sequence[str], alone: 
     return next(iter(here.values()), ("127.0.0.1/8", None))
 
 
-def usable(link: Link) -> List[str]:
+def usable(link: Interface) -> List[str]:
     """Its addresses that other hosts can reach, IPv4 first."""
     parsed = [ipaddress.ip_interface(cidr) for cidr in link.addresses]
     kept = [one for one in parsed if not one.ip.is_loopback and not one.ip.is_link_local]

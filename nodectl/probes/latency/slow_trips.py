@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nodectl.blame.inquiry import Blamed, Inquiry, Verdict
-from nodectl.blame.model import Link, Reading, Suspect
+from nodectl.blame.model import HostPair, Reading, Suspect
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
@@ -20,7 +20,7 @@ _REMEDY = "look for a busy processor, deep sleep states, a long way round or a q
 def slow_trips(
     switches: Mapping[str, str],
     measurements: Sequence[Measurement],
-    again: Callable[[Sequence[Link]], ProbeResult],
+    again: Callable[[Sequence[HostPair]], ProbeResult],
     note: Note,
     has_time: Callable[[], bool],
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
@@ -40,7 +40,7 @@ def slow_trips(
     return tuple(failed), tuple(_findings(inquiry.verdict()))
 
 
-def _worth_it(inquiry: Inquiry) -> list[list[Link]]:
+def _worth_it(inquiry: Inquiry) -> list[list[HostPair]]:
     if not any(_is_slow(each) for each in inquiry.first_sight()):
         return []
     return inquiry.next_rounds()

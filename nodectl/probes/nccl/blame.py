@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from nodectl.blame.model import Link
+from nodectl.blame.model import HostPair
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.probes.base import Note, ProbeResult
 from nodectl.probes.inquire import inquire
 from nodectl.probes.nccl.hosts import NAME
 
-Measure = Callable[[Sequence[Link], str, int], ProbeResult]
+Measure = Callable[[Sequence[HostPair], str, int], ProbeResult]
 
 
 def blamed(
@@ -25,7 +25,7 @@ def blamed(
     collective, size = str(judged[0].conditions["collective"]), judged[0].conditions["size_bytes"]
     kept: list[Measurement] = []
 
-    def again(pairs: Sequence[Link]) -> ProbeResult:
+    def again(pairs: Sequence[HostPair]) -> ProbeResult:
         found = measure(pairs, collective, size if isinstance(size, int) else 0)
         kept.extend(found.measurements)
         return ProbeResult(both_ways(found.measurements), found.findings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nodectl.blame.model import Link
+from nodectl.blame.model import HostPair
 from nodectl.common.units import format_size
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
@@ -156,7 +156,7 @@ def _blame(
 ) -> ProbeResult:
     by_host = {each.name: each for each in fleet.ready}
 
-    def measure(pairs: Sequence[Link], collective: str, size_bytes: int) -> ProbeResult:
+    def measure(pairs: Sequence[HostPair], collective: str, size_bytes: int) -> ProbeResult:
         only = replace(run.options, collectives=(collective,), sizes=Sizes((size_bytes,)))
         once = replace(run, options=only)
         if not has_time(only, _cost_s(Amount(run.repetitions, run.duration_s), 1)):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodectl.blame.model import Link
+from nodectl.blame.model import HostPair
 from nodectl.common.units import format_number, format_size
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
@@ -202,7 +202,7 @@ class _Again:
     operation: str
     options: RdmaOptions
 
-    def __call__(self, pairs: Sequence[Link]) -> ProbeResult:
+    def __call__(self, pairs: Sequence[HostPair]) -> ProbeResult:
         sites = self.fleet.sites
         seconds = size_of(self.operation, self.options).seconds or USUAL.duration_s
         amount = Amount(self.options.repetitions or USUAL.repetitions, float(seconds))

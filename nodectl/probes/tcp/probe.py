@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from nodectl.blame.blame import blame
-from nodectl.blame.model import Link
+from nodectl.blame.model import HostPair
 from nodectl.errors import ParseError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -77,7 +77,7 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     result += ProbeResult(findings=blame(result.measurements, result.findings))
     ends = {each.host.name: each for each in ready}
 
-    def measure(pairs: Sequence[Link]) -> ProbeResult:
+    def measure(pairs: Sequence[HostPair]) -> ProbeResult:
         if not has_time(options, each_s):
             return ProbeResult()
         return _round(transport, [(ends[a], ends[b]) for a, b in pairs], options)
