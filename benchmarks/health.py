@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from nodectl.health.judging import order_of
+from nodectl.health.host import order_of
 from nodectl.model.host import Host
 from nodectl.recordings.collect import new_nonce, script
 from nodectl.recordings.fleet import bundled

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from nodectl.checks.catalogue import judgements
-from nodectl.checks.check import Check, Subject
+from nodectl.checks.check import Check, Judgement, Subject
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
@@ -18,9 +19,10 @@ PROFILES = Check(
 REACH = Check("reach", looks_at="the host", fires="no answer")
 
 
-def judge(host: Subject) -> tuple[Finding, ...]:
-    """The findings of all checks on one host."""
-    return tuple(_shortened(finding) for judgement in judgements() for finding in judgement.function(host))
+def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tuple[Finding, ...]:
+    """The findings of these judgements (of all where None) on one host."""
+    chosen = judgements() if by is None else by
+    return tuple(_shortened(finding) for judgement in chosen for finding in judgement.function(host))
 
 
 def _shortened(finding: Finding) -> Finding:

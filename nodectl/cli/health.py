@@ -15,7 +15,7 @@ from nodectl.cli.profile_option import profile_option
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodectl.health.look import Health
+    from nodectl.health.fleet import Health
 
 _FORMATS = ("table", "json", "junit", "prometheus")
 _WATCH_S = 60.0
@@ -90,8 +90,8 @@ def health(
 def _look(app: App, names: Mapping[str, str]) -> Health:
     from nodectl.cli.terminal import note
     from nodectl.common.paths import state_dir
-    from nodectl.health.look import look
-    from nodectl.health.state import StateFile
+    from nodectl.health.fleet import look
+    from nodectl.health.history import StateFile
 
     source = app.source
     # a recording is a fleet of its own: what it counts is not held against live hosts

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nodectl.checks.catalogue import checks
-from nodectl.health.judging import VERIFY, Order, order_of, seen
+from nodectl.checks.catalogue import checks, judgements
+from nodectl.health.host import VERIFY, Order, judge_answer, order_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
@@ -45,7 +45,7 @@ class Verification:
         error_s = max(0.0, heard - asked - ran_s)
         recording = replace(recording, clock_offset_s=ended - heard, clock_error_s=error_s)
         today = datetime.now(UTC).date()
-        judged = seen(self.order, recording).findings
+        judged = judge_answer(self.order, recording).findings
         return tuple(self.order.policy.applied(finding, today) for finding in judged if self._is_asked(finding))
 
     def _is_asked(self, finding: Finding) -> bool:
@@ -60,8 +60,13 @@ class Verification:
 
 def verification(host: Host, extra_dirs: Sequence[Path], roles: Collection[str] | None) -> Verification:
     """What is to be asked of `host`, and judged: the checks that name one of `roles`, all where None."""
-    order = order_of(host, {}, extra_dirs, occasions=VERIFY)
-    return Verification(order, None if roles is None else frozenset(roles))
+    chosen = None if roles is None else frozenset(roles)
+    judged_by = (
+        None
+        if chosen is None
+        else [each for each in judgements() if any(chosen & set(check.roles) for check in each.checks)]
+    )
+    return Verification(order_of(host, {}, extra_dirs, occasions=VERIFY, judged_by=judged_by), chosen)
 
 
 def chosen_roles(run: Collection[str], skipped: Collection[str]) -> tuple[str, ...] | None:

@@ -12,9 +12,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodectl.health.judging import order_of
-from nodectl.health.look import Health, look
-from nodectl.health.state import StateFile
+from nodectl.health.fleet import Health, look
+from nodectl.health.history import StateFile
+from nodectl.health.host import order_of
 from nodectl.model.host import Host
 from nodectl.recordings.fleet import bundled, open_recording
 from nodectl.recordings.source import ReplaySource, replay_source
@@ -146,7 +146,7 @@ def test_many_are_judged_on_all_processors_with_the_same_outcome(
     spoil(fleet, "n3", "uname", "5.", "4.")
     source = replay_source(open_recording(str(fleet)), None)
     alone = looked(source).findings
-    monkeypatch.setattr("nodectl.health.pool._FEW", 1)
+    monkeypatch.setattr("nodectl.health.fleet._FEW", 1)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     assert looked(source).findings == alone
 

@@ -17,8 +17,8 @@ from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw, nic_h
 from ansible_collections.nodectl.fleet.plugins.modules import kernel_settings, service_limits
 from nodectl.checks.catalogue import checks
 from nodectl.common.resources import share_dir
-from nodectl.health.look import look
-from nodectl.health.state import StateFile
+from nodectl.health.fleet import look
+from nodectl.health.history import StateFile
 from nodectl.health.verify import chosen_roles, verification
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host

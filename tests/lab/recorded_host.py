@@ -9,7 +9,7 @@ from functools import cache
 from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import compare
 from nodectl.common.resources import recordings_dir
-from nodectl.health.judging import Order, order_of, seen
+from nodectl.health.host import Order, judge_answer, order_of
 from nodectl.lab.faults import spoiled
 from nodectl.lab.faults.base import Output
 from nodectl.model.finding import Finding
@@ -51,7 +51,7 @@ def _fleet(name: str) -> dict[str, dict[str, Output]]:
 def findings(name: str, kinds: Mapping[str, Sequence[str]]) -> list[Finding]:
     """What health says beyond that all is well, at its second look; `kinds` of faults by host came between the two."""
     looks = [
-        seen(
+        judge_answer(
             _order(name, host, _first_reading(name, host)),
             _recording(host, spoiled(outputs, tuple(kinds.get(host, ())))),
         )
@@ -64,7 +64,7 @@ def findings(name: str, kinds: Mapping[str, Sequence[str]]) -> list[Finding]:
 
 @cache
 def _first_reading(name: str, host: str) -> Previous | None:
-    return seen(_order(name, host, None), _recording(host, _fleet(name)[host], ago_s=600.0)).reading
+    return judge_answer(_order(name, host, None), _recording(host, _fleet(name)[host], ago_s=600.0)).reading
 
 
 def _order(name: str, host: str, previous: Previous | None) -> Order:

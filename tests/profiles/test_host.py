@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import ProfileError
-from nodectl.health.wanted import wanted_of
+from nodectl.health.host import wanted_of
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import Side

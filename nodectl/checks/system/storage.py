@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
+from nodectl.common import file_systems
 from nodectl.facts.disk import Disk
 from nodectl.facts.memory import Memory
 from nodectl.facts.mounts import Mount, Mounts
@@ -14,7 +15,7 @@ from nodectl.model.status import Status
 ORDER = 150
 
 _SHM = "/dev/shm"  # noqa: S108 - read, never written
-_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "lustre", "nfs", "nfs4", "beegfs", "gpfs")
+_DISKS = file_systems.LOCAL | file_systems.NETWORK
 # without these nothing works; elsewhere a disk may be read-only because somebody wants it so
 _WRITTEN = ("/", "/var", "/var/log", "/var/tmp", "/home", "/root", "/tmp", "/opt", "/local", "/scratch")  # noqa: S108
 

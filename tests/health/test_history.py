@@ -8,7 +8,7 @@ import pytest
 
 from nodectl.checks.counters import Previous
 from nodectl.checks.reboots import merge_faults
-from nodectl.health.state import HostState, StateFile
+from nodectl.health.history import HostState, StateFile
 
 FAULTS = {"gpu_lost|GPU 3": {"boot1": 900.0}}
 

@@ -1,6 +1,6 @@
 """What a host is held against where profiles are named, half named, or not at all."""
 
-from nodectl.health.wanted import wanted_of
+from nodectl.health.host import wanted_of
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 

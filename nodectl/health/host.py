@@ -1,4 +1,4 @@
-"""One host: what is to be asked of it, and what its answer comes to."""
+"""One host: what it should be, what is to be asked of it, and the findings of its answer."""
 
 from __future__ import annotations
 
@@ -9,31 +9,45 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nodectl.checks.check import Subject
+from nodectl.checks.catalogue import judgements
+from nodectl.checks.check import Judgement, Subject
 from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import Member, claims_of, values_of
-from nodectl.checks.judge import clipped, judge, unreachable
+from nodectl.checks.judge import clipped, judge, no_profile, profile_warning, unreachable
+from nodectl.errors import ProfileError
 from nodectl.facts.base import Fact, Occasion
 from nodectl.facts.boot import Boot
 from nodectl.facts.catalogue import commands_for, facts_for, read_facts
 from nodectl.facts.lab import Lab
 from nodectl.health.policy import VARIABLE, Policy, policy_of
-from nodectl.health.wanted import Wanted, wanted_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult
+from nodectl.profiles.compat import IncompatibleError
+from nodectl.profiles.host import of_host
+from nodectl.profiles.resolve import Resolved
 
 # what a recording holds; it may have what only root sees, also where no profile says so
 REPLAYED: tuple[Occasion, ...] = ("always",)
 LIVE: tuple[Occasion, ...] = (*REPLAYED, "live")
 VERIFY: tuple[Occasion, ...] = (*LIVE, "verify")
+# by these a host's reading is placed: its boot, and whether a recording answers
+_ALWAYS_READ = frozenset({"boot", "lab"})
 _LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a host should be, None where that is not known; and the findings about its profiles."""
+
+    resolved: Resolved | None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
-    """A host, what it should be, and the commands that tell what it is."""
+    """A host, what it should be, who judges it, and the commands that tell what it is."""
 
     host: Host
     wanted: Wanted
@@ -41,18 +55,35 @@ class Order:
     variables: Mapping[str, Any]
     facts: tuple[Fact[Any], ...]
     commands: tuple[Command, ...]
+    judgements: tuple[Judgement[Subject], ...]
     previous: Previous | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What came of one host: findings, what it brings to the comparison, and the reading to keep."""
+class HostHealth:
+    """One host's findings, what it brings to the comparison of the fleet, and the reading to keep.
+
+    `recorded` names the recording that answered for it.
+    """
 
     host: str
     findings: tuple[Finding, ...]
     member: Member | None = None
     reading: Previous | None = None
     recorded: str | None = None
+
+
+def wanted_of(host: Host, names: Mapping[str, str], extra_dirs: Sequence[Path]) -> Wanted:
+    """The host's profiles, merged and validated as for Ansible; `names` go before the host's own variables."""
+    try:
+        resolved = of_host(host, names=names, extra_dirs=extra_dirs)
+    except ProfileError as error:
+        impossible = isinstance(error, IncompatibleError)
+        return Wanted(None, (no_profile(host.name, error.message, error.remedy, impossible=impossible),))
+    if resolved is None or "stack" not in resolved.names:
+        remedy = "set nodectl_stack in the inventory, or give --stack"
+        return Wanted(resolved, (no_profile(host.name, "nodectl_stack is not set", remedy, impossible=False),))
+    return Wanted(resolved, tuple(profile_warning(host.name, n, text) for n, text in enumerate(resolved.warnings, 1)))
 
 
 def order_of(
@@ -62,12 +93,20 @@ def order_of(
     previous: Previous | None = None,
     *,
     occasions: tuple[Occasion, ...] = LIVE,
+    judged_by: Sequence[Judgement[Subject]] | None = None,
 ) -> Order:
-    """What to ask of the host on these occasions; UsageError where its `nodectl_health` is not one."""
+    """What to ask of the host on these occasions: what the judgements read, all of them where None.
+
+    UsageError where the host's `nodectl_health` is not one.
+    """
     wanted, policy = wanted_of(host, names, extra_dirs), policy_of(host.name, host.variables)
     facts = _facts(*_needs(wanted, replayed=occasions == REPLAYED), occasions)
+    if judged_by is not None:
+        read = {name for judgement in judged_by for name in judgement.reads} | _ALWAYS_READ
+        facts = tuple(fact for fact in facts if fact.subject in read)
     variables = {"nodectl_nics": _nics(host), "mounts": policy.mounts, VARIABLE: {"xid": dict(policy.xid)}}
-    return Order(host, wanted, policy, variables, facts, commands_for(host, facts), previous)
+    judges = judgements() if judged_by is None else tuple(judged_by)
+    return Order(host, wanted, policy, variables, facts, commands_for(host, facts), judges, previous)
 
 
 def _needs(wanted: Wanted, *, replayed: bool) -> tuple[tuple[str, ...], bool]:
@@ -89,14 +128,14 @@ def _nics(host: Host) -> list[str] | None:
     return [str(name) for name in named] if isinstance(named, list) and named else None
 
 
-def seen(order: Order, answer: Recording | CommandResult) -> Seen:
-    """The host's findings; one that did not answer is not told."""
+def judge_answer(order: Order, answer: Recording | CommandResult) -> HostHealth:
+    """The host's findings; one that did not answer is unknown."""
     host, wanted = order.host.name, order.wanted
     if not isinstance(answer, Recording):
         reason = answer.error or str(answer.outcome)
-        return Seen(host, (*wanted.findings, unreachable(host, clipped(reason), answer.remedy)))
+        return HostHealth(host, (*wanted.findings, unreachable(host, clipped(reason), answer.remedy)))
     facts = read_facts(answer, order.facts)
-    boot = facts.get("boot")
+    boot, lab = facts.get("boot"), facts.get("lab")
     boot_id = boot.boot_id if isinstance(boot, Boot) else None
     subject = Subject(
         host,
@@ -108,10 +147,9 @@ def seen(order: Order, answer: Recording | CommandResult) -> Seen:
         time=answer.time or time.time(),
         thresholds=order.policy.thresholds,
     )
-    findings = (*wanted.findings, *judge(subject))
+    findings = (*wanted.findings, *judge(subject, order.judgements))
     group = wanted.resolved.names["hardware"] if wanted.resolved else ""
     values = {key: text and clipped(text, _LONGEST) for key, text in values_of(subject).items()}
     member = Member(host, group, values, claims_of(subject), boot_id, bool(answer.recorded))
-    lab = facts.get("lab")
     recorded = answer.recorded or (lab.recorded if isinstance(lab, Lab) else "") or None
-    return Seen(host, findings, member, Previous(subject.time, boot_id, subject.counters), recorded)
+    return HostHealth(host, findings, member, Previous(subject.time, boot_id, subject.counters), recorded)

@@ -1,0 +1,133 @@
+"""A look at a fleet: every host judged, compared with the others and with its last reading, in one pass.
+
+Recordings are judged on all processors: each worker reads, judges and drops one host after the other.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from nodectl.checks.fleet.compare import compare
+from nodectl.checks.reboots import REBOOTS_LIMIT, known_faults, with_history
+from nodectl.health.history import HostState, StateFile
+from nodectl.health.host import LIVE, REPLAYED, HostHealth, Order, judge_answer, order_of
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.recording import Command, Recording
+from nodectl.model.result import CommandResult
+from nodectl.model.status import Status, worst
+from nodectl.recordings.source import Source
+
+ReadHost = Callable[[Host, Sequence[Command]], Recording | CommandResult]
+# with fewer hosts a second process is not worth its start
+_FEW = 24
+_CHUNK = 8
+# workers are forked: they find here what need not be sent to them
+_work: tuple[ReadHost, Sequence[Order]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """All findings, the profiles that each host was held against, and which hosts answered from a recording."""
+
+    findings: tuple[Finding, ...]
+    profiles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    recorded: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> dict[str, Status]:
+        """Each host's worst status."""
+        statuses: dict[str, set[Status]] = {}
+        for finding in self.findings:
+            statuses.setdefault(finding.host, set()).add(finding.status)
+        return {host: worst(its) for host, its in statuses.items()}
+
+
+def look(
+    source: Source, *, names: Mapping[str, str], extra_dirs: Sequence[Path], state: StateFile, today: date | None = None
+) -> Health:
+    """Facts against profiles, for all hosts at once; `names` go before the hosts' own profile variables."""
+    before = state.read()
+    occasions = REPLAYED if source.recorded is not None else LIVE
+    readings = {name: host_state.reading for name, host_state in before.items()}
+    orders = {
+        host.name: order_of(host, names, extra_dirs, readings.get(host.name), occasions=occasions)
+        for host in source.hosts
+    }
+    results = {result.host: result for result in _results(source, orders)}
+    by_host: dict[str, list[Finding]] = {name: list(results[name].findings) for name in orders}
+    members = [member for name in orders if (member := results[name].member) is not None]
+    for difference in compare(members):
+        by_host[difference.host].append(difference)
+    day = today or datetime.now(UTC).date()
+    findings: list[Finding] = []
+    states: dict[str, HostState] = {}
+    for name, order in orders.items():
+        reading, judged = results[name].reading, by_host[name]
+        if reading is not None:
+            faults = known_faults(judged, before[name].faults if name in before else {}, reading)
+            reboots = order.policy.thresholds.get(REBOOTS_LIMIT.name, REBOOTS_LIMIT.value)
+            judged = with_history(judged, faults, reboots)
+            states[name] = HostState(reading, faults)
+        findings.extend(order.policy.applied(finding, day) for finding in judged)
+    profiles = {name: dict(order.wanted.resolved.names) for name, order in orders.items() if order.wanted.resolved}
+    recorded = {name: recording for name in orders if (recording := results[name].recorded)}
+    return Health(tuple(findings), profiles, recorded, _kept(state, states))
+
+
+def _kept(state: StateFile, states: Mapping[str, HostState]) -> tuple[str, ...]:
+    """A look must not fail for a full disk here; the note says what cannot be compared next time."""
+    try:
+        if states:
+            state.write(states)
+    except OSError as error:
+        return (f"{state.path}: {error.strerror or error}: the next look cannot compare counters with this one",)
+    return ()
+
+
+def _results(source: Source, orders: Mapping[str, Order]) -> Iterator[HostHealth]:
+    if source.recorded is not None:
+        yield from _judge_recordings(source.one, list(orders.values()))
+        return
+    for host, answer in source.recordings(lambda host: orders[host.name].commands):
+        yield judge_answer(orders[host.name], answer)
+
+
+def _judge_recordings(read: ReadHost, orders: Sequence[Order]) -> Iterator[HostHealth]:
+    """Each order's host, in their order."""
+    processes = min(len(os.sched_getaffinity(0)), len(orders) // _FEW + 1)
+    if processes < 2:
+        yield from (judge_answer(order, read(order.host, order.commands)) for order in orders)
+        return
+    global _work
+    _work = read, orders
+    try:
+        # what is here now is not for the workers' collectors to copy
+        gc.freeze()
+        context = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(processes, mp_context=context, initializer=_collect_rarely) as pool:
+            yield from pool.map(_judge_one, range(len(orders)), chunksize=_CHUNK)
+    finally:
+        _work = None
+        gc.unfreeze()
+
+
+def _collect_rarely() -> None:
+    # what a host leaves behind has no cycles: looking for some costs a tenth, and finds nothing
+    gc.set_threshold(200_000, 20, 20)
+
+
+def _judge_one(index: int) -> HostHealth:
+    if _work is None:
+        raise RuntimeError("a worker was started without its orders")
+    read, orders = _work
+    order = orders[index]
+    return judge_answer(order, read(order.host, order.commands))
