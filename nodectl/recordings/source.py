@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
-from nodectl.errors import ParseError
+from nodectl.common.nodeset import expand
+from nodectl.errors import InventoryError, ParseError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.recordings.collect import collect
 from nodectl.recordings.fleet import RecordedFleet
 from nodectl.recordings.folder import read_host
-from nodectl.recordings.select import select
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 
@@ -132,3 +134,36 @@ class _Filled(Mapping[str, object]):
 
 def _unreachable(host: Host, error: str, remedy: str) -> CommandResult:
     return CommandResult(host.name, (), Outcome.UNREACHABLE, None, "", "", 0.0, error, remedy)
+
+
+_SEPARATOR = re.compile(r"[,:](?![^\[]*\])")
+
+
+def select(names: Sequence[str], pattern: str | None) -> tuple[str, ...]:
+    """The names that `pattern` selects, in their order; InventoryError where there is none."""
+    parts = [part.strip() for part in _SEPARATOR.split(pattern or "all") if part.strip()]
+    plain = [part for part in parts if part[0] not in "!&"] or ["all"]
+    chosen = {name for part in plain for name in _matching(names, part)}
+    for part in parts:
+        if part[0] == "&":
+            chosen &= _matching(names, part[1:])
+        elif part[0] == "!":
+            chosen -= _matching(names, part[1:])
+    if not chosen:
+        raise InventoryError(f"no host of the recording matches '{pattern}'", f"it has {', '.join(names[:8])} …")
+    return tuple(name for name in names if name in chosen)
+
+
+def _matching(names: Sequence[str], part: str) -> set[str]:
+    if part in ("all", "*"):
+        return set(names)
+    if part.startswith("~"):
+        try:
+            expression = re.compile(part[1:])
+        except re.error as error:
+            raise UsageError(f"--limit {part}: {error}", "correct the regular expression") from error
+        return {name for name in names if expression.match(name)}
+    if part in names:
+        return {part}
+    listed = expand(part) if "[" in part and "*" not in part else None
+    return set(names) & set(listed) if listed else {name for name in names if fnmatchcase(name, part)}

@@ -15,9 +15,8 @@ from nodectl.model.result import CommandResult
 from nodectl.recordings.fleet import bundled, open_recording
 from nodectl.recordings.folder import folder_name, host_name, read_host
 from nodectl.recordings.frames import CAP_BYTES
-from nodectl.recordings.select import select
-from nodectl.recordings.source import ReplaySource, replay_source
-from nodectl.recordings.write import prepare, write_host
+from nodectl.recordings.save import prepare, write_host
+from nodectl.recordings.source import ReplaySource, replay_source, select
 
 FULL = Recording(
     "gpu01",

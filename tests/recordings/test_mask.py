@@ -13,9 +13,8 @@ from nodectl.model.recording import Entry, Recording
 from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 from nodectl.recordings.fleet import bundled, open_recording
 from nodectl.recordings.folder import read_host
-from nodectl.recordings.mask import Masker, Template, distinct
+from nodectl.recordings.mask import Masker, Template, distinct, serials, shapes
 from nodectl.recordings.pseudonyms import Pseudonyms
-from nodectl.recordings.scan import serials, shapes
 
 # real outputs of others, where they lie beside the checkout
 SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"
