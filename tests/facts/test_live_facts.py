@@ -64,7 +64,7 @@ def test_the_lower_of_soft_and_hard_of_a_fresh_login_counts() -> None:
         ("service systemd-timesyn\nchrony \ntimesyncd -1.161ms\n", ("systemd-timesyncd",), -0.001161),
         ("service systemd-timesyn\ntimesyncd +2s\n", ("systemd-timesyncd",), 2.0),
         ("service systemd-timesyn\ntimesyncd \n", ("systemd-timesyncd",), None),
-        (f"service ntpd\nntp {NTPQ}", ("ntp",), 0.0025),
+        (f"service ntpd\nntp {' '.join(NTPQ.split())}", ("ntp",), 0.0025),
         ("service chronyd\nservice ntpd\n", ("chrony", "ntp"), None),
         ("", (), None),
     ],
