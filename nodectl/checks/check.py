@@ -55,7 +55,8 @@ class Check:
     """What may be found, under one id: what is looked at, and when it fires (failed, where no other status is named).
 
     `expected`, `remedy` and `action` stand in each finding that gives none of its own. `roles` are the Ansible roles
-    whose work the check reads back, so that verify of one role judges by it.
+    whose work the check reads back, so that verify of one role judges by it; `roles_of` those of a subject that is
+    another role's.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Check:
     action: str = "none"
     thresholds: tuple[Threshold, ...] = ()
     roles: tuple[str, ...] = ()
+    roles_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.id):

@@ -34,6 +34,8 @@ LIVE: tuple[Occasion, ...] = (*REPLAYED, "live")
 VERIFY: tuple[Occasion, ...] = (*LIVE, "verify")
 # by these a host's reading is placed: its boot, and whether a recording answers
 _ALWAYS_READ = frozenset({"boot", "lab"})
+# variables of roles that say what a host has beside its profiles
+_OWN = ("nodectl_health_timer", "rdma_packages", "rdma_soft_roce")
 _LONGEST = 200
 
 
@@ -104,7 +106,8 @@ def order_of(
     if judged_by is not None:
         read = {name for judgement in judged_by for name in judgement.reads} | _ALWAYS_READ
         facts = tuple(fact for fact in facts if fact.subject in read)
-    variables = {"nodectl_nics": _nics(host), "mounts": policy.mounts, VARIABLE: {"xid": dict(policy.xid)}}
+    own = {name: host.variables.get(name) for name in _OWN}
+    variables = {**own, "nodectl_nics": _nics(host), "mounts": policy.mounts, VARIABLE: {"xid": dict(policy.xid)}}
     judges = judgements() if judged_by is None else tuple(judged_by)
     return Order(host, wanted, policy, variables, facts, commands_for(host, facts), judges, previous)
 

@@ -53,9 +53,9 @@ class Verification:
             return True
         # profiles that cannot be judged by are no pass of any role
         check = checks().get(finding.check)
-        return (check is not None and not self.roles.isdisjoint(check.roles)) or (
-            finding.check == "profiles" and finding.status in (Status.FAILED, Status.UNKNOWN)
-        )
+        if finding.check == "profiles":
+            return finding.status in (Status.FAILED, Status.UNKNOWN)
+        return check is not None and not self.roles.isdisjoint(check.roles_of.get(finding.subject, check.roles))
 
 
 def verification(host: Host, extra_dirs: Sequence[Path], roles: Collection[str] | None) -> Verification:
@@ -71,7 +71,7 @@ def verification(host: Host, extra_dirs: Sequence[Path], roles: Collection[str] 
 
 def chosen_roles(run: Collection[str], skipped: Collection[str]) -> tuple[str, ...] | None:
     """The roles that a run's tags name; None where they name all."""
-    known = {role for check in checks().values() for role in check.roles}
+    known = {role for check in checks().values() for own in (check.roles, *check.roles_of.values()) for role in own}
     chosen = known if {"all", "tagged", "always"} & set(run) or not run else known & set(run)
     return None if chosen == known and not known & set(skipped) else tuple(sorted(chosen - set(skipped)))
 

@@ -11,11 +11,10 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import plan as apt_plan
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import BROKEN
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import CONFOLD, Apt
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt_look import Look, deviation
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    Finding = dict[str, str]
     Steps = list[dict[str, str]]
+    Wanted = dict[str, Any]
 
 DOCUMENTATION = r"""
 module: apt_pinned
@@ -25,7 +24,7 @@ description:
   - A package that is there in the wanted version is never upgraded. An interrupted dpkg is first brought to its end.
 author: The nodectl authors
 options:
-  check: {description: Name of the findings., type: str, required: true}
+  check: {description: Whose packages they are in messages., type: str, required: true}
   packages: {description: What should be there., type: list, elements: dict, required: true}
   absent: {description: Packages that must go., type: list, elements: str, default: []}
   hold: {description: Hold them at their version., type: bool, default: true}
@@ -35,8 +34,6 @@ options:
     description: In check mode a package that no repository offers yet is planned, not refused.
     type: bool
     default: false
-  of_torch: {description: Version of the same library that torch brings and loads., type: str, default: ""}
-  verify: {description: Only compare., type: bool, default: false}
   root: {description: Root folder to look at and plan for; other than / needs check mode., type: path, default: /}
 """
 EXAMPLES = r"""
@@ -47,8 +44,7 @@ EXAMPLES = r"""
 """
 RETURN = r"""
 installed: {description: Version of each wanted package that is there., type: dict, returned: always}
-plan: {description: What apt does., type: list, elements: dict, returned: when not verify}
-findings: {description: What differs from what is wanted., type: list, elements: dict, returned: always}
+plan: {description: What apt does., type: list, elements: dict, returned: always}
 """
 
 
@@ -70,29 +66,43 @@ def main() -> None:
             "driver": {"type": "bool", "default": False},
             "blocked_by": {"type": "str", "default": ""},
             "source_expected": {"type": "bool", "default": False},
-            "of_torch": {"type": "str", "default": ""},
-            "verify": {"type": "bool", "default": False},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
-    if module.params["root"] != "/" and not (module.check_mode or module.params["verify"]):
+    if module.params["root"] != "/" and not module.check_mode:
         module.fail_json(msg="packages are installed on / only; another root is for check mode")
     work = Pinned(module)
-    if module.params["verify"]:
-        module.exit_json(changed=False, installed=work.installed(), findings=work.findings())
     work.converge()
 
 
-class Pinned(Look):  # type: ignore[misc]  # its module is Ansible's to find
+class Pinned:
     """The way from what is there to what is wanted."""
 
-    packages: dict[str, dict[str, Any]]
-
     def __init__(self, module: AnsibleModule) -> None:
-        super().__init__(Apt(module, module.params["root"]), module.params)
-        self.module = module
+        self.module, self.params, self.apt = module, module.params, Apt(module, module.params["root"])
+        self.packages: dict[str, dict[str, Any]] = self.apt.packages()
         self.settled: set[str] = set()
+
+    def version(self, name: str) -> str:
+        """The installed version; empty where it is not wholly there."""
+        package = self.packages.get(name, {})
+        return str(package["version"]) if package.get("state") == "installed" else ""
+
+    def present(self, wanted: Wanted) -> str:
+        """The one of the names that is there in the wanted version; empty where none is."""
+        fits = (name for name in wanted["names"] if apt_plan.matches(self.version(name), wanted["version"]))
+        found: str = next(fits, "")
+        return found
+
+    def installed(self) -> dict[str, str]:
+        """{name: version} of the wanted packages, whatever their version."""
+        names = [name for wanted in self.params["packages"] for name in wanted["names"]]
+        return {name: self.version(name) for name in names if self.version(name)}
+
+    def is_held(self, name: str) -> bool:
+        """dpkg holds it."""
+        return bool(self.packages.get(name, {}).get("selection") == "hold")
 
     def converge(self) -> None:
         """Plan, refuse or apply; the module ends here."""
@@ -117,7 +127,6 @@ class Pinned(Look):  # type: ignore[misc]  # its module is Ansible's to find
             changed=bool(plan or unknown or hold or broken),
             plan=plan,
             installed=self.installed(),
-            findings=self.deviations(choice),
             diff={"before_header": "packages", "after_header": "packages", "before": before, "after": after},
         )
 
@@ -199,16 +208,6 @@ class Pinned(Look):  # type: ignore[misc]  # its module is Ansible's to find
         held = {name for name in versions if self.is_held(name) or name in hold or name in unknown}
         text: str = apt_plan.as_lines(versions, held)
         return text
-
-    def deviations(self, choice: dict[str, str]) -> list[Finding]:
-        """A warning for each pin that no repository has, and its nearest stands in for."""
-        found = []
-        for wanted in self.params["packages"]:
-            for name in wanted["names"] if wanted["nearest"] else ():
-                version = choice.get(name) or self.version(name)
-                if version and not apt_plan.matches(version, wanted["version"]):
-                    found.append(deviation(self.params["check"], name, wanted["version"], version))
-        return found
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 #!/usr/bin/python
-"""Ansible module: nccl-tests, built against the NCCL that training loads, and judged by what they really load."""
+"""Ansible module: nccl-tests, built against the NCCL that training loads."""
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
@@ -14,17 +13,16 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
-from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding
 
 DOCUMENTATION = r"""
 module: nccl_tests
-short_description: Build nccl-tests and say which NCCL they load
+short_description: Build nccl-tests
 description:
   - Builds aside and renames when complete; builds again when the NCCL of the environment or the toolkit is another.
   - Uses the NCCL wheel of the environment; where torch has NCCL built in, the system's, and says so.
 author: The nodectl authors
 options:
-  state: {description: Look or build or verify., type: str, choices: [look, present, verify], default: present}
+  state: {description: Look or build., type: str, choices: [look, present], default: present}
   version: {description: Tag of the source., type: str, required: true}
   folder: {description: Where builds lie., type: path, required: true}
   venv: {description: The environment whose NCCL is used., type: path, required: true}
@@ -45,12 +43,10 @@ EXAMPLES = r"""
 RETURN = r"""
 built: {description: The programs are there for this NCCL and toolkit., type: bool, returned: always}
 note: {description: What they were built from., type: dict, returned: always}
-findings: {description: What a verify task tells., type: list, elements: dict, returned: always}
 """
 
 PROGRAM = "all_reduce_perf"
 NOTE = "nodectl-build.json"
-AGAIN = "run nodectl provision --tags nccl_tests"
 
 
 def own_nccl(venv: Path) -> Path | None:
@@ -66,17 +62,6 @@ def header_version(include: Path) -> str:
     text = header.read_text() if header.is_file() else ""
     parts = [re.search(rf"^#define NCCL_{name}\s+(\d+)", text, re.MULTILINE) for name in ("MAJOR", "MINOR", "PATCH")]
     return ".".join(part.group(1) for part in parts if part) if all(parts) else ""
-
-
-def library_version(path: str) -> str:
-    """What the library itself answers; it needs no GPU for that."""
-    code = ctypes.c_int()
-    try:
-        ctypes.CDLL(path).ncclGetVersion(ctypes.byref(code))
-    except (OSError, AttributeError):
-        return ""
-    big = 10000 if code.value >= 10000 else 1000
-    return f"{code.value // big}.{code.value % big // 100}.{code.value % 100}"
 
 
 def plan(module: AnsibleModule) -> dict[str, Any]:
@@ -153,65 +138,12 @@ def build(module: AnsibleModule, note: dict[str, Any], target: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def loaded_library(module: AnsibleModule, program: Path) -> str:
-    """The libnccl that the loader resolves for the program; empty where it finds none."""
-    _, out, _ = module.run_command(["ldd", str(program)], environ_update={"LC_ALL": "C"})
-    found = re.search(r"libnccl\.so\S* => (/\S+)", out)
-    return found.group(1) if found else ""
-
-
-def own_words(text: str) -> dict[str, str]:
-    """{headers, library, wrong} from a run's output; older versions do not name the first two."""
-    found = {name: re.search(rf"nccl-{name}=\s*(\d+)", text) for name in ("headers", "library")}
-    words = {name: match.group(1) for name, match in found.items() if match}
-    wrong = re.search(r"Out of bounds values\s*:\s*(\d+)", text)
-    return {**words, **({"wrong": wrong.group(1)} if wrong else {})}
-
-
-def judge(module: AnsibleModule, note: dict[str, Any], target: Path) -> list[dict[str, str]]:
-    """Which NCCL the programs load, against the one that training loads; on a GPU also by their own words."""
-    program = target / PROGRAM
-    if not note["cuda"]:
-        actual = f"not built: no nvcc in {module.params['cuda_home']}"
-        remedy = "give the stack a toolkit, or set nccl_tests_cuda_home"
-        return [finding("nccl_tests", "warning", str(program), expected="built", actual=actual, remedy=remedy)]
-    if not is_built(target, note):
-        actual = "built from something else" if program.exists() else "not there"
-        return [finding("nccl_tests", "failed", str(program), expected="built", actual=actual, remedy=AGAIN)]
-    library = loaded_library(module, program)
-    training = own_nccl(Path(module.params["venv"]))
-    expected = f"{training}/lib/libnccl.so.2" if training else "the NCCL inside torch"
-    same = training is not None and os.path.realpath(library) == os.path.realpath(expected)
-    status = "ok" if same else "warning" if library and training is None else "failed"
-    actual = f"{library or 'no libnccl'} {library_version(library) if library else ''}".strip()
-    findings = [finding("nccl_tests", status, "library", expected=expected, actual=actual, remedy=AGAIN)]
-    status = "ok" if library and library_version(library) == note["nccl"] else "failed"
-    findings.append(finding("nccl_tests", status, "headers", expected=actual, actual=note["nccl"], remedy=AGAIN))
-    if Path("/dev/nvidia0").exists():
-        findings.append(judge_run(module, program))
-    return findings
-
-
-def judge_run(module: AnsibleModule, program: Path) -> dict[str, str]:
-    """One small run on one GPU: it ends well, and headers and library are of one version."""
-    status, out, err = module.run_command([str(program), "-b", "8", "-e", "8", "-g", "1", "-n", "1", "-w", "1"])
-    words = own_words(out)
-    good = status == 0 and words.get("wrong", "0") == "0" and words.get("headers") == words.get("library")
-    last = (err.strip().splitlines() or out.strip().splitlines() or [""])[-1]
-    actual = (
-        " ".join(f"{name} {word}" for name, word in sorted(words.items())) if good else f"ended with {status}: {last}"
-    )
-    return finding(
-        "nccl_tests", "ok" if good else "failed", "run", expected="no wrong value", actual=actual, remedy=AGAIN
-    )
-
-
 def main() -> None:
-    """Look, build or judge."""
+    """Look or build."""
     place = {"type": "path", "required": True}
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["look", "present", "verify"], "default": "present"},
+            "state": {"type": "str", "choices": ["look", "present"], "default": "present"},
             "version": {"type": "str", "required": True},
             "folder": place,
             "venv": place,
@@ -226,15 +158,13 @@ def main() -> None:
     wanted = module.params
     note, target = plan(module), Path(wanted["folder"]) / wanted["version"]
     built = is_built(target, note)
-    if wanted["state"] == "verify":
-        module.exit_json(changed=False, built=built, note=note, findings=judge(module, note, target))
-    # without a compiler there is nothing to do; verify says so
+    # without a compiler there is nothing to do; nodectl health says so
     if wanted["state"] == "look" or built or not note["cuda"]:
-        module.exit_json(changed=False, built=built, note=note, findings=[])
+        module.exit_json(changed=False, built=built, note=note)
     if not module.check_mode:
         build(module, note, target)
     diff = {"before_header": str(target), "after_header": str(target), "before": "", "after": f"{json.dumps(note)}\n"}
-    module.exit_json(changed=True, built=True, note=note, findings=[], diff=diff)
+    module.exit_json(changed=True, built=True, note=note, diff=diff)
 
 
 if __name__ == "__main__":

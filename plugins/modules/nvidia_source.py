@@ -11,7 +11,6 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia, sources
-from ansible_collections.nodectl.fleet.plugins.module_utils.findings import compared, finding
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Contents = dict[str, "bytes | None"]
@@ -60,6 +59,19 @@ findings: {description: What differs., type: list, elements: dict, returned: alw
 """
 
 CHECK = "nvidia_repository"
+
+
+def finding(status: str, subject: str, *, expected: str, actual: str, remedy: str) -> Finding:
+    """One line of a verdict, with the keys of `nodectl health`; what is fine needs no remedy."""
+    remedy = "" if status == "ok" else remedy
+    told = {"check": CHECK, "subject": subject, "status": status, "action": "none", "evidence": ""}
+    return {**told, "expected": expected, "actual": actual, "remedy": remedy}
+
+
+def compared(subject: str, expected: object, actual: object, remedy: str) -> Finding:
+    """`ok` where both read the same, else `failed`."""
+    status = "ok" if str(expected) == str(actual) else "failed"
+    return finding(status, subject, expected=str(expected), actual=str(actual), remedy=remedy)
 
 
 def main() -> None:
@@ -139,20 +151,18 @@ def judged(repository: nvidia.Repository, adopted: str) -> list[Finding]:
     entries = sources.read(str(repository.root))
     named = [entry["file"] for entry in entries if sources.same(entry["uri"], repository.uri)]
     wanted = adopted or nvidia.SOURCE
-    found.append(compared(CHECK, repository.uri, wanted, ", ".join(named) or "no source", again))
+    found.append(compared(repository.uri, wanted, ", ".join(named) or "no source", again))
     if not repository.lists()[0]:
-        found.append(
-            finding(CHECK, "failed", "lists", expected="read", actual="apt has not read it", remedy="apt-get update")
-        )
+        found.append(finding("failed", "lists", expected="read", actual="apt has not read it", remedy="apt-get update"))
     for name, version, candidate in repository.candidates():
-        found.append(compared(CHECK, name, version, candidate, again))
+        found.append(compared(name, version, candidate, again))
     listed = repository.apt.call("apt-config", "dump", "Unattended-Upgrade::Package-Blacklist")[1]
     missing = [name for name in nvidia.FROZEN if f'"{name}"' not in listed]
     actual = f"may touch {', '.join(missing)}" if missing else "leave driver, fabric manager and kernel alone"
     expected = "leave driver, fabric manager and kernel alone"
-    found.append(compared(CHECK, "unattended upgrades", expected, actual, again))
+    found.append(compared("unattended upgrades", expected, actual, again))
     for path in repository.revoked():
-        found.append(finding(CHECK, "failed", path, expected="no revoked key", actual="trusts one", remedy=again))
+        found.append(finding("failed", path, expected="no revoked key", actual="trusts one", remedy=again))
     return found
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import installed_now, there
-from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding, not_settable
 
 DOCUMENTATION = r"""
 module: rdma_host
@@ -22,13 +21,11 @@ description:
 author: The nodectl authors
 options:
   packages: {description: Packages that should be there., type: list, elements: str, required: true}
-  devices: {description: An RDMA device is expected., type: bool, default: false}
-  gpus: {description: GPUs are expected., type: bool, default: false}
   soft: {description: Interfaces that carry a software device., type: list, elements: str, default: []}
   root: {description: Where sys and proc are., type: path, default: /}
 """
 EXAMPLES = r"""
-- rdma_host: {packages: [rdma-core], devices: true, gpus: true}
+- rdma_host: {packages: [rdma-core]}
 """
 RETURN = r"""
 missing: {description: Packages that are not installed., type: list, returned: always}
@@ -39,7 +36,6 @@ peermem: {description: The module nvidia-peermem is what this host needs., type:
 soft_missing: {description: Interfaces whose software device is not there., type: list, returned: always}
 soft_possible: {description: The kernel has the module for software devices., type: bool, returned: always}
 systemd: {description: systemd is process 1., type: bool, returned: always}
-findings: {description: What a verify task tells., type: list, elements: dict, returned: always}
 """
 
 DMABUF_KERNEL = (5, 12)
@@ -97,59 +93,6 @@ def has_module(root: Path, kernel: str, name: str) -> bool:
     return (root / "sys/module" / name).is_dir() or any(re.search(rf"/{known}\.ko", text) for text in texts)
 
 
-def judge(state: dict[str, Any], wanted: dict[str, Any]) -> list[dict[str, str]]:
-    """What is there against what should be."""
-    again = "run nodectl provision --tags rdma"
-    findings = []
-    for name in wanted["packages"]:
-        version = state["versions"].get(name)
-        status = "ok" if version else "failed"
-        findings.append(
-            finding("rdma", status, name, expected="installed", actual=version or "not installed", remedy=again)
-        )
-    if wanted["devices"] and not state["devices"]:
-        remedy = "see lspci and dmesg for the adapter, and whether its driver (mlx5_core) is loaded"
-        findings.append(finding("rdma", "failed", "devices", expected="an RDMA device", actual="none", remedy=remedy))
-    for port in state["devices"]:
-        status = "ok" if port["state"] == "ACTIVE" else "warning"
-        actual = f"{port['state']}, {port['physical']}, {port['link_layer']}, {port['rate']}"
-        remedy = "see the cable and the switch; InfiniBand needs a subnet manager"
-        subject = f"{port['device']}/{port['port']}"
-        findings.append(finding("rdma", status, subject, expected="ACTIVE", actual=actual, remedy=remedy))
-    if wanted["gpus"] and wanted["devices"]:
-        findings.append(judge_path(state))
-    for interface in wanted["soft"]:
-        findings.append(judge_soft(state, interface))
-    return findings
-
-
-def judge_path(state: dict[str, Any]) -> dict[str, str]:
-    """From the GPU's memory to the NIC."""
-    expected = "dma-buf, or nvidia_peermem loaded"
-    if not state["driver"]:
-        actual = "no NVIDIA driver is loaded, so nothing can be said"
-        return finding(
-            "rdma", "unknown", "GPUDirect", expected=expected, actual=actual, remedy="see the driver's findings"
-        )
-    status = "ok" if state["path"] != "none" else "failed"
-    actual = {"none": "nvidia_peermem is not loaded"}.get(state["path"], state["path"])
-    remedy = "modprobe nvidia-peermem, or open kernel modules with a kernel from 5.12 on"
-    return finding("rdma", status, "GPUDirect", expected=expected, actual=actual, remedy=remedy)
-
-
-def judge_soft(state: dict[str, Any], interface: str) -> dict[str, str]:
-    """A software device for tests."""
-    subject, expected = f"rxe_{interface}", f"a software device on {interface}"
-    if interface not in state["soft_missing"]:
-        return finding("rdma", "ok", subject, expected=expected, actual="there")
-    if not state["soft_possible"]:
-        return not_settable("rdma", subject, expected, "its kernel has no module rdma_rxe")
-    if not state["systemd"]:
-        return not_settable("rdma", subject, expected, "no systemd to bring it up at boot")
-    remedy = f"systemctl status nodectl-rxe@{interface}"
-    return finding("rdma", "failed", subject, expected=expected, actual="not there", remedy=remedy)
-
-
 def look(wanted: dict[str, Any], kernel: str) -> dict[str, Any]:
     """Everything that is known without changing anything."""
     root = Path(wanted["root"])
@@ -173,15 +116,13 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "packages": {"type": "list", "elements": "str", "required": True},
-            "devices": {"type": "bool", "default": False},
-            "gpus": {"type": "bool", "default": False},
             "soft": {"type": "list", "elements": "str", "default": []},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
     state = look(module.params, os.uname().release)
-    module.exit_json(changed=False, findings=judge(state, module.params), **state)
+    module.exit_json(changed=False, **state)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
-from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding
 
 DOCUMENTATION = r"""
 module: stack_python
@@ -48,7 +47,6 @@ version: {description: Its version., type: str, returned: always}
 how: {description: present apt or uv., type: str, returned: always}
 uv_present: {description: The uv program is there., type: bool, returned: always}
 machine: {description: As uname -m says., type: str, returned: always}
-findings: {description: What a verify task tells., type: list, elements: dict, returned: always}
 """
 
 VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
@@ -204,15 +202,6 @@ def as_address(mirror: str) -> str:
     return f"file://{mirror}" if mirror.startswith("/") else mirror
 
 
-def judge(state: dict[str, Any], low: str, high: str) -> list[dict[str, str]]:
-    """One finding: there is an interpreter, and it runs."""
-    there = state["how"] == "present"
-    actual = f"{state['path']} is {state['version']}" if there else "none on this host"
-    remedy = "run nodectl provision --tags python"
-    status = "ok" if there else "failed"
-    return [finding("python", status, "interpreter", expected=f"{low} to {high}", actual=actual, remedy=remedy)]
-
-
 def main() -> None:
     """Look; where asked for, make it so, and look again."""
     text, place = {"type": "str", "default": ""}, {"type": "path", "required": True}
@@ -230,10 +219,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    low, high = module.params["min"], module.params["max"]
     before = look(module)
     if module.params["state"] == "look" or before["how"] == "present":
-        module.exit_json(changed=False, findings=judge(before, low, high), **before)
+        module.exit_json(changed=False, **before)
     if not module.check_mode:
         install(module, before)
         after = look(module)
@@ -241,7 +229,7 @@ def main() -> None:
             module.fail_json(msg=f"{before['how']} ended well, but {before['path']} is not there", **after)
         before = after
     diff = {"before_header": "python", "after_header": "python", "before": "", "after": f"{before['path']}\n"}
-    module.exit_json(changed=True, diff=diff, findings=judge(before, low, high), **before)
+    module.exit_json(changed=True, diff=diff, **before)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import glob
 import hashlib
 import os
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +14,12 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
 from ansible_collections.nodectl.fleet.plugins.module_utils.env_store import PARTIAL, activate, clean, current, prune
-from ansible_collections.nodectl.fleet.plugins.module_utils.findings import finding, not_settable
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
 
     Run = Callable[[list[str]], tuple[int, str, str]]
-    Finding = dict[str, str]
 
 DOCUMENTATION = r"""
 module: tool_timer
@@ -34,9 +31,9 @@ description:
 author: The nodectl authors
 options:
   state:
-    description: Look whether it can be, have it, have it no longer, or judge it.
+    description: Look whether it can be, have it, or have it no longer.
     type: str
-    choices: [look, present, absent, verify]
+    choices: [look, present, absent]
     required: true
   store: {description: Where the environments are., type: path, required: true}
   link: {description: The link to the current one., type: path, required: true}
@@ -47,7 +44,6 @@ options:
   wheelhouse: {description: A folder or address with all that it needs; replaces the index., type: str, default: ''}
   index: {description: The package index; empty is uv's own default., type: str, default: ''}
   folder: {description: The textfile collector's folder., type: path, required: true}
-  interval_s: {description: Age above which the file is old., type: int, default: 3600}
   files:
     description: Path and text of inventory, service and timer; the timer's path ends in .timer.
     type: dict
@@ -64,12 +60,10 @@ EXAMPLES = r"""
 """
 RETURN = r"""
 systemd: {description: Whether systemd is process 1., type: bool, returned: with look}
-findings: {description: What was looked at., type: list, elements: dict, returned: with verify}
 """
 
 LOWEST = (3, 11)
 KEPT = 1  # environments beside the current one
-CHECK, REMEDY = "health_timer", "run `nodectl provision --tags health_timer`"
 PLACES = ("/opt/nodectl/python/*/bin/python3", "/usr/local/bin/python3*", "/usr/bin/python3*")
 
 
@@ -195,32 +189,12 @@ def take_away(module: AnsibleModule, run: Run) -> None:
     module.exit_json(changed=bool(doomed or diff), diff=diff)
 
 
-def judge(module: AnsibleModule, run: Run) -> list[Finding]:
-    """The timer runs, and its file is young."""
-    if not systemd_runs():
-        return [not_settable(CHECK, "timer", "nodectl-health.timer", "systemd is not process 1")]
-    timer, _ = texts(module, present=True)
-    state = run(["systemctl", "is-active", timer])[1].strip()
-    status = "ok" if state == "active" else "failed"
-    found = [finding(CHECK, status, timer, expected="active", actual=state or "not there", remedy=REMEDY)]
-    path = Path(module.params["folder"], "nodectl.prom")
-    expected = f"younger than {module.params['interval_s']} s"
-    try:
-        age_s = time.time() - path.stat().st_mtime
-    except OSError as error:
-        reason = str(error.strerror)
-        return [*found, finding(CHECK, "failed", str(path), expected=expected, actual=reason, remedy=REMEDY)]
-    young = "ok" if age_s < module.params["interval_s"] else "failed"
-    actual, remedy = f"{age_s:.0f} s", "look at `journalctl -u nodectl-health.service`"
-    return [*found, finding(CHECK, young, str(path), expected=expected, actual=actual, remedy=remedy)]
-
-
 def main() -> None:
     """Run as Ansible asks."""
     path, text = {"type": "path", "required": True}, {"type": "str", "default": ""}
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["look", "present", "absent", "verify"], "required": True},
+            "state": {"type": "str", "choices": ["look", "present", "absent"], "required": True},
             "store": path,
             "link": path,
             "folder": path,
@@ -231,7 +205,6 @@ def main() -> None:
             "uv": {"type": "path", "default": "/opt/nodectl/bin/uv"},
             "wheelhouse": text,
             "index": text,
-            "interval_s": {"type": "int", "default": 3600},
         },
         supports_check_mode=True,
     )
@@ -240,8 +213,6 @@ def main() -> None:
         set_all(module, run)
     if state == "absent":
         take_away(module, run)
-    if state == "verify":
-        module.exit_json(changed=False, findings=judge(module, run))
     reason = refusal(run) if systemd_runs() else ""
     if reason:
         module.fail_json(msg=reason)

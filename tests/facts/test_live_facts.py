@@ -37,7 +37,13 @@ def test_what_takes_seconds_or_is_ansibles_own_is_no_part_of_every_look() -> Non
     assert {"login_limits", "nic_setup", "time_service"} <= live
 
 
-@pytest.mark.parametrize("subject", ["login_limits", "nic_setup", "time_service"])
+SCRIPTS = [
+    *("login_limits", "nic_setup", "time_service", "launcher", "packages", "driver_build", "health_timer", "soft_roce"),
+    "nccl_tests",
+]
+
+
+@pytest.mark.parametrize("subject", SCRIPTS)
 def test_its_script_runs_here_under_a_posix_shell(subject: str) -> None:
     for command in commands_for(Host("a", "a"), facts_named(subject)):
         assert subprocess.run(["dash", "-n", "-c", command.argv[2]], check=False).returncode == 0, command.key

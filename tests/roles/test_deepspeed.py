@@ -3,14 +3,18 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
+from nodectl.checks.check import Subject
+from nodectl.checks.stack.imports import deepspeed, ranks
+from nodectl.facts.deepspeed import DeepSpeed
+from nodectl.facts.torch_import import Imported
+from nodectl.profiles.resolve import resolve
 from tests.roles.rendering import render
 
 CONFIG: dict[str, Any] = {
@@ -28,11 +32,6 @@ CONFIG: dict[str, Any] = {
     "bucket": 500000000,
 }
 NODES = [{"address": "10.0.0.1", "slots": 2}, {"address": "gpu02", "slots": 1}]
-
-
-@pytest.fixture(scope="module")
-def look(role_module: Callable[[str, str], ModuleType]) -> ModuleType:
-    return role_module("deepspeed", "deepspeed_look")
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -68,31 +67,36 @@ def test_parameters_are_offloaded_with_stage_3_only() -> None:
     assert "offload_optimizer" not in config(offload_optimizer=False)["zero_optimization"]
 
 
-def test_the_hostfile_is_one_that_deepspeed_reads(look: ModuleType) -> None:
+def test_the_hostfile_is_one_that_deepspeed_reads() -> None:
     text = render("hostfile.j2", nodes=NODES)
     assert text.splitlines()[1:] == ["10.0.0.1 slots=2", "gpu02 slots=1"]
-    assert look.ranks(text) == 3
+    assert ranks(text) == 3
     for wrong in ("", "gpu01 slots=two", "a slots=1\na slots=1", "a slots=1 # two"):
         with pytest.raises(ValueError, match=r"line|host"):
-            look.ranks(wrong)
+            ranks(wrong)
 
 
-def test_the_rule_of_the_batch_is_checked_on_both_files(look: ModuleType) -> None:
-    hostfile = render("hostfile.j2", nodes=NODES)
-    (good,) = look.judge_files(render("ds_config.json.j2", **CONFIG), hostfile)
-    assert good["status"] == "ok" and good["expected"].startswith("train_batch_size 12 = 1 micro x 4")
+def judged(config: str, hostfile: str, version: str | None = "0.19.8", error: str = "") -> dict[str, tuple[str, str]]:
+    wanted = resolve("unknown", "cpu", "stock", overrides={"stack": {"deepspeed": "0.19.8"}})
+    found = DeepSpeed(Imported(version, error), config, hostfile)
+    findings = deepspeed(Subject("a", {"deepspeed": found}, wanted))
+    return {each.subject: (each.status.value, each.actual) for each in findings}
+
+
+def test_the_rule_of_the_batch_is_checked_on_both_files() -> None:
+    hostfile, config = render("hostfile.j2", nodes=NODES), render("ds_config.json.j2", **CONFIG)
+    assert judged(config, hostfile) == {"version": ("ok", "0.19.8"), "batch": ("ok", "train_batch_size 12")}
     # the launch script of article 004: 16 samples over 3 ranks
-    (bad,) = look.judge_files(render("ds_config.json.j2", **{**CONFIG, "train_batch": 16}), hostfile)
-    assert bad["status"] == "failed" and bad["actual"] == "train_batch_size 16"
-    assert [finding["subject"] for finding in look.judge_files("{", hostfile)] == ["configuration"]
-    assert [finding["subject"] for finding in look.judge_files("{}", "")] == ["hostfile"]
+    wrong = render("ds_config.json.j2", **{**CONFIG, "train_batch": 16})
+    assert judged(wrong, hostfile)["batch"] == ("failed", "train_batch_size 16")
+    assert judged("{", hostfile)["configuration"][0] == judged("{}", "")["hostfile"][0] == "failed"
 
 
-def test_an_import_that_fails_or_is_another_version_is_failed(look: ModuleType) -> None:
-    assert look.judge_import({"version": "0.12.6"}, "0.12.6")["status"] == "ok"
-    assert look.judge_import({"version": "0.12.6+unknown"}, "0.12.6")["status"] == "ok"
-    assert look.judge_import({"version": "0.19.8"}, "0.12.6")["status"] == "failed"
-    assert look.judge_import({"error": "No module named 'deepspeed'"}, "0.12.6")["status"] == "failed"
+def test_an_import_that_fails_or_is_another_version_is_failed() -> None:
+    hostfile, config = render("hostfile.j2", nodes=NODES), render("ds_config.json.j2", **CONFIG)
+    assert judged(config, hostfile, "0.19.8+unknown")["version"][0] == "ok"
+    assert judged(config, hostfile, "0.12.6")["version"] == ("failed", "0.12.6")
+    assert judged(config, hostfile, None, "No module named 'deepspeed'")["import"][0] == "failed"
 
 
 def playbook(tmp_path: Path, *arguments: str, roles: Sequence[tuple[str, str]], **variables: Any) -> str:
@@ -174,6 +178,7 @@ def test_deepspeed_is_installed_imported_and_reads_its_configuration_on_a_real_h
         pytorch_wheelhouse="/root/wheels",
         deepspeed_version="0.19.8",
         deepspeed_nodes=NODES,
+        nodectl_overrides={"stack": {"deepspeed": "0.19.8"}},
     )
     assert "failed=0" in said and said.count('\\"status\\": \\"ok\\"') == 2, said
     # DeepSpeed's own arithmetic for three ranks, without starting them: only who this rank is comes from here

@@ -154,7 +154,7 @@ def test_the_wheel_installs_and_runs(tmp_path: Path) -> None:
 PLAY = """
 - hosts: all
   gather_facts: false
-  vars: {health_timer_enabled: true, health_timer_variables: {nodectl_stack: cpu}}
+  vars: {nodectl_health_timer: true, health_timer_enabled: true, health_timer_variables: {nodectl_stack: cpu}}
   tasks:
     - ansible.builtin.import_role: {name: nodectl.fleet.health_timer, tasks_from: validate}
     - ansible.builtin.import_role: {name: nodectl.fleet.health_timer}

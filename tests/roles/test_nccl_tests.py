@@ -16,6 +16,14 @@ from typing import Any
 
 import pytest
 
+from nodectl.checks.check import Subject
+from nodectl.checks.stack.nccl_tests import nccl_tests
+from nodectl.facts.catalogue import commands_for, facts_named
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+from nodectl.profiles.resolve import resolve
+from tests.facts.recorded import fact
 from tests.roles.run_module import run_module
 
 MAKEFILE = """\
@@ -110,6 +118,16 @@ def run(tmp_path: Path, *, cuda_home: Path, check: bool = False, **arguments: An
     return run_module("plugins/modules/nccl_tests.py", wanted, folder=tmp_path, check=check)
 
 
+def verified(tmp_path: Path, cuda_home: Path) -> list[Finding]:
+    """What health's check says of the host, by the fact's own script run here on these folders."""
+    (command,) = commands_for(Host("a", "a"), facts_named("nccl_tests"))
+    script = command.argv[2].replace("/usr/local/cuda-*", "/nonexistent")
+    argv = ["sh", "-c", script, "sh", str(tmp_path / "nccl-tests"), str(tmp_path / "venv"), str(cuda_home)]
+    text = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    wanted = resolve("dgx-a100", "cu128", "stock", overrides={"stack": {"nccl_tests": "v2.13.9"}})
+    return list(nccl_tests(Subject("a", {"nccl_tests": fact("nccl_tests", nccl_tests=text)}, wanted)))
+
+
 @pytest.mark.skipif(not shutil.which("g++") or not shutil.which("make"), reason="no g++ and make here")
 def test_built_against_the_environments_nccl_and_again_when_that_is_another(tmp_path: Path) -> None:
     toolkit = standin_toolkit(tmp_path / "cuda", "11.8")
@@ -128,13 +146,11 @@ def test_built_against_the_environments_nccl_and_again_when_that_is_another(tmp_
     assert shown == "# nccl-headers=21801 nccl-library=21801\n", "found without a search path"
     assert not run(tmp_path, cuda_home=toolkit)["changed"]
 
-    live = run(tmp_path, cuda_home=toolkit, state="verify")["findings"]
-    assert [(found["subject"], found["status"]) for found in live][:2] == [("library", "ok"), ("headers", "ok")]
-    assert live[0]["actual"].endswith("libnccl.so.2 2.18.1")
+    assert [(found.subject, found.status) for found in verified(tmp_path, toolkit)] == [("library", Status.OK)]
 
     standin_nccl(tmp_path / "venv", 3)
-    stale = run(tmp_path, cuda_home=toolkit, state="verify")["findings"]
-    assert [found["status"] for found in stale] == ["failed"] and stale[0]["actual"] == "built from something else"
+    (stale,) = verified(tmp_path, toolkit)
+    assert stale.status is Status.FAILED and stale.actual == "built from something else"
     source(tmp_path / "nccl-tests" / ".partial-source")
     assert run(tmp_path, cuda_home=toolkit)["note"]["nccl"] == "2.18.3"
     assert not run(tmp_path, cuda_home=toolkit)["changed"]
@@ -143,8 +159,8 @@ def test_built_against_the_environments_nccl_and_again_when_that_is_another(tmp_
 def test_without_a_compiler_nothing_is_built_and_verify_says_so(tmp_path: Path) -> None:
     answer = run(tmp_path, cuda_home=tmp_path / "none")
     assert not answer["changed"] and not answer["built"]
-    (found,) = run(tmp_path, cuda_home=tmp_path / "none", state="verify")["findings"]
-    assert found["status"] == "warning" and f"no nvcc in {tmp_path}/none" in found["actual"]
+    (found,) = verified(tmp_path, tmp_path / "none")
+    assert found.status is Status.WARNING and found.actual == "not built: no nvcc"
 
 
 def test_a_source_that_does_not_build_is_told_with_its_last_lines(tmp_path: Path) -> None:
@@ -158,12 +174,6 @@ def test_a_source_that_does_not_build_is_told_with_its_last_lines(tmp_path: Path
     answer = run(tmp_path, cuda_home=toolkit)
     assert answer["failed"] and "nccl-tests could not be built" in answer["msg"] and "nonsense" in answer["msg"]
     assert not (tmp_path / "nccl-tests" / "v2.13.9").exists()
-
-
-def test_the_programs_own_words_are_read(tests: ModuleType) -> None:
-    text = "# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22807\n# Out of bounds values : 0 OK\n"
-    assert tests.own_words(text) == {"headers": "22809", "library": "22807", "wrong": "0"}
-    assert tests.own_words("# nThread 1 nGpus 1\n# Out of bounds values : 3 FAILED\n") == {"wrong": "3"}
 
 
 @pytest.mark.slow
@@ -185,5 +195,4 @@ def test_nvcc_and_nvidias_own_nccl_wheel_for_real(tmp_path: Path) -> None:
     ).stdout
     headers, library = (word.partition("=")[2] for word in shown.split()[1:])
     assert headers == library and int(library) > 20000
-    live = run(tmp_path, cuda_home=toolkit, state="verify")["findings"]
-    assert [found["status"] for found in live][:2] == ["ok", "ok"], live
+    assert {found.status for found in verified(tmp_path, toolkit)} == {Status.OK}

@@ -84,7 +84,6 @@ def test_a_mirror_holds_a_build_below_its_date(stack: ModuleType, tmp_path: Path
 def test_the_distributions_python_is_taken_where_it_serves(tmp_path: Path) -> None:
     answer = run(tmp_path)
     assert answer["path"] == "/usr/bin/python3" and answer["how"] == "present" and not answer["changed"]
-    assert [finding["status"] for finding in answer["findings"]] == ["ok"]
 
 
 def test_uvs_own_folder_is_looked_at(tmp_path: Path) -> None:
@@ -105,7 +104,7 @@ def test_an_operators_choice_that_does_not_serve_is_refused(tmp_path: Path) -> N
 
 def test_where_none_can_be_had_the_refusal_says_what_would_do(tmp_path: Path) -> None:
     planned = run(tmp_path, min="3.5", max="3.6")
-    assert planned["how"] == "uv" and planned["findings"][0]["status"] == "failed", "uv may still have one"
+    assert planned["how"] == "uv", "uv may still have one"
     nothing = run(tmp_path, min="3.5", max="3.6", downloads=[download("3.10.22")])
     assert nothing["failed"] and "uv has no build of them" in nothing["msg"]
     away = run(tmp_path, min="3.5", max="3.6", downloads=[download("3.6.15")], mirror=str(tmp_path / "mirror"))

@@ -53,7 +53,10 @@ def serving(host: Subject) -> tuple[IbPort, ...]:
 
 
 IB_COUNT = Check(
-    "ib_count", looks_at="RDMA ports, where the profile names some", fires="fewer active ports of the profile's rate"
+    "ib_count",
+    looks_at="RDMA ports, where the profile names some",
+    fires="fewer active ports of the profile's rate",
+    roles=("rdma",),
 )
 
 
@@ -91,7 +94,10 @@ def _spare(host: Subject) -> bool:
 
 
 IB_STATE = Check(
-    "ib_state", looks_at="each port that a job would use", fires="not active; a warning where no profile wants it"
+    "ib_state",
+    looks_at="each port that a job would use",
+    fires="not active; a warning where no profile wants it",
+    roles=("rdma",),
 )
 IB_PHYSICAL = Check("ib_physical", looks_at="each port that a job would use", fires="no link")
 

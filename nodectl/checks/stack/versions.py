@@ -21,7 +21,11 @@ _NO_DRIVER = re.compile(r"(?i)couldn't communicate with the NVIDIA driver|driver
 
 
 VERSIONS = Check(
-    "versions", looks_at="torch, CUDA, cuDNN, NCCL of the environment; the driver", fires="another; a driver too old"
+    "versions",
+    looks_at="torch, CUDA, cuDNN, NCCL of the environment; the driver",
+    fires="another; a driver too old",
+    roles=("pytorch",),
+    roles_of={"driver": ("nvidia_driver",)},
 )
 
 
@@ -81,13 +85,29 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 DRIVER_LOADED = Check(
-    "driver_loaded", looks_at="/proc/driver/nvidia, nvidia-smi", fires="nvidia-smi cannot talk to the driver"
+    "driver_loaded",
+    looks_at="/proc/driver/nvidia, nvidia-smi",
+    fires="nvidia-smi cannot talk to the driver",
+    roles=("nvidia_driver",),
 )
 DRIVER_LIBRARY = Check(
-    "driver_library", looks_at="nvidia-smi", fires="the library is not of the loaded driver's version"
+    "driver_library",
+    looks_at="nvidia-smi",
+    fires="the library is not of the loaded driver's version",
+    roles=("nvidia_driver",),
 )
-DRIVER_PENDING = Check("driver_pending", looks_at="modinfo", fires="warning: another driver comes with the next boot")
-DRIVER_CUDA = Check("driver_cuda", looks_at="nvidia-smi", fires="the driver is too old for the environment's CUDA")
+DRIVER_PENDING = Check(
+    "driver_pending",
+    looks_at="modinfo",
+    fires="warning: another driver comes with the next boot",
+    roles=("nvidia_driver",),
+)
+DRIVER_CUDA = Check(
+    "driver_cuda",
+    looks_at="nvidia-smi",
+    fires="the driver is too old for the environment's CUDA",
+    roles=("nvidia_driver",),
+)
 
 
 @judges(DRIVER_LOADED, DRIVER_LIBRARY, DRIVER_PENDING, DRIVER_CUDA, reads=("gpus", "versions"))
@@ -171,7 +191,10 @@ def _cuda(host: Subject, found: Versions) -> Iterator[Finding]:
 
 
 NCCL_LOADED = Check(
-    "nccl_loaded", looks_at="the environment's libnccl, loaded", fires="it is not what its package says"
+    "nccl_loaded",
+    looks_at="the environment's libnccl, loaded",
+    fires="it is not what its package says",
+    roles=("pytorch",),
 )
 
 
@@ -204,9 +227,13 @@ GPU_MODULES = Check(
     "gpu_modules",
     looks_at="/proc/modules, where the profile has GPUs",
     fires="nvidia or nvidia_uvm not loaded, or nouveau",
+    roles=("nvidia_driver",),
 )
 GPUDIRECT = Check(
-    "gpudirect", looks_at="/proc/modules, with RDMA", fires="warning: neither nvidia_peermem nor the open modules"
+    "gpudirect",
+    looks_at="/proc/modules, with RDMA",
+    fires="warning: neither nvidia_peermem nor the open modules",
+    roles=("rdma",),
 )
 
 

@@ -1,0 +1,175 @@
+"""What the roles install, judged by health's checks: PyTorch as imported, packages, launcher, driver, timer, RDMA."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodectl.checks.check import Subject
+from nodectl.checks.judge import judge
+from nodectl.checks.stack.packages import RDMA_PACKAGES
+from nodectl.common.resources import share_dir
+from nodectl.facts.libraries import Libraries, Library
+from nodectl.facts.modules import Modules
+from nodectl.facts.torch_import import Imported
+from nodectl.model.facts import Unread
+from nodectl.profiles.resolve import Resolved, resolve
+from tests.facts.recorded import fact
+
+A100 = resolve("dgx-a100", "cu121", "stock")
+STACK = A100.stack
+TORCH = Imported(
+    f"{STACK.torch}+cu121",
+    "",
+    {"cuda": STACK.cuda or "", "cudnn": STACK.cudnn or "", "nccl": STACK.nccl or ""},
+    {"nccl": "/opt/v/lib/libnccl.so.2", "cudnn": "/opt/v/lib/libcudnn.so.8"},
+    own=("/opt/v",),
+    distributions={name.partition("==")[0].lower(): name.partition("==")[2] for name in STACK.requirements},
+    python=STACK.python.max,
+)
+
+
+def found(
+    check: str, wanted: Resolved = A100, variables: dict[str, Any] | None = None, **facts: object
+) -> dict[str, tuple[str, str]]:
+    findings = judge(Subject("a", facts, wanted, variables or {}))
+    return {each.subject: (each.status.value, each.actual) for each in findings if each.check == check}
+
+
+def statuses(told: dict[str, tuple[str, str]]) -> dict[str, str]:
+    return {subject: status for subject, (status, _) in told.items()}
+
+
+def test_torch_that_loads_what_the_stack_says_is_fine() -> None:
+    assert set(statuses(found("torch", torch_import=TORCH)).values()) == {"ok"}
+    assert found("torch") == {}, "nobody imported it"
+
+
+@pytest.mark.parametrize(
+    ("changes", "subject", "status"),
+    [
+        ({"error": "ImportError: libcudart.so.12"}, "import", "failed"),
+        ({"python": "3.99.1"}, "python", "failed"),
+        ({"distributions": {}}, "packages", "failed"),
+        ({"libraries": {**TORCH.libraries, "nccl": "9.9.9"}}, "NCCL", "failed"),
+        ({"libraries": {name: text for name, text in TORCH.libraries.items() if name != "cudnn"}}, "cuDNN", "failed"),
+        ({"files": {"nccl": "/usr/local/lib/libnccl.so.2"}}, "NCCL of two", "warning"),
+        ({"shadowing": {"/usr/x": ("libnccl",)}}, "LD_LIBRARY_PATH", "warning"),
+    ],
+)
+def test_torch_that_is_another_is_found(changes: dict[str, Any], subject: str, status: str) -> None:
+    assert statuses(found("torch", torch_import=replace(TORCH, **changes)))[subject] == status
+
+
+def test_a_version_that_no_source_confirms_only_warns() -> None:
+    unsure = resolve("dgx-a100", "cu121", "stock", overrides={"stack": {"unverified": {"nccl": "hearsay"}}})
+    wrong = replace(TORCH, libraries={**TORCH.libraries, "nccl": "9.9.9"})
+    assert statuses(found("torch", unsure, torch_import=wrong))["NCCL"] == "warning"
+
+
+def test_a_second_copy_is_named_and_an_environment_that_is_gone_is_failed() -> None:
+    system = Libraries((Library("libnccl.so.2", "/usr/lib/libnccl.so.2", "2.17.1"),))
+    status, actual = found("torch", torch_import=TORCH, libraries=system)["NCCL of two"]
+    assert status == "ok" and "the system's 2.17.1" in actual and "torch loads the first" in actual
+    gone = Unread("absent", "python is not installed")
+    assert statuses(found("torch", torch_import=gone)) == {"import": "failed"}
+
+
+def test_the_answer_of_an_import_and_of_one_that_died() -> None:
+    line = '{"version": "2.1", "cuda": "12.1", "nccl": "2.18.1", "nccl_path": "/v/l", "own": ["/v"], "shadowing": {}, '
+    line += '"distributions": {"torch": "2.1"}, "python": "3.10.2"}'
+    told: Imported = fact("torch_import", torch_import=f"a warning of its own\nNODECTL {line}\n")
+    assert (told.version, told.libraries, told.files) == ("2.1", {"cuda": "12.1", "nccl": "2.18.1"}, {"nccl": "/v/l"})
+    died = fact("torch_import", torch_import=(139, "", "Fatal Python error\nSegmentation fault\n"))
+    assert died.version is None and died.error == "Segmentation fault"
+    assert isinstance(fact("torch_import", torch_import="NODECTL {}"), Unread)
+
+
+@pytest.mark.parametrize(
+    ("text", "launcher", "torchrun"),
+    [
+        ("launcher 0 \ntorchrun 0 executable\n", "ok", "ok"),
+        ("launcher 4 broken\ntorchrun 0 executable\n", "failed", "ok"),
+        ("launcher 127 no such program, or not executable\ntorchrun 127 not there\n", "failed", "failed"),
+    ],
+)
+def test_the_launcher_is_run_where_nodectl_has_been(text: str, launcher: str, torchrun: str) -> None:
+    told = found("launcher", launcher=fact("launcher", launcher=text))
+    assert statuses(told) == {"": launcher, "torchrun": torchrun}
+    assert "broken" not in text or told[""][1] == "exit status 4: broken"
+    assert found("launcher", launcher=fact("launcher", launcher=3)) == {}
+
+
+def test_packages_are_there_in_their_version_and_held() -> None:
+    assert STACK.system.toolkit and STACK.system.cudnn and STACK.system.nccl
+    versions = {STACK.system.toolkit.package: STACK.system.toolkit.version or "1", **STACK.system.cudnn.packages}
+    versions |= {**STACK.system.nccl.packages, **dict.fromkeys(STACK.dcgm, "4.4.1")}
+
+    def told(check: str, **changes: str) -> dict[str, str]:
+        lines = {name: f"{name} {version} hi" for name, version in versions.items()} | changes
+        text = "".join(f"{line} \n" for line in lines.values() if line)
+        return statuses(found(check, packages=fact("packages", packages=text)))
+
+    for check in ("cuda", "cudnn", "nccl", "dcgm"):
+        assert set(told(check).values()) == {"ok"}, check
+    toolkit, nccl = STACK.system.toolkit.package, next(iter(STACK.system.nccl.packages))
+    assert told("cuda", **{toolkit: f"{toolkit} {versions[toolkit]} ii"}) == {toolkit: "warning"}
+    assert told("cuda", **{toolkit: ""}) == {toolkit: "failed"}
+    assert told("cuda", **{toolkit: f"{toolkit} {versions[toolkit]} iU"}) == {toolkit: "failed"}, "only unpacked"
+    cuda = versions[nccl].partition("+")[2]
+    assert told("nccl", **{nccl: f"{nccl} 2.99.1-1+{cuda} hi"})[nccl] == "warning", "the nearest for the same CUDA"
+    assert told("nccl", **{nccl: f"{nccl} 2.99.1-1+cuda99.1 hi"})[nccl] == "failed"
+    assert told("dcgm", old="datacenter-gpu-manager 3.3 ii")["datacenter-gpu-manager"] == "failed"
+    assert found("cuda", packages=fact("packages", packages=3)) == {}, "not provisioned by nodectl"
+
+
+def test_programs_of_rdma_are_those_of_the_role() -> None:
+    defaults = (share_dir() / "roles" / "rdma" / "defaults" / "main.yml").read_text()
+    assert f"rdma_packages: [{', '.join(RDMA_PACKAGES)}]" in defaults
+    packages = fact("packages", packages="rdma-core 1 ii \n")
+    told = statuses(found("rdma_packages", packages=packages))
+    assert told == {name: "ok" if name == "rdma-core" else "failed" for name in RDMA_PACKAGES}
+    assert statuses(found("rdma_packages", variables={"rdma_packages": ["rdma-core"]}, packages=packages)) == {
+        "rdma-core": "ok"
+    }
+
+
+def test_why_an_installed_driver_is_not_loaded_is_told() -> None:
+    text = "kernel\t6.1.0\nsecure_boot\t1\ndkms\t535.183.01\nlog\t/x/make.log ends: (bad exit status: 2)\n"
+    facts = {"driver_build": fact("driver_build", driver_build=text), "modules": Modules(("nouveau",))}
+    told = found("driver_build", **facts)
+    assert statuses(told) == {"DKMS": "failed", "Secure Boot": "warning"} and "bad exit status: 2" in told["DKMS"][1]
+    built = fact("driver_build", driver_build=text.replace("log\t", "modules\t5\nx\t"))
+    assert statuses(found("driver_build", driver_build=built, modules=Modules(("nvidia",)))) == {"DKMS": "ok"}
+    assert found("driver_build", driver_build=fact("driver_build", driver_build=3)) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "statuses_"),
+    [
+        ("systemd\nactive\n60\n", ["ok", "ok"]),
+        ("systemd\nfailed\n7200\n", ["failed", "failed"]),
+        ("systemd\nactive\n", ["ok", "failed"]),
+        ("none\n", ["skipped"]),
+        (3, ["failed"]),
+    ],
+)
+def test_a_node_that_should_look_at_itself_does(text: str | int, statuses_: list[str]) -> None:
+    timer = fact("health_timer", health_timer=text)
+    asked = {"nodectl_health_timer": True}
+    assert list(statuses(found("health_timer", variables=asked, health_timer=timer)).values()) == statuses_
+    assert found("health_timer", health_timer=timer) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("device rxe_eth0\n", "ok"),
+        ("cannot its kernel has no module rdma_rxe\n", "skipped"),
+        ("device rxe_eth1\n", "failed"),
+    ],
+)
+def test_software_devices_that_are_asked_for(text: str, status: str) -> None:
+    soft = fact("soft_roce", soft_roce=text)
+    assert statuses(found("soft_roce", variables={"rdma_soft_roce": ["eth0"]}, soft_roce=soft)) == {"rxe_eth0": status}
+    assert found("soft_roce", soft_roce=soft) == {}
