@@ -11,7 +11,7 @@ import nodectl.checks.system
 from nodectl.checks import catalogue
 from nodectl.checks.catalogue import checks, comparisons, judgements, launch_judgements, thresholds
 from nodectl.checks.check import Comparison, Judgement, Subject
-from nodectl.facts.catalogue import all_facts
+from nodectl.facts.catalogue import registered
 from nodectl.facts.job import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ def test_the_documentation_is_what_the_checks_say() -> None:
 def test_all_checks_are_there_and_read_facts_that_there_are() -> None:
     assert len(checks()) >= 160 and len(thresholds()) >= 35 and next(iter(checks())) == "profiles"
     readers: list[Judgement[Subject] | Comparison] = [*judgements(), *comparisons()]
-    assert {name for reader in readers for name in reader.reads} <= {fact.subject for fact in all_facts()}
+    assert {name for reader in readers for name in reader.reads} <= {fact.subject for fact in registered()}
     judged = {check for reader in readers for check in reader.checks}
     # these are found of hosts that did not answer, of their profiles, and of two hosts together
     assert {check.id for check in checks().values() if check not in judged} == {"profiles", "reach", "fleet_duplicate"}

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,7 +134,8 @@ def irq_setter(outputs: Outputs) -> list[str]:
 def sysctl_setter(outputs: Outputs) -> list[str]:
     live = dict(line.split(" - ") for line in outputs["sysctl"].splitlines() if " - " in line)
     wanted = [{"key": SYSCTL, "value": "0", "never_lower": False}]
-    changes, _, _ = kernel_settings.plan(wanted, {}, lambda key: (live[key.replace(".", "/")], None))
+    held = SimpleNamespace(before=lambda key, value: value, unwanted=lambda keys, read: {})  # nothing was set before
+    changes, _, _ = kernel_settings.plan(wanted, held, lambda key: (live[key.replace(".", "/")], None))
     return list(changes)
 
 
