@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import socket
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -49,15 +47,6 @@ def own_name() -> str:
     return kept.read_text()
 
 
-def operator() -> str:
-    """Login and machine of whoever runs Ansible."""
-    try:
-        login = os.environ.get("SUDO_USER") or getpass.getuser()
-    except (KeyError, OSError):  # a uid without a name
-        login = str(os.getuid())
-    return f"{login}@{socket.gethostname()}"
-
-
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
     """Known on the controller alone."""
 
@@ -65,6 +54,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         """One dictionary; AnsibleError where Ansible's Python has no nodectl, without which no play can go on."""
         try:
             from nodectl import __version__ as version
+            from nodectl.common.operator import operator
         except ImportError as error:
             raise AnsibleError(
                 f"Ansible's Python ({sys.executable}) has no nodectl ({error}): install it there, "

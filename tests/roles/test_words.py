@@ -6,11 +6,13 @@ import pytest
 from click.testing import CliRunner
 
 from nodectl.cli.root import cli
+from nodectl.common.node_paths import TRIALS
 from nodectl.provision.command import RUN_NAME
 
 
-def test_a_run_is_named_here_as_on_the_nodes(utils: Any) -> None:
+def test_runs_and_trials_are_named_here_as_on_the_nodes(utils: Any) -> None:
     assert utils("undo.store").RUN_NAME.pattern == RUN_NAME.pattern
+    assert utils("undo.trials").Trials().folder == TRIALS
 
 
 @pytest.mark.parametrize("name", ["bad name", "../x", "-x", "a;b"])

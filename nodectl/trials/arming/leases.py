@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
+from nodectl.common.node_paths import TRIALS
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.transport.base import Transport
@@ -21,8 +22,6 @@ RENEW_S = 10.0
 SLOW_S = 8.0
 # by a host that does not answer the others are not held up: each has a thread of its own
 _ANSWER_S = 10.0
-# below the folder of all records; the code on the nodes has the same name
-FOLDER = "/var/lib/nodectl/trials"
 # no program is started but the shell and one cat: a measurement may be under way
 _BEAT = 'cd -- "$1" 2>/dev/null || { echo "{}"; exit 0; }; [ ! -f lease ] || echo "$2" > lease; cat state'
 
@@ -47,7 +46,7 @@ class Leases:
     """Keeps the guards of a trial waiting; `lost` says which of them can no longer be counted on."""
 
     def __init__(self, transport: Transport, hosts: Sequence[Host], trial: str, lease_s: float) -> None:
-        self._transport, self._folder, self._lease_s = transport, f"{FOLDER}/{trial}", lease_s
+        self._transport, self._folder, self._lease_s = transport, f"{TRIALS}/{trial}", lease_s
         self._every_s = min(RENEW_S, lease_s / 4)
         self._leases = {host: _Lease() for host in hosts}
         self._stop = threading.Event()

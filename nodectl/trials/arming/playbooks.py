@@ -5,10 +5,7 @@ What goes wrong on a host is a finding, no exception.
 
 from __future__ import annotations
 
-import getpass
-import os
 import signal
-import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,12 +14,13 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from nodectl import __version__
+from nodectl.common.node_paths import TRIALS
+from nodectl.common.operator import operator
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import Note
 from nodectl.provision import ProvisionRequest, ProvisionRun, TaskEvent, provision
-from nodectl.trials.arming.leases import FOLDER
 from nodectl.trials.arming.settings import Setting, given
 
 CHECK = "trial"
@@ -65,7 +63,7 @@ class TrialPlaybooks:
     def put_on(self, hosts: Sequence[Host], setting: Setting) -> Ran:
         """The setting by tune.yml, looked at afterwards; its Python is the one that a guard takes away."""
         with given(setting, hosts) as (variables, inventories):
-            variables["ansible_python_interpreter"] = f"{FOLDER}/{self.trial}/python3"
+            variables["ansible_python_interpreter"] = f"{TRIALS}/{self.trial}/python3"
             return self._run("trial_on", hosts, variables, setting.label, inventories)
 
     def take_off(self, hosts: Sequence[Host], what: str) -> Ran:
@@ -91,15 +89,6 @@ class TrialPlaybooks:
                 self.shown.add(text)
                 self.note(text)
         return Ran(_answers(run), tuple(_findings(run, hosts, subject)))
-
-
-def operator() -> str:
-    """Login and machine, as the hosts' records name them."""
-    try:
-        login = os.environ.get("SUDO_USER") or getpass.getuser()
-    except (KeyError, OSError):  # a uid without a name
-        login = str(os.getuid())
-    return f"{login}@{socket.gethostname()}"
 
 
 def _ignored(event: TaskEvent) -> None:
