@@ -65,9 +65,9 @@ def generations(store: Path, name: str) -> list[Path]:
     """Environments of this name, newest first: the first is called `name`, the next `name.2`."""
     numbered = []
     for path in store.glob(name + "*"):
-        found = re.fullmatch(re.escape(name) + r"(?:\.(\d+))?", path.name)
-        if found:
-            numbered.append((int(found.group(1) or 1), path))
+        match = re.fullmatch(re.escape(name) + r"(?:\.(\d+))?", path.name)
+        if match:
+            numbered.append((int(match.group(1) or 1), path))
     return [path for _, path in sorted(numbered, reverse=True)]
 
 

@@ -79,14 +79,14 @@ def bridges(run: Run) -> dict[str, str] | None:
 
 def parse_bridges(text: str) -> dict[str, str]:
     """The ACSCtl line of each PCI bridge in `lspci -vvv`."""
-    found, device = {}, ""
+    controls, device = {}, ""
     for line in text.splitlines():
         head = _DEVICE.match(line)
         if head:
             device = head.group(1) if head.group(2).startswith("PCI bridge") else ""
         elif device and line.strip().startswith("ACSCtl:"):
-            found[device] = " ".join(line.split()[1:])
-    return found
+            controls[device] = " ".join(line.split()[1:])
+    return controls
 
 
 def redirected(control: str) -> bool:
@@ -135,7 +135,7 @@ def clock_refusal(run: Run, gpu: Gpu, clocks: str) -> str:
 def commands(run: Run, wanted: Mapping[str, Any]) -> list[list[str]]:
     """All that has to be run now; bridges only on bare metal."""
     asked = any(wanted.get(key) is not None for key in ("persistence", "clocks", "power_limit_w"))
-    todo = [each for gpu in (gpus(run) if asked else None) or () for each in gpu_commands(run, gpu, wanted)]
+    todo = [argv for gpu in (gpus(run) if asked else None) or () for argv in gpu_commands(run, gpu, wanted)]
     if wanted.get("acs") == "off" and not virtual():
         for device, control in sorted((bridges(run) or {}).items()):
             if redirected(control):

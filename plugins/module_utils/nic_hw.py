@@ -48,7 +48,7 @@ def session_interface(run: Run, local_address: str) -> str:
     """The interface that holds this address, through which an operator's session comes; empty where none does."""
     status, out, _ = run(["ip", "-json", "address", "show"])
     for row in json.loads(out) if status == 0 and local_address else []:
-        if any(each.get("local") == local_address for each in row.get("addr_info", ())):
+        if any(address.get("local") == local_address for address in row.get("addr_info", ())):
             return str(row["ifname"])
     return ""
 
@@ -59,13 +59,13 @@ def session_address(proc_root: str = PROC) -> str:
     while pid > 1:
         try:
             environ = Path(proc_root, str(pid), "environ").read_bytes()
-            found = re.search(rb"(?:^|\0)SSH_CONNECTION=\S+ \S+ (\S+) ", environ)
+            match = re.search(rb"(?:^|\0)SSH_CONNECTION=\S+ \S+ (\S+) ", environ)
             stat = Path(proc_root, str(pid), "stat").read_text(encoding="utf-8", errors="replace")
             pid = int(stat.rpartition(")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             return ""
-        if found:
-            return found.group(1).decode()
+        if match:
+            return match.group(1).decode()
     return ""
 
 
@@ -79,15 +79,15 @@ def rings(run: Run, name: str) -> tuple[dict[str, int], dict[str, int]] | None:
 
 
 def _ring_sizes(text: str) -> dict[str, int]:
-    found = re.findall(r"^(\w[\w ]*):\s+(\d+)$", text, re.MULTILINE)
-    return {RINGS[name]: int(size) for name, size in found if name in RINGS and int(size)}
+    sizes = re.findall(r"^(\w[\w ]*):\s+(\d+)$", text, re.MULTILINE)
+    return {RINGS[name]: int(size) for name, size in sizes if name in RINGS and int(size)}
 
 
 def interrupts(name: str, sys_root: str = SYS, proc_root: str = PROC) -> tuple[str, dict[str, str]] | None:
     """(CPUs of the interface's NUMA node, {irq: CPUs that may serve it}); None where it has no NUMA node."""
     device = f"{sys_root}/class/net/{name}/device"
     try:
-        numbers = sorted((each.name for each in Path(device, "msi_irqs").iterdir()), key=int)
+        numbers = sorted((irq.name for irq in Path(device, "msi_irqs").iterdir()), key=int)
         if int(_text(f"{device}/numa_node")) < 0:
             return None
         cpus = _text(f"{device}/local_cpulist")
@@ -102,11 +102,11 @@ def _text(path: str) -> str:
 
 def cpu_set(text: str) -> frozenset[int]:
     """`0-2,8` as numbers."""
-    found = set()
+    cpus: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
 
 
 def commands(run: Run, name: str, wanted: Mapping[str, Any], link: Look) -> list[list[str]]:
@@ -118,9 +118,9 @@ def commands(run: Run, name: str, wanted: Mapping[str, Any], link: Look) -> list
     if sizes:
         words = [word for ring, size in sorted(sizes[0].items()) if sizes[1].get(ring) != size for word in (ring, size)]
         todo += [["ethtool", "-G", name, *map(str, words)]] if words else []
-    found = interrupts(name) if wanted.get("irq") else None
-    if found:
-        cpus, affinity = found
+    served = interrupts(name) if wanted.get("irq") else None
+    if served:
+        cpus, affinity = served
         for irq, now in affinity.items():
             if not cpu_set(now) <= cpu_set(cpus):
                 todo.append(["write", f"{PROC}/irq/{irq}/smp_affinity_list", cpus])
@@ -160,7 +160,7 @@ def main(path: str) -> int:
         if name not in there:
             failures.append(f"{name}: no such interface")
             continue
-        reasons = [execute(_run, each) for each in commands(_run, name, wanted, there[name])]
+        reasons = [execute(_run, command) for command in commands(_run, name, wanted, there[name])]
         failures += [f"{name}: {reason}" for reason in reasons if reason]
     sys.stderr.write("".join(line + "\n" for line in failures))
     return 1 if failures else 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import STATUS, stanzas
+
 NVIDIA = "0x10de"
 # PCI classes: display controllers, and the bridge that an NVSwitch is
 _DISPLAY = ("0x0300", "0x0302")
@@ -46,14 +48,12 @@ def pci_devices(root="/"):
 
 def packages(root="/"):
     """The driver's installed packages: name, version, and whose they are (nvidia, distribution, other)."""
-    found = []
-    for paragraph in read(os.path.join(root, "var/lib/dpkg/status")).split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line and line[0] != " ")
-        if _DRIVER_PACKAGE.match(fields.get("Package", "")) and fields.get("Status", "").endswith(" installed"):
-            found.append(
-                {"name": fields["Package"], "version": fields.get("Version", ""), "from": _owner(fields)},
-            )
-    return sorted(found, key=lambda package: package["name"])
+    installed = [
+        {"name": fields["Package"], "version": fields.get("Version", ""), "from": _owner(fields)}
+        for fields in stanzas(read(os.path.join(root, STATUS.lstrip("/"))))
+        if _DRIVER_PACKAGE.match(fields["Package"]) and fields.get("Status", "").endswith(" installed")
+    ]
+    return sorted(installed, key=lambda package: package["name"])
 
 
 def _owner(fields):
@@ -68,13 +68,13 @@ def driver(root="/"):
 
     origin: none, apt (with `from`), run (NVIDIA's own installer), dgx (a DGX release owns it), or foreign.
     """
-    said = read(os.path.join(root, "proc/driver/nvidia/version")).partition("\n")[0]
-    match = _VERSION.search(said)
+    loaded_line = read(os.path.join(root, "proc/driver/nvidia/version")).partition("\n")[0]
+    match = _VERSION.search(loaded_line)
     loaded = match.group(1) if match else read(os.path.join(root, "sys/module/nvidia/version")).strip() or None
     flavour = None
     if loaded:
-        license_ = read(os.path.join(root, "sys/module/nvidia/license")) or said
-        flavour = "open" if "Open Kernel" in said or "MIT" in license_ else "proprietary"
+        license_ = read(os.path.join(root, "sys/module/nvidia/license")) or loaded_line
+        flavour = "open" if "Open Kernel" in loaded_line or "MIT" in license_ else "proprietary"
     installed = packages(root)
     origins = {package["from"] for package in installed}
     return {
@@ -105,13 +105,13 @@ def users(root="/", limit=32):
     """Processes that hold a GPU open: [{pid, name}], at most `limit` of them."""
     if not os.path.exists(os.path.join(root, "dev/nvidiactl")):
         return []
-    proc, found = os.path.join(root, "proc"), []
+    proc, processes = os.path.join(root, "proc"), []
     for pid in sorted((name for name in os.listdir(proc) if name.isdigit()), key=int):
-        if len(found) == limit:
+        if len(processes) == limit:
             break
         if _holds_gpu(os.path.join(proc, pid, "fd")):
-            found.append({"pid": int(pid), "name": read(os.path.join(proc, pid, "comm")).strip()})
-    return found
+            processes.append({"pid": int(pid), "name": read(os.path.join(proc, pid, "comm")).strip()})
+    return processes
 
 
 def _holds_gpu(folder):

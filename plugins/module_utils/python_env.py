@@ -30,20 +30,20 @@ def site_packages(path: Path) -> Path | None:
 
 def distributions(path: Path) -> dict[str, str]:
     """{canonical name: version} from the dist-info folders of an environment; one that was cut off does not count."""
-    found = {}
+    versions = {}
     for folder in (site_packages(path) or Path("/nonexistent")).glob("*.dist-info"):
         name, _, version = folder.name[: -len(".dist-info")].rpartition("-")
         if (folder / "RECORD").is_file():
-            found[canonical(name)] = version
-    return found
+            versions[canonical(name)] = version
+    return versions
 
 
-def lacking(requirements: Iterable[str], found: dict[str, str]) -> list[str]:
+def lacking(requirements: Iterable[str], present: dict[str, str]) -> list[str]:
     """Requirements that are not met; a pin without a local part (`+cpu`) is met by any."""
     missing = []
     for requirement in requirements:
         name, _, wanted = requirement.partition("==")
-        version = found.get(canonical(name), "")
+        version = present.get(canonical(name), "")
         if wanted not in (version, version.partition("+")[0]):
             missing.append(requirement)
     return missing

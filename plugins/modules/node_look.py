@@ -55,7 +55,7 @@ def operating_system(root):
 
 def pythons(root):
     """The interpreters python3 and python3.X, each file once, with the version that its own name or link tells."""
-    found = {}
+    interpreters = {}
     for folder in ("usr/bin", "usr/local/bin"):
         path = os.path.join(root, folder)
         for name in sorted(os.listdir(path)) if os.path.isdir(path) else []:
@@ -63,15 +63,15 @@ def pythons(root):
                 target = os.path.realpath(os.path.join(path, name))
                 match = re.search(r"python(3\.\d+)\Z", target)
                 if match:
-                    found.setdefault(target, {"path": "/%s/%s" % (folder, name), "version": match.group(1)})
-    return sorted(found.values(), key=lambda each: [int(part) for part in each["version"].split(".")])
+                    interpreters.setdefault(target, {"path": "/%s/%s" % (folder, name), "version": match.group(1)})
+    return sorted(interpreters.values(), key=lambda python: [int(part) for part in python["version"].split(".")])
 
 
 def container(root):
     """The kind of container, or None; /run/host is systemd's and podman's way to tell."""
-    told = read(os.path.join(root, "run/host/container-manager")) or read(os.path.join(root, "run/systemd/container"))
-    if told.strip():
-        return told.strip()
+    kind = read(os.path.join(root, "run/host/container-manager")) or read(os.path.join(root, "run/systemd/container"))
+    if kind.strip():
+        return kind.strip()
     for path, kind in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
         if os.path.exists(os.path.join(root, path)):
             return kind
@@ -129,9 +129,9 @@ def look(root):
     }
 
 
-def with_recorded(found, recorded):
-    """`found` with recorded values over it, and their keys named, so that nobody takes them for live ones."""
-    merged = dict(found)
+def with_recorded(looked, recorded):
+    """`looked` with recorded values over it, and their keys named, so that nobody takes them for live ones."""
+    merged = dict(looked)
     for key, value in recorded.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = {**merged[key], **value} if both else value
@@ -147,13 +147,13 @@ def main():
         },
         supports_check_mode=True,
     )
-    found, recorded = look(module.params["root"]), module.params["recorded"]
-    unknown = sorted(set(recorded) - set(found))
+    looked, recorded = look(module.params["root"]), module.params["recorded"]
+    unknown = sorted(set(recorded) - set(looked))
     if unknown:
         module.fail_json(
-            msg="nodectl_recorded_look: no such key: %s; known: %s" % (", ".join(unknown), ", ".join(sorted(found)))
+            msg="nodectl_recorded_look: no such key: %s; known: %s" % (", ".join(unknown), ", ".join(sorted(looked)))
         )
-    module.exit_json(changed=False, node=with_recorded(found, recorded))
+    module.exit_json(changed=False, node=with_recorded(looked, recorded))
 
 
 if __name__ == "__main__":
