@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 from nodectl.articles.sweep import Row, Sweep
+from nodectl.common.nodeset import fold
 from nodectl.common.resources import data_dir
 from nodectl.model.measurement import Measurement
-from nodectl.report.facts import aligned
+from nodectl.report.table import aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,6 @@ def published() -> Published:
     document = json.loads((data_dir() / "articles" / "network-sweep.json").read_text(encoding="utf-8"))
     rows = sorted((PublishedRow(**row) for row in document.pop("rows")), key=lambda row: row.rate_gbit_s)
     return Published(rows=tuple(rows), **document)
-
-
-Fold = Callable[[Sequence[str]], str]
 
 
 def sweep_document(sweep: Sweep, *, scaled: bool) -> dict[str, object]:
@@ -112,10 +110,10 @@ def _remarks(sweep: Sweep, *, scaled: bool) -> list[str]:
     return lines
 
 
-def retrieval_table(measurements: Sequence[Measurement], fold: Fold) -> str:
+def retrieval_table(measurements: Sequence[Measurement]) -> str:
     """A line for each batch size."""
     header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms", "OTHER ms", "TRIP ms")
-    rows = [_retrieval_cells(measurement, fold) for measurement in measurements]
+    rows = [_retrieval_cells(measurement) for measurement in measurements]
     first = measurements[0].conditions
     title = f"exact top-{first['k']} of {first['rows']} rows of {first['dim']}, {first['shards']} shards"
     checked = f"{first['checked_queries']} queries over {first['checked_rows']} rows"
@@ -124,7 +122,7 @@ def retrieval_table(measurements: Sequence[Measurement], fold: Fold) -> str:
     return f"{aligned([header, *rows])}\n\n{title}"
 
 
-def _retrieval_cells(measured: Measurement, fold: Fold) -> tuple[str, ...]:
+def _retrieval_cells(measured: Measurement) -> tuple[str, ...]:
     given = measured.conditions
     numbers = [given[name] for name in ("p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")]
     p99, *others = (f"{number:.4g}" if isinstance(number, int | float) else "-" for number in numbers)

@@ -152,7 +152,7 @@ def _rendered(found: Health, form: str, *, everything: bool, strict: bool) -> st
 def _list(as_document: bool) -> None:
     from nodectl.checks.catalogue import checks, thresholds
     from nodectl.cli.terminal import emit_json, result
-    from nodectl.report.facts import aligned
+    from nodectl.report.table import aligned
 
     if as_document:
         listed = [{"check": check.id, "looks_at": check.looks_at, "fires": check.fires} for check in checks().values()]

@@ -24,7 +24,7 @@ def list_(app: App) -> None:
     """The runs of `nodectl probe`, the latest first."""
     from nodectl.cli.terminal import emit_json, result
     from nodectl.history.moments import iso
-    from nodectl.report.facts import aligned
+    from nodectl.report.table import aligned
 
     with _opened(app) as opened:
         runs = opened.runs()
@@ -74,7 +74,7 @@ def drift(app: App) -> None:
     """What became worse over the last 60 runs, against its own past and its peers; warnings, exit status 0."""
     from nodectl.cli.terminal import emit_json, result
     from nodectl.history.drift import WINDOW, drifts
-    from nodectl.report.measurements import findings_list
+    from nodectl.report.findings import findings_list
 
     with _opened(app) as opened:
         found = list(drifts(opened.points(opened.probes(), WINDOW)).values())

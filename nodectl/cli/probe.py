@@ -254,8 +254,8 @@ def _show(app: App, found: ProbeResult, compared: Comparison | None) -> None:
     from nodectl.cli.terminal import emit_json, note, result
     from nodectl.model.status import exit_status
     from nodectl.probes.registry import kind_of
-    from nodectl.report.comparison import comparison_table
-    from nodectl.report.measurements import findings_list, measurements_table
+    from nodectl.report.findings import findings_list
+    from nodectl.report.measurements import comparison_table, measurements_table
 
     if app.json:
         document: dict[str, object] = {"measurements": [asdict(each) for each in found.measurements]}

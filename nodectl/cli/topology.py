@@ -150,7 +150,8 @@ def _show(
     findings: list[Finding],
 ) -> None:
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.report.topology.document import environment_document, fabric_document, finding_document, node_document
+    from nodectl.report.findings import whole_finding
+    from nodectl.report.topology.document import environment_document, fabric_document, node_document
     from nodectl.report.topology.environment import environment_yaml
     from nodectl.report.topology.text import fabric_text, findings_text, nodes_text
 
@@ -158,7 +159,7 @@ def _show(
         document: dict[str, object] = {
             "hosts": {host: node_document(node) for host, node in looked.nodes.items()},
             "fabric": fabric_document(judged) if judged else None,
-            "findings": [finding_document(finding) for finding in findings],
+            "findings": [whole_finding(finding) for finding in findings],
             "recorded": app.replay and app.source.recorded,
         }
         if proposed is not None:

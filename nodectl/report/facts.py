@@ -1,11 +1,12 @@
 """Facts as a table, a line for each subject and the hosts that agree on it, and as JSON."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 
 from nodectl.common.nodeset import fold
 from nodectl.model.facts import Unread
+from nodectl.report.table import aligned
 
 Words = Callable[[str, object], str]
 
@@ -37,10 +38,3 @@ def facts_table(facts: Mapping[str, Mapping[str, object]], words: Words) -> str:
         if text
     ]
     return aligned([("SUBJECT", "HOSTS", ""), *rows])
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns padded to their widest cell, two blanks between them."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)

@@ -1,9 +1,11 @@
-"""Findings as a table of what is not fine, hosts that agree on one line, worst first; as one line; and what changed."""
+"""Findings as documents, as a table of what is not fine, as a list with remedies, on one line; and what changed."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
@@ -13,59 +15,79 @@ _FINE = (Status.OK, Status.SKIPPED)
 _SAID = 8
 
 
-def finding_document(found: Finding) -> dict[str, str]:
+def finding_document(finding: Finding) -> dict[str, str]:
     """The keys that `health` and `provision` show."""
     return {
-        "host": found.host,
-        "check": found.check,
-        "subject": found.subject,
-        "status": found.status.value,
-        "action": found.action,
-        "expected": found.expected,
-        "actual": found.actual,
-        "remedy": found.remedy,
-        "evidence": found.evidence,
+        "host": finding.host,
+        "check": finding.check,
+        "subject": finding.subject,
+        "status": finding.status.value,
+        "action": finding.action,
+        "expected": finding.expected,
+        "actual": finding.actual,
+        "remedy": finding.remedy,
+        "evidence": finding.evidence,
     }
+
+
+def whole_finding(finding: Finding) -> dict[str, Any]:
+    """All fields of a finding, as `topology` shows them."""
+    return {**asdict(finding), "status": finding.status.value, "hosts": list(finding.hosts)}
 
 
 def findings_table(findings: Sequence[Finding], *, everything: bool = False) -> str:
     """A line for each finding that is not fine (or each), then how many there are of each status."""
     groups: dict[Finding, list[str]] = defaultdict(list)
-    for found in sorted(findings, key=lambda each: each.status.rank):
-        if everything or found.status not in _FINE:
-            groups[_without_host(found)].append(found.host)
-    lines = [_line(found, fold(list(dict.fromkeys(hosts)))) for found, hosts in groups.items()]
+    for finding in sorted(findings, key=lambda each: each.status.rank):
+        if everything or finding.status not in _FINE:
+            groups[_without_host(finding)].append(finding.host)
+    lines = [_line(finding, fold(list(dict.fromkeys(hosts)))) for finding, hosts in groups.items()]
     return "\n".join([*lines, counts(findings)])
+
+
+def findings_list(findings: Sequence[Finding]) -> str:
+    """A line for each finding, worst first, and a second for its remedy; for findings of a measurement."""
+    lines = []
+    for finding in sorted(findings, key=lambda finding: finding.status.rank):
+        about = (
+            f"{finding.host}: {finding.subject}"
+            if finding.kind == "host" and finding.subject
+            else finding.subject or finding.host
+        )
+        lines.append(f"{finding.status}  {finding.check}  {about}: {finding.actual}")
+        if finding.remedy:
+            lines.append(f"  try: {finding.remedy}")
+    return "\n".join(lines)
 
 
 def counts(findings: Sequence[Finding]) -> str:
     """`2 failed, 40 ok on 4 hosts`."""
-    numbers = Counter(found.status for found in findings)
+    numbers = Counter(finding.status for finding in findings)
     words = ", ".join(f"{numbers[status]} {status}" for status in Status if numbers[status]) or "nothing looked at"
-    hosts = len({found.host for found in findings})
+    hosts = len({finding.host for finding in findings})
     return f"{words} on {hosts} host{'' if hosts == 1 else 's'}"
 
 
 def one_line(findings: Sequence[Finding]) -> str:
     """The worst status, and the findings that have it, on one line."""
-    status = worst(found.status for found in findings)
+    status = worst(finding.status for finding in findings)
     if status in _FINE:
         return f"{status}: {counts(findings)}"
-    said = [f"{found.host} {_name(found)} is {found.actual}" for found in findings if found.status is status]
-    more = [f"and {len(said) - _SAID} more"] if len(said) > _SAID else []
-    return " ".join(f"{status}: {'; '.join([*said[:_SAID], *more])}".split())
+    named = [f"{finding.host} {_name(finding)} is {finding.actual}" for finding in findings if finding.status is status]
+    more = [f"and {len(named) - _SAID} more"] if len(named) > _SAID else []
+    return " ".join(f"{status}: {'; '.join([*named[:_SAID], *more])}".split())
 
 
 def changes(before: Sequence[Finding], after: Sequence[Finding]) -> str:
     """What is not fine now and was not so before (+), and what is gone (-); empty where nothing changed."""
     lines = []
     for sign, ours, theirs in (("+", after, before), ("-", before, after)):
-        known = {_place(each) for each in theirs if each.status not in _FINE}
+        known = {_place(finding) for finding in theirs if finding.status not in _FINE}
         groups: dict[Finding, list[str]] = defaultdict(list)
-        for found in sorted(ours, key=lambda each: each.status.rank):
-            if found.status not in _FINE and _place(found) not in known:
-                groups[_without_host(found)].append(found.host)
-        lines += [f"{sign} {_line(found, fold(hosts), remedy=sign == '+')}" for found, hosts in groups.items()]
+        for finding in sorted(ours, key=lambda one: one.status.rank):
+            if finding.status not in _FINE and _place(finding) not in known:
+                groups[_without_host(finding)].append(finding.host)
+        lines += [f"{sign} {_line(finding, fold(hosts), remedy=sign == '+')}" for finding, hosts in groups.items()]
     return "\n".join(lines)
 
 

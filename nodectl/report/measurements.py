@@ -1,13 +1,16 @@
-"""Measurements and a probe's findings as tables, worst finding first."""
+"""Measurements as tables, by themselves and beside earlier ones."""
 
 from collections.abc import Callable, Sequence
 
 from nodectl.common.nodeset import fold
-from nodectl.model.finding import Finding
+from nodectl.common.units import format_size
+from nodectl.model.comparison import Change, Comparison
 from nodectl.model.measurement import Measurement, MeasurementKind
-from nodectl.report.facts import aligned
+from nodectl.report.table import aligned
 
 KindOf = Callable[[str], MeasurementKind]
+_SPREADS = {True: "outside both spreads", False: "within the spreads", None: "spread not known"}
+_LISTED = 5
 
 
 def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> str:
@@ -15,29 +18,54 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> 
     header = ("PROBE", "HOSTS", "VALUE", "SPREAD", "CONDITIONS")
     rows = [
         (
-            each.probe,
-            each.direction or fold(each.hosts),
-            kind_of(each.probe).unit(each.unit).text(each.value) + _expected(each),
-            "-" if each.spread is None else f"{100 * each.spread:.1f} %",
-            kind_of(each.probe).conditions(each.conditions),
+            measurement.probe,
+            measurement.direction or fold(measurement.hosts),
+            kind_of(measurement.probe).unit(measurement.unit).text(measurement.value) + _expected(measurement),
+            "-" if measurement.spread is None else f"{100 * measurement.spread:.1f} %",
+            kind_of(measurement.probe).conditions(measurement.conditions),
         )
-        for each in measurements
+        for measurement in measurements
     ]
     return aligned([header, *rows])
-
-
-def findings_list(findings: Sequence[Finding]) -> str:
-    """A line for each finding, a second for its remedy."""
-    lines = []
-    for each in sorted(findings, key=lambda finding: finding.status.rank):
-        about = f"{each.host}: {each.subject}" if each.kind == "host" and each.subject else each.subject or each.host
-        lines.append(f"{each.status}  {each.check}  {about}: {each.actual}")
-        if each.remedy:
-            lines.append(f"  try: {each.remedy}")
-    return "\n".join(lines)
 
 
 def _expected(measurement: Measurement) -> str:
     """`, 95 % of 800`, where a hardware profile says what it should be."""
     wanted = measurement.expected
     return "" if not wanted else f", {100 * measurement.value / wanted:.0f} % of {wanted:g}"
+
+
+def comparison_table(compared: Comparison) -> str:
+    """A line for each change, and one for what has no counterpart on either side."""
+    header = ("PROBE", "HOSTS", "WHAT", "OLD", "NEW", "CHANGE", "", "MEASURED")
+    rows = [_row(change) for change in compared.changes]
+    lines = [f"against {compared.against}:"]
+    if rows:
+        lines.append(aligned([header, *rows]))
+    lines += _without("not measured then", compared.only_new)
+    lines += _without("not measured now", compared.only_old)
+    return "\n".join(lines)
+
+
+def _row(change: Change) -> tuple[str, ...]:
+    what = ", ".join(
+        filter(None, [change.subject, "" if change.size_bytes is None else format_size(change.size_bytes)])
+    )
+    percent = "-" if change.change_percent is None else f"{change.change_percent:+.1f} %"
+    return (
+        change.probe,
+        change.direction or fold(change.hosts),
+        what or "-",
+        f"{change.old:.4g} {change.unit}",
+        f"{change.new:.4g} {change.unit}",
+        percent,
+        _SPREADS[change.outside_spreads],
+        change.old_time or "-",
+    )
+
+
+def _without(said: str, labels: Sequence[str]) -> list[str]:
+    if not labels:
+        return []
+    more = f" and {len(labels) - _LISTED} more" if len(labels) > _LISTED else ""
+    return [f"{said}: {'; '.join(labels[:_LISTED])}{more}"]

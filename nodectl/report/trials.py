@@ -9,7 +9,7 @@ from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size, format_size_rounded
 from nodectl.model.trial import Ranked, Side, Trial
 from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
-from nodectl.report.facts import aligned
+from nodectl.report.table import aligned
 
 _SHOWN_HOSTS = 4
 

@@ -12,7 +12,7 @@ from nodectl.history.compare import by_identity, compare, findings
 from nodectl.history.identity import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.report.comparison import comparison_table
+from nodectl.report.measurements import comparison_table
 from tests.history.measured import memory, tcp
 
 

@@ -101,7 +101,7 @@ def _show(app: App, sweep: Sweep, *, scaled: bool) -> None:
     from nodectl.articles.document import sweep_document, sweep_table
     from nodectl.cli.terminal import emit_json, note, result
     from nodectl.model.status import exit_status
-    from nodectl.report.measurements import findings_list
+    from nodectl.report.findings import findings_list
 
     if app.json:
         emit_json("bench-network-sweep", sweep_document(sweep, scaled=scaled))

@@ -69,15 +69,14 @@ def retrieval(
 def _show(app: App, found: ProbeResult) -> None:
     from nodectl.articles.document import retrieval_table
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.common.nodeset import fold
     from nodectl.model.status import exit_status
-    from nodectl.report.measurements import findings_list
+    from nodectl.report.findings import findings_list
 
     if app.json:
         document: dict[str, object] = {"measurements": [asdict(measurement) for measurement in found.measurements]}
         emit_json("bench-retrieval", {**document, "findings": [asdict(row) for row in found.findings]})
     elif found.measurements:
-        result(retrieval_table(found.measurements, fold))
+        result(retrieval_table(found.measurements))
     if found.findings:
         note(findings_list(found.findings))
     status = exit_status(finding.status for finding in found.findings)

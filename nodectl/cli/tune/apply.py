@@ -104,8 +104,7 @@ def _apply(app: App, fleet: App, request: ProvisionRequest, proposed: Proposed, 
     from nodectl.cli.terminal import emit_json, note
     from nodectl.model.status import exit_status
     from nodectl.probes.locks import held
-    from nodectl.report.findings import finding_document
-    from nodectl.report.measurements import findings_list
+    from nodectl.report.findings import finding_document, findings_list
 
     hosts = fleet.hosts
     try:

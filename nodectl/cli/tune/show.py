@@ -77,7 +77,7 @@ def judge(app: App, file: Path, seed: int) -> None:
 def show_trial(app: App, trial: Trial) -> None:
     """As the table or the JSON that was asked for."""
     from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.report.measurements import findings_list
+    from nodectl.report.findings import findings_list
     from nodectl.report.trials import trial_text
     from nodectl.trials.store import document_of
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from nodectl.model.finding import Finding
 from nodectl.model.topology import Fabric, NcclEnvironment, NodeTopology
+from nodectl.report.findings import whole_finding
 
 
 def node_document(node: NodeTopology) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def node_document(node: NodeTopology) -> dict[str, Any]:
         "nics": [nic.name for nic in node.nics],
         "links": {row: dict(columns) for row, columns in node.links.items()},
         "gpu_nic": {gpu: asdict(use) for gpu, use in node.gpu_nic.items()},
-        "bottlenecks": [finding_document(bottleneck) for bottleneck in node.bottlenecks],
+        "bottlenecks": [whole_finding(bottleneck) for bottleneck in node.bottlenecks],
         "nic_devices": {nic.name: nic.device for nic in node.nics},
         "gpu_details": {gpu.name: asdict(gpu) for gpu in node.gpus},
         "nic_details": {nic.name: asdict(nic) for nic in node.nics},
@@ -52,11 +52,6 @@ def environment_document(proposed: Mapping[str, NcclEnvironment]) -> dict[str, A
         }
         for host, environment in proposed.items()
     }
-
-
-def finding_document(finding: Finding) -> dict[str, Any]:
-    """All of a finding's fields."""
-    return {**asdict(finding), "status": finding.status.value, "hosts": list(finding.hosts)}
 
 
 def _without(document: dict[str, Any], name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.links import between
 from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology, SwitchLoad
-from nodectl.report.facts import aligned
+from nodectl.report.table import aligned
 
 # the farther, the thinner
 _LINES = {"PIX": "═", "PXB": "═", "PHB": "─", "NODE": "╌", "SYS": "┄"}
