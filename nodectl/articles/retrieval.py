@@ -30,7 +30,7 @@ _WARM_UP_PART = 1.2
 _RUN_S = 3600.0
 _SEED = 1
 _TOKEN_BYTES = 32
-# scores are exact in float32 up to here (payload/retrieval_table.py), requests and answers hold less than 1 GiB
+# scores are exact in float32 up to here (payload/retrievalbench/table.py), requests and answers hold less than 1 GiB
 MOST_DIM = 74_565
 _MOST_BYTES = 1 << 30
 _BYTES_PER_VALUE, _BYTES_PER_RESULT = 4, 12

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
-    from nodectl.payload import retrieval_table as table_of
-    from nodectl.payload import retrieval_wire as wire
     from nodectl.payload import turns
-    from nodectl.payload.retrieval_front import Front, say
+    from nodectl.payload.retrievalbench import table as table_of
+    from nodectl.payload.retrievalbench import wire
+    from nodectl.payload.retrievalbench.front import Front, say
 else:  # on a node this folder is sys.path[0], and there is no nodectl
-    import retrieval_table as table_of
-    import retrieval_wire as wire
     import turns
-    from retrieval_front import Front, say
+    from retrievalbench import table as table_of
+    from retrievalbench import wire
+    from retrievalbench.front import Front, say
 
 
 class Shard:

@@ -12,7 +12,7 @@ from nodectl.articles.retrieval import MOST_DIM, Table, run_retrieval
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.payload import retrieval_table as payload_table
+from nodectl.payload.retrievalbench import table as payload_table
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.payload import retrieval_table as table_of
-from nodectl.payload import retrieval_wire as wire
+from nodectl.payload.retrievalbench import table as table_of
+from nodectl.payload.retrievalbench import wire
 
 TOKEN = bytes(range(32))
 

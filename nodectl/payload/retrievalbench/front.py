@@ -6,13 +6,12 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 
+from . import table as table_of
+from . import wire
+
 if TYPE_CHECKING:
-    from nodectl.payload import retrieval_table as table_of
-    from nodectl.payload import retrieval_wire as wire
     from nodectl.payload import turns
-else:  # on a node this folder is sys.path[0], and there is no nodectl
-    import retrieval_table as table_of
-    import retrieval_wire as wire
+else:  # on a node the folder above is sys.path[0], and there is no nodectl
     import turns
 
 # different batches, asked in turn
