@@ -51,10 +51,9 @@ def test_one_file_is_a_check_everywhere(run: Callable[..., Result]) -> None:
     assert {(each["status"], each["actual"]) for each in findings if each["check"] == "uptime"} == {("ok", "15 days")}
     assert '<testcase classname="node01.uptime"' in run(*replayed, "--output", "junit").stdout
     assert 'check="uptime",status="ok"' in run(*replayed, "--output", "prometheus").stdout
-    filled = runpy.run_path(str(ROOT / "scripts" / "health_doc.py"))["filled"]
-    page = filled((ROOT / "docs" / "health.md").read_text())
-    assert "| `uptime` | /proc/uptime |" in page
-    assert "| `uptime_days` | 180 |" in page
+    tables = runpy.run_path(str(ROOT / "scripts" / "docs.py"))["health_tables"]()
+    assert ["`uptime`", "/proc/uptime", "warning: not booted for longer than the threshold"] in tables["checks"]
+    assert ["`uptime_days`", "180", "the kernel's security updates take effect with a boot"] in tables["thresholds"]
 
 
 def test_it_is_gone_with_its_file() -> None:
