@@ -25,6 +25,8 @@ for name in *; do
     read -r affinity <"/proc/irq/$irq/smp_affinity_list" || continue
     printf 'irq\\t%s\\t%s\\n' "$irq" "$affinity"
   done
+  printf 'qos\\t%s\\n' "$(dcb pfc show dev "$name" && dcb app show dev "$name" | tr '\\n' ' ')" | tr -s ' \\n' ' '
+  echo
   ethtool -g "$name"
 done 2>/dev/null
 """
@@ -36,6 +38,7 @@ class NicQueues:
     """Ring sizes by ethtool's names, now and the device's maximum, None where it has none; CPUs by interrupt.
 
     `local_cpus` are those of its NUMA node, empty where it has none; lists of CPUs as the kernel writes them: 0-7,64.
+    `qos` is what dcb shows of priority flow control and trust, empty where it shows none.
     """
 
     name: str
@@ -43,6 +46,7 @@ class NicQueues:
     rings: Mapping[str, int]
     rings_max: Mapping[str, int]
     interrupts: Mapping[str, str]
+    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,10 @@ def _read(recording: Recording) -> NicSetup:
         node = whole(numa)
         irqs = dict(re.findall(r"^irq\t(\d+)\t(\S+)$", rest, re.MULTILINE))
         most, _, now = rest.partition("Current hardware settings:")
-        queues[name] = NicQueues(name, cpus if node is not None and node >= 0 else "", _sizes(now), _sizes(most), irqs)
+        qos = re.search(r"^qos\t(.*)$", rest, re.MULTILINE)
+        local = cpus if node is not None and node >= 0 else ""
+        words = qos[1].strip() if qos else ""
+        queues[name] = NicQueues(name, local, _sizes(now), _sizes(most), irqs, words)
     systemd = recording.entries["nic-boot"].exit_status != 3
     state, _, text = output(recording, "nic-boot").partition("\n") if systemd else ("", "", "")
     try:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nodectl.checks.catalogue import checks, judgements
+from nodectl.checks.check import Check
 from nodectl.health.host import VERIFY, Order, judge_answer, order_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -60,18 +61,21 @@ class Verification:
 
 def verification(host: Host, extra_dirs: Sequence[Path], roles: Collection[str] | None) -> Verification:
     """What is to be asked of `host`, and judged: the checks that name one of `roles`, all where None."""
-    chosen = None if roles is None else frozenset(roles)
-    judged_by = (
-        None
-        if chosen is None
-        else [each for each in judgements() if any(chosen & set(check.roles) for check in each.checks)]
-    )
+    if roles is None:
+        return Verification(order_of(host, {}, extra_dirs, occasions=VERIFY), None)
+    chosen = frozenset(roles)
+    judged_by = [each for each in judgements() if any(chosen & _roles_of(check) for check in each.checks)]
     return Verification(order_of(host, {}, extra_dirs, occasions=VERIFY, judged_by=judged_by), chosen)
+
+
+def _roles_of(check: Check) -> frozenset[str]:
+    """All that the check may be about, whatever its subject."""
+    return frozenset([*check.roles, *(role for roles in check.roles_of.values() for role in roles)])
 
 
 def chosen_roles(run: Collection[str], skipped: Collection[str]) -> tuple[str, ...] | None:
     """The roles that a run's tags name; None where they name all."""
-    known = {role for check in checks().values() for own in (check.roles, *check.roles_of.values()) for role in own}
+    known = {role for check in checks().values() for role in _roles_of(check)}
     chosen = known if {"all", "tagged", "always"} & set(run) or not run else known & set(run)
     return None if chosen == known and not known & set(skipped) else tuple(sorted(chosen - set(skipped)))
 

@@ -408,3 +408,13 @@ def test_tags_choose_the_checks_of_their_roles() -> None:
     case = CASES["nccl", "NCCL_IB_TC"]
     found = verified(host_of("nccl", "NCCL_IB_TC", case), Node(outputs_of(case, {})), roles=["nccl_env"])
     assert {finding.check for finding in found} == {"nccl_file"}
+
+
+def test_a_subject_that_is_another_roles_is_judged_with_that_role() -> None:
+    case = CASES["nccl", "NCCL_IB_TC"]
+    host, node = host_of("nccl", "NCCL_IB_TC", case), Node(outputs_of(case, {}))
+    for role, subjects in (("nvidia_driver", {"driver"}), ("pytorch", {"torch", "cuda", "nccl", "cudnn"})):
+        found = verified(host, node, roles=[role])
+        assert {finding.subject for finding in found if finding.check == "versions"} & {"driver", "torch"} == (
+            subjects & {"driver", "torch"}
+        )
