@@ -14,12 +14,14 @@ _TEXTS = ("check", "subject", "action", "expected", "actual", "remedy", "evidenc
 
 def findings_of(answers: Iterable[Answer]) -> tuple[Finding, ...]:
     """The findings of all hosts, in the order in which they were made."""
-    last: dict[tuple[str, str, str], Finding] = {}
+    last: dict[tuple[str, str, str], list[Finding]] = {}
     for answer in answers:
+        given: dict[tuple[str, str, str], list[Finding]] = {}
         for raw in _dicts(answer.result.get("findings")):
             found = _finding(answer.host, raw)
-            last[found.host, found.check, found.subject] = found
-    return tuple(last.values())
+            given.setdefault((found.host, found.check, found.subject), []).append(found)
+        last.update(given)
+    return tuple(finding for findings in last.values() for finding in findings)
 
 
 def _dicts(value: object) -> list[Mapping[str, Any]]:

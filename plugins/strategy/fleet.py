@@ -115,6 +115,7 @@ def _warm() -> None:
     for name in (
         "assert",
         "debug",
+        "fail",
         "include_tasks",
         "set_fact",
         "template",
@@ -125,9 +126,13 @@ def _warm() -> None:
         loader.action_loader.get(f"ansible.legacy.{name}", class_only=True)
     for name in ("vars", "varnames", "file", "template", "nodectl.fleet.run_identity", "nodectl.fleet.fleet_profile"):
         loader.lookup_loader.get(name, class_only=True)
+    loader.action_loader.get("nodectl.fleet.health", class_only=True)
     with contextlib.suppress(ImportError):  # the play's first task says where Ansible's Python has no nodectl
-        import nodectl.profiles.host_compat
-        import nodectl.profiles.resolve  # noqa: F401
+        import nodectl.health.verify
+        import nodectl.profiles.host_compat  # noqa: F401
+        from nodectl.checks.catalogue import checks
+
+        checks()
 
 
 def _read_whole() -> None:

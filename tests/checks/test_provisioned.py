@@ -50,7 +50,7 @@ def test_torch_that_loads_what_the_stack_says_is_fine() -> None:
     [
         ({"error": "ImportError: libcudart.so.12"}, "import", "failed"),
         ({"python": "3.99.1"}, "python", "failed"),
-        ({"distributions": {}}, "packages", "failed"),
+        ({"distributions": {}}, "torch", "failed"),
         ({"libraries": {**TORCH.libraries, "nccl": "9.9.9"}}, "NCCL", "failed"),
         ({"libraries": {name: text for name, text in TORCH.libraries.items() if name != "cudnn"}}, "cuDNN", "failed"),
         ({"files": {"nccl": "/usr/local/lib/libnccl.so.2"}}, "NCCL of two", "warning"),

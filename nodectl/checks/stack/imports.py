@@ -56,7 +56,8 @@ def torch(host: Subject) -> Iterator[Finding]:
             TORCH, failed_unless(served), "python", expected=f"{low} to {high}", actual=package.python, remedy=remedy
         )
     for pin in _lacking(host.wanted.stack.requirements, package):
-        yield host.finding(TORCH, Status.FAILED, "packages", expected=pin, actual="not there", remedy=_INSTALL)
+        name = pin.partition("==")[0]
+        yield host.finding(TORCH, Status.FAILED, name, expected=pin, actual="not there", remedy=_INSTALL)
     if package.error:
         remedy = "import torch by hand in the environment; then `nodectl provision --tags pytorch`"
         yield host.finding(TORCH, Status.FAILED, "import", expected="imports", actual=package.error, remedy=remedy)
