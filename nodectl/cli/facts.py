@@ -29,12 +29,12 @@ def facts(app: App) -> None:
     facts: dict[str, dict[str, object]] = {}
     unreachable: dict[str, str] = {}
     recorded: set[str] = set()
-    for host, found in source.recordings(commands_for):
-        if isinstance(found, Recording):
-            facts[host.name] = read_facts(found)
-            recorded |= {found.recorded} if found.recorded else set()
+    for host, answer in source.recordings(commands_for):
+        if isinstance(answer, Recording):
+            facts[host.name] = read_facts(answer)
+            recorded |= {answer.recorded} if answer.recorded else set()
         else:
-            unreachable[host.name] = _reason(found)
+            unreachable[host.name] = _reason(answer)
     answered = {host.name: facts[host.name] for host in source.hosts if host.name in facts}
     if app.json:
         documents = {

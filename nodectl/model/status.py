@@ -26,7 +26,7 @@ def worst(statuses: Iterable[Status]) -> Status:
 
 def exit_status(statuses: Iterable[Status], *, strict: bool = False) -> int:
     """1 if any failed, else 3 if anything could not be told, else 0; `strict` makes warnings 1."""
-    found = set(statuses)
-    if Status.FAILED in found or (strict and Status.WARNING in found):
+    present = set(statuses)
+    if Status.FAILED in present or (strict and Status.WARNING in present):
         return 1
-    return 3 if Status.UNKNOWN in found else 0
+    return 3 if Status.UNKNOWN in present else 0

@@ -17,13 +17,13 @@ _DECLARED = re.compile(r'^TOOL = "([a-z0-9-]+)"$', re.MULTILINE)
 @cache
 def families() -> dict[str, dict[str, str]]:
     """Family → tool → module: the files below `parsers/FAMILY/`, searched for their TOOL and not imported."""
-    found: dict[str, dict[str, str]] = {}
+    by_family: dict[str, dict[str, str]] = {}
     for folder in map(Path, nodectl.parsers.__path__):
         for path in sorted(folder.glob("*/**/*.py")):
             if declared := _DECLARED.search(path.read_text(encoding="utf-8")):
                 family, *rest = path.relative_to(folder).with_suffix("").parts
-                found.setdefault(family, {})[declared[1]] = ".".join(["nodectl.parsers", family, *rest])
-    return found
+                by_family.setdefault(family, {})[declared[1]] = ".".join(["nodectl.parsers", family, *rest])
+    return by_family
 
 
 @cache

@@ -33,7 +33,9 @@ def json_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any
 def find_document(text: str, tool: str, is_wanted: Callable[[Any], bool]) -> Any:
     """As `json_document`; None where there is none, or it is cut."""
     documents = _documents(plain(text), tool)
-    return next((each for each in documents if not isinstance(each, ParseError) and is_wanted(each)), None)
+    return next(
+        (document for document in documents if not isinstance(document, ParseError) and is_wanted(document)), None
+    )
 
 
 def _documents(text: str, tool: str) -> Iterator[Any]:

@@ -61,20 +61,20 @@ def lines_with(text: str, words: Iterable[str]) -> list[Line]:
             end = len(text) if end < 0 else end
             ends[text.rfind("\n", 0, position) + 1] = end
             position = text.find(word, end)
-    found, number, before = [], 1, 0
+    lines, number, before = [], 1, 0
     for start in sorted(ends):
         number += text.count("\n", before, start)
         before = start
-        found.append(Line(number, text[start : ends[start]]))
-    return found
+        lines.append(Line(number, text[start : ends[start]]))
+    return lines
 
 
 def lines_of(text: str, tool: str) -> list[Line]:
     """All lines, numbered as printed; ParseError where there is nothing but space."""
-    found = [Line(number, line) for number, line in enumerate(plain(text).split("\n"), start=1)]
-    if not any(line.text.strip() for line in found):
+    lines = [Line(number, line) for number, line in enumerate(plain(text).split("\n"), start=1)]
+    if not any(line.text.strip() for line in lines):
         raise ParseError(f"{tool}: the output is empty")
-    return found
+    return lines
 
 
 def readable(lines: Iterable[Line]) -> Iterator[Line]:

@@ -24,7 +24,7 @@ _SLACK_S = 30.0
 def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S, pack: bool = True) -> bytes:
     """The collector for these commands, as text for a POSIX shell."""
     settings = f"nonce={nonce} budget={budget_s} pack={int(pack)}"
-    takes = "\n".join(f"    {_take(each)}" for each in commands)
+    takes = "\n".join(f"    {_take(command)}" for command in commands)
     return f"{settings}\n{_body()}\ntake_all() {{\n    :\n{takes}\n}}\nmain\n".encode()
 
 
@@ -55,7 +55,7 @@ def collect(transport: Transport, host: Host, commands: Sequence[Command]) -> Re
                 arrivals.append(time.time())
 
     nonce, asked = new_nonce(), time.time()
-    by_key = {each.key: each for each in commands}
+    by_key = {command.key: command for command in commands}
     text = script(tuple(by_key.values()), nonce)
     done = transport.run(host, ["sh", "-s"], timeout_s=BUDGET_S + _SLACK_S, stdin=text, on_output=keep)
     if done.outcome is not Outcome.RAN:

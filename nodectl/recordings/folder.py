@@ -101,11 +101,11 @@ def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None
         folder = _Opened(descriptor)
         index = _index(folder, path)
         wanted = _keys(folder.names(), index) if keys is None else keys
-        entries = {key: found for key in wanted if (found := _entry(folder, key, index)) is not None}
+        entries = {key: entry for key in wanted if (entry := _entry(folder, key, index)) is not None}
         offset_s, error_s = _clock(folder)
     finally:
         os.close(descriptor)
-    times = [each.time for each in index.values() if each.time is not None]
+    times = [row.time for row in index.values() if row.time is not None]
     return Recording(host, entries, offset_s, error_s, recorded, min(times, default=None))
 
 
@@ -114,46 +114,46 @@ def _why(error: OSError) -> str:
 
 
 def _keys(names: Collection[str], index: Mapping[str, _Indexed]) -> list[str]:
-    found = {name.removesuffix(OUT) for name in names if name.endswith(OUT)} | set(index)
-    return sorted(key for key in found if _KEY.fullmatch(key) and key != CLOCK)
+    keys = {name.removesuffix(OUT) for name in names if name.endswith(OUT)} | set(index)
+    return sorted(key for key in keys if _KEY.fullmatch(key) and key != CLOCK)
 
 
 def _entry(folder: _Opened, key: str, index: Mapping[str, _Indexed]) -> Entry | None:
-    out, said = folder.read(f"{key}{OUT}"), index.get(key)
-    if out is None and (said is None or said.exit_status == 0):
+    out, indexed = folder.read(f"{key}{OUT}"), index.get(key)
+    if out is None and (indexed is None or indexed.exit_status == 0):
         return None  # what it printed is not there: that is not nothing
-    said = said or _Indexed()
+    indexed = indexed or _Indexed()
     content, cut = out or (b"", False)
     err = folder.read(f"{key}{ERR}") or (b"", False)
-    cut = cut or said.cut
+    cut = cut or indexed.cut
     return Entry(
         key,
-        said.argv,
-        None if cut else said.exit_status,
+        indexed.argv,
+        None if cut else indexed.exit_status,
         as_text(content),
         as_text(err[0]),
-        said.duration_s,
+        indexed.duration_s,
         cut=cut,
         recorded=True,
     )
 
 
 def _clock(folder: _Opened) -> tuple[float | None, float | None]:
-    found = folder.read(f"{CLOCK}{OUT}")
+    file = folder.read(f"{CLOCK}{OUT}")
     try:
-        said = json.loads(found[0]) if found else {}
-        offset_s, error_s = float(said["offset_s"]), float(said["error_s"])
+        clock = json.loads(file[0]) if file else {}
+        offset_s, error_s = float(clock["offset_s"]), float(clock["error_s"])
         return (offset_s, error_s) if math.isfinite(offset_s) and math.isfinite(error_s) else (None, None)
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return None, None
 
 
 def _index(folder: _Opened, path: Path) -> dict[str, _Indexed]:
-    found = folder.read(INDEX)
-    if found is None:
+    file = folder.read(INDEX)
+    if file is None:
         return {}
     try:
-        rows = json.loads(found[0])
+        rows = json.loads(file[0])
         return {row["key"]: _indexed(row) for row in rows if _KEY.fullmatch(row["key"])}
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise ParseError(

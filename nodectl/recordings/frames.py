@@ -48,11 +48,11 @@ def read_frames(
     full = len(text) >= TOTAL_BYTES
     if not done and not full:
         raise ParseError(f"the collector's output breaks off after {len(answers)} of {len(commands)} commands")
-    found = {key: answers.get(key, _Answer()) for key in commands if full or key in answers}
+    kept = {key: answers.get(key, _Answer()) for key in commands if full or key in answers}
     name, offset_s = head[3].decode(errors="replace").strip(), _offset_s(head[1], heard)
     return Recording(
         host=host,
-        entries={key: _entry(commands[key], answer) for key, answer in found.items()},
+        entries={key: _entry(commands[key], answer) for key, answer in kept.items()},
         clock_offset_s=offset_s,
         clock_error_s=None if offset_s is None else heard - asked,
         recorded=None if name == "-" else name,

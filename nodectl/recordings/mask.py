@@ -35,17 +35,17 @@ class Masker:
 
     def masked(self, recording: Recording) -> Recording:
         """The recording with pseudonyms everywhere: outputs, complaints and arguments alike."""
-        texts = [text for each in recording.entries.values() for text in (each.stdout, each.stderr)]
+        texts = [text for entry in recording.entries.values() for text in (entry.stdout, entry.stderr)]
         self._discover(recording.host, texts)
         self._finder = Words(self._words)
         entries = {
             key: replace(
-                each,
-                argv=tuple(self._text(word) for word in each.argv),
-                stdout=self._text(each.stdout),
-                stderr=self._text(each.stderr),
+                entry,
+                argv=tuple(self._text(word) for word in entry.argv),
+                stdout=self._text(entry.stdout),
+                stderr=self._text(entry.stderr),
             )
-            for key, each in recording.entries.items()
+            for key, entry in recording.entries.items()
         }
         name = None if recording.recorded is None else self._text(recording.recorded)
         return replace(recording, host=self.name_of(recording.host), entries=entries, recorded=name)
@@ -246,14 +246,14 @@ class Words:
 
 def serials(text: str) -> set[str]:
     """Serial numbers, by the label or the column that they stand under; board numbers, too."""
-    found = {match[1] for pattern in _SERIALS for match in pattern.finditer(text)}
+    values = {match[1] for pattern in _SERIALS for match in pattern.finditer(text)}
     head = _COLUMNS.search(text)
     if head:
         columns = [name.strip().strip('"').lower() for name in head.group().split(",")]
         at = [n for n, name in enumerate(columns) if name == "serial" or name.endswith(("_serial", ".serial"))]
         rows = (line.split(",") for line in text[head.end() :].splitlines())
-        found |= {row[n].strip().strip('"') for row in rows for n in at if n < len(row)}
-    return {each for each in found if _SERIAL.fullmatch(each) and each.upper() not in ("N/A", "0000")}
+        values |= {row[n].strip().strip('"') for row in rows for n in at if n < len(row)}
+    return {value for value in values if _SERIAL.fullmatch(value) and value.upper() not in ("N/A", "0000")}
 
 
 def host_names(text: str) -> set[str]:

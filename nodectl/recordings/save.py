@@ -51,12 +51,12 @@ def save(source: Source, folder: Path, profile_dirs: Sequence[Path], *, mask: bo
     keys = sysctl_keys(profile_dirs)
     folders: dict[str, str] = {}
     failed: dict[str, str] = {}
-    for host, found in source.recordings(lambda host: everything(host, keys)):
-        if not isinstance(found, Recording):
-            failed[host.name] = "; try: ".join(filter(None, [found.error or str(found.outcome), found.remedy]))
+    for host, answer in source.recordings(lambda host: everything(host, keys)):
+        if not isinstance(answer, Recording):
+            failed[host.name] = "; try: ".join(filter(None, [answer.error or str(answer.outcome), answer.remedy]))
             continue
         try:
-            write_host(folder, masker.masked(found) if masker else found)
+            write_host(folder, masker.masked(answer) if masker else answer)
         except OSError as error:
             failed[host.name] = f"not saved: {error}"
         else:
@@ -94,7 +94,7 @@ def prepare(path: Path, profiles: Mapping[str, Mapping[str, str]], *, masked: bo
     UsageError where it is something else, or where masked and plain hosts would come to lie side by side.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    names = [each.name for each in path.iterdir()]
+    names = [child.name for child in path.iterdir()]
     about = read_about(path) if names else {}
     if names and not about:
         raise UsageError(f"{path} is not empty, and no recording", "give a new folder")

@@ -84,7 +84,7 @@ class ReplaySource:
         if folder is None:
             return _unreachable(host, f"the recording {self.recorded} holds no host '{host.name}'", "record it, too")
         try:
-            keys = None if self.whole else {each.key for each in commands} | _UNASKED
+            keys = None if self.whole else {command.key for command in commands} | _UNASKED
             return read_host(folder, host.name, self.recorded, keys)
         except ParseError as error:
             return _unreachable(host, error.message, error.remedy)

@@ -16,9 +16,9 @@ def as_document(value: object) -> object:
     if isinstance(value, Unread):
         return {value.kind: value.reason}
     if isinstance(value, dict):
-        return {name: as_document(each) for name, each in value.items()}
+        return {name: as_document(item) for name, item in value.items()}
     if isinstance(value, tuple):
-        return [as_document(each) for each in value]
+        return [as_document(item) for item in value]
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 

@@ -183,23 +183,23 @@ def _crash(text: str) -> KernelEvent | None:
 def _without_details(events: list[KernelEvent]) -> Iterator[KernelEvent]:
     """A switch's error is three lines, in any order; a log may have been searched for one of them."""
     is_detail = [event.kind == "sxid" and bool(_SXID_DETAIL.search(event.text)) for event in events]
-    told = {(e.pci, e.code) for e, detail in zip(events, is_detail, strict=True) if e.kind == "sxid" and not detail}
+    reported = {(e.pci, e.code) for e, detail in zip(events, is_detail, strict=True) if e.kind == "sxid" and not detail}
     for event, detail in zip(events, is_detail, strict=True):
         if detail:
-            if (event.pci, event.code) in told:
+            if (event.pci, event.code) in reported:
                 continue
-            told.add((event.pci, event.code))
+            reported.add((event.pci, event.code))
         yield event
 
 
 def _require_log(lines: list[Line]) -> None:
-    said = [line for line in readable(lines) if line.text.strip()]
-    for line in said:
+    written = [line for line in readable(lines) if line.text.strip()]
+    for line in written:
         if _REASON.match(line.text.strip()) and not message_of(line.text).time:
-            if len(said) > 5:
+            if len(written) > 5:
                 break
             raise ParseError(f"{TOOL}: it printed no log: {line.text.strip()[:200]}")
-    if not any(is_kernel_line(line.text) for line in said):
+    if not any(is_kernel_line(line.text) for line in written):
         raise unreadable(TOOL, next(line for line in lines if line.text.strip()), "no line of a kernel log")
 
 

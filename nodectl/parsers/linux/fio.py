@@ -42,11 +42,11 @@ def parse_fio(text: str) -> Fio:
     """ParseError where there is no report of fio's, it is cut, or a value is of the wrong kind."""
     report = json_document(text, TOOL, _is_report)
     jobs = objects(report, "jobs", TOOL) or objects(report, "client_stats", TOOL)
-    return Fio(text_of(report, "fio version", TOOL), tuple(_job(each) for each in jobs))
+    return Fio(text_of(report, "fio version", TOOL), tuple(_job(job) for job in jobs))
 
 
-def _is_report(found: Any) -> bool:
-    return isinstance(found, dict) and ("jobs" in found or "client_stats" in found)
+def _is_report(document: Any) -> bool:
+    return isinstance(document, dict) and ("jobs" in document or "client_stats" in document)
 
 
 def _job(job: Mapping[str, Any]) -> FioJob:

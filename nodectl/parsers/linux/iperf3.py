@@ -58,8 +58,8 @@ def parse_iperf3(text: str) -> Iperf3:
     )
 
 
-def _is_ours(found: Any) -> bool:
-    return isinstance(found, dict) and any(isinstance(found.get(key), kind) for key, kind in _OURS.items())
+def _is_ours(document: Any) -> bool:
+    return isinstance(document, dict) and any(isinstance(document.get(key), kind) for key, kind in _OURS.items())
 
 
 def _gbit_s(part: Mapping[str, Any]) -> float | None:
@@ -68,13 +68,13 @@ def _gbit_s(part: Mapping[str, Any]) -> float | None:
 
 
 def _rtt_mean_ms(streams: list[Mapping[str, Any]]) -> float | None:
-    means_us = [number(section(each, "sender", TOOL), "mean_rtt", TOOL) for each in streams]
+    means_us = [number(section(stream, "sender", TOOL), "mean_rtt", TOOL) for stream in streams]
     # 0 is what a sender without a kernel that tells it, and a receiver, print
     known_us = [mean_us for mean_us in means_us if mean_us]
     return sum(known_us) / len(known_us) / 1000 if known_us else None
 
 
 def _window_bytes(streams: list[Mapping[str, Any]]) -> int | None:
-    windows = [whole(section(each, "sender", TOOL), "max_snd_wnd", TOOL) for each in streams]
+    windows = [whole(section(stream, "sender", TOOL), "max_snd_wnd", TOOL) for stream in streams]
     known = [window for window in windows if window]
     return sum(known) if known and len(known) == len(streams) else None

@@ -64,7 +64,7 @@ def read_lldp(document: object) -> Lldp:
 
 def _neighbor(name: str, interface: Mapping[str, Any]) -> LldpNeighbor:
     called, chassis = next(_named(interface.get("chassis", {}), "chassis"), ("", {}))
-    port = next((each for each in _each(interface.get("port", {})) if isinstance(each, dict)), {})
+    port = next((item for item in _each(interface.get("port", {})) if isinstance(item, dict)), {})
     chassis_id = _value(chassis.get("id"))
     if not (called or chassis_id):
         raise ParseError(f"{_TOOL}: interface {name}: a neighbour without name and id")
@@ -81,14 +81,14 @@ def _neighbor(name: str, interface: Mapping[str, Any]) -> LldpNeighbor:
 
 def _named(value: object, what: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(name, object) of `{"eth0": {…}}`, a list of those, or json0's `{"name": …}`; a lone object is a list of one."""
-    for each in _each(value):
-        if not isinstance(each, dict):
-            raise ParseError(f"{_TOOL}: {what} is {each!r:.80}, not an object")
-        name = each.get("name")
-        if name is not None or "id" in each:
-            yield _value(name) or "", each
+    for item in _each(value):
+        if not isinstance(item, dict):
+            raise ParseError(f"{_TOOL}: {what} is {item!r:.80}, not an object")
+        name = item.get("name")
+        if name is not None or "id" in item:
+            yield _value(name) or "", item
             continue
-        for key, inner in each.items():
+        for key, inner in item.items():
             if not isinstance(inner, dict):
                 raise ParseError(f"{_TOOL}: {what} {key!r:.80} is {inner!r:.80}, not an object")
             yield str(key), inner
@@ -103,23 +103,23 @@ def _each(value: object) -> list[Any]:
 
 def _value(value: object) -> str | None:
     """The text of `"x"`, `{"type": …, "value": "x"}` or a list of one of those."""
-    for each in _each(value):
-        text = each.get("value") if isinstance(each, dict) else each
+    for item in _each(value):
+        text = item.get("value") if isinstance(item, dict) else item
         if isinstance(text, str | int):
             return str(text)
     return None
 
 
 def _forwards(value: object) -> bool | None:
-    told = [each for each in _each(value) if isinstance(each, dict)]
-    if not told:
+    capabilities = [item for item in _each(value) if isinstance(item, dict)]
+    if not capabilities:
         return None
-    return any(each.get("enabled") is True and str(each.get("type")).lower() in _FORWARDS for each in told)
+    return any(item.get("enabled") is True and str(item.get("type")).lower() in _FORWARDS for item in capabilities)
 
 
 def _gbit_s(value: object) -> float | None:
-    for each in _each(value):
-        current = _value(each.get("current")) if isinstance(each, dict) else None
+    for item in _each(value):
+        current = _value(item.get("current")) if isinstance(item, dict) else None
         match = _RATE.search(current or "")
         if match:
             return float(match[1]) if match[2] else int(match[1]) / 1000

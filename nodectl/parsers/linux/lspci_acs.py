@@ -135,9 +135,9 @@ def _read_link(line: Line, match: re.Match[str], device: _Device) -> None:
     suffix = "_max" if match["which"] == "Cap" else ""
     device.values[f"speed{suffix}_gt_s"] = real(trained["speed"].removesuffix("GT/s"))
     device.values[f"width{suffix}"] = whole(trained["width"].removeprefix("x"))
-    for key, said in ((f"speed{suffix}_gt_s", trained["speed"]), (f"width{suffix}", trained["width"])):
-        if "unknown" in said:
-            device.unavailable[key] = said
+    for key, word in ((f"speed{suffix}_gt_s", trained["speed"]), (f"width{suffix}", trained["width"])):
+        if "unknown" in word:
+            device.unavailable[key] = word
 
 
 def _bridges(devices: list[_Device]) -> Iterator[AcsBridge]:

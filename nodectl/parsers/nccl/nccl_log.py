@@ -103,22 +103,22 @@ class _Log:
         if match is None:
             return
         self.is_ours = True
-        said = match["said"].strip()
+        message = match["said"].strip()
         if match["level"] == "WARN":
-            self.warnings.append(_warning(line.text[: match.start()], said))
-        if "Bytes -> Algo" in said:
-            self.choices[_choice(line, said)] = None
-        elif "Using" in said or "NET plugin" in said or "via NET/" in said:
-            self._network(said)
+            self.warnings.append(_warning(line.text[: match.start()], message))
+        if "Bytes -> Algo" in message:
+            self.choices[_choice(line, message)] = None
+        elif "Using" in message or "NET plugin" in message or "via NET/" in message:
+            self._network(message)
 
-    def _network(self, said: str) -> None:
+    def _network(self, message: str) -> None:
         for source, pattern in (("using", _NETWORK), ("listed", _NET_USING), ("via", _VIA)):
-            named = pattern.search(said)
+            named = pattern.search(message)
             if named is not None:
                 self.networks.setdefault(source, named["name"] or named["assigned"])
-        if "Bootstrap" in said or "NET/" in said:
-            self.nics.update(dict.fromkeys(each["name"] for each in _NIC.finditer(said)))
-            self.interfaces.update(dict.fromkeys(each["name"] for each in _INTERFACE.finditer(said)))
+        if "Bootstrap" in message or "NET/" in message:
+            self.nics.update(dict.fromkeys(match["name"] for match in _NIC.finditer(message)))
+            self.interfaces.update(dict.fromkeys(match["name"] for match in _INTERFACE.finditer(message)))
 
     def result(self) -> NcclLog:
         return NcclLog(
@@ -131,21 +131,21 @@ class _Log:
         )
 
 
-def _warning(before: str, said: str) -> NcclWarning:
+def _warning(before: str, message: str) -> NcclWarning:
     # the last before `NCCL`: a scheduler may have put its own name first
     who = max(_WHO.finditer(before), key=lambda match: match.start(), default=None)
-    kind = next((kind for kind, pattern in _KINDS if pattern.search(said)), "other")
+    kind = next((kind for kind, pattern in _KINDS if pattern.search(message)), "other")
     return NcclWarning(
         host=who["host"] if who else None,
         pid=int(who["pid"]) if who else None,
         device=int(who["device"]) if who else None,
-        text=said,
+        text=message,
         kind=kind,
     )
 
 
-def _choice(line: Line, said: str) -> NcclChoice:
-    match = _CHOICE.search(said)
+def _choice(line: Line, message: str) -> NcclChoice:
+    match = _CHOICE.search(message)
     if match is None:
         raise unreadable(TOOL, line, "an algorithm's choice that is cut")
     return NcclChoice(
@@ -222,9 +222,9 @@ def parse_nccl_paths(text: str) -> NcclPaths:
     """The same text as for parse_nccl_log, which judges whether it is a log; here what is not told is left out."""
     paths = _Paths()
     for line in untagged(lines_of(text, TOOL)):
-        said = _SAID.search(line.text)
-        if said is not None:
-            paths.read(said["said"].strip())
+        match = _SAID.search(line.text)
+        if match is not None:
+            paths.read(match["said"].strip())
     return paths.result()
 
 
@@ -240,31 +240,31 @@ class _Paths:
         self.gdr_off: dict[str, None] = {}
         self.no_rdma: dict[str, None] = {}
 
-    def read(self, said: str) -> None:
-        if "via " in said and (via := _VIA_OF_CHANNEL.search(said)):
+    def read(self, message: str) -> None:
+        if "via " in message and (via := _VIA_OF_CHANNEL.search(message)):
             self.transports[via["transport"].rstrip(".")] = None
-        if "Using [" in said and (listed := _LISTED.search(said)):
+        if "Using [" in message and (listed := _LISTED.search(message)):
             self._devices(listed["net"], listed["devices"])
-        if made := _MADE.search(said):
+        if made := _MADE.search(message):
             self.names["IB", int(made["number"])] = made["name"]
-        if count := _CHANNELS.search(said):
+        if count := _CHANNELS.search(message):
             self.channels = max(self.channels or 0, int(count["count"]))
-        if count := _NVLS.search(said):
+        if count := _NVLS.search(message):
             self.nvls = max(self.nvls or 0, int(count["count"]))
-        if named := _SET.search(said):
+        if named := _SET.search(message):
             self.environment[named["name"]] = named["value"]
-        if off := _GDR_OFF.search(said):
+        if off := _GDR_OFF.search(message):
             self.gdr_off[off["what"].strip()] = None
-        if _NO_RDMA.search(said):
-            self.no_rdma[said[:200]] = None
+        if _NO_RDMA.search(message):
+            self.no_rdma[message[:200]] = None
 
     def _devices(self, net: str, text: str) -> None:
         listed = text.split("; OOB")[0]
-        for found in _GROUPED.finditer(listed):
-            members = [each["name"] for each in _MEMBER.finditer(found["names"])]
-            self.names[net, int(found["number"])] = "+".join(members)
-        for found in _DEVICE.finditer(_GROUPED.sub("", listed)):
-            self.names[net, int(found["number"])] = found["name"]
+        for device in _GROUPED.finditer(listed):
+            members = [match["name"] for match in _MEMBER.finditer(device["names"])]
+            self.names[net, int(device["number"])] = "+".join(members)
+        for device in _DEVICE.finditer(_GROUPED.sub("", listed)):
+            self.names[net, int(device["number"])] = device["name"]
 
     def _name(self, net: str, device: int) -> str | None:
         listed = "IB" if _AS_IB.match(net) and (net, device) not in self.names else net

@@ -243,7 +243,7 @@ def _is_row(text: str, *, in_table: bool) -> bool:
 def _row_of(line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] = _SIDES) -> NcclTestsRow:
     """ParseError where a column is missing or no value; `order` is what `_sides_of` found above the header."""
     # an asterisk marks an error beyond the threshold
-    words = [word for each in line.text.split() if (word := each.rstrip("*"))]
+    words = [word for cell in line.text.split() if (word := cell.rstrip("*"))]
     side = _side_columns(columns)
     sides = 2 if columns is None or columns.count("time") == 2 else 1
     if len(words) < 3 + sides * len(side):

@@ -108,14 +108,14 @@ def _document_of(text: str) -> Mapping[str, Any] | None:
     failure: ParseError | None = None
     for brace in islice(_LINE_BRACE.finditer(text), _CANDIDATES):
         try:
-            found, _ = json.JSONDecoder().raw_decode(text, brace.end() - 1)
+            document, _ = json.JSONDecoder().raw_decode(text, brace.end() - 1)
         except (ValueError, RecursionError) as error:
             number = text.count("\n", 0, brace.end()) + 1
             line = text[brace.end() - 1 :].split("\n", 1)[0][:200]
             failure = failure or ParseError(f"{TOOL}: line {number}: {line!r}: no whole JSON: {str(error)[:200]}")
         else:
-            if isinstance(found, dict) and isinstance(found.get("communicators"), list):
-                return found
+            if isinstance(document, dict) and isinstance(document.get("communicators"), list):
+                return document
             failure = failure or ParseError(f"{TOOL}: JSON without a list of communicators")
     if failure is not None and _TABLE.search(text) is None:
         raise failure
@@ -128,10 +128,10 @@ def _ras_of_json(document: Mapping[str, Any]) -> NcclRas:
     missing: list[RasRank] = []
     dead: dict[RasProcess, None] = {}
     unresponsive: dict[RasProcess, None] = {}
-    for each in objects(document, "communicators", TOOL):
-        name = text_of(each, "hash", TOOL)
-        communicators.append(_communicator(each, name))
-        for rank in objects(each, "missing_ranks", TOOL):
+    for communicator in objects(document, "communicators", TOOL):
+        name = text_of(communicator, "hash", TOOL)
+        communicators.append(_communicator(communicator, name))
+        for rank in objects(communicator, "missing_ranks", TOOL):
             where = RasRank(_number(rank, "rank"), text_of(rank, "host", TOOL), whole(rank, "cuda_dev", TOOL), name)
             missing.append(where)
             process = RasProcess(where.host, whole(rank, "pid", TOOL), where.device)
@@ -148,11 +148,11 @@ def _ras_of_json(document: Mapping[str, Any]) -> NcclRas:
     )
 
 
-def _communicator(each: Mapping[str, Any], name: str | None) -> RasCommunicator:
-    ranks = objects(each, "ranks", TOOL)
-    missing = whole(each, "missing_ranks_count", TOOL)
-    if missing is None and "missing_ranks" in each:
-        missing = len(objects(each, "missing_ranks", TOOL))
+def _communicator(communicator: Mapping[str, Any], name: str | None) -> RasCommunicator:
+    ranks = objects(communicator, "ranks", TOOL)
+    missing = whole(communicator, "missing_ranks_count", TOOL)
+    if missing is None and "missing_ranks" in communicator:
+        missing = len(objects(communicator, "missing_ranks", TOOL))
     errors = []
     if missing:
         errors.append("INCOMPLETE")
@@ -161,7 +161,7 @@ def _communicator(each: Mapping[str, Any], name: str | None) -> RasCommunicator:
         errors.append("ERROR")
     if len({json.dumps(rank.get("collective_counts"), sort_keys=True) for rank in ranks}) > 1:
         errors.append("MISMATCH")
-    size = whole(each, "size", TOOL)
+    size = whole(communicator, "size", TOOL)
     return RasCommunicator(
         id=name,
         ranks=len(ranks) + (missing or 0) if size is None else size,
@@ -288,10 +288,10 @@ class _Answer:
     def _detail(self, line: Line) -> None:
         text = line.text.rstrip()
         if process := _PROCESS.fullmatch(text):
-            found = RasProcess(process["host"], int(process["pid"]), int(process["device"]))
-            (self.dead if self.section == "DEAD" else self.unresponsive).append(found)
+            silent = RasProcess(process["host"], int(process["pid"]), int(process["device"]))
+            (self.dead if self.section == "DEAD" else self.unresponsive).append(silent)
             if not process["more"]:
-                self.sole.append(found)
+                self.sole.append(silent)
         elif rank := _RANK.fullmatch(text):
             device = int(rank["device"]) if rank["device"] else None
             self._rank(RasRank(int(rank["rank"]), rank["host"], device, self._id()))

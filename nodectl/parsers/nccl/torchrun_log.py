@@ -128,9 +128,9 @@ def _worker(failure: _Failure) -> TorchrunFailure:
 
 
 def _signal(failure: _Failure) -> str | None:
-    said = _SIGNAL.search(failure.values.get("traceback") or "")
-    if said is not None:
-        return said[2]
+    named = _SIGNAL.search(failure.values.get("traceback") or "")
+    if named is not None:
+        return named[2]
     code = failure.numbers.get("exitcode")
     if code is None or code >= 0:
         return None
@@ -140,28 +140,30 @@ def _signal(failure: _Failure) -> str | None:
         return None
 
 
-def _watchdog(line: Line, found: dict[tuple[int | None, int | None], WatchdogTimeout]) -> None:
+def _watchdog(line: Line, timeouts: dict[tuple[int | None, int | None], WatchdogTimeout]) -> None:
     named = _RANK.search(line.text)
     rank = int(named["tag"] or named["rank"]) if named else None
     if work := _TIMEOUT.search(line.text):
         sequence = int(work["sequence"])
-        known = found.get((rank, sequence)) or WatchdogTimeout(rank, None, sequence, None, None, None)
-        found[rank, sequence] = replace(known, op=work["op"], timeout_ms=int(work["timeout"]))
+        known = timeouts.get((rank, sequence)) or WatchdogTimeout(rank, None, sequence, None, None, None)
+        timeouts[rank, sequence] = replace(known, op=work["op"], timeout_ms=int(work["timeout"]))
     elif "WorkNCCL(" in line.text:
         raise unreadable(TOOL, line, "a watchdog's line that is cut")
     if state := _STATE.search(line.text):
         at_work = _AT_WORK.search(line.text)
-        sequence_or_none = int(at_work["sequence"]) if at_work else _latest(found, rank)
-        known = found.get((rank, sequence_or_none)) or WatchdogTimeout(rank, None, sequence_or_none, None, None, None)
-        found[rank, sequence_or_none] = replace(
+        sequence_or_none = int(at_work["sequence"]) if at_work else _latest(timeouts, rank)
+        known = timeouts.get((rank, sequence_or_none)) or WatchdogTimeout(
+            rank, None, sequence_or_none, None, None, None
+        )
+        timeouts[rank, sequence_or_none] = replace(
             known, last_enqueued=int(state["enqueued"]), last_completed=int(state["completed"])
         )
     elif "last enqueued" in line.text:
         raise unreadable(TOOL, line, "a watchdog's line that is cut")
 
 
-def _latest(found: dict[tuple[int | None, int | None], WatchdogTimeout], rank: int | None) -> int | None:
-    return next((sequence for of, sequence in reversed(found) if of == rank), None)
+def _latest(timeouts: dict[tuple[int | None, int | None], WatchdogTimeout], rank: int | None) -> int | None:
+    return next((sequence for of, sequence in reversed(timeouts) if of == rank), None)
 
 
 def _rendezvous(line: Line) -> RendezvousTimeout:
@@ -246,7 +248,7 @@ class _SummaryReader:
             numbers = (_RANK_FIELD if key == "rank" else _EXIT).fullmatch(value)
             if numbers is None:
                 raise unreadable(TOOL, line, f"a {key} that is cut")
-            self._found[-1].numbers.update({name: int(each) for name, each in numbers.groupdict().items()})
+            self._found[-1].numbers.update({name: int(number) for name, number in numbers.groupdict().items()})
         elif key == "traceback":
             self._traceback = [value]
         elif not value:

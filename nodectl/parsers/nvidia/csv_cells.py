@@ -31,8 +31,8 @@ def rows_of(tool: str, lines: Sequence[Line], lost: list[LostGpu]) -> Iterator[R
             continue
         if not line.text.strip():
             continue
-        if found := lost_gpu(line.text):
-            lost.append(found)
+        if lost_one := lost_gpu(line.text):
+            lost.append(lost_one)
         elif not header:
             header = _header(line.text)
         elif _header(line.text) != header and (row := _row(tool, header, line)):
@@ -42,7 +42,7 @@ def rows_of(tool: str, lines: Sequence[Line], lost: list[LostGpu]) -> Iterator[R
 
 
 def _header(text: str) -> list[str]:
-    names = [_UNIT.sub("", each.strip()) for each in text.split(",")]
+    names = [_UNIT.sub("", cell.strip()) for cell in text.split(",")]
     right = all(_COLUMN.fullmatch(name) for name in names) and (len(names) > 1 or _SINGLE.fullmatch(names[0]))
     return names if right else []
 

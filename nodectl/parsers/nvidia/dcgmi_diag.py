@@ -58,9 +58,9 @@ def parse_dcgmi_diag(text: str) -> DcgmiDiag:
     """ParseError for a cut row, or where dcgmi says why there is no report."""
     lines = lines_of(text, TOOL)
     if any(line.text.lstrip().startswith("{") for line in lines):
-        found = _read_json(text, lines)
-        if found is not None:
-            return found
+        report = _read_json(text, lines)
+        if report is not None:
+            return report
     return _Reader().read(list(untagged(lines)))
 
 
@@ -154,16 +154,20 @@ _WORDS = {"pass": "Pass", "fail": "Fail", "warn": "Warn", "skip": "Skip", "not r
 _MESSAGE_KEYS = ("error", "warning", "info", "message")
 
 
+def _is_diagnostic(document: Any) -> bool:
+    return isinstance(document, dict) and any(key in document for key in _ROOTS)
+
+
 def _read_json(text: str, lines: Sequence[Line]) -> DcgmiDiag | None:
     """The report, None where the text holds no such document; ParseError where dcgmi says why it failed."""
-    document = find_document(text, TOOL, lambda found: isinstance(found, dict) and any(key in found for key in _ROOTS))
+    document = find_document(text, TOOL, _is_diagnostic)
     if document is None:
         return None
-    found = next(document[key] for key in _ROOTS if key in document)
-    if not isinstance(found, dict):
+    diagnostic = next(document[key] for key in _ROOTS if key in document)
+    if not isinstance(diagnostic, dict):
         raise unreadable(TOOL, lines[0], "the diagnostic is no object")
-    error = found.get("runtime_error")
-    categories = found.get("test_categories")
+    error = diagnostic.get("runtime_error")
+    categories = diagnostic.get("test_categories")
     if not isinstance(categories, list):
         reason = f"it failed: {str(error)[:400]}" if error else "it names no test_categories"
         raise unreadable(TOOL, lines[0], reason)
@@ -173,7 +177,7 @@ def _read_json(text: str, lines: Sequence[Line]) -> DcgmiDiag | None:
         for test in _list(part.get("tests"), lines[0]):
             tests.append(_test(str(part.get("category", "")) or None, _object(test, lines[0]), lines[0]))
     metadata = {
-        key: str(value) for source in (found, document) for key, value in source.items() if isinstance(value, str)
+        key: str(value) for source in (diagnostic, document) for key, value in source.items() if isinstance(value, str)
     }
     return DcgmiDiag(tuple(tests), metadata)
 
@@ -193,7 +197,7 @@ def _test(category: str | None, test: dict[str, Any], line: Line) -> DiagTest:
     summary = test.get("test_summary")
     if isinstance(summary, dict) and (word := _word(summary.get("status"))) is not None:
         statuses.append(word)
-    worst = min(statuses, key=lambda each: _WORST.index(each) if each in _WORST else 0, default=None)
+    worst = min(statuses, key=lambda status: _WORST.index(status) if status in _WORST else 0, default=None)
     return DiagTest(category, str(test.get("name", "")), worst, gpus, "; ".join(dict.fromkeys(texts)) or None)
 
 
@@ -209,7 +213,7 @@ def _gpus(result: dict[str, Any]) -> list[str]:
         return []
     for key in ("gpu_ids", "gpu_id", "entity_id"):
         if key in result:
-            return [each.strip() for each in str(result[key]).split(",") if each.strip()]
+            return [index.strip() for index in str(result[key]).split(",") if index.strip()]
     return []
 
 
@@ -217,7 +221,7 @@ def _texts(value: Any) -> list[str]:
     if value is None or value == "":
         return []
     if isinstance(value, list):
-        return [text for each in value for text in _texts(each)]
+        return [text for item in value for text in _texts(item)]
     if isinstance(value, dict):
         return [str(value[key]) for key in _MESSAGE_KEYS if value.get(key)]
     return [str(value)]

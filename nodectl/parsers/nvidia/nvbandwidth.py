@@ -58,7 +58,7 @@ class _Test:
 def parse_nvbandwidth(text: str) -> Nvbandwidth:
     """ParseError for a cut row, or where no test is named."""
     lines = lines_of(text, TOOL)
-    document = find_document(text, TOOL, lambda found: isinstance(found, dict) and "nvbandwidth" in found)
+    document = find_document(text, TOOL, lambda document: isinstance(document, dict) and "nvbandwidth" in document)
     return _from_json(document["nvbandwidth"], lines) if document is not None else _from_text(list(untagged(lines)))
 
 
@@ -88,7 +88,7 @@ def _from_text(lines: Sequence[Line]) -> Nvbandwidth:
     if not tests:
         raise no_output(TOOL, lines, "'Running <test>.'")
     return Nvbandwidth(
-        tuple(each.frozen() for each in tests), facts.get("nvbandwidth version"), facts.get("driver version")
+        tuple(test.frozen() for test in tests), facts.get("nvbandwidth version"), facts.get("driver version")
     )
 
 
@@ -117,16 +117,16 @@ def _number(text: str, line: Line) -> float:
     return float(text)
 
 
-def _from_json(found: Any, lines: Sequence[Line]) -> Nvbandwidth:
-    if not isinstance(found, dict):
+def _from_json(report: Any, lines: Sequence[Line]) -> Nvbandwidth:
+    if not isinstance(report, dict):
         raise unreadable(TOOL, lines[0], "'nvbandwidth' is no object")
-    cases = found.get("testcases")
+    cases = report.get("testcases")
     if not isinstance(cases, list):
-        error = found.get("error")
+        error = report.get("error")
         why = f"it failed: {str(error)[:200]}" if error else "it names no testcases"
         raise unreadable(TOOL, lines[0], why)
-    version = found.get("git_version") or found.get("nvbandwidth version")
-    driver = found.get("Driver Version")
+    version = report.get("git_version") or report.get("nvbandwidth version")
+    driver = report.get("Driver Version")
     return Nvbandwidth(
         tuple(_case(case, lines[0]) for case in cases),
         None if version is None else str(version),

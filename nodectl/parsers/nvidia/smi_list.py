@@ -47,22 +47,22 @@ class NvidiaSmiList:
 def parse_nvidia_smi_list(text: str) -> NvidiaSmiList:
     """ParseError for a cut row, or where there is none."""
     lines = list(untagged(lines_of(text, TOOL)))
-    found: list[tuple[int, str, str, list[ListedMig]]] = []
+    gpus: list[tuple[int, str, str, list[ListedMig]]] = []
     lost: list[LostGpu] = []
     for line in lines:
         content = line.text.strip()
         if gone := lost_gpu(content):
             lost.append(gone)
         elif _STARTS_GPU.match(content):
-            found.append((*gpu_row(TOOL, line, content), []))
+            gpus.append((*gpu_row(TOOL, line, content), []))
         elif _STARTS_MIG.match(content):
             match = _MIG_ROW.fullmatch(content)
-            if match is None or not found:
+            if match is None or not gpus:
                 raise unreadable(TOOL, line, "no whole row of a MIG device below its GPU")
-            found[-1][3].append(ListedMig(match[1], match[3], int(match[2])))
-    if not found:
+            gpus[-1][3].append(ListedMig(match[1], match[3], int(match[2])))
+    if not gpus:
         raise no_output(TOOL, lines, "'GPU 0: <name> (UUID: …)'")
-    return NvidiaSmiList(tuple(_gpu(*each) for each in found), tuple(lost))
+    return NvidiaSmiList(tuple(_gpu(*gpu) for gpu in gpus), tuple(lost))
 
 
 def gpu_row(tool: str, line: Line, content: str) -> tuple[int, str, str]:

@@ -62,9 +62,9 @@ def _read_row(tool: str, matrix: Matrix, line: Line, prefix: str, word: re.Patte
     if name not in matrix.names or name in matrix.cells:
         matrix.rest.append(line)
         return
-    found = _split(text.strip(" \r")[len(name) :], word)
+    words = _split(text.strip(" \r")[len(name) :], word)
     size = len(matrix.names)
-    cells, behind = found[:size], found[size:]
+    cells, behind = words[:size], words[size:]
     own = matrix.names.index(name)
     if len(cells) < size or cells[own] != "X":
         raise unreadable(

@@ -54,7 +54,7 @@ def _behind(matrix: Matrix, label: str, key: str, unavailable: dict[str, str]) -
     if label not in matrix.labels:
         return {}
     at = matrix.labels.index(label)
-    found: dict[str, str | None] = {}
+    affinity: dict[str, str | None] = {}
     for name in matrix.gpus:
         cells = matrix.behind.get(name, [])
         # nvidia-smi puts an empty cell before the last column
@@ -62,5 +62,5 @@ def _behind(matrix: Matrix, label: str, key: str, unavailable: dict[str, str]) -
         value = cells[-1] if last else cells[at] if at < len(cells) else ""
         if refused(value):
             unavailable[f"{key}.{name}"] = value
-        found[name] = None if refused(value) else value or None
-    return found
+        affinity[name] = None if refused(value) else value or None
+    return affinity

@@ -58,8 +58,8 @@ def lost_gpu(text: str) -> LostGpu | None:
     if match["bus"]:
         return LostGpu(bus_id(match["bus"]), text.strip())
     # "GPU3: 0000:5F:00.0: …", "GPU 0000:01:00.0: …" and "GPU0000:25:00.0: …" are all printed
-    found = _ADDRESS.search(text, match.start() + len("Unable to determine the device handle for GPU"))
-    return LostGpu(bus_id(found[0]) if found else None, text.strip())
+    address = _ADDRESS.search(text, match.start() + len("Unable to determine the device handle for GPU"))
+    return LostGpu(bus_id(address[0]) if address else None, text.strip())
 
 
 def warning(text: str) -> str | None:

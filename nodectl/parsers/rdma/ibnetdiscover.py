@@ -83,7 +83,7 @@ def parse_ibnetdiscover(text: str) -> IbNetDiscover:
         fabric.read(line)
     if not fabric.nodes:
         raise nothing_found(TOOL, "node", lines, _FAILURE)
-    return fabric.found()
+    return fabric.result()
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class _Fabric:
         elif _NODE_START.match(line.text) or _PORT_START.match(line.text) or _LISTED_START.match(line.text):
             raise unreadable(TOOL, line, "the row is cut or garbled")
 
-    def found(self) -> IbNetDiscover:
+    def result(self) -> IbNetDiscover:
         ordered = sorted(self.nodes.items(), key=lambda entry: entry[1].line)
 
         def of(kind: str) -> tuple[FabricNode, ...]:
@@ -156,7 +156,7 @@ class _Fabric:
         return guid
 
     def _link(self, a: tuple[str, int], b: tuple[str, int], width: str | None, speed: str | None, line: Line) -> None:
-        if speed is not None and speed not in _LANE_GBIT_S and any(each.startswith(speed) for each in _LANE_GBIT_S):
+        if speed is not None and speed not in _LANE_GBIT_S and any(known.startswith(speed) for known in _LANE_GBIT_S):
             raise unreadable(TOOL, line, f"the speed {speed!r} is cut")
         for guid, port in (a, b):
             self.nodes[guid].ports.add(port)

@@ -76,7 +76,7 @@ def parse_ibstat(text: str) -> Ibstat:
     if not adapters:
         raise nothing_found(TOOL, "adapter", lines, _FAILURE)
     failure = first_match(lines, _FAILURE)
-    return Ibstat(tuple(_adapter(*each) for each in adapters), failure.text.strip() if failure else None)
+    return Ibstat(tuple(_adapter(*adapter) for adapter in adapters), failure.text.strip() if failure else None)
 
 
 def _put(adapter: tuple[str, Block, list[tuple[int, Block]]], line: Line) -> None:

@@ -68,7 +68,7 @@ def parse_ibstatus(text: str) -> Ibstatus:
             raise unreadable(TOOL, line, "the row is cut")
     if not ports:
         raise nothing_found(TOOL, "port", lines, _FAILURE)
-    return Ibstatus(tuple(_port(*each) for each in ports))
+    return Ibstatus(tuple(_port(*port) for port in ports))
 
 
 def _without_code(label: str, value: str) -> str:

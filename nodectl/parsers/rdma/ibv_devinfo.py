@@ -95,7 +95,7 @@ def parse_ibv_devinfo(text: str) -> IbvDevinfo:
     if not devices:
         raise nothing_found(_PROGRAM, "device", lines, _FAILURE)
     failure = first_match(lines, _FAILURE)
-    return IbvDevinfo(tuple(_device(*each) for each in devices), failure.text.strip() if failure else None)
+    return IbvDevinfo(tuple(_device(*device) for device in devices), failure.text.strip() if failure else None)
 
 
 def _put(device: tuple[str, Block, list[_PortBlock]], line: Line) -> None:

@@ -32,8 +32,8 @@ def first_match(lines: Iterable[Line], pattern: re.Pattern[str]) -> Line | None:
 def nothing_found(tool: str, missing: str, lines: Iterable[Line], failure: re.Pattern[str]) -> ParseError:
     """The error for output without what the tool is there to print: quotes why it failed, else where it begins."""
     lines = list(lines)
-    found = first_match(lines, failure) or first_match(lines, _ANYTHING)
-    shown = found.text.strip()[:_SHOWN_CHARS] if found else "one overlong line"
+    reason = first_match(lines, failure) or first_match(lines, _ANYTHING)
+    shown = reason.text.strip()[:_SHOWN_CHARS] if reason else "one overlong line"
     return ParseError(f"{tool}: no {missing}: {shown!r}")
 
 
@@ -71,25 +71,25 @@ class Block:
 
     def whole(self, name: str, label: str, pattern: str = r"(\S+)") -> int | None:
         """Decimal, or hexadecimal after 0x."""
-        found = self._found(name, label, pattern)
-        if found is None:
+        matched = self._matched(name, label, pattern)
+        if matched is None:
             return None
-        line, value = found
+        line, value = matched
         if not _WHOLE.fullmatch(value):
             raise unreadable(self._tool, line, f"{value!r} is no whole number")
         return int(value, 16 if value[:2] in ("0x", "0X") else 10)
 
     def number(self, name: str, label: str, pattern: str = r"(\S+)") -> float | None:
         """A decimal number."""
-        found = self._found(name, label, pattern)
-        if found is None:
+        matched = self._matched(name, label, pattern)
+        if matched is None:
             return None
-        line, value = found
+        line, value = matched
         if not _NUMBER.fullmatch(value):
             raise unreadable(self._tool, line, f"{value!r} is no number")
         return float(value)
 
-    def _found(self, name: str, label: str, pattern: str) -> tuple[Line, str] | None:
+    def _matched(self, name: str, label: str, pattern: str) -> tuple[Line, str] | None:
         row = self._row(name, label)
         if row is None:
             return None

@@ -240,7 +240,7 @@ class Table:
             position = match.end()
         rest = line.text[position:]
         values = dict(zip(self._columns, map(_value, cells), strict=False))
-        is_whole = all(each.isdigit() for name, each in zip(self._columns, cells, strict=False) if name in _COUNTS)
+        is_whole = all(cell.isdigit() for name, cell in zip(self._columns, cells, strict=False) if name in _COUNTS)
         is_glued = bool(rest) and not rest[0].isspace() and not is_error(rest)
         is_garbled = is_glued or (_CELL.match(rest) and not self._has_more_columns)
         if len(cells) < len(self._columns) or not is_whole or is_garbled:
@@ -292,8 +292,8 @@ def json_rows(text: str) -> tuple[Row, ...]:
             rows.append({})
             places.append(line)
         if rows:
-            found = float(value[1])
-            rows[-1].setdefault(_NAMES.get(match[1], match[1]), found if math.isfinite(found) else None)
+            number = float(value[1])
+            rows[-1].setdefault(_NAMES.get(match[1], match[1]), number if math.isfinite(number) else None)
     for row, line in zip(rows, places, strict=True):
         if "iterations" not in row or not row.keys() & {"average", "t_avg"}:
             raise unreadable(TOOL, line, "the result is cut")

@@ -69,7 +69,7 @@ def _link(device: str, port: int, rest: str, line: Line) -> RdmaPort:
     if len(words) % 2 or not {"state", "physical_state"} <= values.keys() or not values.keys() <= _WORDS:
         raise unreadable(_PROGRAM, line, "the row is cut or garbled")
     for name, words_of_it in (("state", _STATES), ("physical_state", _PHYSICAL_STATES)):
-        if values[name] not in words_of_it and any(each.startswith(values[name]) for each in words_of_it):
+        if values[name] not in words_of_it and any(known.startswith(values[name]) for known in words_of_it):
             raise unreadable(_PROGRAM, line, f"the {name} is cut")
     lid = values.get("lid")
     if lid is not None and not re.fullmatch(r"\d{1,9}", lid):
@@ -79,9 +79,9 @@ def _link(device: str, port: int, rest: str, line: Line) -> RdmaPort:
     )
 
 
-def _is_links(found: Any) -> bool:
-    return isinstance(found, list) and all(
-        isinstance(each, dict) and {"ifname", "port"} <= each.keys() for each in found
+def _is_links(document: Any) -> bool:
+    return isinstance(document, list) and all(
+        isinstance(row, dict) and {"ifname", "port"} <= row.keys() for row in document
     )
 
 

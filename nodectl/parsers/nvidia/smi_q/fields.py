@@ -276,13 +276,13 @@ class NvidiaSmiQ:
 @cache
 def places_of(kind: Any) -> dict[str, Place]:
     """Of the dataclass `kind`: the place of each field that stands somewhere, by its name."""
-    return {each.name: each.metadata["place"] for each in fields(kind) if "place" in each.metadata}
+    return {item.name: item.metadata["place"] for item in fields(kind) if "place" in item.metadata}
 
 
 @cache
 def sums() -> dict[str, tuple[tuple[str, ...], ...]]:
     """The groups of paths of each sum by its name: what was counted since the driver was loaded, then what ever was."""
-    by_name = {each.name: each.metadata["sum"] for each in fields(GpuStatus) if "sum" in each.metadata}
+    by_name = {item.name: item.metadata["sum"] for item in fields(GpuStatus) if "sum" in item.metadata}
     return {name: by_name[name] for name in sorted(by_name, key=lambda name: "volatile" not in name)}
 
 

@@ -63,11 +63,11 @@ def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
 
     def text(key: str, *names: str) -> str | None:
         value = next((header[name] for name in names if name in header), None)
-        found = reader.value(TEXT, value)
-        if isinstance(found, Refused):
-            unavailable[key] = found.text
+        printed = reader.value(TEXT, value)
+        if isinstance(printed, Refused):
+            unavailable[key] = printed.text
             return None
-        return None if found is None else _DEPRECATED.sub("", str(found))
+        return None if printed is None else _DEPRECATED.sub("", str(printed))
 
     return NvidiaSmiQ(
         driver_version=text("driver_version", "kmd_version", "driver_version"),
@@ -128,17 +128,17 @@ class _Reader:
 
     def plain(self, kind: Kind, value: Value | None) -> Any:
         """The value, or None where it is refused."""
-        found = self.value(kind, value)
-        return None if isinstance(found, Refused) else found
+        reading = self.value(kind, value)
+        return None if isinstance(reading, Refused) else reading
 
     def _garbled(self, value: Value, why: str) -> ParseError:
         return unreadable(TOOL, next(line for line in self.lines if line.number == value.number), why)
 
-    def _kept(self, found: Any, name: str, unavailable: dict[str, str]) -> Any:
-        if isinstance(found, Refused):
-            unavailable[name] = found.text
+    def _kept(self, reading: Any, name: str, unavailable: dict[str, str]) -> Any:
+        if isinstance(reading, Refused):
+            unavailable[name] = reading.text
             return None
-        return found
+        return reading
 
     def _sum(self, values: Values, paths: tuple[tuple[str, ...], ...]) -> int | Refused | None:
         """Of the first set of paths that is printed at all; a part that this GPU does not count adds nothing."""
@@ -165,14 +165,14 @@ class _Reader:
                 continue
             name = rest.rpartition("/")[2]
             name = name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_")
-            found = self.value(FLAG, value) if value.text else None
-            if isinstance(found, Refused):
-                words[REASONS.get(name, name)] = found
+            active_now = self.value(FLAG, value) if value.text else None
+            if isinstance(active_now, Refused):
+                words[REASONS.get(name, name)] = active_now
                 continue
             read = True
-            if found and name in REASONS:
+            if active_now and name in REASONS:
                 active.append(REASONS[name])
-            elif found:
+            elif active_now:
                 other.append(name)
         if not read and words:
             unavailable["clock_event_reasons"] = next(iter(words.values())).text
@@ -182,17 +182,17 @@ class _Reader:
         return (tuple(sorted(set(active), key=order.index)) if read else None), tuple(other)
 
     def _counters(self, values: Values) -> dict[str, int]:
-        found = {name: self.plain(US, _first(values, paths)) for name, paths in COUNTERS.items()}
-        return {name: count for name, count in found.items() if count is not None}
+        counters = {name: self.plain(US, _first(values, paths)) for name, paths in COUNTERS.items()}
+        return {name: count for name, count in counters.items() if count is not None}
 
     def _pending(self, values: Values, unavailable: dict[str, str]) -> bool | None:
         names = ("pending_page_blacklist", "pending", "pending_blacklist", "pending_retirement")
         printed = [values[path] for path in (f"retired_pages/{name}" for name in names) if path in values]
         if not printed and (section := values.get("retired_pages")):
             printed = [section]
-        found = [self.value(FLAG, value) for value in printed]
-        known = [each for each in found if isinstance(each, bool)]
-        if found and not known:
+        flags = [self.value(FLAG, value) for value in printed]
+        known = [flag for flag in flags if isinstance(flag, bool)]
+        if flags and not known:
             unavailable["retired_pages_pending"] = printed[0].text
         return any(known) if known else None
 
@@ -200,13 +200,13 @@ class _Reader:
         unavailable: dict[str, str] = {}
         return MigDevice(**self.fields(MigDevice, values, unavailable), unavailable=unavailable)
 
-    def _processes(self, found: list[Values], last: bool) -> tuple[GpuProcess, ...]:
+    def _processes(self, listed: list[Values], last: bool) -> tuple[GpuProcess, ...]:
         processes = []
-        for values in found:
+        for values in listed:
             unavailable: dict[str, str] = {}
             named = self.fields(GpuProcess, values, unavailable)
             if named["pid"] is None:
-                if last and values is found[-1] and not {"type", "name", "process_name"} & set(values):
+                if last and values is listed[-1] and not {"type", "name", "process_name"} & set(values):
                     continue  # the output is cut before its identity
                 raise self._garbled(next(iter(values.values())), "a process without its ID")
             processes.append(GpuProcess(**named, unavailable=unavailable))

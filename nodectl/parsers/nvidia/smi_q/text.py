@@ -147,11 +147,11 @@ def _mig_device(block: Block, path: str, colon: str, value: Value) -> None:
         block.mig_devices[-1].setdefault(path.partition("/")[2], value)
 
 
-def _add(found: list[Values], name: str, value: Value) -> None:
+def _add(items: list[Values], name: str, value: Value) -> None:
     # a key that stands there already begins the next one
-    if not found or name in found[-1]:
-        found.append({})
-    found[-1][name] = value
+    if not items or name in items[-1]:
+        items.append({})
+    items[-1][name] = value
 
 
 def _name(key: str) -> str:
