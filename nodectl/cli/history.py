@@ -23,7 +23,7 @@ def history() -> None:
 def list_(app: App) -> None:
     """The runs of `nodectl probe`, the latest first."""
     from nodectl.cli.terminal import emit_json, result
-    from nodectl.history.moments import iso
+    from nodectl.history.store import iso
     from nodectl.report.table import aligned
 
     with _opened(app) as opened:
@@ -92,6 +92,6 @@ def _opened(app: App) -> History:
 
 
 def _rows(found: list[Past]) -> list[dict[str, object]]:
-    from nodectl.history.moments import iso
+    from nodectl.history.store import iso
 
     return [{"run": each.run, "time": iso(each.time), **asdict(each.measurement)} for each in found]

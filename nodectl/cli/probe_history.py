@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nodectl.cli.app import App
 
 if TYPE_CHECKING:
-    from nodectl.history.against import Against
+    from nodectl.history.compare import Against
     from nodectl.model.comparison import Comparison
     from nodectl.model.finding import Finding
     from nodectl.probes.base import ProbeResult
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def wished(text: str | None) -> Against | None:
     """What --compare says, read before anything is measured: a typo costs no minutes."""
-    from nodectl.history.against import read_against
+    from nodectl.history.compare import read_against
 
     return None if text is None else read_against(text)
 

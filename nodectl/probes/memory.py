@@ -12,14 +12,12 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
-from nodectl.probes.again import best_run, better, usual_run
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.budget import fit, given_up, has_time, marked, said
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
-from nodectl.probes.machines import by_machine, turns
-from nodectl.probes.outliers import Slow, slow
-from nodectl.profiles.host import hardware_name
+from nodectl.probes.outliers import Slow, best_run, better, hardware_names, slow, usual_run
+from nodectl.probes.schedule import by_machine, turns
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
@@ -147,7 +145,7 @@ def _cost_s(amount: Amount) -> float:
 
 def _slow(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> dict[_Series, dict[str, Slow]]:
     """Hosts of one kind: one hardware profile, as far as the inventory names it."""
-    kinds = {host.name: hardware_name(host) for host in hosts}
+    kinds = hardware_names(hosts)
     series: dict[_Series, dict[str, Measurement]] = defaultdict(dict)
     for each in measurements:
         numa, name = each.conditions["numa"], each.hosts[0]

@@ -3,11 +3,16 @@
 By the median of the others and their own spread, so that one bad host hides neither itself nor another.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from nodectl.common.statistics import QUORUM, robust_deviation
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.probes.base import ProbeResult
 
 # a part that healthy hosts of one kind stay within
 TOLERANCE = 0.15
@@ -24,6 +29,14 @@ class Slow:
     value: float
     usual: float
     culprit: bool = True
+
+
+def hardware_names(hosts: Sequence[Host]) -> dict[str, str]:
+    """The name of each host's hardware profile, empty where it has none: only hosts of one kind are compared."""
+    # not at the top: profiles bring pydantic, which takes longer to import than the help of all probes
+    from nodectl.profiles.host import hardware_name
+
+    return {host.name: hardware_name(host) for host in hosts}
 
 
 def slow(values: Mapping[str, float], best: Mapping[str, float]) -> dict[str, Slow]:
@@ -47,3 +60,35 @@ def _pair(values: Mapping[str, float]) -> dict[str, Slow]:
         host: Slow(value, next(each for name, each in values.items() if name != host), culprit=False)
         for host, value in values.items()
     }
+
+
+def best_run(measurement: Measurement, runs_key: str) -> float:
+    """The best of the runs that stand under this condition; the value itself where none do."""
+    return max(_runs(measurement, runs_key))
+
+
+def usual_run(measurement: Measurement, runs_key: str) -> float:
+    """Their median."""
+    return median(_runs(measurement, runs_key))
+
+
+def better(first: ProbeResult, again: ProbeResult, series_condition: str, runs_key: str = "") -> ProbeResult:
+    """`first`, with what was better the second time, by value or by the median of these runs.
+
+    A series is told by its place and its condition of this name.
+    """
+    second = {_series(each, series_condition): each for each in again.measurements}
+    kept = []
+    for each in first.measurements:
+        other = second.get(_series(each, series_condition), each)
+        kept.append(other if usual_run(other, runs_key) > usual_run(each, runs_key) else each)
+    return ProbeResult(tuple(kept), first.findings + again.findings)
+
+
+def _runs(measurement: Measurement, runs_key: str) -> list[float]:
+    runs = measurement.conditions.get(runs_key)
+    return [float(each) for each in runs] if isinstance(runs, list) and runs else [measurement.value]
+
+
+def _series(measurement: Measurement, condition: str) -> tuple[tuple[str, ...], str, str]:
+    return measurement.hosts, measurement.direction, str(measurement.conditions.get(condition))

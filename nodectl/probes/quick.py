@@ -13,8 +13,8 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.probes.base import Amount, Need
 from nodectl.probes.budget import said
-from nodectl.probes.pairs import rounds_for
 from nodectl.probes.registry import AnyProbe, group, listed
+from nodectl.probes.rounds import rounds_for
 from nodectl.probes.series import Cost
 from nodectl.recordings.source import LiveSource
 from nodectl.transport.base import Transport

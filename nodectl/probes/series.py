@@ -13,7 +13,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.budget import BudgetError, share_s
-from nodectl.probes.references import judged
+from nodectl.probes.floors import judged
 from nodectl.probes.registry import AnyProbe
 from nodectl.transport.base import Transport
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.history.schema import VERSION
-from nodectl.history.store import FILE, History
+from nodectl.history.store import FILE, VERSION, History
 from tests.history.measured import memory
 
 UNKNOWN, USAGE = 3, 2

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.history.against import read_against
-from nodectl.history.compare import by_identity, compare, findings
+from nodectl.history.compare import by_identity, compare, findings, read_against
 from nodectl.history.identity import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status

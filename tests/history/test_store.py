@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.history.identity import identity_of
-from nodectl.history.schema import MIGRATIONS, VERSION, migrate
-from nodectl.history.store import History, HistoryError
+from nodectl.history.store import MIGRATIONS, VERSION, History, HistoryError, migrate
 from nodectl.model.verdict import Outcome
 from nodectl.trials.verdict import judge, summarise
 from tests.history.measured import memory, tcp
@@ -149,7 +148,7 @@ def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.
     connection.close()
     before = path.read_bytes()
     broken = (MIGRATIONS[0], ("CREATE TABLE half (id INTEGER)", "CREATE TABLE run (id INTEGER)"))
-    monkeypatch.setattr("nodectl.history.schema.MIGRATIONS", broken)
+    monkeypatch.setattr("nodectl.history.store.MIGRATIONS", broken)
     with pytest.raises(HistoryError, match="already exists"):
         History(path, "fleet")
     assert path.read_bytes() == before

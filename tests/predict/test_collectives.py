@@ -1,12 +1,13 @@
 """Bus bandwidth: nccl-tests' factors beside what it printed, and the ceilings of a node's links."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.parsers.nccl.nccl_tests import parse_nccl_tests
-from nodectl.predict.collectives import BUS_FACTORS, NodeLinks, algbw, expected_busbw
+from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsSide, parse_nccl_tests
+from nodectl.predict.collectives import BUS_FACTORS, COLLECTIVES, NodeLinks, algbw, bandwidth, expected_busbw, ranks_of
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 NODE = NodeLinks(8, 450.0, (50.0,) * 8)
@@ -85,3 +86,118 @@ def test_the_factors_are_those_of_published_outputs() -> None:
 
 def test_one_rank_has_no_bus() -> None:
     assert algbw("all_gather", 1.0, 1) == float("inf")
+
+
+# (sample, collective, ranks); what the text does not say of itself follows from the ratio of its two bandwidths
+PUBLISHED = (
+    ("nccl-tests-allgather-old.txt", "all_gather", 8),
+    ("nccl-tests-allreduce-2node-ndv4-a100-aks-ipoib.txt", "all_reduce", 16),
+    ("nccl-tests-allreduce-2x8-rtxpro-cx8-roce-2.18.3.txt", "all_reduce", 16),
+    ("nccl-tests-allreduce-6x4090-p2p-tinybox.txt", "all_reduce", 6),
+    ("nccl-tests-allreduce-72xgb200-coreweave.txt", "all_reduce", 72),
+    ("nccl-tests-allreduce-8x5090-2.18.2-truncated-no-summary.txt", "all_reduce", 8),
+    ("nccl-tests-allreduce-failed-wrong-values-gh200.txt", "all_reduce", 2),
+    ("nccl-tests-alltoall-old.txt", "alltoall", 8),
+    ("nccl-tests-deepops-k8s-roce.txt", "all_reduce", 16),
+    ("nccl-tests-dstack-gcp-a3high.txt", "all_gather", 16),
+    ("nccl-tests-dstack-gcp-a3mega.txt", "all_gather", 16),
+    ("nccl-tests-dstack-gcp-a4.txt", "all_reduce", 16),
+    ("nccl-tests-gke-a3high-multinode.txt", "all_gather", 16),
+    ("nccl-tests-gke-a3mega-2node.txt", "all_gather", 16),
+    ("nccl-tests-mpirun-tag-output-awsbatch-full.txt", "all_reduce", 8),
+    ("nccl-tests-oci-2x8h100.txt", "all_reduce", 16),
+    ("nccl-tests-reduce-old.txt", "reduce", 8),
+    ("nccl-tests-topo-aware-aws.txt", "all_reduce", 128),
+)
+# not nccl-tests' text: a fork's JSON
+OTHERS = {"nccl-tests-json-fork-2025-pr318.txt"}
+needs_samples = pytest.mark.skipif(
+    not SAMPLES.is_dir(), reason="published outputs of nccl-tests are not beside this checkout"
+)
+
+
+@pytest.mark.parametrize(
+    ("collective", "bus"),
+    [
+        ("all_reduce", 1.75),
+        ("all_gather", 0.875),
+        ("reduce_scatter", 0.875),
+        ("all_to_all", 0.875),
+        ("broadcast", 1.0),
+        ("sendrecv", 1.0),
+    ],
+)
+def test_eight_ranks_move_a_gigabyte_in_a_second(collective: str, bus: float) -> None:
+    found = bandwidth(collective, 10**9, 8, 1.0)
+    assert (found.algbw_gb_s, found.busbw_gb_s) == (1.0, bus)
+
+
+def test_two_ranks_on_a_link_that_is_full() -> None:
+    """all_reduce over two ranks sends each byte once each way: bus bandwidth is the link's."""
+    assert bandwidth("all_reduce", 64 << 20, 2, (64 << 20) / 125e6).busbw_gb_s == pytest.approx(0.125)
+
+
+def test_one_rank_uses_no_bus() -> None:
+    for collective in set(COLLECTIVES) - {"broadcast", "sendrecv"}:
+        assert bandwidth(collective, 1, 1, 1.0).busbw_gb_s == 0
+
+
+def run_of(name: str) -> NcclTests:
+    return parse_nccl_tests((SAMPLES / name).read_text(errors="replace"))
+
+
+def sides(run: NcclTests) -> list[tuple[int, NcclTestsSide]]:
+    """(size, side): out of place and in place."""
+    return [
+        (row.size_bytes, side)
+        for row in run.rows
+        for side in (row.out_of_place, row.in_place)
+        if side is not None and side.time_us and side.algbw_gb_s is not None and side.busbw_gb_s is not None
+    ]
+
+
+def half_a_digit(time_us: float) -> float:
+    """How far a time may be from what was printed."""
+    if time_us >= 1e6 and time_us % 1e4 == 0:
+        return 0.05 * time_us  # 1.2e+06
+    return 0.5 * 10.0 ** -len(str(time_us).rstrip("0").partition(".")[2])
+
+
+@needs_samples
+@pytest.mark.parametrize(("name", "collective", "ranks"), PUBLISHED, ids=[each[0] for each in PUBLISHED])
+def test_every_published_row_follows_the_same_formula(name: str, collective: str, ranks: int) -> None:
+    run = run_of(name)
+    rows = sides(run)
+    assert len(rows) >= len(run.rows)
+    for size_bytes, side in rows:
+        time_us, off = side.time_us or 0.0, half_a_digit(side.time_us or 0.0)
+        slow = bandwidth(collective, size_bytes, ranks, (time_us + off) / 1e6)
+        fast = bandwidth(collective, size_bytes, ranks, (time_us - off) / 1e6)
+        # two decimals are printed
+        assert slow.algbw_gb_s - 0.00501 <= (side.algbw_gb_s or 0.0) <= fast.algbw_gb_s + 0.00501
+        assert slow.busbw_gb_s - 0.00501 <= (side.busbw_gb_s or 0.0) <= fast.busbw_gb_s + 0.00501
+
+
+@needs_samples
+@pytest.mark.parametrize(("name", "collective", "ranks"), PUBLISHED, ids=[each[0] for each in PUBLISHED])
+def test_the_ranks_of_a_published_output_follow_from_it(name: str, collective: str, ranks: int) -> None:
+    run = run_of(name)
+    fastest = max((side.algbw_gb_s or 0.0 for _, side in sides(run)), default=0.0)
+    found = Counter(
+        ranks_of(collective, side.algbw_gb_s or 1.0, side.busbw_gb_s or 0.0)
+        for _, side in sides(run)
+        if (side.algbw_gb_s or 0.0) >= 0.5 * fastest
+    )
+    if collective == "reduce":
+        assert set(found) == {None}
+    elif fastest > 5:
+        assert found.most_common(1)[0][0] == ranks
+    # a paste may hold the first of its ranks only
+    if len(run.ranks) > 1:
+        assert len(run.ranks) == ranks
+
+
+@needs_samples
+def test_no_published_output_is_left_out() -> None:
+    names = {path.name for path in SAMPLES.glob("nccl-tests-*.txt")}
+    assert names == {each[0] for each in PUBLISHED} | OTHERS

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from nodectl.probes.bisect import Isolation, isolate
+from nodectl.probes.nccl.blame import Isolation, isolate
 
 HOSTS = tuple(f"n{number:03}" for number in range(64))
 

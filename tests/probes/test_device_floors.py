@@ -8,7 +8,7 @@ from nodectl.probes.base import ProbeResult
 from nodectl.probes.device.gemm import PROBE as GEMM
 from nodectl.probes.device.h2d import PROBE as H2D
 from nodectl.probes.device.p2p import PROBE as P2P
-from nodectl.probes.expected import Reference, held_against
+from nodectl.probes.floors import Reference, held_against
 from nodectl.probes.registry import AnyProbe
 from nodectl.profiles.resolve import without_stack
 from tests.probes.device_answers import SEEN, devices, probe

@@ -8,7 +8,7 @@ import pytest
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.probes.base import ProbeResult
-from nodectl.probes.expected import Reference, held_against, size_bytes
+from nodectl.probes.floors import Reference, held_against, size_bytes
 from nodectl.probes.series import run_probes
 from nodectl.profiles.hardware_schema import Floor, Hardware
 from nodectl.profiles.load import find_profiles
@@ -226,7 +226,7 @@ def test_a_profile_that_is_none_is_unknown_and_measured_all_the_same(monkeypatch
 
 
 def test_hosts_are_asked_for_their_links_where_a_floor_depends_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nodectl.probes import references
+    from nodectl.probes import floors
 
     asked: list[str] = []
 
@@ -234,7 +234,7 @@ def test_hosts_are_asked_for_their_links_where_a_floor_depends_on_them(monkeypat
         asked.append(host.name)
         return "nvswitch"
 
-    monkeypatch.setattr(references, "_link", link)
+    monkeypatch.setattr(floors, "_link", link)
     conditions = {"collective": "all_reduce", "gpus": 8, "size_bytes": 16 * GIB, "algorithm": "NVLS"}
     hosts = [Host(each.name, each.address, variables={"nodectl_hardware": "h100-8"}) for each in HOSTS[:2]]
 

@@ -12,7 +12,7 @@ from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, ProbeResult
-from nodectl.probes.latency.probe import run_latency
+from nodectl.probes.latency import run_latency
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play, silent
 

@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.probes.outliers import slow
+from nodectl.model.finding import Finding
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeResult
+from nodectl.probes.outliers import best_run, better, slow, usual_run
 
 
 def named(*values: float) -> list[str]:
@@ -54,3 +58,33 @@ def test_a_host_that_was_fast_once_is_not_slow() -> None:
 def test_one_bad_host_among_alike_ones_is_named_alone(good: list[float], bad: float, place: int) -> None:
     at = place % (len(good) + 1)
     assert named(*good[:at], bad, *good[at:]) == [f"n{at}"]
+
+
+def one(host: str, kernel: str, value: float, *sustained: float) -> Measurement:
+    conditions: dict[str, object] = {"kernel": kernel, "sustained": list(sustained)}
+    return Measurement("memory", (host,), value, "GB/s", host, None, None, conditions)
+
+
+@pytest.mark.parametrize(
+    ("runs", "best", "usual"), [((3.0, 5.0, 4.0), 5.0, 4.0), ((), 9.0, 9.0)], ids=["runs", "the value stands for them"]
+)
+def test_runs(runs: tuple[float, ...], best: float, usual: float) -> None:
+    measurement = one("a", "copy", 9.0, *runs)
+    assert (best_run(measurement, "sustained"), usual_run(measurement, "sustained")) == (best, usual)
+    assert best_run(measurement, "none such") == 9.0
+
+
+def test_each_series_keeps_what_was_better() -> None:
+    first = ProbeResult((one("a", "copy", 5.0), one("a", "triad", 7.0), one("b", "copy", 6.0)))
+    again = ProbeResult(
+        (one("a", "triad", 6.0), one("a", "copy", 8.0)), (Finding("a", "memory", Status.UNKNOWN, actual="late"),)
+    )
+    kept = better(first, again, "kernel")
+    assert [each.value for each in kept.measurements] == [8.0, 7.0, 6.0]
+    assert [each.actual for each in kept.findings] == ["late"]
+
+
+def test_runs_decide_where_they_are_named() -> None:
+    first, again = one("a", "copy", 9.0, 2.0, 3.0), one("a", "copy", 8.0, 4.0, 5.0)
+    assert better(ProbeResult((first,)), ProbeResult((again,)), "kernel", "sustained").measurements == (again,)
+    assert better(ProbeResult((first,)), ProbeResult((again,)), "kernel").measurements == (first,)

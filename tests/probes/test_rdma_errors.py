@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.probes.rdma.errors import Run, classify
-from nodectl.probes.rdma.kinds import KINDS
+from nodectl.probes.rdma.errors import KINDS, Run, classify
 from tests.probes.rdma_samples import FIXTURES, SAMPLES, partner_of, recorded, runs
 
 # what the recording says by itself, and beside its other end; `-` is a run without fault

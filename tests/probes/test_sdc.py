@@ -7,17 +7,17 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.probes.device.sdc import PROBE as SDC
-from nodectl.probes.device.sdc_votes import Unit, vote
+from nodectl.probes.device.sdc import Device, vote
 from tests.probes.device_answers import devices, measured_hosts, probe, told
 from tests.probes.scripted import HOSTS
 
 
-def units(*results: str, kind: str = "H200", hosts: int = 0) -> list[Unit]:
+def units(*results: str, kind: str = "H200", hosts: int = 0) -> list[Device]:
     """A unit a letter, of a host each, or of so many hosts in turn; `ab` differs from itself."""
     found = []
     for number, letters in enumerate(results):
         host = number % hosts if hosts else number
-        found.append(Unit(f"h{host}", f"GPU {number}", kind, {"integers": dict.fromkeys(letters, 3)}))
+        found.append(Device(f"h{host}", f"GPU {number}", kind, {"integers": dict.fromkeys(letters, 3)}))
     return found
 
 
@@ -41,15 +41,15 @@ def units(*results: str, kind: str = "H200", hosts: int = 0) -> list[Unit]:
         (units("a", "a", "a") + units("b", kind="H100"), [], [], 0),
     ],
 )
-def test_votes(given: Sequence[Unit], unstable: list[str], odd: list[str], doubts: int) -> None:
+def test_votes(given: Sequence[Device], unstable: list[str], odd: list[str], doubts: int) -> None:
     found = vote(given)
     assert sorted(host for host, _ in found.unstable) == unstable
     assert sorted(host for host, _ in found.odd) == odd and len(found.doubts) == doubts
 
 
 def test_many_units_of_one_host_do_not_outvote_the_other_hosts() -> None:
-    one = [Unit("big", f"CPU {n}", "EPYC", {"memory": {"a": 1}}) for n in range(64)]
-    others = [Unit(host, "CPU 0", "EPYC", {"memory": {"b": 1}}) for host in ("h1", "h2")]
+    one = [Device("big", f"CPU {n}", "EPYC", {"memory": {"a": 1}}) for n in range(64)]
+    others = [Device(host, "CPU 0", "EPYC", {"memory": {"b": 1}}) for host in ("h1", "h2")]
     assert len(vote(one + others).doubts) == 1 and not vote(one + others).odd
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.probes.base import ProbeResult
-from nodectl.probes.storage.probe import StorageOptions, run_storage
+from nodectl.probes.storage import StorageOptions, run_storage
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import HOSTS, Answer, play, silent
 
@@ -172,7 +172,7 @@ def test_a_budget_shortens_it_and_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 def test_this_machine_can_be_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("nodectl.probes.storage.probe.SIZE_BYTES", 32 << 20)
+    monkeypatch.setattr("nodectl.probes.storage.SIZE_BYTES", 32 << 20)
     host = Host("here", "127.0.0.1", connection="local")
     options = StorageOptions(duration_s=0.1, repetitions=1, path=str(tmp_path))
     result = run_storage(LocalTransport(), [host], options, lambda _: None)

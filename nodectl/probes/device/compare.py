@@ -9,12 +9,10 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.again import best_run, better
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.budget import has_time, marked
 from nodectl.probes.device.devices import RUNS_KEY, Kind, called, measured, planned
-from nodectl.probes.outliers import Slow, slow
-from nodectl.profiles.host import hardware_name
+from nodectl.probes.outliers import Slow, best_run, better, hardware_names, slow
 from nodectl.transport.base import Transport
 
 # what must be alike for two measurements to be compared, besides the hosts' hardware profile
@@ -54,7 +52,7 @@ def slow_ones(
     measurements: Sequence[Measurement], hosts: Sequence[Host], alike: Likeness
 ) -> list[tuple[Measurement, Slow]]:
     """Those below the others of their kind."""
-    kinds = {host.name: hardware_name(host) for host in hosts}
+    kinds = hardware_names(hosts)
     groups: dict[Hashable, dict[str, Measurement]] = defaultdict(dict)
     for each in measurements:
         groups[kinds.get(each.hosts[0], ""), alike(each)][each.direction] = each

@@ -19,8 +19,7 @@ from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, 
 from nodectl.probes.budget import fit, given_up, said
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
-from nodectl.probes.machines import by_machine, turns
-from nodectl.profiles.host import hardware_of
+from nodectl.probes.schedule import by_machine, turns
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
@@ -211,6 +210,9 @@ def _node(host: Host, told: Event, kind: Kind) -> Node | Finding:
 
 def _by_profile(host: Host) -> int:
     """The GPUs of one of nodectl's own hardware profiles; 0 where it names none or another's."""
+    # not at the top: it brings pydantic
+    from nodectl.profiles.host import hardware_of
+
     try:
         hardware = hardware_of(host)
     except ProfileError:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from nodectl.blame.model import HostPair
+from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
 from nodectl.probes.base import Note, ProbeResult
 from nodectl.probes.inquire import inquire
 from nodectl.probes.nccl.hosts import NAME
 
-Measure = Callable[[Sequence[HostPair], str, int], ProbeResult]
+MeasurePairs = Callable[[Sequence[HostPair], str, int], ProbeResult]
 
 
 def blamed(
-    first: ProbeResult, measure: Measure, switches: Mapping[str, str], note: Note
+    first: ProbeResult, measure: MeasurePairs, switches: Mapping[str, str], note: Note
 ) -> tuple[tuple[Finding, ...], ProbeResult]:
     """Findings and what was measured again; by one collective at its large size, never by an average over sizes."""
     judged = _judged(first.measurements)
@@ -50,3 +53,203 @@ def _judged(measurements: Sequence[Measurement]) -> list[Measurement]:
 def both_ways(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
     """Each pair once in either direction: a collective loads both, and blame knows only directions."""
     return tuple(each for one in measurements for each in (one, replace(one, hosts=one.hosts[::-1])))
+
+
+# whether each of these groups fails; groups of one call have no host in common and can run at once
+Fails = Callable[[Sequence[Sequence[str]]], Sequence[bool]]
+_PARTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """`culprits` make each group fail that they are in; none where `only_together`: the number alone matters.
+
+    `smallest` is the smallest group known to fail, `calls` and `tests` what it took.
+    """
+
+    culprits: tuple[str, ...]
+    smallest: tuple[str, ...]
+    only_together: bool
+    calls: int
+    tests: int
+
+
+def isolate(hosts: Sequence[str], fails: Fails, least: int = 2) -> Isolation:
+    """Who makes this group fail, in about 2 log2(n) calls; `hosts` must fail as a whole.
+
+    No group smaller than `least` is tested: a collective needs two. A host found in a group of the least size is
+    tested with hosts of groups that passed.
+    """
+    return _Search(tuple(hosts), fails, least).run()
+
+
+class _Search:
+    def __init__(self, hosts: tuple[str, ...], fails: Fails, least: int) -> None:
+        self.hosts, self.fails, self.least = hosts, fails, least
+        self.calls = self.tests = 0
+        self.smallest = hosts
+        self.good: list[str] = []
+
+    def run(self) -> Isolation:
+        """Halves first; where both pass, the fault needs a large group, and parts are left out of it."""
+        culprits: list[str] = []
+        failing = [self.hosts]
+        while failing:
+            groups = [half for group in failing for half in _halves(group, self.least)]
+            single = [group for group in failing if not _halves(group, self.least)]
+            for group in single:
+                culprits += self._single_out(group)
+            if not groups:
+                break
+            told = self._ask(groups)
+            failing = [group for group, failed in zip(groups, told, strict=True) if failed]
+            self.good += [name for group, failed in zip(groups, told, strict=True) if not failed for name in group]
+            if not failing and not culprits:
+                return self._left_out()
+        return self._done(culprits)
+
+    def _single_out(self, group: Sequence[str]) -> list[str]:
+        """Of a failing group that is too small to halve, those that fail with good hosts, too."""
+        fresh = [name for name in self.good if name not in group]
+        if len(group) == 1:
+            return list(group)
+        if len(fresh) < self.least - 1:
+            return list(group)
+        found = []
+        for name in group:
+            if self._ask([(name, *fresh[: self.least - 1])])[0]:
+                found.append(name)
+        # it fails in this company alone
+        return found or list(group)
+
+    def _left_out(self) -> Isolation:
+        """The whole fails, its halves pass: narrow down the part without which it passes."""
+        suspects = self.hosts
+        while len(suspects) > 1:
+            parts = _parts(suspects, min(_PARTS, len(suspects)))
+            without = [tuple(name for name in self.hosts if name not in part) for part in parts]
+            passing = [part for part, rest in zip(parts, without, strict=True) if not self._ask([rest])[0]]
+            if len(passing) != 1:
+                # it passes without any part, or fails without any: no one is in all that fails
+                return self._done([], only_together=len(passing) > 1)
+            (suspects,) = passing
+        return self._done(list(suspects))
+
+    def _ask(self, groups: Sequence[Sequence[str]]) -> list[bool]:
+        self.calls += 1
+        self.tests += len(groups)
+        told = list(self.fails(groups))
+        for group, failed in zip(groups, told, strict=True):
+            if failed and len(group) < len(self.smallest):
+                self.smallest = tuple(group)
+        return told
+
+    def _done(self, culprits: Sequence[str], *, only_together: bool = False) -> Isolation:
+        return Isolation(tuple(dict.fromkeys(culprits)), self.smallest, only_together, self.calls, self.tests)
+
+
+def _halves(group: Sequence[str], least: int) -> list[tuple[str, ...]]:
+    """Two halves of at least that size; none where it is too small for that."""
+    middle = len(group) // 2
+    return [tuple(group[:middle]), tuple(group[middle:])] if middle >= least else []
+
+
+def _parts(group: Sequence[str], count: int) -> list[tuple[str, ...]]:
+    edges = [round(number * len(group) / count) for number in range(count + 1)]
+    return [tuple(group[a:b]) for a, b in pairwise(edges)]
+
+
+# fewer hosts than two pairs cannot be halved
+LEAST_HOSTS = 4
+_BAD = (Status.FAILED, Status.UNKNOWN)
+
+Case = tuple[str, int]
+# results of groups of hosts, one a group, at one case
+Measure = Callable[[Sequence[Sequence[str]], Case], Sequence[ProbeResult]]
+
+
+def settled(
+    result: ProbeResult, hosts: Sequence[str], cases: Sequence[Case], measure: Measure, note: Note
+) -> ProbeResult:
+    """The result, and where nobody could be named for its failure, whom smaller groups name.
+
+    `cases` are all that were asked for, in their order.
+    """
+    failures = _failures(result, cases)
+    named = {each.host for each in failures if each.kind == "host"}
+    case = failing_case(result, cases)
+    # a run that was merely cut short has no failures
+    if not failures or case is None or len(hosts) < LEAST_HOSTS or len(named) == 1:
+        return result
+    note(f"nccl: {_said(case)} fails over {len(hosts)} hosts and nobody can be named: in smaller groups again")
+
+    def fails(groups: Sequence[Sequence[str]]) -> list[bool]:
+        return [failing_case(each, [case]) is not None for each in measure(groups, case)]
+
+    found = isolate(hosts, fails)
+    kept = tuple(_without_blame(each) if each in failures else each for each in result.findings)
+    return ProbeResult(result.measurements, (*kept, *_findings(found, hosts, case)))
+
+
+def failing_case(result: ProbeResult, cases: Sequence[Case]) -> Case | None:
+    """The first case with a wrong result, else the one at which a run that is incomplete ended."""
+    told = _measured(result)
+    wrong = [case for case, each in zip(told, result.measurements, strict=True) if each.conditions.get("wrong")]
+    if wrong and isinstance(wrong[0][1], int):
+        return wrong[0][0], wrong[0][1]
+    if all(each.kind != "incomplete" for each in result.findings):
+        return None
+    # ranks share a size evenly, so that it may be a little smaller than asked for: the number of cases counts
+    done = {name: sum(1 for each, _ in told if each == name) for name, _ in cases}
+    lacking = {each.subject for each in result.findings if each.status is Status.SKIPPED}
+    asked: dict[str, int] = {}
+    for name, size in cases:
+        if name in lacking:
+            continue
+        asked[name] = asked.get(name, 0) + 1
+        if asked[name] > done[name]:
+            return name, size
+    return cases[0] if cases else None
+
+
+def _failures(result: ProbeResult, cases: Sequence[Case]) -> list[Finding]:
+    """Ranks that ended and results that are wrong; not what is said of the way that the data went."""
+    subjects = {"", *(f"{name} {size} B" for name, size in _measured(result)), *(f"{n} {size} B" for n, size in cases)}
+    bad = [each for each in result.findings if each.status in _BAD and each.kind != "incomplete"]
+    return [each for each in bad if each.subject in subjects]
+
+
+def _measured(result: ProbeResult) -> list[tuple[str, object]]:
+    return [(str(each.conditions["collective"]), each.conditions["size_bytes"]) for each in result.measurements]
+
+
+def _without_blame(finding: Finding) -> Finding:
+    """What several hosts saw is no reason to drain them all."""
+    return replace(finding, kind="", action="none", remedy="seen here, and on others, too: see who is named below")
+
+
+def _findings(found: Isolation, hosts: Sequence[str], case: Case) -> list[Finding]:
+    took = f"{found.tests} smaller groups"
+    if found.culprits:
+        actual = f"{_said(case)} fails in groups with it and passes in those without it, {took}"
+        remedy = "take it out of the fleet, run the probe again, and look at it by --scope node and `nodectl health`"
+        return [
+            Finding(
+                name, NAME, Status.FAILED, "group", "drain", "", actual, remedy, kind="host", hosts=(name,), evidence=""
+            )
+            for name in found.culprits
+        ]
+    if found.only_together:
+        actual = (
+            f"{_said(case)} fails over {len(found.smallest)} hosts and passes over fewer, whichever they are ({took})"
+        )
+        remedy = "look for what runs out: descriptors and memlock of the login, connections that a firewall tracks"
+    else:
+        actual = f"{_said(case)} failed over {len(hosts)} hosts, but no part of them fails again ({took})"
+        remedy = "run it again: what comes and goes may be a link that resets (`nodectl health` counts those)"
+    return [Finding(hosts[0], NAME, Status.FAILED, "group", "none", "", actual, remedy, hosts=tuple(found.smallest))]
+
+
+def _said(case: Case) -> str:
+    name, size = case
+    return f"{name} of {size // MIB} MiB" if size and size % MIB == 0 else f"{name} of {size} B"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nodectl.common.units import MIB
+from nodectl.predict.collectives import COLLECTIVES
 from nodectl.probes.base import ProbeOptions
-from nodectl.probes.formulas import COLLECTIVES
 from nodectl.probes.options import Choice, Sizes, Text, names, option, sweep
 
 SCOPES = ("all", "node", "pairs", "rail")

@@ -12,14 +12,12 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, MeasurementKind, Unit
 from nodectl.model.status import Status
+from nodectl.predict.collectives import COLLECTIVES
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
 from nodectl.probes.budget import fit, given_up, has_time, marked, said
-from nodectl.probes.formulas import COLLECTIVES
-from nodectl.probes.machines import by_machine, turns
 from nodectl.probes.nccl import programs as nccl_programs
 from nodectl.probes.nccl import torch_engine as nccl_torch
-from nodectl.probes.nccl.bisect import settled
-from nodectl.probes.nccl.blame import blamed
+from nodectl.probes.nccl.blame import blamed, settled
 from nodectl.probes.nccl.groups import Group, group_of, node_groups, rail_groups
 from nodectl.probes.nccl.hosts import NAME, Fleet, find_fleet
 from nodectl.probes.nccl.models import fits
@@ -28,9 +26,8 @@ from nodectl.probes.nccl.options import ENGINES, SCOPES, NcclOptions
 from nodectl.probes.nccl.run import USUAL, Run
 from nodectl.probes.nccl.should import find_should
 from nodectl.probes.options import Sizes
-from nodectl.probes.parallel import at_once
-from nodectl.probes.plan import planned_rounds
-from nodectl.probes.rounds import switch_names
+from nodectl.probes.rounds import planned_rounds, switch_names
+from nodectl.probes.schedule import at_once, by_machine, turns
 from nodectl.transport.base import Transport
 
 # importing torch, meeting

@@ -9,8 +9,8 @@ from statistics import median
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
+from nodectl.predict.collectives import COLLECTIVES, bandwidth
 from nodectl.probes.base import Amount, spread
-from nodectl.probes.formulas import COLLECTIVES, bandwidth
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.models import ceiling

@@ -19,10 +19,8 @@ from nodectl.probes.budget import fit, given_up, has_time, marked, said
 from nodectl.probes.duet import Duet, Pair, Played, play
 from nodectl.probes.endpoints import find_endpoints
 from nodectl.probes.inquire import inquire
-from nodectl.probes.parallel import at_once
-from nodectl.probes.plan import planned_rounds
 from nodectl.probes.rdma.argv import PROGRAMS, is_latency
-from nodectl.probes.rdma.kinds import KINDS
+from nodectl.probes.rdma.errors import KINDS
 from nodectl.probes.rdma.look import NAME, Site, find_sites
 from nodectl.probes.rdma.options import RdmaOptions
 from nodectl.probes.rdma.plan import (
@@ -37,7 +35,8 @@ from nodectl.probes.rdma.plan import (
 )
 from nodectl.probes.rdma.ready import Nic, finding, ready
 from nodectl.probes.rdma.result import result_of
-from nodectl.probes.rounds import switch_names
+from nodectl.probes.rounds import planned_rounds, switch_names
+from nodectl.probes.schedule import at_once
 from nodectl.transport.base import Transport
 
 _UNREACHED = {"refused": "firewall", "no_answer": "firewall", "unreachable": "unreachable", "other": "other"}

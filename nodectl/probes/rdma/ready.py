@@ -13,10 +13,9 @@ from nodectl.facts.gids import Gid
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.probes.rdma.argv import End
-from nodectl.probes.rdma.kinds import KINDS
+from nodectl.probes.rdma.errors import KINDS
 from nodectl.probes.rdma.look import NAME, Port, Site
 from nodectl.probes.rdma.options import RdmaOptions
-from nodectl.profiles.host import hardware_of
 
 _RDMA_KINDS = ("infiniband", "roce")
 _PERMISSION = ("Permission denied", "Operation not permitted")
@@ -106,6 +105,9 @@ def _without_device(site: Site, devices: Sequence[str], anybody: bool) -> Findin
 
 def _should_have(site: Site) -> bool:
     """By the hardware profile that the inventory names; one that cannot be read says nothing."""
+    # not at the top: it brings pydantic
+    from nodectl.profiles.host import hardware_of
+
     try:
         hardware = hardware_of(site.endpoint.host)
     except ProfileError:

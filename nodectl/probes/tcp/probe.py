@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from nodectl.blame.blame import blame
+from nodectl.blame.findings import blame
 from nodectl.blame.model import HostPair
 from nodectl.errors import ParseError, UsageError
 from nodectl.model.finding import Finding
@@ -30,12 +30,10 @@ from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
-from nodectl.probes.flow import flowing
 from nodectl.probes.inquire import inquire
 from nodectl.probes.options import Whole, option
-from nodectl.probes.parallel import at_once
-from nodectl.probes.plan import planned_rounds
-from nodectl.probes.rounds import switch_names
+from nodectl.probes.rounds import planned_rounds, switch_names
+from nodectl.probes.schedule import at_once, flowing
 from nodectl.probes.tcp.buffers import buffer_hint, window_of
 from nodectl.transport.base import Transport
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from nodectl.blame.inquiry import Inquiry, Verdict
 from nodectl.blame.model import Cause, HostPair, Reading
-from nodectl.probes.pairs import all_pairs
-from nodectl.probes.rounds import sampled
+from nodectl.probes.rounds import all_pairs, sampled
 
 KINDS = ("none", "host", "host out", "host in", "path", "direction", "two")
 

@@ -9,8 +9,8 @@ from nodectl.blame.model import Cause
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.pairs import all_pairs
-from tests.probes.simulated import Fleet, investigate
+from nodectl.probes.rounds import all_pairs
+from tests.blame.simulated import Fleet, investigate
 
 NAMES = tuple(f"gpu{number:02}" for number in range(1, 9))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from nodectl.blame.blame import blame
+from nodectl.blame.findings import blame
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.probes.flow import flowing
-from nodectl.probes.pairs import all_pairs
+from nodectl.probes.rounds import all_pairs
+from nodectl.probes.schedule import flowing
 
 
 class Transport:

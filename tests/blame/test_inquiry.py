@@ -7,9 +7,8 @@ import pytest
 
 from nodectl.blame.inquiry import STAGES, Inquiry
 from nodectl.blame.model import Cause, Reading
-from nodectl.probes.pairs import all_pairs, ring
-from nodectl.probes.rounds import sampled
-from tests.probes.simulated import KINDS, Fleet, investigate, scenario
+from nodectl.probes.rounds import all_pairs, ring, sampled
+from tests.blame.simulated import KINDS, Fleet, investigate, scenario
 
 NAMES = tuple(f"n{number:02}" for number in range(8))
 _MOST_AGAIN = 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -15,14 +15,13 @@ from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, 
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.parsers.linux.fio import FioJob, parse_fio
-from nodectl.probes.again import better
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.budget import fit, given_up, has_time, marked, said
 from nodectl.probes.endpoints import failure
 from nodectl.probes.events import Event, Events
-from nodectl.probes.machines import by_machine, turns
 from nodectl.probes.options import Text, option
-from nodectl.probes.storage.compare import RUNS_KEY, slow_findings, slow_hosts
+from nodectl.probes.outliers import Slow, best_run, better, hardware_names, slow
+from nodectl.probes.schedule import by_machine, turns
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
@@ -212,6 +211,69 @@ def _measurement(host: Host, name: str, runs: Sequence[FioJob], conditions: Mapp
     }
     value = median(values)
     return Measurement(NAME, (host.name,), value, kind.unit, host.name, None, spread(values, value), own)
+
+
+# the condition that holds the runs
+RUNS_KEY = "values"
+# what disks of one kind differ by, new and worn, empty and nearly full, is no fault
+_SLOW_SHARE = 0.5
+_REMEDY = "look at its disk (`nodectl health`: kernel log, mounts), at who else uses it, and at the way to it"
+_Series = tuple[str, str]
+
+
+def slow_by_pattern(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> dict[_Series, dict[str, Slow]]:
+    """By pattern, among hosts of one hardware profile and one kind of file system."""
+    kinds = hardware_names(hosts)
+    series: dict[_Series, dict[str, Measurement]] = defaultdict(dict)
+    for each in measurements:
+        name = each.hosts[0]
+        kind = f"{kinds.get(name, '')} {each.conditions['file_system']} {each.conditions['direct']}"
+        series[str(each.conditions["pattern"]), kind][name] = each
+    judged = {
+        key: slow(
+            {name: one.value for name, one in own.items()}, {name: best_run(one, RUNS_KEY) for name, one in own.items()}
+        )
+        for key, own in series.items()
+    }
+    far = {
+        key: {
+            name: each
+            for name, each in found.items()
+            if best_run(series[key][name], RUNS_KEY) < _SLOW_SHARE * each.usual
+        }
+        for key, found in judged.items()
+    }
+    return {key: found for key, found in far.items() if found}
+
+
+def slow_hosts(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> set[str]:
+    """Names of those that are slow in any pattern."""
+    return {name for found in slow_by_pattern(measurements, hosts).values() for name in found}
+
+
+def slow_findings(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> Iterator[Finding]:
+    """One a host: its worst pattern."""
+    units = {str(each.conditions["pattern"]): each.unit for each in measurements}
+    found: dict[str, list[tuple[str, Slow]]] = defaultdict(list)
+    for (pattern, _), each in slow_by_pattern(measurements, hosts).items():
+        for name, one in each.items():
+            found[name].append((pattern, one))
+    for host in hosts:
+        if host.name in found:
+            pattern, worst = min(found[host.name], key=lambda pair: pair[1].value / pair[1].usual)
+            unit = units[pattern]
+            others = "the other host has" if not worst.culprit else "the median of the others is"
+            yield Finding(
+                host.name,
+                NAME,
+                Status.FAILED if worst.culprit else Status.WARNING,
+                subject=pattern,
+                expected=f"{worst.usual:.0f} {unit}",
+                actual=f"{worst.value:.0f} {unit}; {others} {worst.usual:.0f}",
+                remedy=_REMEDY,
+                kind="host",
+                hosts=(host.name,),
+            )
 
 
 def _shown(given: Conditions) -> str:

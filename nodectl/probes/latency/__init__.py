@@ -1,1 +1,0 @@
-"""The latency probe: round trips between pairs."""

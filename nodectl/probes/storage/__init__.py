@@ -1,1 +1,0 @@
-"""The storage probe: fio, or plain writes, in a folder of each host."""
