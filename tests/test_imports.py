@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,9 @@ HOMES = {
     "rich": {"cli"},
     "torch": {"payload", "workloads"},
     "scipy": {"common"},
+    "ClusterShell": {"common"},
+    "cryptography": {"lab"},
+    "uv": {"provision"},
     "ansible": {"inventory", "provision"},
     "ansible_runner": {"inventory", "provision"},
 }
@@ -133,6 +137,37 @@ def test_packages_import_only_what_the_picture_shows(path: Path) -> None:
     else:
         ground = GROUND_FLOOR if HOUSE.floors[home] >= 0 else set()
         assert not used - HOUSE.may_import[home] - ground
+
+
+def test_the_picture_shows_no_import_that_is_not_there() -> None:
+    used: dict[str, set[str]] = {}
+    for path in FILES:
+        used.setdefault(part(path), set()).update(own_parts(path))
+    drawn = {(package, each) for package, others in HOUSE.may_import.items() for each in others}
+    assert {(package, each) for package, each in drawn - standing_on_the_ground() if each not in used[package]} == set()
+
+
+def standing_on_the_ground() -> set[tuple[str, str]]:
+    """What the ground floor may import of itself: its order is a rule, whether it is made use of or not."""
+    return {(package, each) for package in HOUSE.ground for each in HOUSE.may_import[package]}
+
+
+def test_no_module_imports_another_that_leads_back_to_it() -> None:
+    modules = {dotted(path): path for path in FILES}
+    graph = {
+        module: {each for used in imported(path) for each in (used, used.rpartition(".")[0]) if each in modules}
+        - {module, module.rpartition(".")[0]}
+        for module, path in modules.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def dotted(path: Path) -> str:
+    """`nodectl.cli.tune.trial`; a package is its folder's name."""
+    return ".".join(("nodectl", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)
