@@ -1,0 +1,157 @@
+"""docs/extending.md to the letter: each example is written where it says, tested, linted, and seen by its commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).resolve().parent.parent
+_PAGE = _ROOT / "docs" / "extending.md"
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PATH = re.compile(r"(?:#|--|//|\{#) ((?:nodectl|roles|playbooks|plugins|templates|tests|docs|scripts)/[\w./-]+)")
+_COPIED = (
+    "ansible_collections",
+    "meta",
+    "nodectl",
+    "roles",
+    "playbooks",
+    "plugins",
+    "templates",
+    "tests",
+    "scripts",
+    "docs",
+    "inventory",
+)
+_FILES = (
+    "pyproject.toml",
+    "ansible.cfg",
+    "galaxy.yml",
+    "README.md",
+    "Makefile",
+    "LICENSE",
+    "CHANGELOG.md",
+    ".yamllint",
+)
+_PASSED_OVER = shutil.ignore_patterns("__pycache__", "*.pyc", ".state", ".cache", ".venv")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One `## Add …` of the page: its new files by path, the changes of old ones as diffs, and its commands with the
+    lines that must be in their output.
+    """
+
+    title: str
+    files: dict[str, str] = field(default_factory=dict)
+    diffs: tuple[str, ...] = ()
+    commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def tests(self) -> list[str]:
+        """The test files among its files."""
+        return [path for path in self.files if path.startswith("tests/")]
+
+
+def sections(page: str) -> list[Section]:
+    """The page's sections that hold examples."""
+    parts = re.split(r"^## (.+)$", page, flags=re.MULTILINE)[1:]
+    return [section for pair in zip(parts[::2], parts[1::2], strict=True) if (section := section_of(*pair)).files]
+
+
+def section_of(title: str, text: str) -> Section:
+    """The files and commands in the fenced blocks of one section."""
+    files: dict[str, str] = {}
+    commands: list[tuple[str, tuple[str, ...]]] = []
+    diffs = []
+    for language, body in _FENCE.findall(text):
+        first, _, rest = body.partition("\n")
+        named = _PATH.match(first)
+        if language == "console":
+            commands += console(body)
+        elif language == "diff":
+            diffs.append(rest)
+        elif named:
+            files[named[1]] = rest.lstrip("\n")
+    return Section(title, files, tuple(diffs), tuple(commands))
+
+
+def console(body: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each `$ command` with the lines below it; `…` stands for lines that do not matter."""
+    for shown in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+        command, *lines = shown.rstrip("\n").split("\n")
+        yield command, tuple(line for line in lines if line.strip() not in ("", "…"))
+
+
+SECTIONS = sections(_PAGE.read_text()) if _PAGE.exists() else []
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout with the examples of all sections in it."""
+    root = tmp_path_factory.mktemp("extending") / "nodectl"
+    for name in _COPIED:
+        if (_ROOT / name).exists():
+            shutil.copytree(_ROOT / name, root / name, ignore=_PASSED_OVER, symlinks=True)
+    for name in _FILES:
+        if (_ROOT / name).exists():
+            shutil.copy(_ROOT / name, root / name)
+    (root / ".cache").symlink_to(_ROOT / ".cache")
+    for section in SECTIONS:
+        for path, text in section.files.items():
+            assert not (root / path).exists(), f"{section.title}: {path} is there already"
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        for diff in section.diffs:
+            subprocess.run(["git", "apply", "-"], cwd=root, input=diff, text=True, check=True)
+    return root
+
+
+def run(house: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """A program of this environment, in the copy, with the copy's nodectl."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("NODECTL_", "PYTEST_"))}
+    env |= {"PYTHONPATH": str(house), "XDG_STATE_HOME": str(house / ".state"), "COLUMNS": "160"} | more
+    env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+    return subprocess.run(argv, cwd=house, env=env, capture_output=True, text=True, timeout=240, check=False)
+
+
+def test_the_page_has_what_it_promises() -> None:
+    titles = {section.title for section in SECTIONS}
+    wanted = ("check", "fact", "parser", "probe", "role", "hardware profile", "stack profile", "tuning profile")
+    assert not [name for name in (*wanted, "fault", "option") if not any(t.endswith(f" {name}") for t in titles)]
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
+def test_an_example_works_as_it_stands(house: Path, section: Section, request: pytest.FixtureRequest) -> None:
+    assert section.tests, "each example has its test"
+    done = run(house, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *section.tests)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
+    for command, lines in section.commands:
+        words = command.replace("nodectl ", f"{sys.executable} -m nodectl ", 1)
+        live = {"NODECTL_INVENTORY": request.getfixturevalue("lab4").inventory} if " -l " in command else {}
+        shown = run(house, "bash", "-c", words, **live)
+        missing = [line for line in lines if squeezed(line) not in squeezed(shown.stdout + shown.stderr)]
+        assert not missing, f"{command}: {missing}\n{shown.stdout}{shown.stderr}"
+
+
+def test_the_examples_are_as_clean_as_the_house(house: Path) -> None:
+    files = [path for section in SECTIONS for path in section.files if path.endswith(".py")]
+    for tool in (("check",), ("format", "--check", "--diff")):
+        done = run(house, "ruff", *tool, *files)
+        assert done.returncode == 0, done.stdout + done.stderr
+    done = run(house, "mypy", "--cache-dir", str(_ROOT / ".mypy_cache"), *files)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(house, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_imports.py")
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def squeezed(text: str) -> str:
+    """Runs of blanks as one, since tables are as wide as their longest row; measured rates as N."""
+    return re.sub(r"\d+(\.\d+)? (starts/s|%)", r"N \2", re.sub(r"[ \t]+", " ", text))
