@@ -12,6 +12,11 @@ def share_dir() -> Path:
     return (_PACKAGE.parent / COLLECTION).resolve()
 
 
+def collections_dir() -> Path:
+    """What ANSIBLE_COLLECTIONS_PATH names to have Ansible find that collection."""
+    return _PACKAGE.parent
+
+
 def profiles_dir() -> Path:
     """The folder of the profiles that nodectl ships."""
     return _PACKAGE / "profiles"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.common.paths import state_dir
+from nodectl.common.resources import collections_dir
 
 # as module_utils/undo/store.py has it on the nodes
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -46,13 +47,15 @@ def command_line(request: ProvisionRequest) -> str:
 
 
 def environment(run: str, sockets: Path) -> dict[str, str]:
-    """Our own settings over the operator's ansible.cfg, and Ansible's files inside the state folder."""
-    home = state_dir() / "ansible"
+    """Our own settings over the operator's ansible.cfg; Ansible's temporary files lie in the state folder."""
+    from ansible import constants
+
     return {
         # ansible-playbook stands beside the interpreter, also where the environment is not activated
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
-        "ANSIBLE_HOME": str(home),
-        "ANSIBLE_LOCAL_TEMP": str(home / "tmp"),
+        # before the operator's own, which may hold another version of it
+        "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(collections_dir()), *constants.COLLECTIONS_PATHS]),
+        "ANSIBLE_LOCAL_TEMP": str(state_dir() / "ansible" / "tmp"),
         "ANSIBLE_STRATEGY": "nodectl.fleet.fleet",
         # groups that the play makes, such as nodectl_cuda, are not there on a fleet that needs none
         "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",

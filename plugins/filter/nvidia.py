@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodectl.profiles import driver_policy as policy
-
 DOCUMENTATION = r"""
 name: driver_mode
 short_description: Whether the host's driver is managed or only looked at
@@ -31,11 +29,15 @@ Look = Mapping[str, Any]
 
 def driver_packages(wanted: Mapping[str, Any] | None) -> list[str]:
     """Names of the wanted driver's package, the most exact first."""
+    from nodectl.profiles import driver_policy as policy  # here: roles take the other filters without nodectl
+
     return policy.driver_packages(wanted["branch"], wanted["flavour"]) if wanted else []
 
 
 def driver_mode(node: Look, wanted: Mapping[str, Any] | None, asked: str = "") -> str:
     """`asked` where it says something; else keep what works or is not ours."""
+    from nodectl.profiles import driver_policy as policy
+
     return policy.driver_policy(node["driver"], wanted, asked)
 
 

@@ -1,0 +1,132 @@
+"""The collection as somebody else has it: built, installed into an empty folder, run by an Ansible without nodectl."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli, LabUnderTest
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+_ANSIBLE = Path(sys.executable).with_name("ansible-galaxy")
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of the promise in pyproject.toml: an ansible-core, and the Pythons that it runs on."""
+
+    core: str
+    pythons: tuple[str, ...]
+
+
+ENDS = {"oldest": End("2.16", ("3.11", "3.12")), "newest": End("2.21", ("3.12", "3.13", "3.14"))}
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """Another machine's Ansible: its programs, the folder that the collection was installed into, its environment."""
+
+    bin: Path
+    collections: Path
+    env: Mapping[str, str]
+
+    def run(self, folder: Path, *argv: str, package: bool = False, **env: str) -> str:
+        """What the program says, in a folder of its own; the test fails where it ends with an error."""
+        done = self.attempt(folder, *argv, package=package, **env)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def attempt(self, folder: Path, *argv: str, package: bool = False, **env: str) -> subprocess.CompletedProcess[str]:
+        """`package`: nodectl is in this Ansible's Python, too."""
+        more = {"PYTHONPATH": str(self.collections.parent / "package")} if package else {}
+        command = [str(self.bin / argv[0]), *argv[1:]]
+        environment = {**self.env, **more, **env}
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=280
+        )
+
+
+@pytest.fixture(scope="session")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `ansible-galaxy collection build` makes of the checkout."""
+    folder = tmp_path_factory.mktemp("artifact")
+    subprocess.run(
+        [_ANSIBLE, "collection", "build", "--output-path", folder], cwd=_ROOT, check=True, capture_output=True
+    )
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="session", params=sorted(ENDS, reverse=True))
+def controller(
+    request: pytest.FixtureRequest, artifact: Path, cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Controller:
+    """Both ends of the promise, one after the other."""
+    folder = tmp_path_factory.mktemp(request.param)
+    environment = _environment(ENDS[request.param], Path(cli_env["XDG_CACHE_HOME"]) / "nodectl")
+    env = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "ANSIBLE_PIPELINING": "1"}
+    env |= {"ANSIBLE_COLLECTIONS_PATH": str(folder / "collections"), "XDG_STATE_HOME": str(folder / "state")}
+    (folder / "package").mkdir()
+    # the package without the collection that lies beside it
+    (folder / "package" / "nodectl").symlink_to(_ROOT / "nodectl")
+    made = Controller(environment / "bin", folder / "collections", env)
+    made.run(folder, "ansible-galaxy", "collection", "install", "-p", str(made.collections), str(artifact))
+    return made
+
+
+def _environment(end: End, cache: Path) -> Path:
+    """A Python with that ansible-core and what nodectl needs, but without nodectl; made once, and kept in the cache."""
+    pythons = [python for version in end.pythons for python in _pythons(version)]
+    if not pythons:
+        pytest.skip(f"ansible-core {end.core} needs Python {' or '.join(end.pythons)}, and none of them is here")
+    needed = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    wanted = [f"ansible-core=={end.core}.*", *needed]
+    folder = cache / f"ansible-core-{end.core}"
+    stamp = folder / "nodectl-requires.json"
+    if not stamp.is_file() or json.loads(stamp.read_text()) != wanted:
+        subprocess.run([pythons[0], "-m", "venv", "--clear", folder], check=True)
+        install = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", *wanted]
+        done = subprocess.run(install, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"no index gives ansible-core {end.core} and what nodectl needs: {done.stderr.strip()[-300:]}")
+        stamp.write_text(json.dumps(wanted))
+    return folder
+
+
+def _pythons(version: str) -> list[str]:
+    """Those of this machine that run and can make environments; pyenv's lie outside PATH."""
+    name = f"python{version}"
+    candidates = [shutil.which(name), *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"))]
+    probe = ["-c", "import venv, ensurepip"]
+    return [
+        path
+        for path in candidates
+        if path and subprocess.run([path, *probe], capture_output=True, check=False).returncode == 0
+    ]
+
+
+@pytest.fixture(scope="session")
+def one_host(nodectl: Cli, lab_machine: None) -> Iterator[LabUnderTest]:
+    """A lab of one host: what roles set there goes with it."""
+    name = f"collection-{os.getpid()}"
+    inventory = nodectl("lab", "up", "-n", "1", "--name", name).stdout.strip()
+    yield LabUnderTest(inventory, {}, ("node01",), str(Path(inventory).with_name("ssh_config")))
+    nodectl("lab", "down", "--name", name)
+
+
+@pytest.fixture
+def on_host(one_host: LabUnderTest) -> Callable[[str], str]:
+    """`on_host("cat /etc/nccl.conf")` → what the shell there prints."""
+
+    def run(command: str) -> str:
+        argv = ["ssh", "-F", one_host.ssh_config, one_host.hosts[0], command]
+        return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    return run

@@ -1,0 +1,125 @@
+"""The collection alone: what is in it, its roles in a play of somebody else's, and its playbooks from any folder."""
+
+import json
+import tarfile
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+import nodectl
+from tests.collection.conftest import ENDS, Controller
+from tests.conftest import LabUnderTest
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+# role → its variables, a command on the host, and what that shows once the role has set it
+ROLES: dict[str, tuple[dict[str, object], str, str]] = {
+    "limits": (
+        {"limits_memlock": "unlimited", "limits_nofile": 65536},
+        "cat /etc/security/limits.d/90-nodectl.conf",
+        "nofile 65536",
+    ),
+    "kernel_settings": (
+        {"kernel_settings_wanted": [{"key": "net.ipv4.tcp_fin_timeout", "value": "61", "why": "a test"}]},
+        "cat /proc/sys/net/ipv4/tcp_fin_timeout",
+        "61",
+    ),
+    "nccl_env": ({"nccl_env_variables": {"NCCL_DEBUG": "WARN"}}, "cat /etc/nccl.conf", "NCCL_DEBUG=WARN"),
+    "launcher": ({"launcher_venv": "/opt/nodectl/venv"}, "/opt/nodectl/bin/nodectl-launch --help", "usage"),
+    "nic": ({"nic_mtu": 1500}, "cat /etc/nodectl/nic.json", '"mtu": 1500'),
+    "time_sync": ({"time_sync_install": False}, "true", ""),
+    "cudnn": ({"cudnn_packages": {}}, "true", ""),
+}
+
+
+def test_the_artifact_holds_what_runs_under_ansible_and_not_the_package(artifact: Path) -> None:
+    with tarfile.open(artifact) as archive:
+        names = [name for name in archive.getnames() if name]
+    tops = {name.partition("/")[0] for name in names}
+    documents = {"CHANGELOG.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "docs"}
+    assert tops == documents | {"meta", "playbooks", "plugins", "roles", "templates", "tests"}
+    assert {name for name in names if name.startswith("tests/")} == {"tests/config.yml"}
+    assert not [name for name in names if name.endswith(".pyc")]
+
+
+def test_the_collection_has_the_version_of_the_package() -> None:
+    assert yaml.safe_load((_ROOT / "galaxy.yml").read_text())["version"] == nodectl.__version__
+
+
+def test_what_is_promised_is_what_is_tried() -> None:
+    oldest, newest = ENDS["oldest"].core, ENDS["newest"].core
+    major, minor = newest.split(".")
+    (pin,) = (
+        each
+        for each in tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+        if each.startswith("ansible-core")
+    )
+    assert pin == f"ansible-core>={oldest},<{major}.{int(minor) + 1}"
+    assert yaml.safe_load((_ROOT / "meta/runtime.yml").read_text()) == {"requires_ansible": f">={oldest}.0"}
+    versions = {
+        yaml.safe_load(path.read_text())["galaxy_info"]["min_ansible_version"]
+        for path in _ROOT.glob("roles/*/meta/main.yml")
+    }
+    assert versions == {oldest}
+
+
+@pytest.mark.lab
+def test_roles_alone_set_in_somebody_elses_play(
+    controller: Controller, one_host: LabUnderTest, on_host: Callable[[str], str], tmp_path: Path
+) -> None:
+    tasks = [
+        {"ansible.builtin.import_role": {"name": f"nodectl.fleet.{role}"}, "vars": variables}
+        for role, (variables, _, _) in ROLES.items()
+    ]
+    (tmp_path / "theirs.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    said = controller.run(tmp_path, "ansible-playbook", "-i", one_host.inventory, "theirs.yml")
+    assert "failed=0" in said
+    for role, (_, command, shown) in ROLES.items():
+        assert shown in on_host(command), role
+    again = controller.run(tmp_path, "ansible-playbook", "-i", one_host.inventory, "theirs.yml")
+    assert "changed=0" in again
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("role", "reason"),
+    [
+        ({"name": "nodectl.fleet.kernel_settings", "tasks_from": "verify"}, "judges by the nodectl package"),
+        ({"name": "nodectl.fleet.health_timer", "tasks_from": "install"}, "the timer runs nodectl"),
+    ],
+)
+def test_what_needs_the_package_says_so_and_what_to_do(
+    controller: Controller, one_host: LabUnderTest, tmp_path: Path, role: dict[str, str], reason: str
+) -> None:
+    variables = {"kernel_settings_wanted": [], "health_timer_enabled": True}
+    tasks = [{"ansible.builtin.import_role": role}]
+    (tmp_path / "theirs.yml").write_text(
+        json.dumps([{"hosts": "all", "gather_facts": False, "vars": variables, "tasks": tasks}])
+    )
+    done = controller.attempt(tmp_path, "ansible-playbook", "-i", one_host.inventory, "theirs.yml")
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 2 and reason in said and "install it there" in said, done.stdout + done.stderr
+
+
+@pytest.mark.lab
+def test_the_playbooks_run_from_any_folder_by_name(
+    controller: Controller, one_host: LabUnderTest, on_host: Callable[[str], str], tmp_path: Path
+) -> None:
+    def play(name: str) -> str:
+        options = ("-i", one_host.inventory, "--tags", "limits,kernel_settings,nccl_env")
+        wanted = ("-e", '{"nodectl_nccl_env": {"NCCL_DEBUG": "INFO"}}')
+        strategy = {"ANSIBLE_STRATEGY": "nodectl.fleet.fleet"}
+        return controller.run(
+            tmp_path, "ansible-playbook", f"nodectl.fleet.{name}", *options, *wanted, package=True, **strategy
+        )
+
+    show = "cat /etc/nccl.conf 2>/dev/null || true"
+    before = on_host(show)
+    said = play("site")
+    assert "changed=0" not in said and "mitogen is not used: ansible-core" in said
+    assert "NCCL_DEBUG=INFO" in on_host(show)
+    play("verify")
+    play("rollback")
+    assert on_host(show) == before
