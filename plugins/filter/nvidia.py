@@ -1,16 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible filters: what a host's look and its stack profile mean for NVIDIA's packages."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any
 
 DOCUMENTATION = r"""
 name: driver_mode
 short_description: Whether the host's driver is managed or only looked at
 description:
   - A driver that works, that NVIDIA's installer or a DGX release put there, or that comes from elsewhere, is kept.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 positional: wanted, asked
 options:
   _input: {description: The host's look., type: dict, required: true}
@@ -23,6 +21,9 @@ mode: "{{ node | driver_mode(fleet.stack.driver, nodectl_driver | default('')) }
 RETURN = r"""
 _value: {description: keep or manage., type: str}
 """
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 Look = Mapping[str, Any]
 

@@ -1,19 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible lookup: a host's resolved profiles, by nodectl's own merge and validation."""
 
 from __future__ import annotations
-
-import json
-import platform
-from typing import Any
-
-from ansible.errors import AnsibleError
-from ansible.plugins.lookup import LookupBase
 
 DOCUMENTATION = r"""
 name: fleet_profile
 short_description: What a host should be
 description: Resolves hardware, stack and tuning profiles with the host's overrides, as `nodectl profile` does.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   _terms: {description: "Names of the hardware, stack and tuning profile.", required: true}
   overrides: {description: The host's nodectl_overrides., type: dict, default: {}}
@@ -31,6 +25,13 @@ _raw:
   type: list
   elements: dict
 """
+
+import json
+import platform
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.lookup import LookupBase
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types

@@ -1,20 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible lookup: a keyring of the controller, armoured or binary, in base64."""
 
 from __future__ import annotations
-
-import base64
-import hashlib
-from pathlib import Path
-from typing import Any
-
-from ansible.errors import AnsibleError
-from ansible.plugins.lookup import LookupBase
 
 DOCUMENTATION = r"""
 name: keyring_file
 short_description: A keyring of the controller in base64
 description: Reads the file as bytes, which the file lookup cannot, and compares its checksum where one is given.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   _terms: {description: Path of the keyring; empty gives an empty text., required: true}
   sha256: {description: Its SHA-256; empty means any., type: str, default: ""}
@@ -25,6 +18,14 @@ keyring: "{{ lookup('keyring_file', nvidia_repo_keyring, sha256=nvidia_repo_keyr
 RETURN = r"""
 _raw: {description: The file in base64., type: list, elements: str}
 """
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.lookup import LookupBase
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types

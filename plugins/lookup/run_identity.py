@@ -1,6 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible lookup: under which name the nodes record this run, and who started it."""
 
 from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: run_identity
+short_description: Name of this run, and who started it
+description:
+  - The name is that of `nodectl provision` (NODECTL_RUN); plain ansible-playbook makes one, the same for all its hosts.
+author: The nodectl authors (!UNKNOWN)
+options:
+  _terms: {description: None are taken., required: false}
+"""
+EXAMPLES = r"""
+run: "{{ lookup('run_identity').run }}"
+"""
+RETURN = r"""
+_raw:
+  description: The run, by whom (login and machine of the operator), and the version of nodectl.
+  type: list
+  elements: dict
+"""
 
 import os
 import sys
@@ -12,22 +32,6 @@ from typing import Any
 from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
-
-DOCUMENTATION = r"""
-name: run_identity
-short_description: Name of this run, and who started it
-description:
-  - The name is that of `nodectl provision` (NODECTL_RUN); plain ansible-playbook makes one, the same for all its hosts.
-author: The nodectl authors
-options:
-  _terms: {description: None are taken., required: false}
-"""
-EXAMPLES = r"""
-run: "{{ lookup('run_identity').run }}"
-"""
-RETURN = r"""
-_raw: {description: run, by (login and machine of the operator) and nodectl (its version)., type: list, elements: dict}
-"""
 
 
 def own_name() -> str:

@@ -61,7 +61,7 @@ def _put(module: AnsibleModule, path: str, text: str, mode: int) -> list[Change]
 
 
 def _enable(module: AnsibleModule, unit: str, wanted: bool) -> list[Change]:
-    status, out, _ = module.run_command(["systemctl", "is-enabled", unit])
+    status, out, _unused = module.run_command(["systemctl", "is-enabled", unit])
     enabled = status == 0 and out.strip() == "enabled"
     if enabled == wanted:
         return []

@@ -68,7 +68,7 @@ def generations(store: Path, name: str) -> list[Path]:
         match = re.fullmatch(re.escape(name) + r"(?:\.(\d+))?", path.name)
         if match:
             numbered.append((int(match.group(1) or 1), path))
-    return [path for _, path in sorted(numbered, reverse=True)]
+    return [path for _unused, path in sorted(numbered, reverse=True)]
 
 
 def next_generation(store: Path, name: str) -> Path:

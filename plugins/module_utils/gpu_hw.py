@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """A node's GPUs and PCIe bridges: what they hold, and what has to be run so that they hold what should be.
 
 Roles send it along with their module, and `gpu_settings` installs it as the program that a boot runs: it needs
@@ -40,7 +39,7 @@ _DEVICE = re.compile(r"((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.*)")
 def gpus(run: Run) -> list[Gpu] | None:
     """Each GPU's settings as nvidia-smi prints them, without units; None where it does not answer."""
     query = ",".join(FIELDS.values())
-    status, out, _ = run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"])
+    status, out, _unused = run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"])
     if status != 0:
         return None
     rows = [[cell.strip() for cell in line.split(",")] for line in out.splitlines()]
@@ -73,7 +72,7 @@ def supported_clocks(run: Run, gpu: Gpu) -> set[str]:
 
 def bridges(run: Run) -> dict[str, str] | None:
     """{bridge: its access control} of the PCIe bridges that have any; None where lspci does not answer."""
-    status, out, _ = run(["lspci", "-D", "-vvv"])
+    status, out, _unused = run(["lspci", "-D", "-vvv"])
     return parse_bridges(out) if status == 0 else None
 
 
@@ -145,7 +144,7 @@ def commands(run: Run, wanted: Mapping[str, Any]) -> list[list[str]]:
 
 def _run(argv: list[str]) -> tuple[int, str, str]:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)  # pylint: disable=ansible-bad-function
     except (OSError, subprocess.TimeoutExpired) as error:
         return 127, "", str(error)
     return done.returncode, done.stdout, done.stderr
@@ -164,4 +163,4 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1]))  # pylint: disable=ansible-bad-function

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """A node's network interfaces: what they hold, and what has to be run so that they hold what should be.
 
 Roles send it along with their module, and `nic` installs it as the program that a boot runs: it needs Python alone.
@@ -26,7 +25,7 @@ RINGS = {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"}
 
 def links(run: Run) -> dict[str, Look]:
     """{name: mtu, min_mtu, max_mtu (0: the device names none), up}; {} where `ip` does not answer."""
-    status, out, _ = run(["ip", "-details", "-json", "link", "show"])
+    status, out, _unused = run(["ip", "-details", "-json", "link", "show"])
     rows = json.loads(out) if status == 0 else []
     return {
         row["ifname"]: {
@@ -46,7 +45,7 @@ def on_pci(name: str, sys_root: str = SYS) -> bool:
 
 def session_interface(run: Run, local_address: str) -> str:
     """The interface that holds this address, through which an operator's session comes; empty where none does."""
-    status, out, _ = run(["ip", "-json", "address", "show"])
+    status, out, _unused = run(["ip", "-json", "address", "show"])
     for row in json.loads(out) if status == 0 and local_address else []:
         if any(address.get("local") == local_address for address in row.get("addr_info", ())):
             return str(row["ifname"])
@@ -71,10 +70,10 @@ def session_address(proc_root: str = PROC) -> str:
 
 def rings(run: Run, name: str) -> tuple[dict[str, int], dict[str, int]] | None:
     """(pre-set maximums, current sizes) by the names that `ethtool -G` takes; None where the device has none."""
-    status, out, _ = run(["ethtool", "-g", name])
+    status, out, _unused = run(["ethtool", "-g", name])
     if status != 0:
         return None
-    maximums, _, current = out.partition("Current hardware settings:")
+    maximums, _unused, current = out.partition("Current hardware settings:")
     return _ring_sizes(maximums), _ring_sizes(current)
 
 
@@ -104,7 +103,7 @@ def cpu_set(text: str) -> frozenset[int]:
     """`0-2,8` as numbers."""
     cpus: set[int] = set()
     for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
+        first, _unused, last = part.partition("-")
         cpus.update(range(int(first), int(last or first) + 1))
     return frozenset(cpus)
 
@@ -146,7 +145,7 @@ def execute(run: Run, command: Sequence[str]) -> str:
 
 def _run(argv: list[str]) -> tuple[int, str, str]:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)  # pylint: disable=ansible-bad-function
     except (OSError, subprocess.TimeoutExpired) as error:
         return 127, "", str(error)
     return done.returncode, done.stdout, done.stderr
@@ -167,4 +166,4 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1]))  # pylint: disable=ansible-bad-function

@@ -32,7 +32,7 @@ def distributions(path: Path) -> dict[str, str]:
     """{canonical name: version} from the dist-info folders of an environment; one that was cut off does not count."""
     versions = {}
     for folder in (site_packages(path) or Path("/nonexistent")).glob("*.dist-info"):
-        name, _, version = folder.name[: -len(".dist-info")].rpartition("-")
+        name, _unused, version = folder.name[: -len(".dist-info")].rpartition("-")
         if (folder / "RECORD").is_file():
             versions[canonical(name)] = version
     return versions
@@ -42,7 +42,7 @@ def lacking(requirements: Iterable[str], present: dict[str, str]) -> list[str]:
     """Requirements that are not met; a pin without a local part (`+cpu`) is met by any."""
     missing = []
     for requirement in requirements:
-        name, _, wanted = requirement.partition("==")
+        name, _unused, wanted = requirement.partition("==")
         version = present.get(canonical(name), "")
         if wanted not in (version, version.partition("+")[0]):
             missing.append(requirement)

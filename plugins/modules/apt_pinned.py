@@ -1,7 +1,48 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: packages in exactly the wanted versions, held, and nothing else touched, in one round trip."""
 
 from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: apt_pinned
+short_description: Packages in exactly the wanted versions, held
+description:
+  - Looks, asks apt for a plan, refuses a plan that does more than was asked for, applies it and holds the packages.
+  - A package that is there in the wanted version is never upgraded. An interrupted dpkg is first brought to its end.
+author: The nodectl authors (!UNKNOWN)
+options:
+  check: {description: Whose packages they are in messages., type: str, required: true}
+  packages:
+    description: What should be there.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      names: {description: Its names; the first that is to be had., type: list, elements: str, required: true}
+      version: {description: Its version; without one any will do., type: str}
+      nearest: {description: The nearest for the same CUDA may stand in., type: bool, default: false}
+      optional: {description: It may be missing from the repositories., type: bool, default: false}
+  absent: {description: Packages that must go., type: list, elements: str, default: []}
+  hold: {description: Hold them at their version., type: bool, default: true}
+  driver: {description: The plan may bring packages of the GPU driver as well., type: bool, default: false}
+  blocked_by: {description: Why nothing may be changed now; empty where it may., type: str, default: ""}
+  source_expected:
+    description: In check mode a package that no repository offers yet is planned, not refused.
+    type: bool
+    default: false
+  root: {description: Root folder to look at and plan for; other than / needs check mode., type: path, default: /}
+"""
+EXAMPLES = r"""
+- nodectl.fleet.apt_pinned:
+    check: cudnn
+    packages:
+      - {names: [libcudnn8], version: 8.6.0.163-1+cuda11.8}
+"""
+RETURN = r"""
+installed: {description: Version of each wanted package that is there., type: dict, returned: always}
+plan: {description: What apt does., type: list, elements: dict, returned: always}
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,37 +56,6 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import CONFO
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Steps = list[dict[str, str]]
     Wanted = dict[str, Any]
-
-DOCUMENTATION = r"""
-module: apt_pinned
-short_description: Packages in exactly the wanted versions, held
-description:
-  - Looks, asks apt for a plan, refuses a plan that does more than was asked for, applies it and holds the packages.
-  - A package that is there in the wanted version is never upgraded. An interrupted dpkg is first brought to its end.
-author: The nodectl authors
-options:
-  check: {description: Whose packages they are in messages., type: str, required: true}
-  packages: {description: What should be there., type: list, elements: dict, required: true}
-  absent: {description: Packages that must go., type: list, elements: str, default: []}
-  hold: {description: Hold them at their version., type: bool, default: true}
-  driver: {description: The plan may bring packages of the GPU driver as well., type: bool, default: false}
-  blocked_by: {description: Why nothing may be changed now; empty where it may., type: str, default: ""}
-  source_expected:
-    description: In check mode a package that no repository offers yet is planned, not refused.
-    type: bool
-    default: false
-  root: {description: Root folder to look at and plan for; other than / needs check mode., type: path, default: /}
-"""
-EXAMPLES = r"""
-- apt_pinned:
-    check: cudnn
-    packages:
-      - {names: [libcudnn8], version: 8.6.0.163-1+cuda11.8}
-"""
-RETURN = r"""
-installed: {description: Version of each wanted package that is there., type: dict, returned: always}
-plan: {description: What apt does., type: list, elements: dict, returned: always}
-"""
 
 
 def main() -> None:

@@ -1,7 +1,52 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: persistence, clocks, power limit and access control, live and at every boot."""
 
 from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_settings
+short_description: Keep persistence, clocks, power limit and access control
+description:
+  - Sets them live, and by a oneshot service again at every boot; a GPU that a display uses is left alone.
+  - Access control is switched off on bare metal only; a virtual machine's host relies on it.
+author: The nodectl authors (!UNKNOWN)
+options:
+  state:
+    description: Look at what would be set, or set it.
+    type: str
+    choices: [look, set]
+    required: true
+  wanted:
+    description: What should be; null leaves one alone.
+    type: dict
+    required: true
+    suboptions:
+      persistence: {description: Keep the driver loaded., type: bool}
+      clocks: {description: "Application clocks as memory,graphics in MHz, or max.", type: str}
+      power_limit_w: {description: Power limit in watts., type: int}
+      acs: {description: Access control of the PCIe bridges., type: str, choices: ["off"]}
+  program: {description: Where the boot program is put., type: path, required: true}
+  settings: {description: Where its settings are put., type: path, required: true}
+  unit: {description: Where the boot service is put., type: path, required: true}
+  drop_in: {description: Where the drop-in of nvidia-persistenced is put., type: path, required: true}
+  record: {description: Where the previous values are kept., type: path, default: /var/lib/nodectl/gpu_settings.json}
+  program_text: {description: The boot program., type: str, default: ''}
+  unit_text: {description: The boot service., type: str, default: ''}
+  drop_in_text: {description: The drop-in., type: str, default: ''}
+"""
+EXAMPLES = r"""
+- nodectl.fleet.gpu_settings:
+    state: look
+    wanted: {persistence: true}
+    program: /opt/nodectl/lib/gpu_hw.py
+    settings: /etc/nodectl/gpu.json
+    unit: /etc/systemd/system/nodectl-gpu.service
+    drop_in: /etc/systemd/system/nvidia-persistenced.service.d/90-nodectl.conf
+"""
+RETURN = r"""
+# nothing of its own
+"""
 
 import json
 from pathlib import Path
@@ -21,41 +66,6 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
     Run = Callable[[list[str]], tuple[int, str, str]]
     Gpu = dict[str, str]
 
-DOCUMENTATION = r"""
-module: gpu_settings
-short_description: Keep persistence, clocks, power limit and access control
-description:
-  - Sets them live, and by a oneshot service again at every boot; a GPU that a display uses is left alone.
-  - Access control is switched off on bare metal only; a virtual machine's host relies on it.
-author: The nodectl authors
-options:
-  state:
-    description: Look at what would be set, or set it.
-    type: str
-    choices: [look, set]
-    required: true
-  wanted: {description: 'persistence, clocks, power_limit_w, acs; null leaves one alone.', type: dict, required: true}
-  program: {description: Where the boot program is put., type: path, required: true}
-  settings: {description: Where its settings are put., type: path, required: true}
-  unit: {description: Where the boot service is put., type: path, required: true}
-  drop_in: {description: Where the drop-in of nvidia-persistenced is put., type: path, required: true}
-  record: {description: Where the previous values are kept., type: path, default: /var/lib/nodectl/gpu_settings.json}
-  program_text: {description: The boot program., type: str, default: ''}
-  unit_text: {description: The boot service., type: str, default: ''}
-  drop_in_text: {description: The drop-in., type: str, default: ''}
-"""
-EXAMPLES = r"""
-- gpu_settings:
-    state: look
-    wanted: {persistence: true}
-    program: /opt/nodectl/lib/gpu_hw.py
-    settings: /etc/nodectl/gpu.json
-    unit: /etc/systemd/system/nodectl-gpu.service
-    drop_in: /etc/systemd/system/nvidia-persistenced.service.d/90-nodectl.conf
-"""
-RETURN = r"""
-# nothing of its own
-"""
 
 KEYS = ("persistence", "clocks", "power_limit_w", "acs")
 PERSISTENCED = "nvidia-persistenced.service"
@@ -110,7 +120,7 @@ def former(gpus: list[Gpu], old: Mapping[str, Any]) -> dict[str, Any]:
     rows = {uuid: state(row) for uuid, row in old.get("before", {}).items()}
 
     def before(key: str, now: str) -> str:
-        _, uuid, field = key.split(" ")
+        _unused, uuid, field = key.split(" ")
         return rows.get(uuid, {}).get(field, now)
 
     return held_entries(gpus, old, before) if rows else {}

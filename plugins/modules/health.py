@@ -1,13 +1,8 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: the node's half of `health`, which runs the collector's script and hands on what it printed."""
 
 from __future__ import annotations
-
-import base64
-import subprocess
-import time
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: health
@@ -17,7 +12,7 @@ description:
   - Fails where a check failed; what could not be told, warns or is not to be had here is said. Changes nothing.
   - Needs the nodectl package in Ansible's Python on the controller, and nothing on the node.
   - What the host should be comes from its variables (nodectl_hardware, nodectl_stack, nodectl_tuning and others).
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   roles:
     description: Only checks of what these roles set; without it those of the roles that the run's tags name, or all.
@@ -38,8 +33,14 @@ findings:
   elements: dict
   returned: always
 wrong: {description: Lines on the checks that failed., type: list, elements: str, returned: always}
-told: {description: Lines on what is unknown, warns or is skipped., type: list, elements: str, returned: always}
+told: {description: "Lines on what is unknown, warns or is skipped.", type: list, elements: str, returned: always}
 """
+
+import base64
+import subprocess
+import time
+
+from ansible.module_utils.basic import AnsibleModule
 
 
 def main() -> None:
@@ -54,9 +55,9 @@ def main() -> None:
     )
     if not module.params["script"]:
         module.fail_json(msg="the controller's half of this module did not run: call it as nodectl.fleet.health")
-    done = subprocess.run(
-        ["/bin/sh", "-s"], input=module.params["script"].encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    # run_command writes the whole script before it reads: each would wait for the other
+    script = module.params["script"].encode()
+    done = subprocess.run(["/bin/sh", "-s"], input=script, capture_output=True, check=False)  # pylint: disable=ansible-bad-function
     ended = time.time()
     errors = done.stderr[-1000:].decode(errors="replace")
     module.exit_json(changed=False, output=base64.b64encode(done.stdout).decode(), ended=ended, errors=errors)

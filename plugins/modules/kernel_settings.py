@@ -1,7 +1,41 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: one sysctl drop-in and the live kernel, never lowering what the host has, and back again."""
 
 from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kernel_settings
+short_description: Keep kernel settings in one drop-in and in the live kernel
+description:
+  - Applies each setting live and in one file, raising the numbers of a value and never lowering them.
+  - A key that this kernel view cannot hold is reported, neither failed nor written.
+  - What stood before is recorded on the host; a key that is no longer wanted goes back to it.
+author: The nodectl authors (!UNKNOWN)
+options:
+  settings:
+    description: What should be.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      key: {description: Its name as sysctl has it., type: str, required: true}
+      value: {description: Its value., type: str, required: true}
+      never_lower: {description: A higher number that the host has is kept., type: bool, default: true}
+      why: {description: The reason. Nothing reads it here., type: str}
+  file: {description: The drop-in., type: path, required: true}
+  record: {description: Where the previous values are kept., type: path, required: true}
+  root: {description: Where the kernel shows its settings., type: path, default: /proc/sys}
+"""
+EXAMPLES = r"""
+- nodectl.fleet.kernel_settings:
+    settings: [{key: net.ipv4.tcp_rmem, value: 4096 87380 16777216, never_lower: true}]
+    file: /etc/sysctl.d/90-nodectl.conf
+    record: /var/lib/nodectl/kernel_settings.json
+"""
+RETURN = r"""
+report: {description: Lines on what was kept or cannot be held here., type: list, returned: always}
+"""
 
 import os
 from pathlib import Path
@@ -18,31 +52,8 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
 
     Setting = dict[str, Any]
     Entries = dict[str, dict[str, str]]
-    Read = Callable[[str], tuple[str, str | None]]
+    Read = Callable[[str], "tuple[str, str | None]"]
 
-DOCUMENTATION = r"""
-module: kernel_settings
-short_description: Keep kernel settings in one drop-in and in the live kernel
-description:
-  - Applies each setting live and in one file, raising the numbers of a value and never lowering them.
-  - A key that this kernel view cannot hold is reported, neither failed nor written.
-  - What stood before is recorded on the host; a key that is no longer wanted goes back to it.
-author: The nodectl authors
-options:
-  settings: {description: What should be., type: list, elements: dict, required: true}
-  file: {description: The drop-in., type: path, required: true}
-  record: {description: Where the previous values are kept., type: path, required: true}
-  root: {description: Where the kernel shows its settings., type: path, default: /proc/sys}
-"""
-EXAMPLES = r"""
-- kernel_settings:
-    settings: [{key: net.ipv4.tcp_rmem, value: 4096 87380 16777216, never_lower: true}]
-    file: /etc/sysctl.d/90-nodectl.conf
-    record: /var/lib/nodectl/kernel_settings.json
-"""
-RETURN = r"""
-report: {description: Lines on what was kept or cannot be held here., type: list, returned: always}
-"""
 
 HEADER = "# Written by nodectl from the host's tuning profile; changes made here are lost.\n"
 

@@ -1,18 +1,8 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: nccl-tests, built against the NCCL that training loads."""
 
 from __future__ import annotations
-
-import json
-import os
-import re
-import shutil
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
 
 DOCUMENTATION = r"""
 module: nccl_tests
@@ -20,7 +10,7 @@ short_description: Build nccl-tests
 description:
   - Builds aside and renames when complete; builds again when the NCCL of the environment or the toolkit is another.
   - Uses the NCCL wheel of the environment; where torch has NCCL built in, the system's, and says so.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   state: {description: Look or build., type: str, choices: [look, present], default: present}
   version: {description: Tag of the source., type: str, required: true}
@@ -33,7 +23,7 @@ options:
   jobs: {description: Compilers at once., type: int, default: 4}
 """
 EXAMPLES = r"""
-- nccl_tests:
+- nodectl.fleet.nccl_tests:
     version: v2.13.8
     folder: /opt/nodectl/nccl-tests
     venv: /opt/nodectl/venv
@@ -44,6 +34,17 @@ RETURN = r"""
 built: {description: The programs are there for this NCCL and toolkit., type: bool, returned: always}
 note: {description: What they were built from., type: dict, returned: always}
 """
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
 
 PROGRAM = "all_reduce_perf"
 NOTE = "nodectl-build.json"
@@ -68,7 +69,7 @@ def plan(module: AnsibleModule) -> dict[str, Any]:
     """What the programs are, or would be, built from."""
     wanted = module.params
     nvcc = f"{wanted['cuda_home']}/bin/nvcc"
-    status, out, _ = module.run_command([nvcc, "--version"]) if os.access(nvcc, os.X_OK) else (1, "", "")
+    status, out, _unused = module.run_command([nvcc, "--version"]) if os.access(nvcc, os.X_OK) else (1, "", "")
     release = re.search(r"release ([\d.]+)", out)
     wheel = own_nccl(Path(wanted["venv"]))
     include = wheel / "include" if wheel else Path("/usr/include")

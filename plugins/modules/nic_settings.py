@@ -1,24 +1,8 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: MTU, rings and interrupts of the training interfaces, live and at every boot; QoS read only."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.nodectl.fleet.plugins.module_utils import nic_hw
-from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
-from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import live_commands, systemd_runs
-
-if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
-    from collections.abc import Callable
-
-    Run = Callable[[list[str]], tuple[int, str, str]]
 
 DOCUMENTATION = r"""
 module: nic_settings
@@ -26,7 +10,7 @@ short_description: Keep MTU, rings and interrupts of the training interfaces
 description:
   - Sets them live, and by a oneshot service again at every boot, after whatever owns the interfaces has set them up.
   - Never touches the interface that carries the session unless it is named.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   state:
     description: Look at what would be set, or set it.
@@ -54,7 +38,7 @@ options:
   unit_text: {description: The boot service., type: str, default: ''}
 """
 EXAMPLES = r"""
-- nic_settings:
+- nodectl.fleet.nic_settings:
     state: look
     mtu: 9000
     program: /opt/nodectl/lib/nic_hw.py
@@ -64,6 +48,23 @@ EXAMPLES = r"""
 RETURN = r"""
 interfaces: {description: Those that it concerns., type: list, returned: always}
 """
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import nic_hw
+from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import live_commands, systemd_runs
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
+    from collections.abc import Callable
+
+    Run = Callable[[list[str]], tuple[int, str, str]]
 
 
 class Interfaces:
@@ -122,7 +123,7 @@ class Interfaces:
 
     def now(self, key: str) -> Any:
         """What an interface holds by a key of `Held`; None where it is gone."""
-        kind, _, name = key.partition(" ")
+        kind, _unused, name = key.partition(" ")
         if kind == "rings":
             sizes = nic_hw.rings(self.run, name)
             return as_text(sizes[1]) if sizes else None
@@ -133,7 +134,7 @@ class Interfaces:
         """The commands that take back what is no longer wanted, where nobody else has changed it since."""
         todo = []
         for key, value in self.held.unwanted(entries, self.now).items():
-            kind, _, name = key.partition(" ")
+            kind, _unused, name = key.partition(" ")
             if kind == "rings":
                 todo += live_commands({"kind": "rings", "interface": name}, value, self.now(key))
             else:

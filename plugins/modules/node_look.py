@@ -1,22 +1,15 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: what a node is, as far as a driver or a stack depends on it; reads, and changes nothing."""
 
 from __future__ import annotations
-
-import os
-import platform
-import re
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import driver, pci_devices, read, users
 
 DOCUMENTATION = r"""
 module: node_look
 short_description: What a node is, in one read-only round trip
 description:
   - Reads the operating system, interpreters, NVIDIA devices and driver, and the kind of machine from files alone.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   recorded:
     description: A recorded look; its keys replace what was found, mappings key by key.
@@ -25,7 +18,7 @@ options:
   root: {description: Where the file system to look at begins., type: path, default: /}
 """
 EXAMPLES = r"""
-- node_look:
+- nodectl.fleet.node_look:
   register: node_looked
 """
 RETURN = r"""
@@ -38,6 +31,14 @@ node:
   type: dict
   returned: always
 """
+
+import os
+import platform
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import driver, pci_devices, read, users
 
 _PYTHON = re.compile(r"python3(\.\d+)?\Z")
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"

@@ -1,16 +1,8 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: note on the node what stands there before a run changes it."""
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.nodectl.fleet.plugins.module_utils.files import TooBigError
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import TouchesError, begin, joined, settle
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, Store
 
 DOCUMENTATION = r"""
 module: node_record
@@ -19,7 +11,7 @@ description:
   - C(begin) writes the whole record before the first change; several plays of a run add to one record.
   - C(settle) keeps what the run changed, and no record where it changed nothing.
   - Writes only below its folder, and nothing in check mode.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   state: {description: Before the first or after the last change., type: str, choices: [begin, settle], required: true}
   run: {description: The run's name., type: str, required: true}
@@ -31,7 +23,7 @@ options:
   folder: {description: Where records lie., type: path, default: /var/lib/nodectl}
 """
 EXAMPLES = r"""
-- node_record:
+- nodectl.fleet.node_record:
     state: begin
     run: 20260101T000000Z-42
     touches: {limits_touches: {paths: [/etc/security/limits.d/90-nodectl.conf]}}
@@ -40,6 +32,15 @@ RETURN = r"""
 run: {description: The run's name., type: str, returned: always}
 kept: {description: The node holds a record of the run., type: bool, returned: always}
 """
+
+import os
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import TooBigError
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import TouchesError, begin, joined, settle
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, Store
 
 
 def main() -> None:

@@ -1,7 +1,36 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: a node's state as an earlier run left it, from the node's own records."""
 
 from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_rollback
+short_description: Put back what stood on a node before nodectl changed it
+description:
+  - Files, links, folders, units, packages, kernel values and what programs set, from the records of node_record.
+  - A file that somebody changed since is kept beside the record and reported.
+  - Killed at any point, another run of it finishes.
+author: The nodectl authors (!UNKNOWN)
+options:
+  state:
+    description: List the runs, look at the way back, or go it.
+    type: str
+    choices: [runs, look, undone]
+    required: true
+  to: {description: "The run whose state is wanted, or C(start); empty undoes the last.", type: str, default: ""}
+  packages: {description: Also the packages of the GPU driver., type: bool, default: false}
+  folder: {description: Where records lie., type: path, default: /var/lib/nodectl}
+"""
+EXAMPLES = r"""
+- nodectl.fleet.node_rollback: {state: undone, to: start}
+"""
+RETURN = r"""
+rollback:
+  description: Runs and known for all states, changes and warnings for look and undone.
+  type: dict
+  returned: always
+"""
 
 import os
 from typing import Any
@@ -12,33 +41,6 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import s
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.restore import Restore, RestoreError, chosen
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, SECTIONS, START, Store
 
-DOCUMENTATION = r"""
-module: node_rollback
-short_description: Put back what stood on a node before nodectl changed it
-description:
-  - Files, links, folders, units, packages, kernel values and what programs set, from the records of node_record.
-  - A file that somebody changed since is kept beside the record and reported.
-  - Killed at any point, another run of it finishes.
-author: The nodectl authors
-options:
-  state:
-    description: List the runs, look at the way back, or go it.
-    type: str
-    choices: [list, look, undone]
-    required: true
-  to: {description: "The run whose state is wanted, or C(start); empty undoes the last.", type: str, default: ""}
-  packages: {description: Also the packages of the GPU driver., type: bool, default: false}
-  folder: {description: Where records lie., type: path, default: /var/lib/nodectl}
-"""
-EXAMPLES = r"""
-- node_rollback: {state: undone, to: start}
-"""
-RETURN = r"""
-rollback:
-  description: Runs and known for all states, changes and warnings for look and undone.
-  type: dict
-  returned: always
-"""
 DIFF_BYTES = 65536
 
 
@@ -106,7 +108,7 @@ def main() -> None:
     """List, look or undo."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["list", "look", "undone"], "required": True},
+            "state": {"type": "str", "choices": ["runs", "look", "undone"], "required": True},
             "to": {"type": "str", "default": ""},
             "packages": {"type": "bool", "default": False},
             "folder": {"type": "path", "default": ROOT},
@@ -129,7 +131,7 @@ def main() -> None:
 def work(module: AnsibleModule, store: Store, state: str, to: str) -> None:
     """Under the store's lock."""
     known = to in ("", START) or to in store.names()
-    if state == "list":
+    if state == "runs":
         module.exit_json(changed=False, rollback={"runs": listed(store), "known": known})
     acts = state == "undone" and not module.check_mode
     if acts:  # a run that was killed is closed first: what it left is known then

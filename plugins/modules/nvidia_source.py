@@ -1,20 +1,8 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: NVIDIA's apt repository on a node: one source, one key, only the profile's versions as candidates."""
 
 from __future__ import annotations
-
-import hashlib
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.nodectl.fleet.plugins.module_utils import files
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia, sources
-
-if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    Contents = dict[str, "bytes | None"]
-    Finding = dict[str, str]
 
 DOCUMENTATION = r"""
 module: nvidia_source
@@ -23,7 +11,7 @@ description:
   - C(keyed) writes the keyring and what unattended upgrades may not touch; then ansible.builtin.deb822_repository
     writes the source; then C(pinned) reads its lists where needed and writes the pin preferences.
   - A source of the same repository that is there already and trusts the same key is adopted, any other refused.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   base_url: {description: Address above the distributions., type: str, required: true}
   distribution: {description: Distribution and version without dots., type: str, required: true}
@@ -42,7 +30,7 @@ options:
   root: {description: Where the file system begins., type: path, default: /}
 """
 EXAMPLES = r"""
-- nvidia_source:
+- nodectl.fleet.nvidia_source:
     state: look
     base_url: "{{ nvidia_repository_base_url }}"
     distribution: ubuntu2204
@@ -57,6 +45,20 @@ signed_by: {description: The keyring of nodectl's own source., type: str, return
 adopted: {description: The file is not nodectl's., type: bool, returned: always}
 findings: {description: What differs., type: list, elements: dict, returned: always}
 """
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import files
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia, sources
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    Contents = dict[str, "bytes | None"]
+    Finding = dict[str, str]
+
 
 CHECK = "nvidia_repository"
 

@@ -1,18 +1,8 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: a virtual environment with pinned packages, made whole by uv, then made the current one."""
 
 from __future__ import annotations
-
-import json
-import os
-import platform
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.nodectl.fleet.plugins.module_utils import env_store as store_of
-from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
 
 DOCUMENTATION = r"""
 module: python_venv
@@ -22,7 +12,7 @@ description:
   - An environment is made aside, renamed when complete, and made the current one by swapping a link.
   - Where a complete environment lies beside the wheelhouse folder, the new one links to its packages instead.
   - A real folder where the link belongs is moved into the store, and used where it holds what is wanted.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   path: {description: The link that names the current environment., type: path, required: true}
   store: {description: The folder that holds the environments., type: path, required: true}
@@ -37,10 +27,10 @@ options:
   index: {description: Package index; what it lacks comes from uv's default index., type: str, required: true}
   wheelhouse: {description: Folder or address instead of the indexes., type: str, default: ""}
   build_environment: {description: Variables for packages that are built from source., type: dict, default: {}}
-  state: {description: Only look, or make it so., type: str, choices: [look, present], default: present}
+  state: {description: "Only look, or make it so.", type: str, choices: [look, present], default: present}
 """
 EXAMPLES = r"""
-- python_venv:
+- nodectl.fleet.python_venv:
     path: /opt/nodectl/venv
     store: /opt/nodectl/venvs
     python: /usr/bin/python3
@@ -60,6 +50,17 @@ machine: {description: As uname -m says., type: str, returned: always}
 uv_present: {description: The uv program is there., type: bool, returned: always}
 pruned: {description: Earlier environments that were removed., type: list, returned: changed}
 """
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import env_store as store_of
+from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
 
 VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 

@@ -1,16 +1,8 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: the RDMA devices of a host, what programs need for them, and the path from the GPU to the NIC."""
 
 from __future__ import annotations
-
-import os
-import re
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import installed_now, there
 
 DOCUMENTATION = r"""
 module: rdma_host
@@ -18,14 +10,14 @@ short_description: Look at RDMA devices, packages and the GPUDirect path
 description:
   - Reads sysfs, procfs and dpkg's own files; changes nothing.
   - Says whether GPU memory reaches the NIC by DMA-BUF or needs nvidia-peermem.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   packages: {description: Packages that should be there., type: list, elements: str, required: true}
   soft: {description: Interfaces that carry a software device., type: list, elements: str, default: []}
   root: {description: Where sys and proc are., type: path, default: /}
 """
 EXAMPLES = r"""
-- rdma_host: {packages: [rdma-core]}
+- nodectl.fleet.rdma_host: {packages: [rdma-core]}
 """
 RETURN = r"""
 missing: {description: Packages that are not installed., type: list, returned: always}
@@ -37,6 +29,15 @@ soft_missing: {description: Interfaces whose software device is not there., type
 soft_possible: {description: The kernel has the module for software devices., type: bool, returned: always}
 systemd: {description: systemd is process 1., type: bool, returned: always}
 """
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import installed_now, there
 
 DMABUF_KERNEL = (5, 12)
 DRIVER = "proc/driver/nvidia/version"

@@ -1,7 +1,26 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: systemd and logind read their files anew where what they give to services is not what was written."""
 
 from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: service_limits
+short_description: Let systemd and logind read their limits anew
+description:
+  - Asks systemd for the limits that it gives to services, and logind for RemoveIPC, and reloads who has another answer.
+  - Where systemd is not process 1 there is nothing to do.
+author: The nodectl authors (!UNKNOWN)
+options:
+  memlock: {description: Locked memory in KiB or unlimited., type: str, required: true}
+  nofile: {description: Open files or unlimited., type: str, required: true}
+"""
+EXAMPLES = r"""
+- nodectl.fleet.service_limits: {memlock: unlimited, nofile: "1048576"}
+"""
+RETURN = r"""
+reloaded: {description: The programs that read their files anew., type: list, elements: str, returned: always}
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,23 +32,6 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
 
     Run = Callable[[list[str]], tuple[int, str, str]]
 
-DOCUMENTATION = r"""
-module: service_limits
-short_description: Let systemd and logind read their limits anew
-description:
-  - Asks systemd for the limits that it gives to services, and logind for RemoveIPC, and reloads who has another answer.
-  - Where systemd is not process 1 there is nothing to do.
-author: The nodectl authors
-options:
-  memlock: {description: Locked memory in KiB or unlimited., type: str, required: true}
-  nofile: {description: Open files or unlimited., type: str, required: true}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.service_limits: {memlock: unlimited, nofile: "1048576"}
-"""
-RETURN = r"""
-reloaded: {description: The programs that read their files anew., type: list, elements: str, returned: always}
-"""
 
 # the property of each limit, and its unit in those of limits.conf
 SYSTEMD = {"memlock": ("DefaultLimitMEMLOCK", 1024), "nofile": ("DefaultLimitNOFILE", 1)}
@@ -48,7 +50,7 @@ def number(text: str) -> float:
 def is_low(run: Run, name: str, wanted: str) -> bool:
     """systemd gives its services less."""
     field, unit = SYSTEMD[name]
-    status, out, _ = run(["systemctl", "show", "--value", "--property", field])
+    status, out, _unused = run(["systemctl", "show", "--value", "--property", field])
     return status == 0 and number(out.strip()) < number(wanted) * unit
 
 
@@ -56,7 +58,7 @@ def removes_ipc(run: Run) -> bool:
     """logind runs, and removes shared memory of users who logged out."""
     if run(["systemctl", "is-active", "--quiet", "systemd-logind.service"])[0] != 0:
         return False
-    status, out, _ = run(["busctl", "get-property", *LOGIND])
+    status, out, _unused = run(["busctl", "get-property", *LOGIND])
     return status == 0 and out.split() != ["b", "false"]
 
 

@@ -1,20 +1,8 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: an interpreter that the stack's wheels exist for: the distribution's, else one that uv brings."""
 
 from __future__ import annotations
-
-import os
-import platform
-import re
-import urllib.error
-import urllib.parse
-import urllib.request
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
 
 DOCUMENTATION = r"""
 module: stack_python
@@ -22,7 +10,7 @@ short_description: The interpreter of the stack
 description:
   - Takes the distribution's python3 where its version serves, else another that is installed or that apt offers.
   - Where apt has none, uv installs one into a folder of its own; the system's own Python is never changed.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   interpreter: {description: One that an operator chose; empty to have one chosen., type: str, default: ""}
   min: {description: Oldest version that the wheels exist for., type: str, required: true}
@@ -32,22 +20,35 @@ options:
   mirror: {description: Folder or address of uv's builds; empty for uv's own., type: str, default: ""}
   downloads: {description: What uv could bring as uv python list says., type: list, elements: dict}
   catalogue: {description: Another list of builds for uv., type: str, default: ""}
-  state: {description: Only look, or make it so., type: str, choices: [look, present], default: present}
+  state: {description: "Only look, or make it so.", type: str, choices: [look, present], default: present}
 """
 EXAMPLES = r"""
-- stack_python:
+- nodectl.fleet.stack_python:
     min: "3.8"
     max: "3.11"
     folder: /opt/nodectl/python
     uv: /opt/nodectl/bin/uv
 """
 RETURN = r"""
-path: {description: The interpreter, also where it is still to come., type: str, returned: always}
+path: {description: "The interpreter, also where it is still to come.", type: str, returned: always}
 version: {description: Its version., type: str, returned: always}
 how: {description: present apt or uv., type: str, returned: always}
 uv_present: {description: The uv program is there., type: bool, returned: always}
 machine: {description: As uname -m says., type: str, returned: always}
 """
+
+import os
+import platform
+import re
+import urllib.error
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import ConnectionError, open_url
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
 
 VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 _TIMEOUT_S = 10
@@ -55,7 +56,7 @@ _TIMEOUT_S = 10
 
 def minors(low: str, high: str) -> list[str]:
     """Versions as major.minor from the newest to the oldest; both are of one major version."""
-    (major, first), (_, last) = python_env.key(low)[:2], python_env.key(high)[:2]
+    (major, first), (_unused, last) = python_env.key(low)[:2], python_env.key(high)[:2]
     return [f"{major}.{minor}" for minor in range(last, first - 1, -1)]
 
 
@@ -100,19 +101,19 @@ def unreachable(url: str) -> str:
         path = urllib.parse.unquote(re.sub(r"^file://", "", url))
         return "" if Path(path).is_file() else f"no file {path} on this host"
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=_TIMEOUT_S):  # noqa: S310
-            return ""
+        open_url(url, method="HEAD", timeout=_TIMEOUT_S).close()
     except urllib.error.HTTPError as error:
         return "" if error.code == 405 else f"{url} answers {error.code}"
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (urllib.error.URLError, ConnectionError, OSError, ValueError) as error:
         return f"{url}: {getattr(error, 'reason', error)}"
+    return ""
 
 
 def version_of(module: AnsibleModule, path: str) -> str:
     """Version of an interpreter; empty where it does not run."""
     if not os.access(path, os.X_OK):
         return ""
-    status, out, _ = module.run_command([path, "-c", VERSION])
+    status, out, _unused = module.run_command([path, "-c", VERSION])
     return str(out.strip()) if status == 0 else ""
 
 
@@ -146,7 +147,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     if path:
         return {"path": path, "version": version, "how": "present", **told}
     packages = [f"python{minor}" for minor in minors(low, high)]
-    _, policy, _ = module.run_command(["apt-cache", "policy", *packages], environ_update={"LC_ALL": "C"})
+    _unused, policy, _unused = module.run_command(["apt-cache", "policy", *packages], environ_update={"LC_ALL": "C"})
     offered = candidates(policy)
     for package in packages:
         if package in offered:

@@ -1,11 +1,8 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: who keeps this host's clock, and whether it is the host's own."""
 
 from __future__ import annotations
-
-from pathlib import Path
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: time_host
@@ -13,7 +10,7 @@ short_description: Find the time service of a host
 description:
   - Finds the running time service. Whether the clock is right, nodectl.fleet.health judges.
   - A container or namespace has its machine's clock, and none of its own to set. Changes nothing.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options: {}
 """
 EXAMPLES = r"""
@@ -23,6 +20,10 @@ RETURN = r"""
 owner: {description: The running time service; empty where none., type: str, returned: always}
 settable: {description: The clock is this host's own., type: bool, returned: always}
 """
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
 
 # process names, as the kernel cuts them at 15 characters
 SERVICES = {

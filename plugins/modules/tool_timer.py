@@ -1,25 +1,8 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: nodectl itself on a node, in an environment of its own, run by a systemd timer."""
 
 from __future__ import annotations
-
-import glob
-import hashlib
-import os
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
-from ansible_collections.nodectl.fleet.plugins.module_utils.env_store import PARTIAL, activate, clean, current, prune
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs
-
-if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
-    from collections.abc import Callable
-
-    Run = Callable[[list[str]], tuple[int, str, str]]
 
 DOCUMENTATION = r"""
 module: tool_timer
@@ -28,7 +11,7 @@ description:
   - Makes an environment aside, renames it when it is complete and swaps a link; a killed run leaves nothing half-made.
   - The environment that was current before stays, also where the tool is taken away, since a rollback needs it.
   - Needs an interpreter of nodectl's own lowest version; without one, or without systemd, nothing is installed.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 options:
   state:
     description: Look whether it can be, have it, or have it no longer.
@@ -50,7 +33,7 @@ options:
     required: true
 """
 EXAMPLES = r"""
-- tool_timer:
+- nodectl.fleet.tool_timer:
     state: look
     store: /opt/nodectl/tools
     link: /opt/nodectl/tool
@@ -61,6 +44,25 @@ EXAMPLES = r"""
 RETURN = r"""
 systemd: {description: Whether systemd is process 1., type: bool, returned: with look}
 """
+
+import glob
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
+from ansible_collections.nodectl.fleet.plugins.module_utils.env_store import PARTIAL, activate, clean, current, prune
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
+    from collections.abc import Callable
+
+    Run = Callable[[list[str]], tuple[int, str, str]]
+
 
 LOWEST = (3, 11)
 KEPT = 1  # environments beside the current one
@@ -73,7 +75,7 @@ def interpreter(run: Run) -> tuple[str, str]:
     for path in [path for place in PLACES for path in sorted(glob.glob(place), reverse=True)]:
         if not re.search(r"/python3(\.\d+)?$", path):
             continue
-        status, out, _ = run([path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+        status, out, _unused = run([path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
         if status == 0 and tuple(map(int, out.split("."))) >= LOWEST:
             return path, ""
         seen.append(f"{path} is {out.strip() or 'broken'}")
@@ -92,7 +94,7 @@ def refusal(run: Run) -> str:
 def install(module: AnsibleModule, run: Run) -> bool:
     """The environment of this wheel and interpreter, current by the link; whether anything changed."""
     params = module.params
-    python, _ = interpreter(run)
+    python, _unused = interpreter(run)
     store, link = Path(params["store"]), Path(params["link"])
     key = "\n".join([params["wheel_sha256"], python, params["wheelhouse"], params["index"]])
     target = store / hashlib.sha256(key.encode()).hexdigest()[:16]

@@ -1,19 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible strategy: linear, over mitogen's connections where those can be used; knows where they cannot."""
 
 from __future__ import annotations
-
-import contextlib
-import functools
-import os
-from collections.abc import Mapping
-from typing import Any
-
-import ansible.constants as constants
-from ansible.errors import AnsibleError
-from ansible.plugins import loader
-from ansible.plugins.strategy.linear import StrategyModule as LinearStrategy
-from ansible.release import __version__ as core_version
-from ansible.utils.display import Display
 
 DOCUMENTATION = r"""
 name: fleet
@@ -24,9 +12,22 @@ description:
   - The environment variable NODECTL_STRATEGY chooses. `auto`, the default, takes mitogen where it is installed, made
     for this ansible-core and able to become root the way that the hosts ask for; else it says why, once, and is
     `linear`. `mitogen` fails instead of saying so. `linear` never looks for it.
-author: The nodectl authors
+author: The nodectl authors (!UNKNOWN)
 extends_documentation_fragment: []
 """
+
+import contextlib
+import functools
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.plugins import loader
+from ansible.plugins.strategy.linear import StrategyModule as LinearStrategy
+from ansible.release import __version__ as core_version
+from ansible.utils.display import Display
 
 CHOICES = ("auto", "mitogen", "linear")
 # what both were run together with; mitogen hooks into parts of ansible-core that change between its releases
@@ -110,7 +111,7 @@ def _say(reason: str) -> None:
 def _warm() -> None:
     """Load once what the process of each task would load anew after its fork."""
     for plugins in (loader.filter_loader, loader.test_loader):
-        for _ in plugins.all():
+        for _unused in plugins.all():
             pass
     for name in (
         "assert",

@@ -250,7 +250,7 @@ def test_a_record_of_the_first_version_is_taken_back(node: Node) -> None:
     (run / "files" / digest).write_bytes(former)
     (run / "run.json").write_text(json.dumps({"run": run.name, "by": "me@here", "started": "2025-12-31T23:59:59Z"}))
     (run / "record.json").write_text(json.dumps({"seq": 1, "settled": True, "before": before, "after": after}))
-    listed = node.module("node_rollback", state="list")["rollback"]["runs"]
+    listed = node.module("node_rollback", state="runs")["rollback"]["runs"]
     assert [(entry["run"], entry["changed"]) for entry in listed] == [(run.name, {"paths": 3, "values": 1})]
     assert node.undo("start")["changed"]
     assert path.read_text() == "before\n" and path.stat().st_mode & 0o777 == 0o640

@@ -67,7 +67,9 @@ class Repository:
     def trusted(self) -> set[str]:
         """Fingerprints that count as the repository's key: those of the operator's file, else the profile's."""
         if self.params["keyring"]:
-            return {name for name, _ in self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")}
+            return {
+                name for name, _unused in self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")
+            }
         return {self.params["fingerprint"]}
 
     def parsed(self, data: bytes, where: str) -> list[tuple[str, bytes]]:
@@ -105,16 +107,16 @@ class Repository:
         data = self.read(other["signed_by"])
         if data is None:
             return f"signed by {other['signed_by']}, which is not there"
-        names = {name for name, _ in self.parsed(data, other["signed_by"])}
+        names = {name for name, _unused in self.parsed(data, other["signed_by"])}
         return "" if names & self.trusted() else f"signed by {other['signed_by']}, which holds another key"
 
     def key(self) -> bytes:
         """The keyring as it should stand: nothing but the trusted keys."""
         if self.params["keyring"]:
             given = self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")
-            return b"".join(data for _, data in given)
+            return b"".join(data for _unused, data in given)
         wanted, present = self.params["fingerprint"], self.read(KEYRING)
-        if present and [name for name, _ in self.parsed(present, KEYRING)] == [wanted]:
+        if present and [name for name, _unused in self.parsed(present, KEYRING)] == [wanted]:
             return present
         url = f"{self.uri}{wanted[-8:].lower()}.pub"
         response, info = fetch_url(self.module, url, timeout=60)
@@ -125,7 +127,7 @@ class Repository:
         for name, key in self.parsed(data, url):
             if name == wanted:
                 return key
-        names = ", ".join(name for name, _ in self.parsed(data, url))
+        names = ", ".join(name for name, _unused in self.parsed(data, url))
         self.module.fail_json(msg=f"{url} holds {names}, expected {wanted}: not trusted, nothing was written")
         raise AssertionError
 
@@ -138,7 +140,7 @@ class Repository:
                 keys = openpgp.keys(path.read_bytes()) if path.is_file() else []
             except openpgp.BadKeyError:
                 continue  # another format, or no key at all: not ours to judge
-            if never & {name for name, _ in keys}:
+            if never & {name for name, _unused in keys}:
                 kept = b"".join(data for name, data in keys if name not in never)
                 left["/" + str(path.relative_to(self.root))] = kept
         return left

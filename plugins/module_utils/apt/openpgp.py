@@ -28,7 +28,7 @@ def dearmor(data: bytes) -> bytes:
         return data
     body = text[len(ARMOUR) :].partition(END)[0].replace(b"\r", b"")
     # headers such as `Comment:` end with an empty line
-    _, blank, rest = body.lstrip(b"\n").partition(b"\n\n") if b": " in body else (b"", b"x", body)
+    _unused, blank, rest = body.lstrip(b"\n").partition(b"\n\n") if b": " in body else (b"", b"x", body)
     lines = [line.strip() for line in rest.split(b"\n") if line.strip()]
     if not blank or not lines:
         raise BadKeyError("an armoured key without a body")
@@ -48,7 +48,7 @@ def crc24(data: bytes) -> int:
     crc = 0xB704CE
     for byte in data:
         crc ^= byte << 16
-        for _ in range(8):
+        for _unused in range(8):
             crc <<= 1
             if crc & 0x1000000:
                 crc ^= 0x1864CFB

@@ -59,7 +59,7 @@ class Apt:
 
     def offers(self, names: list[str]) -> dict[str, list[str]]:
         """{package: its versions, newest first}, whatever the pins say."""
-        status, out, _ = self.call("apt-cache", "madison", *names) if names else (0, "", "")
+        status, out, _unused = self.call("apt-cache", "madison", *names) if names else (0, "", "")
         return plan.parse_madison(out) if status == 0 else {}
 
     def packages(self) -> Packages:
@@ -79,7 +79,7 @@ class Apt:
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             argv = ["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"]
-            status, _, err = self.module.run_command(argv, environ_update=ENVIRONMENT)
+            status, _unused, err = self.module.run_command(argv, environ_update=ENVIRONMENT)
             # what fails for a dependency that never came is apt's to bring, or to say
             if not status or "lock" not in err or time.monotonic() > deadline:
                 break

@@ -55,7 +55,7 @@ def deb822(name: str, text: str) -> Iterator[Source]:
             if line[:1].isspace():
                 fields[last] = fields.get(last, "") + "\n" + line.strip()
                 continue
-            last, _, value = line.partition(":")
+            last, _unused, value = line.partition(":")
             last = last.lower()
             fields[last] = value.strip()
         if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false", "0"):

@@ -208,11 +208,11 @@ def marked(trial: str, proc: str = "/proc") -> set[int]:
     return pids
 
 
-def run(argv: list[str], **_: Any) -> tuple[int, str, str]:
+def run(argv: list[str], **_unused: Any) -> tuple[int, str, str]:
     """A program with nothing of ours around it; one that is missing, or hangs, is a status and not the end."""
     environment = {"PATH": trials.PATH, "LC_ALL": "C"}
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
             argv, capture_output=True, stdin=subprocess.DEVNULL, env=environment, timeout=PROGRAM_S, check=False
         )
     except subprocess.TimeoutExpired:
@@ -239,4 +239,4 @@ def ready() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))  # pylint: disable=ansible-bad-function

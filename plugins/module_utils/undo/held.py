@@ -64,7 +64,7 @@ def touched(paths: Collection[str]) -> tuple[list[str], list[dict[str, str]]]:
     values: list[str] = []
     items: list[dict[str, str]] = []
     for key in sorted({key for path in paths for key in Held(path).entries}):
-        kind, _, name = key.partition(" ")
+        kind, _unused, name = key.partition(" ")
         if kind == "rings":
             items.append({"kind": "rings", "interface": name})
         elif kind == "gpu":

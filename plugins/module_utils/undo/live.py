@@ -83,7 +83,8 @@ def by_netlink(path: str, value: str) -> bool:
     """An interface's MTU, where its file in a container is read-only, is still the container's to set."""
     match = re.match(r"/sys/class/net/([^/]+)/mtu$", path)
     argv = ["ip", "link", "set", "dev", match.group(1), "mtu", value] if match else []
-    return bool(argv) and subprocess.run(argv, capture_output=True, check=False).returncode == 0
+    done = bool(argv) and subprocess.run(argv, capture_output=True, check=False)  # pylint: disable=ansible-bad-function
+    return bool(done) and done.returncode == 0
 
 
 def live_key(item: dict[str, str]) -> str:
@@ -94,10 +95,12 @@ def live_key(item: dict[str, str]) -> str:
 def look_live(run: Run, item: dict[str, str]) -> State:
     """A value that only a program reads: `rings` of an interface, settings of the GPUs; empty where there is none."""
     if item["kind"] == "rings" and shutil.which("ethtool"):
-        status, out, _ = run(["ethtool", "-g", item["interface"]])
+        status, out, _unused = run(["ethtool", "-g", item["interface"]])
         return parse_rings(out) if status == 0 else {}
     if item["kind"] == "gpu" and shutil.which("nvidia-smi"):
-        status, out, _ = run(["nvidia-smi", "--query-gpu=" + ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"])
+        status, out, _unused = run(
+            ["nvidia-smi", "--query-gpu=" + ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"]
+        )
         return parse_gpus(out) if status == 0 else {}
     return {}
 

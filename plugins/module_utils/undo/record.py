@@ -168,7 +168,7 @@ def differs(before: Record, now: Record, section: str, key: str, absent: Any) ->
 def sweep_around(paths: Record) -> None:
     """Remove what a killed module left beside the files that it was to replace."""
     names = {(os.path.dirname(path), os.path.basename(path)) for path in paths}
-    for folder in {folder for folder, _ in names}:
+    for folder in {folder for folder, _unused in names}:
         for left in glob.glob(os.path.join(glob.escape(folder), ".ansible_tmp*")):
             own = re.fullmatch(r"\.ansible_tmp[a-z0-9_]{8}(.+)", os.path.basename(left))
             if own and (folder, own.group(1)) in names:

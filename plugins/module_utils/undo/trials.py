@@ -291,7 +291,7 @@ def detach(argv: list[str]) -> None:
         os.waitpid(pid, 0)
         return
     try:
-        subprocess.Popen(
+        subprocess.Popen(  # pylint: disable=ansible-bad-function
             argv,
             cwd="/",
             env={"PATH": PATH, "LC_ALL": "C.UTF-8"},
