@@ -196,6 +196,11 @@ class Subject:
         self.counters[key] = value
         return growth(self.previous, self.boot_id, self.time, key, value, last)
 
+    def limit_reached(self, grown: Growth, change: Threshold, first: Threshold) -> float | None:
+        """The limit that a counter's change reaches, at a first reading the number itself; None where it is less."""
+        limit = self.threshold(first if grown.by is None else change)
+        return limit if (grown.value if grown.by is None else grown.by) >= limit else None
+
     @property
     def recorded(self) -> bool:
         """A lab host that answers questions about hardware from a recording."""

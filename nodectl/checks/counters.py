@@ -29,7 +29,7 @@ class Growth:
     why: str = ""
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """`12 more in 3.0 h, 40 in all`, or the number and why no more is known."""
         if self.stuck:
             return f"{self.value}, where the counter ends: it proves nothing until it is cleared"

@@ -33,4 +33,4 @@ def test_growth(
     said: str,
 ) -> None:
     grown = growth(previous, boot, 8200.0, key, value, last)
-    assert (grown.by, grown.stuck) == (by, stuck) and said in grown.told
+    assert (grown.by, grown.stuck) == (by, stuck) and said in grown.text

@@ -84,7 +84,7 @@ def corrected(host: Subject, gpu: Gpu) -> Fault | None:
     value = gpu.ecc_volatile_correctable or 0
     grown = host.growth(f"gpu.{gpu.uuid}.ecc_corrected", value)
     change = value if grown.by is None else grown.by
-    return Fault(Status.WARNING, grown.told) if change > host.threshold(GPU_ECC_CORRECTED_LIMIT) else None
+    return Fault(Status.WARNING, grown.text) if change > host.threshold(GPU_ECC_CORRECTED_LIMIT) else None
 
 
 GPU_SRAM_CORRECTED_LIMIT = Threshold("gpu_sram_corrected", 10_000, "Azure takes a GPU out above this")

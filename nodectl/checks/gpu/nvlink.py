@@ -169,7 +169,7 @@ def _grown(host: Subject, gpu: NvLinkGpu, link: NvLink) -> str:
         first = grown.by is None
         limit = host.threshold(NVLINK_ERRORS_FIRST_LIMIT if first else NVLINK_ERRORS_LIMIT)
         if (value if grown.by is None else grown.by) >= limit:
-            texts.append(f"link {link.link} {name.removesuffix('_errors')}: {grown.told}")
+            texts.append(f"link {link.link} {name.removesuffix('_errors')}: {grown.text}")
     return ", ".join(texts)
 
 

@@ -73,4 +73,4 @@ def replays(host: Subject, gpu: Gpu) -> Fault | None:
         limit, change = host.threshold(GPU_PCIE_REPLAYS_FIRST_LIMIT), grown.value
     else:
         limit, change = host.threshold(GPU_PCIE_REPLAYS_LIMIT), grown.by
-    return Fault(Status.WARNING, grown.told) if change > limit else None
+    return Fault(Status.WARNING, grown.text) if change > limit else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, judges, warning_unless
 from nodectl.facts.cpu import Cpu
@@ -15,148 +15,171 @@ from nodectl.model.status import Status
 
 ORDER = 170
 
-_PROVISION = "set it on the kernel's command line or by a unit at boot"
-# kernel.org, admin-guide/tainted-kernels: those that tell of trouble, not of a licence
-_TAINTS = {4: "a machine check", 5: "a bad page", 7: "an oops", 9: "a warning", 14: "a soft lockup"}
-_SERIOUS = (4, 5, 7, 14)
+CPU_GOVERNOR = Check(
+    "cpu_governor",
+    looks_at="sysfs cpufreq",
+    fires="warning: a CPU's governor is not performance",
+    expected="performance on every CPU",
+    remedy="`cpupower frequency-set -g performance`, and at boot by a unit or tuned",
+)
 
 
-CPU_GOVERNOR = Check("cpu_governor", looks_at="sysfs cpufreq", fires="warning: a CPU's governor is not performance")
+def _governor(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+    if not knobs.governors:
+        # the host's platform or hypervisor keeps the clocks
+        yield host.finding(CPU_GOVERNOR, Status.OK, actual="no frequency driver here")
+        return
+    actual = ", ".join(f"{name} on {count}" for name, count in sorted(knobs.governors.items()))
+    yield host.finding(CPU_GOVERNOR, warning_unless(set(knobs.governors) == {"performance"}), actual=actual)
+
+
 HUGE_PAGES = Check(
     "huge_pages",
     looks_at="sysfs",
     fires="warning: transparent huge pages are made in every page fault, whatever it costs",
-)
-NUMA_BALANCING = Check("numa_balancing", looks_at="/proc/sys", fires="warning: on with several NUMA nodes")
-CLOCKSOURCE = Check("clocksource", looks_at="sysfs", fires="warning: one that is slow to read (hpet, acpi_pm)")
-IOMMU = Check("iommu", looks_at="/proc/cmdline, sysfs", fires="warning: translating on bare metal with GPUs")
-KERNEL_TAINT = Check(
-    "kernel_taint", looks_at="/proc/sys", fires="warning: marks of an oops, a machine check, a bad page or a lockup"
+    expected="memory not compacted in the middle of every page fault",
+    remedy="`echo madvise >/sys/kernel/mm/transparent_hugepage/defrag`, and at boot",
 )
 
 
-@judges(
-    CPU_GOVERNOR,
-    HUGE_PAGES,
-    NUMA_BALANCING,
-    CLOCKSOURCE,
-    IOMMU,
-    KERNEL_TAINT,
-    reads=("lab", "kernel_knobs", "numa", "cpu"),
-)
-def knobs(host: Subject) -> Iterator[Finding]:
-    """Frequency governor, huge pages, NUMA balancing, clock source, IOMMU and taint."""
-    if host.borrows("kernel"):
-        return
-    found = host.facts.get("kernel_knobs")
-    ids = (CPU_GOVERNOR, HUGE_PAGES, NUMA_BALANCING, CLOCKSOURCE, KERNEL_TAINT)
-    yield from host.unknown(found, "the kernel's settings beside its sysctls", *ids)
-    if host.wanted and host.wanted.hardware.gpus:
-        yield from host.unknown(found, "off, or passed through", IOMMU)
-    if isinstance(found, KernelKnobs):
-        yield from _governor(host, found)
-        yield from _huge_pages(host, found)
-        yield from _numa_balancing(host, found)
-        yield from _clocksource(host, found)
-        yield from _iommu(host, found)
-        yield from _taint(host, found)
-
-
-def _governor(host: Subject, found: KernelKnobs) -> Iterator[Finding]:
-    expected = "performance on every CPU"
-    if not found.governors:
-        # the host's platform or hypervisor keeps the clocks
-        yield host.finding(CPU_GOVERNOR, Status.OK, expected=expected, actual="no frequency driver here")
-        return
-    actual = ", ".join(f"{name} on {count}" for name, count in sorted(found.governors.items()))
-    remedy = "`cpupower frequency-set -g performance`, and at boot by a unit or tuned"
-    right = set(found.governors) == {"performance"}
-    yield host.finding(CPU_GOVERNOR, warning_unless(right), expected=expected, actual=actual, remedy=remedy)
-
-
-def _huge_pages(host: Subject, found: KernelKnobs) -> Iterator[Finding]:
-    expected = "memory not compacted in the middle of every page fault"
-    defrag = found.transparent_hugepage_defrag
+def _huge_pages(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+    enabled, defrag = knobs.transparent_hugepage, knobs.transparent_hugepage_defrag
     if defrag is None:
-        remedy = "look at /sys/kernel/mm/transparent_hugepage there"
-        yield host.finding(HUGE_PAGES, Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
+        yield _untold(host, HUGE_PAGES, "/sys/kernel/mm/transparent_hugepage")
         return
-    remedy = "`echo madvise >/sys/kernel/mm/transparent_hugepage/defrag`, and at boot"
-    bad = defrag == "always" and found.transparent_hugepage == "always"
-    actual = f"enabled {found.transparent_hugepage}, defrag {defrag}"
-    yield host.finding(HUGE_PAGES, warning_unless(not bad), expected=expected, actual=actual, remedy=remedy)
+    status = warning_unless(not (defrag == "always" and enabled == "always"))
+    yield host.finding(HUGE_PAGES, status, actual=f"enabled {enabled}, defrag {defrag}")
 
 
-def _numa_balancing(host: Subject, found: KernelKnobs) -> Iterator[Finding]:
-    numa = host.fact("numa", Numa)
-    cpu = host.fact("cpu", Cpu)
+def _untold(host: Subject, check: Check, place: str) -> Finding:
+    return host.finding(check, Status.UNKNOWN, actual="not told", remedy=f"look at {place} there")
+
+
+NUMA_BALANCING = Check(
+    "numa_balancing",
+    looks_at="/proc/sys",
+    fires="warning: on with several NUMA nodes",
+    expected="0 where there are several NUMA nodes: ranks are bound, and pages need not wander",
+    remedy="set kernel.numa_balancing to 0 in the tuning's sysctl",
+)
+
+
+def _numa_balancing(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+    numa, cpu = host.fact("numa", Numa), host.fact("cpu", Cpu)
     nodes = len(numa.nodes) if numa else (cpu.numa_nodes if cpu else None) or 1
-    expected = "0 where there are several NUMA nodes: ranks are bound, and pages need not wander"
-    if found.numa_balancing is None:
-        # a kernel without it
-        yield host.finding(NUMA_BALANCING, Status.OK, expected=expected, actual="this kernel has none")
+    if knobs.numa_balancing is None:
+        yield host.finding(NUMA_BALANCING, Status.OK, actual="this kernel has none")
         return
-    right = nodes < 2 or found.numa_balancing == 0
-    actual = f"{found.numa_balancing} with {nodes} NUMA nodes"
-    remedy = "set kernel.numa_balancing to 0 in the tuning's sysctl"
-    yield host.finding(NUMA_BALANCING, warning_unless(right), expected=expected, actual=actual, remedy=remedy)
+    status = warning_unless(nodes < 2 or knobs.numa_balancing == 0)
+    yield host.finding(NUMA_BALANCING, status, actual=f"{knobs.numa_balancing} with {nodes} NUMA nodes")
 
 
-def _clocksource(host: Subject, found: KernelKnobs) -> Iterator[Finding]:
-    slow = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
-    expected = "one that is read without leaving the processor (tsc, kvm-clock, arch_sys_counter)"
-    if found.clocksource is None:
-        remedy = "look at /sys/devices/system/clocksource/clocksource0 there"
-        yield host.finding(CLOCKSOURCE, Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
-        return
-    remedy = "look in `dmesg` why the kernel gave the TSC up; a firmware update or a reboot brings it back"
-    right = found.clocksource not in slow
-    yield host.finding(CLOCKSOURCE, warning_unless(right), expected=expected, actual=found.clocksource, remedy=remedy)
+_SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
+CLOCKSOURCE = Check(
+    "clocksource",
+    looks_at="sysfs",
+    fires="warning: one that is slow to read (hpet, acpi_pm)",
+    expected="one that is read without leaving the processor (tsc, kvm-clock, arch_sys_counter)",
+    remedy="look in `dmesg` why the kernel gave the TSC up; a firmware update or a reboot brings it back",
+)
 
 
-def _iommu(host: Subject, found: KernelKnobs) -> Iterator[Finding]:
+def _clocksource(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+    source = knobs.clocksource
+    if source is None:
+        yield _untold(host, CLOCKSOURCE, "/sys/devices/system/clocksource/clocksource0")
+    else:
+        yield host.finding(CLOCKSOURCE, warning_unless(source not in _SLOW_CLOCKS), actual=source)
+
+
+_UNTRANSLATED = {"iommu=pt", "iommu.passthrough=1", "iommu=off", "intel_iommu=off", "amd_iommu=off"}
+IOMMU = Check(
+    "iommu",
+    looks_at="/proc/cmdline, sysfs",
+    fires="warning: translating on bare metal with GPUs",
+    expected="off, or passed through (iommu=pt)",
+    remedy="add iommu=pt to the kernel's command line and reboot: with translation, peers go through the root complex",
+)
+
+
+def _iommu(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
     """On bare metal with GPUs, traffic between devices is not to be translated by the IOMMU."""
     cpu = host.fact("cpu", Cpu)
     if not (host.wanted and host.wanted.hardware.gpus) or (cpu and cpu.hypervisor):
         return
-    expected = "off, or passed through (iommu=pt)"
-    if found.iommu_groups is None or found.cmdline is None:
-        remedy = "look at /proc/cmdline and /sys/kernel/iommu_groups there"
-        yield host.finding(IOMMU, Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
+    if knobs.iommu_groups is None or knobs.cmdline is None:
+        yield _untold(host, IOMMU, "/proc/cmdline and /sys/kernel/iommu_groups")
         return
-    words = set(found.cmdline.split())
-    passed = bool(words & {"iommu=pt", "iommu.passthrough=1", "iommu=off", "intel_iommu=off", "amd_iommu=off"})
-    actual = f"{found.iommu_groups} groups, command line {'passes through' if passed else 'without iommu=pt'}"
-    remedy = "add iommu=pt to the kernel's command line and reboot: with translation, peers go through the root complex"
-    right = passed or found.iommu_groups == 0
-    yield host.finding(IOMMU, warning_unless(right), expected=expected, actual=actual, remedy=remedy)
+    passed = not _UNTRANSLATED.isdisjoint(knobs.cmdline.split())
+    actual = f"{knobs.iommu_groups} groups, command line {'passes through' if passed else 'without iommu=pt'}"
+    yield host.finding(IOMMU, warning_unless(passed or knobs.iommu_groups == 0), actual=actual)
 
 
-def _taint(host: Subject, found: KernelKnobs) -> Iterator[Finding]:
-    expected = "no mark of an oops, a machine check, a bad page or a lockup"
-    if found.taint is None:
-        remedy = "look at /proc/sys/kernel/tainted there"
-        yield host.finding(KERNEL_TAINT, Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
+# kernel.org, admin-guide/tainted-kernels: those that tell of trouble, not of a licence
+_TAINTS = {4: "a machine check", 5: "a bad page", 7: "an oops", 14: "a soft lockup"}
+KERNEL_TAINT = Check(
+    "kernel_taint",
+    looks_at="/proc/sys",
+    fires="warning: marks of an oops, a machine check, a bad page or a lockup",
+    expected="no mark of an oops, a machine check, a bad page or a lockup",
+    remedy="read `dmesg` there for what happened, then reboot: this kernel cannot be trusted",
+    action="reboot",
+)
+
+
+def _taint(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+    if knobs.taint is None:
+        yield _untold(host, KERNEL_TAINT, "/proc/sys/kernel/tainted")
         return
-    marks = [name for bit, name in _TAINTS.items() if found.taint >> bit & 1 and bit in _SERIOUS]
-    actual = f"{found.taint}: {', '.join(marks)}" if marks else str(found.taint)
-    remedy = "read `dmesg` there for what happened, then reboot: this kernel cannot be trusted"
-    yield host.finding(
-        KERNEL_TAINT, warning_unless(not marks), expected=expected, actual=actual, remedy=remedy, action="reboot"
-    )
+    marks = [name for bit, name in _TAINTS.items() if knobs.taint >> bit & 1]
+    actual = f"{knobs.taint}: {', '.join(marks)}" if marks else str(knobs.taint)
+    yield host.finding(KERNEL_TAINT, warning_unless(not marks), actual=actual)
 
 
+_KNOBS: dict[Check, Callable[[Subject, KernelKnobs], Iterator[Finding]]] = {
+    CPU_GOVERNOR: _governor,
+    HUGE_PAGES: _huge_pages,
+    NUMA_BALANCING: _numa_balancing,
+    CLOCKSOURCE: _clocksource,
+    IOMMU: _iommu,
+    KERNEL_TAINT: _taint,
+}
+
+
+@judges(*_KNOBS, reads=("lab", "kernel_knobs", "numa", "cpu"))
+def knobs(host: Subject) -> Iterator[Finding]:
+    """Frequency governor, huge pages, NUMA balancing, clock source, IOMMU and taint."""
+    if host.borrows("kernel"):
+        return
+    knobs = host.facts.get("kernel_knobs")
+    everywhere = [check for check in _KNOBS if check is not IOMMU]
+    yield from host.unknown(knobs, "the kernel's settings beside its sysctls", *everywhere)
+    if host.wanted and host.wanted.hardware.gpus:
+        yield from host.unknown(knobs, "off, or passed through", IOMMU)
+    if isinstance(knobs, KernelKnobs):
+        for judge in _KNOBS.values():
+            yield from judge(host, knobs)
+
+
+MEMORY_UNCORRECTED = Check(
+    "memory_uncorrected",
+    looks_at="EDAC",
+    fires="any error that was not corrected",
+    expected="0",
+    remedy="drain the node and have the module replaced; `ras-mc-ctl --errors` names it",
+    action="drain",
+)
 CORRECTED_ERRORS_LIMIT = Threshold(
     "corrected_errors", 10, "a module that corrects more between two readings is about to fail"
 )
 CORRECTED_ERRORS_FIRST_LIMIT = Threshold(
     "corrected_errors_first", 1000, "without an earlier reading only a clear number counts"
 )
-MEMORY_UNCORRECTED = Check("memory_uncorrected", looks_at="EDAC", fires="any error that was not corrected")
 MEMORY_CORRECTED = Check(
     "memory_corrected",
     looks_at="EDAC",
     fires="warning: many corrected ones since the last reading",
+    remedy="watch it; with more, have the module replaced: `ras-mc-ctl --errors` names it",
     thresholds=(CORRECTED_ERRORS_LIMIT, CORRECTED_ERRORS_FIRST_LIMIT),
 )
 
@@ -166,94 +189,83 @@ def memory_errors(host: Subject) -> Iterator[Finding]:
     """No uncorrected error of the host's memory, and no more corrected ones than now and then."""
     if host.borrows("memory"):
         return
-    found = host.facts.get("memory_errors")
-    yield from host.unknown(found, "the memory controllers' counters", MEMORY_UNCORRECTED, MEMORY_CORRECTED)
-    if not isinstance(found, MemoryErrors):
+    errors = host.facts.get("memory_errors")
+    yield from host.unknown(errors, "the memory controllers' counters", MEMORY_UNCORRECTED, MEMORY_CORRECTED)
+    if not isinstance(errors, MemoryErrors):
         return
-    lost = [each for each in found.controllers if each.uncorrected]
-    remedy = "drain the node and have the module replaced; `ras-mc-ctl --errors` names it"
     faults = (
-        host.finding(
-            MEMORY_UNCORRECTED, Status.FAILED, each.name, expected="0", actual=str(each.uncorrected), remedy=remedy,
-            action="drain",
-        )
-        for each in lost
-    )  # fmt: skip
-    told = f"0 on {len(found.controllers)} controllers" if found.controllers else "the kernel counts none here"
-    yield from host.all_of(MEMORY_UNCORRECTED, faults, expected="0", actual=told)
-    yield from host.all_of(MEMORY_CORRECTED, _corrected(host, found), expected="few", actual=f"few; {told}")
+        host.finding(MEMORY_UNCORRECTED, Status.FAILED, controller.name, actual=str(controller.uncorrected))
+        for controller in errors.controllers
+        if controller.uncorrected
+    )
+    none = f"0 on {len(errors.controllers)} controllers" if errors.controllers else "the kernel counts none here"
+    yield from host.all_of(MEMORY_UNCORRECTED, faults, actual=none)
+    yield from host.all_of(MEMORY_CORRECTED, _corrected(host, errors), expected="few", actual=f"few; {none}")
 
 
-def _corrected(host: Subject, found: MemoryErrors) -> Iterator[Finding]:
-    for each in found.controllers:
-        grown = host.growth(f"edac.{each.name}.corrected", each.corrected)
-        limit = host.threshold(CORRECTED_ERRORS_FIRST_LIMIT if grown.by is None else CORRECTED_ERRORS_LIMIT)
-        if (grown.value if grown.by is None else grown.by) >= limit:
-            remedy = "watch it; with more, have the module replaced: `ras-mc-ctl --errors` names it"
+def _corrected(host: Subject, errors: MemoryErrors) -> Iterator[Finding]:
+    for controller in errors.controllers:
+        grown = host.growth(f"edac.{controller.name}.corrected", controller.corrected)
+        limit = host.limit_reached(grown, CORRECTED_ERRORS_LIMIT, CORRECTED_ERRORS_FIRST_LIMIT)
+        if limit is not None:
             expected = f"fewer than {limit:g}"
-            yield host.finding(
-                MEMORY_CORRECTED, Status.WARNING, each.name, expected=expected, actual=grown.told, remedy=remedy
-            )
+            yield host.finding(MEMORY_CORRECTED, Status.WARNING, controller.name, expected=expected, actual=grown.text)
 
 
-LOAD_PER_THREAD_LIMIT = Threshold(
-    "load_per_thread", 2.0, "an idle node's load is near nothing; above this ranks wait for processors"
-)
 STUCK_PROCESSES_LIMIT = Threshold("stuck_processes", 5, "gpud: five processes in uninterruptible sleep")
-ZOMBIES_LIMIT = Threshold("zombies", 100, "one parent that does not reap; process ids run out late")
 STUCK_PROCESSES = Check(
     "stuck_processes",
     looks_at="/proc",
     fires="warning: several processes in uninterruptible sleep",
+    remedy="find the device or file system that they wait for (`cat /proc/PID/stack`); "
+    "if it is gone, only a reboot helps",
     thresholds=(STUCK_PROCESSES_LIMIT,),
 )
-ZOMBIES = Check("zombies", looks_at="/proc", fires="warning: very many", thresholds=(ZOMBIES_LIMIT,))
+ZOMBIES_LIMIT = Threshold("zombies", 100, "one parent that does not reap; process ids run out late")
+ZOMBIES = Check(
+    "zombies",
+    looks_at="/proc",
+    fires="warning: very many",
+    remedy="stop the parent that does not wait for its children (`ps -eo ppid,stat | grep Z` there)",
+    thresholds=(ZOMBIES_LIMIT,),
+)
+LOAD_PER_THREAD_LIMIT = Threshold(
+    "load_per_thread", 2.0, "an idle node's load is near nothing; above this ranks wait for processors"
+)
 LOAD = Check(
     "load",
     looks_at="/proc/loadavg",
     fires="warning: more than the processors can run",
+    remedy="look who runs there (`top`), and for orphans of ended jobs: `nodectl jobs list`",
     thresholds=(LOAD_PER_THREAD_LIMIT,),
 )
 
 
 @judges(STUCK_PROCESSES, ZOMBIES, LOAD, reads=("processes", "lab", "cpu"))
 def processes(host: Subject) -> Iterator[Finding]:
-    """Nobody hangs in the kernel, no heap of dead children, and processors free for ranks."""
-    found = host.facts.get("processes")
-    ids = (STUCK_PROCESSES, ZOMBIES) if host.shares("cpu") else (STUCK_PROCESSES, ZOMBIES, LOAD)
-    yield from host.unknown(found, "the processes' states", *ids)
-    if not isinstance(found, Processes):
+    """Nobody hangs in the kernel, few dead children are left unreaped, and processors are free for ranks."""
+    processes = host.facts.get("processes")
+    checks = (STUCK_PROCESSES, ZOMBIES) if host.shares("cpu") else (STUCK_PROCESSES, ZOMBIES, LOAD)
+    yield from host.unknown(processes, "the processes' states", *checks)
+    if not isinstance(processes, Processes):
         return
-    limit, number = host.threshold(STUCK_PROCESSES_LIMIT), len(found.uninterruptible)
-    names = ", ".join(f"{each.name} ({each.pid}{_in(each.waits_in)})" for each in found.uninterruptible[:4])
-    actual = f"{number}: {names}" if number else "0"
-    remedy = (
-        "find the device or file system that they wait for (`cat /proc/PID/stack`); if it is gone, only a reboot helps"
-    )
-    status = warning_unless(number < limit)
-    expected = f"fewer than {limit:g} in uninterruptible sleep"
-    yield host.finding(STUCK_PROCESSES, status, expected=expected, actual=actual, remedy=remedy)
-    limit = host.threshold(ZOMBIES_LIMIT)
-    remedy = "stop the parent that does not wait for its children (`ps -eo ppid,stat | grep Z` there)"
-    expected = f"fewer than {limit:g}"
-    yield host.finding(
-        ZOMBIES, warning_unless(found.zombies < limit), expected=expected, actual=str(found.zombies), remedy=remedy
-    )
-    yield from _load(host, found)
+    stuck, most = processes.uninterruptible, host.threshold(STUCK_PROCESSES_LIMIT)
+    names = [f"{each.name} ({each.pid}{f' in {each.waits_in}' if each.waits_in else ''})" for each in stuck[:4]]
+    actual = f"{len(stuck)}: {', '.join(names)}" if stuck else "0"
+    expected = f"fewer than {most:g} in uninterruptible sleep"
+    yield host.finding(STUCK_PROCESSES, warning_unless(len(stuck) < most), expected=expected, actual=actual)
+    most = host.threshold(ZOMBIES_LIMIT)
+    status, actual = warning_unless(processes.zombies < most), str(processes.zombies)
+    yield host.finding(ZOMBIES, status, expected=f"fewer than {most:g}", actual=actual)
+    yield from _load(host, processes)
 
 
-def _in(place: str | None) -> str:
-    return f" in {place}" if place else ""
-
-
-def _load(host: Subject, found: Processes) -> Iterator[Finding]:
+def _load(host: Subject, processes: Processes) -> Iterator[Finding]:
     # the load of a lab host, dressed or not, is the machine's
     cpu = host.fact("cpu", Cpu)
     if host.shares("cpu") or cpu is None:
         return
     most = host.threshold(LOAD_PER_THREAD_LIMIT) * cpu.threads
-    remedy = "look who runs there (`top`), and for orphans of ended jobs: `nodectl jobs list`"
     expected = f"{most:g} or less, over five minutes, with {cpu.threads} threads"
-    yield host.finding(
-        LOAD, warning_unless(found.load_5 <= most), expected=expected, actual=f"{found.load_5:g}", remedy=remedy
-    )
+    status = warning_unless(processes.load_5 <= most)
+    yield host.finding(LOAD, status, expected=expected, actual=f"{processes.load_5:g}")

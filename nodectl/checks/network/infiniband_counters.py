@@ -125,11 +125,11 @@ def _counter(
     subject = f"{port.label} {name}"
     if grown.stuck:
         expected = "a counter that can still show a change"
-        yield host.finding(check, Status.UNKNOWN, subject, expected=expected, actual=grown.told, remedy=_CLEAR)
+        yield host.finding(check, Status.UNKNOWN, subject, expected=expected, actual=grown.text, remedy=_CLEAR)
         return
     if grown.by is None and first is None:
         return
     limit = host.threshold(change if grown.by is not None or first is None else first)
     if (grown.value if grown.by is None else grown.by) >= limit:
         expected = f"fewer than {limit:g}"
-        yield host.finding(check, Status.WARNING, subject, expected=expected, actual=grown.told, remedy=remedy)
+        yield host.finding(check, Status.WARNING, subject, expected=expected, actual=grown.text, remedy=remedy)

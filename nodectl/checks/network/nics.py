@@ -177,7 +177,7 @@ def _errors(host: Subject, nic: Nic) -> Iterator[Finding]:
                 expected = f"fewer than {limit:g}"
                 subject = f"{nic.name} {name}"
                 yield host.finding(
-                    NIC_ERRORS, Status.WARNING, subject, expected=expected, actual=grown.told, remedy=_CABLE
+                    NIC_ERRORS, Status.WARNING, subject, expected=expected, actual=grown.text, remedy=_CABLE
                 )
 
 
@@ -194,7 +194,7 @@ def _drops(host: Subject, nic: Nic) -> Iterator[Finding]:
                 expected = f"fewer than {limit:g} between two readings"
                 subject = f"{nic.name} {name}"
                 yield host.finding(
-                    NIC_DROPS, Status.WARNING, subject, expected=expected, actual=grown.told, remedy=remedy
+                    NIC_DROPS, Status.WARNING, subject, expected=expected, actual=grown.text, remedy=remedy
                 )
 
 
