@@ -12,9 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 # a real sshd on a loopback port, for what needs a server and no lab
 pytest_plugins = ["tests.transport.sshd_server"]
+
+# an example may take as long as a busy machine makes it
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 # a shell lets its background jobs ignore Ctrl-C, and what the tests interrupt would inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)

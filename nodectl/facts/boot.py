@@ -1,4 +1,4 @@
-"""The running boot."""
+"""The running boot: its id, by which two readings are known to be of the same one, and the uptime."""
 
 from dataclasses import dataclass
 

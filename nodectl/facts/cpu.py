@@ -1,4 +1,4 @@
-"""The host's processors."""
+"""The host's processors: model, sockets, cores, threads, clock, NUMA nodes, hypervisor."""
 
 import re
 from dataclasses import dataclass

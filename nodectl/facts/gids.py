@@ -1,4 +1,4 @@
-"""The GID tables of RDMA ports."""
+"""The GID tables of RDMA ports: RoCE version, interface and IPv4 address of each entry."""
 
 import re
 from collections import Counter

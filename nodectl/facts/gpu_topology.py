@@ -1,4 +1,4 @@
-"""The matrix of links between GPUs and NICs."""
+"""The matrix of links between GPUs and NICs (`nvidia-smi topo -m`), with CPU and NUMA affinity."""
 
 from __future__ import annotations
 

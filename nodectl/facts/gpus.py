@@ -1,4 +1,4 @@
-"""The GPUs that the loaded driver shows: all of `nvidia-smi -q`, or what a shorter table tells."""
+"""The GPUs that the loaded driver shows, all that `nvidia-smi -q` tells of each, and those that are lost."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""RDMA ports: sysfs tells most in one look, and what else is in a recording fills the rest."""
+"""RDMA ports: state, rate, link layer, GUID, firmware, interface, PCI address, NUMA node, MTU, counters."""
 
 import re
 from collections import Counter

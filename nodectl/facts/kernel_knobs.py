@@ -1,4 +1,4 @@
-"""Settings of the kernel that are no sysctl."""
+"""Settings of the kernel that are no sysctl: huge pages, governors, SMT, IOMMU, taint, command line."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

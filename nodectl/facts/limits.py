@@ -1,4 +1,4 @@
-"""The limits that a session gets."""
+"""The limits that a session gets: locked memory, open files, stack."""
 
 import re
 from collections.abc import Sequence

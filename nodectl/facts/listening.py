@@ -1,4 +1,4 @@
-"""TCP ports on which something listens."""
+"""TCP ports on which something listens, with the addresses taken."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

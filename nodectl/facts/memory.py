@@ -1,4 +1,4 @@
-"""The host's memory, and its /dev/shm."""
+"""The host's memory, swap and huge pages, and the size of its /dev/shm."""
 
 from dataclasses import dataclass
 

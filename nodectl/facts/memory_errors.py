@@ -1,4 +1,4 @@
-"""Errors that the memory controllers counted."""
+"""Errors that the memory controllers counted since boot (EDAC)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The kernel's loaded modules."""
+"""The kernel's loaded modules by name."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What is mounted on the host."""
+"""What is mounted on the host: source, type, options."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""NCCL's own configuration files."""
+"""NCCL's configuration files as they are: /etc/nccl.conf and the login's ~/.nccl.conf."""
 
 from dataclasses import dataclass
 

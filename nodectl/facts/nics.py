@@ -1,4 +1,4 @@
-"""The host's network interfaces: the kernel's own words, and from sysfs what is certainly of the same interface."""
+"""The host's network interfaces: state, MTU, addresses, speed, driver, firmware, PCI address, queues, counters."""
 
 import json
 from collections.abc import Mapping

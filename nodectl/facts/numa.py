@@ -1,4 +1,4 @@
-"""How the host's processors and memory are spread over NUMA nodes."""
+"""The host's NUMA nodes: processors, memory, distances."""
 
 import re
 from dataclasses import dataclass

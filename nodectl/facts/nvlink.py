@@ -1,4 +1,4 @@
-"""The GPUs' NVLinks: states and error counters."""
+"""The GPUs' NVLinks: state, rate and error counters of each."""
 
 from __future__ import annotations
 

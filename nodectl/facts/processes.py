@@ -1,4 +1,4 @@
-"""Load, and processes that hang."""
+"""The host's load, and processes that hang in the kernel or are zombies."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What Slurm's controller says of the node."""
+"""What Slurm's controller says of the node: states, reason, resources."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Kernel settings, read live."""
+"""Kernel settings as the live kernel has them, and whether they can be set here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The limits that systemd gives a unit by default."""
+"""The limits that systemd gives a unit by default, and logind's RemoveIPC."""
 
 from dataclasses import dataclass
 

@@ -25,7 +25,7 @@ def closeness(link: str) -> int:
 
 
 def meaning(link: str) -> str:
-    """In words."""
+    """The class of link in words, for people."""
     return _MEANING.get(link, "a link of unknown kind")
 
 

@@ -15,7 +15,7 @@ class Status(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 is the worst."""
+        """The place in the order of gravity: 0 is the worst."""
         return list(Status).index(self)
 
 

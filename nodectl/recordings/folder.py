@@ -67,7 +67,7 @@ class _Opened:
     room: _Room = field(default_factory=_Room)
 
     def names(self) -> list[str]:
-        """What lies in it."""
+        """Names of the files and folders in it."""
         with os.scandir(self.descriptor) as entries:
             return [entry.name for entry in entries]
 

@@ -58,7 +58,7 @@ class LiveSource:
     recorded: str | None = None
 
     def one(self, host: Host, commands: Sequence[Command]) -> Answer:
-        """See Source.one."""
+        """As Source.one: the host is asked now."""
         return collect(self.transport, host, commands)
 
     def recordings(self, commands_of: CommandsOf) -> Iterator[tuple[Host, Answer]]:

@@ -80,7 +80,7 @@ class Block:
         return int(value, 16 if value[:2] in ("0x", "0X") else 10)
 
     def number(self, name: str, label: str, pattern: str = r"(\S+)") -> float | None:
-        """A decimal number."""
+        """A decimal number, as a float; ParseError for other text."""
         matched = self._matched(name, label, pattern)
         if matched is None:
             return None
