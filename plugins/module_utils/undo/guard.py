@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
         if not watch(trial, about["lease_s"]):
             return 0
         why = "no sign of life from %s for %g s" % (about.get("by") or "its nodectl", about["lease_s"])
-    return restore(trial, store, about["settle_s"], why)
+    return restore(trial, store, about["settle_s"], why, time.time())
 
 
 def watch(trial: Trial, lease_s: float) -> bool:
@@ -67,9 +67,9 @@ def watch(trial: Trial, lease_s: float) -> bool:
             return True
 
 
-def restore(trial: Trial, store: Store, settle_s: float, why: str) -> int:
+def restore(trial: Trial, store: Store, settle_s: float, why: str, since: float) -> int:
     """Shut the trial's playbooks out, end what they run, put everything back; then look whether one came through."""
-    since, started, written = time.time(), time.monotonic(), False
+    started, written = time.monotonic(), False
     trial.write_state(state=RESTORING, since=since, why=why, errors=[])
     trial.close()
     due = True
@@ -102,16 +102,8 @@ def restore_at_boot(trial: Trial, store: Store) -> int:
     until = time.monotonic() + _BOOT_S
     while not boot_is_over() and time.monotonic() < until:
         time.sleep(0.2)
-    until = time.monotonic() + GIVE_UP_S
-    while True:
-        errors = attempt(trial, store)
-        if not errors:
-            trial.write_state(state=RESTORED, since=since, at=time.time(), why=why, errors=[])
-            return end(trial, store)
-        trial.write_state(state=RESTORING, since=since, why=why, errors=errors)
-        if time.monotonic() > until:
-            return 0
-        time.sleep(RETRY_S)
+    # no playbook of the trial has outlived the boot: nothing is to be waited for
+    return restore(trial, store, 0.0, why, since)
 
 
 def attempt(trial: Trial, store: Store, early: bool = False) -> list[str]:

@@ -6,6 +6,7 @@ One file a role in the store, {key: {"before": value, "after": value}}. A key is
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,9 @@ class Held:
     def __init__(self, path: str, former: Mapping[str, Entry] | None = None) -> None:
         """`former`: entries that an earlier version kept elsewhere; they count where there is no file."""
         self.path = path
-        present = files.read_json(path) if os.path.exists(path) else former or {}
+        text = files.read_text(path)
+        # one that cannot be read is an error: without it our own values would pass for the host's
+        present = json.loads(text) if text else former or {}
         # the first version of kernel_settings called it `applied`
         self.entries: dict[str, Entry] = {
             key: {"before": entry["before"], "after": entry.get("after", entry.get("applied"))}
