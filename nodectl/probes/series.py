@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,16 +43,28 @@ def run_probes(
 
     A probe that does not fit (BudgetError) or cannot be run so (UsageError) is refused while nothing is measured;
     later it is an unknown finding, and what was measured is kept. The `optional` ones were not asked for by name:
-    what cannot be run so is left out. With `costs`, one for each, shares are in proportion to what the probes take.
+    what cannot be run so is left out. With `costs`, one for each, shares are in proportion to what the probes take, and
+    one that needs more than its share waits for what the others leave.
     """
     result, left_out = ProbeResult(), None
-    for number, (probe, options) in enumerate(wanted):
+    turns, waited = deque(enumerate(wanted)), set[str]()
+    while turns:
+        number, (probe, options) = turns.popleft()
         now = time.monotonic()
+        own = [costs[each] for each in (number, *(each for each, _ in turns))] if costs else []
+        share = None
+        if ends_at is not None:
+            # who has waited takes all but the least of those after it
+            kept = sum(cost.least_s for cost in own[1:])
+            left_s = ends_at - now
+            share = now + (left_s - kept if probe.name in waited else _share_s(left_s, 1 + len(turns), own))
         try:
-            own = None if ends_at is None else now + _share_s(ends_at - now, len(wanted) - number, costs[number:])
-            result += probe.run(transport, hosts, replace(options, ends_at=own), note)
+            result += probe.run(transport, hosts, replace(options, ends_at=share), note)
         except UsageError as error:
-            if probe.name in optional and not (isinstance(error, BudgetError) and not costs):
+            if costs and isinstance(error, BudgetError) and probe.name not in waited:
+                waited.add(probe.name)
+                turns.append((number, (probe, options)))
+            elif probe.name in optional and not (isinstance(error, BudgetError) and not costs):
                 note(f"left out: {error.message}")
                 left_out = error
             elif not result.measurements:

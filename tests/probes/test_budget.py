@@ -13,7 +13,7 @@ from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, ProbeOptions, ProbeResult
 from nodectl.probes.budget import BudgetError, fit, fitted, marked, share_s
 from nodectl.probes.registry import AnyProbe
-from nodectl.probes.series import run_probes
+from nodectl.probes.series import Cost, run_probes
 from tests.probes.declared import probe_of, wanted_of
 
 WISH, LEAST = Amount(3, 4.0, 7), Amount(1, 0.5)
@@ -95,6 +95,16 @@ def test_each_probe_gets_its_share() -> None:
     wanted, lefts = probes(1, 1, 1)
     assert len(run(wanted, 30).measurements) == 3
     assert lefts == pytest.approx([10, 15, 30], abs=0.5)
+
+
+def test_by_what_it_costs_and_who_needs_more_waits_for_what_the_others_leave() -> None:
+    wanted, lefts = probes(3, 1, 20)
+    costs = [Cost(1, 2), Cost(1, 2), Cost(1, 8)]
+    nowhere: Any = None
+    found = run_probes(nowhere, HOSTS, wanted, time.monotonic() + 12, lambda _: None, (), costs, {"p0", "p1", "p2"})
+    # p0 gets 2 of the 12 at first, and at the end all but the least of p2, whose 20 are never there
+    assert lefts == pytest.approx([2, 2.1, 9.75, 11, 12], abs=0.5)
+    assert [each.value for each in found.measurements] == [1, 3]
 
 
 def test_a_probe_that_does_not_fit_costs_the_others_nothing() -> None:
