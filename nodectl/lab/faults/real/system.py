@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 
 from nodectl.lab.cgroups import cpu_group_of, slow_down, speed_up
 from nodectl.lab.faults.base import Fault, Scene
 
 _SYSCTL = "net/ipv4/tcp_rmem"
 _SMALL = "4096 87380 131072"
-_LIMITS = "etc/security/limits.d/99-nodectl-lab-fault.conf"
 _LOW_LIMITS = "".join(f"{who} - nofile 1024\n{who} - memlock 64\n{who} soft stack unlimited\n" for who in ("*", "root"))
-_NCCL = "etc/nccl.conf"
-_USER_NCCL = "root/.nccl.conf"
-_DATE = "usr/local/bin/date"
 _OFF_S = 7
 # a `date` that is found before the system's own: the clock itself is the machine's
 _FAKE_DATE = f"""#!/bin/sh
@@ -66,65 +63,30 @@ def _raise(scene: Scene, undo: str) -> None:
     _write_sysctl(scene, undo)
 
 
-def _limit(scene: Scene, undo: str) -> None:
-    _put(scene, _LIMITS, _LOW_LIMITS)
+def _file(name: str, about: str, check: str, path: str, change: Callable[[str], str], mode: int = 0o644) -> Fault:
+    """A file of the host says what `change` makes of its text; one that was not there goes again."""
+
+    def remember(scene: Scene) -> str:
+        file = scene.root / path
+        return f"+{file.read_text(encoding='utf-8')}" if file.exists() else ""
+
+    def happens(scene: Scene, undo: str) -> None:
+        _put(scene, path, change(undo[1:]), mode)
+
+    def heal(scene: Scene, undo: str) -> None:
+        if undo:
+            _put(scene, path, undo[1:], 0o644)
+        else:
+            (scene.root / path).unlink(missing_ok=True)
+
+    return Fault(name, about, (check,), happens=happens, heal=heal, remember=remember)
 
 
-def _unlimit(scene: Scene, undo: str) -> None:
-    (scene.root / _LIMITS).unlink(missing_ok=True)
-
-
-def _put(scene: Scene, name: str, text: str, mode: int = 0o644) -> None:
-    path = scene.root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(mode)
-
-
-def _remember_nccl(scene: Scene) -> str:
-    return _content(scene, _NCCL)
-
-
-def _remember_user(scene: Scene) -> str:
-    return _content(scene, _USER_NCCL)
-
-
-def _content(scene: Scene, name: str) -> str:
-    """`+` and the file's text; nothing where there is no such file."""
-    path = scene.root / name
-    return f"+{path.read_text(encoding='utf-8')}" if path.exists() else ""
-
-
-def _give_back(scene: Scene, name: str, undo: str) -> None:
-    if undo:
-        _put(scene, name, undo[1:])
-    else:
-        (scene.root / name).unlink(missing_ok=True)
-
-
-def _spoil(scene: Scene, undo: str) -> None:
-    """A blank before and after `=` is part of name and value: NCCL reads it so."""
-    _put(scene, _NCCL, f"{undo[1:]}NCCL_IB_TIMEOUT = 22\n")
-
-
-def _unspoil(scene: Scene, undo: str) -> None:
-    _give_back(scene, _NCCL, undo)
-
-
-def _debug(scene: Scene, undo: str) -> None:
-    _put(scene, _USER_NCCL, f"{undo[1:]}NCCL_ALGO=Tree\n")
-
-
-def _undebug(scene: Scene, undo: str) -> None:
-    _give_back(scene, _USER_NCCL, undo)
-
-
-def _fake_clock(scene: Scene, undo: str) -> None:
-    _put(scene, _DATE, _FAKE_DATE, 0o755)
-
-
-def _true_clock(scene: Scene, undo: str) -> None:
-    (scene.root / _DATE).unlink(missing_ok=True)
+def _put(scene: Scene, path: str, text: str, mode: int) -> None:
+    file = scene.root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    file.chmod(mode)
 
 
 def _take_port(scene: Scene, undo: str) -> None:
@@ -158,35 +120,35 @@ FAULTS = (
         heal=_raise,
         remember=_live,
     ),
-    Fault(
+    _file(
         "limits",
         "a session gets 1,024 files, 64 KiB of locked memory, and a stack without end",
-        ("limits",),
-        happens=_limit,
-        heal=_unlimit,
+        "limits",
+        "etc/security/limits.d/99-nodectl-lab-fault.conf",
+        lambda _: _LOW_LIMITS,
     ),
-    Fault(
+    _file(
         "nccl-conf",
         "/etc/nccl.conf has a line with blanks around =",
-        ("nccl_file",),
-        happens=_spoil,
-        heal=_unspoil,
-        remember=_remember_nccl,
+        "nccl_file",
+        "etc/nccl.conf",
+        # a blank before and after `=` is part of name and value: NCCL reads it so
+        lambda text: f"{text}NCCL_IB_TIMEOUT = 22\n",
     ),
-    Fault(
+    _file(
         "nccl-debug",
         "~/.nccl.conf keeps NCCL_ALGO=Tree",
-        ("nccl_debug",),
-        happens=_debug,
-        heal=_undebug,
-        remember=_remember_user,
+        "nccl_debug",
+        "root/.nccl.conf",
+        lambda text: f"{text}NCCL_ALGO=Tree\n",
     ),
-    Fault(
+    _file(
         "clock",
         f"a fake time source puts the clock {_OFF_S} s ahead",
-        ("clock",),
-        happens=_fake_clock,
-        heal=_true_clock,
+        "clock",
+        "usr/local/bin/date",
+        lambda _: _FAKE_DATE,
+        0o755,
     ),
     Fault(
         "port-taken",
