@@ -7,10 +7,10 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 def canonical(name: str) -> str:
@@ -57,47 +57,6 @@ def venv_python(path: Path) -> str:
         return ""
     version: str = fields.get("version_info", fields.get("version", ""))
     return version.strip() if os.access(path / "bin" / "python", os.X_OK) else ""
-
-
-def stamp(paths: Iterable[Path]) -> str:
-    """A digest of names, sizes, inodes and times: it differs as soon as one of the files was touched or replaced."""
-    digest = hashlib.sha256()
-    for path in paths:
-        try:
-            state = path.stat()
-            digest.update(f"{path} {state.st_size} {state.st_ino} {state.st_mtime_ns}\n".encode())
-        except OSError:
-            digest.update(f"{path} absent\n".encode())
-    return digest.hexdigest()
-
-
-def environment_stamp(path: Path) -> str:
-    """Changes with every package that comes, goes or is replaced, with the loader's cache and with the driver."""
-    real = path.resolve()
-    site = site_packages(real) or real
-    records = sorted(folder / "RECORD" for folder in site.glob("*.dist-info"))
-    outside = [Path("/etc/ld.so.cache"), Path("/etc/ld.so.preload"), real / "pyvenv.cfg", real / "bin" / "python"]
-    driver = Path("/proc/driver/nvidia/version")
-    text = driver.read_text() if driver.exists() else ""
-    searched = os.environ.get("LD_LIBRARY_PATH", "")
-    return hashlib.sha256(f"{stamp([site, *records, *outside])}\n{text}\n{searched}".encode()).hexdigest()
-
-
-def remembered(cache: Path, signature: str, look: Callable[[], Any], keep: bool) -> Any:
-    """What `look` said the last time, where nothing that could change its answer has changed since."""
-    try:
-        known = json.loads(cache.read_text())
-        if known["signature"] == signature:
-            return known["answer"]
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    answer = look()
-    if keep:
-        cache.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        staged = cache.with_name(cache.name + ".partial")
-        staged.write_text(json.dumps({"signature": signature, "answer": answer}, sort_keys=True) + "\n")
-        staged.replace(cache)
-    return answer
 
 
 def requirement_digest(requirements: Sequence[str], constraints: Sequence[str], python: str, index: str) -> str:
