@@ -17,7 +17,12 @@ ORDER = 40
 _MIB_PER_GIB = 1024
 
 
-GPUS = Check("gpus", looks_at="nvidia-smi", fires="not as many as the hardware profile names, or one is lost")
+GPUS = Check(
+    "gpus",
+    looks_at="nvidia-smi",
+    fires="not as many as the hardware profile names, or one is lost",
+    remedy="run `nvidia-smi -L` there; `dmesg` there says why one is gone",
+)
 
 
 @judges(GPUS, reads=("gpus",))
@@ -27,21 +32,27 @@ def count(host: Subject) -> Iterator[Finding]:
     found = host.facts.get("gpus")
     if not wanted:
         return
-    remedy = "run `nvidia-smi -L` there; `dmesg` there says why one is gone"
     expected = f"{wanted} GPUs"
     if isinstance(found, Unread):
         actual = f"{found.kind}: {found.reason}"
-        yield host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=actual, remedy=remedy)
+        yield host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=actual)
     if isinstance(found, Gpus):
         lost = f"; lost: {', '.join(found.lost)}" if found.lost else ""
         right = found.count == wanted and not found.lost
         action = "none" if right else "reboot" if found.count < wanted else "none"
         actual = f"{found.count}{lost}"
-        yield host.finding(GPUS, failed_unless(right), expected=expected, actual=actual, remedy=remedy, action=action)
+        yield host.finding(GPUS, failed_unless(right), expected=expected, actual=actual, action=action)
 
 
-GPU_REPORT = Check("gpu_report", looks_at="nvidia-smi -q", fires="unknown: not read, or cut")
-GPU_LOST = Check("gpu_lost", looks_at="nvidia-smi", fires="the driver names a GPU that it cannot reach")
+GPU_REPORT = Check("gpu_report", looks_at="nvidia-smi -q", fires="unknown: not read, or cut", expected="nvidia-smi -q")
+GPU_LOST = Check(
+    "gpu_lost",
+    looks_at="nvidia-smi",
+    fires="the driver names a GPU that it cannot reach",
+    expected="all reachable",
+    remedy="drain and reboot the node; comes it back lost, check its power cables and have it replaced",
+    action="reboot",
+)
 
 
 @judges(GPU_REPORT, GPU_LOST, reads=("gpus",))
@@ -59,14 +70,14 @@ def report(host: Subject) -> Iterator[Finding]:
     if found.source != REPORT and found.count:
         actual = f"only {found.source} was read"
         remedy = "run `nvidia-smi -q` there: without it, memory, clocks, power and links of the GPUs are not known"
-        yield host.finding(GPU_REPORT, Status.UNKNOWN, expected="nvidia-smi -q", actual=actual, remedy=remedy)
+        yield host.finding(GPU_REPORT, Status.UNKNOWN, actual=actual, remedy=remedy)
     elif found.attached is not None and found.attached > found.count + len(found.lost):
         remedy = "run `nvidia-smi -q` there once more"
         expected, actual = f"{found.attached} attached GPUs", f"its report ends after {found.count}"
         yield host.finding(GPU_REPORT, Status.UNKNOWN, expected=expected, actual=actual, remedy=remedy)
     elif found.count:
-        yield host.finding(GPU_REPORT, Status.OK, expected="nvidia-smi -q", actual=f"{found.count} GPUs")
-    yield from host.all_of(GPU_LOST, _lost(host, found), expected="all reachable", actual=f"{found.count} reachable")
+        yield host.finding(GPU_REPORT, Status.OK, actual=f"{found.count} GPUs")
+    yield from host.all_of(GPU_LOST, _lost(host, found), actual=f"{found.count} reachable")
 
 
 def _wants_gpus(host: Subject) -> bool:
@@ -81,8 +92,6 @@ def _lost(host: Subject, found: Gpus) -> Iterator[Finding]:
             f"GPU {bus_id}" if ":" in bus_id[:5] else "",
             expected="reachable",
             actual="the driver names it and cannot reach it",
-            remedy="drain and reboot the node; comes it back lost, check its power cables and have it replaced",
-            action="reboot",
             evidence=bus_id,
         )
 
@@ -90,14 +99,26 @@ def _lost(host: Subject, found: Gpus) -> Iterator[Finding]:
 GPU_MEMORY_PERCENT_LIMIT = Threshold(
     "gpu_memory_percent", 92, "with ECC in the memory itself (L40S, A10) a sixteenth is not for use"
 )
-GPU_MODEL = Check("gpu_model", looks_at="nvidia-smi -q", fires="another model than the hardware profile's")
+GPU_MODEL = Check(
+    "gpu_model",
+    looks_at="nvidia-smi -q",
+    fires="another model than the hardware profile's",
+    remedy="name the right hardware profile (nodectl_hardware), or look for an exchanged card",
+)
 GPU_MEMORY = Check(
     "gpu_memory",
     looks_at="nvidia-smi -q",
     fires="less memory than the profile's",
+    remedy="reset the GPU; stays it small, a part of its memory has failed: have it replaced",
     thresholds=(GPU_MEMORY_PERCENT_LIMIT,),
 )
-GPU_MIXED = Check("gpu_mixed", looks_at="nvidia-smi -q", fires="GPUs of several models in one node")
+GPU_MIXED = Check(
+    "gpu_mixed",
+    looks_at="nvidia-smi -q",
+    fires="GPUs of several models in one node",
+    expected="one model",
+    remedy="ranks on unlike GPUs wait for the slowest: give the node GPUs of one kind, or use those of one kind",
+)
 
 
 @judges(GPU_MODEL, GPU_MEMORY, GPU_MIXED, reads=("gpus",))
@@ -121,20 +142,17 @@ def kind(host: Subject) -> Iterator[Finding]:
     if "?" in names:
         remedy = "run `nvidia-smi -L` there"
         actual = f"{names['?']} GPUs do not tell"
-        yield host.finding(GPU_MIXED, Status.UNKNOWN, expected="one model", actual=actual, remedy=remedy)
+        yield host.finding(GPU_MIXED, Status.UNKNOWN, actual=actual, remedy=remedy)
         return
     actual = ", ".join(f"{many} x {name}" for name, many in names.most_common())
     remedy = "ranks on unlike GPUs wait for the slowest: give the node GPUs of one kind, or use those of one kind"
-    yield host.finding(GPU_MIXED, failed_unless(len(names) == 1), expected="one model", actual=actual, remedy=remedy)
+    yield host.finding(GPU_MIXED, failed_unless(len(names) == 1), actual=actual)
 
 
 def _model(host: Subject, gpu: Gpu, expected: str) -> Finding:
-    remedy = "name the right hardware profile (nodectl_hardware), or look for an exchanged card"
     status = Status.UNKNOWN if gpu.name is None else Status.FAILED
     actual = gpu.name or gpu.unavailable.get("name", "no name")
-    return host.finding(
-        GPU_MODEL, status, name_of(gpu), expected=expected, actual=actual, remedy=remedy, evidence=identity(gpu)
-    )
+    return host.finding(GPU_MODEL, status, name_of(gpu), expected=expected, actual=actual, evidence=identity(gpu))
 
 
 def _memory(host: Subject, gpu: Gpu, wanted_gb: int) -> Finding:
@@ -146,13 +164,18 @@ def _memory(host: Subject, gpu: Gpu, wanted_gb: int) -> Finding:
         name_of(gpu),
         expected=f"{wanted_gb} GB",
         actual=said,
-        remedy="reset the GPU; stays it small, a part of its memory has failed: have it replaced",
         action="replace",
         evidence=identity(gpu),
     )
 
 
-GPU_IDENTITY = Check("gpu_identity", looks_at="nvidia-smi -q", fires="a UUID or serial number twice")
+GPU_IDENTITY = Check(
+    "gpu_identity",
+    looks_at="nvidia-smi -q",
+    fires="a UUID or serial number twice",
+    expected="each once",
+    remedy="compare with the cards' labels; have the vendor mend what is stored in them",
+)
 
 
 @judges(GPU_IDENTITY, reads=("gpus",))
@@ -173,15 +196,22 @@ def once(host: Subject) -> Iterator[Finding]:
     silent = [gpu.label for gpu in devices if gpu.uuid is None]
     if silent and not twice:
         actual, remedy = f"no UUID of {', '.join(silent)}", "run `nvidia-smi -L` there"
-        yield host.finding(GPU_IDENTITY, Status.UNKNOWN, expected="each once", actual=actual, remedy=remedy)
+        yield host.finding(GPU_IDENTITY, Status.UNKNOWN, actual=actual, remedy=remedy)
         return
     remedy = "compare with the cards' labels; have the vendor mend what is stored in them"
     actual = ", ".join(twice) or "each once"
-    yield host.finding(GPU_IDENTITY, failed_unless(not twice), expected="each once", actual=actual, remedy=remedy)
+    yield host.finding(GPU_IDENTITY, failed_unless(not twice), actual=actual)
 
 
 GPU_VBIOS = Check("gpu_vbios", looks_at="nvidia-smi -q", fires="warning: GPUs of one model with different VBIOS")
-GPU_INFOROM = Check("gpu_inforom", looks_at="nvidia-smi -q", fires="warning: the driver calls an InfoROM corrupted")
+GPU_INFOROM = Check(
+    "gpu_inforom",
+    looks_at="nvidia-smi -q",
+    fires="warning: the driver calls an InfoROM corrupted",
+    expected="no warning",
+    remedy="reboot; comes it back, have the GPU replaced: its InfoROM keeps serial, ECC and retirement records",
+    action="replace",
+)
 
 
 @judges(GPU_VBIOS, GPU_INFOROM, reads=("gpus",))
@@ -198,12 +228,10 @@ def alike(host: Subject) -> Iterator[Finding]:
     unread = [gpu.label for gpu in devices if is_failure(gpu.unavailable.get("inforom_version", ""))]
     if unread and not said:
         actual = f"not readable on {', '.join(unread)}"
-        yield host.finding(GPU_INFOROM, Status.UNKNOWN, expected="no warning", actual=actual, remedy=remedy)
+        yield host.finding(GPU_INFOROM, Status.UNKNOWN, actual=actual)
         return
     actual = said[0] if said else "no warning of the driver"
-    yield host.finding(
-        GPU_INFOROM, warning_unless(not said), expected="no warning", actual=actual, remedy=remedy, action="replace"
-    )
+    yield host.finding(GPU_INFOROM, warning_unless(not said), actual=actual)
 
 
 def _same(

@@ -35,6 +35,7 @@ FABRIC_MANAGER_VERSION = Check(
     "fabric_manager_version",
     looks_at="nv-fabricmanager",
     fires="not installed, or not of the driver's version",
+    expected="the driver's",
     action="reboot",
     roles=("fabric_manager",),
 )
@@ -82,9 +83,7 @@ def _version(host: Subject, found: FabricManager) -> Finding:
     driver = versions.driver if versions else None
     if driver is None:
         actual, remedy = f"{found.version}; the driver's is not known", "look at /proc/driver/nvidia/version there"
-        return host.finding(
-            FABRIC_MANAGER_VERSION, Status.UNKNOWN, expected="the driver's", actual=actual, remedy=remedy
-        )
+        return host.finding(FABRIC_MANAGER_VERSION, Status.UNKNOWN, actual=actual, remedy=remedy)
     remedy = "install both of one version and hold them: `nodectl provision --tags nvidia_driver,fabric_manager`"
     return host.finding(
         FABRIC_MANAGER_VERSION,

@@ -44,7 +44,12 @@ NVLINK_ACTIVE = Check(
     looks_at="nvidia-smi nvlink -s",
     fires="an inactive link: any on NVSwitch, else more than its siblings'",
 )
-NVLINK_COUNT = Check("nvlink_count", looks_at="nvidia-smi nvlink -s", fires="fewer active links than the other GPUs")
+NVLINK_COUNT = Check(
+    "nvlink_count",
+    looks_at="nvidia-smi nvlink -s",
+    fires="fewer active links than the other GPUs",
+    expected="as many on each",
+)
 NVLINK_SPEED = Check("nvlink_speed", looks_at="nvidia-smi nvlink -s", fires="a link slower than the others")
 NVLINK_ERRORS = Check(
     "nvlink_errors",
@@ -123,12 +128,12 @@ def _counted(host: Subject, found: NvidiaSmiNvlink, gpus: list[NvLinkGpu]) -> It
     if not counts:
         actual, remedy = "no GPU tells of its links", "run `nvidia-smi nvlink -s` there"
         status = Status.UNKNOWN if _link(host) in _LINKED else Status.SKIPPED
-        yield host.finding(NVLINK_COUNT, status, expected="as many on each", actual=actual, remedy=remedy)
+        yield host.finding(NVLINK_COUNT, status, actual=actual, remedy=remedy)
         return
     most = max(counts.values())
     few = [index for index, count in counts.items() if count < most or (count == 0 and _link(host) in _LINKED)]
     actual = f"{most} each" if not few else ", ".join(f"GPU {i}: {counts[i]}" for i in few) + f"; the others {most}"
-    yield host.finding(NVLINK_COUNT, failed_unless(not few), expected="as many on each", actual=actual, remedy=_RESET)
+    yield host.finding(NVLINK_COUNT, failed_unless(not few), actual=actual, remedy=_RESET)
 
 
 def _slow(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
@@ -191,7 +196,13 @@ def _finding(host: Subject, check: Check, gpu: NvLinkGpu, status: Status, actual
     )
 
 
-P2P = Check("p2p", looks_at="nvidia-smi topo -p2p r", fires="no peer access between GPUs that NVLink joins")
+P2P = Check(
+    "p2p",
+    looks_at="nvidia-smi topo -p2p r",
+    fires="no peer access between GPUs that NVLink joins",
+    expected="OK between GPUs",
+    remedy="look for MIG, an IOMMU or access control that is on, and at the fabric manager; then reset the GPUs",
+)
 
 
 @judges(P2P, reads=("p2p",))
@@ -205,20 +216,20 @@ def peers(host: Subject) -> Iterator[Finding]:
         return
     bad = Counter(word for row in found.status.values() for word in row.values() if word != "OK")
     pairs = [(a, b) for a, row in found.status.items() for b, word in row.items() if word != "OK"]
-    remedy = "look for MIG, an IOMMU or access control that is on, and at the fabric manager; then reset the GPUs"
     # a bridge joins pairs only: there is a fault where no pair has access at all
     whole = _is_whole(host)
     good = not bad if whole else any(word == "OK" for row in found.status.values() for word in row.values())
     actual = ", ".join(f"{many} x {word}" for word, many in bad.most_common())
     if pairs:
         actual += f", first {pairs[0][0]}-{pairs[0][1]}"
-    yield host.finding(P2P, failed_unless(good), expected="OK between GPUs", actual=actual or "OK", remedy=remedy)
+    yield host.finding(P2P, failed_unless(good), actual=actual or "OK")
 
 
 GPU_TOPOLOGY = Check(
     "gpu_topology",
     looks_at="nvidia-smi topo -m",
     fires="a pair of GPUs without the profile's NVLink, or with less of it",
+    remedy="look at `nvidia-smi nvlink -s` and the fabric manager; a pair without NVLink slows every ring",
 )
 
 
@@ -242,12 +253,15 @@ def matrix(host: Subject) -> Iterator[Finding]:
         good = bool(words) and all(word.startswith("NV") for word in words) and len(words) == 1
     else:
         good = bool(rows) and all(any(word.startswith("NV") for word in row.values()) for row in rows.values())
-    remedy = "look at `nvidia-smi nvlink -s` and the fabric manager; a pair without NVLink slows every ring"
-    yield host.finding(GPU_TOPOLOGY, failed_unless(good), expected=expected, actual=classes, remedy=remedy)
+    yield host.finding(GPU_TOPOLOGY, failed_unless(good), expected=expected, actual=classes)
 
 
 GPU_AFFINITY = Check(
-    "gpu_affinity", looks_at="nvidia-smi topo -m", fires="warning: a GPU without a NUMA node, where others have one"
+    "gpu_affinity",
+    looks_at="nvidia-smi topo -m",
+    fires="warning: a GPU without a NUMA node, where others have one",
+    expected="a NUMA node",
+    remedy="look at the firmware's NUMA settings; in a virtual machine, at its topology",
 )
 
 
@@ -264,6 +278,5 @@ def affinity(host: Subject) -> Iterator[Finding]:
     if not any(told.values()) or len(set(told.values())) < 2:
         return
     lost = [gpu for gpu, node in told.items() if not node]
-    remedy = "look at the firmware's NUMA settings; in a virtual machine, at its topology"
     actual = f"none of {', '.join(lost)}" if lost else "of every GPU"
-    yield host.finding(GPU_AFFINITY, warning_unless(not lost), expected="a NUMA node", actual=actual, remedy=remedy)
+    yield host.finding(GPU_AFFINITY, warning_unless(not lost), actual=actual)

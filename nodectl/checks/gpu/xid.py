@@ -37,11 +37,28 @@ _ACTIONS = {
 }
 
 
-KERNEL_LOG = Check("kernel_log", looks_at="dmesg, on hosts with GPUs", fires="unknown: it could not be read")
-XID = Check("xid", looks_at="dmesg", fires="by the catalogue of Xids (xid.yml); one that it does not have: warning")
-SXID = Check("sxid", looks_at="dmesg", fires="failed: a fatal error of NVSwitch; warning: another one")
+KERNEL_LOG = Check(
+    "kernel_log",
+    looks_at="dmesg, on hosts with GPUs",
+    fires="unknown: it could not be read",
+    expected="the kernel's log",
+)
+XID = Check(
+    "xid",
+    looks_at="dmesg",
+    fires="by the catalogue of Xids (xid.yml); one that it does not have: warning",
+    expected=_NONE,
+)
+SXID = Check(
+    "sxid", looks_at="dmesg", fires="failed: a fatal error of NVSwitch; warning: another one", expected="no SXid"
+)
 PEERMEM = Check(
-    "peermem", looks_at="dmesg", fires="warning: GPU memory could not be given to the NIC, or not taken back"
+    "peermem",
+    looks_at="dmesg",
+    fires="warning: GPU memory could not be given to the NIC, or not taken back",
+    expected="no error",
+    remedy="restart the job; comes it back, load nvidia_peermem anew, or use the open modules (DMA-BUF)",
+    action="restart job",
 )
 
 
@@ -55,10 +72,10 @@ def log(host: Subject) -> Iterator[Finding]:
     yield from host.unknown(found, _NONE, XID, SXID, PEERMEM)
     if not isinstance(found, Dmesg):
         return
-    yield host.finding(KERNEL_LOG, Status.OK, expected="the kernel's log", actual=f"{len(found.events)} events in it")
-    yield from host.all_of(XID, _xids(host, found.events), expected=_NONE, actual="none in the log")
-    yield from host.all_of(SXID, _switch(host, found.events), expected="no SXid", actual="none in the log")
-    yield from host.all_of(PEERMEM, _peermem(host, found.events), expected="no error", actual="none in the log")
+    yield host.finding(KERNEL_LOG, Status.OK, actual=f"{len(found.events)} events in it")
+    yield from host.all_of(XID, _xids(host, found.events), actual="none in the log")
+    yield from host.all_of(SXID, _switch(host, found.events), actual="none in the log")
+    yield from host.all_of(PEERMEM, _peermem(host, found.events), actual="none in the log")
 
 
 def _xids(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
@@ -99,7 +116,6 @@ def _xid(host: Subject, place: str, code: int, found: list[KernelEvent], asked: 
         XID,
         status,
         f"Xid {code} {place}",
-        expected=_NONE,
         actual=said + (f" ({known.source})" if known.source else ""),
         remedy=remedy,
         action=action,
@@ -134,7 +150,6 @@ def _switch(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]
             SXID,
             Status.FAILED if fatal else Status.WARNING,
             f"SXid {code} {place}",
-            expected="no SXid",
             actual=f"{told}, {_times(found)}",
             remedy="drain, reset all GPUs together (fabric manager stopped), or reboot"
             if fatal
@@ -147,12 +162,4 @@ def _switch(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]
 def _peermem(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
     found = [event for event in events if event.kind == "peermem"]
     if found:
-        yield host.finding(
-            PEERMEM,
-            Status.WARNING,
-            expected="no error",
-            actual=_times(found),
-            remedy="restart the job; comes it back, load nvidia_peermem anew, or use the open modules (DMA-BUF)",
-            action="restart job",
-            evidence=found[-1].text,
-        )
+        yield host.finding(PEERMEM, Status.WARNING, actual=_times(found), evidence=found[-1].text)

@@ -24,6 +24,8 @@ ACCESS_CONTROL = Check(
     "access_control",
     looks_at="lspci",
     fires="a bridge redirects on bare metal, where the tuning wants it off; else a warning",
+    remedy="set gpu.acs: off in the tuning, then `nodectl provision --tags gpu_settings`: "
+    "peer traffic is slow or hangs",
     roles=("gpu_settings",),
 )
 
@@ -50,10 +52,7 @@ def access_control(host: Subject) -> Iterator[Finding]:
     on = _redirecting(host, found, everywhere=wanted is not None)
     status = failed_unless(not on) if wanted else Status.WARNING if on else Status.OK
     actual = f"on at {', '.join(on)}" if on else f"off; {len(found.bridges)} bridges have it"
-    remedy = (
-        "set gpu.acs: off in the tuning, then `nodectl provision --tags gpu_settings`: peer traffic is slow or hangs"
-    )
-    yield host.finding(ACCESS_CONTROL, status, expected=expected, actual=actual, remedy=remedy)
+    yield host.finding(ACCESS_CONTROL, status, expected=expected, actual=actual)
 
 
 def _has_peers(host: Subject) -> bool:
@@ -144,7 +143,13 @@ def _nic(host: Subject, check: Check, link: PcieLink, status: Status, actual: st
     )
 
 
-PCIE_LIMITED = Check("pcie_limited", looks_at="dmesg", fires="warning: a GPU's or training NIC's slot cannot carry it")
+PCIE_LIMITED = Check(
+    "pcie_limited",
+    looks_at="dmesg",
+    fires="warning: a GPU's or training NIC's slot cannot carry it",
+    expected="a slot as fast as the card",
+    remedy=_SLOT,
+)
 
 
 @judges(PCIE_LIMITED, reads=("kernel_events", "lab", "gpus", "nics", "ib_ports"))
@@ -161,18 +166,10 @@ def limited(host: Subject) -> Iterator[Finding]:
     # without a list of what matters, all of it may
     slow = {event.pci or "?": event for event in events if not fast or (event.pci or "").lower() in fast}
     faults = (
-        host.finding(
-            PCIE_LIMITED,
-            Status.WARNING,
-            pci,
-            expected="a slot as fast as the card",
-            actual="less bandwidth than it can use",
-            remedy=_SLOT,
-            evidence=event.text,
-        )
+        host.finding(PCIE_LIMITED, Status.WARNING, pci, actual="less bandwidth than it can use", evidence=event.text)
         for pci, event in sorted(slow.items())
     )
-    yield from host.all_of(PCIE_LIMITED, faults, expected="a slot as fast as the card", actual="none in the log")
+    yield from host.all_of(PCIE_LIMITED, faults, actual="none in the log")
 
 
 def _training(host: Subject) -> set[str]:

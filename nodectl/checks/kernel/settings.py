@@ -129,12 +129,15 @@ NCCL_FILE = Check(
     "nccl_file",
     looks_at="`/etc/nccl.conf` and `~/.nccl.conf`",
     fires="missing, other value, not asked for, or overridden",
+    expected="no such line",
     roles=("nccl_env",),
 )
 NCCL_DEBUG = Check(
     "nccl_debug",
     looks_at="variables of NCCL's debugging class",
     fires="warning wherever one stands",
+    expected="not persisted: of NCCL's debugging class",
+    remedy="keep it only while it is measured: NVIDIA says it may cost speed or hang a job",
     roles=("nccl_env",),
 )
 
@@ -160,13 +163,12 @@ def nccl_file(host: Subject) -> Iterator[Finding]:
             way = f"remove {name} from ~/.nccl.conf there"
             yield host.finding(NCCL_FILE, Status.WARNING, f"{name} of user", expected=value, actual=said, remedy=way)
     for name in sorted(set(system) - set(wanted)) if host.wanted else ():
-        yield host.finding(NCCL_FILE, Status.WARNING, name, expected="no such line", actual=system[name], remedy=remedy)
+        yield host.finding(NCCL_FILE, Status.WARNING, name, actual=system[name], remedy=remedy)
     for name in sorted({*system, *user}):
         if is_debug_variable(name):
             said = user.get(name, system.get(name, ""))
-            expected = "not persisted: of NCCL's debugging class"
             way = "keep it only while it is measured: NVIDIA says it may cost speed or hang a job"
-            yield host.finding(NCCL_DEBUG, Status.WARNING, name, expected=expected, actual=said, remedy=way)
+            yield host.finding(NCCL_DEBUG, Status.WARNING, name, actual=said)
 
 
 def parse_nccl(text: str) -> dict[str, str]:

@@ -56,6 +56,7 @@ IB_COUNT = Check(
     "ib_count",
     looks_at="RDMA ports, where the profile names some",
     fires="fewer active ports of the profile's rate",
+    remedy="look at `ibstat` and `lspci -d 15b3:` there; `dmesg` says why a device is gone",
     roles=("rdma",),
 )
 
@@ -66,7 +67,6 @@ def count(host: Subject) -> Iterator[Finding]:
     found = host.facts.get("ib_ports")
     for each in rdma_of_profile(host):
         expected = f"{each.count} active at {each.rate_gbit:g} Gbit/s or more"
-        remedy = "look at `ibstat` and `lspci -d 15b3:` there; `dmesg` says why a device is gone"
         if isinstance(found, Unread) and found.kind == "unknown":
             yield from host.unread(IB_COUNT, found, expected)
             continue
@@ -77,7 +77,7 @@ def count(host: Subject) -> Iterator[Finding]:
         status = failed_unless(len(good) >= each.count)
         if status is Status.FAILED and len(good) + len(dim) >= each.count:
             status, actual = Status.UNKNOWN, f"{actual}; of {len(dim)} state or rate is not told"
-        yield host.finding(IB_COUNT, status, expected=expected, actual=actual, remedy=remedy)
+        yield host.finding(IB_COUNT, status, expected=expected, actual=actual)
 
 
 def _spare(host: Subject) -> bool:
@@ -97,9 +97,12 @@ IB_STATE = Check(
     "ib_state",
     looks_at="each port that a job would use",
     fires="not active; a warning where no profile wants it",
+    expected="active",
     roles=("rdma",),
 )
-IB_PHYSICAL = Check("ib_physical", looks_at="each port that a job would use", fires="no link")
+IB_PHYSICAL = Check(
+    "ib_physical", looks_at="each port that a job would use", fires="no link", expected="LinkUp", remedy=_CABLE
+)
 
 
 @judges(IB_STATE, IB_PHYSICAL, reads=("ib_ports",))
@@ -114,33 +117,40 @@ def states(host: Subject) -> Iterator[Finding]:
     judged = [port for port in ports if not spare and (port.link_layer != "Ethernet" or bad is Status.FAILED)]
     down = (_state(host, port, bad) for port in judged if port.state is None or not is_active(port))
     actual = f"{sum(map(is_active, ports))} of {len(ports)} active" + ("; the others are spare" if spare else "")
-    yield from host.all_of(IB_STATE, down, expected="active", actual=actual)
+    yield from host.all_of(IB_STATE, down, actual=actual)
     physical = (
         host.finding(
             IB_PHYSICAL,
             Status.UNKNOWN if port.physical_state is None else bad,
             port.label,
-            expected="LinkUp",
             actual=port.physical_state or "not told",
-            remedy=_CABLE,
         )
         for port in judged
         if (port.physical_state or "").replace(" ", "").rpartition(":")[2].lower() not in ("linkup", "active")
     )
-    yield from host.all_of(IB_PHYSICAL, physical, expected="LinkUp", actual=actual)
+    yield from host.all_of(IB_PHYSICAL, physical, actual=actual)
 
 
 def _state(host: Subject, port: IbPort, bad: Status) -> Finding:
     status = Status.UNKNOWN if port.state is None else bad
     initialising = (port.state or "").rpartition(" ")[2].lower() in ("init", "initializing")
     remedy = "no subnet manager has set it up: see `sminfo`, and start opensm" if initialising else _CABLE
-    return host.finding(IB_STATE, status, port.label, expected="active", actual=port.state or "not told", remedy=remedy)
+    return host.finding(IB_STATE, status, port.label, actual=port.state or "not told", remedy=remedy)
 
 
 IB_RATE = Check(
-    "ib_rate", looks_at="active ports", fires="slower than the profile's, or (of Ethernet: warning) than its siblings"
+    "ib_rate",
+    looks_at="active ports",
+    fires="slower than the profile's, or (of Ethernet: warning) than its siblings",
+    remedy=f"the link came up slower than both ends can: {_CABLE}",
 )
-IB_WIDTH = Check("ib_width", looks_at="active ports", fires="fewer lanes than its siblings")
+IB_WIDTH = Check(
+    "ib_width",
+    looks_at="active ports",
+    fires="fewer lanes than its siblings",
+    expected="one width",
+    remedy=f"a lane is lost: {_CABLE}",
+)
 
 
 @judges(IB_RATE, IB_WIDTH, reads=("ib_ports",))
@@ -166,13 +176,13 @@ def rates(host: Subject) -> Iterator[Finding]:
     narrow = (
         host.finding(
             IB_WIDTH, Status.FAILED, port.label, expected=f"{max(widths)} lanes, as its siblings",
-            actual=str(port.width), remedy=f"a lane is lost: {_CABLE}",
+            actual=str(port.width),
         )
         for port in ports
         if port.width is not None and port.width < max(widths)
     )  # fmt: skip
     if widths:
-        yield from host.all_of(IB_WIDTH, narrow, expected="one width", actual=f"{max(widths)} lanes")
+        yield from host.all_of(IB_WIDTH, narrow, actual=f"{max(widths)} lanes")
 
 
 def _slow(host: Subject, port: IbPort, need_gbit: float, *, named: bool) -> Finding:
@@ -183,18 +193,14 @@ def _slow(host: Subject, port: IbPort, need_gbit: float, *, named: bool) -> Find
         status = Status.FAILED if named or port.link_layer != "Ethernet" else Status.WARNING
         actual = f"{port.rate_gbit_s:g} Gbit/s"
     expected = f"{need_gbit:g} Gbit/s" if named else f"{need_gbit:g} Gbit/s, as its fastest sibling"
-    return host.finding(
-        IB_RATE,
-        status,
-        port.label,
-        expected=expected if need_gbit else "a rate",
-        actual=actual,
-        remedy=f"the link came up slower than both ends can: {_CABLE}",
-    )
+    return host.finding(IB_RATE, status, port.label, expected=expected if need_gbit else "a rate", actual=actual)
 
 
 IB_LINK_LAYER = Check(
-    "ib_link_layer", looks_at="all ports", fires="Ethernet where InfiniBand is wanted, or the other way round"
+    "ib_link_layer",
+    looks_at="all ports",
+    fires="Ethernet where InfiniBand is wanted, or the other way round",
+    remedy="set the ports' type with `mlxconfig -d DEVICE set LINK_TYPE_P1=1` (InfiniBand) or 2 (Ethernet), reboot",
 )
 
 
@@ -212,11 +218,10 @@ def layers(host: Subject) -> Iterator[Finding]:
     (kind,) = kinds
     there = [port for port in ports if port.link_layer == kind]
     needed = sum(each.count for each in wanted)
-    remedy = "set the ports' type with `mlxconfig -d DEVICE set LINK_TYPE_P1=1` (InfiniBand) or 2 (Ethernet), reboot"
     actual = f"{len(there)} of {len(ports)} ports"
     expected = f"{needed} ports of {kind}"
     status = failed_unless(len(there) >= needed or len(ports) < needed)
-    yield host.finding(IB_LINK_LAYER, status, expected=expected, actual=actual, remedy=remedy)
+    yield host.finding(IB_LINK_LAYER, status, expected=expected, actual=actual)
 
 
 IB_FIRMWARE = Check("ib_firmware", looks_at="devices of one board", fires="warning: different firmware")

@@ -86,12 +86,7 @@ def counters(host: Subject) -> Iterator[Finding]:
             )
         return
     told = f"none on {len(ports)} ports"
-    for check, look in (
-        (IB_ERRORS, _errors),
-        (IB_FLAPS, _flaps),
-        (IB_DISCARDS, _discards),
-        (IB_RETRIES, _retries),
-    ):
+    for check, look in ((IB_ERRORS, _errors), (IB_FLAPS, _flaps), (IB_DISCARDS, _discards), (IB_RETRIES, _retries)):
         found = [each for port in ports for each in look(host, port)]
         yield from host.all_of(check, found, expected="none since the last reading", actual=told)
 

@@ -13,8 +13,20 @@ from nodectl.model.status import Status
 
 ORDER = 220
 
-IB_SUBNET_MANAGER = Check("ib_subnet_manager", looks_at="active InfiniBand ports", fires="no lid, or no subnet manager")
-IB_MTU = Check("ib_mtu", looks_at="active ports", fires="warning: a smaller MTU than the device can have")
+IB_SUBNET_MANAGER = Check(
+    "ib_subnet_manager",
+    looks_at="active InfiniBand ports",
+    fires="no lid, or no subnet manager",
+    expected="a lid, and a subnet manager's",
+    remedy="see `sminfo` there, and start a subnet manager (opensm) in the fabric",
+)
+IB_MTU = Check(
+    "ib_mtu",
+    looks_at="active ports",
+    fires="warning: a smaller MTU than the device can have",
+    expected="as large as the device can",
+    remedy="raise the MTU of the interface (RoCE: 4200 or more for 4096) or of the partition (InfiniBand)",
+)
 
 
 @judges(IB_SUBNET_MANAGER, IB_MTU, reads=("ib_ports",))
@@ -28,9 +40,7 @@ def managed(host: Subject) -> Iterator[Finding]:
             IB_SUBNET_MANAGER,
             Status.UNKNOWN if port.lid is None else Status.FAILED,
             port.label,
-            expected="a lid, and a subnet manager's",
             actual=f"lid {_lid(port.lid)}, subnet manager's {_lid(port.sm_lid)}",
-            remedy="see `sminfo` there, and start a subnet manager (opensm) in the fabric",
         )
         for port in fabric
         # who has a lid was set up by a subnet manager, even where a tool does not name it
@@ -39,26 +49,24 @@ def managed(host: Subject) -> Iterator[Finding]:
     if fabric:
         yield from host.all_of(IB_SUBNET_MANAGER, lost, expected="one", actual=f"{len(fabric)} ports have one")
     small = (
-        host.finding(
-            IB_MTU,
-            Status.WARNING,
-            port.label,
-            expected=f"{port.mtu_max}",
-            actual=f"{port.mtu_active}",
-            remedy="raise the MTU of the interface (RoCE: 4200 or more for 4096) or of the partition (InfiniBand)",
-        )
+        host.finding(IB_MTU, Status.WARNING, port.label, expected=f"{port.mtu_max}", actual=f"{port.mtu_active}")
         for port in serving(host)
         if is_active(port) and port.mtu_active and port.mtu_max and port.mtu_active < port.mtu_max
     )
     if any(port.mtu_active for port in ports):
-        yield from host.all_of(IB_MTU, small, expected="as large as the device can", actual="so on all")
+        yield from host.all_of(IB_MTU, small, actual="so on all")
 
 
 def _lid(lid: int | None) -> str:
     return "not told" if lid is None else str(lid)
 
 
-GID_V2 = Check("gid_v2", looks_at="active RoCE ports that a job would use", fires="no RoCE v2 GID of an IPv4 address")
+GID_V2 = Check(
+    "gid_v2",
+    looks_at="active RoCE ports that a job would use",
+    fires="no RoCE v2 GID of an IPv4 address",
+    expected="a RoCE v2 GID of an IPv4 address",
+)
 
 
 @judges(GID_V2, reads=("gids", "ib_ports"))
@@ -81,14 +89,13 @@ def roce(host: Subject) -> Iterator[Finding]:
             GID_V2,
             Status.FAILED,
             port.label,
-            expected=expected,
             actual="none",
             remedy=f"give {port.netdev or 'its interface'} an IPv4 address; `show_gids` there lists what it has",
         )
         for port in ports
         if (port.device, port.port) not in good
     )
-    yield from host.all_of(GID_V2, without, expected=expected, actual=f"{len(ports)} ports have one")
+    yield from host.all_of(GID_V2, without, actual=f"{len(ports)} ports have one")
 
 
 def _is_v2(gid: Gid) -> bool:

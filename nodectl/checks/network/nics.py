@@ -40,9 +40,12 @@ def _devices(host: Subject) -> list[Nic]:
 
 
 NIC_LINK = Check(
-    "nic_link", looks_at="the training interfaces (`nodectl_nics`)", fires="missing, down or without carrier"
+    "nic_link",
+    looks_at="the training interfaces (`nodectl_nics`)",
+    fires="missing, down or without carrier",
+    expected="up",
 )
-NIC_DUPLEX = Check("nic_duplex", looks_at="sysfs", fires="half duplex")
+NIC_DUPLEX = Check("nic_duplex", looks_at="sysfs", fires="half duplex", expected="full", remedy=_CABLE)
 
 
 @judges(NIC_LINK, NIC_DUPLEX, reads=("nics",))
@@ -57,20 +60,23 @@ def link(host: Subject) -> Iterator[Finding]:
         up = nic is not None and nic.state.lower() in ("up", "unknown") and nic.carrier is not False
         actual = "no such interface" if nic is None else f"{nic.state}{'' if up else ', no carrier'}"
         remedy = f"`ip link set {name} up`; if there is no carrier: {_CABLE}" if nic else "correct nodectl_nics"
-        yield host.finding(NIC_LINK, failed_unless(up), name, expected="up", actual=actual, remedy=remedy)
+        yield host.finding(NIC_LINK, failed_unless(up), name, actual=actual, remedy=remedy)
     if known:
         half = (
-            host.finding(NIC_DUPLEX, Status.FAILED, nic.name, expected="full", actual=nic.duplex or "", remedy=_CABLE)
+            host.finding(NIC_DUPLEX, Status.FAILED, nic.name, actual=nic.duplex or "")
             for nic in _devices(host)
             if nic.duplex == "half"
         )
-        yield from host.all_of(NIC_DUPLEX, half, expected="full", actual="full, or not told, on all that are up")
+        yield from host.all_of(NIC_DUPLEX, half, actual="full, or not told, on all that are up")
 
 
 NIC_COUNT = Check(
-    "nic_count", looks_at="sysfs, where the profile names Ethernet", fires="fewer interfaces of the profile's rate"
+    "nic_count",
+    looks_at="sysfs, where the profile names Ethernet",
+    fires="fewer interfaces of the profile's rate",
+    remedy=f"look at `ethtool` there: {_CABLE}",
 )
-NIC_RATE = Check("nic_rate", looks_at="the training interfaces", fires="slower than its siblings")
+NIC_RATE = Check("nic_rate", looks_at="the training interfaces", fires="slower than its siblings", expected="one rate")
 
 
 @judges(NIC_COUNT, NIC_RATE, reads=("nics",))
@@ -82,7 +88,6 @@ def rate(host: Subject) -> Iterator[Finding]:
     for each in wanted:
         need = each.rate_gbit * 1000
         expected = f"{each.count} at {each.rate_gbit:g} Gbit/s"
-        remedy = f"look at `ethtool` there: {_CABLE}"
         candidates = [known[name] for name in named if name in known] if named else _devices(host)
         fast = [nic for nic in candidates if nic.speed_mbit is not None and nic.speed_mbit >= need]
         untold = [nic for nic in candidates if nic.speed_mbit is None and nic.state.lower() in ("up", "unknown")]
@@ -92,7 +97,7 @@ def rate(host: Subject) -> Iterator[Finding]:
         enough = len(fast) >= each.count
         status = Status.OK if enough else Status.UNKNOWN if len(fast) + len(untold) >= each.count else Status.FAILED
         told = ", ".join(f"{nic.name} {_speed(nic)}" for nic in candidates) or "none"
-        yield host.finding(NIC_COUNT, status, expected=expected, actual=f"{len(fast)}: {told}", remedy=remedy)
+        yield host.finding(NIC_COUNT, status, expected=expected, actual=f"{len(fast)}: {told}")
     yield from _agreeing(host)
 
 
@@ -119,7 +124,7 @@ def _agreeing(host: Subject) -> Iterator[Finding]:
         for name, speed in told.items()
         if speed < best
     )
-    yield from host.all_of(NIC_RATE, slow, expected="one rate", actual=f"{best / 1000:g} Gbit/s")
+    yield from host.all_of(NIC_RATE, slow, actual=f"{best / 1000:g} Gbit/s")
 
 
 def _speed(nic: Nic) -> str:
@@ -136,18 +141,23 @@ NIC_ERRORS = Check(
     "nic_errors",
     looks_at="the kernel's counters",
     fires="warning: errors since the last reading, or very many since boot",
+    expected="none",
+    remedy=_CABLE,
     thresholds=(NIC_ERRORS_LIMIT, NIC_ERRORS_FIRST_LIMIT),
 )
 NIC_DROPS = Check(
     "nic_drops",
     looks_at="the kernel's counters",
     fires="warning: many drops since the last reading",
+    expected="few",
     thresholds=(NIC_DROPS_LIMIT,),
 )
 NIC_FLAPS = Check(
     "nic_flaps",
     looks_at="the kernel's counters",
     fires="warning: the link came and went several times",
+    expected="a link that stays",
+    remedy=_CABLE,
     thresholds=(LINK_FLAPS_LIMIT,),
 )
 
@@ -161,11 +171,11 @@ def errors(host: Subject) -> Iterator[Finding]:
         return
     told = f"none on {len(devices)} interfaces"
     wrong = [found for nic in devices for found in _errors(host, nic)]
-    yield from host.all_of(NIC_ERRORS, wrong, expected="none", actual=told)
+    yield from host.all_of(NIC_ERRORS, wrong, actual=told)
     dropped = [found for nic in devices for found in _drops(host, nic)]
-    yield from host.all_of(NIC_DROPS, dropped, expected="few", actual=f"few; {len(devices)} interfaces")
+    yield from host.all_of(NIC_DROPS, dropped, actual=f"few; {len(devices)} interfaces")
     flapping = [found for nic in devices for found in _flaps(host, nic)]
-    yield from host.all_of(NIC_FLAPS, flapping, expected="a link that stays", actual=told)
+    yield from host.all_of(NIC_FLAPS, flapping, actual=told)
 
 
 def _errors(host: Subject, nic: Nic) -> Iterator[Finding]:
@@ -176,9 +186,7 @@ def _errors(host: Subject, nic: Nic) -> Iterator[Finding]:
             if (grown.value if grown.by is None else grown.by) >= limit:
                 expected = f"fewer than {limit:g}"
                 subject = f"{nic.name} {name}"
-                yield host.finding(
-                    NIC_ERRORS, Status.WARNING, subject, expected=expected, actual=grown.text, remedy=_CABLE
-                )
+                yield host.finding(NIC_ERRORS, Status.WARNING, subject, expected=expected, actual=grown.text)
 
 
 def _drops(host: Subject, nic: Nic) -> Iterator[Finding]:
@@ -208,10 +216,15 @@ def _flaps(host: Subject, nic: Nic) -> Iterator[Finding]:
     if grown.by is not None and grown.by >= 2 * limit:
         expected = f"fewer than {limit:g} returns of the link"
         actual = f"{grown.by // 2} in {grown.hours:.1f} h"
-        yield host.finding(NIC_FLAPS, Status.WARNING, nic.name, expected=expected, actual=actual, remedy=_CABLE)
+        yield host.finding(NIC_FLAPS, Status.WARNING, nic.name, expected=expected, actual=actual)
 
 
-BOND = Check("bond", looks_at="bonds", fires="warning: a link down, only one, or of different rates")
+BOND = Check(
+    "bond",
+    looks_at="bonds",
+    fires="warning: a link down, only one, or of different rates",
+    expected="two links or more, all up, of one rate",
+)
 
 
 @judges(BOND, reads=("nics",))
@@ -237,12 +250,9 @@ def bonds(host: Subject) -> Iterator[Finding]:
                 else []
             ),
         ]
-        expected = "two links or more, all up, of one rate"
         actual = "; ".join(problems) or f"{', '.join(nic.name for nic in links)} up"
         remedy = f"`cat /proc/net/bonding/{bond.name}` there; {_CABLE}"
-        yield host.finding(
-            BOND, warning_unless(not problems), bond.name, expected=expected, actual=actual, remedy=remedy
-        )
+        yield host.finding(BOND, warning_unless(not problems), bond.name, actual=actual, remedy=remedy)
 
 
 NIC_FIRMWARE = Check(

@@ -27,6 +27,7 @@ RINGS = Check(
     "nic_rings",
     looks_at="ethtool -g of the training interfaces, live",
     fires="smaller than the device lets them be, where the tuning wants them so",
+    expected="the device's maximum",
     remedy=_LIVE,
     roles=("nic",),
 )
@@ -34,6 +35,7 @@ INTERRUPTS = Check(
     "nic_interrupts",
     looks_at="/proc/irq of the training interfaces, live",
     fires="served on another NUMA node, where the tuning wants its own; warning: irqbalance moves them",
+    expected="on the CPUs of its NUMA node",
     remedy=_LIVE,
     roles=("nic",),
 )
@@ -41,12 +43,14 @@ QOS = Check(
     "nic_qos",
     looks_at="dcb pfc and app of the training interfaces, live",
     fires="never: it must match the switch, and is only shown",
+    expected="as the switch has it: read only",
     roles=("nic",),
 )
 AT_BOOT = Check(
     "nic_boot",
     looks_at="/etc/nodectl/nic.json, live",
     fires="a boot applies other settings than the tuning's",
+    expected="as live",
     remedy=_AGAIN,
     roles=("nic",),
 )
@@ -96,7 +100,7 @@ def queues(host: Subject) -> Iterator[Finding]:
             yield _interrupts(host, name, nic, setup.balanced)
         shown = nic.qos if nic else ""
         status, actual = (Status.OK, shown) if shown else (Status.SKIPPED, "dcb shows none (package iproute2)")
-        yield host.finding(QOS, status, name, expected="as the switch has it: read only", actual=actual)
+        yield host.finding(QOS, status, name, actual=actual)
     yield _at_boot(host, setup, names)
 
 
@@ -113,7 +117,7 @@ def _named(host: Subject) -> Sequence[str]:
 def _rings(host: Subject, name: str, nic: NicQueues | None) -> Finding:
     if nic is None or not nic.rings_max:
         actual = f"{NOT_SETTABLE}: it has no ring sizes, or ethtool is not installed"
-        return host.finding(RINGS, Status.SKIPPED, name, expected="the device's maximum", actual=actual)
+        return host.finding(RINGS, Status.SKIPPED, name, actual=actual)
     expected, actual = (
         ", ".join(f"{ring} {size}" for ring, size in sorted(sizes.items())) for sizes in (nic.rings_max, nic.rings)
     )
@@ -124,7 +128,7 @@ def _interrupts(host: Subject, name: str, nic: NicQueues | None, balanced: bool)
     expected = "on the CPUs of its NUMA node"
     if nic is None or not nic.local_cpus or not nic.interrupts:
         actual = f"{NOT_SETTABLE}: the device has no NUMA node, or no interrupts of its own"
-        return host.finding(INTERRUPTS, Status.SKIPPED, name, expected=expected, actual=actual)
+        return host.finding(INTERRUPTS, Status.SKIPPED, name, actual=actual)
     local, all_of = cpu_set(nic.local_cpus), len(nic.interrupts)
     away = [irq for irq, cpus in nic.interrupts.items() if not cpu_set(cpus) <= local]
     expected = f"{expected} ({nic.local_cpus})"
@@ -140,7 +144,7 @@ def _at_boot(host: Subject, setup: NicSetup, names: Sequence[str]) -> Finding:
     tuning = host.wanted.tuning.nic if host.wanted else None
     if not setup.systemd:
         actual = f"{NOT_SETTABLE}: systemd is not process 1"
-        return host.finding(AT_BOOT, Status.SKIPPED, expected="as live", actual=actual)
+        return host.finding(AT_BOOT, Status.SKIPPED, actual=actual)
     if not names:
         actual = "no training interface is known: name them in nodectl_nics"
         return host.finding(AT_BOOT, Status.SKIPPED, expected="training interfaces", actual=actual)
@@ -153,7 +157,7 @@ def _at_boot(host: Subject, setup: NicSetup, names: Sequence[str]) -> Finding:
     }
     kept = {key: value for key, value in (setup.boot or {}).items() if key != "before"}
     actual = "settings as wanted" if kept == wanted else "/etc/nodectl/nic.json holds other settings"
-    return host.finding(AT_BOOT, failed_unless(kept == wanted), expected="as live", actual=actual)
+    return host.finding(AT_BOOT, failed_unless(kept == wanted), actual=actual)
 
 
 def cpu_set(text: str) -> frozenset[int]:

@@ -25,6 +25,7 @@ TORCH = Check(
     "torch",
     looks_at="PyTorch imported, at the end of provision and verify",
     fires="it does not import, lacks a pin, or loads another CUDA, cuDNN or NCCL than the stack's",
+    expected="imports",
     remedy="see LD_LIBRARY_PATH and ldconfig -p, then `nodectl provision --tags pytorch`",
     roles=("pytorch", "python"),
 )
@@ -45,7 +46,7 @@ def torch(host: Subject) -> Iterator[Finding]:
         return
     if isinstance(package, Unread):
         status = Status.FAILED if package.kind == "absent" else Status.UNKNOWN
-        yield host.finding(TORCH, status, "import", expected="imports", actual=package.reason, remedy=_INSTALL)
+        yield host.finding(TORCH, status, "import", actual=package.reason, remedy=_INSTALL)
     if not isinstance(package, Imported):
         return
     low, high = host.wanted.stack.python.min, host.wanted.stack.python.max
@@ -60,9 +61,9 @@ def torch(host: Subject) -> Iterator[Finding]:
         yield host.finding(TORCH, Status.FAILED, name, expected=pin, actual="not there", remedy=_INSTALL)
     if package.error:
         remedy = "import torch by hand in the environment; then `nodectl provision --tags pytorch`"
-        yield host.finding(TORCH, Status.FAILED, "import", expected="imports", actual=package.error, remedy=remedy)
+        yield host.finding(TORCH, Status.FAILED, "import", actual=package.error, remedy=remedy)
         return
-    yield host.finding(TORCH, Status.OK, "import", expected="imports", actual=f"torch {package.version}")
+    yield host.finding(TORCH, Status.OK, "import", actual=f"torch {package.version}")
     yield from _versions(host, package)
     yield from _ways(host, package)
 

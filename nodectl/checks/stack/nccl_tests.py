@@ -17,6 +17,7 @@ NCCL_TESTS = Check(
     "nccl_tests",
     looks_at=f"{node_paths.NCCL_TESTS}, at the end of provision and verify",
     fires="not built from the stack's source, NCCL and toolkit, or they load another NCCL; warning: no nvcc",
+    expected="built",
     remedy="run `nodectl provision --tags nccl_tests`",
     roles=("nccl_tests",),
 )
@@ -35,14 +36,12 @@ def nccl_tests(host: Subject) -> Iterator[Finding]:
     program = f"{node_paths.NCCL_TESTS}/{version}/all_reduce_perf"
     if not found.cuda:
         remedy = "give the stack a toolkit, or set nccl_tests_cuda_home"
-        yield host.finding(
-            NCCL_TESTS, Status.WARNING, program, expected="built", actual="not built: no nvcc", remedy=remedy
-        )
+        yield host.finding(NCCL_TESTS, Status.WARNING, program, actual="not built: no nvcc", remedy=remedy)
         return
     build = next((each for each in found.builds if each.note.get("version") == version), None)
     if build is None or build.note.get("nccl") != found.headers or build.note.get("cuda") not in found.cuda:
         actual = "built from something else" if build else "not there"
-        yield host.finding(NCCL_TESTS, Status.FAILED, program, expected="built", actual=actual)
+        yield host.finding(NCCL_TESTS, Status.FAILED, program, actual=actual)
         return
     yield from _loaded(host, found, build)
 

@@ -32,6 +32,7 @@ RDMA = Check(
     "rdma_packages",
     looks_at="the programs of RDMA, as dpkg has them, live on hosts that nodectl provisioned",
     fires="not installed, where the hardware profile has RDMA",
+    expected="installed",
     remedy="`nodectl provision --tags rdma`",
     roles=("rdma",),
 )
@@ -68,7 +69,7 @@ def rdma(host: Subject) -> Iterator[Finding]:
     for name in host.variables.get("rdma_packages") or RDMA_PACKAGES:
         there = found.installed.get(name)
         actual = there.version if there else "not installed"
-        yield host.finding(RDMA, failed_unless(there is not None), name, expected="installed", actual=actual)
+        yield host.finding(RDMA, failed_unless(there is not None), name, actual=actual)
 
 
 def _wanted(stack: Stack) -> dict[Check, Mapping[str, str | None]]:

@@ -88,12 +88,18 @@ DRIVER_LOADED = Check(
     "driver_loaded",
     looks_at="/proc/driver/nvidia, nvidia-smi",
     fires="nvidia-smi cannot talk to the driver",
+    expected="loaded",
+    remedy="`modprobe nvidia` there says why: look for another kernel, Secure Boot or nouveau, then reboot",
+    action="reboot",
     roles=("nvidia_driver",),
 )
 DRIVER_LIBRARY = Check(
     "driver_library",
     looks_at="nvidia-smi",
     fires="the library is not of the loaded driver's version",
+    expected="one version",
+    remedy=_REBOOT,
+    action="reboot",
     roles=("nvidia_driver",),
 )
 DRIVER_PENDING = Check(
@@ -106,6 +112,7 @@ DRIVER_CUDA = Check(
     "driver_cuda",
     looks_at="nvidia-smi",
     fires="the driver is too old for the environment's CUDA",
+    remedy="install a newer driver, or choose a stack with an older CUDA",
     roles=("nvidia_driver",),
 )
 
@@ -119,19 +126,17 @@ def driver(host: Subject) -> Iterator[Finding]:
     wants = host.wanted is not None and bool(host.wanted.hardware.gpus)
     said = gpus.reason if isinstance(gpus, Unread) else ""
     if _MISMATCH.search(said):
-        yield host.finding(
-            DRIVER_LIBRARY, Status.FAILED, expected="one version", actual=said, remedy=_REBOOT, action="reboot"
-        )
+        yield host.finding(DRIVER_LIBRARY, Status.FAILED, actual=said)
     if _NO_DRIVER.search(said):
         remedy = "`modprobe nvidia` there says why: look for another kernel, Secure Boot or nouveau, then reboot"
-        yield host.finding(DRIVER_LOADED, Status.FAILED, expected="loaded", actual=said, remedy=remedy, action="reboot")
+        yield host.finding(DRIVER_LOADED, Status.FAILED, actual=said)
     if not isinstance(found, Versions) or found.driver is None:
         if wants and isinstance(found, Versions) and not _NO_DRIVER.search(said):
             reason = found.unavailable.get("driver", "no version of a loaded driver is told")
             remedy = "look at /proc/driver/nvidia/version there"
-            yield host.finding(DRIVER_LOADED, Status.UNKNOWN, expected="loaded", actual=reason, remedy=remedy)
+            yield host.finding(DRIVER_LOADED, Status.UNKNOWN, actual=reason, remedy=remedy)
         return
-    yield host.finding(DRIVER_LOADED, Status.OK, expected="loaded", actual=found.driver)
+    yield host.finding(DRIVER_LOADED, Status.OK, actual=found.driver)
     yield from _library_of_driver(host, found, found.driver, told=bool(_MISMATCH.search(said)))
     yield from _pending(host, found, found.driver)
     yield from _cuda(host, found)
@@ -152,9 +157,7 @@ def _library_of_driver(host: Subject, found: Versions, loaded: str, *, told: boo
         return
     short = min(len(numbers(library)), len(numbers(loaded)))
     agree = numbers(library)[:short] == numbers(loaded)[:short]
-    yield host.finding(
-        DRIVER_LIBRARY, failed_unless(agree), expected=loaded, actual=library, remedy=_REBOOT, action="reboot"
-    )
+    yield host.finding(DRIVER_LIBRARY, failed_unless(agree), expected=loaded, actual=library)
 
 
 def _pending(host: Subject, found: Versions, loaded: str) -> Iterator[Finding]:
@@ -187,13 +190,15 @@ def _cuda(host: Subject, found: Versions) -> Iterator[Finding]:
         return
     enough = numbers(found.driver_cuda)[0] >= numbers(wanted)[0]
     remedy = "install a newer driver, or choose a stack with an older CUDA"
-    yield host.finding(DRIVER_CUDA, failed_unless(enough), expected=expected, actual=found.driver_cuda, remedy=remedy)
+    yield host.finding(DRIVER_CUDA, failed_unless(enough), expected=expected, actual=found.driver_cuda)
 
 
 NCCL_LOADED = Check(
     "nccl_loaded",
     looks_at="the environment's libnccl, loaded",
     fires="it is not what its package says",
+    remedy=f"{_INSTALL}: somebody exchanged the library below the package",
+    action="restart job",
     roles=("pytorch",),
 )
 
@@ -213,26 +218,22 @@ def loaded_nccl(host: Subject) -> Iterator[Finding]:
         return
     agree = same(found.nccl_loaded, found.nccl) or same(found.nccl, found.nccl_loaded)
     remedy = f"{_INSTALL}: somebody exchanged the library below the package"
-    yield host.finding(
-        NCCL_LOADED,
-        failed_unless(agree),
-        expected=found.nccl,
-        actual=found.nccl_loaded,
-        remedy=remedy,
-        action="restart job",
-    )
+    yield host.finding(NCCL_LOADED, failed_unless(agree), expected=found.nccl, actual=found.nccl_loaded)
 
 
 GPU_MODULES = Check(
     "gpu_modules",
     looks_at="/proc/modules, where the profile has GPUs",
     fires="nvidia or nvidia_uvm not loaded, or nouveau",
+    expected="nvidia, nvidia_uvm",
     roles=("nvidia_driver",),
 )
 GPUDIRECT = Check(
     "gpudirect",
     looks_at="/proc/modules, with RDMA",
     fires="warning: neither nvidia_peermem nor the open modules",
+    expected="nvidia_peermem, or the open modules (DMA-BUF)",
+    remedy="`modprobe nvidia-peermem`, and name it in /etc/modules-load.d",
     roles=("rdma",),
 )
 
@@ -254,7 +255,7 @@ def modules(host: Subject) -> Iterator[Finding]:
         actual = f"not loaded: {', '.join(lacking)}" if lacking else "loaded"
         remedy = "`modprobe nvidia_uvm`; nvidia-modprobe or nvidia-persistenced loads it at each boot"
     right = not lacking and "nouveau" not in found.loaded
-    yield host.finding(GPU_MODULES, failed_unless(right), expected="nvidia, nvidia_uvm", actual=actual, remedy=remedy)
+    yield host.finding(GPU_MODULES, failed_unless(right), actual=actual, remedy=remedy)
     yield from _gpudirect(host, found)
 
 
@@ -266,12 +267,10 @@ def _gpudirect(host: Subject, found: Modules) -> Iterator[Finding]:
     versions_ = host.fact("versions", Versions)
     flavour = versions_.driver_flavour if versions_ else None
     peermem = any("peermem" in name or name == "nv_peer_mem" for name in found.loaded)
-    expected = "nvidia_peermem, or the open modules (DMA-BUF)"
-    remedy = "`modprobe nvidia-peermem`, and name it in /etc/modules-load.d"
     if peermem or flavour == "open":
         actual = "nvidia_peermem" if peermem else "the open modules"
-        yield host.finding(GPUDIRECT, Status.OK, expected=expected, actual=actual)
+        yield host.finding(GPUDIRECT, Status.OK, actual=actual)
     else:
         status = Status.WARNING if flavour else Status.UNKNOWN
         actual = "neither: data goes through the processors' memory" if flavour else "the driver's kind is not known"
-        yield host.finding(GPUDIRECT, status, expected=expected, actual=actual, remedy=remedy)
+        yield host.finding(GPUDIRECT, status, actual=actual)

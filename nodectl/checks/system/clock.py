@@ -20,6 +20,7 @@ CLOCK = Check(
     "clock",
     looks_at="against ours, and who keeps it",
     fires="beyond the threshold; warning: not synchronised",
+    expected="synchronised",
     thresholds=(CLOCK_WARNING_S_LIMIT, CLOCK_FAILED_S_LIMIT),
     roles=("time_sync",),
 )
@@ -36,11 +37,11 @@ def clock(host: Subject) -> Iterator[Finding]:
     expected, service = "synchronised", host.fact("time_service", TimeService)
     if host.shares("clock") or (service and not service.own_clock and not service.services):
         actual = "the clock is the machine's below this host"
-        yield host.finding(CLOCK, Status.SKIPPED, "synchronisation", expected=expected, actual=actual)
+        yield host.finding(CLOCK, Status.SKIPPED, "synchronisation", actual=actual)
     elif isinstance(sync, ClockSync):
         status = Status.OK if sync.synchronised else Status.WARNING
         remedy = "look at `chronyc tracking` or `timedatectl` there"
-        yield host.finding(CLOCK, status, "synchronisation", expected=expected, actual=sync.told, remedy=remedy)
+        yield host.finding(CLOCK, status, "synchronisation", actual=sync.told, remedy=remedy)
     else:
         yield from host.unread(CLOCK, sync, expected)
     if service and service.own_clock:

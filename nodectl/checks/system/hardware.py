@@ -20,11 +20,22 @@ _UNEVEN = 0.75  # the smallest NUMA node's memory against the largest's
 _GIB_MIB = 1024
 
 
-CPU_MODEL = Check("cpu_model", looks_at="lscpu", fires="another processor than the hardware profile's")
+CPU_MODEL = Check(
+    "cpu_model",
+    looks_at="lscpu",
+    fires="another processor than the hardware profile's",
+    remedy="choose the hardware profile that this node is, or correct the profile",
+)
 CPU_SOCKETS = Check("cpu_sockets", looks_at="lscpu", fires="not as many sockets as the profile has")
 CPU_CORES = Check("cpu_cores", looks_at="lscpu", fires="not as many cores")
 CPU_THREADS = Check("cpu_threads", looks_at="lscpu", fires="not as many threads: SMT switched, or processors lost")
-CPU_OFFLINE = Check("cpu_offline", looks_at="lscpu", fires="warning: processors that the kernel knows are offline")
+CPU_OFFLINE = Check(
+    "cpu_offline",
+    looks_at="lscpu",
+    fires="warning: processors that the kernel knows are offline",
+    expected="every processor online",
+    remedy="`chcpu -e LIST` there, and look why they were taken offline (`dmesg`, machine checks)",
+)
 
 
 @judges(CPU_MODEL, CPU_SOCKETS, CPU_CORES, CPU_THREADS, CPU_OFFLINE, reads=("lab", "cpu"))
@@ -43,7 +54,7 @@ def processors(host: Subject) -> Iterator[Finding]:
         status = Status.UNKNOWN if cpu.model is None else failed_unless(same)
         remedy = "choose the hardware profile that this node is, or correct the profile"
         actual = cpu.model or "not named"
-        yield host.finding(CPU_MODEL, status, expected=wanted.model, actual=actual, remedy=remedy)
+        yield host.finding(CPU_MODEL, status, expected=wanted.model, actual=actual)
         counts = (
             (CPU_SOCKETS, "sockets", wanted.sockets, cpu.sockets, _REPLUG),
             (CPU_CORES, "cores", wanted.cores, cpu.cores, _REPLUG),
@@ -63,16 +74,13 @@ def _count(host: Subject, check: Check, what: str, wanted: int, actual: int | No
 
 def _offline(host: Subject, cpu: Cpu) -> Finding:
     """lscpu counts all threads that the kernel knows of; those online may be fewer."""
-    expected = "every processor online"
     if cpu.online is None:
         remedy = "look at /sys/devices/system/cpu/online there"
-        return host.finding(CPU_OFFLINE, Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
+        return host.finding(CPU_OFFLINE, Status.UNKNOWN, actual="not told", remedy=remedy)
     online = cpu_count(cpu.online)
     remedy = "`chcpu -e LIST` there, and look why they were taken offline (`dmesg`, machine checks)"
     actual = f"{online} of {cpu.threads} ({cpu.online})"
-    return host.finding(
-        CPU_OFFLINE, warning_unless(online >= cpu.threads), expected=expected, actual=actual, remedy=remedy
-    )
+    return host.finding(CPU_OFFLINE, warning_unless(online >= cpu.threads), actual=actual)
 
 
 def cpu_count(text: str) -> int:
@@ -86,9 +94,13 @@ def cpu_count(text: str) -> int:
     return count
 
 
-NUMA_NODES = Check("numa_nodes", looks_at="sysfs", fires="warning: fewer NUMA nodes than sockets")
+NUMA_NODES = Check("numa_nodes", looks_at="sysfs", fires="warning: fewer NUMA nodes than sockets", remedy=_BIOS)
 MEMORY_BALANCE = Check(
-    "memory_balance", looks_at="sysfs", fires="warning: a NUMA node has less than three quarters of another's memory"
+    "memory_balance",
+    looks_at="sysfs",
+    fires="warning: a NUMA node has less than three quarters of another's memory",
+    expected="each NUMA node as much memory as the others",
+    remedy=f"a module is missing or off on one node: {_REPLUG}",
 )
 
 
@@ -104,21 +116,16 @@ def numa(host: Subject) -> Iterator[Finding]:
     sockets = (cpu.sockets if cpu else None) or 1
     number = len(found.nodes)
     expected = f"{sockets} or more, one for each socket"
-    yield host.finding(
-        NUMA_NODES, warning_unless(number >= sockets), expected=expected, actual=str(number), remedy=_BIOS
-    )
+    yield host.finding(NUMA_NODES, warning_unless(number >= sockets), expected=expected, actual=str(number))
     sizes = {each.node: each.memory_mib for each in found.nodes}
     known = {node: size for node, size in sizes.items() if size is not None}
     expected = "each NUMA node as much memory as the others"
-    remedy = f"a module is missing or off on one node: {_REPLUG}"
     if len(known) < len(sizes):
-        yield host.finding(MEMORY_BALANCE, Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
+        yield host.finding(MEMORY_BALANCE, Status.UNKNOWN, actual="not told")
         return
     least, most = min(known.values()), max(known.values())
     actual = ", ".join(f"node {node}: {size // _GIB_MIB} GiB" for node, size in known.items())
-    yield host.finding(
-        MEMORY_BALANCE, warning_unless(least >= _UNEVEN * most), expected=expected, actual=actual, remedy=remedy
-    )
+    yield host.finding(MEMORY_BALANCE, warning_unless(least >= _UNEVEN * most), actual=actual)
 
 
 MEMORY_PERCENT_LIMIT = Threshold(
@@ -129,12 +136,14 @@ MEMORY_SIZE = Check(
     "memory_size",
     looks_at="/proc/meminfo",
     fires="less than the profile's, beyond what firmware keeps",
+    remedy=_REPLUG,
     thresholds=(MEMORY_PERCENT_LIMIT,),
 )
 SWAP = Check(
     "swap",
     looks_at="/proc/meminfo",
     fires="warning: more of it in use than the threshold",
+    remedy="find what fills the memory (`ps aux --sort -rss | head` there), then `swapoff -a && swapon -a`",
     thresholds=(SWAP_USED_PERCENT_LIMIT,),
 )
 
@@ -154,20 +163,17 @@ def memory(host: Subject) -> Iterator[Finding]:
         least = wanted * 1e9 / 2**20 * percent / 100
         expected = f"{wanted} GB installed, {percent:g} % of it usable or more"
         actual = f"{found.total_mib * 2**20 / 1e9:.0f} GB"
-        yield host.finding(
-            MEMORY_SIZE, failed_unless(found.total_mib >= least), expected=expected, actual=actual, remedy=_REPLUG
-        )
+        yield host.finding(MEMORY_SIZE, failed_unless(found.total_mib >= least), expected=expected, actual=actual)
     yield _swap(host, found)
 
 
 def _swap(host: Subject, found: Memory) -> Finding:
     limit = host.threshold(SWAP_USED_PERCENT_LIMIT)
     expected = f"at most {limit:g} % of swap in use"
-    remedy = "find what fills the memory (`ps aux --sort -rss | head` there), then `swapoff -a && swapon -a`"
     if not found.swap_mib:
         return host.finding(SWAP, Status.OK, expected=expected, actual="no swap")
     if found.swap_free_mib is None:
-        return host.finding(SWAP, Status.UNKNOWN, expected=expected, actual="not told", remedy=remedy)
+        return host.finding(SWAP, Status.UNKNOWN, expected=expected, actual="not told")
     used = 100 * (found.swap_mib - found.swap_free_mib) / found.swap_mib
     actual = f"{used:.0f} % of {found.swap_mib} MiB"
-    return host.finding(SWAP, warning_unless(used <= limit), expected=expected, actual=actual, remedy=remedy)
+    return host.finding(SWAP, warning_unless(used <= limit), expected=expected, actual=actual)

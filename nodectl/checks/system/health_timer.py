@@ -17,6 +17,7 @@ HEALTH_TIMER = Check(
     "health_timer",
     looks_at=f"{TIMER} and its file, live on hosts with nodectl_health_timer",
     fires="not active, or its file is old",
+    expected="active",
     remedy="run `nodectl provision --tags health_timer`",
     thresholds=(AGE_LIMIT,),
     roles=("health_timer",),
@@ -31,15 +32,15 @@ def health_timer(host: Subject) -> Iterator[Finding]:
         return
     if isinstance(timer, Unread):
         status = Status.FAILED if timer.kind == "absent" else Status.UNKNOWN
-        yield host.finding(HEALTH_TIMER, status, TIMER, expected="active", actual=timer.reason)
+        yield host.finding(HEALTH_TIMER, status, TIMER, actual=timer.reason)
     if not isinstance(timer, HealthTimer):
         return
     if not timer.systemd:
         actual = f"{NOT_SETTABLE}: systemd is not process 1"
-        yield host.finding(HEALTH_TIMER, Status.SKIPPED, TIMER, expected="active", actual=actual)
+        yield host.finding(HEALTH_TIMER, Status.SKIPPED, TIMER, actual=actual)
         return
     state = timer.state or "not there"
-    yield host.finding(HEALTH_TIMER, failed_unless(state == "active"), TIMER, expected="active", actual=state)
+    yield host.finding(HEALTH_TIMER, failed_unless(state == "active"), TIMER, actual=state)
     most = host.threshold(AGE_LIMIT)
     young = timer.age_s is not None and timer.age_s < most
     actual = f"{timer.age_s} s" if timer.age_s is not None else "not there"

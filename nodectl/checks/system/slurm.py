@@ -19,7 +19,12 @@ _AWAY = {"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "NO_RESPOND", "IN
 _BUSY = {"MAINT", "RESERVED", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "PLANNED", "BLOCKED"}
 
 
-SLURM_STATE = Check("slurm_state", looks_at="scontrol", fires="failed: down or not responding; warning: drained")
+SLURM_STATE = Check(
+    "slurm_state",
+    looks_at="scontrol",
+    fires="failed: down or not responding; warning: drained",
+    expected="a state in which jobs start",
+)
 SLURM_RESOURCES = Check(
     "slurm_resources", looks_at="scontrol", fires="warning: Slurm's CPUs, memory or GPUs are not the node's"
 )
@@ -41,7 +46,7 @@ def state(host: Subject) -> Iterator[Finding]:
     remedy = f"when it is mended: `scontrol update nodename={found.name} state=resume`"
     if not found.responding:
         remedy = f"look at slurmd there (`systemctl status slurmd`); {remedy}"
-    yield host.finding(SLURM_STATE, status, expected=expected, actual=actual, remedy=remedy)
+    yield host.finding(SLURM_STATE, status, actual=actual, remedy=remedy)
     yield from _resources(host, found)
 
 

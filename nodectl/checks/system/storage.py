@@ -25,9 +25,16 @@ SHARED_MEMORY = Check(
     "shared_memory",
     looks_at="`/dev/shm`",
     fires="warning: smaller than the threshold; unknown: none there",
+    remedy="enlarge it: `mount -o remount,size=50% /dev/shm`, or --shm-size of the container",
     thresholds=(SHM_MIB_LIMIT,),
 )
-SHM_FREE = Check("shm_free", looks_at="`/dev/shm`", fires="warning: nearly full", thresholds=(SHM_MIB_LIMIT,))
+SHM_FREE = Check(
+    "shm_free",
+    looks_at="`/dev/shm`",
+    fires="warning: nearly full",
+    remedy="remove what ended jobs left there: /dev/shm/nccl-*, torch_*, sem.* that no process holds",
+    thresholds=(SHM_MIB_LIMIT,),
+)
 
 
 @judges(SHARED_MEMORY, SHM_FREE, reads=("memory",))
@@ -41,16 +48,12 @@ def shared_memory(host: Subject) -> Iterator[Finding]:
         size = memory.shm_mib
         status = Status.UNKNOWN if size is None else warning_unless(size >= least)
         actual = "no file system there" if size is None else f"{size} MiB"
-        remedy = "enlarge it: `mount -o remount,size=50% /dev/shm`, or --shm-size of the container"
-        yield host.finding(SHARED_MEMORY, status, _SHM, expected=expected, actual=actual, remedy=remedy)
+        yield host.finding(SHARED_MEMORY, status, _SHM, expected=expected, actual=actual)
         if memory.shm_free_mib is not None and size is not None and size >= least:
             full = memory.shm_free_mib < least / 2
             actual = f"{memory.shm_free_mib} MiB free of {size}"
-            remedy = "remove what ended jobs left there: /dev/shm/nccl-*, torch_*, sem.* that no process holds"
             expected = f"{least / 2:g} MiB free"
-            yield host.finding(
-                SHM_FREE, warning_unless(not full), _SHM, expected=expected, actual=actual, remedy=remedy
-            )
+            yield host.finding(SHM_FREE, warning_unless(not full), _SHM, expected=expected, actual=actual)
 
 
 DISK_FREE_MIB_LIMIT = Threshold("disk_free_mib", 1024, "room for logs and job folders")
@@ -59,12 +62,14 @@ DISK = Check(
     "disk",
     looks_at="`/` and the state folder",
     fires="warning: less room than the threshold",
+    remedy="make room there; `nodectl jobs clean` removes what ended jobs left",
     thresholds=(DISK_FREE_MIB_LIMIT,),
 )
 INODES = Check(
     "inodes",
     looks_at="`/` and the state folder",
     fires="warning: nearly no inodes left",
+    remedy="remove small files there: `du --inodes -x -d 2 DIR | sort -n` finds them",
     thresholds=(INODES_USED_PERCENT_LIMIT,),
 )
 
@@ -78,7 +83,6 @@ def disk(host: Subject) -> Iterator[Finding]:
         yield from host.unread(check, found, expected)
     if not isinstance(found, Disk):
         return
-    remedy = "make room there; `nodectl jobs clean` removes what ended jobs left"
     rows = (
         ("/", found.root_free_mib, found.root_inodes_used_percent),
         (found.state_folder, found.state_free_mib, found.state_inodes_used_percent),
@@ -86,21 +90,23 @@ def disk(host: Subject) -> Iterator[Finding]:
     most = host.threshold(INODES_USED_PERCENT_LIMIT)
     for folder, free_mib, used_percent in rows:
         status = warning_unless(free_mib >= least)
-        yield host.finding(DISK, status, folder, expected=expected, actual=f"{free_mib} MiB", remedy=remedy)
+        yield host.finding(DISK, status, folder, expected=expected, actual=f"{free_mib} MiB")
         # None: the file system has as many as it has room
         status = warning_unless(used_percent is None or used_percent <= most)
         actual = "no fixed number" if used_percent is None else f"{used_percent} %"
-        fewer = "remove small files there: `du --inodes -x -d 2 DIR | sort -n` finds them"
         limit = f"{most:g} % or less in use"
-        yield host.finding(INODES, status, folder, expected=limit, actual=actual, remedy=fewer)
+        yield host.finding(INODES, status, folder, expected=limit, actual=actual)
 
 
 READ_ONLY = Check(
     "read_only",
     looks_at="`/`, `/var`, `/home` … and the site's `mounts`",
     fires="read-only: the kernel gave the disk up",
+    expected="writable",
+    remedy="`dmesg` there says why the kernel gave it up; check the disk, then reboot",
+    action="reboot",
 )
-MOUNT = Check("mount", looks_at="`nodectl_health: {mounts: […]}`", fires="not mounted")
+MOUNT = Check("mount", looks_at="`nodectl_health: {mounts: […]}`", fires="not mounted", expected="mounted")
 
 
 @judges(READ_ONLY, MOUNT, reads=("mounts",))
@@ -113,15 +119,7 @@ def mounts(host: Subject) -> Iterator[Finding]:
         return
     live = {each.target: each for each in found.mounts}
     fallen = (
-        host.finding(
-            READ_ONLY,
-            Status.FAILED,
-            each.target,
-            expected="writable",
-            actual=f"read-only ({each.source}, {each.kind})",
-            remedy="`dmesg` there says why the kernel gave it up; check the disk, then reboot",
-            action="reboot",
-        )
+        host.finding(READ_ONLY, Status.FAILED, each.target, actual=f"read-only ({each.source}, {each.kind})")
         for each in live.values()
         if _fell(each, wanted)
     )
@@ -130,9 +128,7 @@ def mounts(host: Subject) -> Iterator[Finding]:
         there = live.get(target.rstrip("/") or "/")
         actual = f"{there.source}, {there.kind}" if there else "not mounted"
         remedy = f"`mount {target}` there; see /etc/fstab and whether the server answers"
-        yield host.finding(
-            MOUNT, failed_unless(there is not None), target, expected="mounted", actual=actual, remedy=remedy
-        )
+        yield host.finding(MOUNT, failed_unless(there is not None), target, actual=actual, remedy=remedy)
 
 
 def _fell(mount: Mount, wanted: Sequence[str]) -> bool:
