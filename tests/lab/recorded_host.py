@@ -9,7 +9,7 @@ from functools import cache
 from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import compare
 from nodectl.common.resources import recordings_dir
-from nodectl.health.host import Order, judge_answer, order_of
+from nodectl.health.host import REPLAYED, Order, judge_answer, order_of
 from nodectl.lab.faults import spoiled
 from nodectl.lab.faults.base import Output
 from nodectl.model.finding import Finding
@@ -68,7 +68,8 @@ def _first_reading(name: str, host: str) -> Previous | None:
 
 
 def _order(name: str, host: str, previous: Previous | None) -> Order:
-    return order_of(Host(host, host), {"hardware": name, "stack": "cu128", "tuning": "stock"}, (), previous)
+    names = {"hardware": name, "stack": "cu128", "tuning": "stock"}
+    return order_of(Host(host, host), names, (), previous, occasions=REPLAYED)
 
 
 def _recording(host: str, outputs: Mapping[str, Output], *, ago_s: float = 0.0) -> Recording:
