@@ -129,7 +129,7 @@ def test_a_second_run_changes_nothing_on_any_host(provision: Provision, lab4: An
     assert "none set" in lab4.ssh("node02", "/opt/nodectl/bin/nodectl-launch --print-env")
     program = """printf 'import os; print("waits", os.environ["OMP_WAIT_POLICY"])' > /tmp/waits.py"""
     assert "waits PASSIVE" in lab4.ssh("node02", f"{program} && /opt/nodectl/bin/nodectl-launch -- /tmp/waits.py")
-    assert "login memlock: not settable on this host" in said and "expected unlimited" in said
+    assert "limits: memlock: not settable on this host" in said and "expected unlimited" in said
 
 
 @pytest.mark.lab
