@@ -100,11 +100,16 @@ def slow_findings(probe: str, verdict: Verdict, unit: str, known: Collection[str
     Nothing is left unsettled of hosts that are `known` to be at fault.
     """
     blamed = sorted(verdict.blamed, key=lambda each: each.suspect.effect)
-    guilty = {name for each in blamed if each.suspect.cause.kind == "host" for name in each.suspect.cause.hosts}
+    guilty = {
+        name
+        for blamed_one in blamed
+        if blamed_one.suspect.cause.kind == "host"
+        for name in blamed_one.suspect.cause.hosts
+    }
     guilty |= set(known)
     unsettled = [each for each in verdict.unsettled if not guilty & set(each.cause.hosts)]
     return (
-        *(_blamed(probe, each, verdict.noise, unit) for each in blamed),
+        *(_blamed(probe, blamed_one, verdict.noise, unit) for blamed_one in blamed),
         *(_unsettled(probe, each, verdict.noise) for each in unsettled),
     )
 

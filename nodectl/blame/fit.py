@@ -61,7 +61,7 @@ def fit(entries: Mapping[HostPair, Entry], switch_of: Mapping[str, str] | None =
         shift = median(rest) if rest else 0.0
         usual = {link: level + shift for link, level in usual.items()}
         noise = _noise([each - shift for each in rest])
-        same = [each.cause for each in found] == [each.cause for each in suspects]
+        same = [each.cause for each in found] == [suspect.cause for suspect in suspects]
         suspects = found
         if same:
             break

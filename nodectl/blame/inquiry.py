@@ -71,8 +71,8 @@ class Inquiry:
         """Take what was measured, first or again."""
         told = self._asked if self.stage else None
         self.readings += [
-            replace(each, stage=self.stage, control=told is not None and frozenset(each.link) not in told)
-            for each in readings
+            replace(reading, stage=self.stage, control=told is not None and frozenset(reading.link) not in told)
+            for reading in readings
         ]
 
     def next_rounds(self) -> list[list[HostPair]]:
@@ -80,7 +80,7 @@ class Inquiry:
         if self.stage >= STAGES or len(self._names()) < 3:
             return []
         view = self._view()
-        open_ones = [each for each in view.fit.suspects if self._blamed(each, view) is None][:_MOST_SUSPECTS]
+        open_ones = [suspect for suspect in view.fit.suspects if self._blamed(suspect, view) is None][:_MOST_SUSPECTS]
         if not open_ones:
             return []
         plan = Plan(self.readings, view.fit.suspects)
@@ -93,7 +93,7 @@ class Inquiry:
     def verdict(self) -> Verdict:
         """What can be said by now."""
         view = self._view()
-        blamed = [(each, self._blamed(each, view)) for each in view.fit.suspects]
+        blamed = [(suspect, self._blamed(suspect, view)) for suspect in view.fit.suspects]
         return Verdict(
             tuple(_merged([each for _, each in blamed if each is not None])),
             tuple(each for each, settled in blamed if settled is None and self._stubborn(each)),
@@ -105,29 +105,29 @@ class Inquiry:
         return self._view().fit.suspects
 
     def _names(self) -> set[str]:
-        return {name for each in self.readings for name in each.link}
+        return {name for reading in self.readings for name in reading.link}
 
     def _view(self) -> _View:
         """Computed once for the same readings."""
         if self._known is None or self._known[0] != len(self.readings):
             shifts = self._shifts()
             found = self._first_look()[1] if not self.stage else fit(entries_of(self.readings, shifts), self.switch_of)
-            links = len({each.link for each in self.readings})
+            links = len({reading.link for reading in self.readings})
             self._known = (len(self.readings), _View(found, shifts, links, self._beside(found, shifts)))
         return self._known[1]
 
     def _beside(self, found: Fit, shifts: Mapping[int, float]) -> dict[int, list[float]]:
         """How far from the usual the controls of each stage were."""
         levels: dict[int, list[float]] = defaultdict(list)
-        for each in self.readings:
-            if each.control and each.value > 0 and each.link in found.usual:
-                level = math.log(each.value) - shifts.get(each.stage, 0.0)
-                levels[each.stage].append(level - found.usual[each.link])
+        for reading in self.readings:
+            if reading.control and reading.value > 0 and reading.link in found.usual:
+                level = math.log(reading.value) - shifts.get(reading.stage, 0.0)
+                levels[reading.stage].append(level - found.usual[reading.link])
         return levels
 
     def _first_look(self) -> tuple[Mapping[HostPair, Entry], Fit]:
         """As fitted once; none but the first look's readings are added before stage 1."""
-        first = [each for each in self.readings if not each.stage]
+        first = [reading for reading in self.readings if not reading.stage]
         if self._first is None or self._first[0] != len(first):
             entries = entries_of(first, {})
             self._first = len(first), entries, fit(entries, self.switch_of)
@@ -139,9 +139,9 @@ class Inquiry:
             return {}
         entries, first = self._first_look()
         moved: dict[int, list[float]] = defaultdict(list)
-        for each in self.readings:
-            if each.control and each.link in entries and each.value > 0:
-                moved[each.stage].append(math.log(each.value) - entries[each.link].level)
+        for reading in self.readings:
+            if reading.control and reading.link in entries and reading.value > 0:
+                moved[reading.stage].append(math.log(reading.value) - entries[reading.link].level)
         return {
             stage: shift
             for stage, levels in moved.items()
@@ -152,7 +152,9 @@ class Inquiry:
     def _blamed(self, suspect: Suspect, view: _View) -> Blamed | None:
         """The suspect as one to blame, by what was measured again alone; None where that does not suffice."""
         cause, found, shifts = suspect.cause, view.fit, view.shifts
-        again = [each for each in self.readings if each.stage and not each.control and cause.covers(each.link)]
+        again = [
+            reading for reading in self.readings if reading.stage and not reading.control and cause.covers(reading.link)
+        ]
         lower = [
             math.log(each.value) - shifts.get(each.stage, 0.0) - found.usual[each.link] - suspect.ceiling
             if each.value > 0
@@ -187,22 +189,22 @@ class Inquiry:
 
     def _stubborn(self, suspect: Suspect) -> bool:
         """Whether a suspect that is not blamed is worth a word: slow again, too, or never measured again."""
-        again = [each for each in self.readings if each.stage and suspect.cause.covers(each.link)]
+        again = [reading for reading in self.readings if reading.stage and suspect.cause.covers(reading.link)]
         return suspect.effect <= -BLAME_EFFECT and (suspect.score >= BLAME_SCORE or (not again and bool(self.stage)))
 
 
 def _merged(blamed: Sequence[Blamed]) -> list[Blamed]:
     """One for each host, path and switch: what is slow both ways is one thing."""
     found: dict[tuple[str, tuple[str, ...]], Blamed] = {}
-    for each in blamed:
-        cause = each.suspect.cause
+    for blamed_one in blamed:
+        cause = blamed_one.suspect.cause
         kind = "path" if cause.kind == "direction" else cause.kind
         key = (kind, tuple(sorted(cause.hosts)))
         other = found.get(key)
         if other is None:
-            found[key] = each
+            found[key] = blamed_one
             continue
-        deeper = min(each, other, key=lambda one: one.suspect.effect)
+        deeper = min(blamed_one, other, key=lambda one: one.suspect.effect)
         both = replace(cause, kind=kind, hosts=key[1], side="both" if kind == "host" else "")
         if cause == other.suspect.cause:
             both = cause
@@ -225,14 +227,14 @@ class Plan:
         self._met: dict[HostPair, int] = defaultdict(int)
         count: dict[str, int] = defaultdict(int)
         first: dict[HostPair, None] = {}
-        for each in readings:
-            for name, other in (each.link, each.link[::-1]):
+        for reading in readings:
+            for name, other in (reading.link, reading.link[::-1]):
                 count[name] += 1
                 self._partners_of[name].add(other)
-                self._met[name, other] += each.stage > 0
-            if not each.stage:
-                first[min(each.link), max(each.link)] = None
-        touched = {name for each in suspects for name in each.cause.hosts}
+                self._met[name, other] += reading.stage > 0
+            if not reading.stage:
+                first[min(reading.link), max(reading.link)] = None
+        touched = {name for suspect in suspects for name in suspect.cause.hosts}
         self._names = sorted(count)
         # hosts that no suspect touches, those with the most measurements first
         self._good = sorted(set(count) - touched, key=lambda name: (-count[name], name))

@@ -34,7 +34,7 @@ class Reading:
 
     @property
     def link(self) -> HostPair:
-        """Sender and receiver."""
+        """The pair of hosts that was measured: the sender, then the receiver."""
         return self.sender, self.receiver
 
 
@@ -74,7 +74,7 @@ class Suspect:
 
     @property
     def share(self) -> float:
-        """Of what is usual."""
+        """What it reaches, as a part of what is usual in this fleet."""
         return math.exp(self.effect)
 
 
@@ -91,7 +91,7 @@ def entries_of(readings: Iterable[Reading], shifts: Mapping[int, float]) -> dict
 
     `shifts` is by how much all of a later stage was faster or slower than the first look.
     """
-    found = [each for each in readings if not each.control]
+    found = [reading for reading in readings if not reading.control]
     positive = [each.value for each in found if each.value > 0]
     least = _NOTHING * median(positive) if positive else 1.0
     first: dict[HostPair, list[float]] = defaultdict(list)

@@ -258,8 +258,8 @@ def _show(app: App, found: ProbeResult, compared: Comparison | None) -> None:
     from nodectl.report.measurements import comparison_table, measurements_table
 
     if app.json:
-        document: dict[str, object] = {"measurements": [asdict(each) for each in found.measurements]}
-        document["findings"] = [asdict(each) for each in found.findings]
+        document: dict[str, object] = {"measurements": [asdict(measurement) for measurement in found.measurements]}
+        document["findings"] = [asdict(finding) for finding in found.findings]
         if compared is not None:
             document["comparison"] = asdict(compared)
         emit_json("probe", document)

@@ -61,8 +61,8 @@ def _kept(app: App, found: ProbeResult, against: Against | None) -> tuple[Compar
             return None, []
         old = history.last(found.measurements, upto=against.upto, before_run=run)
         compared = compare(against.text, found.measurements, old)
-        probes = sorted({each.probe for each in found.measurements})
-        measured = {identity_of(each).key for each in found.measurements}
+        probes = sorted({measurement.probe for measurement in found.measurements})
+        measured = {identity_of(measurement).key for measurement in found.measurements}
         drifting = drifts(history.points(probes, WINDOW))
         return compared, [each for key, each in drifting.items() if key in measured]
 

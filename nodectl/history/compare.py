@@ -40,7 +40,7 @@ def compare(against: str, new: Sequence[Measurement], old: Mapping[str, Past]) -
 
 def by_identity(measurements: Iterable[Measurement]) -> dict[str, Past]:
     """Measurements that were not kept by us, such as those of a file: without run and time."""
-    return {identity_of(each).key: Past(0, 0.0, each) for each in measurements}
+    return {identity_of(measurement).key: Past(0, 0.0, measurement) for measurement in measurements}
 
 
 def findings(compared: Comparison) -> tuple[Finding, ...]:
@@ -49,7 +49,7 @@ def findings(compared: Comparison) -> tuple[Finding, ...]:
         said = f"nothing measured here can be compared with {compared.against}"
         remedy = "measure the same hosts with the same options, then compare"
         return (Finding("", "compare", Status.UNKNOWN, actual=said, remedy=remedy),)
-    return tuple(_finding(compared.against, each) for each in compared.changes if is_worse(each))
+    return tuple(_finding(compared.against, change) for change in compared.changes if is_worse(change))
 
 
 def is_worse(change: Change) -> bool:

@@ -46,7 +46,7 @@ class Drift:
 
     @property
     def change_percent(self) -> float:
-        """Of the usual."""
+        """How far the latest value is from the usual one, in percent of it; negative for less."""
         return 100 * (self.latest / self.usual - 1)
 
 
@@ -78,8 +78,8 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 def drifts(points: Sequence[Point]) -> dict[str, Finding]:
     """Identity → a warning for what drifts, saying whether its peers do so too."""
     series: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for each in points:
-        series[each.key].append((each.time, each.value))
+    for point in points:
+        series[point.key].append((point.time, point.value))
     peers = _peers(points)
     found = {}
     for key, own_points in series.items():

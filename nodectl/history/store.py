@@ -159,7 +159,7 @@ class History:
             connection.executemany(
                 "INSERT INTO measurement (run, identity, probe, hosts, direction, value, unit, expected, spread,"
                 " conditions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [_row(run, each) for each in measurements],
+                [_row(run, measurement) for measurement in measurements],
             )
         return run
 
@@ -323,5 +323,5 @@ def _past(row: Sequence[Any]) -> Past:
 
 
 def iso(seconds: float) -> str:
-    """`2026-11-20T14:30:05+0100`."""
+    """Seconds since 1970 as local time with its offset: `2026-11-20T14:30:05+0100`."""
     return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(seconds))

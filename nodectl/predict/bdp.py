@@ -109,6 +109,6 @@ def _miss(shares: Shares, runs: Sequence[BufferRun]) -> float:
 
 
 def _part(shares: Shares, run: BufferRun) -> float:
-    """Predicted over measured."""
+    """The predicted rate as a part of the measured one."""
     predicted = shares.predict_bit_s(run.receive_bytes, run.send_bytes, run.rtt_s, run.rate_bit_s)
     return predicted / run.bit_s

@@ -32,7 +32,7 @@ class NodeLinks:
 
     @property
     def outside_gb_s(self) -> float:
-        """All NICs together."""
+        """GB/s that all NICs of the node carry together, each way."""
         return sum(self.nics_gb_s)
 
 

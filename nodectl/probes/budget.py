@@ -62,7 +62,9 @@ def marked(result: ProbeResult, options: ProbeOptions) -> ProbeResult:
     if not options.trimmed:
         return result
     trimmed = {"trimmed": list(options.trimmed)}
-    told = tuple(replace(each, conditions={**each.conditions, **trimmed}) for each in result.measurements)
+    told = tuple(
+        replace(measurement, conditions={**measurement.conditions, **trimmed}) for measurement in result.measurements
+    )
     return ProbeResult(told, result.findings)
 
 
@@ -81,7 +83,7 @@ def fitted(probe: str, wish: Amount, least: Amount, cost: Cost, time_s: float | 
 
 
 def said(time_s: float) -> str:
-    """`45 s`, `12 min`."""
+    """A time as text: in seconds up to 100, then in minutes: `45 s`, `12 min`."""
     return f"{time_s:.0f} s" if time_s < 100 else f"{time_s / 60:.0f} min"
 
 

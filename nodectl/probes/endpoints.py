@@ -47,9 +47,9 @@ def find_endpoints(
 
 def failure(done: CommandResult, events: Events) -> tuple[str, str]:
     """(reason, remedy) of a payload run that failed, in its own words where it has some."""
-    told = events.of("error")
-    if told:
-        return str(told[0].get("text")), str(told[0].get("remedy", ""))
+    errors = events.of("error")
+    if errors:
+        return str(errors[0].get("text")), str(errors[0].get("remedy", ""))
     if done.outcome is not Outcome.RAN:
         return done.error or str(done.outcome), done.remedy
     return events.complaint() or done.error or f"exit status {done.exit_status}", done.remedy

@@ -50,15 +50,15 @@ class Reference:
 def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> ProbeResult:
     """The measurements with `expected` and where that comes from, and a finding for each that misses it."""
     measurements, findings = [], []
-    for each in result.measurements:
-        found = _reference(each, references)
+    for measurement in result.measurements:
+        found = _reference(measurement, references)
         if isinstance(found, str):
-            told = {**each.conditions, "reference": None, "no_reference": found}
-            measurements.append(replace(each, conditions=told))
+            told = {**measurement.conditions, "reference": None, "no_reference": found}
+            measurements.append(replace(measurement, conditions=told))
             continue
         name, floor = found
-        told = {**each.conditions, "reference": f"{name}: {floor.source}"}
-        known = replace(each, expected=floor.value, conditions=told)
+        told = {**measurement.conditions, "reference": f"{name}: {floor.source}"}
+        known = replace(measurement, expected=floor.value, conditions=told)
         measurements.append(known)
         if _missed(known, floor):
             findings.append(_finding(known, name, floor))
@@ -255,7 +255,7 @@ def judged(
     transport: Transport, hosts: Sequence[Host], result: ProbeResult, profile_dirs: Sequence[Path], forks: int
 ) -> ProbeResult:
     """The result with what was expected; a host is asked for its links only where a floor depends on them."""
-    taking_part = {name for each in result.measurements for name in each.hosts}
+    taking_part = {name for measurement in result.measurements for name in measurement.hosts}
     references, findings = _references([host for host in hosts if host.name in taking_part], profile_dirs)
     asked = [host for host in hosts if _asks(host.name, references, result)]
     for host, link in fan_out(asked, lambda host: _link(transport, host), forks):
@@ -297,7 +297,7 @@ def _unread(wrong: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[Finding]
 def _asks(host: str, references: Mapping[str, Reference], result: ProbeResult) -> bool:
     own = references.get(host)
     return own is not None and any(
-        each.hosts == (host,) and asks_for_link(each, own.hardware) for each in result.measurements
+        measurement.hosts == (host,) and asks_for_link(measurement, own.hardware) for measurement in result.measurements
     )
 
 

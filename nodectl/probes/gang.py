@@ -80,8 +80,10 @@ def play(
 
 def culprits(played: Sequence[Played]) -> list[Played]:
     """Who failed by himself; those that only saw another fail where nobody did; empty where all went well."""
-    failed = [each for each in played if not each.ok]
-    return [each for each in failed if not each.blames_peer] or [each for each in failed if not each.was_ended]
+    failed = [member_run for member_run in played if not member_run.ok]
+    return [failure for failure in failed if not failure.blames_peer] or [
+        failure for failure in failed if not failure.was_ended
+    ]
 
 
 def _run(

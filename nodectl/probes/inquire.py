@@ -21,7 +21,7 @@ def inquire(
 
     `measure` does one round of pairs; more is better.
     """
-    hosts = {name for each in first.measurements for name in each.hosts}
+    hosts = {name for measurement in first.measurements for name in measurement.hosts}
     if len(hosts) < 2:
         return (), ProbeResult()
     if len(hosts) == 2:
@@ -35,10 +35,11 @@ def inquire(
         for pairs in rounds:
             found = measure(pairs)
             told = tuple(
-                replace(each, conditions={**each.conditions, "again": inquiry.stage}) for each in found.measurements
+                replace(measurement, conditions={**measurement.conditions, "again": inquiry.stage})
+                for measurement in found.measurements
             )
             said = (*first.findings, *again.findings)
-            again += ProbeResult(told, tuple(each for each in found.findings if each not in said))
+            again += ProbeResult(told, tuple(finding for finding in found.findings if finding not in said))
             inquiry.add(readings_of(told))
-    known = {name for each in first.findings if each.kind == "host" for name in each.hosts}
+    known = {name for finding in first.findings if finding.kind == "host" for name in finding.hosts}
     return slow_findings(probe, inquiry.verdict(), first.measurements[0].unit, known), again

@@ -39,7 +39,7 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
     if len(hosts) < 2:
         raise UsageError("the latency probe measures between hosts, and only one is selected", "widen --limit")
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
-    switches = switch_names({each.host.name: each.host.variables for each in endpoints})
+    switches = switch_names({endpoint.host.name: endpoint.host.variables for endpoint in endpoints})
     mode, rounds = planned_rounds(endpoints, switches, options)
     options, amount = fit(PROBE, options, len(rounds))
     rounds = rounds[: amount.rounds]
@@ -51,7 +51,7 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
         result += _round(transport, pairs, options)
 
     def again(links: Sequence[tuple[str, str]]) -> ProbeResult:
-        by_name = {each.host.name: each for each in endpoints}
+        by_name = {endpoint.host.name: endpoint for endpoint in endpoints}
         return _round(transport, [(by_name[a], by_name[b]) for a, b in links], options)
 
     one_round_s = cost_s(replace(amount, rounds=1))
@@ -83,7 +83,7 @@ def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeRe
         return ProbeResult(findings=(no_server_finding(NAME, pair[1], played.no_server),))
     measurements = []
     for reverse, ends in ((False, pair), (True, pair[::-1])):
-        told = [each for each in played.events.of("run") if each["reverse"] is reverse]
+        told = [event for event in played.events.of("run") if event["reverse"] is reverse]
         if told:
             measurements.append(_measurement(ends, told, options))
     return ProbeResult(tuple(measurements), tuple(_failed(pair, played)))
@@ -101,16 +101,16 @@ def _failed(pair: Pair, played: Played) -> list[Finding]:
 
 
 def _measurement(ends: tuple[Endpoint, ...], runs: Sequence[Event], options: ProbeOptions) -> Measurement:
-    trips: list[Mapping[str, float]] = [each["us"] for each in runs]
+    trips: list[Mapping[str, float]] = [run["us"] for run in runs]
     middles = [trip["p50"] for trip in trips]
     value = median(middles)
-    ways = [each["one_way_us"] for each in runs if each["one_way_us"]]
+    ways = [run["one_way_us"] for run in runs if run["one_way_us"]]
     conditions: dict[str, object] = {
         "p50_us": value,
         "p99_us": median(trip["p99"] for trip in trips),
         "min_us": min(trip["min"] for trip in trips),
         "max_us": max(trip["max"] for trip in trips),
-        "exchanges": [each["count"] for each in runs],
+        "exchanges": [run["count"] for run in runs],
         "message_bytes": 64,
         "duration_s": options.duration_s,
         "repetitions": len(runs),
@@ -161,9 +161,9 @@ def _worth_it(inquiry: Inquiry) -> list[list[HostPair]]:
 
 def _readings(measurements: Sequence[Measurement]) -> Iterator[Reading]:
     """More is better: trips a second."""
-    for each in measurements:
-        if each.value > 0:
-            yield Reading(each.hosts[0], each.hosts[1], 1e6 / each.value)
+    for measurement in measurements:
+        if measurement.value > 0:
+            yield Reading(measurement.hosts[0], measurement.hosts[1], 1e6 / measurement.value)
 
 
 def _is_slow(suspect: Suspect) -> bool:
@@ -171,9 +171,9 @@ def _is_slow(suspect: Suspect) -> bool:
 
 
 def _findings(verdict: Verdict) -> Iterator[Finding]:
-    for each in verdict.blamed:
-        if _is_slow(each.suspect):
-            yield _blamed(each)
+    for blamed_one in verdict.blamed:
+        if _is_slow(blamed_one.suspect):
+            yield _blamed(blamed_one)
     for suspect in verdict.unsettled:
         if _is_slow(suspect):
             yield _unsettled(suspect)
@@ -199,8 +199,8 @@ def _blamed(found: Blamed) -> Finding:
 def _unsettled(suspect: Suspect) -> Finding:
     """It is slow, and nobody can say whose fault that is: no culprit."""
     causes = [suspect.cause, *suspect.rivals]
-    names = "; or ".join(f"the {each.kind} {' - '.join(each.hosts)}" for each in causes)
-    hosts = tuple(dict.fromkeys(name for each in causes for name in each.hosts))
+    names = "; or ".join(f"the {cause.kind} {' - '.join(cause.hosts)}" for cause in causes)
+    hosts = tuple(dict.fromkeys(name for cause in causes for name in cause.hosts))
     return Finding(
         hosts[0],
         NAME,

@@ -59,7 +59,7 @@ class _Held:
 
     @property
     def pid(self) -> int | None:
-        """While it runs."""
+        """The process number of the program that holds the lock; None before it holds it and after it has ended."""
         told = self.events.of("held")
         return int(told[0]["pid"]) if told and not self.done else None
 
@@ -80,8 +80,8 @@ def held(
         found = dict(fan_out(hosts, lambda host: _take(transport, holding[host], args), forks))
         findings = tuple(each for host in hosts for each in found[host])
         if force and findings:
-            findings = tuple(replace(each, status=Status.WARNING, remedy="") for each in findings)
-            note(f"going on (--force) on {len({each.host for each in findings})} hosts that are not free")
+            findings = tuple(replace(finding, status=Status.WARNING, remedy="") for finding in findings)
+            note(f"going on (--force) on {len({finding.host for finding in findings})} hosts that are not free")
         yield Holds(findings, refused=bool(findings) and not force)
     finally:
         _release(transport, list(holding.values()))
@@ -102,14 +102,14 @@ def _take(transport: Transport, held: _Held, args: Sequence[str]) -> list[Findin
     answer = held.events.wait("held", _HOLD_S)
     findings = [] if answer else _not_held(held)
     for told in held.events.of("held") + held.events.of("busy"):
-        findings += [_job(held.host, each) for each in told["jobs"]]
+        findings += [_job(held.host, job) for job in told["jobs"]]
     return findings + (_others(asked) if isinstance(asked, Recording) else [])
 
 
 def _not_held(held: _Held) -> list[Finding]:
-    told = held.events.of("busy")
-    if told:
-        return [_refusal(held.host.name, "nodectl", "is held by " + _holder(told[0]))]
+    busy = held.events.of("busy")
+    if busy:
+        return [_refusal(held.host.name, "nodectl", "is held by " + _holder(busy[0]))]
     if held.events.of("error"):
         reason, _ = failure(held.done[0], held.events)
         return [_refusal(held.host.name, "nodectl", reason, Status.UNKNOWN)]
@@ -179,13 +179,13 @@ def _refusal(host: str, subject: str, actual: str, status: Status = Status.FAILE
 def _release(transport: Transport, holding: Sequence[_Held]) -> None:
     """End what holds the hosts; where that takes long, the end of the connection does it."""
     waiting = []
-    for each in holding:
-        pid = each.pid
+    for held_host in holding:
+        pid = held_host.pid
         if pid is not None:
             argv = ["kill", "-s", "TERM", str(pid)]
             waiting.append(
                 threading.Thread(
-                    target=transport.run, args=(each.host, argv), kwargs={"timeout_s": _STOP_S}, daemon=True
+                    target=transport.run, args=(held_host.host, argv), kwargs={"timeout_s": _STOP_S}, daemon=True
                 )
             )
             waiting[-1].start()

@@ -147,10 +147,12 @@ def _slow(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> dict[_S
     """Hosts of one kind: one hardware profile, as far as the inventory names it."""
     kinds = hardware_names(hosts)
     series: dict[_Series, dict[str, Measurement]] = defaultdict(dict)
-    for each in measurements:
-        numa, name = each.conditions["numa"], each.hosts[0]
-        key = _Series(str(each.conditions["kernel"]), numa if isinstance(numa, int) else None, kinds.get(name, ""))
-        series[key][name] = each
+    for measurement in measurements:
+        numa, name = measurement.conditions["numa"], measurement.hosts[0]
+        key = _Series(
+            str(measurement.conditions["kernel"]), numa if isinstance(numa, int) else None, kinds.get(name, "")
+        )
+        series[key][name] = measurement
     judged = {
         key: slow(
             {name: usual_run(one, _SUSTAINED) for name, one in values.items()},

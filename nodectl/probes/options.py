@@ -42,7 +42,7 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of some words."""
+    """One of a fixed list of words."""
 
     words: tuple[str, ...]
 
@@ -74,7 +74,7 @@ class Declared:
 
     @property
     def flag(self) -> str:
-        """`--gid-index`."""
+        """The option as it is written on the command line: `--gid-index`."""
         return f"--{self.option.flag or self.field.replace('_', '-')}"
 
 
@@ -106,7 +106,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def size(text: str) -> int:
-    """`64MiB` in bytes."""
+    """One size in bytes: `64MiB`, `64M`, `4096`; ValueError for any other text."""
     size_bytes = parse_size(text)
     if not size_bytes:
         raise ValueError(f"{text.strip()!r} is no size; write 1KiB, 64MiB or a number of bytes")
@@ -114,7 +114,7 @@ def size(text: str) -> int:
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    """`1KiB,64MiB` in bytes."""
+    """Sizes in bytes, in the order given: `1KiB,64MiB`; ValueError where one is no size."""
     return tuple(size(each) for each in text.split(","))
 
 

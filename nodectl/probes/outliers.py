@@ -68,7 +68,7 @@ def best_run(measurement: Measurement, runs_key: str) -> float:
 
 
 def usual_run(measurement: Measurement, runs_key: str) -> float:
-    """Their median."""
+    """The median of the runs that stand under this condition; the value itself where none do."""
     return median(_runs(measurement, runs_key))
 
 
@@ -77,17 +77,17 @@ def better(first: ProbeResult, again: ProbeResult, series_condition: str, runs_k
 
     A series is told by its place and its condition of this name.
     """
-    second = {_series(each, series_condition): each for each in again.measurements}
+    second = {_series(measurement, series_condition): measurement for measurement in again.measurements}
     kept = []
-    for each in first.measurements:
-        other = second.get(_series(each, series_condition), each)
-        kept.append(other if usual_run(other, runs_key) > usual_run(each, runs_key) else each)
+    for measurement in first.measurements:
+        other = second.get(_series(measurement, series_condition), measurement)
+        kept.append(other if usual_run(other, runs_key) > usual_run(measurement, runs_key) else measurement)
     return ProbeResult(tuple(kept), first.findings + again.findings)
 
 
 def _runs(measurement: Measurement, runs_key: str) -> list[float]:
     runs = measurement.conditions.get(runs_key)
-    return [float(each) for each in runs] if isinstance(runs, list) and runs else [measurement.value]
+    return [float(run) for run in runs] if isinstance(runs, list) and runs else [measurement.value]
 
 
 def _series(measurement: Measurement, condition: str) -> tuple[tuple[str, ...], str, str]:

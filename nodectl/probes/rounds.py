@@ -45,7 +45,7 @@ def all_pairs(items: Sequence[T]) -> list[list[tuple[T, T]]]:
         facing = zip(circle[: len(circle) // 2], reversed(circle[len(circle) // 2 :]), strict=True)
         rounds.append([(a, b) for a, b in facing if a is not None and b is not None])
         circle = [circle[0], circle[-1], *circle[1:-1]]
-    return [each for each in rounds if each]
+    return [pairs for pairs in rounds if pairs]
 
 
 def ring(items: Sequence[T]) -> list[list[tuple[T, T]]]:
@@ -122,7 +122,7 @@ def switch_names(variables: Mapping[str, Mapping[str, object]]) -> dict[str, str
         names = [said] if isinstance(said, str) else list(said) if isinstance(said, list | tuple) else []
         if not names:
             return {}
-        found[name] = ", ".join(sorted({str(each) for each in names}))
+        found[name] = ", ".join(sorted({str(name) for name in names}))
     return found
 
 

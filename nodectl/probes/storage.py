@@ -57,7 +57,7 @@ class _Job:
     per_second: bool
 
     def value(self, job: FioJob) -> float | None:
-        """In the job's unit."""
+        """The measured rate, in the unit of the pattern; None where fio did not report it."""
         if self.per_second:
             return job.read_iops if self.reads else job.write_iops
         return job.read_mib_s if self.reads else job.write_mib_s
@@ -95,7 +95,7 @@ def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOpt
     note(f"storage: {len(ready)} hosts, {in_turn} in turn, about {cost}{given_up(options)}")
     result += _measured(transport, ready, options)
     suspects = slow_hosts(result.measurements, hosts)
-    again = [each for each in ready if each.host.name in suspects]
+    again = [ready_host for ready_host in ready if ready_host.host.name in suspects]
     if again and has_time(options, turns(again, lambda each: each.machine, options.forks) * _cost_s(amount)):
         note(f"storage: once more on {', '.join(sorted(suspects))}")
         result = better(result, _measured(transport, again, options), "pattern")
@@ -103,7 +103,7 @@ def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOpt
 
 
 def _cost_s(amount: Amount) -> float:
-    """Of one host."""
+    """Seconds that all patterns take on one host."""
     return 1.0 + amount.repetitions * len(_JOBS) * (amount.duration_s + _JOB_S)
 
 
@@ -112,13 +112,13 @@ def _look(transport: Transport, hosts: Sequence[Host], options: StorageOptions) 
         events = Events()
         args = ["look", *_path(options)]
         done = run_payload(transport, host, "probe_storage", args, timeout_s=_LOOK_S, on_output=events.add)
-        told = events.of("ready")
-        if not done.ok or not told:
+        answers = events.of("ready")
+        if not done.ok or not answers:
             return host_finding(NAME, host.name, Status.UNKNOWN, *failure(done, events))
-        if not told[0]["fio"]:
+        if not answers[0]["fio"]:
             remedy = "install the package fio there"
             return host_finding(NAME, host.name, Status.UNKNOWN, "fio is not installed", remedy)
-        return _Ready(host, told[0])
+        return _Ready(host, answers[0])
 
     answers = dict(fan_out(hosts, ask, options.forks))
     found = [answers[host] for host in hosts]
@@ -130,7 +130,7 @@ def _path(options: StorageOptions) -> list[str]:
 
 
 def _measured(transport: Transport, ready: Sequence[_Ready], options: StorageOptions) -> ProbeResult:
-    machines = len({each.machine for each in ready})
+    machines = len({ready_host.machine for ready_host in ready})
     together = min(machines, options.forks)
     return by_machine(
         transport,
@@ -166,7 +166,7 @@ def _one(transport: Transport, ready: _Ready, options: StorageOptions, together:
 
 
 def _read(events: Events) -> dict[str, list[FioJob]]:
-    """fio's reports, by job."""
+    """fio's jobs by their name; ParseError where a report cannot be read or a job ended with an error."""
     found: dict[str, list[FioJob]] = defaultdict(list)
     for event in events.of("fio"):
         for job in parse_fio(str(event["text"])).jobs:
@@ -178,7 +178,7 @@ def _read(events: Events) -> dict[str, list[FioJob]]:
 
 def _conditions(ready: _Ready, events: Events, options: StorageOptions, together: int) -> dict[str, object]:
     told = ready.told
-    sizes = [int(each["bytes"]) for each in events.of("size")]
+    sizes = [int(event["bytes"]) for event in events.of("size")]
     conditions: dict[str, object] = {
         "path": told["path"],
         "file_system": told["file_system"],
@@ -225,10 +225,10 @@ def slow_by_pattern(measurements: Sequence[Measurement], hosts: Sequence[Host]) 
     """By pattern, among hosts of one hardware profile and one kind of file system."""
     kinds = hardware_names(hosts)
     series: dict[_Series, dict[str, Measurement]] = defaultdict(dict)
-    for each in measurements:
-        name = each.hosts[0]
-        kind = f"{kinds.get(name, '')} {each.conditions['file_system']} {each.conditions['direct']}"
-        series[str(each.conditions["pattern"]), kind][name] = each
+    for measurement in measurements:
+        name = measurement.hosts[0]
+        kind = f"{kinds.get(name, '')} {measurement.conditions['file_system']} {measurement.conditions['direct']}"
+        series[str(measurement.conditions["pattern"]), kind][name] = measurement
     judged = {
         key: slow(
             {name: one.value for name, one in own.items()}, {name: best_run(one, RUNS_KEY) for name, one in own.items()}
@@ -253,7 +253,7 @@ def slow_hosts(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> se
 
 def slow_findings(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> Iterator[Finding]:
     """One a host: its worst pattern."""
-    units = {str(each.conditions["pattern"]): each.unit for each in measurements}
+    units = {str(measurement.conditions["pattern"]): measurement.unit for measurement in measurements}
     found: dict[str, list[tuple[str, Slow]]] = defaultdict(list)
     for (pattern, _), each in slow_by_pattern(measurements, hosts).items():
         for name, one in each.items():

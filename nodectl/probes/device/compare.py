@@ -43,7 +43,7 @@ def compared(
         second = measured(transport, plan, again)
         told = set(first.findings)
         first = better(first, ProbeResult(second.measurements), series)
-        first += ProbeResult(findings=tuple(each for each in second.findings if each not in told))
+        first += ProbeResult(findings=tuple(finding for finding in second.findings if finding not in told))
     found = slow_ones(first.measurements, hosts, alike)
     return marked(result + first + ProbeResult(findings=tuple((blame or slow_findings)(found))), plan.options)
 
@@ -54,8 +54,8 @@ def slow_ones(
     """Those below the others of their kind."""
     kinds = hardware_names(hosts)
     groups: dict[Hashable, dict[str, Measurement]] = defaultdict(dict)
-    for each in measurements:
-        groups[kinds.get(each.hosts[0], ""), alike(each)][each.direction] = each
+    for measurement in measurements:
+        groups[kinds.get(measurement.hosts[0], ""), alike(measurement)][measurement.direction] = measurement
     found = []
     for own in groups.values():
         values = {name: each.value for name, each in own.items()}

@@ -58,7 +58,7 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """The probe's."""
+        """The name of the probe, and of its program `probe_NAME.py`."""
         return self.probe.name
 
 
@@ -76,7 +76,7 @@ class Plan:
         return turns(nodes, lambda each: each.machine, self.options.forks) * self._dearest(nodes)
 
     def _dearest(self, nodes: Sequence[Node]) -> float:
-        return max((self.kind.cost_s(self.amount, each) for each in nodes), default=0.0)
+        return max((self.kind.cost_s(self.amount, node) for node in nodes), default=0.0)
 
 
 def planned(
@@ -111,22 +111,22 @@ def measurement(probe: str, node: Node, event: Event, unit: str, where: str, con
         **(event.get("seen") or {}),
         "repetitions": len(values),
         "passes": event.get("passes"),
-        RUNS_KEY: [round(each, 4) for each in values],
+        RUNS_KEY: [round(value, 4) for value in values],
     }
     return Measurement(probe, (node.host.name,), value, unit, where, None, spread(values, value), told)
 
 
 def device_of(events: Events, gpu: int | None) -> dict[str, object]:
     """What a GPU (None: the processors) is, and the libraries that drive it."""
-    told = events.of("devices")
-    if not told:
+    devices = events.of("devices")
+    if not devices:
         return {}
-    host = told[0]["host"]
+    host = devices[0]["host"]
     own: dict[str, object] = {"torch": host["torch"], "cuda": host["cuda"]}
     if gpu is None:
         names = ("torch", "cpu", "cpu_kernels", "threads")
         return {"device": "cpu", **{name: host[name] for name in names}}
-    known: Event = next((each for each in told[0]["gpus"] if each["gpu"] == gpu), {})
+    known: Event = next((event for event in devices[0]["gpus"] if event["gpu"] == gpu), {})
     return {**own, **{name: value for name, value in known.items() if name not in ("pcie_gen", "pcie_width")}}
 
 
@@ -248,7 +248,7 @@ def _one(transport: Transport, plan: Plan, node: Node) -> ProbeResult:
         on_output=events.add,
     )
     result = kind.read(node, events)
-    errors = [host_finding(kind.name, name, Status.UNKNOWN, str(each["text"])) for each in events.of("error")]
+    errors = [host_finding(kind.name, name, Status.UNKNOWN, str(event["text"])) for event in events.of("error")]
     if not done.ok and not errors:
         errors = [host_finding(kind.name, name, Status.UNKNOWN, *failure(done, events))]
     return result + ProbeResult(findings=(*_unseen(kind, node, events), *errors))
@@ -268,7 +268,7 @@ def _unseen(kind: Kind, node: Node, events: Events) -> list[Finding]:
 
 
 def _counted(nodes: Sequence[Node]) -> str:
-    gpus = sum(each.gpus or 0 for each in nodes)
-    bare = sum(not each.gpus for each in nodes)
+    gpus = sum(node.gpus or 0 for node in nodes)
+    bare = sum(not node.gpus for node in nodes)
     words = [f"{gpus} GPUs of {len(nodes) - bare} hosts"] if gpus else []
     return ", ".join([*words, *([f"the processors of {bare} hosts"] if bare else [])])

@@ -62,15 +62,18 @@ def _alike(each: Measurement) -> tuple[object, ...]:
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
-    told = events.of("measured")
-    measurements = [_measurement(node, events, each) for each in told]
+    measured = events.of("measured")
+    measurements = [_measurement(node, events, event) for event in measured]
     slowest: dict[object, Measurement] = {}
-    for each in measurements:
-        name = each.conditions["precision"]
-        if name not in slowest or each.value < slowest[name].value:
-            slowest[name] = each
-    marked = [_with(each, each is slowest[each.conditions["precision"]], len(told)) for each in measurements]
-    findings = [*_wrong(node, told), *_throttled(node, told), *_lacking(node, events)]
+    for one in measurements:
+        name = one.conditions["precision"]
+        if name not in slowest or one.value < slowest[name].value:
+            slowest[name] = one
+    marked = [
+        _with(measurement, measurement is slowest[measurement.conditions["precision"]], len(measured))
+        for measurement in measurements
+    ]
+    findings = [*_wrong(node, measured), *_throttled(node, measured), *_lacking(node, events)]
     return ProbeResult(tuple(marked), tuple(findings))
 
 
@@ -104,35 +107,35 @@ def _with(each: Measurement, is_slowest: bool, count: int) -> Measurement:
 
 def _wrong(node: Node, told: Sequence[Event]) -> list[Finding]:
     found = []
-    for each in told:
-        if each["wrong"]:
+    for event in told:
+        if event["wrong"]:
             actual = (
-                f"{each['wrong']} of {each['checked']} elements are wrong, by up to {each['error']:.3g} of the usual"
+                f"{event['wrong']} of {event['checked']} elements are wrong, by up to {event['error']:.3g} of the usual"
             )
-            found.append(broken(_NAME, node, each["gpu"], each["precision"], actual))
+            found.append(broken(_NAME, node, event["gpu"], event["precision"], actual))
         # on processors another number of threads may sum up in another order
-        elif each["changed"] and each["gpu"] is not None:
-            actual = f"the same product came out differently: {each['changed']} elements in {len(each['rates'])} runs"
-            found.append(broken(_NAME, node, each["gpu"], each["precision"], actual))
+        elif event["changed"] and event["gpu"] is not None:
+            actual = f"the same product came out differently: {event['changed']} elements in {len(event['rates'])} runs"
+            found.append(broken(_NAME, node, event["gpu"], event["precision"], actual))
     return found
 
 
 def _throttled(node: Node, told: Sequence[Event]) -> list[Finding]:
-    """Once a GPU."""
-    found: dict[object, Finding] = {}
-    for each in told:
-        seen = each.get("seen") or {}
+    """A warning for each GPU that slowed itself down for heat or power, whatever the number of precisions."""
+    findings: dict[object, Finding] = {}
+    for event in told:
+        seen = event.get("seen") or {}
         bad = sorted(_BAD_REASONS & set(seen.get("throttled") or ()))
-        if bad and each["gpu"] not in found:
-            actual = f"{called(each['gpu'])} slowed itself down: {', '.join(bad)}; {seen.get('temperature_c')} °C"
+        if bad and event["gpu"] not in findings:
+            actual = f"{called(event['gpu'])} slowed itself down: {', '.join(bad)}; {seen.get('temperature_c')} °C"
             remedy = "look at fans, airflow and power supply of this host"
-            found[each["gpu"]] = host_finding(_NAME, node.host.name, Status.WARNING, actual, remedy)
-    return list(found.values())
+            findings[event["gpu"]] = host_finding(_NAME, node.host.name, Status.WARNING, actual, remedy)
+    return list(findings.values())
 
 
 def _lacking(node: Node, events: Events) -> list[Finding]:
     """Once a precision: GPUs of one host are of one kind."""
-    lacks = {each["precision"]: each["text"] for each in events.of("lacks")}
+    lacks = {event["precision"]: event["text"] for event in events.of("lacks")}
     return [
         Finding(node.host.name, _NAME, Status.SKIPPED, name, actual=text, kind="host", hosts=(node.host.name,))
         for name, text in lacks.items()

@@ -49,17 +49,17 @@ def _alike(each: Measurement) -> tuple[object, ...]:
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
-    told = events.of("measured")
+    measured = events.of("measured")
     links = {
         each["gpu"]: (each["pcie_gen"], each["pcie_width"]) for found in events.of("devices") for each in found["gpus"]
     }
-    measurements = tuple(_measurement(node, events, each, links) for each in told)
+    measurements = tuple(_measurement(node, events, event, links) for event in measured)
     findings = [
-        broken(_NAME, node, each["gpu"], _transfer(each), f"{each['wrong']} bytes are not what was copied")
-        for each in told
-        if each["wrong"]
+        broken(_NAME, node, event["gpu"], _transfer(event), f"{event['wrong']} bytes are not what was copied")
+        for event in measured
+        if event["wrong"]
     ]
-    return ProbeResult(measurements, (*findings, *_trained_down(node, told, links), *_not_there(node, told)))
+    return ProbeResult(measurements, (*findings, *_trained_down(node, measured, links), *_not_there(node, measured)))
 
 
 def _transfer(event: Event) -> str:
@@ -94,11 +94,11 @@ def _trained_down(
 ) -> list[Finding]:
     """GPUs whose link is narrower or slower under load than it and its slot can be; the best moment counts."""
     now: dict[int, tuple[float, float]] = {}
-    for each in told:
-        seen = each.get("seen") or {}
+    for event in told:
+        seen = event.get("seen") or {}
         if seen.get("pcie_gen_now") and seen.get("pcie_width_now"):
-            before = now.get(each["gpu"], (0.0, 0.0))
-            now[each["gpu"]] = (max(before[0], seen["pcie_gen_now"]), max(before[1], seen["pcie_width_now"]))
+            before = now.get(event["gpu"], (0.0, 0.0))
+            now[event["gpu"]] = (max(before[0], seen["pcie_gen_now"]), max(before[1], seen["pcie_width_now"]))
     found = []
     for gpu, (gen, width) in now.items():
         most_gen, most_width = links.get(gpu, (None, None))
@@ -112,9 +112,9 @@ def _trained_down(
 
 def _not_there(node: Node, told: Sequence[Event]) -> list[Finding]:
     """Memory that was asked for on one node and lies on another: those figures are of another way."""
-    for each in told:
-        if each["numa"] is not None and each["numa_found"] not in (None, each["numa"]):
-            actual = f"memory for NUMA node {each['numa']} was put on node {each['numa_found']}"
+    for event in told:
+        if event["numa"] is not None and event["numa_found"] not in (None, event["numa"]):
+            actual = f"memory for NUMA node {event['numa']} was put on node {event['numa_found']}"
             remedy = "is there free memory on that node, and may this login bind memory?"
             return [host_finding(_NAME, node.host.name, Status.UNKNOWN, actual, remedy)]
     return []

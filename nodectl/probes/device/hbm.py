@@ -31,13 +31,13 @@ def _cost_s(amount: Amount, _: Node | None = None) -> float:
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
-    told = events.of("measured")
+    measured = events.of("measured")
     findings = [
-        broken(_NAME, node, each["gpu"], "copy", f"{each['wrong']} bytes are not what was copied")
-        for each in told
-        if each["wrong"]
+        broken(_NAME, node, event["gpu"], "copy", f"{event['wrong']} bytes are not what was copied")
+        for event in measured
+        if event["wrong"]
     ]
-    return ProbeResult(tuple(_measurement(node, events, each) for each in told), tuple(findings))
+    return ProbeResult(tuple(_measurement(node, events, event) for event in measured), tuple(findings))
 
 
 def _measurement(node: Node, events: Events, event: Event) -> Measurement:

@@ -43,13 +43,13 @@ def _alike(each: Measurement) -> tuple[object, ...]:
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
-    told = events.of("measured")
+    measured = events.of("measured")
     findings = [
-        broken(_NAME, node, each["gpu"], f"to GPU {each['target']}, {each['way']}", f"{each['wrong']} wrong bytes")
-        for each in told
-        if each["wrong"]
+        broken(_NAME, node, event["gpu"], f"to GPU {event['target']}, {event['way']}", f"{event['wrong']} wrong bytes")
+        for event in measured
+        if event["wrong"]
     ]
-    return ProbeResult(tuple(_measurement(node, events, each) for each in told), tuple(findings))
+    return ProbeResult(tuple(_measurement(node, events, event) for event in measured), tuple(findings))
 
 
 def _measurement(node: Node, events: Events, event: Event) -> Measurement:
@@ -58,7 +58,7 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
     conditions = {
         **device_of(events, gpu),
         "gpu": gpu,
-        "gpus": sum(len(each["gpus"]) for each in events.of("devices")),
+        "gpus": sum(len(event["gpus"]) for event in events.of("devices")),
         "target": target,
         "connection": event["way"],
         "bidirectional": both,

@@ -146,7 +146,7 @@ def run_sdc(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
         note(f"{_NAME}: once more on {', '.join(sorted(suspects))}")
         told = set(result.findings)
         more = measured(transport, plan, again)
-        result += ProbeResult(findings=tuple(each for each in more.findings if each not in told))
+        result += ProbeResult(findings=tuple(finding for finding in more.findings if finding not in told))
         repeated = vote([*(unit for unit in first if unit.host not in suspects), *gathered.units])
     measurements = tuple(_measurements(first, gathered.conditions, votes, plan.amount))
     verdict = ProbeResult(measurements, (*_blamed(votes, repeated), *_unclear(votes)))

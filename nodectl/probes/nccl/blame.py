@@ -36,7 +36,10 @@ def blamed(
     looked = ProbeResult(both_ways(judged), first.findings)
     slow, seen = inquire(NAME, looked, again, switches, note)
     # a collective has no direction: each pair stands once in the result
-    stages = {(each.hosts, each.conditions["time_us"]): each.conditions.get("again") for each in seen.measurements}
+    stages = {
+        (measurement.hosts, measurement.conditions["time_us"]): measurement.conditions.get("again")
+        for measurement in seen.measurements
+    }
     told = tuple(
         replace(each, conditions={**each.conditions, "again": stages.get((each.hosts, each.conditions["time_us"]))})
         for each in kept
@@ -46,7 +49,11 @@ def blamed(
 
 def _judged(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Of pairs, the first collective that has a large size."""
-    large = [each for each in measurements if len(each.hosts) == 2 and each.conditions["verdict_size"] == "large"]
+    large = [
+        measurement
+        for measurement in measurements
+        if len(measurement.hosts) == 2 and measurement.conditions["verdict_size"] == "large"
+    ]
     return [each for each in large if each.conditions["collective"] == large[0].conditions["collective"]]
 
 
@@ -176,7 +183,7 @@ def settled(
     `cases` are all that were asked for, in their order.
     """
     failures = _failures(result, cases)
-    named = {each.host for each in failures if each.kind == "host"}
+    named = {failure.host for failure in failures if failure.kind == "host"}
     case = failing_case(result, cases)
     # a run that was merely cut short has no failures
     if not failures or case is None or len(hosts) < LEAST_HOSTS or len(named) == 1:
@@ -187,7 +194,7 @@ def settled(
         return [failing_case(each, [case]) is not None for each in measure(groups, case)]
 
     found = isolate(hosts, fails)
-    kept = tuple(_without_blame(each) if each in failures else each for each in result.findings)
+    kept = tuple(_without_blame(finding) if finding in failures else finding for finding in result.findings)
     return ProbeResult(result.measurements, (*kept, *_findings(found, hosts, case)))
 
 
@@ -197,11 +204,11 @@ def failing_case(result: ProbeResult, cases: Sequence[Case]) -> Case | None:
     wrong = [case for case, each in zip(told, result.measurements, strict=True) if each.conditions.get("wrong")]
     if wrong and isinstance(wrong[0][1], int):
         return wrong[0][0], wrong[0][1]
-    if all(each.kind != "incomplete" for each in result.findings):
+    if all(finding.kind != "incomplete" for finding in result.findings):
         return None
     # ranks share a size evenly, so that it may be a little smaller than asked for: the number of cases counts
     done = {name: sum(1 for each, _ in told if each == name) for name, _ in cases}
-    lacking = {each.subject for each in result.findings if each.status is Status.SKIPPED}
+    lacking = {finding.subject for finding in result.findings if finding.status is Status.SKIPPED}
     asked: dict[str, int] = {}
     for name, size in cases:
         if name in lacking:
@@ -215,12 +222,15 @@ def failing_case(result: ProbeResult, cases: Sequence[Case]) -> Case | None:
 def _failures(result: ProbeResult, cases: Sequence[Case]) -> list[Finding]:
     """Ranks that ended and results that are wrong; not what is said of the way that the data went."""
     subjects = {"", *(f"{name} {size} B" for name, size in _measured(result)), *(f"{n} {size} B" for n, size in cases)}
-    bad = [each for each in result.findings if each.status in _BAD and each.kind != "incomplete"]
+    bad = [finding for finding in result.findings if finding.status in _BAD and finding.kind != "incomplete"]
     return [each for each in bad if each.subject in subjects]
 
 
 def _measured(result: ProbeResult) -> list[tuple[str, object]]:
-    return [(str(each.conditions["collective"]), each.conditions["size_bytes"]) for each in result.measurements]
+    return [
+        (str(measurement.conditions["collective"]), measurement.conditions["size_bytes"])
+        for measurement in result.measurements
+    ]
 
 
 def _without_blame(finding: Finding) -> Finding:

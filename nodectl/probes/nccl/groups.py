@@ -34,13 +34,13 @@ class Group:
 
     @property
     def ranks(self) -> int:
-        """Of all hosts."""
-        return sum(each.ranks for each in self.parts)
+        """The number of ranks of all hosts of the group."""
+        return sum(part.ranks for part in self.parts)
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Their names."""
-        return tuple(each.ready.name for each in self.parts)
+        """The names of the group's hosts, in the order of their ranks."""
+        return tuple(part.ready.name for part in self.parts)
 
 
 def part_of(ready: Ready, backend: str, *, alone: bool = False) -> Part:
@@ -52,13 +52,13 @@ def part_of(ready: Ready, backend: str, *, alone: bool = False) -> Part:
 
 
 def group_of(ready: Sequence[Ready], backend: str) -> Group:
-    """These hosts together."""
-    return Group(tuple(part_of(each, backend) for each in ready))
+    """One group of all ranks of these hosts."""
+    return Group(tuple(part_of(ready_host, backend) for ready_host in ready))
 
 
 def node_groups(fleet: Fleet) -> list[Group]:
-    """Each host by itself."""
-    return [Group((part_of(each, fleet.backend, alone=True),)) for each in fleet.ready]
+    """A group for each host, of its own ranks only."""
+    return [Group((part_of(ready_host, fleet.backend, alone=True),)) for ready_host in fleet.ready]
 
 
 def rail_groups(fleet: Fleet, should: Mapping[str, Should]) -> list[Group]:
@@ -67,8 +67,12 @@ def rail_groups(fleet: Fleet, should: Mapping[str, Should]) -> list[Group]:
     UsageError where nobody says what a rail is.
     """
     rails: dict[str, list[Part]] = {}
-    for each in fleet.ready:
-        parts = _rails_by_gpu(each, should[each.name]) if fleet.backend == "nccl" else _rails_by_interface(each)
+    for ready_host in fleet.ready:
+        parts = (
+            _rails_by_gpu(ready_host, should[ready_host.name])
+            if fleet.backend == "nccl"
+            else _rails_by_interface(ready_host)
+        )
         for rail, part in parts.items():
             rails.setdefault(rail, []).append(part)
     if not rails:

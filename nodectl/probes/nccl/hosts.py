@@ -40,12 +40,12 @@ class Ready:
 
     @property
     def name(self) -> str:
-        """The host's."""
+        """The name of the host."""
         return self.endpoint.host.name
 
     @property
     def host(self) -> Host:
-        """The host itself."""
+        """The host of the inventory."""
         return self.endpoint.host
 
 
@@ -77,7 +77,7 @@ def find_fleet(transport: Transport, hosts: Sequence[Host], options: NcclOptions
             ready.append(one)
         else:
             lacking.append(_without(one, engine))
-    backend = "nccl" if engine != "torch" else _backend([each.endpoint for each in ready])
+    backend = "nccl" if engine != "torch" else _backend([ready_host.endpoint for ready_host in ready])
     if backend == "gloo":
         lacking += _without_gpus(ready)
     return Fleet(tuple(ready), engine, backend, (*findings, *lacking))
@@ -91,8 +91,8 @@ def _look(transport: Transport, endpoint: Endpoint) -> Ready | tuple[str, str]:
     done: CommandResult = run_payload(
         transport, endpoint.host, "probe_nccl", args, timeout_s=_DEADLINE_S, on_output=events.add
     )
-    told = events.of("look")
-    return _ready(endpoint, told[0]) if done.ok and told else failure(done, events)
+    looks = events.of("look")
+    return _ready(endpoint, looks[0]) if done.ok and looks else failure(done, events)
 
 
 def _ready(endpoint: Endpoint, told: Event) -> Ready:
@@ -112,8 +112,8 @@ def _engine(ready: Sequence[Ready], wish: str) -> str:
     """`auto`: torch, which needs no MPI; nccl-tests where some host has only these."""
     if wish != "auto":
         return wish
-    programs = bool(ready) and all(each.programs and each.endpoint.gpus for each in ready)
-    return "nccl-tests" if programs and not all(each.endpoint.torch for each in ready) else "torch"
+    programs = bool(ready) and all(ready_host.programs and ready_host.endpoint.gpus for ready_host in ready)
+    return "nccl-tests" if programs and not all(ready_host.endpoint.torch for ready_host in ready) else "torch"
 
 
 def _backend(endpoints: Sequence[Endpoint]) -> str:
@@ -127,7 +127,7 @@ def _uses_gpus(endpoint: Endpoint) -> bool:
 
 def _without_gpus(ready: Sequence[Ready]) -> list[Finding]:
     """Those for whose sake the others' GPUs were not measured: never silently."""
-    lacking = [each for each in ready if not _uses_gpus(each.endpoint)]
+    lacking = [ready_host for ready_host in ready if not _uses_gpus(ready_host.endpoint)]
     if len(lacking) == len(ready):
         return []
     said = "all are measured over gloo and without GPUs, because "

@@ -20,8 +20,8 @@ LEAST_SIZES = 3
 def fits(measurements: Sequence[Measurement]) -> dict[str, AlphaBeta]:
     """By collective, where three sizes were measured and larger ones take longer."""
     series: dict[str, list[Measurement]] = defaultdict(list)
-    for each in measurements:
-        series[str(each.conditions["collective"])].append(each)
+    for measurement in measurements:
+        series[str(measurement.conditions["collective"])].append(measurement)
     found = {}
     for collective, own in series.items():
         samples = [(size(each), time_us / 1e6) for each in own for time_us in _times_us(each)]
@@ -37,7 +37,10 @@ def fits(measurements: Sequence[Measurement]) -> dict[str, AlphaBeta]:
 def with_fits(measurements: Sequence[Measurement]) -> list[Measurement]:
     """The fit of its collective in each measurement."""
     found = fits(measurements)
-    return [replace(each, conditions={**each.conditions, **_fit(found, each)}) for each in measurements]
+    return [
+        replace(measurement, conditions={**measurement.conditions, **_fit(found, measurement)})
+        for measurement in measurements
+    ]
 
 
 def said(found: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
@@ -50,7 +53,7 @@ def said(found: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
 
 
 def size(measurement: Measurement) -> int:
-    """In bytes."""
+    """The message size of a measurement in bytes."""
     value = measurement.conditions["size_bytes"]
     return value if isinstance(value, int) else 0
 
@@ -99,4 +102,4 @@ def _fit(found: Mapping[str, AlphaBeta], measurement: Measurement) -> dict[str, 
 
 def _times_us(measurement: Measurement) -> list[float]:
     told = measurement.conditions.get("times_us")
-    return [float(each) for each in told] if isinstance(told, list) else []
+    return [float(event) for event in told] if isinstance(told, list) else []

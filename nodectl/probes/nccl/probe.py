@@ -47,8 +47,12 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     result = ProbeResult(findings=fleet.findings)
     if lacking := _too_few(hosts, fleet, options):
         return result + lacking
-    should = find_should(transport, [each.host for each in fleet.ready], options.forks) if _has_gpus(fleet) else {}
-    switches = switch_names({each.name: each.host.variables for each in fleet.ready})
+    should = (
+        find_should(transport, [ready_host.host for ready_host in fleet.ready], options.forks)
+        if _has_gpus(fleet)
+        else {}
+    )
+    switches = switch_names({ready_host.name: ready_host.host.variables for ready_host in fleet.ready})
     run = Run(fleet.engine, fleet.backend, options, should)
     how, rounds = _rounds(fleet, run, switches)
     cases = len(run.collectives) * len(options.sizes.bytes)
@@ -86,7 +90,7 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
     ready = fleet.ready
     ranks = group_of(ready, fleet.backend).ranks
     if options.scope == "node" and ready:
-        if fleet.backend != "nccl" or any(each.endpoint.gpus > 1 for each in ready):
+        if fleet.backend != "nccl" or any(ready_host.endpoint.gpus > 1 for ready_host in ready):
             return None
         return ProbeResult(findings=_alone(fleet))
     needed = 2 if options.scope in ("pairs", "rail") else 1
@@ -95,15 +99,18 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
     if len(hosts) == len(ready):
         remedy = "widen --limit, or measure each host by itself with --scope node"
         raise UsageError("the nccl probe needs two ranks, and one host with one is selected", remedy)
-    names = ", ".join(each.name for each in ready) or "no host"
-    told = [host_finding(NAME, each.name, Status.UNKNOWN, f"not measured: only {names} is ready") for each in ready]
+    names = ", ".join(ready_host.name for ready_host in ready) or "no host"
+    told = [
+        host_finding(NAME, ready_host.name, Status.UNKNOWN, f"not measured: only {names} is ready")
+        for ready_host in ready
+    ]
     return ProbeResult(findings=tuple(told))
 
 
 def _alone(fleet: Fleet) -> tuple[Finding, ...]:
     """The hosts that have nothing to measure by themselves."""
     said = "a single GPU has no other to exchange data with"
-    one = [each for each in fleet.ready if fleet.backend == "nccl" and each.endpoint.gpus < 2]
+    one = [ready_host for ready_host in fleet.ready if fleet.backend == "nccl" and ready_host.endpoint.gpus < 2]
     return tuple(host_finding(NAME, each.name, Status.SKIPPED, said) for each in one)
 
 
@@ -119,8 +126,8 @@ def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Roun
             raise UsageError("no rail has two ranks", "give the hosts' NICs the same rails in nodectl_rail")
         return f"{count} hosts, one rail after the other: {names}", [[each] for each in rails]
     if scope == "pairs":
-        by_host = {each.name: each for each in fleet.ready}
-        how, planned = planned_rounds([each.endpoint for each in fleet.ready], switches, run.options)
+        by_host = {ready_host.name: ready_host for ready_host in fleet.ready}
+        how, planned = planned_rounds([ready_host.endpoint for ready_host in fleet.ready], switches, run.options)
         pairs = [[[by_host[end.host.name] for end in pair] for pair in each] for each in planned]
         rounds = [[group_of(pair, fleet.backend) for pair in each] for each in pairs]
         return f"{count} hosts, pairs {how}: {len(rounds)} rounds", rounds
@@ -134,15 +141,15 @@ def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) 
 
     if run.options.scope == "node":
         # hosts that are one machine would share its processors
-        able = [each for each in groups if each.ranks > 1]
+        able = [group for group in groups if group.ranks > 1]
         result = by_machine(transport, able, lambda each: each.parts[0].ready.machine, one, run.options.forks)
     else:
         result = ProbeResult()
         for found in at_once(transport, groups, one):
             result += found
     if run.options.scope != "pairs":
-        for hosts in dict.fromkeys(each.hosts for each in result.measurements):
-            own = [each for each in result.measurements if each.hosts == hosts]
+        for hosts in dict.fromkeys(measurement.hosts for measurement in result.measurements):
+            own = [measurement for measurement in result.measurements if measurement.hosts == hosts]
             for line in fits_said(fits(own), ", ".join(hosts)):
                 note(line)
     return result
@@ -151,7 +158,7 @@ def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) 
 def _blame(
     transport: Transport, fleet: Fleet, run: Run, first: ProbeResult, switches: dict[str, str], note: Note
 ) -> ProbeResult:
-    by_host = {each.name: each for each in fleet.ready}
+    by_host = {ready_host.name: ready_host for ready_host in fleet.ready}
 
     def measure(pairs: Sequence[HostPair], collective: str, size_bytes: int) -> ProbeResult:
         only = replace(run.options, collectives=(collective,), sizes=Sizes((size_bytes,)))
@@ -167,7 +174,7 @@ def _blame(
 
 def _in_smaller_groups(transport: Transport, fleet: Fleet, run: Run, result: ProbeResult, note: Note) -> ProbeResult:
     """Where all hosts together fail and nobody is to blame by its own word: who makes smaller groups fail."""
-    by_host = {each.name: each for each in fleet.ready}
+    by_host = {ready_host.name: ready_host for ready_host in fleet.ready}
     cases = [(name, size) for name in run.collectives for size in run.options.sizes.bytes]
 
     def measure(groups: Sequence[Sequence[str]], case: tuple[str, int]) -> list[ProbeResult]:

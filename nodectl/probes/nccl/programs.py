@@ -69,9 +69,9 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     told = [told_by(first.name, lines)]
     findings += judged(told[0], run.should_on(first.name), alone=len(group.parts) == 1)
     cases = [case for each in printed for case in each.cases]
-    complete = done.ok and not cut and not any(each.status is Status.FAILED for each in findings)
+    complete = done.ok and not cut and not any(finding.status is Status.FAILED for finding in findings)
     if not complete:
-        findings.append(incomplete(group, len(cases), cut or [each.actual for each in findings[:1]]))
+        findings.append(incomplete(group, len(cases), cut or [finding.actual for finding in findings[:1]]))
     loaded = {"nccl": told[0].log.version if told[0].log else None, "programs": first.programs}
     found = measurements(cases, group, run, told, loaded, complete=complete)
     return ProbeResult(tuple(with_fits(found)), tuple(findings))
@@ -101,7 +101,7 @@ def read(collective: str, outputs: Sequence[Mapping[str, object]], group: Group,
             series.out_of_place += [row.out_of_place] if row.out_of_place else []
             series.in_place += [row.in_place] if row.in_place else []
     cases = [_case(collective, size, each, cut) for size, each in sizes.items()]
-    return Printed(tuple(each for each in cases if each), tuple(dict.fromkeys(findings)), tuple(dict.fromkeys(cut)))
+    return Printed(tuple(case for case in cases if case), tuple(dict.fromkeys(findings)), tuple(dict.fromkeys(cut)))
 
 
 def _case(collective: str, size_bytes: int, series: _Series, cut: Sequence[str]) -> Case | None:

@@ -61,7 +61,7 @@ def choice(told: Sequence[Told], collective: str, size_bytes: int) -> NcclChoice
 
 def conditions(told: Sequence[Told]) -> dict[str, object]:
     """What goes into each measurement: by host where they differ."""
-    known = {each.host: each for each in told if each.paths and each.log}
+    known = {event.host: event for event in told if event.paths and event.log}
     if not known:
         return {}
     paths = {host: each.paths for host, each in known.items() if each.paths}
@@ -69,7 +69,7 @@ def conditions(told: Sequence[Told]) -> dict[str, object]:
         "network": common({host: network(each) for host, each in known.items()}),
         "nics": common({host: sorted({net.name for net in each.nets if net.name}) for host, each in paths.items()}),
         "gpu_direct": common({host: _gpu_direct(each.nets) for host, each in paths.items()}),
-        "transports": sorted({_kind(each) for one in paths.values() for each in one.transports}),
+        "transports": sorted({_kind(transport) for one in paths.values() for transport in one.transports}),
         "channels": common({host: each.channels for host, each in paths.items()}),
         "nccl_environment": common({host: dict(each.environment) for host, each in paths.items()}),
     }
@@ -96,7 +96,7 @@ def judged(told: Told, should: Should, *, alone: bool, adapter: str = "") -> Ite
         )
     elif not alone:
         yield from _network(told, told.paths, should, adapter)
-    by_memory = any(each.startswith("SHM") for each in told.paths.transports)
+    by_memory = any(transport.startswith("SHM") for transport in told.paths.transports)
     if should.nvlink and (by_memory or (alone and told.paths.nets)):
         actual = f"transfers between GPUs go through {'host memory (SHM)' if by_memory else network(told)}"
         remedy = "is NCCL_P2P_DISABLE set? look at ACS and the IOMMU, and at `nvidia-smi topo -p2p r`"
@@ -106,7 +106,7 @@ def judged(told: Told, should: Should, *, alone: bool, adapter: str = "") -> Ite
 
 def _network(told: Told, paths: NcclPaths, should: Should, adapter: str) -> Iterator[Finding]:
     """Channels that leave the host; over NVLink between nodes there is nothing to judge."""
-    if not paths.nets and not any(each.startswith(_NO_NETWORK) for each in paths.transports):
+    if not paths.nets and not any(transport.startswith(_NO_NETWORK) for transport in paths.transports):
         actual = "the log names no channel that leaves the host, so the network is not proven"
         yield _finding(told.host, Status.UNKNOWN, "network", "", actual, "is the log cut short? measure once more")
     sockets = [net for net in paths.nets if _is_socket(net)]
@@ -141,7 +141,7 @@ def _adapters(host: str, nets: Sequence[NcclNet], wanted: Sequence[str]) -> Iter
     if not used:
         return
     remedy = "set NCCL_IB_HCA as `nodectl topology --propose-env` shows"
-    strange, idle = sorted(used - set(wanted)), [each for each in wanted if each not in used]
+    strange, idle = sorted(used - set(wanted)), [wish for wish in wanted if wish not in used]
     expected = f"{', '.join(wanted)}"
     if strange:
         actual = f"{', '.join(strange)}, which should not carry training"

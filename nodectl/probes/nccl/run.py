@@ -47,12 +47,12 @@ class Run:
 
     @property
     def repetitions(self) -> int:
-        """Of each case."""
+        """How often each case is repeated."""
         return self.options.repetitions or USUAL.repetitions
 
     @property
     def duration_s(self) -> float:
-        """Of a repetition."""
+        """The seconds of one repetition."""
         return self.options.duration_s or USUAL.duration_s
 
 

@@ -36,15 +36,17 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     cut = [f"{each['collective']} {each['asked_bytes']} B: {each['reason']}" for each in _events(played, "cut")]
     failed = [_failed(each) for each in culprits(played)]
     whole = not cut and not failed and len(_events(played, "done")) == group.ranks
-    seen = {each.collective for each in cases} | {each["collective"] for each in _events(played, "unsupported")}
+    seen = {case.collective for case in cases} | {each["collective"] for each in _events(played, "unsupported")}
     if whole:
         cut += [f"{each}: not all ranks told what it took" for each in run.collectives if each not in seen]
     complete = whole and not cut
-    told = [_told(each) for each in played] if run.backend == "nccl" else []
+    told = [_told(member_run) for member_run in played] if run.backend == "nccl" else []
     found = measurements(cases, group, run, told, _loaded(played), complete=complete)
     findings = [*_wrong(played), *_unsupported(played, run.backend), *_proven(played, group, run, told), *failed]
     if not complete:
-        findings.append(incomplete(group, len(cases), [*cut, *(f"{each.host}: {each.actual}" for each in failed)]))
+        findings.append(
+            incomplete(group, len(cases), [*cut, *(f"{failure.host}: {failure.actual}" for failure in failed)])
+        )
     return ProbeResult(tuple(with_fits(found)), tuple(findings))
 
 
@@ -64,7 +66,7 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
             "nccl-interface": options.interface or "",
             "adapter": part.adapter,
             "devices": ",".join(map(str, part.devices)),
-            "bus-ids": ",".join(bus_ids[each] for each in part.devices if each < len(bus_ids)),
+            "bus-ids": ",".join(bus_ids[device] for device in part.devices if device < len(bus_ids)),
             "collectives": ",".join(run.collectives),
             "sizes": ",".join(map(str, options.sizes.bytes)),
             "grow": options.sizes.grow,
@@ -80,7 +82,7 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
 
 
 def _events(played: Sequence[Played], kind: str) -> list[Event]:
-    return [event for each in played for event in each.events.of(kind)]
+    return [event for member_run in played for event in member_run.events.of(kind)]
 
 
 def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
@@ -107,7 +109,7 @@ def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
 def _loaded(played: Sequence[Played]) -> dict[str, object]:
     """What was loaded and on what it ran, by host where they differ."""
     ready = _events(played, "ready")
-    by_host = {each.member.host.name: each for each in played}
+    by_host = {member_run.member.host.name: member_run for member_run in played}
     numa = {name: [event["numa"] for event in each.events.of("ready")] for name, each in by_host.items()}
     clocks = {name: (each.events.of("clocks") or [{}])[0].get("clocks") or None for name, each in by_host.items()}
     used = {name: _interfaces(each) for name, each in by_host.items()}
@@ -158,14 +160,14 @@ def _proven(played: Sequence[Played], group: Group, run: Run, told: Sequence[Tol
 def _wrong(played: Sequence[Played]) -> list[Finding]:
     return [
         wrong(
-            each.member.host.name,
+            member_run.member.host.name,
             event["collective"],
             event["size_bytes"],
             event["wrong"],
             f"on rank {event['rank']}",
         )
-        for each in played
-        for event in each.events.of("times")
+        for member_run in played
+        for event in member_run.events.of("times")
         if event["wrong"]
     ]
 
@@ -173,7 +175,7 @@ def _wrong(played: Sequence[Played]) -> list[Finding]:
 def _unsupported(played: Sequence[Played], backend: str) -> list[Finding]:
     """Skipped, once for a collective, with the backend's own words as evidence."""
     lacks = {event["collective"]: event["text"] for event in _events(played, "unsupported")}
-    hosts = tuple(each.member.host.name for each in played)
+    hosts = tuple(member_run.member.host.name for member_run in played)
     return [
         Finding(hosts[0], NAME, Status.SKIPPED, name, actual=f"{backend} has no {name}", evidence=text, hosts=hosts)
         for name, text in lacks.items()

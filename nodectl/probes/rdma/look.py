@@ -83,7 +83,7 @@ class Site:
 
     @property
     def name(self) -> str:
-        """The host's."""
+        """The name of the host."""
         return self.endpoint.host.name
 
 
@@ -92,8 +92,8 @@ def find_sites(
 ) -> tuple[list[Site], list[Finding]]:
     """The sites of the hosts that answer, in the order of the endpoints, and a finding for each that does not."""
     found = dict(fan_out(endpoints, lambda each: _ask(transport, each, programs), options.forks))
-    told = [found[each] for each in endpoints]
-    return [each for each in told if isinstance(each, Site)], [each for each in told if isinstance(each, Finding)]
+    told = [found[endpoint] for endpoint in endpoints]
+    return [event for event in told if isinstance(event, Site)], [event for event in told if isinstance(event, Finding)]
 
 
 def _ask(transport: Transport, endpoint: Endpoint, programs: Sequence[str]) -> Site | Finding:
@@ -126,7 +126,7 @@ def _port(told: Event) -> Port:
     return Port(
         **{name: told[name] for name in (*same, "numa_node", "pci")},
         cpus=tuple(told["cpus"]),
-        gids=tuple(_gid(told, each) for each in told["gids"]),
+        gids=tuple(_gid(told, event) for event in told["gids"]),
         mtu=verbs.get("mtu") if verbs else None,
         mtu_max=verbs.get("mtu_max") if verbs else None,
         refused="libibverbs is not installed" if verbs is None else verbs.get("error", ""),

@@ -51,7 +51,7 @@ def operations_of(options: RdmaOptions) -> tuple[str, ...]:
 
 def measurable(operations: Sequence[str], memory: str) -> tuple[str, ...]:
     """perftest has no latency of writes to GPU memory."""
-    return tuple(each for each in operations if memory == "host" or each != "write_lat")
+    return tuple(operation for operation in operations if memory == "host" or operation != "write_lat")
 
 
 def size_of(operation: str, options: RdmaOptions) -> Size:
@@ -71,7 +71,7 @@ def cases_of(
     """Every rail that both hosts have, each operation, forth and back in turn; latency from the first host only."""
     first, second = pair
     cases = []
-    for rail in [each for each in nics[first] if each in nics[second]]:
+    for rail in [nic for nic in nics[first] if nic in nics[second]]:
         for operation in operations:
             size = size_of(operation, options)
             ways = [(first, second)] if is_latency(operation) else [(first, second), (second, first)]

@@ -57,11 +57,11 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, 
         raise UsageError("the rdma probe measures between hosts, and only one is selected", "widen --limit")
     operations = measurable(operations_of(options), options.memory)
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
-    programs = [PROGRAMS[each] for each in operations]
+    programs = [PROGRAMS[operation] for operation in operations]
     sites, silent = find_sites(transport, endpoints, programs, options)
     nics, unready = ready(sites, options, programs)
-    fleet = _Fleet(transport, {each.name: each for each in sites}, nics)
-    able = [each.endpoint for each in sites if nics.get(each.name)]
+    fleet = _Fleet(transport, {site.name: site for site in sites}, nics)
+    able = [site.endpoint for site in sites if nics.get(site.name)]
     result = ProbeResult(findings=(*findings, *silent, *unready))
     switches = switch_names({each.host.name: each.host.variables for each in able})
     mode, rounds = planned_rounds(able, switches, options)
@@ -104,7 +104,7 @@ def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: Rdma
     if played.no_server is not None:
         return ProbeResult(findings=(_no_server(second, *played.no_server),))
     measured = result_of(cases, played.events.of("run"), programs)
-    told = tuple(_with_limit(fleet, each) for each in measured.findings)
+    told = tuple(_with_limit(fleet, finding) for finding in measured.findings)
     return ProbeResult(measured.measurements, (*told, *_unfinished(pair, played, measured)))
 
 
@@ -171,11 +171,11 @@ def _suspects(
     note: Note,
 ) -> ProbeResult:
     """Who is slow, rail by rail, by the first operation of throughput; suspects are measured again."""
-    judged = next((each for each in operations if not is_latency(each)), None)
+    judged = next((operation for operation in operations if not is_latency(operation)), None)
     result = ProbeResult()
     if judged is None:
         return result
-    rails = dict.fromkeys(str(each.conditions["rail"]) for each in first.measurements)
+    rails = dict.fromkeys(str(measurement.conditions["rail"]) for measurement in first.measurements)
     for number, rail in enumerate(rails):
         own = ProbeResult(tuple(_of(first.measurements, rail, judged)), first.findings)
         slow, again = inquire(NAME, own, _Again(fleet, rail, judged, options), switches, note if not number else _quiet)

@@ -76,7 +76,7 @@ def ready(
 
 def rails_of(site: Site, devices: Sequence[str] = ()) -> list[tuple[str, Port]]:
     """The host's ports (of these devices, if any are named) with their rails: by nodectl_rail, else by place."""
-    chosen = [each for each in site.ports if not devices or each.device in devices or each.netdev in devices]
+    chosen = [port for port in site.ports if not devices or port.device in devices or port.netdev in devices]
     chosen.sort(key=lambda each: (natural(each.device), each.port))
     said = site.endpoint.host.variables.get("nodectl_rail")
     if isinstance(said, Mapping):
@@ -91,7 +91,7 @@ def rails_of(site: Site, devices: Sequence[str] = ()) -> list[tuple[str, Port]]:
 
 
 def _without_device(site: Site, devices: Sequence[str], anybody: bool) -> Finding:
-    there = ", ".join(each.label for each in site.ports)
+    there = ", ".join(port.label for port in site.ports)
     if devices and there:
         return finding("no_device", site.name, f"no {', '.join(devices)}: it has {there}")
     if site.adapters:
@@ -112,7 +112,7 @@ def _should_have(site: Site) -> bool:
         hardware = hardware_of(site.endpoint.host)
     except ProfileError:
         return False
-    return hardware is not None and any(each.kind in _RDMA_KINDS for each in hardware.nics)
+    return hardware is not None and any(nic.kind in _RDMA_KINDS for nic in hardware.nics)
 
 
 def _nic(site: Site, rail: str, port: Port, options: RdmaOptions) -> Nic | Finding:
@@ -142,13 +142,13 @@ def _nic(site: Site, rail: str, port: Port, options: RdmaOptions) -> Nic | Findi
 def choose_gid(port: Port, index: int | None) -> Gid | str:
     """RoCE v2 with the interface's IPv4 address, else with a routable one; the index asked for; why there is none."""
     if index is not None:
-        asked = [each for each in port.gids if each.index == index]
+        asked = [gid for gid in port.gids if gid.index == index]
         if not asked:
-            return f"no GID at index {index}; set are {', '.join(str(each.index) for each in port.gids) or 'none'}"
+            return f"no GID at index {index}; set are {', '.join(str(gid.index) for gid in port.gids) or 'none'}"
         if asked[0].version == "v1":
             return f"the GID at index {index} is of RoCE v1, which does not pass routers"
         return asked[0]
-    v2 = [each for each in port.gids if each.version == "v2"]
+    v2 = [gid for gid in port.gids if gid.version == "v2"]
     own = [each for each in v2 if each.ipv4 and each.netdev in (None, port.netdev)]
     wide = [each for each in v2 if not each.gid.startswith("fe80:")]
     best = own or wide or v2

@@ -105,7 +105,7 @@ def value_of(row: BwRow | LatRow) -> float:
 def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Mapping[str, Program]]) -> Measurement:
     case = runs[-1][0]
     readings = [reading for _, reading in runs]
-    values = [value_of(each.row) for each in readings]
+    values = [value_of(reading.row) for reading in readings]
     value, latency = median(values), is_latency(case.operation)
     ends = dict(zip((case.client, case.server), case.nics, strict=True))
     pair = [ends[host] for host in case.flow]
@@ -119,9 +119,9 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
         "client": case.client,
         "repetitions": len(readings),
         "values": values,
-        "printed": [each.printed for each in readings],
+        "printed": [reading.printed for reading in readings],
         "duration_s": case.size.seconds,
-        "iterations": [each.row.iterations for each in readings],
+        "iterations": [reading.row.iterations for reading in readings],
         **(_percentiles(readings) if latency else _peaks(readings)),
         **_links(pair),
         "cpus": [_folded(readings[-1].cpus[host]) for host in case.flow],
@@ -133,8 +133,8 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
 
 def _percentiles(readings: Sequence[Reading]) -> dict[str, object]:
     """Of the repetitions' own, their medians; the least and the most of all."""
-    rows = [each.row for each in readings if isinstance(each.row, LatRow)]
-    told: dict[str, object] = {}
+    rows = [reading.row for reading in readings if isinstance(reading.row, LatRow)]
+    conditions: dict[str, object] = {}
     for name, fold in (
         ("average_us", median),
         ("p99_us", median),
@@ -143,12 +143,12 @@ def _percentiles(readings: Sequence[Reading]) -> dict[str, object]:
         ("max_us", max),
     ):
         values = [value for row in rows if (value := getattr(row, name)) is not None]
-        told[name] = fold(values) if values else None
-    return told
+        conditions[name] = fold(values) if values else None
+    return conditions
 
 
 def _peaks(readings: Sequence[Reading]) -> dict[str, object]:
-    rows = [each.row for each in readings if isinstance(each.row, BwRow)]
+    rows = [reading.row for reading in readings if isinstance(reading.row, BwRow)]
     return {
         "peak_gbit_s": [row.peak_gbit_s for row in rows],
         "message_rate_mpps": [row.message_rate_mpps for row in rows],
@@ -157,18 +157,18 @@ def _peaks(readings: Sequence[Reading]) -> dict[str, object]:
 
 def _links(pair: Sequence[Nic]) -> dict[str, object]:
     ports = [each.port for each in pair]
-    told: dict[str, object] = {
+    conditions: dict[str, object] = {
         "link_layer": ports[0].link_layer,
-        "rate_gbit_s": [each.rate_gbit_s for each in ports],
-        "mtu": [each.mtu for each in ports],
-        "numa_node": [each.numa_node for each in ports],
+        "rate_gbit_s": [port.rate_gbit_s for port in ports],
+        "mtu": [port.mtu for port in ports],
+        "numa_node": [port.numa_node for port in ports],
         "gid_index": [each.end.gid_index for each in pair],
     }
     if pair[0].end.gpu is not None:
-        told["gpu"] = [each.end.gpu for each in pair]
-        told["gpu_path"] = [each.gpu_path for each in pair]
-        told["gpu_method"] = ["DMA-BUF" if each.end.dmabuf else "peer memory" for each in pair]
-    return told
+        conditions["gpu"] = [each.end.gpu for each in pair]
+        conditions["gpu_path"] = [each.gpu_path for each in pair]
+        conditions["gpu_method"] = ["DMA-BUF" if each.end.dmabuf else "peer memory" for each in pair]
+    return conditions
 
 
 def _folded(cpus: Sequence[int]) -> str | None:
@@ -185,17 +185,17 @@ def _folded(cpus: Sequence[int]) -> str | None:
 def _findings(failed: Sequence[Failed]) -> list[Finding]:
     """One for each reason, host or path, and NIC; what failed for it is named."""
     grouped: dict[tuple[Any, ...], list[Failed]] = defaultdict(list)
-    for each in failed:
-        kind, case = KINDS[each.failure.kind], each.case
-        host = case.server if each.failure.by_partner else case.client
+    for failure in failed:
+        kind, case = KINDS[failure.failure.kind], failure.case
+        host = case.server if failure.failure.by_partner else case.client
         ends = (host,) if kind.is_host else tuple(sorted(case.flow))
-        grouped[each.failure.kind, ends, case.rail].append(each)
+        grouped[failure.failure.kind, ends, case.rail].append(failure)
     return [_finding(kind, ends, own) for (kind, ends, _), own in grouped.items()]
 
 
 def _finding(kind: str, hosts: tuple[str, ...], failed: Sequence[Failed]) -> Finding:
     first = failed[0]
-    case, tests = first.case, ", ".join(dict.fromkeys(each.case.operation for each in failed))
+    case, tests = first.case, ", ".join(dict.fromkeys(failure.case.operation for failure in failed))
     ends = dict(zip((case.client, case.server), case.nics, strict=True))
     if len(hosts) == 1:
         return finding(
@@ -260,7 +260,7 @@ def seen_from_outside(case: Case, event: Event, failure: Failure) -> Failure:
         if before is not None and after is not None and after != before:
             return Failure("link_cut", f"{nic.port.netdev} of {host} lost its link meanwhile; {failure.text}")
         received.append(link.get("received"))
-    addresses = {each.gid.ipv4 for each in case.nics if each.gid is not None and each.gid.ipv4}
+    addresses = {nic.gid.ipv4 for nic in case.nics if nic.gid is not None and nic.gid.ipv4}
     same_way = len(addresses) == 2 and addresses == set(event.get("addresses") or ())
     # TCP passes between the very same addresses, before and after, and of RDMA not one packet comes in at an end
     if same_way and 0 in received:

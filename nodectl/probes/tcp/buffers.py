@@ -70,7 +70,7 @@ def window_of(played: Played, forward: Sequence[Iperf3], streams: int) -> Window
 
 def buffer_hint(measurements: Sequence[Measurement]) -> tuple[Finding, ...]:
     """One warning for all flows that fill their buffers, by the one that reaches least."""
-    held = [each for each in measurements if each.conditions.get("limited_by")]
+    held = [measurement for measurement in measurements if measurement.conditions.get("limited_by")]
     if not held:
         return ()
     least = min(held, key=lambda each: each.value)

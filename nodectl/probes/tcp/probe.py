@@ -57,9 +57,9 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     if len(hosts) < 2:
         raise UsageError("the tcp probe measures between hosts, and only one is selected", "widen --limit")
     endpoints, findings = find_endpoints(transport, hosts, _NAME, options)
-    ready = [each for each in endpoints if each.iperf3]
-    findings += [_without_iperf3(each) for each in endpoints if not each.iperf3]
-    switches = switch_names({each.host.name: each.host.variables for each in ready})
+    ready = [endpoint for endpoint in endpoints if endpoint.iperf3]
+    findings += [_without_iperf3(endpoint) for endpoint in endpoints if not endpoint.iperf3]
+    switches = switch_names({ready_host.host.name: ready_host.host.variables for ready_host in ready})
     mode, rounds = planned_rounds(ready, switches, options)
     options, amount = fit(PROBE, options, len(rounds))
     rounds = rounds[: amount.rounds]
@@ -73,7 +73,7 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     for each in flowing(transport, rounds, lambda pair: _measure(transport, pair, options), begun):
         result += each
     result += ProbeResult(findings=blame(result.measurements, result.findings))
-    ends = {each.host.name: each for each in ready}
+    ends = {ready_host.host.name: ready_host for ready_host in ready}
 
     def measure(pairs: Sequence[HostPair]) -> ProbeResult:
         if not has_time(options, each_s):
@@ -133,7 +133,7 @@ def _plan(options: TcpOptions) -> list[str]:
 def _result(pair: Pair, played: Played, options: TcpOptions, wall_s: float) -> ProbeResult:
     client, server = pair
     tests, done = played.events.of("test"), played.done
-    readings = [_readings([each for each in tests if each["reverse"] is reverse]) for reverse in (False, True)]
+    readings = [_readings([test for test in tests if test["reverse"] is reverse]) for reverse in (False, True)]
     window = window_of(played, readings[0][0], options.streams)
     findings: list[Finding] = []
     measurements: list[Measurement] = []
