@@ -4,7 +4,10 @@ import json
 import subprocess
 import sys
 
-_HEAVY = ("ansible", "ansible_runner", "torch", "fabric", "paramiko", "rich", "pydantic", "ClusterShell", "jinja2")
+_HEAVY = (
+    *("ansible", "ansible_runner", "torch", "fabric", "paramiko", "rich", "pydantic", "ClusterShell", "jinja2"),
+    *("scipy", "numpy"),
+)
 
 
 def imported(*args: str) -> set[str]:
