@@ -1,10 +1,14 @@
-"""Files that a reader sees as they were or as they will be, never in between."""
+"""Files: replaced so that a reader sees the old or the new one, never a mixture; and read as JSON."""
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from nodectl.errors import UsageError
 
 
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: bool = False) -> None:
@@ -25,3 +29,13 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: b
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """What an operator's file holds; UsageError with the remedy where it cannot be read or is no JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", remedy) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: not JSON: {error}", remedy) from error

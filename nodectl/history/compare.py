@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from datetime import datetime, time
 from pathlib import Path
 from typing import Any
 
+from nodectl.common.files import read_json
 from nodectl.errors import UsageError
 from nodectl.history.identity import Identity, identity_of
 from nodectl.history.store import Past, iso
@@ -133,12 +133,7 @@ def read_against(text: str) -> Against:
 
 def read_measurements(path: Path) -> tuple[Measurement, ...]:
     """The measurements of a saved probe."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", _REMEDY) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not JSON: {error}", _REMEDY) from error
+    document = read_json(path, _REMEDY)
     rows = document.get("measurements") if isinstance(document, dict) else None
     if not isinstance(rows, list):
         raise UsageError(f"{path}: no measurements in it", _REMEDY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from nodectl.common.files import read_json
 from nodectl.errors import UsageError
 from nodectl.history.identity import Identity, identity_of
 from nodectl.model.measurement import Measurement
@@ -110,12 +110,7 @@ def document(many: Sequence[Series]) -> dict[str, object]:
 
 def read_series(path: Path) -> tuple[Series, ...]:
     """Series from a file; UsageError where it holds none."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", _REMEDY) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not JSON: {error}", _REMEDY) from error
+    document = read_json(path, _REMEDY)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UsageError(f"{path}: no series of pairs in it ({SCHEMA})", _REMEDY)
     return read_document(document, str(path))

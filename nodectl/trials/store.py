@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nodectl.common.files import replace_file
+from nodectl.common.files import read_json, replace_file
 from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
@@ -116,12 +116,7 @@ def series_in(path: Path) -> tuple[Series, ...]:
 
 
 def _document(path: Path) -> Mapping[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", _REMEDY) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not JSON: {error}", _REMEDY) from error
+    document = read_json(path, _REMEDY)
     if not isinstance(document, dict):
         raise UsageError(f"{path}: no trial in it ({SCHEMA})", _REMEDY)
     return document
