@@ -145,7 +145,6 @@ def kind(host: Subject) -> Iterator[Finding]:
         yield host.finding(GPU_MIXED, Status.UNKNOWN, actual=actual, remedy=remedy)
         return
     actual = ", ".join(f"{many} x {name}" for name, many in names.most_common())
-    remedy = "ranks on unlike GPUs wait for the slowest: give the node GPUs of one kind, or use those of one kind"
     yield host.finding(GPU_MIXED, failed_unless(len(names) == 1), actual=actual)
 
 
@@ -198,7 +197,6 @@ def once(host: Subject) -> Iterator[Finding]:
         actual, remedy = f"no UUID of {', '.join(silent)}", "run `nvidia-smi -L` there"
         yield host.finding(GPU_IDENTITY, Status.UNKNOWN, actual=actual, remedy=remedy)
         return
-    remedy = "compare with the cards' labels; have the vendor mend what is stored in them"
     actual = ", ".join(twice) or "each once"
     yield host.finding(GPU_IDENTITY, failed_unless(not twice), actual=actual)
 
@@ -224,7 +222,6 @@ def alike(host: Subject) -> Iterator[Finding]:
     yield from _same(host, GPU_VBIOS, "one VBIOS", lambda gpu: gpu.vbios_version, "vbios_version", remedy)
     found = host.fact("gpus", Gpus)
     said = [text for text in found.warnings if "inforom" in text.lower()] if found else []
-    remedy = "reboot; comes it back, have the GPU replaced: its InfoROM keeps serial, ECC and retirement records"
     unread = [gpu.label for gpu in devices if is_failure(gpu.unavailable.get("inforom_version", ""))]
     if unread and not said:
         actual = f"not readable on {', '.join(unread)}"

@@ -167,7 +167,6 @@ def nccl_file(host: Subject) -> Iterator[Finding]:
     for name in sorted({*system, *user}):
         if is_debug_variable(name):
             said = user.get(name, system.get(name, ""))
-            way = "keep it only while it is measured: NVIDIA says it may cost speed or hang a job"
             yield host.finding(NCCL_DEBUG, Status.WARNING, name, actual=said)
 
 

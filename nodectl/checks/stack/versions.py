@@ -128,7 +128,6 @@ def driver(host: Subject) -> Iterator[Finding]:
     if _MISMATCH.search(said):
         yield host.finding(DRIVER_LIBRARY, Status.FAILED, actual=said)
     if _NO_DRIVER.search(said):
-        remedy = "`modprobe nvidia` there says why: look for another kernel, Secure Boot or nouveau, then reboot"
         yield host.finding(DRIVER_LOADED, Status.FAILED, actual=said)
     if not isinstance(found, Versions) or found.driver is None:
         if wants and isinstance(found, Versions) and not _NO_DRIVER.search(said):
@@ -189,7 +188,6 @@ def _cuda(host: Subject, found: Versions) -> Iterator[Finding]:
         yield host.finding(DRIVER_CUDA, Status.UNKNOWN, expected=expected, actual=reason, remedy=remedy)
         return
     enough = numbers(found.driver_cuda)[0] >= numbers(wanted)[0]
-    remedy = "install a newer driver, or choose a stack with an older CUDA"
     yield host.finding(DRIVER_CUDA, failed_unless(enough), expected=expected, actual=found.driver_cuda)
 
 
@@ -217,7 +215,6 @@ def loaded_nccl(host: Subject) -> Iterator[Finding]:
         yield host.finding(NCCL_LOADED, Status.UNKNOWN, expected=found.nccl, actual=reason, remedy=remedy)
         return
     agree = same(found.nccl_loaded, found.nccl) or same(found.nccl, found.nccl_loaded)
-    remedy = f"{_INSTALL}: somebody exchanged the library below the package"
     yield host.finding(NCCL_LOADED, failed_unless(agree), expected=found.nccl, actual=found.nccl_loaded)
 
 

@@ -52,7 +52,6 @@ def processors(host: Subject) -> Iterator[Finding]:
     if wanted is not None:
         same = cpu.model is not None and wanted.model.lower() in cpu.model.lower()
         status = Status.UNKNOWN if cpu.model is None else failed_unless(same)
-        remedy = "choose the hardware profile that this node is, or correct the profile"
         actual = cpu.model or "not named"
         yield host.finding(CPU_MODEL, status, expected=wanted.model, actual=actual)
         counts = (
@@ -78,7 +77,6 @@ def _offline(host: Subject, cpu: Cpu) -> Finding:
         remedy = "look at /sys/devices/system/cpu/online there"
         return host.finding(CPU_OFFLINE, Status.UNKNOWN, actual="not told", remedy=remedy)
     online = cpu_count(cpu.online)
-    remedy = "`chcpu -e LIST` there, and look why they were taken offline (`dmesg`, machine checks)"
     actual = f"{online} of {cpu.threads} ({cpu.online})"
     return host.finding(CPU_OFFLINE, warning_unless(online >= cpu.threads), actual=actual)
 
@@ -119,7 +117,6 @@ def numa(host: Subject) -> Iterator[Finding]:
     yield host.finding(NUMA_NODES, warning_unless(number >= sockets), expected=expected, actual=str(number))
     sizes = {each.node: each.memory_mib for each in found.nodes}
     known = {node: size for node, size in sizes.items() if size is not None}
-    expected = "each NUMA node as much memory as the others"
     if len(known) < len(sizes):
         yield host.finding(MEMORY_BALANCE, Status.UNKNOWN, actual="not told")
         return

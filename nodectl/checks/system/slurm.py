@@ -16,7 +16,6 @@ ORDER = 240
 
 _DRAINED = {"DRAIN", "DRAINED", "DRAINING"}
 _AWAY = {"DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "NO_RESPOND", "INVALID_REG", "POWERED_DOWN"}
-_BUSY = {"MAINT", "RESERVED", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "PLANNED", "BLOCKED"}
 
 
 SLURM_STATE = Check(
@@ -34,8 +33,7 @@ SLURM_RESOURCES = Check(
 def state(host: Subject) -> Iterator[Finding]:
     """Neither drained nor down; absent where the node is none of Slurm's."""
     found = host.facts.get("slurm")
-    expected = "a state in which jobs start"
-    yield from host.unknown(found, expected, SLURM_STATE, SLURM_RESOURCES)
+    yield from host.unknown(found, SLURM_STATE.expected, SLURM_STATE, SLURM_RESOURCES)
     if not isinstance(found, SlurmNode):
         return
     states = set(found.states)

@@ -121,8 +121,6 @@ def limits(host: Subject) -> Iterator[Finding]:
         else:
             status = warning_unless(_enough(name, actual, setting.value))
             yield host.finding(UNIT_LIMITS, status, name, expected=expected, actual=actual, remedy=remedy)
-    expected = "no: else /dev/shm/nccl-* goes when its user's last session ends"
-    remedy = "set RemoveIPC=no in /etc/systemd/logind.conf.d, then `systemctl restart systemd-logind`"
     if found.remove_ipc is None:
         # a system without logind removes nothing
         yield host.finding(REMOVE_IPC, Status.OK, actual="logind does not answer")
