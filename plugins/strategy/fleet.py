@@ -97,7 +97,10 @@ def _base() -> tuple[type, str]:
     return type("MitogenStrategy", (mixin, LinearStrategy), {}), ""
 
 
-_BASE, _WHY_NOT = _base()
+# one by one: ansible-doc reads no tuples
+_DECISION = _base()
+_BASE = _DECISION[0]
+_WHY_NOT = _DECISION[1]
 _said: set[str] = set()
 
 

@@ -37,19 +37,30 @@ class Controller:
     collections: Path
     env: Mapping[str, str]
 
-    def run(self, folder: Path, *argv: str, package: bool = False, **env: str) -> str:
+    def run(self, folder: Path, *argv: str, package: bool = False, env: Mapping[str, str] | None = None) -> str:
         """What the program says, in a folder of its own; the test fails where it ends with an error."""
-        done = self.attempt(folder, *argv, package=package, **env)
+        done = self.attempt(folder, *argv, package=package, env=env)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def attempt(self, folder: Path, *argv: str, package: bool = False, **env: str) -> subprocess.CompletedProcess[str]:
+    def attempt(
+        self,
+        folder: Path,
+        *argv: str,
+        package: bool = False,
+        env: Mapping[str, str] | None = None,
+        limit_s: float = 280,
+    ) -> subprocess.CompletedProcess[str]:
         """`package`: nodectl is in this Ansible's Python, too."""
         more = {"PYTHONPATH": str(self.collections.parent / "package")} if package else {}
-        command = [str(self.bin / argv[0]), *argv[1:]]
-        environment = {**self.env, **more, **env}
         return subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=280
+            [str(self.bin / argv[0]), *argv[1:]],
+            cwd=folder,
+            env={**self.env, **more, **(env or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit_s,
         )
 
 

@@ -112,7 +112,7 @@ def test_the_playbooks_run_from_any_folder_by_name(
         wanted = ("-e", '{"nodectl_nccl_env": {"NCCL_DEBUG": "INFO"}}')
         strategy = {"ANSIBLE_STRATEGY": "nodectl.fleet.fleet"}
         return controller.run(
-            tmp_path, "ansible-playbook", f"nodectl.fleet.{name}", *options, *wanted, package=True, **strategy
+            tmp_path, "ansible-playbook", f"nodectl.fleet.{name}", *options, *wanted, package=True, env=strategy
         )
 
     show = "cat /etc/nccl.conf 2>/dev/null || true"
