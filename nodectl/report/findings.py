@@ -12,7 +12,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
 
 _FINE = (Status.OK, Status.SKIPPED)
-_SAID = 8
+_MOST_IN_A_LINE = 8
 
 
 def finding_document(finding: Finding) -> dict[str, str]:
@@ -74,8 +74,8 @@ def one_line(findings: Sequence[Finding]) -> str:
     if status in _FINE:
         return f"{status}: {counts(findings)}"
     named = [f"{finding.host} {_name(finding)} is {finding.actual}" for finding in findings if finding.status is status]
-    more = [f"and {len(named) - _SAID} more"] if len(named) > _SAID else []
-    return " ".join(f"{status}: {'; '.join([*named[:_SAID], *more])}".split())
+    more = [f"and {len(named) - _MOST_IN_A_LINE} more"] if len(named) > _MOST_IN_A_LINE else []
+    return " ".join(f"{status}: {'; '.join([*named[:_MOST_IN_A_LINE], *more])}".split())
 
 
 def changes(before: Sequence[Finding], after: Sequence[Finding]) -> str:
@@ -91,39 +91,39 @@ def changes(before: Sequence[Finding], after: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _place(found: Finding) -> tuple[object, ...]:
-    return found.host, found.check, found.subject, found.status
+def _place(finding: Finding) -> tuple[object, ...]:
+    return finding.host, finding.check, finding.subject, finding.status
 
 
-def _without_host(found: Finding) -> Finding:
+def _without_host(finding: Finding) -> Finding:
     return Finding(
         "",
-        found.check,
-        found.status,
-        found.subject,
-        found.action,
-        found.expected,
-        found.actual,
-        found.remedy,
-        found.evidence,
+        finding.check,
+        finding.status,
+        finding.subject,
+        finding.action,
+        finding.expected,
+        finding.actual,
+        finding.remedy,
+        finding.evidence,
     )
 
 
-def _name(found: Finding) -> str:
-    return f"{found.check}: {found.subject}" if found.subject else found.check
+def _name(finding: Finding) -> str:
+    return f"{finding.check}: {finding.subject}" if finding.subject else finding.check
 
 
-def _line(found: Finding, hosts: str, *, remedy: bool = True) -> str:
-    text = f"{found.status.upper()}  {hosts}  {_name(found)}: {found.actual}"
-    text += f"; expected {found.expected}" if found.expected else ""
+def _line(finding: Finding, hosts: str, *, remedy: bool = True) -> str:
+    text = f"{finding.status.upper()}  {hosts}  {_name(finding)}: {finding.actual}"
+    text += f"; expected {finding.expected}" if finding.expected else ""
     # what a host printed is not to look like a finding of its own
-    return "\n    ".join(each.replace("\n", r"\n") for each in [text, *(_more(found) if remedy else ())])
+    return "\n    ".join(each.replace("\n", r"\n") for each in [text, *(_more(finding) if remedy else ())])
 
 
-def _more(found: Finding) -> Iterator[str]:
-    if found.evidence:
-        yield f"seen: {found.evidence}"
-    if found.action != "none":
-        yield f"action: {found.action}"
-    if found.remedy:
-        yield f"try: {found.remedy}"
+def _more(finding: Finding) -> Iterator[str]:
+    if finding.evidence:
+        yield f"seen: {finding.evidence}"
+    if finding.action != "none":
+        yield f"action: {finding.action}"
+    if finding.remedy:
+        yield f"try: {finding.remedy}"

@@ -18,22 +18,22 @@ def junit(findings: Sequence[Finding], *, time_s: float, strict: bool = False) -
     """Failed is a failure, unknown an error, skipped a skip; a warning is told, and a failure where `strict`."""
     root = ET.Element("testsuites", name="nodectl health")
     by_host: dict[str, list[Finding]] = {}
-    for found in findings:
-        by_host.setdefault(found.host, []).append(found)
+    for finding in findings:
+        by_host.setdefault(finding.host, []).append(finding)
     stamp = datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     for host, its in by_host.items():
         suite = ET.SubElement(
             root, "testsuite", {"name": _clean(host), "timestamp": stamp, **_counts(its, strict=strict)}
         )
-        for found in its:
-            _case(suite, found, strict=strict)
+        for finding in its:
+            _case(suite, finding, strict=strict)
     root.attrib.update(_counts(findings, strict=strict))
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
 def _counts(findings: Sequence[Finding], *, strict: bool) -> dict[str, str]:
-    statuses = [found.status for found in findings]
+    statuses = [finding.status for finding in findings]
     failures = statuses.count(Status.FAILED) + (statuses.count(Status.WARNING) if strict else 0)
     numbers = {
         "tests": len(statuses),
@@ -44,22 +44,24 @@ def _counts(findings: Sequence[Finding], *, strict: bool) -> dict[str, str]:
     return {name: str(number) for name, number in numbers.items()}
 
 
-def _case(suite: ET.Element, found: Finding, *, strict: bool) -> None:
-    name = f"{found.check}: {found.subject}" if found.subject else found.check
-    case = ET.SubElement(suite, "testcase", classname=_clean(f"{found.host}.{found.check}"), name=_clean(name))
-    if found.status is Status.SKIPPED:
-        ET.SubElement(case, "skipped", message=_clean(found.actual))
-    elif found.status is Status.FAILED or (strict and found.status is Status.WARNING):
-        ET.SubElement(case, "failure", type=found.status.value, message=_clean(found.actual)).text = _told(found)
-    elif found.status is Status.UNKNOWN:
-        ET.SubElement(case, "error", type=found.status.value, message=_clean(found.actual)).text = _told(found)
-    elif found.status is Status.WARNING:
-        ET.SubElement(case, "system-out").text = f"warning\n{_told(found)}"
+def _case(suite: ET.Element, finding: Finding, *, strict: bool) -> None:
+    name = f"{finding.check}: {finding.subject}" if finding.subject else finding.check
+    case = ET.SubElement(suite, "testcase", classname=_clean(f"{finding.host}.{finding.check}"), name=_clean(name))
+    if finding.status is Status.SKIPPED:
+        ET.SubElement(case, "skipped", message=_clean(finding.actual))
+    elif finding.status is Status.FAILED or (strict and finding.status is Status.WARNING):
+        ET.SubElement(case, "failure", type=finding.status.value, message=_clean(finding.actual)).text = _details(
+            finding
+        )
+    elif finding.status is Status.UNKNOWN:
+        ET.SubElement(case, "error", type=finding.status.value, message=_clean(finding.actual)).text = _details(finding)
+    elif finding.status is Status.WARNING:
+        ET.SubElement(case, "system-out").text = f"warning\n{_details(finding)}"
 
 
-def _told(found: Finding) -> str:
+def _details(finding: Finding) -> str:
     rows = ("expected", "actual", "action", "remedy", "evidence")
-    return _clean("\n".join(f"{row}: {getattr(found, row)}" for row in rows if getattr(found, row)))
+    return _clean("\n".join(f"{row}: {getattr(finding, row)}" for row in rows if getattr(finding, row)))
 
 
 def _clean(text: str) -> str:

@@ -21,9 +21,9 @@ def prometheus(
 ) -> str:
     """Counts by check, each problem, each host's worst status as states; `profiles` is {host: {kind: name}}."""
     statuses: dict[str, set[Status]] = {host: set() for host in profiles}
-    for found in findings:
-        statuses.setdefault(found.host, set()).add(found.status)
-    counted = Counter((found.host, found.check, found.status) for found in findings)
+    for finding in findings:
+        statuses.setdefault(finding.host, set()).add(finding.status)
+    counted = Counter((finding.host, finding.check, finding.status) for finding in findings)
     counts: Samples = {
         (("host", host), ("check", check), ("status", status.value)): number
         for (host, check, status), number in sorted(counted.items())
