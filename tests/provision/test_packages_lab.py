@@ -62,7 +62,7 @@ def host(fleet: Callable[..., Fleet]) -> Fleet:
 
 def module(fleet: Fleet, name: str, **arguments: Any) -> dict[str, Any]:
     """A module of nodectl's playbooks, run on the host by Ansible."""
-    argv = [str(Path(sys.executable).with_name("ansible")), "-i", fleet.inventory, HOST, "-m", name]
+    argv = [str(Path(sys.executable).with_name("ansible")), "-i", fleet.inventory, HOST, "-m", f"nodectl.fleet.{name}"]
     argv += ["-a", json.dumps(arguments)]
     env = dict(fleet.cli.env)
     done = subprocess.run(argv, cwd=share_dir(), env=env, capture_output=True, text=True, check=False, timeout=120)
