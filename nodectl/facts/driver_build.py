@@ -6,51 +6,60 @@ from nodectl.facts.base import Fact, output_unless_missing
 from nodectl.model.recording import Command, Recording
 
 _EFI = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-# the newest tree of DKMS counts; a log of a build that failed is quoted by its last words
+# each tree of DKMS; the log of a build that failed is quoted by its last words
 _SHOW = f"""\
-kernel=$(uname -r) newest=
-for tree in /var/lib/dkms/nvidia/[0-9]*; do [ ! -d "$tree" ] || newest=$tree; done
-[ -z "$newest" ] && [ ! -e {_EFI} ] && exit 3
+kernel=$(uname -r) dkms=/var/lib/dkms/nvidia
+set -- "$dkms"/[0-9]*
+[ ! -d "$1" ] && [ ! -e {_EFI} ] && exit 3
 printf 'kernel\\t%s\\n' "$kernel"
 [ ! -e {_EFI} ] || printf 'secure_boot\\t%s\\n' "$(tail -c 1 {_EFI} | od -An -tu1 | tr -d ' ')"
-[ -n "$newest" ] || exit 0
-printf 'dkms\\t%s\\n' "${{newest##*/}}"
-set -- "$newest/$kernel"/*/module/*.ko*
-if [ -e "$1" ]; then
-  printf 'modules\\t%s\\n' "$#"
-else
-  for log in "$newest/build/make.log" "$newest/$kernel"/*/log/make.log; do
-    [ ! -s "$log" ] || printf 'log\\t%s ends: %s\\n' "$log" "$(grep -v '^ *$' "$log" | tail -n 3 | tr '\\n' ' ')"
+for tree in "$dkms"/[0-9]*; do
+  [ -d "$tree" ] || continue
+  set -- "$tree/$kernel"/*/module/*.ko*
+  [ -e "$1" ] || set --
+  end=
+  for log in "$tree/build/make.log" "$tree/$kernel"/*/log/make.log; do
+    [ $# -gt 0 ] || [ -n "$end" ] || [ ! -s "$log" ] ||
+      end="$log ends: $(grep -v '^ *$' "$log" | tail -n 3 | tr '\\n\\t' '  ')"
   done
-fi
+  printf 'dkms\\t%s\\t%s\\t%s\\n' "${{tree##*/}}" "$#" "$end"
+done
 exit 0
 """
 
 
 @dataclass(frozen=True, slots=True)
-class DriverBuild:
-    """`dkms` is the version that DKMS builds, empty without one; `modules` how many it built for the running `kernel`.
+class Tree:
+    """A driver's `version` that DKMS builds, and how many `modules` it built for the running kernel.
 
     `log` is the end of a build that failed.
     """
 
-    kernel: str
-    dkms: str
+    version: str
     modules: int
     log: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverBuild:
+    """The running `kernel`, and what DKMS has of the driver: a tree for each version, also of drivers before."""
+
+    kernel: str
+    trees: tuple[Tree, ...]
     secure_boot: bool
 
 
 def _read(recording: Recording) -> DriverBuild:
     text = output_unless_missing(recording, "driver-build", "neither DKMS nor EFI has anything to tell")
-    lines = dict(line.split("\t", 1) for line in text.splitlines() if "\t" in line)
-    modules = int(lines.get("modules", "0"))
-    secure = lines.get("secure_boot") == "1"
-    return DriverBuild(lines["kernel"], lines.get("dkms", ""), modules, lines.get("log", ""), secure)
+    rows = [line.split("\t") for line in text.splitlines()]
+    values = {row[0]: row[1] for row in rows if len(row) == 2}
+    trees = tuple(Tree(row[1], int(row[2]), row[3]) for row in rows if len(row) == 4 and row[0] == "dkms")
+    return DriverBuild(values["kernel"], trees, values.get("secure_boot") == "1")
 
 
 def _words(build: DriverBuild) -> str:
-    return f"DKMS {build.dkms or 'none'}, {build.modules} modules for {build.kernel}"
+    trees = ", ".join(f"DKMS {tree.version} with {tree.modules} modules" for tree in build.trees)
+    return f"{trees or 'DKMS none'} for {build.kernel}"
 
 
 FACT = Fact(

@@ -135,13 +135,31 @@ def test_programs_of_rdma_are_those_of_the_role() -> None:
 
 
 def test_why_an_installed_driver_is_not_loaded_is_told() -> None:
-    text = "kernel\t6.1.0\nsecure_boot\t1\ndkms\t535.183.01\nlog\t/x/make.log ends: (bad exit status: 2)\n"
+    text = "kernel\t6.1.0\nsecure_boot\t1\ndkms\t535.183.01\t0\t/x/make.log ends: (bad exit status: 2)\n"
     facts = {"driver_build": fact("driver_build", driver_build=text), "modules": Modules(("nouveau",))}
     told = found("driver_build", **facts)
     assert statuses(told) == {"DKMS": "failed", "Secure Boot": "warning"} and "bad exit status: 2" in told["DKMS"][1]
-    built = fact("driver_build", driver_build=text.replace("log\t", "modules\t5\nx\t"))
+    built = fact("driver_build", driver_build=text.replace("\t0\t", "\t5\t"))
     assert statuses(found("driver_build", driver_build=built, modules=Modules(("nvidia",)))) == {"DKMS": "ok"}
     assert found("driver_build", driver_build=fact("driver_build", driver_build=3)) == {}
+
+
+@pytest.mark.parametrize(
+    ("package", "status", "actual"),
+    [
+        ("", "failed", "none of 535.216.01; no log of a build"),  # the newest by its numbers, not by its letters
+        ("cuda-drivers-535 535.54.03-1 hi ", "ok", "5 modules of 535.54.03"),
+        ("cuda-drivers-535 535.216.01-1 hi ", "failed", "none of 535.216.01; no log of a build"),
+        ("cuda-drivers-535 535.183.01-1 hi ", "", ""),
+    ],
+)
+def test_the_build_of_the_installed_driver_counts_not_that_of_one_before(
+    package: str, status: str, actual: str
+) -> None:
+    wanted = resolve("dgx-a100", "cu121", "stock", overrides={"stack": {"driver": {"branch": "535", "min": "525"}}})
+    text = "kernel\t6.1.0\ndkms\t535.216.01\t0\t\ndkms\t535.54.03\t5\t\n"
+    facts = {"driver_build": fact("driver_build", driver_build=text), "packages": fact("packages", packages=package)}
+    assert found("driver_build", wanted, **facts) == ({"DKMS": (status, actual)} if status else {})
 
 
 @pytest.mark.parametrize(

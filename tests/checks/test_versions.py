@@ -48,6 +48,9 @@ def modules(*names: str, flavour: str | None = "proprietary") -> dict[str, objec
 
 SILENT = "couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed"
 MISMATCH = "Driver/library version mismatch"
+MANAGED = {"nodectl_driver": "manage"}
+FLAVOUR = STACK.driver.flavour if STACK.driver else ""
+OTHER = "proprietary" if FLAVOUR == "open" else "open"
 NOWHERE = Versions("", unavailable={"torch": "venv is not in the recording"})
 BOTH = ("nvidia", "nvidia_uvm")
 CASES = [
@@ -81,6 +84,16 @@ CASES = [
     Case("driver_cuda", "failed", loaded(driver_cuda="11.4")),
     Case("driver_cuda", "unknown", not_told("driver_cuda")),
     Case("driver_cuda", "nothing", loaded(cuda=None)),
+    Case("managed_driver", "ok", loaded(), dgx(), MANAGED, subject="branch"),
+    Case("managed_driver", "failed", loaded(driver="575.57.08"), dgx(), MANAGED, subject="branch", action="reboot"),
+    Case("managed_driver", "unknown", not_told("driver"), dgx(), MANAGED, subject="branch"),
+    Case("managed_driver", "unknown", {"versions": UNREAD}, dgx(), MANAGED),
+    Case("managed_driver", "ok", loaded(driver_flavour=FLAVOUR), dgx(), MANAGED, subject="kernel modules"),
+    Case("managed_driver", "warning", loaded(driver_flavour=OTHER), dgx(), MANAGED, subject="kernel modules"),
+    Case("managed_driver", "unknown", not_told("driver_flavour"), dgx(), MANAGED, subject="kernel modules"),
+    Case("managed_driver", "nothing", loaded(driver="575.57.08"), dgx()),
+    Case("managed_driver", "nothing", loaded(driver="575.57.08"), dgx(), {"nodectl_driver": "keep"}),
+    Case("managed_driver", "nothing", loaded(), plain(), MANAGED),
     Case("nccl_loaded", "ok", loaded()),
     Case("nccl_loaded", "failed", loaded(nccl_loaded="2.21.5"), action="restart job"),
     Case("nccl_loaded", "unknown", not_told("nccl_loaded")),

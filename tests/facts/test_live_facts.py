@@ -1,10 +1,13 @@
 """Facts of live hosts alone: a fresh login, the programs that keep the clock, the queues of the interfaces."""
 
+import platform
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from nodectl.facts.catalogue import all_facts, commands_for, facts_named, registered
+from nodectl.facts.driver_build import Tree
 from nodectl.facts.login_limits import LoginLimits
 from nodectl.facts.nic_setup import NicSetup
 from nodectl.facts.time_service import TimeService
@@ -82,6 +85,22 @@ def test_each_service_tells_its_offset_in_its_own_form(
     assert found.services == services and found.own_clock
     assert found.offset_s == (None if offset_s is None else pytest.approx(offset_s))
     assert fact("time_service", time_service=f"shared\n{words}") == TimeService(services, found.offset_s, False)
+
+
+def test_every_tree_of_dkms_is_told_with_the_end_of_its_failed_build(tmp_path: Path) -> None:
+    kernel = platform.release()
+    (built := tmp_path / "535.54.03" / kernel / "x86_64" / "module").mkdir(parents=True)
+    for name in ("nvidia.ko", "nvidia-uvm.ko.zst"):
+        (built / name).touch()
+    (failed := tmp_path / "535.216.01" / "build").mkdir(parents=True)
+    (failed / "make.log").write_text("one\ntwo\n\n\tthree\nfour\n")
+    (command,) = commands_for(Host("a", "a"), facts_named("driver_build"))
+    script = command.argv[2].replace("/var/lib/dkms/nvidia", str(tmp_path))
+    told = subprocess.run(["dash", "-c", script], capture_output=True, text=True, check=True).stdout
+    build = fact("driver_build", driver_build=told)
+    log = f"{failed / 'make.log'} ends: two  three four "
+    assert build.trees == (Tree("535.216.01", 0, log), Tree("535.54.03", 2, "")) and build.kernel == kernel
+    assert fact("driver_build", driver_build=3) == Unread("absent", "neither DKMS nor EFI has anything to tell")
 
 
 QUEUES = """nic\tens1f0np0\t0\t0-15,32-47

@@ -191,6 +191,47 @@ def _cuda(host: Subject, found: Versions) -> Iterator[Finding]:
     yield host.finding(DRIVER_CUDA, failed_unless(enough), expected=expected, actual=found.driver_cuda)
 
 
+MANAGED_DRIVER = Check(
+    "managed_driver",
+    looks_at="the loaded driver, where `nodectl_driver` is `manage`",
+    fires="not of the stack's branch; warning: the other kind of kernel modules, open or proprietary",
+    roles=("nvidia_driver",),
+)
+
+
+@judges(MANAGED_DRIVER, reads=("versions",))
+def managed_driver(host: Subject) -> Iterator[Finding]:
+    """A driver that is kept needs only its lowest version; one that nodectl installs is of the stack's branch."""
+    wanted = host.wanted.stack.driver if host.wanted else None
+    if wanted is None or host.variables.get("nodectl_driver") != "manage":
+        return
+    found, branch = host.facts.get("versions"), f"branch {wanted.branch}"
+    yield from host.unread(MANAGED_DRIVER, found, branch)
+    if not isinstance(found, Versions):
+        return
+    if found.driver is None:
+        reason = found.unavailable.get("driver", "none is loaded")
+        remedy = "run `nodectl provision --tags nvidia_driver`"
+        yield host.finding(MANAGED_DRIVER, Status.UNKNOWN, "branch", expected=branch, actual=reason, remedy=remedy)
+        return
+    agree = found.driver.split(".")[0] == wanted.branch
+    remedy = "run `nodectl provision --tags nvidia_driver`, then reboot"
+    action = "none" if agree else "reboot"
+    status = failed_unless(agree)
+    yield host.finding(
+        MANAGED_DRIVER, status, "branch", expected=branch, actual=found.driver, remedy=remedy, action=action
+    )
+    yield _flavour(host, wanted.flavour, found)
+
+
+def _flavour(host: Subject, wanted: str, found: Versions) -> Finding:
+    """Either kind serves CUDA; which one a GPU may have is NVIDIA's to say."""
+    actual = found.driver_flavour or found.unavailable.get("driver_flavour", "not told")
+    status = Status.UNKNOWN if found.driver_flavour is None else warning_unless(found.driver_flavour == wanted)
+    remedy = "none needed, either kind serves CUDA; else name the flavour in nodectl_overrides, or provision again"
+    return host.finding(MANAGED_DRIVER, status, "kernel modules", expected=wanted, actual=actual, remedy=remedy)
+
+
 NCCL_LOADED = Check(
     "nccl_loaded",
     looks_at="the environment's libnccl, loaded",

@@ -19,7 +19,7 @@ CLOCK_FAILED_S_LIMIT = Threshold("clock_failed_s", 5.0, "torchrun's rendezvous d
 CLOCK = Check(
     "clock",
     looks_at="against ours, and who keeps it",
-    fires="beyond the threshold; warning: not synchronised",
+    fires="beyond the threshold; warning: not synchronised, or kept by none or by several",
     expected="synchronised",
     thresholds=(CLOCK_WARNING_S_LIMIT, CLOCK_FAILED_S_LIMIT),
     roles=("time_sync",),
