@@ -51,6 +51,12 @@ def judgements() -> tuple[Judgement[Subject], ...]:
 
 
 @cache
+def variables() -> tuple[str, ...]:
+    """Every variable of a host that a judgement asks for."""
+    return tuple(sorted({name for judgement in judgements() for name in judgement.variables}))
+
+
+@cache
 def launch_judgements() -> tuple[Judgement[Any], ...]:
     """Every function that judges the hosts of a job: of one candidate, or all of them against one another."""
     members = (value for module in launch_modules() for value in vars(module).values())

@@ -83,12 +83,13 @@ class Check:
 class Judgement(Generic[Judged]):
     """A function from the facts of one host (or of all hosts of a job) to findings of `checks`.
 
-    `reads` are the facts that it looks at.
+    `reads` are the facts that it looks at, `variables` the host's variables that it asks for beside its profiles.
     """
 
     checks: tuple[Check, ...]
     reads: tuple[str, ...]
     function: Callable[[Judged], Iterator[Finding]]
+    variables: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.checks or not self.reads:
@@ -102,12 +103,12 @@ class Judgement(Generic[Judged]):
 
 
 def judges(
-    *checks: Check, reads: Sequence[str]
+    *checks: Check, reads: Sequence[str], variables: Sequence[str] = ()
 ) -> Callable[[Callable[[Judged], Iterator[Finding]]], Judgement[Judged]]:
     """Register a function as the judge of `checks`."""
 
     def register(function: Callable[[Judged], Iterator[Finding]]) -> Judgement[Judged]:
-        return Judgement(checks, tuple(reads), function)
+        return Judgement(checks, tuple(reads), function, tuple(variables))
 
     return register
 

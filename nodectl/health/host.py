@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.checks.catalogue import judgements
+from nodectl.checks.catalogue import variables as asked_variables
 from nodectl.checks.check import Judgement, Subject
 from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import Member, claims_of, values_of
@@ -34,8 +35,6 @@ LIVE: tuple[Occasion, ...] = (*REPLAYED, "live")
 VERIFY: tuple[Occasion, ...] = (*LIVE, "verify")
 # by these a host's reading is placed: its boot, and whether a recording answers
 _ALWAYS_READ = frozenset({"boot", "lab"})
-# variables of roles that say what a host has beside its profiles
-_OWN = ("nodectl_health_timer", "rdma_packages", "rdma_soft_roce")
 _LONGEST = 200
 
 
@@ -106,7 +105,7 @@ def order_of(
     if judged_by is not None:
         read = {name for judgement in judged_by for name in judgement.reads} | _ALWAYS_READ
         facts = tuple(fact for fact in facts if fact.subject in read)
-    own = {name: host.variables.get(name) for name in _OWN}
+    own = {name: host.variables.get(name) for name in asked_variables()}
     variables = {**own, "nodectl_nics": _nics(host), "mounts": policy.mounts, VARIABLE: {"xid": dict(policy.xid)}}
     judges = judgements() if judged_by is None else tuple(judged_by)
     return Order(host, wanted, policy, variables, facts, commands_for(host, facts), judges, previous)

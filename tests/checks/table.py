@@ -18,6 +18,8 @@ UNREAD = Unread("unknown", "the output was cut")
 ABSENT = Unread("absent", "no such tool")
 BOOT = "6d1f6bb4-1a5c-4c58-9d0c-5d1d4f6f0a11"
 NOW = 1_000_000.0
+# what every host has, read from its variables with care
+GIVEN = ("nodectl_nics", "mounts", "nodectl_health")
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,10 @@ class Case:
         return f"{self.check}-{self.status}"
 
 
-class Facts(dict[str, object]):
-    """A host's facts, and the names of those that somebody looked at."""
+class Facts(dict[str, Any]):
+    """A host's facts or variables, and the names of those that somebody looked at."""
 
-    def __init__(self, facts: Mapping[str, object]) -> None:
+    def __init__(self, facts: Mapping[str, Any]) -> None:
         super().__init__(facts)
         self.read: set[str] = set()
 
@@ -67,11 +69,12 @@ def found(module: ModuleType, case: Case) -> list[Finding]:
     previous = None if case.before is None else Previous(NOW - 3600, BOOT, case.before)
     findings: list[Finding] = []
     for judgement in (value for value in vars(module).values() if isinstance(value, Judgement)):
-        facts = Facts(case.facts)
-        host = Watched("n1", facts, case.wanted, case.variables, previous, BOOT, NOW)
+        facts, variables = Facts(case.facts), Facts(case.variables)
+        host = Watched("n1", facts, case.wanted, variables, previous, BOOT, NOW)
         ours = list(judgement(host))
         assert {each.check for each in ours} <= {check.id for check in judgement.checks}
         assert facts.read <= set(judgement.reads)
+        assert variables.read <= {*judgement.variables, *GIVEN}
         assert host.asked <= {limit for check in judgement.checks for limit in check.thresholds}
         findings += ours
     return findings

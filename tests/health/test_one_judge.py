@@ -16,10 +16,11 @@ import yaml
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw, nic_hw
 from ansible_collections.nodectl.fleet.plugins.modules import kernel_settings, service_limits
-from nodectl.checks.catalogue import checks
+from nodectl.checks.catalogue import checks, variables
 from nodectl.common.resources import share_dir
 from nodectl.health.fleet import look
 from nodectl.health.history import StateFile
+from nodectl.health.host import order_of
 from nodectl.health.verify import chosen_roles, verification
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -418,3 +419,20 @@ def test_a_subject_that_is_another_roles_is_judged_with_that_role() -> None:
         assert {finding.subject for finding in found if finding.check == "versions"} & {"driver", "torch"} == (
             subjects & {"driver", "torch"}
         )
+
+
+def test_the_interpreter_is_judged_with_its_role_and_no_environment_is_asked_for() -> None:
+    case = CASES["nccl", "NCCL_IB_TC"]
+    host = host_of("nccl", "NCCL_IB_TC", case)
+    look = {"python": "3.99.1", "error": "no torch", "shadowing": {}, "own": [], "distributions": {}}
+    node = Node(outputs_of(case, {"torch-import": f"NODECTL {json.dumps(look)}\n"}))
+    assert {finding.subject for finding in verified(host, node, roles=["python"])} == {"python"}
+    both = {finding.subject for finding in verified(host, node, roles=["pytorch"]) if finding.check == "torch"}
+    assert {"python", "import"} <= both
+
+
+def test_every_variable_that_a_judgement_asks_for_reaches_it() -> None:
+    asked = dict.fromkeys(variables(), "of the inventory")
+    assert "nodectl_driver" in asked
+    order = order_of(Host("a", "a", variables=asked), {}, ())
+    assert {name: order.variables[name] for name in asked} == asked

@@ -56,7 +56,7 @@ def gpu_check(
             devices = gpus_of(host) if only_if is None or only_if(host) else ()
             return _each_gpu(host, devices, declared, field, function)
 
-        return GpuJudgement((declared,), ("gpus",), judge, field)
+        return GpuJudgement((declared,), ("gpus",), judge, field=field)
 
     return register
 

@@ -19,7 +19,7 @@ SOFT_ROCE = Check(
 )
 
 
-@judges(SOFT_ROCE, reads=("soft_roce",))
+@judges(SOFT_ROCE, reads=("soft_roce",), variables=("rdma_soft_roce",))
 def soft_roce(host: Subject) -> Iterator[Finding]:
     """One finding an interface of `rdma_soft_roce`."""
     found, wanted = host.facts.get("soft_roce"), host.variables.get("rdma_soft_roce")

@@ -27,7 +27,9 @@ TORCH = Check(
     fires="it does not import, lacks a pin, or loads another CUDA, cuDNN or NCCL than the stack's",
     expected="imports",
     remedy="see LD_LIBRARY_PATH and ldconfig -p, then `nodectl provision --tags pytorch`",
-    roles=("pytorch", "python"),
+    roles=("pytorch",),
+    # the interpreter alone is there before any environment is
+    roles_of={"python": ("python", "pytorch")},
 )
 DEEPSPEED = Check(
     "deepspeed",

@@ -60,7 +60,7 @@ def packages(host: Subject) -> Iterator[Finding]:
         yield host.finding(DCGM, Status.FAILED, old.name, expected="absent", actual=old.version)
 
 
-@judges(RDMA, reads=("packages",))
+@judges(RDMA, reads=("packages",), variables=("rdma_packages",))
 def rdma(host: Subject) -> Iterator[Finding]:
     """Any version of theirs will do."""
     found, nics = host.facts.get("packages"), host.wanted.hardware.nics if host.wanted else ()

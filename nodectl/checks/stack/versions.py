@@ -199,7 +199,7 @@ MANAGED_DRIVER = Check(
 )
 
 
-@judges(MANAGED_DRIVER, reads=("versions",))
+@judges(MANAGED_DRIVER, reads=("versions",), variables=("nodectl_driver",))
 def managed_driver(host: Subject) -> Iterator[Finding]:
     """A driver that is kept needs only its lowest version; one that nodectl installs is of the stack's branch."""
     wanted = host.wanted.stack.driver if host.wanted else None

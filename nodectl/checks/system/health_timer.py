@@ -24,7 +24,7 @@ HEALTH_TIMER = Check(
 )
 
 
-@judges(HEALTH_TIMER, reads=("health_timer",))
+@judges(HEALTH_TIMER, reads=("health_timer",), variables=("nodectl_health_timer",))
 def health_timer(host: Subject) -> Iterator[Finding]:
     """Only where the inventory says that the host has one."""
     timer = host.facts.get("health_timer")
