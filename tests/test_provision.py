@@ -188,6 +188,7 @@ def test_what_cannot_be_is_refused_once_before_anything_changes(
 
 
 @pytest.mark.lab
+@pytest.mark.slow
 def test_an_unreachable_host_does_not_hold_up_the_others(
     provision: Provision, fleet: Callable[..., str], lab4: Any
 ) -> None:
@@ -212,6 +213,7 @@ def test_a_file_that_is_not_nodectls_is_kept(provision: Provision, fleet: Callab
 
 
 @pytest.mark.lab
+@pytest.mark.slow
 def test_an_interpreter_that_has_no_wheels_is_refused_with_the_range(
     provision: Provision, fleet: Callable[..., str]
 ) -> None:

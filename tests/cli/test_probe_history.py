@@ -58,6 +58,7 @@ def test_kept_and_compared(nodectl: Callable[..., Any], here: tuple[str, Path, d
     assert "CHANGE" in table
 
 
+@pytest.mark.slow
 def test_without_compare_the_document_is_as_ever(
     nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_history_that_is_damaged_costs_a_line_and_no_result(
     assert here[1].read_text() == "no database" * 100
 
 
+@pytest.mark.slow
 def test_a_newer_history_is_left_alone(nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]) -> None:
     measured(nodectl, here)
     connection = sqlite3.connect(here[1])

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodectl.checks.system.clock import CLOCK_WARNING_S_LIMIT
 from nodectl.common import node_paths
 from nodectl.payload.jobs.folder import state_root
 
@@ -27,11 +26,6 @@ def test_roles_install_where_nodectl_looks(ending: str, path: str) -> None:
     values = {name: value for name, value in DEFAULTS.items() if name.endswith(ending)}
     assert values
     assert set(values.values()) == {path}
-
-
-def test_the_clock_role_asks_for_what_health_lets_pass() -> None:
-    (limit_s,) = (value for name, value in DEFAULTS.items() if name.endswith("_max_offset_s"))
-    assert limit_s == CLOCK_WARNING_S_LIMIT.value
 
 
 @pytest.mark.parametrize("state_home", ["", "/var/lib/somewhere"])

@@ -122,6 +122,7 @@ def test_the_job_outlives_a_killed_nodectl(shell: Shell) -> None:
     assert shell.job(job["id"])["state"] == "stopped"
 
 
+@pytest.mark.slow
 def test_logs_follow_from_another_shell(shell: Shell) -> None:
     job_id = shell.begin("import os, time\nos.write(1, b'up\\n')\ntime.sleep(6)\nos.write(1, b'bye\\n')\n")
     followed = shell.run("jobs", "logs", "-f", job_id)
@@ -197,6 +198,7 @@ def test_dry_run_prints_the_plan_and_starts_nothing(shell: Shell) -> None:
     assert shell.run("--output", "json", "jobs", "list").stdout == before
 
 
+@pytest.mark.slow
 def test_a_host_that_cannot_take_the_job_undoes_it_everywhere(shell: Shell) -> None:
     host = shell.lab.hosts[3]
     folder = "~/.local/state/nodectl/jobs"

@@ -27,6 +27,7 @@ def article(fleet: Callable[..., Fleet]) -> Fleet:
     return made
 
 
+@pytest.mark.slow
 def test_there_and_back_leaves_each_host_as_it_was(article: Fleet) -> None:
     before = article.snapshot()
     run = article.run("provision", *SETTINGS)

@@ -23,6 +23,7 @@ BACK = """
 
 
 @pytest.mark.lab
+@pytest.mark.slow
 def test_a_foreign_file_is_recorded_and_comes_back(lab4: LabUnderTest, ansible_play: Callable[..., Any]) -> None:
     host, own = lab4.hosts[2], "NCCL_DEBUG=WARN"
     lab4.ssh(host, f"echo {own} > /etc/nccl.conf; chmod 640 /etc/nccl.conf")

@@ -129,6 +129,7 @@ PLAY = """
 
 
 @pytest.mark.lab
+@pytest.mark.slow
 def test_the_mtu_of_a_real_interface_and_back(lab4: LabUnderTest, ansible_play: Callable[..., Any]) -> None:
     host = lab4.hosts[3]
     try:

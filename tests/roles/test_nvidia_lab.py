@@ -160,6 +160,7 @@ def test_verify_reads_dpkg_and_apt(
     assert "the nearest for the same CUDA, where the repository has no 2.12.7-1+cuda11.6" in text
 
 
+@pytest.mark.slow
 def test_an_interrupted_installation_is_brought_to_its_end(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
 ) -> None:
@@ -180,6 +181,7 @@ def test_a_meta_package_is_refused_by_its_name_and_by_its_plan(
     assert "bring a driver" in said and before == state(gpu_host)
 
 
+@pytest.mark.slow
 def test_a_foreign_source_is_refused_and_one_with_the_same_key_adopted(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, repository: Repository, variables: dict[str, Any]
 ) -> None:
@@ -201,6 +203,7 @@ def test_a_foreign_source_is_refused_and_one_with_the_same_key_adopted(
     assert ansible_play(roles(("nvidia_repository",)), gpu_host, host, **variables).changed == 3
 
 
+@pytest.mark.slow
 def test_a_key_of_another_is_not_trusted(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, repository: Repository, variables: dict[str, Any]
 ) -> None:

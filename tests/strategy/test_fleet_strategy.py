@@ -134,6 +134,7 @@ def test_nothing_about_deprecation_reaches_the_operator(play: Play) -> None:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: nothing to be pinned to")
+@pytest.mark.slow
 def test_no_process_is_pinned_to_a_cpu(play: Play, tmp_path: Path) -> None:
     said = {}
     for choice in ("linear", "mitogen"):
@@ -202,6 +203,7 @@ def test_both_give_the_same_results_on_every_task(
 
 
 @pytest.mark.lab
+@pytest.mark.slow
 def test_sudo_with_a_password_works_and_a_wrong_one_fails(play: Play, lab4: LabUnderTest, tmp_path: Path) -> None:
     host, secret = lab4.hosts[2], "fleet strategy's 1"
     lab4.ssh(host, "useradd -m -s /bin/sh fleet-ops && install -d -o fleet-ops -m 700 ~fleet-ops/.ssh")
@@ -223,6 +225,7 @@ def test_sudo_with_a_password_works_and_a_wrong_one_fails(play: Play, lab4: LabU
 
 
 @pytest.mark.lab
+@pytest.mark.slow
 def test_nothing_is_left_after_an_interrupt(environment: Mapping[str, str], lab4: LabUnderTest, tmp_path: Path) -> None:
     book, host = tmp_path / "sleep.yml", lab4.hosts[3]
     book.write_text(yaml.safe_dump([{"hosts": host, "gather_facts": False, "tasks": [{"command": "sleep 3.1415"}]}]))
