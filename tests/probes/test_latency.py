@@ -157,6 +157,8 @@ class TestForReal:
     def test_both_directions(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
         found = probe(LocalTransport(), (self.A, self.B), duration_s=0.1, repetitions=2)
-        assert found.findings == () and [each.hosts for each in found.measurements] == [("a", "b"), ("b", "a")]
+        # a busy machine may make one direction look slow: that is a warning, and nobody is blamed
+        assert all(finding.status is Status.WARNING for finding in found.findings)
+        assert [measurement.hosts for measurement in found.measurements] == [("a", "b"), ("b", "a")]
         for each in found.measurements:
             assert 1 < each.value < 1e5 and each.conditions["one_way_us"] is not None
