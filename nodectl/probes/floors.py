@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nodectl.common.units import lower_is_better, parse_size
+from nodectl.common.units import parse_size
 from nodectl.errors import ProfileError
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.model.finding import Finding
@@ -92,12 +92,12 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
         found.append((own.name, floor))
     if not found:
         return "of no host"
-    return (max if _is_ceiling(measurement.unit) else min)(found, key=lambda pair: pair[1].value)
+    return (max if _is_ceiling(measurement) else min)(found, key=lambda pair: pair[1].value)
 
 
 def _floor(measurement: Measurement, reference: Reference) -> Floor | None:
     """The floor with the most conditions; of equals that of the nearest size, then the stricter one."""
-    ceiling = _is_ceiling(measurement.unit)
+    ceiling = _is_ceiling(measurement)
     link = measurement.conditions.get("link_class") or reference.link
     fitting = [
         floor
@@ -128,7 +128,7 @@ def _is_met(floor: Floor, measurement: Measurement) -> bool:
         return False
     if (
         "size" not in floor.conditions
-        and not _is_ceiling(measurement.unit)
+        and not _is_ceiling(measurement)
         and given.get("verdict_size", "large") != "large"
     ):
         # what is reached without a word of the size is reached at a large one
@@ -143,7 +143,7 @@ def _agrees(name: str, wanted: object, measurement: Measurement) -> bool:
         if not isinstance(size, int) or bound is None:
             return False
         # what a small message takes at most says nothing of a larger one
-        return size <= bound if _is_ceiling(measurement.unit) else size >= bound
+        return size <= bound if _is_ceiling(measurement) else size >= bound
     if name == "gpus":
         # those of one node, as far as the probe tells; all ranks of a run on one node are
         alone = given.get("ranks") if len(measurement.hosts) == 1 else None
@@ -200,14 +200,15 @@ def _in_unit(floor: Floor, unit: str) -> Floor | None:
     return floor.model_copy(update={"value": floor.value * scale / per, "unit": unit}) if kind == other else None
 
 
-def _is_ceiling(unit: str) -> bool:
-    return lower_is_better(_unit(unit)) is True
+def _is_ceiling(measurement: Measurement) -> bool:
+    kind = kind_of(measurement.probe)
+    return kind.lower_is_better(measurement.unit) is True or kind.lower_is_better(_unit(measurement.unit)) is True
 
 
 def _missed(measurement: Measurement, floor: Floor) -> bool:
     part = floor.tolerance_percent / 100
     # what is no number reaches nothing
-    if _is_ceiling(measurement.unit):
+    if _is_ceiling(measurement):
         return not measurement.value <= floor.value * (1 + part)
     return not measurement.value >= floor.value * (1 - part)
 
@@ -216,7 +217,7 @@ def _finding(measurement: Measurement, name: str, floor: Floor) -> Finding:
     """Of one host it blames that host; of a pair or a group, only that together they miss it."""
     hosts, unit = measurement.hosts, measurement.unit
     alone = len(hosts) == 1
-    word = "at most" if _is_ceiling(unit) else "at least"
+    word = "at most" if _is_ceiling(measurement) else "at least"
     tolerance = f", {floor.tolerance_percent:g} % tolerated" if floor.tolerance_percent else ""
     share = 100 * measurement.value / floor.value
     where = "" if alone else measurement.direction or ", ".join(hosts)

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from statistics import fmean, median
 
-from nodectl.common.units import lower_is_better
 from nodectl.model.trial import Ranked, Side
 from nodectl.trials.halving import halve
 from nodectl.trials.series import Taken, Turn, schedule, series_of
 from nodectl.trials.turns import Turns
-from nodectl.trials.verdict import MIN_PAIRS
+from nodectl.trials.verdict import MIN_PAIRS, lower_is_better
 
 # the baseline's number; candidates count from 1
 BASELINE = 0
@@ -146,7 +145,7 @@ def _objective(pair: Sequence[Taken], varied: Collection[str]) -> float | None:
     """The mean over the probes of their mean gains, as a logarithm; None where anything could not be measured."""
     gains: dict[str, list[float]] = {}
     for series in series_of("", "", pair, varied):
-        sign = -1 if lower_is_better(series.unit) else 1
+        sign = -1 if lower_is_better(series) else 1
         if len(series.complete) != 1:
             return None
         ((baseline, candidate),) = series.complete

@@ -13,10 +13,10 @@ from itertools import pairwise
 from statistics import fmean, median, median_low
 
 from nodectl.common.statistics import NORMAL_MAD, robust_deviation, student_t
-from nodectl.common.units import lower_is_better
 from nodectl.errors import UsageError
 from nodectl.model.trial import Series
 from nodectl.model.verdict import Outcome, Summary, Verdict
+from nodectl.probes.registry import kind_of
 from nodectl.trials.bootstrap import interval
 
 MIN_PAIRS = 5
@@ -101,11 +101,11 @@ def judge(series: Series, seed: int = 0) -> Verdict:
 
 def logarithms(series: Series) -> Logs:
     """The complete pairs as logarithms; UsageError for a unit of which it is not known whether more is better."""
-    lower = lower_is_better(series.unit)
+    lower = lower_is_better(series)
     if lower is None:
         raise UsageError(
             f"{series.probe}: is more or less {series.unit!r} better? The unit is not known",
-            "measure in a rate (GB/s, Gbit/s, TFLOP/s, samples/s) or a time (s, ms, us)",
+            "measure in a rate (GB/s, Gbit/s, TFLOP/s, samples/s) or a time (s, ms, us), or let the probe declare it",
         )
     for value in (value for pair in series.pairs for value in (pair.baseline, pair.candidate)):
         if value is not None and not 0 < value < math.inf:
@@ -121,9 +121,14 @@ def logarithms(series: Series) -> Logs:
     )
 
 
+def lower_is_better(series: Series) -> bool | None:
+    """As the probe declares its unit, else as the unit itself says; None where neither does."""
+    return kind_of(series.probe).lower_is_better(series.unit)
+
+
 def percent(series: Series, gain: float) -> float:
     """A gain of logarithms in percent of the baseline: more of a rate, less of a time."""
-    return -100 * math.expm1(-gain) if lower_is_better(series.unit) else 100 * math.expm1(gain)
+    return -100 * math.expm1(-gain) if lower_is_better(series) else 100 * math.expm1(gain)
 
 
 def judge_all(many: Iterable[Series], seed: int = 0) -> tuple[Verdict, ...]:

@@ -1,10 +1,12 @@
 """Better, noise, worse or nothing to be told: tables of series."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nodectl.errors import UsageError
+from nodectl.model.measurement import MeasurementKind, Unit
 from nodectl.model.trial import Series
 from nodectl.model.verdict import Outcome
 from nodectl.trials.series import read_series
@@ -114,6 +116,16 @@ def test_what_is_no_speed_is_refused(value: float) -> None:
     for lists in (([*STEADY[:5], value], [*STEADY[:5], 1.0]), ([*STEADY[:5], value], [*STEADY[:5], None])):
         with pytest.raises(UsageError, match="no speed"):
             judge(trial(*lists))
+
+
+def test_a_unit_points_where_its_probe_declares(monkeypatch: pytest.MonkeyPatch) -> None:
+    series = replace(gaining(10, "TFLOPS"), probe="gemm")
+    assert judge(series).verdict is Outcome.BETTER
+    faults = MeasurementKind(units=(Unit("faults", lower_is_better=True),))
+    monkeypatch.setattr("nodectl.trials.verdict.kind_of", lambda probe: faults)
+    found = judge(replace(series, unit="faults"))
+    assert found.verdict is Outcome.WORSE
+    assert found.gain_percent == pytest.approx(-10, abs=0.3)
 
 
 def test_a_unit_that_points_nowhere_is_refused() -> None:
