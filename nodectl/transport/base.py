@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
 from typing import Protocol
 
 from nodectl.model.host import Host
@@ -35,3 +38,43 @@ class Transport(Protocol):
     def close(self) -> None:
         """Close every connection."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of `Transport.run`, as it is handed to the transport that carries it out."""
+
+    host: Host
+    argv: Sequence[str]
+    timeout_s: float | None
+    stdin: bytes | None
+    on_output: OnOutput | None
+
+    @property
+    def stdin_bytes(self) -> int | None:
+        """The length of the input; None where the command has none."""
+        return None if self.stdin is None else len(self.stdin)
+
+    def deadline(self) -> float | None:
+        """The moment of the monotonic clock at which it is to be over, if it starts now; None for no deadline."""
+        return None if self.timeout_s is None else monotonic() + self.timeout_s
+
+
+class CallTransport(Transport):
+    """A transport that takes the arguments of `run` as one value."""
+
+    def run(
+        self,
+        host: Host,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None,
+        stdin: bytes | None = None,
+        on_output: OnOutput | None = None,
+    ) -> CommandResult:
+        """See Transport.run."""
+        return self.call(Call(host, argv, timeout_s, stdin, on_output))
+
+    @abstractmethod
+    def call(self, call: Call) -> CommandResult:
+        """Carry the call out."""

@@ -7,13 +7,11 @@ import selectors
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
 from time import monotonic
 from typing import IO
 
-from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
-from nodectl.transport.base import OnOutput
+from nodectl.transport.base import Call, CallTransport
 from nodectl.transport.lifeline import wrapped
 from nodectl.transport.output import Output
 
@@ -22,35 +20,26 @@ _CHUNK_BYTES = 65536
 _DRAIN_S = 0.5
 
 
-class LocalTransport:
+class LocalTransport(CallTransport):
     """Runs commands as children of this process, each in its own session."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
 
-    def run(
-        self,
-        host: Host,
-        argv: Sequence[str],
-        *,
-        timeout_s: float | None,
-        stdin: bytes | None = None,
-        on_output: OnOutput | None = None,
-    ) -> CommandResult:
-        """See Transport.run."""
-        started, output = monotonic(), Output(on_output)
+    def call(self, call: Call) -> CommandResult:
+        """Run the command here; it starts at once."""
+        output, deadline = Output(call), call.deadline()
         try:
-            process = _start(argv, stdin)
+            process = _start(call)
         except (OSError, ValueError) as error:
-            return output.lost(host, argv, f"cannot start /bin/sh: {error}", "", monotonic() - started)
+            return output.lost(f"cannot start /bin/sh: {error}")
         self._running.add(process)
         try:
-            ended = _follow(process, output, None if timeout_s is None else started + timeout_s)
-            if not ended:
+            if not _follow(process, output, deadline):
                 _kill_group(process)
-                return output.overran(host, argv, timeout_s or 0.0, monotonic() - started)
+                return output.overran()
             status = process.wait()
-            return output.ran(host, argv, status if status >= 0 else 128 - status, monotonic() - started)
+            return output.ran(status if status >= 0 else 128 - status)
         finally:
             self._running.discard(process)
             _close(process)
@@ -61,16 +50,16 @@ class LocalTransport:
             _kill_group(process)
 
 
-def _start(argv: Sequence[str], stdin: bytes | None) -> subprocess.Popen[bytes]:
+def _start(call: Call) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        wrapped(argv, None if stdin is None else len(stdin)),
+        wrapped(call.argv, call.stdin_bytes),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    if stdin:
-        threading.Thread(target=_feed, args=(process, stdin), daemon=True).start()
+    if call.stdin:
+        threading.Thread(target=_feed, args=(process, call.stdin), daemon=True).start()
     return process
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nodectl.errors import UsageError
-from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
-from nodectl.transport.base import OnOutput, Transport
+from nodectl.transport.base import Call, CallTransport, Transport
 
 if TYPE_CHECKING:
     from nodectl.transport.local import LocalTransport
@@ -23,7 +21,7 @@ def open_transport(replay: str | None = None) -> Transport:
     return Router()
 
 
-class Router:
+class Router(CallTransport):
     """Sends each host's commands to the transport that its inventory names."""
 
     @cached_property
@@ -38,18 +36,9 @@ class Router:
 
         return LocalTransport()
 
-    def run(
-        self,
-        host: Host,
-        argv: Sequence[str],
-        *,
-        timeout_s: float | None,
-        stdin: bytes | None = None,
-        on_output: OnOutput | None = None,
-    ) -> CommandResult:
-        """See Transport.run."""
-        transport: Transport = self._local if host.connection == "local" else self._ssh
-        return transport.run(host, argv, timeout_s=timeout_s, stdin=stdin, on_output=on_output)
+    def call(self, call: Call) -> CommandResult:
+        """Run the command the way its host is reached."""
+        return (self._local if call.host.connection == "local" else self._ssh).call(call)
 
     def close(self) -> None:
         """Close those transports that were used."""

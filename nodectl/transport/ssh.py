@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -14,7 +13,7 @@ from paramiko.common import cMSG_CHANNEL_REQUEST
 from nodectl.errors import NodectlError, UnreachableError
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
-from nodectl.transport.base import OnOutput
+from nodectl.transport.base import Call, CallTransport
 from nodectl.transport.lifeline import command_line
 from nodectl.transport.output import Output
 from nodectl.transport.ssh_client import CONNECT_S, SshClient
@@ -28,7 +27,7 @@ _POLL_S = 0.25
 _KEPT = 256
 
 
-class SshTransport:
+class SshTransport(CallTransport):
     """Runs commands on hosts over SSH; host keys are checked, always."""
 
     def __init__(self) -> None:
@@ -37,54 +36,35 @@ class SshTransport:
         self._slots: dict[Host, _Slot] = {}
         self._closed = False
 
-    def run(
-        self,
-        host: Host,
-        argv: Sequence[str],
-        *,
-        timeout_s: float | None,
-        stdin: bytes | None = None,
-        on_output: OnOutput | None = None,
-    ) -> CommandResult:
-        """See Transport.run; the deadline starts when the host is connected, which has one of its own."""
-        asked, output = monotonic(), Output(on_output)
+    def call(self, call: Call) -> CommandResult:
+        """Run the command over SSH; the deadline starts when the host is connected, which has one of its own."""
+        output = Output(call)
         try:
-            channel = self._channel(host)
+            channel = self._channel(call.host)
         except NodectlError as error:
-            return output.lost(host, argv, error.message, error.remedy, monotonic() - asked)
+            return output.lost(error.message, error.remedy)
         try:
-            return self._on(channel, host, argv, timeout_s, stdin, output)
+            return self._on(channel, call, Output(call))
         finally:
-            self._release(host)
+            self._release(call.host)
 
-    def _on(
-        self,
-        channel: paramiko.Channel,
-        host: Host,
-        argv: Sequence[str],
-        timeout_s: float | None,
-        stdin: bytes | None,
-        output: Output,
-    ) -> CommandResult:
-        started = monotonic()
+    def _on(self, channel: paramiko.Channel, call: Call, output: Output) -> CommandResult:
         try:
-            _start(channel, command_line(argv, None if stdin is None else len(stdin)), stdin)
-            ended = _follow(channel, output, None if timeout_s is None else started + timeout_s)
+            deadline = call.deadline()
+            _start(channel, call)
+            ended = _follow(channel, output, deadline)
         except (OSError, EOFError, paramiko.SSHException):
             ended = True
-        duration_s = monotonic() - started
         status = channel.exit_status
         with suppress(OSError, EOFError, paramiko.SSHException):  # the connection may be closed by another thread
             channel.close()
         if not ended:
-            if stdin is not None:  # input that nobody took keeps the watcher from reading: end the whole connection
-                self._drop(host)
-            return output.overran(host, argv, timeout_s or 0.0, duration_s)
+            if call.stdin is not None:  # input that nobody took keeps the watcher from reading: end the connection
+                self._drop(call.host)
+            return output.overran()
         if status < 0:
-            return output.lost(
-                host, argv, "the connection was lost before the command ended", "check the host", duration_s
-            )
-        return output.ran(host, argv, status, duration_s)
+            return output.lost("the connection was lost before the command ended", "check the host")
+        return output.ran(status)
 
     def close(self) -> None:
         """Close every connection; what still runs on the hosts ends with them."""
@@ -153,17 +133,17 @@ class _Wake(threading.Event):
         super().clear()
 
 
-def _start(channel: paramiko.Channel, command: str, stdin: bytes | None) -> None:
+def _start(channel: paramiko.Channel, call: Call) -> None:
     """Ask for the command without waiting for the answer: a refusal closes the channel."""
     message = paramiko.Message()
     message.add_byte(cMSG_CHANNEL_REQUEST)
     message.add_int(channel.remote_chanid)
     message.add_string("exec")
     message.add_boolean(True)
-    message.add_string(command)
+    message.add_string(command_line(call.argv, call.stdin_bytes))
     channel.get_transport()._send_user_message(message)  # type: ignore[attr-defined]
-    if stdin:
-        threading.Thread(target=_feed, args=(channel, stdin), daemon=True).start()
+    if call.stdin:
+        threading.Thread(target=_feed, args=(channel, call.stdin), daemon=True).start()
 
 
 def _feed(channel: paramiko.Channel, data: bytes) -> None:
