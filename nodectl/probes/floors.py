@@ -18,9 +18,9 @@ from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.registry import kind_of
-from nodectl.profiles.hardware_schema import Floor, GpuLink, Hardware
 from nodectl.profiles.host import hardware_name, hardware_of
 from nodectl.profiles.learn import link_between_gpus
+from nodectl.profiles.schema import Floor, GpuLink, Hardware
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out

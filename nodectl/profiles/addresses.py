@@ -7,9 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nodectl.common.resources import profiles_dir
-from nodectl.profiles.fields import Strict
-from nodectl.profiles.load import check_document, read_document
+from nodectl.profiles.load import shipped
+from nodectl.profiles.schema import Strict
 
 _Url = Annotated[str, Field(pattern=r"^https://[^\s/]\S*[^\s/]$")]
 
@@ -36,5 +35,4 @@ class Addresses(Strict):
 @cache
 def addresses() -> Addresses:
     """The shipped addresses, read once."""
-    path = profiles_dir() / "stack" / "_addresses.yml"
-    return check_document(Addresses, read_document(path), str(path))
+    return shipped(Addresses, "stack/_addresses.yml")

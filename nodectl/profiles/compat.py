@@ -1,16 +1,16 @@
-"""Which hardware, stack and tuning cannot work together, and why; the rows that this rests on are in compat.yml.
+"""Which hardware, stack and tuning cannot work together, why, and what would; the rows behind it are in compat.yml.
 
 First hardware with stack, then NCCL variables with NCCL's version, then PyTorch with the builds that there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from nodectl.errors import ProfileError
 from nodectl.profiles.matrix import GpuRow, Matrix, TorchRow
 from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index, version_key
-from nodectl.profiles.problem import Problem
 from nodectl.profiles.schema import Hardware, Stack, Tuning
 
 _THEMSELVES = "the profiles themselves"
@@ -18,6 +18,32 @@ _LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL"}
 _MAX_SOCKETS = 64
 # from this version on a collective without an allowed algorithm is an error
 _STRICT_ALGORITHMS = "2.24"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A reason why something cannot work, or may not; without a source it is general knowledge, which only warns."""
+
+    code: str
+    reason: str
+    source: str
+    nearest: str = ""
+    # a warning even though somebody says so: it costs something, but works
+    mild: bool = False
+    # another stack may be the way out
+    other_stack: bool = False
+
+    @property
+    def refuses(self) -> bool:
+        """The combination is refused, not merely warned about."""
+        return bool(self.source) and not self.mild
+
+    @property
+    def text(self) -> str:
+        """Reason, nearest working choice and source, in one line."""
+        nearest = f"; nearest working choice: {self.nearest}" if self.nearest else ""
+        source = f"source: {self.source}" if self.source else "general knowledge, no source"
+        return f"{self.reason}{nearest} ({source})"
 
 
 class IncompatibleError(ProfileError):
@@ -186,7 +212,7 @@ def torch_problems(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
     """Where the stack contradicts the matrix's row of its torch, or has none."""
     if version_key(stack.python.min) > version_key(stack.python.max):
         reason = f"python.min {stack.python.min} is above python.max {stack.python.max}"
-        yield Problem("python-range", reason, "the profiles themselves", f"python.min {stack.python.max}")
+        yield Problem("python-range", reason, _THEMSELVES, f"python.min {stack.python.max}")
     row, builds = matrix.torch_row(stack), matrix.torch_rows(stack.torch)
     if row is not None:
         yield from _libraries(stack, row)
@@ -253,3 +279,41 @@ def _deepspeed(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
             reason = f"DeepSpeed {stack.deepspeed} does not work with torch {stack.torch}: it {row.why}"
             nearest = f"deepspeed {row.below} or later, or torch before {row.torch_from}"
             yield Problem("deepspeed-torch", reason, row.source, nearest)
+
+
+def with_nearest(
+    problems: Iterable[Problem],
+    current: Stack,
+    stacks: Callable[[], Mapping[str, Stack]],
+    fits: Callable[[Stack], bool],
+) -> tuple[Problem, ...]:
+    """The problems, with the nearest stack named where another stack is a way out; stacks are read only then."""
+    listed = tuple(problems)
+    if not any(problem.other_stack for problem in listed):
+        return listed
+    working = {name: stack for name, stack in stacks().items() if fits(stack)}
+    name = min(working, key=lambda name: (_distance(current, working[name]), name), default=None)
+    return tuple(_naming(name, problem) if problem.other_stack else problem for problem in listed)
+
+
+def _distance(current: Stack, other: Stack) -> tuple[float, ...]:
+    """How far the other stack's CUDA is, then how old its torch is; for a stack without CUDA only the latter."""
+    ours, theirs = _cuda_number(current), _cuda_number(other)
+    newest = tuple(-part for part in version_key(other.torch.partition("+")[0]))
+    if ours is None or theirs is None:
+        return (0.0 if ours is theirs else 1.0, *newest)
+    return (abs(ours - theirs), *newest)
+
+
+def _cuda_number(stack: Stack) -> float | None:
+    """12.1 as 1201: a step of a major version is further than any minor one."""
+    if stack.cuda is None:
+        return None
+    major, minor, *_ = (*version_key(stack.cuda), 0)
+    return major * 100.0 + minor
+
+
+def _naming(stack: str | None, problem: Problem) -> Problem:
+    """The problem with this stack as its nearest working choice, before the choice that it names itself."""
+    choices = " or ".join(filter(None, (stack and f"stack {stack}", problem.nearest)))
+    return replace(problem, nearest=choices or "none of the stacks known here works with this hardware and host")

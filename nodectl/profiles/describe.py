@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from nodectl.profiles.addresses import addresses
-from nodectl.profiles.problem import Problem
+from nodectl.profiles.compat import Problem
 from nodectl.profiles.schema import Floor, Hardware, Setting, Stack, Tuning
 
 # about the other fields, not fields of their own

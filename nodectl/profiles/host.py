@@ -15,8 +15,8 @@ from nodectl.profiles.resolve import Resolved, load_profile, resolve, without_st
 
 if TYPE_CHECKING:
     from nodectl.model.host import Host
-    from nodectl.profiles.hardware_schema import Hardware
     from nodectl.profiles.host_compat import HostLook
+    from nodectl.profiles.schema import Hardware
 
 # what stands for a name that a host's variables leave out; no stack has that name, and the refusal says why
 DEFAULTS = {"hardware": "unknown", "stack": "(nodectl_stack is not set)", "tuning": "stock"}

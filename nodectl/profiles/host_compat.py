@@ -9,11 +9,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nodectl.errors import ProfileError
-from nodectl.profiles.compat import gpu_problems
+from nodectl.profiles.compat import Problem, gpu_problems
 from nodectl.profiles.driver_policy import OWNED, DriverPolicy, driver_policy
 from nodectl.profiles.matrix import Matrix
 from nodectl.profiles.nccl import version_key
-from nodectl.profiles.problem import Problem
 from nodectl.profiles.schema import Hardware, Stack
 
 # from Blackwell on the NVSwitches are not on the node's own bus

@@ -20,10 +20,9 @@ from nodectl.facts.nics import Nic
 from nodectl.model.facts import Unread
 from nodectl.model.measurement import Measurement
 from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
-from nodectl.profiles.hardware_schema import GpuLink
-from nodectl.profiles.load import check_document
+from nodectl.profiles.load import Document, check_document
 from nodectl.profiles.matrix import matrix
-from nodectl.profiles.schema import Document, Hardware
+from nodectl.profiles.schema import GpuLink, Hardware
 
 Facts = Mapping[str, object]
 _FLOOR_TOLERANCE_PERCENT = 5

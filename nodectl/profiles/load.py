@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from nodectl.common.resources import profiles_dir
 from nodectl.errors import ProfileError
-from nodectl.profiles.fields import Document
 
+Document = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -78,7 +78,15 @@ def check_document(model: type[Model], document: object, where: str) -> Model:
         raise ProfileError(f"{where}: {'; '.join(lines)}", "correct the field") from error
 
 
+def shipped(model: type[Model], name: str) -> Model:
+    """The file of this name in nodectl's own folder of profiles as its model."""
+    path = profiles_dir() / name
+    return check_document(model, read_document(path), str(path))
+
+
 def _reason(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         return "no such field"
+    if item["type"] == "model_type":
+        return "Input should be a mapping of fields"
     return str(item["msg"]).removeprefix("Value error, ")

@@ -7,11 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nodectl.common.resources import profiles_dir
-from nodectl.profiles.fields import Strict, Version
-from nodectl.profiles.load import check_document, read_document
+from nodectl.profiles.load import shipped
 from nodectl.profiles.nccl import version_key
-from nodectl.profiles.stack_schema import Flavour, PythonRange, Stack
+from nodectl.profiles.schema import Flavour, PythonRange, Stack, Strict, Version
 
 
 class GpuRow(Strict):
@@ -106,8 +104,7 @@ class Matrix(Strict):
 @cache
 def matrix() -> Matrix:
     """The shipped matrix, read once."""
-    path = profiles_dir() / "compat.yml"
-    return check_document(Matrix, read_document(path), str(path))
+    return shipped(Matrix, "compat.yml")
 
 
 def _minor(cuda: str | None) -> str | None:

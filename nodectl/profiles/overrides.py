@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodectl.errors import ProfileError
-from nodectl.profiles.fields import Document
+from nodectl.profiles.load import Document
 
 OVERRIDES = "nodectl_overrides"
 NCCL_ENV = "nodectl_nccl_env"

@@ -10,11 +10,11 @@ from typing import Any
 
 from nodectl.common.resources import profiles_dir
 from nodectl.errors import ProfileError
-from nodectl.profiles.compat import IncompatibleError, profile_problems
+from nodectl.profiles import KINDS
+from nodectl.profiles.compat import IncompatibleError, Problem, profile_problems, with_nearest
 from nodectl.profiles.host_compat import HostLook, host_problems
-from nodectl.profiles.load import check_document, find_profiles, read_document, read_profile
+from nodectl.profiles.load import Document, check_document, find_profiles, read_document, read_profile
 from nodectl.profiles.matrix import matrix
-from nodectl.profiles.nearest import with_nearest
 from nodectl.profiles.overrides import (
     OVERRIDES,
     SETTINGS,
@@ -23,11 +23,10 @@ from nodectl.profiles.overrides import (
     merge_fields,
     merge_settings,
 )
-from nodectl.profiles.problem import Problem
-from nodectl.profiles.schema import Document, Hardware, Stack, Tuning
+from nodectl.profiles.schema import Hardware, Stack, Tuning
 from nodectl.profiles.variables import hardware_variables, stack_variables, tuning_variables
 
-_FIELDS = ("hardware", "stack")
+_MODELS: dict[str, type[Hardware | Stack | Tuning]] = {"hardware": Hardware, "stack": Stack, "tuning": Tuning}
 _REMEDY = "choose another combination, or give your reasons in nodectl_allow_unsupported to go on with a warning"
 
 
@@ -59,9 +58,9 @@ class Resolved:
         return tuple(self._warnings())
 
     def _warnings(self) -> Iterator[str]:
-        found = ", ".join(self.tuning.debug_variables)
-        if found:
-            text = f"tuning {self.names['tuning']} persists {found}: of NCCL's debugging class, which may cost speed"
+        debug = ", ".join(self.tuning.debug_variables)
+        if debug:
+            text = f"tuning {self.names['tuning']} persists {debug}: of NCCL's debugging class, which may cost speed"
             yield f"{text} or hang a job; use it to measure, not to stay"
         if self.look and self.look.node.recorded:
             yield f"recorded, not found on this host: {', '.join(self.look.node.recorded)} (nodectl_recorded_look)"
@@ -96,21 +95,8 @@ def resolve(
 
     What a host itself stands against is not raised but returned, so that it is refused before anything changes.
     """
-    changes = checked_overrides(overrides)
     allowed = checked_reasons(allow_unsupported)
-    documents = {
-        kind: _load(kind, name, extra_dirs)
-        for kind, name in (("hardware", hardware), ("stack", stack), ("tuning", tuning))
-    }
-    for kind in _FIELDS:
-        merge_fields(documents[kind], changes.get(kind, {}))
-    merge_settings(documents["tuning"], changes)
-    merged = Resolved(
-        names={"hardware": hardware, "stack": stack, "tuning": tuning},
-        hardware=check_document(Hardware, documents["hardware"], f"hardware {hardware} with {OVERRIDES}"),
-        stack=check_document(Stack, documents["stack"], f"stack {stack} with {OVERRIDES}"),
-        tuning=check_document(Tuning, documents["tuning"], f"tuning {tuning} with {OVERRIDES}"),
-    )
+    merged = _merged(dict(zip(KINDS, (hardware, stack, tuning), strict=True)), overrides, extra_dirs)
     of_profiles, of_host = _judge(merged, look, extra_dirs)
     refused = [problem for problem in of_profiles if problem.refuses]
     if refused and not allowed:
@@ -131,16 +117,21 @@ def without_stack(
     hardware: str, tuning: str, *, overrides: Mapping[str, Any] | None = None, extra_dirs: Sequence[Path] = ()
 ) -> Resolved:
     """What a host should be whose stack nobody named: no version is expected of it."""
+    return _merged({"hardware": hardware, "tuning": tuning}, overrides, extra_dirs)
+
+
+def _merged(names: Mapping[str, str], overrides: Mapping[str, Any] | None, extra_dirs: Sequence[Path]) -> Resolved:
+    """The profiles of these names with the overrides on top, each held against its schema; not yet judged."""
     changes = checked_overrides(overrides)
-    documents = {kind: _load(kind, name, extra_dirs) for kind, name in (("hardware", hardware), ("tuning", tuning))}
-    merge_fields(documents["hardware"], changes.get("hardware", {}))
-    merge_settings(documents["tuning"], changes)
-    return Resolved(
-        names={"hardware": hardware, "tuning": tuning},
-        hardware=check_document(Hardware, documents["hardware"], f"hardware {hardware} with {OVERRIDES}"),
-        stack=Stack.model_construct(description="not named", torch=None),
-        tuning=check_document(Tuning, documents["tuning"], f"tuning {tuning} with {OVERRIDES}"),
-    )
+    checked: dict[str, Any] = {"stack": Stack.model_construct(description="not named", torch=None)}
+    for kind, name in names.items():
+        document = _load(kind, name, extra_dirs)
+        if kind == "tuning":
+            merge_settings(document, changes)
+        else:
+            merge_fields(document, changes.get(kind, {}))
+        checked[kind] = check_document(_MODELS[kind], document, f"{kind} {name} with {OVERRIDES}")
+    return Resolved(names, **checked)
 
 
 def _judge(
@@ -167,7 +158,7 @@ def _judge(
         return load_stacks(extra_dirs)
 
     both = (of_profiles(merged.stack), of_host(merged.stack))
-    first, second = (with_nearest(found, merged.stack, stacks, fits) for found in both)
+    first, second = (with_nearest(problems, merged.stack, stacks, fits) for problems in both)
     return first, second
 
 
@@ -176,17 +167,16 @@ def load_stacks(extra_dirs: Sequence[Path] = ()) -> dict[str, Stack]:
     known: dict[str, Stack] = {}
     for name in find_profiles("stack", extra_dirs):
         with suppress(ProfileError):
-            found = load_profile("stack", name, extra_dirs)
-            if isinstance(found, Stack):
-                known[name] = found
+            stack = load_profile("stack", name, extra_dirs)
+            if isinstance(stack, Stack):
+                known[name] = stack
     return known
 
 
 def load_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> Hardware | Stack | Tuning:
     """One profile by itself, validated; a tuning comes without the base."""
     document, path = read_profile(kind, name, extra_dirs)
-    models: dict[str, type[Hardware | Stack | Tuning]] = {"hardware": Hardware, "stack": Stack, "tuning": Tuning}
-    return check_document(models[kind], _with_origin(document, f"{kind} {name}"), str(path))
+    return check_document(_MODELS[kind], _with_origin(document, f"{kind} {name}"), str(path))
 
 
 def base_tuning() -> Tuning:

@@ -1,26 +1,327 @@
 """The shape of a profile: every field that exists, so that a typo is refused with its path."""
 
-from nodectl.profiles.fields import Document, Setting, Strict, Version
-from nodectl.profiles.hardware_schema import Floor, Gpu, GpuLink, Hardware, Nic
-from nodectl.profiles.stack_schema import Driver, PythonRange, Stack
-from nodectl.profiles.tuning_schema import GpuSettings, NcclSetting, NicSettings, SysctlSetting, Tuning
+from __future__ import annotations
 
-__all__ = [
-    "Document",
-    "Driver",
-    "Floor",
-    "Gpu",
-    "GpuLink",
-    "GpuSettings",
-    "Hardware",
-    "NcclSetting",
-    "Nic",
-    "NicSettings",
-    "PythonRange",
-    "Setting",
-    "Stack",
-    "Strict",
-    "SysctlSetting",
-    "Tuning",
-    "Version",
+import re
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from nodectl.profiles.nccl import check_name, check_value, is_debug_variable, is_host_variable, version_key
+
+T = TypeVar("T")
+
+
+def _matching(pattern: str, complaint: str) -> AfterValidator:
+    """For a text that the whole pattern matches; else a ValueError with the text before the complaint."""
+
+    def checked(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"{text!r}{complaint}")
+        return text
+
+    return AfterValidator(checked)
+
+
+def _version(text: str) -> str:
+    """`text`, if it is a version, with a build such as +cu118 or without; ValueError if not."""
+    version_key(text.partition("+")[0])
+    return text
+
+
+def _sysctl_value(value: str) -> str:
+    """`value` with single spaces; ValueError where it is empty or more than a line."""
+    if not value.strip() or not value.replace("\t", " ").isprintable():
+        raise ValueError(f"{value!r}: a sysctl value is one line and not empty")
+    return " ".join(value.split())
+
+
+Version = Annotated[str, AfterValidator(_version)]
+SysctlKey = Annotated[
+    str, _matching(r"[a-z0-9_]+([./][A-Za-z0-9_:-]+)+", " is no sysctl key such as net.ipv4.tcp_rmem")
 ]
+SysctlValue = Annotated[str, AfterValidator(_sysctl_value)]
+Limit = Annotated[str, _matching(r"unlimited|[1-9][0-9]*", ": a limit is a positive whole number or 'unlimited'")]
+RequirementName = Annotated[str, _matching(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", " is no package name")]
+# Debian policy 5.6.7 and 5.6.12
+AptName = Annotated[str, _matching(r"[a-z0-9][a-z0-9+.-]+", " is no Debian package name")]
+AptVersion = Annotated[
+    str,
+    _matching(r"([0-9]+:)?[0-9][A-Za-z0-9.+~-]*", " is no Debian package version such as 8.6.0.163-1+cuda11.8"),
+]
+NcclName = Annotated[str, AfterValidator(check_name)]
+NcclValue = Annotated[str, AfterValidator(check_value)]
+
+
+class Strict(BaseModel):
+    """Frozen; an unknown field is an error; a number may stand where text is meant."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+
+GpuLink = Literal["nvswitch", "nvlink-bridge", "pcie"]
+
+
+class Gpu(Strict):
+    """One GPU of the node; all are alike."""
+
+    model: str
+    compute_capability: Annotated[Version, Field(pattern=r"^[0-9]+\.[0-9]$")]
+    memory_gb: int = Field(gt=0)
+
+
+class Nic(Strict):
+    """Network interfaces of one kind."""
+
+    count: int = Field(gt=0)
+    rate_gbit: float = Field(gt=0)
+    kind: Literal["infiniband", "roce", "ethernet"]
+    use: str = ""
+
+
+class Cpu(Strict):
+    """The processors: sockets, cores and threads of the whole node."""
+
+    model: str
+    sockets: int = Field(gt=0)
+    cores: int = Field(gt=0)
+    threads: int = Field(gt=0)
+
+
+class Floor(Strict):
+    """The least that a probe must measure, of a time the most; for the link class that is found between the GPUs."""
+
+    probe: str
+    conditions: dict[str, Any] = Field(default_factory=dict)
+    value: float = Field(gt=0, allow_inf_nan=False)
+    unit: str
+    tolerance_percent: float = Field(default=0, ge=0, lt=100)
+    link_class: GpuLink | None = None
+    source: str
+
+
+class Hardware(Strict):
+    """What a node is made of; `gpus` None means unknown: measured, without a reference to hold it against."""
+
+    description: str
+    gpus: Annotated[int, Field(ge=0)] | None
+    gpu: Gpu | None = None
+    # between all GPUs; a pair may have a better one
+    link: GpuLink | None = None
+    nvswitch: bool = False
+    nics: tuple[Nic, ...] = ()
+    cpu: Cpu | None = None
+    memory_gb: int | None = None
+    floors: tuple[Floor, ...] = ()
+    sources: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _gpus_agree(self) -> Hardware:
+        if not self.gpus and (self.gpu or self.nvswitch or self.link):
+            raise ValueError("gpu, link and nvswitch need 'gpus' above 0")
+        if self.link == "nvswitch" and not self.nvswitch:
+            raise ValueError("link nvswitch needs 'nvswitch: true'")
+        unknown = [name for name in self.sources if name.partition(".")[0] not in type(self).model_fields]
+        if unknown:
+            raise ValueError(f"sources: {', '.join(unknown)}: no such field of a hardware")
+        return self
+
+
+Os = Annotated[str, Field(pattern=r"^[a-z]+-[0-9]+(\.[0-9]+)?$")]
+Architecture = Literal["x86_64", "aarch64"]
+Flavour = Literal["proprietary", "open"]
+
+
+class PythonRange(Strict):
+    """Interpreters that the stack's wheels exist for, both ends included, as major.minor."""
+
+    min: Version
+    max: Version
+
+
+class Driver(Strict):
+    """The driver that the stack installs where it may, and the lowest one that it works with."""
+
+    branch: Annotated[str, Field(pattern=r"^[1-9][0-9]{2}$")]
+    min: Version
+    flavour: Flavour = "proprietary"
+
+
+class Toolkit(Strict):
+    """The system's CUDA toolkit: for C++ builds; torch's wheel brings its own runtime."""
+
+    # never the meta package `cuda`, which pulls a driver
+    package: Annotated[str, Field(pattern=r"^cuda-toolkit-[0-9]+-[0-9]+$")]
+    version: AptVersion | None = None
+
+
+class SystemLibrary(Strict):
+    """A library of the system with its exact packages: for C++ builds; torch loads the one of its wheel."""
+
+    packages: Annotated[dict[AptName, AptVersion], Field(min_length=1)]
+
+
+class SystemLibraries(Strict):
+    """What C++ builds and nccl-tests find; none of it is what torch loads."""
+
+    toolkit: Toolkit | None = None
+    cudnn: SystemLibrary | None = None
+    nccl: SystemLibrary | None = None
+
+
+class Stack(Strict):
+    """What is installed; `cuda`, `cudnn` and `nccl` are those that torch's wheel loads, None where it has none."""
+
+    description: str
+    os: tuple[Os, ...] = ()
+    architectures: tuple[Architecture, ...] = ()
+    python: PythonRange
+    torch: Version
+    index: Annotated[str, Field(pattern=r"^([a-z0-9]+|(https?|file)://\S+)$")]
+    cuda: Version | None = None
+    cudnn: Version | None = None
+    nccl: Version | None = None
+    driver: Driver | None = None
+    system: SystemLibraries = SystemLibraries()
+    dcgm: tuple[AptName, ...] = ()
+    deepspeed: Version | None = None
+    nccl_tests: Annotated[str, Field(pattern=r"^v[0-9][0-9.]*$")] | None = None
+    packages: dict[RequirementName, Version] = Field(default_factory=dict)
+    # fields that no source confirms: shown as a warning wherever the stack is used
+    unverified: dict[str, str] = Field(default_factory=dict)
+    sources: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _notes_name_fields(self) -> Stack:
+        for group in ("unverified", "sources"):
+            unknown = [name for name in getattr(self, group) if name.partition(".")[0] not in type(self).model_fields]
+            if unknown:
+                raise ValueError(f"{group}: {', '.join(unknown)}: no such field of a stack")
+        if self.cuda is None and self.driver is not None:
+            raise ValueError("driver: a stack without 'cuda' needs none")
+        return self
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """What is installed into the environment, as pinned requirements with torch first."""
+        extra = {**self.packages, **({"deepspeed": self.deepspeed} if self.deepspeed else {})}
+        return (f"torch=={self.torch}", *(f"{name}=={version}" for name, version in sorted(extra.items())))
+
+
+class Setting(Strict):
+    """A value with its reason; `origin` is where it came from, filled in by `resolve`."""
+
+    why: str
+    source: str = ""
+    origin: str = ""
+
+
+class ValueSetting(Setting, Generic[T]):
+    """A setting of one value; for limits soft and hard, in the units of limits.conf."""
+
+    value: T
+
+
+class SysctlSetting(ValueSetting[SysctlValue]):
+    """One kernel setting; with `never_lower` each number of it is only ever raised."""
+
+    never_lower: bool = True
+
+
+class NcclForm(Strict):
+    """A value for NCCL versions below `below`; without it, for all others."""
+
+    value: NcclValue
+    below: Version | None = None
+
+
+class NcclSetting(Setting):
+    """One NCCL variable: one `value`, or `forms` for different versions of NCCL."""
+
+    value: NcclValue | None = None
+    forms: tuple[NcclForm, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> NcclSetting:
+        if (self.value is None) == (not self.forms):
+            raise ValueError("give either 'value' or 'forms'")
+        if self.forms and self.forms[-1].below is not None:
+            raise ValueError("the last of 'forms' is for all later versions and has no 'below'")
+        if any(form.below is None for form in self.forms[:-1]):
+            raise ValueError("each of 'forms' but the last needs 'below'")
+        return self
+
+    def render(self, nccl_version: str | None) -> str:
+        """The value for this NCCL; None means a stack without NCCL, which gets the newest form."""
+        for form in self.forms:
+            if form.below is None or (nccl_version and version_key(nccl_version) < version_key(form.below)):
+                return form.value
+        return self.value or ""
+
+
+class NicSettings(Strict):
+    """What is set on the training interfaces; None leaves it alone."""
+
+    # bytes of a frame's payload
+    mtu: ValueSetting[Annotated[int, Field(ge=1280, le=9978)]] | None = None
+    # receive and transmit rings at the device's own maximum
+    rings: ValueSetting[Literal["max"]] | None = None
+    # interrupts on the CPUs of the interface's NUMA node
+    irq: ValueSetting[Literal["numa"]] | None = None
+
+
+class GpuSettings(Strict):
+    """What is set on the GPUs and their bridges; None leaves it alone."""
+
+    # whether the driver stays loaded without a client
+    persistence: ValueSetting[bool] | None = None
+    # application clocks as `memory,graphics` in MHz, or `max`
+    clocks: ValueSetting[Annotated[str, Field(pattern=r"^(max|[1-9][0-9]*,[1-9][0-9]*)$")]] | None = None
+    # of each GPU
+    power_limit_w: ValueSetting[Annotated[int, Field(gt=0)]] | None = None
+    # PCIe access control services of the bridges
+    acs: ValueSetting[Literal["off"]] | None = None
+
+
+class Tuning(Strict):
+    """What is set on top of a stock system."""
+
+    description: str = ""
+    allow_debug_variables: bool = False
+    sysctl: dict[SysctlKey, SysctlSetting] = Field(default_factory=dict)
+    nccl: dict[NcclName, NcclSetting] = Field(default_factory=dict)
+    limits: dict[Literal["memlock", "nofile"], ValueSetting[Limit]] = Field(default_factory=dict)
+    nic: NicSettings = NicSettings()
+    gpu: GpuSettings = GpuSettings()
+
+    @property
+    def debug_variables(self) -> tuple[str, ...]:
+        """Those of its NCCL variables that NVIDIA calls debugging ones."""
+        return tuple(name for name in sorted(self.nccl) if is_debug_variable(name))
+
+    @property
+    def host_variables(self) -> tuple[str, ...]:
+        """Those of its own NCCL variables whose names and numbers differ from node to node."""
+        return tuple(
+            name
+            for name, setting in sorted(self.nccl.items())
+            if is_host_variable(name) and setting.origin.startswith("tuning ")
+        )
+
+    @model_validator(mode="after")
+    def _no_names_of_one_host(self) -> Tuning:
+        if self.host_variables:
+            raise ValueError(
+                f"{', '.join(self.host_variables)}: names and numbers of interfaces differ from node to node, so no "
+                "profile holds them; set them in the host variable nodectl_nccl_env"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _debug_variables_are_asked_for(self) -> Tuning:
+        if self.debug_variables and not self.allow_debug_variables:
+            raise ValueError(
+                f"{', '.join(self.debug_variables)}: of NCCL's debugging class, which NVIDIA says not to persist; "
+                "a profile that means it says 'allow_debug_variables: true'"
+            )
+        return self

@@ -22,7 +22,7 @@ from nodectl.model.recording import Command, Entry, Recording
 from nodectl.profiles import KINDS
 from nodectl.profiles.load import find_profiles
 from nodectl.profiles.resolve import base_tuning, load_profile
-from nodectl.profiles.tuning_schema import Tuning
+from nodectl.profiles.schema import Tuning
 from nodectl.recordings.fleet import ABOUT, SCHEMA, open_recording, read_about
 from nodectl.recordings.folder import CLOCK, ERR, INDEX, OUT, folder_name
 from nodectl.recordings.mask import Masker

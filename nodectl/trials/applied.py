@@ -13,7 +13,7 @@ import yaml
 from nodectl.common.files import replace_file
 from nodectl.errors import NodectlError, UsageError
 from nodectl.trials.propose import MARK, SCHEMA, evidence_path
-from nodectl.trials.store import folder
+from nodectl.trials.store import folder, values_of
 
 _KEPT = 50
 _AGAIN = "write it again with `nodectl tune propose`"
@@ -63,46 +63,43 @@ def read_proposal(path: Path) -> Proposed:
         else:
             hosts, pattern = (), next(iter(map(str, inside.get("children", {"all": None}))))
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"{path}: malformed proposal: {error!r}", "write it again with `nodectl tune propose`"
-        ) from error
+        raise UsageError(f"{path}: malformed proposal: {error!r}", _AGAIN) from error
     return Proposed(path, pattern, hosts, _evidence(path))
 
 
 def _evidence(path: Path) -> Mapping[str, Any]:
     beside = evidence_path(path)
     try:
-        found = json.loads(beside.read_text(encoding="utf-8"))
+        evidence = json.loads(beside.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"no evidence beside {path}: {error}", f"put {beside.name} beside it, or propose it again"
         ) from error
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not found.get("trials"):
+    if not isinstance(evidence, dict) or evidence.get("schema") != SCHEMA or not evidence.get("trials"):
         raise UsageError(f"{beside} is no evidence ({SCHEMA})", _AGAIN)
-    return found
+    return evidence
 
 
 def remember(applied: Applied) -> None:
-    """For `tune rollback`."""
-    rows = [asdict(each) for each in _all()] + [asdict(applied)]
+    """Keep a run of `tune apply` for `tune rollback`, beside the latest ones before it."""
+    rows = [asdict(run) for run in (*_all(), applied)]
     replace_file(_file(), json.dumps(rows[-_KEPT:], indent=1) + "\n", mode=0o644, sync=True)
 
 
 def last_applied(inventory: Sequence[str]) -> Applied:
     """The last run of `tune apply` on this inventory."""
-    for each in reversed(_all()):
-        if each.inventory == tuple(inventory):
-            return each
+    for applied in reversed(_all()):
+        if applied.inventory == tuple(inventory):
+            return applied
     raise NodectlError("nothing was applied to this inventory by `nodectl tune apply`", "see `nodectl rollback --list`")
 
 
-def _all() -> list[Applied]:
+def _all() -> tuple[Applied, ...]:
     try:
-        rows = json.loads(_file().read_text(encoding="utf-8"))
-        return [Applied(**{**row, "inventory": tuple(row["inventory"]), "hosts": tuple(row["hosts"])}) for row in rows]
+        return values_of(Applied, json.loads(_file().read_text(encoding="utf-8")))
     except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        return ()
+    except (OSError, ValueError) as error:
         raise NodectlError(
             f"{_file()} cannot be read: {error}", "move it away; see `nodectl rollback --list`"
         ) from error

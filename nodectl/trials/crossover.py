@@ -12,7 +12,7 @@ from nodectl.errors import UsageError
 from nodectl.model.trial import Series
 from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
 from nodectl.trials.bootstrap import RESAMPLES
-from nodectl.trials.verdict import MIN_PAIRS, judge, judge_all, logarithms, summarise
+from nodectl.trials.verdict import MIN_PAIRS, judge, logarithms, summarise
 
 _TAIL = 0.025
 
@@ -80,7 +80,7 @@ def _bytes(size_log2: float) -> int:
 
 def judged(series: Sequence[Series]) -> tuple[tuple[Verdict, ...], tuple[Summary, ...], tuple[Crossover, ...]]:
     """Verdicts in the order of the series, and summaries in that in which profiles are first seen."""
-    verdicts = judge_all(series)
+    verdicts = tuple(map(judge, series))
     profiles = dict.fromkeys(verdict.profile for verdict in verdicts)
     summaries = tuple(
         summarise(name, [verdict for verdict in verdicts if verdict.profile == name]) for name in profiles

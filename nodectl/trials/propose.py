@@ -16,13 +16,12 @@ from nodectl.common.files import replace_file
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.trial import Series, Side, Trial
 from nodectl.model.verdict import Outcome, Verdict
-from nodectl.profiles.overrides import OVERRIDES, checked_overrides, merge_fields
-from nodectl.trials.series import document
+from nodectl.profiles.overrides import OVERRIDES
+from nodectl.trials.arming.settings import TUNING, merged_overrides
 from nodectl.trials.verdict import summarise
 
 MARK = "# Proposed by `nodectl tune propose`"
 SCHEMA = "nodectl.evidence/1"
-_TUNING = "nodectl_tuning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
         "verdict": summary.verdict,
         "regressions_allowed": allowed and bool(summary.regressions),
         "trials": [asdict(verdict) for verdict in proposal.verdicts],
-        "series": document(proposal.series)["series"],
+        "series": [asdict(series) for series in proposal.series],
     }
 
 
@@ -125,31 +124,14 @@ class _NoAliases(yaml.SafeDumper):
 
 def _variables(proposal: Proposal, present: Mapping[str, Any]) -> dict[str, Any]:
     if proposal.overrides is None:
-        return {_TUNING: proposal.profile}
-    checked_overrides(proposal.overrides)
-    # Ansible lets one nodectl_overrides take the place of another, so what a host has already is said again
-    merged = checked_overrides(dict(present))
-    for group, settings in proposal.overrides.items():
-        merge_fields(merged, {group: dict(settings) if isinstance(settings, Mapping) else settings})
-    _refuse_templates(merged)
-    return {**({_TUNING: proposal.over} if proposal.over else {}), OVERRIDES: merged}
+        return {TUNING: proposal.profile}
+    over = {TUNING: proposal.over} if proposal.over else {}
+    return {**over, OVERRIDES: merged_overrides(present, proposal.overrides)}
 
 
 def _group(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     inside = {"vars": dict(variables)}
     return {"all": inside} if name == "all" else {"all": {"children": {name: inside}}}
-
-
-def _refuse_templates(value: Any) -> None:
-    """Ansible would take braces for a template and run it."""
-    if isinstance(value, Mapping):
-        for inner in (*value.keys(), *value.values()):
-            _refuse_templates(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            _refuse_templates(inner)
-    elif isinstance(value, str) and any(mark in value for mark in ("{{", "{%", "{#")):
-        raise UsageError(f"{value!r} would be a template to Ansible", "write the value itself")
 
 
 def _head(proposal: Proposal, beside: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
-from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import Side, Trial
 from nodectl.probes.base import Note
@@ -22,34 +21,20 @@ from nodectl.trials.sides import OWN
 from nodectl.trials.turns import TrialEndError, Turns
 from nodectl.trials.verdict import MIN_PAIRS
 
-
-class Armed(Protocol):
-    """Hosts that put their former values back by themselves when nobody asks for them any more."""
-
-    @property
-    def hosts(self) -> Sequence[Host]: ...
-    @property
-    def findings(self) -> Sequence[Finding]: ...
-    def lost(self) -> Mapping[str, str]:
-        """Hosts that are gone, with the reason."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Arming:
-    """How hosts are armed, and how a side's settings are put on armed ones."""
-
-    arm: Callable[[], AbstractContextManager[Armed]]
-    put_on: Callable[[Armed, Side], tuple[Finding, ...]]
+if TYPE_CHECKING:
+    from nodectl.trials.arming.armed import Armed
 
 
 @dataclass(slots=True)
 class TrialRun:
-    """One trial; `head` says what is tried, where and how. With `search` the candidates are a space's."""
+    """One trial; `head` says what is tried, where and how. With `search` the candidates are a space's.
+
+    Inside the block of `arm` the hosts put their former values back by themselves once nobody asks for them any more.
+    """
 
     head: Trial
     measuring: Measuring
-    arming: Arming
+    arm: Callable[[], AbstractContextManager[Armed]]
     note: Note
     clock: Callable[[], float]
     ends_at: float | None = None
@@ -70,8 +55,8 @@ class TrialRun:
         try:
             reason = self._armed_turns()
         except BaseException as error:
-            told = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
-            self._ledger.close(f"broken off: {told}")
+            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+            self._ledger.close(f"broken off: {reason}")
             raise
         return self._ledger.close(reason)
 
@@ -82,16 +67,13 @@ class TrialRun:
         self._turn_s = self.clock() - started
         self._ledger.findings += self.measuring.dropped
         self._ledger.head = replace(self.head, probes=self.measuring.names, started=now())
-        turns = 2 * self.head.pairs * len(self.head.candidates)
+        candidates = len(self.head.candidates)
+        turns = 2 * self.head.pairs * candidates
         if self.search:
-            self.note(
-                f"a turn takes {said(self._turn_s)}, without the settings; {len(self.head.candidates)} candidates"
-            )
+            self.note(f"a turn takes {said(self._turn_s)}, without the settings; {candidates} candidates")
         else:
-            total = said(turns * self._turn_s)
-            self.note(
-                f"a turn takes {said(self._turn_s)}: {turns} of them {total}, and the settings are put on between"
-            )
+            all_turns = f"{turns} of them {said(turns * self._turn_s)}"
+            self.note(f"a turn takes {said(self._turn_s)}: {all_turns}, and the settings are put on between")
 
     def _refuse_too_short(self) -> None:
         least_s = 2 * MIN_PAIRS * self._turn_s * (1 if self.search else len(self.head.candidates))
@@ -105,7 +87,7 @@ class TrialRun:
     def _armed_turns(self) -> str:
         """Why it ended early, empty where it did not."""
         started = self.clock()
-        with self.arming.arm() as armed:
+        with self.arm() as armed:
             self._arming_s = self.clock() - started
             missing = {host.name for host in self.measuring.hosts} - {host.name for host in armed.hosts}
             if missing:
@@ -116,13 +98,7 @@ class TrialRun:
         return reason
 
     def _turns(self, armed: Armed) -> str:
-        turns = Turns(
-            put_on=lambda side: self.arming.put_on(armed, side),
-            lost=armed.lost,
-            measure=self.measuring,
-            note=self.note,
-            clock=self.clock,
-        )
+        turns = Turns(put_on=armed.put_on, lost=armed.lost, measure=self.measuring, note=self.note, clock=self.clock)
         try:
             ending = self._search(turns) if self.search else self._interleave(turns)
         except TrialEndError as end:

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from statistics import geometric_mean
-from typing import Any
 
-from nodectl.common.files import read_json
-from nodectl.errors import UsageError
 from nodectl.history.identity import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.model.trial import Pair, Series
 
 SCHEMA = "nodectl.series/1"
-_REMEDY = "give a file of series that nodectl wrote"
 # from so many on they are also judged together
 _MANY = 3
 
@@ -106,43 +101,3 @@ def _pairs(turns: Sequence[Turn], values: Mapping[Turn, float]) -> tuple[Pair, .
 def document(many: Sequence[Series]) -> dict[str, object]:
     """The series as plain data for JSON, with the schema."""
     return {"schema": SCHEMA, "series": [asdict(series) for series in many]}
-
-
-def read_series(path: Path) -> tuple[Series, ...]:
-    """Series from a file; UsageError where it holds none."""
-    document = read_json(path, _REMEDY)
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"{path}: no series of pairs in it ({SCHEMA})", _REMEDY)
-    return read_document(document, str(path))
-
-
-def read_document(document: Mapping[str, Any], where: str) -> tuple[Series, ...]:
-    """The series of plain data that holds them under `series`."""
-    try:
-        return tuple(_read(row) for row in document["series"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{where}: malformed series: {error!r}", _REMEDY) from error
-
-
-def _read(row: Mapping[str, Any]) -> Series:
-    size = row.get("size_bytes")
-    return Series(
-        profile=str(row["profile"]),
-        baseline=str(row["baseline"]),
-        probe=str(row["probe"]),
-        unit=str(row["unit"]),
-        pairs=tuple(
-            Pair(_number(pair["baseline"]), _number(pair["candidate"]), bool(pair.get("candidate_first", False)))
-            for pair in row["pairs"]
-        ),
-        subject=str(row.get("subject", "")),
-        size_bytes=None if size is None else int(size),
-    )
-
-
-def _number(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is no number")
-    return float(value)

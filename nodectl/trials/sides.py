@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.trial import Side
 from nodectl.profiles.host import of_variables
-from nodectl.profiles.overrides import OVERRIDES, checked_overrides
+from nodectl.profiles.overrides import OVERRIDES
 from nodectl.trials.arming.settings import overrides_for
 from nodectl.trials.space import Candidate
 
@@ -41,12 +40,6 @@ def sides_of_space(candidates: Iterable[Candidate], baseline: Side) -> tuple[Sid
     return tuple(
         Side(candidate.label, baseline.profile, candidate.overrides, candidate.run_with) for candidate in candidates
     )
-
-
-def own_overrides(host: Host) -> dict[str, Any]:
-    """What the inventory says of this host alone."""
-    given: Any = host.variables.get(OVERRIDES)
-    return checked_overrides(given or {})
 
 
 def refuse_impossible(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> None:

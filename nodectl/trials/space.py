@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.errors import ProfileError
-from nodectl.profiles.load import check_document, read_document
+from nodectl.profiles.load import Document, check_document, read_document
 from nodectl.profiles.overrides import OVERRIDES, SETTINGS
-from nodectl.profiles.schema import Document, Tuning
+from nodectl.profiles.schema import Tuning
 
 AS_IT_IS = "as it is"
 _TOGETHER = "together"

@@ -5,28 +5,28 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from nodectl.common.files import read_json, replace_file
 from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
-from nodectl.model.finding import Finding
-from nodectl.model.status import Status
-from nodectl.model.trial import Ranked, Series, Side, Trial
+from nodectl.model.trial import Series, Trial
 from nodectl.model.verdict import Outcome, Summary
 from nodectl.trials.crossover import judged
 from nodectl.trials.series import SCHEMA as SERIES_SCHEMA
-from nodectl.trials.series import read_document
 
 SCHEMA = "nodectl.tune-trial/1"
 _KEPT = 200
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _REMEDY = "give a file of `nodectl --output json tune trial`, or an id of `nodectl tune list`"
+# said anew each time: what the series say
+_JUDGED = ("series", "verdicts", "summaries", "crossovers")
+T = TypeVar("T")
 
 
 def new_id(now: datetime) -> str:
@@ -96,74 +96,47 @@ def find(text: str) -> Trial:
 
 def read(path: Path, *, anew: bool = True) -> Trial:
     """A trial from its file, judged anew from its series, or as it was summed up; UsageError where it holds none."""
-    document = _document(path)
-    if document.get("schema") != SCHEMA:
-        raise UsageError(f"{path}: no trial in it ({SCHEMA})", _REMEDY)
-    series = read_document(document, str(path))
+    document = _document(path, "trial", SCHEMA)
+    series = _series(document, path)
     try:
-        trial = _trial(document, series)
-        return _judged(trial) if anew else replace(trial, summaries=tuple(map(_summary, document["summaries"])))
+        row = {field.name: document[field.name] for field in fields(Trial) if field.name not in _JUDGED}
+        trial = replace(values_of(Trial, [row])[0], series=series)
+        if not anew:
+            short = (Summary(str(summary["profile"]), Outcome(summary["verdict"])) for summary in document["summaries"])
+            return replace(trial, summaries=tuple(short))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{path}: malformed trial: {error!r}", _REMEDY) from error
-
-
-def series_in(path: Path) -> tuple[Series, ...]:
-    """The series of a file of series, or of a trial."""
-    document = _document(path)
-    if document.get("schema") not in (SCHEMA, SERIES_SCHEMA):
-        raise UsageError(f"{path}: no series of pairs in it ({SERIES_SCHEMA} or {SCHEMA})", _REMEDY)
-    return read_document(document, str(path))
-
-
-def _document(path: Path) -> Mapping[str, Any]:
-    document = read_json(path, _REMEDY)
-    if not isinstance(document, dict):
-        raise UsageError(f"{path}: no trial in it ({SCHEMA})", _REMEDY)
-    return document
-
-
-def _trial(document: Mapping[str, Any], series: tuple[Series, ...]) -> Trial:
-    return Trial(
-        id=str(document["id"]),
-        started=str(document["started"]),
-        ended=str(document["ended"]),
-        complete=bool(document["complete"]),
-        reason=str(document["reason"]),
-        nodectl=str(document["nodectl"]),
-        inventory=tuple(map(str, document["inventory"])),
-        limit=None if document["limit"] is None else str(document["limit"]),
-        hosts={str(host): dict(own) for host, own in document["hosts"].items()},
-        baseline=_side(document["baseline"]),
-        candidates=tuple(map(_side, document["candidates"])),
-        probes=tuple(map(str, document["probes"])),
-        pairs=int(document["pairs"]),
-        options=dict(document["options"]),
-        series=series,
-        search=tuple(Ranked(**row) for row in document["search"]),
-        findings=tuple(_findings(document["findings"])),
-        conditions=tuple(dict(row) for row in document["conditions"]),
-    )
-
-
-def _judged(trial: Trial) -> Trial:
-    verdicts, summaries, crossings = judged(trial.series)
+    verdicts, summaries, crossings = judged(series)
     return replace(trial, verdicts=verdicts, summaries=summaries, crossovers=crossings)
 
 
-def _summary(row: Mapping[str, Any]) -> Summary:
-    return Summary(str(row["profile"]), Outcome(row["verdict"]))
+def series_in(path: Path) -> tuple[Series, ...]:
+    """The series of a file of series, or of a trial; UsageError where it holds none."""
+    return _series(_document(path, "series of pairs", SERIES_SCHEMA, SCHEMA), path)
 
 
-def _side(row: Mapping[str, Any]) -> Side:
-    overrides, profile = row["overrides"], row["profile"]
-    return Side(
-        str(row["label"]),
-        None if profile is None else str(profile),
-        None if overrides is None else dict(overrides),
-        {str(key): str(value) for key, value in row["run_with"].items()},
-    )
+def _document(path: Path, kind: str, *schemas: str) -> Mapping[str, Any]:
+    document = read_json(path, _REMEDY)
+    if not isinstance(document, dict) or document.get("schema") not in schemas:
+        raise UsageError(f"{path}: no {kind} in it ({' or '.join(schemas)})", _REMEDY)
+    return document
 
 
-def _findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    for row in rows:
-        yield Finding(**{**row, "status": Status(row["status"]), "hosts": tuple(row["hosts"])})
+def _series(document: Mapping[str, Any], path: Path) -> tuple[Series, ...]:
+    try:
+        return values_of(Series, document["series"], extra="ignore")
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"{path}: malformed series: {error!r}", _REMEDY) from error
+
+
+def values_of(kind: type[T], rows: object, *, extra: Literal["forbid", "ignore"] = "forbid") -> tuple[T, ...]:
+    """`rows` of plain data as values of a dataclass; ValueError with the path of the first that is not as its type."""
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    # only in a container does pydantic take settings for a dataclass
+    adapter = TypeAdapter(tuple[kind, ...], config=ConfigDict(strict=True, extra=extra))  # type: ignore[valid-type]
+    try:
+        return adapter.validate_json(json.dumps(rows))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error

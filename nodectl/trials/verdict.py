@@ -7,8 +7,8 @@ is as far from nothing as half as fast. `docs/verdicts.md` has the figures of fa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median, median_low
 
@@ -77,20 +77,31 @@ def _drawn_in(values: Sequence[float], middle: float, deviation: float, most: in
 
 def judge(series: Series, seed: int = 0) -> Verdict:
     """The verdict on one series; unknown, with the reason, where fewer than five pairs are complete."""
-    pairs = series.complete
-    if len(pairs) < MIN_PAIRS:
-        reason = f"too few pairs: {len(pairs)} of {len(series.pairs)} are complete, and {MIN_PAIRS} are needed"
-        return _verdict(series, Outcome.UNKNOWN, reason=reason)
+    count = len(series.complete)
+    unknown = Verdict(
+        profile=series.profile,
+        baseline=series.baseline,
+        probe=series.probe,
+        subject=series.subject,
+        size_bytes=series.size_bytes,
+        unit=series.unit,
+        verdict=Outcome.UNKNOWN,
+        pairs=count,
+        failed_baseline=sum(pair.baseline is None for pair in series.pairs),
+        failed_candidate=sum(pair.candidate is None for pair in series.pairs),
+        reason=f"too few pairs: {count} of {len(series.pairs)} are complete, and {MIN_PAIRS} are needed",
+    )
+    if count < MIN_PAIRS:
+        return unknown
     logs = logarithms(series)
     clamped = logs.clamped
-    ends = interval(clamped, seed)
-    low, high = (percent(series, end) for end in ends)
+    low, high = (percent(series, end) for end in interval(clamped, seed))
     noise = 100 * math.expm1(logs.noise)
     needed = max(MIN_GAIN_PERCENT, noise)
     outcome = Outcome.BETTER if low > needed else Outcome.WORSE if high < -needed else Outcome.NOISE
-    return _verdict(
-        series,
-        outcome,
+    return replace(
+        unknown,
+        verdict=outcome,
         gain_percent=percent(series, fmean(clamped)),
         noise_percent=noise,
         interval_percent=(low, high),
@@ -131,11 +142,6 @@ def percent(series: Series, gain: float) -> float:
     return -100 * math.expm1(-gain) if lower_is_better(series) else 100 * math.expm1(gain)
 
 
-def judge_all(many: Iterable[Series], seed: int = 0) -> tuple[Verdict, ...]:
-    """One verdict for each series, in their order."""
-    return tuple(judge(series, seed) for series in many)
-
-
 def summarise(profile: str, verdicts: Sequence[Verdict]) -> Summary:
     """Worse where anything is worse; unknown where anything could not be told; better where anything is."""
     regressions = tuple(verdict for verdict in verdicts if verdict.is_regression)
@@ -151,36 +157,7 @@ def summarise(profile: str, verdicts: Sequence[Verdict]) -> Summary:
 
 
 def _reason(outcome: Outcome, low: float, high: float, needed: float) -> str:
-    where = {Outcome.BETTER: "above", Outcome.WORSE: "below -"}.get(outcome)
-    if where is None:
-        return f"{low:+.1f} to {high:+.1f} % is not beyond {needed:.1f} %"
-    return f"all of {low:+.1f} to {high:+.1f} % is {where}{' ' if outcome is Outcome.BETTER else ''}{needed:.1f} %"
-
-
-def _verdict(
-    series: Series,
-    outcome: Outcome,
-    *,
-    gain_percent: float | None = None,
-    noise_percent: float | None = None,
-    interval_percent: tuple[float, float] | None = None,
-    outliers: int = 0,
-    reason: str = "",
-) -> Verdict:
-    return Verdict(
-        profile=series.profile,
-        baseline=series.baseline,
-        probe=series.probe,
-        subject=series.subject,
-        size_bytes=series.size_bytes,
-        unit=series.unit,
-        verdict=outcome,
-        gain_percent=gain_percent,
-        noise_percent=noise_percent,
-        interval_percent=interval_percent,
-        pairs=len(series.complete),
-        outliers=outliers,
-        failed_baseline=sum(pair.baseline is None for pair in series.pairs),
-        failed_candidate=sum(pair.candidate is None for pair in series.pairs),
-        reason=reason,
-    )
+    reach = f"{low:+.1f} to {high:+.1f} %"
+    if outcome is Outcome.NOISE:
+        return f"{reach} is not beyond {needed:.1f} %"
+    return f"all of {reach} is {'above ' if outcome is Outcome.BETTER else 'below -'}{needed:.1f} %"

@@ -27,7 +27,7 @@ from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.profiles.overrides import SETTINGS
-from nodectl.profiles.tuning_schema import Tuning
+from nodectl.profiles.schema import Tuning
 from nodectl.recordings.source import LiveSource
 from tests.lab.recorded_host import bundled
 

@@ -10,9 +10,9 @@ from nodectl.model.measurement import Measurement
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.floors import Reference, held_against, size_bytes
 from nodectl.probes.series import run_probes
-from nodectl.profiles.hardware_schema import Floor, Hardware
 from nodectl.profiles.load import find_profiles
 from nodectl.profiles.resolve import load_profile
+from nodectl.profiles.schema import Floor, Hardware
 from tests.probes.declared import wanted_of
 from tests.probes.scripted import HOSTS, Answer, play
 

@@ -227,7 +227,7 @@ def hardware(name: str) -> Hardware:
 def test_a_floor_follows_the_link_that_is_found() -> None:
     floors = hardware("a100-pcie-8")
     nccl = {
-        link: [floor.value for floor in floors.floors_for(link) if floor.probe == "nccl"]
+        link: [floor.value for floor in floors.floors if floor.link_class in (None, link) if floor.probe == "nccl"]
         for link in ("nvswitch", "pcie", "nvlink-bridge", None)
     }
     assert nccl == {"nvswitch": [228], "pcie": [25], "nvlink-bridge": [193], None: []}

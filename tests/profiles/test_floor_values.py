@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nodectl.profiles.hardware_schema import Floor
+from nodectl.profiles.schema import Floor
 
 FLOOR: dict[str, Any] = {"probe": "tcp", "unit": "Gb/s", "source": "a test"}
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -13,7 +14,6 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.probes.base import ProbeResult
-from nodectl.trials.run import Armed, Arming
 
 HOSTS = (Host("a", "192.0.2.1", 22, "root"), Host("b", "192.0.2.2", 22, "root"))
 
@@ -70,18 +70,13 @@ class PaperFleet:
         """What a turn does, where no probe is between."""
         return self.probe(side)
 
-    @property
-    def arming(self) -> Arming:
+    @contextmanager
+    def arm(self) -> Iterator[Any]:
         """Hosts that are armed by a line in `events`."""
-
-        @contextmanager
-        def arm() -> Iterator[Armed]:
-            self.now_s += self.put_s
-            self.events.append("arm")
-            try:
-                yield self
-            finally:
-                self.on = "own"
-                self.events.append("put back")
-
-        return Arming(arm, lambda _, side: self.put_on(side))
+        self.now_s += self.put_s
+        self.events.append("arm")
+        try:
+            yield self
+        finally:
+            self.on = "own"
+            self.events.append("put back")

@@ -55,7 +55,7 @@ def head(*candidates: Side, pairs: int = 5) -> Trial:
 def run_of(fleet: PaperFleet, trial: Trial, **changes: Any) -> TrialRun:
     transport: Any = None
     measuring = Measuring(transport, HOSTS, [replace(declarations()["tcp"], run=fleet.probe)], {})
-    given = {"head": trial, "measuring": measuring, "arming": fleet.arming, "note": fleet.said.append}
+    given = {"head": trial, "measuring": measuring, "arm": fleet.arm, "note": fleet.said.append}
     return TrialRun(**{**given, "clock": fleet.clock, **changes})
 
 

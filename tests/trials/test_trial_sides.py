@@ -9,9 +9,9 @@ import pytest
 from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.trial import Side
+from nodectl.trials.arming.settings import own_overrides
 from nodectl.trials.sides import (
     OWN,
-    own_overrides,
     possible,
     refuse_impossible,
     side_of,

@@ -9,7 +9,7 @@ from nodectl.errors import UsageError
 from nodectl.model.measurement import MeasurementKind, Unit
 from nodectl.model.trial import Series
 from nodectl.model.verdict import Outcome
-from nodectl.trials.series import read_series
+from nodectl.trials.store import series_in
 from nodectl.trials.verdict import judge, summarise
 from tests.trials.trials import STEADY, gaining, trial
 
@@ -158,9 +158,7 @@ def test_what_cannot_be_told_at_one_size_makes_the_whole_unknown() -> None:
 def recorded() -> list[tuple[str, Series]]:
     """Each file is first named for what the two tunings are known to be."""
     return [
-        (path.stem.partition("-")[0], series)
-        for path in sorted(RECORDED.glob("*.json"))
-        for series in read_series(path)
+        (path.stem.partition("-")[0], series) for path in sorted(RECORDED.glob("*.json")) for series in series_in(path)
     ]
 
 

@@ -12,7 +12,7 @@ from nodectl.facts.packages import Packages
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.driver_policy import driver_packages
-from nodectl.profiles.stack_schema import Driver
+from nodectl.profiles.schema import Driver
 
 ORDER = 34
 

@@ -9,7 +9,7 @@ from nodectl.checks.check import Check, Subject, failed_unless, judges
 from nodectl.facts.packages import Packages
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.profiles.stack_schema import Stack
+from nodectl.profiles.schema import Stack
 
 ORDER = 33
 

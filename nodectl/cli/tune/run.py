@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,9 @@ from nodectl.cli.app import App
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
 
-    from nodectl.model.finding import Finding
-    from nodectl.model.trial import Side, Trial
+    from nodectl.model.trial import Trial
     from nodectl.probes.registry import AnyProbe
-    from nodectl.trials.run import Armed, Arming
 
 
 def run(
@@ -33,6 +31,7 @@ def run(
     """The trial from the locks to its record; refused where the hosts are not free."""
     from nodectl.cli.terminal import note
     from nodectl.probes.locks import held
+    from nodectl.trials.arming.armed import armed
     from nodectl.trials.measuring import TRAINING, Measuring
     from nodectl.trials.run import TrialRun
 
@@ -42,37 +41,20 @@ def run(
         if holds.refused:
             return replace(head, reason="the hosts are not free", findings=holds.findings)
         note(f"trial {head.id}")
-        run = TrialRun(head, measuring, _arming(app, head, password, force=force), note, monotonic, ends_at, search)
-        trial = run.run()
-    return replace(trial, findings=(*holds.findings, *trial.findings))
-
-
-def _arming(app: App, head: Trial, password: str | None, *, force: bool) -> Arming:
-    from typing import cast
-
-    from nodectl.cli.terminal import note
-    from nodectl.trials.arming.armed import Armed as ArmedHosts
-    from nodectl.trials.arming.armed import Setting, armed
-    from nodectl.trials.run import Arming
-
-    def arm() -> AbstractContextManager[ArmedHosts]:
-        what = f"tune trial {head.id}"
-        return armed(
+        arm = partial(
+            armed,
             app.inventory.sources,
             app.limit,
             app.hosts,
             app.transport,
-            what=what,
+            what=f"tune trial {head.id}",
             note=note,
             force=force,
             become_password=password,
             forks=app.forks,
         )
-
-    def put_on(hosts: Armed, side: Side) -> tuple[Finding, ...]:
-        return cast("ArmedHosts", hosts).put_on(Setting(side.label, side.profile, side.overrides))
-
-    return Arming(arm, put_on)
+        trial = TrialRun(head, measuring, arm, note, monotonic, ends_at, search).run()
+    return replace(trial, findings=(*holds.findings, *trial.findings))
 
 
 def keep(app: App, trial: Trial) -> None:

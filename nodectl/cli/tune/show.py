@@ -57,10 +57,10 @@ def judge(app: App, file: Path, seed: int) -> None:
     from nodectl.report.trials import Names, crossover_line, verdicts_table
     from nodectl.trials.crossover import crossovers
     from nodectl.trials.store import series_in
-    from nodectl.trials.verdict import judge_all
+    from nodectl.trials.verdict import judge as judge_series
 
     series = series_in(file)
-    verdicts, crossings = judge_all(series, seed), crossovers(series, seed)
+    verdicts, crossings = [judge_series(row, seed) for row in series], crossovers(series, seed)
     if app.json:
         document = {"trials": [asdict(row) for row in verdicts], "crossovers": [asdict(row) for row in crossings]}
         emit_json("tune-trial", document)

@@ -212,9 +212,9 @@ def _head(
 
     from nodectl import __version__
     from nodectl.model.trial import Trial
+    from nodectl.trials.arming.settings import own_overrides
     from nodectl.trials.ledger import now
     from nodectl.trials.measuring import trial_defaults
-    from nodectl.trials.sides import own_overrides
     from nodectl.trials.store import new_id
 
     # of those that only one probe has, what it takes by itself

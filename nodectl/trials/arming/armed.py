@@ -13,14 +13,12 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
+from nodectl.model.trial import Side
 from nodectl.probes.base import Note
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.trials.arming.leases import Leases, moment
 from nodectl.trials.arming.playbooks import TrialPlaybooks, interruptible, trial_finding
-from nodectl.trials.arming.settings import Setting
-
-__all__ = ["LEASE_S", "Armed", "Setting", "armed"]
 
 # with the guard's own second and what putting back takes, well within a minute and a half of the last sign of life
 LEASE_S = 60.0
@@ -47,17 +45,16 @@ class Armed:
         """The trial's name, which is also that of the hosts' records."""
         return self.playbooks.trial
 
-    def put_on(self, setting: Setting) -> tuple[Finding, ...]:
-        """Put the setting on all hosts that are armed still; a finding for each on which it failed."""
+    def put_on(self, side: Side) -> tuple[Finding, ...]:
+        """Put the side's settings on all hosts that are armed still; a finding for each on which it failed."""
         self.leases.beat(self.hosts)
         gone = {**self.leases.silent(), **self.leases.lost()}
         findings = [
-            trial_finding(name, Status.FAILED, setting.label, f"nothing was changed: {why}")
-            for name, why in gone.items()
+            trial_finding(name, Status.FAILED, side.label, f"nothing was changed: {why}") for name, why in gone.items()
         ]
         left = [host for host in self.hosts if host.name not in gone]
         if left:
-            findings += self.playbooks.put_on(left, setting).findings
+            findings += self.playbooks.put_on(left, side).findings
         return tuple(findings)
 
     def lost(self) -> Mapping[str, str]:

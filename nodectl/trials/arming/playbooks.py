@@ -19,9 +19,10 @@ from nodectl.common.operator import operator
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
+from nodectl.model.trial import Side
 from nodectl.probes.base import Note
 from nodectl.provision import ProvisionRequest, ProvisionRun, TaskEvent, provision
-from nodectl.trials.arming.settings import Setting, given
+from nodectl.trials.arming.settings import given
 
 CHECK = "trial"
 # after it has acted a guard looks on for this share of the lease, for what a playbook still does
@@ -60,11 +61,11 @@ class TrialPlaybooks:
         }
         return self._run("trial_arm", hosts, variables, what)
 
-    def put_on(self, hosts: Sequence[Host], setting: Setting) -> Ran:
-        """The setting by tune.yml, looked at afterwards; its Python is the one that a guard takes away."""
-        with given(setting, hosts) as (variables, inventories):
+    def put_on(self, hosts: Sequence[Host], side: Side) -> Ran:
+        """Put the side's settings on by tune.yml, and verify them; its Python is the one that a guard takes away."""
+        with given(side, hosts) as (variables, inventories):
             variables["ansible_python_interpreter"] = f"{TRIALS}/{self.trial}/python3"
-            return self._run("trial_on", hosts, variables, setting.label, inventories)
+            return self._run("trial_on", hosts, variables, side.label, inventories)
 
     def take_off(self, hosts: Sequence[Host], what: str) -> Ran:
         """Former values back, looked at, and the guards ended."""

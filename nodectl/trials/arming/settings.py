@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +13,26 @@ import yaml
 
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
+from nodectl.model.trial import Side
 from nodectl.profiles.overrides import OVERRIDES, checked_overrides, merge_fields
 
-_TUNING = "nodectl_tuning"
+TUNING = "nodectl_tuning"
 # a name that no inventory has, so that it matters nowhere where a host's own variables stand
 _OWN = "nodectl_trial_overrides"
 _LOOKED_UP = "{{ " + _OWN + " }}"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One thing to put on: a tuning profile by name, or each host's own, and overrides in nodectl_overrides' form."""
-
-    label: str
-    profile: str | None = None
-    overrides: Mapping[str, Any] | None = None
-
-
 @contextmanager
-def given(setting: Setting, hosts: Sequence[Host]) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
+def given(side: Side, hosts: Sequence[Host]) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
     """(extra variables, further inventories) for as long as the block lasts.
 
     Extra variables come before whatever an inventory says anywhere; what differs from host to host they only name.
     """
-    variables: dict[str, Any] = {} if setting.profile is None else {_TUNING: plain(setting.profile)}
-    if setting.overrides is None:
+    variables: dict[str, Any] = {} if side.profile is None else {TUNING: plain(side.profile)}
+    if side.overrides is None:
         yield variables, ()
         return
-    merged = {str(host.name): {_OWN: overrides_for(host, setting.overrides)} for host in hosts}
+    merged = {str(host.name): {_OWN: overrides_for(host, side.overrides)} for host in hosts}
     with tempfile.TemporaryDirectory(prefix="nodectl-trial-") as folder:  # ours alone, as mkdtemp makes it
         path = Path(folder) / "trial.yml"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
@@ -50,11 +41,20 @@ def given(setting: Setting, hosts: Sequence[Host]) -> Iterator[tuple[dict[str, A
 
 
 def overrides_for(host: Host, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """What the host has already, with the setting's on top: one nodectl_overrides takes the place of another."""
+    """What the host has of its own, with the side's on top."""
+    return merged_overrides(own_overrides(host), overrides)
+
+
+def own_overrides(host: Host) -> dict[str, Any]:
+    """What the inventory says of this host alone."""
     present: Any = host.variables.get(OVERRIDES)
-    merged = checked_overrides(present or {})
-    for group, settings in checked_overrides(dict(overrides)).items():
-        merge_fields(merged, {group: dict(settings) if isinstance(settings, Mapping) else settings})
+    return checked_overrides(present or {})
+
+
+def merged_overrides(present: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Both in one, because in Ansible one nodectl_overrides replaces another; UsageError for a template."""
+    merged = checked_overrides(present)
+    merge_fields(merged, checked_overrides(overrides))
     result: dict[str, Any] = plain(merged)
     return result
 

@@ -14,15 +14,16 @@ from dataclasses import asdict
 from typing import Any
 
 from nodectl.inventory.read import Inventory
+from nodectl.model.trial import Side
 from nodectl.transport.router import open_transport
-from nodectl.trials.arming.armed import Setting, armed
+from nodectl.trials.arming.armed import armed
 
 _RMEM = {"value": "4096 131072 212992", "never_lower": False}
 SETTINGS = {
-    "article": Setting("article", profile="article-20g"),
-    "small": Setting("small", profile="article-20g", overrides={"sysctl": {"net.ipv4.tcp_rmem": _RMEM}}),
-    "stock": Setting("stock", profile="stock"),
-    "unknown": Setting("unknown", profile="no-such-profile"),
+    "article": Side("article", profile="article-20g"),
+    "small": Side("small", profile="article-20g", overrides={"sysctl": {"net.ipv4.tcp_rmem": _RMEM}}),
+    "stock": Side("stock", profile="stock"),
+    "unknown": Side("unknown", profile="no-such-profile"),
 }
 
 

@@ -15,8 +15,9 @@ import yaml
 from nodectl.errors import ProfileError, UsageError
 from nodectl.inventory.read import Inventory
 from nodectl.model.host import Host
+from nodectl.model.trial import Side
 from nodectl.trials.arming.playbooks import handlers_kept, interruptible
-from nodectl.trials.arming.settings import Setting, given, overrides_for, plain
+from nodectl.trials.arming.settings import given, overrides_for, plain
 
 RMEM = {"sysctl": {"net.ipv4.tcp_rmem": {"value": "1 2 3", "never_lower": False}}}
 
@@ -26,25 +27,25 @@ def host(name: str, **overrides: Any) -> Host:
 
 
 @pytest.mark.parametrize(
-    ("setting", "variables"),
+    ("side", "variables"),
     [
-        (Setting("own"), {}),
-        (Setting("a", profile="article-20g"), {"nodectl_tuning": "article-20g"}),
-        (Setting("b", overrides=RMEM), {"nodectl_overrides": "{{ nodectl_trial_overrides }}"}),
+        (Side("own"), {}),
+        (Side("a", profile="article-20g"), {"nodectl_tuning": "article-20g"}),
+        (Side("b", overrides=RMEM), {"nodectl_overrides": "{{ nodectl_trial_overrides }}"}),
         (
-            Setting("c", profile="stock", overrides=RMEM),
+            Side("c", profile="stock", overrides=RMEM),
             {"nodectl_tuning": "stock", "nodectl_overrides": "{{ nodectl_trial_overrides }}"},
         ),
     ],
 )
-def test_variables(setting: Setting, variables: dict[str, str]) -> None:
-    with given(setting, [host("gpu01")]) as (found, inventories):
-        assert found == variables and len(inventories) == (setting.overrides is not None)
+def test_variables(side: Side, variables: dict[str, str]) -> None:
+    with given(side, [host("gpu01")]) as (found, inventories):
+        assert found == variables and len(inventories) == (side.overrides is not None)
 
 
 def test_each_hosts_own_stay_below_the_setting_and_nobody_else_can_read_them() -> None:
     hosts = [host("gpu01", nccl={"NCCL_IB_TIMEOUT": 22}, sysctl={"vm.swappiness": 1}), host("gpu02")]
-    with given(Setting("x", overrides=RMEM), hosts) as (_, (source,)):
+    with given(Side("x", overrides=RMEM), hosts) as (_, (source,)):
         path = Path(source)
         assert path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o777 == 0o700
         rows = yaml.safe_load(path.read_text())["all"]["hosts"]
@@ -62,7 +63,7 @@ def test_values_of_a_real_inventory_are_written_as_they_are(tmp_path: Path) -> N
     overrides = {"nccl": {"NCCL_IB_TIMEOUT": 22}, "nic": {"mtu": 9000}, "allow_debug_variables": True}
     source.write_text(yaml.safe_dump({"all": {"hosts": {"gpu01": {"nodectl_overrides": overrides}}}}))
     hosts = Inventory.read([str(source)]).hosts()
-    with given(Setting("x", overrides=RMEM), hosts) as (_, (path,)):
+    with given(Side("x", overrides=RMEM), hosts) as (_, (path,)):
         rows = yaml.safe_load(Path(path).read_text())["all"]["hosts"]
     assert rows == {"gpu01": {"nodectl_trial_overrides": {**overrides, **RMEM}}}
 
