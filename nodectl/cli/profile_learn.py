@@ -91,6 +91,7 @@ def _facts_of(app: App) -> dict[str, dict[str, object]]:
 
 
 def _measured(path: Path) -> list[Measurement]:
+    """Those of which more is better: a latency has a ceiling and no floor, and a count of errors has neither."""
     import json
 
     from nodectl.model.measurement import Measurement
@@ -107,6 +108,7 @@ def _measured(path: Path) -> list[Measurement]:
                 conditions=kind_of(str(row["probe"])).chosen(dict(row.get("conditions") or {})),
             )
             for row in rows
+            if kind_of(str(row["probe"])).lower_is_better(str(row["unit"])) is False
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ProfileError(f"{path}: {error!r}", "give what `nodectl --output json probe …` printed") from error

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from nodectl.common.units import lower_is_better
 from nodectl.errors import ProfileError
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.fabric_manager import FabricManager
@@ -45,8 +44,9 @@ def learn(
     measurements: Sequence[Measurement] = (),
     capability: str | None = None,
 ) -> Learned:
-    """`names` is how the hosts are called together; the conditions of `measurements` are those that a floor is to name.
+    """`names` is how the hosts are called together.
 
+    The conditions of `measurements` are those that a floor is to name, and more of their values is better.
     ProfileError where they disagree, naming field and hosts, or where one could not tell what it is.
     """
     notes: list[str] = []
@@ -229,14 +229,12 @@ def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], day: str
     """The worst of what was measured under the same conditions, where all that took part are among the hosts."""
     groups: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in measurements:
-        # a latency has a ceiling, not a floor
-        usable = measurement.hosts and hosts.issuperset(measurement.hosts) and measurement.value > 0
-        if usable and not lower_is_better(measurement.unit):
+        if measurement.hosts and hosts.issuperset(measurement.hosts) and measurement.value > 0:
             conditions = sorted(measurement.conditions.items(), key=str)
             groups[repr((measurement.probe, measurement.unit, conditions))].append(measurement)
     for group in groups.values():
-        first, least = group[0], min(each.value for each in group)
-        names = ", ".join(sorted({host for each in group for host in each.hosts}))
+        first, least = group[0], min(measurement.value for measurement in group)
+        names = ", ".join(sorted({host for measurement in group for host in measurement.hosts}))
         yield {
             "probe": first.probe,
             "conditions": dict(first.conditions),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from nodectl.errors import NodectlError
+from nodectl.errors import NodectlError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
@@ -79,15 +79,32 @@ class Measuring:
             )
         if name not in self.wished:
             return findings
-        return [replace(each, status=Status.WARNING, actual=f"not measured: {each.actual}") for each in findings]
+        return [
+            replace(finding, status=Status.WARNING, actual=f"not measured: {finding.actual}") for finding in findings
+        ]
 
 
 def in_a_trial(probe: AnyProbe, asked: Mapping[str, object]) -> ProbeOptions:
     """What the probe measures in one turn: its own short measurement, with what was asked for and it has."""
-    known = {each.name for each in fields(probe.options)}
+    known = {field.name for field in fields(probe.options)}
     given = {name: value for name, value in asked.items() if name in known and value is not None}
     options: ProbeOptions = replace(probe.trial_options, **given)
     return options
+
+
+def with_direction(probes: Sequence[AnyProbe], named: Collection[str]) -> list[AnyProbe]:
+    """The probes whose values can be better or worse; UsageError for one of the others that was asked for by name."""
+    kept = []
+    for probe in probes:
+        undirected = [unit.name for unit in probe.results.units if probe.results.lower_is_better(unit.name) is None]
+        if undirected and probe.name in named:
+            raise UsageError(
+                f"{probe.name} measures {', '.join(undirected)}: no trial can say which of two is better",
+                f"leave it out of --probes; `nodectl probe {probe.name}` runs it by itself",
+            )
+        if not undirected:
+            kept.append(probe)
+    return kept
 
 
 def trial_defaults(field: str) -> dict[str, object]:

@@ -182,6 +182,16 @@ def test_a_learned_profile_is_one_to_be_healthy_by(nodectl: Cli, fleet: Path) ->
     assert refused.returncode == 2 and "the hosts disagree on cpu: n1, n3" in refused.stderr
 
 
+def test_floors_are_learned_of_what_is_the_better_for_being_more(nodectl: Cli, fleet: Path, tmp_path: Path) -> None:
+    kinds = (("tcp", "Gbit/s"), ("latency", "us"), ("sdc", "wrong results"), ("gemm", "TFLOPS"))
+    rows = [{"probe": probe, "unit": unit, "value": 2.0, "hosts": ["n1"]} for probe, unit in kinds]
+    path = tmp_path / "measured.json"
+    path.write_text(json.dumps({"measurements": rows}))
+    options = ("--measurements", str(path), "--output", "json")
+    document = json.loads(nodectl("--replay", str(fleet), "profile", "learn", "n1", *options).stdout)
+    assert [floor["probe"] for floor in document["profile"]["floors"]] == ["tcp", "gemm"]
+
+
 def test_what_a_host_prints_at_length_is_cut_short(nodectl: Cli, fleet: Path) -> None:
     (fleet / "n2" / "uname.out").write_text(f"Linux {'x' * 4_000_000} x86_64\n")
     done = nodectl("--replay", str(fleet), "health", check=False)

@@ -107,8 +107,7 @@ def test_floors_are_the_least_that_was_measured_there() -> None:
         conditions = {"collective": "all_reduce", "size_bytes": 1 << 30, "repetitions": repetitions}
         return Measurement("nccl", hosts, value, "GB/s", conditions=kind_of("nccl").chosen(conditions))
 
-    latency = Measurement("latency", ("n1", "n2"), 12.0, "us")
-    given = [nccl(230.5, "n1"), nccl(228.1, "n2", repetitions=7), nccl(9.0, "n1", "elsewhere"), latency]
+    given = [nccl(230.5, "n1"), nccl(228.1, "n2", repetitions=7), nccl(9.0, "n1", "elsewhere")]
     (floor,) = learn(measurements=given).document["floors"]
     assert floor["value"] == 228.1 and floor["conditions"] == {"collective": "all_reduce", "size_bytes": 1 << 30}
     assert floor["source"] == "measured on n1, n2, 2 values, learned on 2026-06-01"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.errors import NodectlError
+from nodectl.errors import NodectlError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
@@ -16,7 +16,7 @@ from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.registry import declarations
-from nodectl.trials.measuring import TRAINING, Measuring
+from nodectl.trials.measuring import TRAINING, Measuring, with_direction
 
 # the switches put a and c together, the inventory does not
 HOSTS = [
@@ -81,3 +81,10 @@ def test_the_warm_up_leaves_out_what_measures_nothing() -> None:
 def test_a_probe_that_says_nothing_is_an_error() -> None:
     with pytest.raises(NodectlError, match="does not say why"):
         measuring(Asked("nccl", measures=False)).warm_up(Side("own"))
+
+
+def test_a_count_of_errors_is_refused_before_anything_is_measured() -> None:
+    gpu = [declarations()[name] for name in ("gemm", "sdc")]
+    assert [probe.name for probe in with_direction(gpu, ["gpu"])] == ["gemm"]
+    with pytest.raises(UsageError, match="sdc measures wrong results"):
+        with_direction(gpu, ["sdc"])
