@@ -59,7 +59,7 @@ def rdma(folder: Path) -> dict[str, Any]:
             wrong.append(f"{name}: {told} where {printed} is printed")
     for name, kind in _KINDS.items():
         errors += 1
-        found = classify(*_run(folder / f"{name}.txt"), partner=_partner(folder, name))
+        found = classify(_run(folder / f"{name}.txt"), _partner(folder, name))
         if (found.kind if found else None) != kind:
             wrong.append(f"{name}: {found} where it was {kind}")
     wrong += [f"{name}: an error of which nothing is known here" for name in _unknown(folder)]
@@ -87,18 +87,18 @@ def _printed(text: str) -> float | None:
     return float(cells[4] if "t_typical" in header else cells[2])
 
 
-def _run(path: Path) -> tuple[list[str], int | None, str]:
+def _run(path: Path) -> Run:
     text = path.read_text()
     command = _COMMAND.search(text)
     if command is None:
         raise SystemExit(f"{path}: its first line names no command")
     status = _STATUS.search(text)
-    return shlex.split(command[1]), int(status[1]) if status else None, text
+    return Run(shlex.split(command[1]), int(status[1]) if status else None, text)
 
 
 def _partner(folder: Path, name: str) -> Run | None:
     path = folder / f"{_other_end(name)}.txt"
-    return Run(*_run(path)) if path.is_file() and path.stem != name else None
+    return _run(path) if path.is_file() and path.stem != name else None
 
 
 def _other_end(name: str) -> str:

@@ -11,8 +11,8 @@ from nodectl.model.host import Host
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, host_finding
-from nodectl.probes.endpoints import Endpoint, failure, find_endpoints
-from nodectl.probes.events import Event
+from nodectl.probes.endpoints import Endpoint, find_endpoints
+from nodectl.probes.events import Event, failure
 from nodectl.probes.gang import Played, culprits
 from nodectl.transport.base import Transport
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 import re
 import secrets
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from nodectl.common import node_paths
+from nodectl.common.operator import operator
 from nodectl.errors import JobError, UsageError
 
 PLAN_VERSION = 1
@@ -167,7 +166,7 @@ def make_plan(
     return Plan(
         id=job_id,
         created_at=time.time(),
-        operator=f"{getpass.getuser()}@{socket.gethostname()}",
+        operator=operator(),
         hosts=surroundings.hosts,
         nproc_per_node=choose_nproc(request.nproc_per_node, surroundings.gpu_counts),
         script=request.script,

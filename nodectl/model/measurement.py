@@ -1,7 +1,9 @@
 """A measured value with its unit and the conditions under which it was taken, and what a probe says of its values."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nodectl.common.units import format_number, lower_is_better
 
@@ -20,6 +22,10 @@ class Measurement:
     expected: float | None = None
     spread: float | None = None
     conditions: Conditions = field(default_factory=dict)
+
+    def with_conditions(self, **more: object) -> Measurement:
+        """The same measurement, these conditions added or replaced."""
+        return replace(self, conditions={**self.conditions, **more})
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,9 +141,9 @@ class Probe(Generic[Own]):
             "least is more than usual": self.least.repetitions > self.usual.repetitions
             or self.least.duration_s > self.usual.duration_s,
         }
-        found = [text for text, is_wrong in problems.items() if is_wrong]
-        if found:
-            raise DeclarationError(f"probe {self.name}: {'; '.join(found)}")
+        wrong = [text for text, is_wrong in problems.items() if is_wrong]
+        if wrong:
+            raise DeclarationError(f"probe {self.name}: {'; '.join(wrong)}")
 
     @property
     def trial_options(self) -> Own:
@@ -156,17 +156,27 @@ class Probe(Generic[Own]):
         return cast("Callable[..., Own]", self.options)(**shared, **own)
 
 
-def host_finding(probe: str, host: str, status: Status, actual: str, remedy: str = "") -> Finding:
+def host_finding(
+    probe: str,
+    host: str,
+    status: Status,
+    actual: str,
+    remedy: str = "",
+    *,
+    subject: str = "",
+    action: str = "none",
+    expected: str = "",
+    evidence: str = "",
+) -> Finding:
     """A finding that blames one host."""
-    return Finding(host, probe, status, actual=actual, remedy=remedy, kind="host", hosts=(host,))
+    return Finding(host, probe, status, subject, action, expected, actual, remedy, evidence, "host", (host,))
 
 
 def path_finding(probe: str, sender: str, receiver: str, actual: str, remedy: str = "") -> Finding:
     """A failed measurement between two hosts, either of which may be the culprit."""
-    subject = f"{sender} -> {receiver}"
-    return Finding(
-        sender, probe, Status.FAILED, subject, actual=actual, remedy=remedy, kind="path", hosts=(sender, receiver)
-    )
+    hosts = (sender, receiver)
+    subject = " -> ".join(hosts)
+    return Finding(sender, probe, Status.FAILED, subject, actual=actual, remedy=remedy, kind="path", hosts=hosts)
 
 
 def spread(values: Sequence[float], median: float) -> float | None:

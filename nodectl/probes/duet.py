@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,10 +9,9 @@ from nodectl.model.finding import Finding
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import host_finding
-from nodectl.probes.endpoints import Endpoint, failure
-from nodectl.probes.events import Event, Events
+from nodectl.probes.endpoints import Endpoint
+from nodectl.probes.events import Background, Event, Events, failure, run_program, terminate
 from nodectl.transport.base import Transport
-from nodectl.transport.payload import run_payload
 
 LISTEN_S = 20.0
 _STOP_S = 3.0
@@ -55,30 +53,21 @@ class Played:
 def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
     """The first of the pair is the client; a server whose client has failed is ended."""
     client, server = pair
-    serving, served = Events(), []
     args = ["serve", "--address", server.address, "--port", str(duet.port), *duet.args]
-
-    def serve() -> None:
-        try:
-            deadline_s, hear = duet.deadline_s + LISTEN_S, serving.add
-            served.append(run_payload(transport, server.host, duet.module, args, timeout_s=deadline_s, on_output=hear))
-        finally:
-            serving.end()
-
-    # a daemon: a server host that is cut off holds it until its deadline, and nobody need wait for that
-    threading.Thread(target=serve, daemon=True).start()
-    listening = serving.wait("listening", LISTEN_S)
+    serving = Background(transport, server.host, duet.module, args, duet.deadline_s + LISTEN_S)
+    listening = serving.events.wait("listening", LISTEN_S)
     if listening is None:
-        return Played(no_server=_no_server(served, serving))
+        return Played(no_server=_no_server(serving))
     played = Played(listening=listening)
     asked = ["measure", "--address", server.address, "--port", str(listening["port"]), *duet.args, *duet.more]
     asked += ["--bind", client.address] if duet.bind else []
     asked += [f"--{name.replace('_', '-')}={listening[name]}" for name in duet.handed_on if name in listening]
-    played.done = run_payload(
-        transport, client.host, duet.module, asked, timeout_s=duet.deadline_s, on_output=played.events.add
+    played.done, _ = run_program(
+        transport, client.host, duet.module, asked, timeout_s=duet.deadline_s, events=played.events
     )
     if not played.done.ok:
-        _stop(transport, server, int(listening["pid"]))
+        # it would end by itself, but only after a while
+        terminate(transport, server.host, int(listening["pid"]), 10.0).join(_STOP_S)
     return played
 
 
@@ -97,16 +86,8 @@ def connection_remedy(reason: str) -> str:
     return ""
 
 
-def _no_server(served: Sequence[CommandResult], serving: Events) -> tuple[Status, str, str]:
-    if not served:
+def _no_server(serving: Background) -> tuple[Status, str, str]:
+    if serving.done is None:
         return Status.UNKNOWN, f"no answer within {LISTEN_S:g} s", "is its link up?"
-    status = Status.FAILED if served[0].outcome is Outcome.RAN else Status.UNKNOWN
-    return status, *failure(served[0], serving)
-
-
-def _stop(transport: Transport, server: Endpoint, pid: int) -> None:
-    """It would end by itself, but only after a while."""
-    argv = ["kill", "-s", "TERM", str(pid)]
-    kill = threading.Thread(target=transport.run, args=(server.host, argv), kwargs={"timeout_s": 10.0}, daemon=True)
-    kill.start()
-    kill.join(_STOP_S)
+    status = Status.FAILED if serving.done.outcome is Outcome.RAN else Status.UNKNOWN
+    return status, *failure(serving.done, serving.events)

@@ -1,18 +1,17 @@
 """Where each host takes part in a probe, asked before anything is measured."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, host_finding
-from nodectl.probes.events import Event, Events
+from nodectl.probes.events import Event, failure, run_program
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
-from nodectl.transport.payload import run_payload
 
 _DEADLINE_S = 30.0
 
@@ -31,40 +30,59 @@ class Endpoint:
     gpus: int
 
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The program that asks a host, its arguments, and the event in which it answers."""
+
+    module: str
+    args: Callable[[Host], Sequence[str]]
+    event: str
+    timeout_s: float
+
+
+def ask_all(
+    transport: Transport,
+    hosts: Sequence[Host],
+    probe: str,
+    look: Look,
+    read: Callable[[Host, Event], T | Finding],
+    forks: int,
+) -> tuple[list[T], list[Finding]]:
+    """What `read` makes of each host's answer, in the hosts' order, and a finding for each that is not ready."""
+
+    def ask(host: Host) -> T | Finding:
+        done, events = run_program(transport, host, look.module, look.args(host), timeout_s=look.timeout_s)
+        answers = events.of(look.event)
+        if done.ok and answers:
+            return read(host, answers[0])
+        return host_finding(probe, host.name, Status.UNKNOWN, *failure(done, events))
+
+    answers = dict(fan_out(hosts, ask, forks))
+    ready, findings = [], []
+    for host in hosts:
+        answer = answers[host]
+        if isinstance(answer, Finding):
+            findings.append(answer)
+        else:
+            ready.append(answer)
+    return ready, findings
+
+
 def find_endpoints(
     transport: Transport, hosts: Sequence[Host], probe: str, options: ProbeOptions
 ) -> tuple[list[Endpoint], list[Finding]]:
     """The endpoints of the hosts that answer, in the hosts' order, and a finding for each that does not."""
-    found = dict(fan_out(hosts, lambda host: _ask(transport, host, options), options.forks))
-    endpoints = [each for host in hosts if isinstance(each := found[host], Endpoint)]
-    findings = [
-        host_finding(probe, host.name, Status.UNKNOWN, each[0], each[1])
-        for host in hosts
-        if isinstance(each := found[host], tuple)
-    ]
-    return endpoints, findings
 
+    def args(host: Host) -> list[str]:
+        interface = ["--interface", options.interface] if options.interface else []
+        return ["--address", host.address, "--venv", venv_of(host), *interface]
 
-def failure(done: CommandResult, events: Events) -> tuple[str, str]:
-    """(reason, remedy) of a payload run that failed, in its own words where it has some."""
-    errors = events.of("error")
-    if errors:
-        return str(errors[0].get("text")), str(errors[0].get("remedy", ""))
-    if done.outcome is not Outcome.RAN:
-        return done.error or str(done.outcome), done.remedy
-    return events.complaint() or done.error or f"exit status {done.exit_status}", done.remedy
-
-
-def _ask(transport: Transport, host: Host, options: ProbeOptions) -> Endpoint | tuple[str, str]:
-    events = Events()
-    args = ["--address", host.address, "--venv", venv_of(host)]
-    if options.interface:
-        args += ["--interface", options.interface]
-    done = run_payload(transport, host, "endpoint", args, timeout_s=_DEADLINE_S, on_output=events.add)
-    answers = events.of("endpoint")
-    return _endpoint(host, answers[0]) if done.ok and answers else failure(done, events)
+    look = Look("endpoint", args, "endpoint", _DEADLINE_S)
+    return ask_all(transport, hosts, probe, look, _endpoint, options.forks)
 
 
 def _endpoint(host: Host, answer: Event) -> Endpoint:
-    values = {key: value for key, value in answer.items() if key != "event"}
-    return Endpoint(host=host, **values)
+    return Endpoint(host=host, **{key: value for key, value in answer.items() if key != "event"})

@@ -1,9 +1,14 @@
-"""The JSON lines in which payload programs speak, read while they run."""
+"""Payload programs on hosts, and the JSON lines in which they speak, read while they run."""
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.transport.base import Transport
+from nodectl.transport.payload import run_payload
 
 Event = dict[str, Any]
 
@@ -60,3 +65,59 @@ class Events:
                 self._arrived.notify_all()
             if self._on_event:
                 self._on_event(event)
+
+
+def run_program(
+    transport: Transport,
+    host: Host,
+    module: str,
+    args: Sequence[str],
+    *,
+    timeout_s: float | None,
+    python: str | None = None,
+    stdin: bytes | None = None,
+    events: Events | None = None,
+) -> tuple[CommandResult, Events]:
+    """Run a payload program to its end: how it ended, and its events, which also arrive in `events` meanwhile."""
+    events = events or Events()
+    done = run_payload(
+        transport, host, module, args, timeout_s=timeout_s, stdin=stdin, python=python, on_output=events.add
+    )
+    return done, events
+
+
+class Background:
+    """A payload program that runs in a thread of its own; `done` is None until it has ended."""
+
+    def __init__(
+        self, transport: Transport, host: Host, module: str, args: Sequence[str], timeout_s: float | None
+    ) -> None:
+        self.host, self.events = host, Events()
+        self.done: CommandResult | None = None
+
+        def run() -> None:
+            try:
+                self.done, _ = run_program(transport, host, module, args, timeout_s=timeout_s, events=self.events)
+            finally:
+                self.events.end()
+
+        # a daemon: a host that is cut off holds it until its deadline, and nobody need wait for that
+        threading.Thread(target=run, daemon=True).start()
+
+
+def terminate(transport: Transport, host: Host, pid: int, timeout_s: float) -> threading.Thread:
+    """Send SIGTERM to a program on a host; the thread that sends it ends with the answer or the time."""
+    argv = ["kill", "-s", "TERM", str(pid)]
+    thread = threading.Thread(target=transport.run, args=(host, argv), kwargs={"timeout_s": timeout_s}, daemon=True)
+    thread.start()
+    return thread
+
+
+def failure(done: CommandResult, events: Events) -> tuple[str, str]:
+    """(reason, remedy) of a payload run that failed, in its own words where it has some."""
+    errors = events.of("error")
+    if errors:
+        return str(errors[0].get("text")), str(errors[0].get("remedy", ""))
+    if done.outcome is not Outcome.RAN:
+        return done.error or str(done.outcome), done.remedy
+    return events.complaint() or done.error or f"exit status {done.exit_status}", done.remedy

@@ -9,9 +9,8 @@ from functools import partial
 
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.probes.events import Event, Events
+from nodectl.probes.events import Event, Events, run_program, terminate
 from nodectl.transport.base import Transport
-from nodectl.transport.payload import run_payload
 
 # a failure seen from elsewhere arrives first at times: wait a moment for the one that caused it
 _GRACE_S = 2.0
@@ -65,24 +64,26 @@ def play(
         run.daemon = True  # a cut host holds its thread until the deadline: the process need not wait for it
         run.start()
     results = _gather(ended, len(members), time.monotonic() + timeout_s + _END_S, until_failure=True)
-    told: set[int] = set()
+    stopped: set[int] = set()
     if len(results) < len(members):
         results |= _gather(ended, len(members) - len(results), time.monotonic() + _GRACE_S)
-        told = set(range(len(members))) - set(results)
-        for index in told:
-            _end(transport, members[index], events[index])
-        results |= _gather(ended, len(told), time.monotonic() + _END_S)
+        stopped = set(range(len(members))) - set(results)
+        for index in stopped:
+            # the process number is of a run that has not ended, so it cannot be another's
+            for started in events[index].of("started")[:1]:
+                terminate(transport, members[index].host, started["pid"], _KILL_S)
+        results |= _gather(ended, len(stopped), time.monotonic() + _END_S)
     return [
-        Played(member, results.get(index), events[index], index in told and index in results)
+        Played(member, results.get(index), events[index], index in stopped and index in results)
         for index, member in enumerate(members)
     ]
 
 
 def culprits(played: Sequence[Played]) -> list[Played]:
-    """Who failed by himself; those that only saw another fail where nobody did; empty where all went well."""
-    failed = [member_run for member_run in played if not member_run.ok]
-    return [failure for failure in failed if not failure.blames_peer] or [
-        failure for failure in failed if not failure.was_ended
+    """The members that failed by themselves; where none did, those that saw another fail; empty where all went well."""
+    failed = [member for member in played if not member.ok]
+    return [member for member in failed if not member.blames_peer] or [
+        member for member in failed if not member.was_ended
     ]
 
 
@@ -95,7 +96,7 @@ def _run(
     ended: "queue.SimpleQueue[tuple[int, CommandResult]]",
 ) -> None:
     try:
-        done = run_payload(
+        done, _ = run_program(
             transport,
             member.host,
             member.module,
@@ -103,7 +104,7 @@ def _run(
             timeout_s=timeout_s,
             stdin=member.stdin,
             python=member.python,
-            on_output=events.add,
+            events=events,
         )
     except Exception as error:  # the gang must hear of it, or it would wait for ever
         reason = f"{type(error).__name__}: {error}"
@@ -115,23 +116,13 @@ def _gather(
     ended: "queue.SimpleQueue[tuple[int, CommandResult]]", count: int, until: float, *, until_failure: bool = False
 ) -> dict[int, CommandResult]:
     """Up to `count` results that arrive by then."""
-    found: dict[int, CommandResult] = {}
-    while len(found) < count:
+    results: dict[int, CommandResult] = {}
+    while len(results) < count:
         try:
             index, done = ended.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
             break
-        found[index] = done
+        results[index] = done
         if until_failure and not done.ok:
             break
-    return found
-
-
-def _end(transport: Transport, member: Member, events: Events) -> None:
-    """The process number is of a run that has not ended, so it cannot be another's."""
-    started = events.of("started")
-    if started:
-        argv = ["kill", "-s", "TERM", str(started[0]["pid"])]
-        threading.Thread(
-            target=transport.run, args=(member.host, argv), kwargs={"timeout_s": _KILL_S}, daemon=True
-        ).start()
+    return results

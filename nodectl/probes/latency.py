@@ -9,7 +9,6 @@ from statistics import median
 from nodectl.blame.inquiry import Blamed, Inquiry, Verdict
 from nodectl.blame.model import HostPair, Reading, Suspect
 from nodectl.common.units import format_number
-from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
@@ -20,8 +19,8 @@ from nodectl.probes.budget import fit, given_up, has_time, marked, said
 from nodectl.probes.duet import Duet, Pair, Played, connection_remedy, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
-from nodectl.probes.rounds import planned_rounds, switch_names
-from nodectl.probes.schedule import at_once
+from nodectl.probes.rounds import planned_rounds, require_two, switch_names
+from nodectl.probes.schedule import in_rounds, together
 from nodectl.transport.base import Transport
 
 NAME = "latency"
@@ -36,39 +35,34 @@ _SLACK_S = 30.0
 
 def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """Median round trip in microseconds of each pair and asking end, the 99th percentile beside it."""
-    if len(hosts) < 2:
-        raise UsageError("the latency probe measures between hosts, and only one is selected", "widen --limit")
+    require_two(hosts, NAME)
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
-    switches = switch_names({endpoint.host.name: endpoint.host.variables for endpoint in endpoints})
+    switches = switch_names(endpoint.host for endpoint in endpoints)
     mode, rounds = planned_rounds(endpoints, switches, options)
     options, amount = fit(PROBE, options, len(rounds))
     rounds = rounds[: amount.rounds]
     count, cost = sum(map(len, rounds)), said(cost_s(amount))
     note(f"latency: pairs {mode}, {count} pairs in {len(rounds)} rounds, at most {cost}{given_up(options)}")
-    result = ProbeResult(findings=tuple(findings))
-    for number, pairs in enumerate(rounds, start=1):
-        note(f"latency: round {number} of {len(rounds)}")
-        result += _round(transport, pairs, options)
 
-    def again(links: Sequence[tuple[str, str]]) -> ProbeResult:
-        by_name = {endpoint.host.name: endpoint for endpoint in endpoints}
-        return _round(transport, [(by_name[a], by_name[b]) for a, b in links], options)
+    def measure(pair: Pair) -> ProbeResult:
+        return _measure(transport, pair, options)
 
-    one_round_s = cost_s(replace(amount, rounds=1))
-    extra, blamed = slow_trips(switches, result.measurements, again, note, lambda: has_time(options, one_round_s))
-    return marked(result + ProbeResult(findings=(*extra, *blamed)), options)
+    result = ProbeResult(findings=tuple(findings)) + in_rounds(transport, rounds, measure, NAME, note)
+    by_name = {endpoint.host.name: endpoint for endpoint in endpoints}
+
+    def again(pairs: Sequence[HostPair]) -> ProbeResult | None:
+        if not has_time(options, cost_s(replace(amount, rounds=1))):
+            note("latency: no time is left to measure the suspects again")
+            return None
+        note(f"latency: once more between {', '.join(' and '.join(pair) for pair in pairs[:4])}")
+        return together(transport, [(by_name[a], by_name[b]) for a, b in pairs], measure)
+
+    return marked(result + ProbeResult(findings=_slow_trips(switches, result.measurements, again)), options)
 
 
 def cost_s(amount: Amount) -> float:
     """At most: a run ends earlier where the exchanges are quick."""
     return amount.rounds * (_START_S + 2 * amount.repetitions * amount.duration_s * (1 + _WARM_UP_PART))
-
-
-def _round(transport: Transport, pairs: Sequence[Pair], options: ProbeOptions) -> ProbeResult:
-    result = ProbeResult()
-    for each in at_once(transport, pairs, lambda pair: _measure(transport, pair, options)):
-        result += each
-    return result
 
 
 def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeResult:
@@ -130,33 +124,28 @@ SLOW_TIMES = 1.5
 _REMEDY = "look for a busy processor, deep sleep states, a long way round or a queue there (`nodectl health`)"
 
 
-def slow_trips(
+def _slow_trips(
     switches: Mapping[str, str],
     measurements: Sequence[Measurement],
-    again: Callable[[Sequence[HostPair]], ProbeResult],
-    note: Note,
-    has_time: Callable[[], bool],
-) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """(what went wrong in measuring again, who is blamed)."""
+    again: Callable[[Sequence[HostPair]], ProbeResult | None],
+) -> tuple[Finding, ...]:
+    """What went wrong in measuring `again`, which says None where no time is left; then who is blamed."""
     inquiry = Inquiry(switches)
     inquiry.add(_readings(measurements))
     failed: list[Finding] = []
-    while rounds := _worth_it(inquiry):
-        for pairs in rounds:
-            if not has_time():
-                note("latency: no time is left to measure the suspects again")
-                return tuple(failed), tuple(_findings(inquiry.verdict()))
-            note(f"latency: once more between {', '.join(' and '.join(pair) for pair in pairs[:4])}")
-            found = again(pairs)
-            failed += found.findings
-            inquiry.add(_readings(found.measurements))
-    return tuple(failed), tuple(_findings(inquiry.verdict()))
+    for pairs in _second_looks(inquiry):
+        result = again(pairs)
+        if result is None:
+            break
+        failed += result.findings
+        inquiry.add(_readings(result.measurements))
+    return (*failed, *_findings(inquiry.verdict()))
 
 
-def _worth_it(inquiry: Inquiry) -> list[list[HostPair]]:
-    if not any(_is_slow(each) for each in inquiry.first_sight()):
-        return []
-    return inquiry.next_rounds()
+def _second_looks(inquiry: Inquiry) -> Iterator[list[HostPair]]:
+    """Rounds that tell more of the suspects; none where nobody is slow enough to matter."""
+    while any(map(_is_slow, inquiry.first_sight())) and (rounds := inquiry.next_rounds()):
+        yield from rounds
 
 
 def _readings(measurements: Sequence[Measurement]) -> Iterator[Reading]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 import resource
 import secrets
-import socket
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from nodectl.common.operator import operator
 from nodectl.facts import gpus, slurm
 from nodectl.facts.base import read_fact
 from nodectl.facts.gpus import Gpus
@@ -20,15 +18,12 @@ from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
-from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
-from nodectl.probes.base import Note
-from nodectl.probes.endpoints import failure
-from nodectl.probes.events import Events
+from nodectl.probes.base import Note, host_finding
+from nodectl.probes.events import Background, Event, failure, terminate
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
-from nodectl.transport.payload import run_payload
 
 CHECK = "lock"
 _HOLD_S = 45.0
@@ -49,21 +44,6 @@ class Holds:
     refused: bool = False
 
 
-@dataclass(slots=True)
-class _Held:
-    """The program that holds one host."""
-
-    host: Host
-    events: Events = field(default_factory=Events)
-    done: list[CommandResult] = field(default_factory=list)
-
-    @property
-    def pid(self) -> int | None:
-        """The process number of the program that holds the lock; None before it holds it and after it has ended."""
-        told = self.events.of("held")
-        return int(told[0]["pid"]) if told and not self.done else None
-
-
 @contextmanager
 def held(
     transport: Transport, hosts: Sequence[Host], what: str, *, forks: int, force: bool, note: Note
@@ -73,86 +53,75 @@ def held(
     A host that does not answer is left to what is run on it, which will say so.
     """
     _room_for(len(hosts))
-    token, operator = secrets.token_hex(8), f"{getpass.getuser()}@{socket.gethostname()}"
-    args = ["--token", token, "--operator", operator, "--what", what]
-    holding = {host: _Held(host) for host in hosts}
+    args = ["--token", secrets.token_hex(8), "--operator", operator(), "--what", what]
+    holders: list[Background] = []
+
+    def take(host: Host) -> list[Finding]:
+        holders.append(holder := Background(transport, host, "hold", args, timeout_s=None))
+        return _refusals(transport, holder)
+
     try:
-        found = dict(fan_out(hosts, lambda host: _take(transport, holding[host], args), forks))
-        findings = tuple(each for host in hosts for each in found[host])
+        refusals = dict(fan_out(hosts, take, forks))
+        findings = tuple(finding for host in hosts for finding in refusals[host])
         if force and findings:
             findings = tuple(replace(finding, status=Status.WARNING, remedy="") for finding in findings)
             note(f"going on (--force) on {len({finding.host for finding in findings})} hosts that are not free")
         yield Holds(findings, refused=bool(findings) and not force)
     finally:
-        _release(transport, list(holding.values()))
+        _release(transport, holders)
 
 
-def _take(transport: Transport, held: _Held, args: Sequence[str]) -> list[Finding]:
-    """Lock the host, and meanwhile ask who works there."""
-
-    def hold() -> None:
-        try:
-            done = run_payload(transport, held.host, "hold", args, timeout_s=None, on_output=held.events.add)
-            held.done.append(done)
-        finally:
-            held.events.end()
-
-    threading.Thread(target=hold, daemon=True).start()
-    asked = collect(transport, held.host, [gpus.REPORT, *slurm.FACT.commands_on(held.host)])
-    answer = held.events.wait("held", _HOLD_S)
-    findings = [] if answer else _not_held(held)
-    for told in held.events.of("held") + held.events.of("busy"):
-        findings += [_job(held.host, job) for job in told["jobs"]]
-    return findings + (_others(asked) if isinstance(asked, Recording) else [])
+def _refusals(transport: Transport, holder: Background) -> list[Finding]:
+    """While the lock is taken, who works on the host; and why the lock was not to be had."""
+    host, events = holder.host, holder.events
+    recording = collect(transport, host, [gpus.REPORT, *slurm.FACT.commands_on(host)])
+    findings = [] if events.wait("held", _HOLD_S) else _not_held(holder)
+    jobs = [job for event in events.of("held") + events.of("busy") for job in event["jobs"]]
+    findings += [_job(host.name, job) for job in jobs]
+    if isinstance(recording, Recording):
+        findings += [*_gpu_processes(recording), *_allocation(recording)]
+    return findings
 
 
-def _not_held(held: _Held) -> list[Finding]:
-    busy = held.events.of("busy")
-    if busy:
-        return [_refusal(held.host.name, "nodectl", "is held by " + _holder(busy[0]))]
-    if held.events.of("error"):
-        reason, _ = failure(held.done[0], held.events)
-        return [_refusal(held.host.name, "nodectl", reason, Status.UNKNOWN)]
-    if not held.done:
-        return [_refusal(held.host.name, "nodectl", f"no answer within {_HOLD_S:g} s", Status.UNKNOWN)]
+def _not_held(holder: Background) -> list[Finding]:
+    host, events = holder.host.name, holder.events
+    if busy := events.of("busy"):
+        return [_refusal(host, "nodectl", "is held by " + _holder(busy[0]))]
+    if holder.done is None:
+        return [_refusal(host, "nodectl", f"no answer within {_HOLD_S:g} s", Status.UNKNOWN)]
+    if events.of("error"):
+        return [_refusal(host, "nodectl", failure(holder.done, events)[0], Status.UNKNOWN)]
     return []
 
 
-def _holder(told: dict[str, object]) -> str:
-    operator, what, since = told.get("operator") or "another nodectl", told.get("what"), told.get("since")
-    text = f"{operator}" + (f" for '{what}'" if what else "")
+def _holder(busy: Event) -> str:
+    """`alice@laptop for 'probe nccl' since 2023-11-14 22:13:20 UTC`."""
+    purpose, since = busy.get("what"), busy.get("since")
+    text = str(busy.get("operator") or "another nodectl") + (f" for '{purpose}'" if purpose else "")
     if isinstance(since, int | float) and 0 < since < 1e11:
         text += f" since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S} UTC"
     return text
 
 
-def _job(host: Host, job: dict[str, str]) -> Finding:
-    return _refusal(
-        host.name,
-        "job",
-        f"runs nodectl's job {job['id']} of {job['operator']} ({job['script']})",
-        remedy=f"wait for it (`nodectl jobs show {job['id']}`), leave the host out with --limit, or go on with --force",
-    )
-
-
-def _others(recording: Recording) -> list[Finding]:
-    """Work that is not nodectl's."""
-    return [*_gpu_processes(recording), *_allocation(recording)]
+def _job(host: str, job: dict[str, str]) -> Finding:
+    actual = f"runs nodectl's job {job['id']} of {job['operator']} ({job['script']})"
+    remedy = f"wait for it (`nodectl jobs show {job['id']}`), leave the host out with --limit, or go on with --force"
+    return _refusal(host, "job", actual, remedy=remedy)
 
 
 def _gpu_processes(recording: Recording) -> Iterator[Finding]:
-    found = read_fact(gpus.FACT, recording)
-    if isinstance(found, Unread) and found.kind == "unknown":
-        reason = f"whether its GPUs are in use cannot be told: {found.reason}"
+    gpus_read = read_fact(gpus.FACT, recording)
+    if isinstance(gpus_read, Unread) and gpus_read.kind == "unknown":
+        reason = f"whether its GPUs are in use cannot be told: {gpus_read.reason}"
         yield _refusal(recording.host, "gpu", reason, Status.UNKNOWN)
-    if not isinstance(found, Gpus):
+    if not isinstance(gpus_read, Gpus):
         return
     running = [
-        f"GPU {gpu.index}: {each.pid}{f' {each.name}' if each.name else ''}"
-        for gpu in found.devices
-        for each in gpu.processes or ()
+        f"GPU {gpu.index}: {process.pid}{f' {process.name}' if process.name else ''}"
+        for gpu in gpus_read.devices
+        for process in gpu.processes or ()
         # a display server's are of type G
-        if each.type is None or "C" in each.type
+        if process.type is None or "C" in process.type
     ]
     if running:
         more = f" and {len(running) - _SHOWN} more" if len(running) > _SHOWN else ""
@@ -161,35 +130,23 @@ def _gpu_processes(recording: Recording) -> Iterator[Finding]:
 
 
 def _allocation(recording: Recording) -> Iterator[Finding]:
-    found = read_fact(slurm.FACT, recording)
-    if isinstance(found, Unread) and found.kind == "unknown":
-        reason = f"whether Slurm has given it to a job cannot be told: {found.reason}"
+    node = read_fact(slurm.FACT, recording)
+    if isinstance(node, Unread) and node.kind == "unknown":
+        reason = f"whether Slurm has given it to a job cannot be told: {node.reason}"
         yield _refusal(recording.host, "slurm", reason, Status.UNKNOWN)
-    if isinstance(found, SlurmNode) and _ALLOCATED & set(found.states):
-        actual = f"is Slurm's node {found.name}, {'+'.join(found.states)}: a job has it"
+    if isinstance(node, SlurmNode) and _ALLOCATED & set(node.states):
+        actual = f"is Slurm's node {node.name}, {'+'.join(node.states)}: a job has it"
         yield _refusal(recording.host, "slurm", actual)
 
 
 def _refusal(host: str, subject: str, actual: str, status: Status = Status.FAILED, remedy: str = _FORCE) -> Finding:
-    return Finding(
-        host, CHECK, status, subject, expected="free", actual=actual, remedy=remedy, kind="host", hosts=(host,)
-    )
+    return host_finding(CHECK, host, status, actual, remedy, subject=subject, expected="free")
 
 
-def _release(transport: Transport, holding: Sequence[_Held]) -> None:
+def _release(transport: Transport, holders: Sequence[Background]) -> None:
     """End what holds the hosts; where that takes long, the end of the connection does it."""
-    waiting = []
-    for held_host in holding:
-        pid = held_host.pid
-        if pid is not None:
-            argv = ["kill", "-s", "TERM", str(pid)]
-            waiting.append(
-                threading.Thread(
-                    target=transport.run, args=(held_host.host, argv), kwargs={"timeout_s": _STOP_S}, daemon=True
-                )
-            )
-            waiting[-1].start()
-    for thread in waiting:
+    held = [(holder.host, holder.events.of("held")) for holder in holders if holder.done is None]
+    for thread in [terminate(transport, host, int(events[0]["pid"]), _STOP_S) for host, events in held if events]:
         thread.join(_STOP_S)
 
 

@@ -5,14 +5,18 @@ By the median of the others and their own spread, so that one bad host hides nei
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Protocol, TypeVar
 
 from nodectl.common.statistics import QUORUM, robust_deviation
+from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
-from nodectl.probes.base import ProbeResult
+from nodectl.model.status import Status
+from nodectl.probes.base import Note, ProbeResult, host_finding
 
 # a part that healthy hosts of one kind stay within
 TOLERANCE = 0.15
@@ -30,6 +34,11 @@ class Slow:
     usual: float
     culprit: bool = True
 
+    @property
+    def share(self) -> float:
+        """What it reaches, as a part of what is usual."""
+        return self.value / self.usual if self.usual else 1.0
+
 
 def hardware_names(hosts: Sequence[Host]) -> dict[str, str]:
     """The name of each host's hardware profile, empty where it has none: only hosts of one kind are compared."""
@@ -43,21 +52,21 @@ def slow(values: Mapping[str, float], best: Mapping[str, float]) -> dict[str, Sl
     """The hosts that even at their `best` are well below the median of the others; of two that differ much, both."""
     if len(values) < QUORUM:
         return _pair(values)
-    found = {}
+    slow_ones = {}
     for host, value in values.items():
-        others = [each for name, each in values.items() if name != host]
+        others = [other for name, other in values.items() if name != host]
         usual = median(others)
         spread = robust_deviation(others, usual)
         if best[host] < usual - max(TOLERANCE * usual, _DEVIATIONS * spread):
-            found[host] = Slow(value, usual)
-    return found
+            slow_ones[host] = Slow(value, usual)
+    return slow_ones
 
 
 def _pair(values: Mapping[str, float]) -> dict[str, Slow]:
     if len(values) < 2 or min(values.values()) >= (1 - _PAIR_TOLERANCE) * max(values.values()):
         return {}
     return {
-        host: Slow(value, next(each for name, each in values.items() if name != host), culprit=False)
+        host: Slow(value, next(other for name, other in values.items() if name != host), culprit=False)
         for host, value in values.items()
     }
 
@@ -73,7 +82,7 @@ def usual_run(measurement: Measurement, runs_key: str) -> float:
 
 
 def better(first: ProbeResult, again: ProbeResult, series_condition: str, runs_key: str = "") -> ProbeResult:
-    """`first`, with what was better the second time, by value or by the median of these runs.
+    """`first`, with what was better the second time, by value or by the median of these runs; each finding once.
 
     A series is told by its place and its condition of this name.
     """
@@ -82,7 +91,111 @@ def better(first: ProbeResult, again: ProbeResult, series_condition: str, runs_k
     for measurement in first.measurements:
         other = second.get(_series(measurement, series_condition), measurement)
         kept.append(other if usual_run(other, runs_key) > usual_run(measurement, runs_key) else measurement)
-    return ProbeResult(tuple(kept), first.findings + again.findings)
+    new = tuple(finding for finding in again.findings if finding not in first.findings)
+    return ProbeResult(tuple(kept), first.findings + new)
+
+
+SlowOne = tuple[Measurement, Slow]
+
+
+class HasHost(Protocol):
+    """What is measured on one host."""
+
+    @property
+    def host(self) -> Host:
+        """The host of the inventory."""
+        ...
+
+
+N = TypeVar("N", bound=HasHost)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a probe's measurements are held against those of other hosts of one hardware profile.
+
+    `alike` must be the same for two measurements to be compared, `series` is the condition that tells those of one
+    place apart. The condition `runs` holds the runs, whose best counts for a suspect; with `by_runs` their median
+    stands for the value. Slow is only what is below `share` of the usual, where that is given.
+    """
+
+    alike: Callable[[Measurement], Hashable]
+    series: str
+    runs: str = "values"
+    by_runs: bool = False
+    share: float | None = None
+
+    def slow_ones(self, measurements: Sequence[Measurement], hosts: Sequence[Host]) -> list[SlowOne]:
+        """The measurements below the others of their kind."""
+        kinds = hardware_names(hosts)
+        groups: dict[Hashable, dict[str, Measurement]] = defaultdict(dict)
+        for measurement in measurements:
+            kind = kinds.get(measurement.hosts[0], ""), self.alike(measurement)
+            groups[kind][measurement.direction] = measurement
+        return [pair for group in groups.values() for pair in self._slow_of(group)]
+
+    def measured(
+        self,
+        hosts: Sequence[Host],
+        nodes: Sequence[N],
+        measure: Callable[[Sequence[N]], ProbeResult],
+        fits: Callable[[Sequence[N]], bool],
+        note: Note,
+    ) -> tuple[ProbeResult, list[SlowOne]]:
+        """What the nodes reach, suspects measured once more where that `fits`, and what is slow even so."""
+        result = measure(nodes)
+        names = {measurement.hosts[0] for measurement, _ in self.slow_ones(result.measurements, hosts)}
+        suspects = [node for node in nodes if node.host.name in names]
+        if suspects and fits(suspects):
+            note(f"{result.measurements[0].probe}: once more on {', '.join(sorted(names))}")
+            result = better(result, measure(suspects), self.series, self._value_key)
+        return result, self.slow_ones(result.measurements, hosts)
+
+    @property
+    def _value_key(self) -> str:
+        return self.runs if self.by_runs else ""
+
+    def _slow_of(self, group: Mapping[str, Measurement]) -> Iterator[SlowOne]:
+        values = {place: usual_run(measurement, self._value_key) for place, measurement in group.items()}
+        best = {place: best_run(measurement, self.runs) for place, measurement in group.items()}
+        for place, one in slow(values, best).items():
+            if self.share is None or best[place] < self.share * one.usual:
+                yield group[place], one
+
+
+def worst_of(slow_ones: Iterable[SlowOne], key: Callable[[Measurement], Hashable]) -> list[SlowOne]:
+    """Of those with the same key the one that reaches the least of the usual."""
+    worst: dict[Hashable, SlowOne] = {}
+    for measurement, one in slow_ones:
+        known = worst.setdefault(key(measurement), (measurement, one))
+        if one.share < known[1].share:
+            worst[key(measurement)] = measurement, one
+    return list(worst.values())
+
+
+def worst_by_host(slow_ones: Iterable[SlowOne], hosts: Sequence[Host]) -> list[SlowOne]:
+    """The worst of each host, in the hosts' order."""
+    names = [host.name for host in hosts]
+    worst = worst_of(slow_ones, lambda measurement: measurement.hosts)
+    return sorted(worst, key=lambda pair: names.index(pair[0].hosts[0]))
+
+
+def slow_finding(
+    pair: SlowOne, subject: str, remedy: str, *, digits: str, other: str = "the other host has"
+) -> Finding:
+    """Failed where there are enough others to know who is right; values are written with these `digits`."""
+    measurement, one = pair
+    others = "the median of the others is" if one.culprit else other
+    usual = f"{one.usual:{digits}}"
+    return host_finding(
+        measurement.probe,
+        measurement.hosts[0],
+        Status.FAILED if one.culprit else Status.WARNING,
+        f"{one.value:{digits}} {measurement.unit}; {others} {usual}",
+        remedy,
+        subject=subject,
+        expected=f"{usual} {measurement.unit}",
+    )
 
 
 def _runs(measurement: Measurement, runs_key: str) -> list[float]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from nodectl.probes.base import ProbeResult
+from nodectl.probes.base import Note, ProbeResult
 from nodectl.transport.base import Transport
 
 T = TypeVar("T")
@@ -29,6 +29,26 @@ def at_once(transport: Transport, items: Sequence[T], work: Callable[[T], R]) ->
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def together(transport: Transport, items: Sequence[T], work: Callable[[T], ProbeResult]) -> ProbeResult:
+    """The sum of what `work` says of the items, all at the same time."""
+    return _sum(at_once(transport, items, work))
+
+
+def in_rounds(
+    transport: Transport, rounds: Sequence[Sequence[T]], work: Callable[[T], ProbeResult], probe: str, note: Note
+) -> ProbeResult:
+    """The sum of what `work` says of the items, those of a round at the same time; `note` is told each round."""
+    result = ProbeResult()
+    for number, items in enumerate(rounds, start=1):
+        note(f"{probe}: round {number} of {len(rounds)}")
+        result += together(transport, items, work)
+    return result
+
+
+def _sum(results: Iterable[ProbeResult]) -> ProbeResult:
+    return sum(results, ProbeResult())
+
+
 H = TypeVar("H", bound=Hashable)
 
 
@@ -42,7 +62,7 @@ def flowing(
 
     `begun` is told each round's number, from 0, when its first pair begins. Ctrl-C ends all by closing the transport.
     """
-    pairs = [(number, pair) for number, each in enumerate(rounds) for pair in each]
+    pairs = [(number, pair) for number, pairs_of_round in enumerate(rounds) for pair in pairs_of_round]
     if not pairs:
         return []
     waiting: dict[H, deque[int]] = defaultdict(deque)
@@ -51,14 +71,14 @@ def flowing(
             waiting[end].append(index)
     ended: SimpleQueue[tuple[int, Future[R]]] = SimpleQueue()
     pool = ThreadPoolExecutor(max(map(len, rounds)))
-    told = -1
+    latest = -1
     results: dict[int, R] = {}
 
     def begin(index: int) -> None:
-        nonlocal told
+        nonlocal latest
         number, pair = pairs[index]
-        if number > told:
-            told = number
+        if number > latest:
+            latest = number
             begun(number)
         pool.submit(work, pair).add_done_callback(lambda done: ended.put((index, done)))
 
@@ -85,37 +105,35 @@ def flowing(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def by_machine(
-    transport: Transport,
-    items: Sequence[T],
-    machine_of: Callable[[T], str],
-    work: Callable[[T], ProbeResult],
-    forks: int,
-) -> ProbeResult:
-    """`work` on every item; as many machines at a time as `forks` says."""
+class OnMachine(Protocol):
+    """What is measured on one machine; hosts of a lab, or containers, may share one."""
 
-    def in_turn(own: Sequence[T]) -> ProbeResult:
-        result = ProbeResult()
-        for item in own:
-            result += work(item)
-        return result
+    @property
+    def machine(self) -> str:
+        """The machine's id: two with the same would disturb each other."""
+        ...
 
-    listed = list(_machines(items, machine_of).values())
+
+M = TypeVar("M", bound=OnMachine)
+
+
+def by_machine(transport: Transport, items: Sequence[M], work: Callable[[M], ProbeResult], forks: int) -> ProbeResult:
+    """`work` on every item: machines at once, as many as `forks` says; the items of one machine in turn."""
+    machines = list(_machines(items).values())
     result = ProbeResult()
-    for start in range(0, len(listed), forks):
-        for part in at_once(transport, listed[start : start + forks], in_turn):
-            result += part
+    for start in range(0, len(machines), forks):
+        result += together(transport, machines[start : start + forks], lambda own: _sum(map(work, own)))
     return result
 
 
-def turns(items: Sequence[T], machine_of: Callable[[T], str], forks: int) -> int:
-    """How many measurements come one after the other."""
-    sizes = sorted((len(own) for own in _machines(items, machine_of).values()), reverse=True)
+def turns(items: Sequence[OnMachine], forks: int) -> int:
+    """How many measurements `by_machine` makes one after the other."""
+    sizes = sorted((len(own) for own in _machines(items).values()), reverse=True)
     return sum(sizes[::forks])
 
 
-def _machines(items: Sequence[T], machine_of: Callable[[T], str]) -> dict[str, list[T]]:
-    machines: dict[str, list[T]] = defaultdict(list)
+def _machines(items: Sequence[M]) -> dict[str, list[M]]:
+    machines: dict[str, list[M]] = defaultdict(list)
     for item in items:
-        machines[machine_of(item)].append(item)
+        machines[item.machine].append(item)
     return machines

@@ -77,7 +77,7 @@ def test_every_shard_gets_its_rows_and_nobody_the_token_on_a_command_line(monkey
             given[args[1].name] = json.loads(more["stdin"])
         return heard(*args, **more)
 
-    monkeypatch.setattr("nodectl.probes.gang.run_payload", payload)
+    monkeypatch.setattr("nodectl.probes.events.run_payload", payload)
     run(fleet)
     rows = [
         [each.partition("=")[2] for each in args if each.startswith(("--first-row=", "--end-row="))]

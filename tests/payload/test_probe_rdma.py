@@ -21,7 +21,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.rdmabench import ports, talk
-from nodectl.probes.rdma.errors import classify
+from nodectl.probes.rdma.errors import Run, classify
 
 PROBE = [sys.executable, "-B", str(payload_dir() / "probe_rdma.py")]
 RECORDED = Path(__file__).parents[1] / "fixtures" / "perftest"
@@ -122,7 +122,7 @@ def test_both_ends_take_turns_and_all_they_said_is_told(serve: Any) -> None:
         assert "41.21" in client["stdout"] and "41.21" in served["stdout"]
         assert client["argv"][-1] == "127.0.0.1" and served["argv"][:5] == client["argv"][:5]
         assert client["cpus"] == [0] and each["addresses"] == ["127.0.0.1", "127.0.0.1"]
-        assert classify(client["argv"], client["status"], client["stdout"]) is None
+        assert classify(Run(client["argv"], client["status"], client["stdout"])) is None
     # one hole in a firewall is enough: perftest serves where this program did
     assert said[0]["server"]["argv"][-1] == said[2]["server"]["argv"][-1]
 

@@ -80,6 +80,5 @@ class Fleet:
 def play(monkeypatch: pytest.MonkeyPatch, answers: Callable[[str, str, Sequence[str]], Answer]) -> Fleet:
     """A fleet whose payload programs are scripted."""
     fleet = Fleet(answers)
-    for module in ("device.devices", "duet", "endpoints", "gang", "locks", "memory", "storage"):
-        monkeypatch.setattr(f"nodectl.probes.{module}.run_payload", fleet.payload)
+    monkeypatch.setattr("nodectl.probes.events.run_payload", fleet.payload)
     return fleet

@@ -77,8 +77,6 @@ def with_gpus(host: str, module: str, args: Sequence[str]) -> Answer:
 def fleet_of(monkeypatch: pytest.MonkeyPatch, answers: Answers, should: Should | None = None) -> Fleet:
     """A fleet that answers so; what NCCL should do there is `should` on each host."""
     fleet = play(monkeypatch, answers)
-    for module in ("nccl.hosts", "nccl.programs"):
-        monkeypatch.setattr(f"nodectl.probes.{module}.run_payload", fleet.payload)
     known = should or Should(socket="eth0")
     monkeypatch.setattr(
         "nodectl.probes.nccl.probe.find_should", lambda _, hosts, __: {host.name: known for host in hosts}

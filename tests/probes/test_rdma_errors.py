@@ -49,7 +49,7 @@ FILES = [*runs(FIXTURES), *runs(SAMPLES)]
 
 
 def kind(run: Run, partner: Run | None = None) -> str:
-    found = classify(run.argv, run.exit_status, run.stdout, run.stderr, partner=partner, timed_out=run.timed_out)
+    found = classify(run, partner)
     return found.kind if found else "-"
 
 
@@ -121,15 +121,12 @@ def test_reasons_that_were_not_recorded(run: Run, expected: str) -> None:
 )
 def test_a_server_that_waited_in_vain_leaves_a_firewall(client: Run, listens: bool | None, expected: str) -> None:
     waiting = Run(SERVER, -15, WAITS, timed_out=True)
-    found = classify(
-        client.argv, client.exit_status, client.stdout, client.stderr,
-        partner=waiting, timed_out=client.timed_out, server_listens=listens,
-    )  # fmt: skip
+    found = classify(client, waiting, server_listens=listens)
     assert found is not None and found.kind == expected
 
 
 def test_the_end_that_knows_more_is_believed() -> None:
     server = Run(SERVER, 1, "", "Couldn't allocate MR\n")
     client = Run(CLIENT, 1, "", "Couldn't connect to 192.0.2.1:18515\n")
-    found = classify(client.argv, client.exit_status, client.stdout, client.stderr, partner=server)
+    found = classify(client, server)
     assert found is not None and (found.kind, found.by_partner) == ("memlock", True)

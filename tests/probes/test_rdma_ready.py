@@ -39,7 +39,7 @@ def test_a_healthy_port_is_ready_with_the_gid_of_its_address() -> None:
 
 def test_a_library_that_gave_no_answer_refuses_nothing() -> None:
     nics, findings = judged(site(ports=[port("node01", verbs={})]))
-    assert findings == [] and nics["node01"]["0"].port.mtu is None
+    assert findings == [] and nics["node01"]["0"].port.mtu_active is None
 
 
 def test_infiniband_needs_no_gid() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.blame.inquiry import packed
+from nodectl.model.host import Host
 from nodectl.probes.rounds import all_pairs, near_before_far, resolved, ring, rounds_for, sample, sampled, switch_names
 
 counts = st.integers(min_value=2, max_value=60)
@@ -57,7 +58,7 @@ def test_packed_pairs_share_rounds_where_they_can() -> None:
     ],
 )
 def test_switches_by_variable(variables: dict[str, dict[str, object]], expected: dict[str, str]) -> None:
-    assert switch_names(variables) == expected
+    assert switch_names(Host(name, name, variables=own) for name, own in variables.items()) == expected
 
 
 pair_counts = st.integers(min_value=0, max_value=70)

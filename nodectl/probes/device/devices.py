@@ -12,17 +12,14 @@ from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement
-from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.budget import fit, given_up, said
-from nodectl.probes.endpoints import failure
-from nodectl.probes.events import Event, Events
+from nodectl.probes.endpoints import Look, ask_all
+from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.schedule import by_machine, turns
 from nodectl.transport.base import Transport
-from nodectl.transport.fanout import fan_out
-from nodectl.transport.payload import run_payload
 
 _LOOK_S = 120.0
 # importing torch, waking the GPUs
@@ -31,7 +28,6 @@ START_S = 8.0
 GPUS = 8
 # a host may take so many times what was planned
 _PATIENCE, _MORE_S = 5.0, 120.0
-RUNS_KEY = "values"
 _PROVISION = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
 
 
@@ -72,23 +68,25 @@ class Plan:
     amount: Amount
 
     def cost_s(self, nodes: Sequence[Node]) -> float:
-        """Of these nodes: those of one machine come in turn."""
-        return turns(nodes, lambda each: each.machine, self.options.forks) * self._dearest(nodes)
-
-    def _dearest(self, nodes: Sequence[Node]) -> float:
-        return max((self.kind.cost_s(self.amount, node) for node in nodes), default=0.0)
+        """The seconds that these nodes take; those of one machine come in turn."""
+        return turns(nodes, self.options.forks) * max(
+            (self.kind.cost_s(self.amount, node) for node in nodes), default=0.0
+        )
 
 
 def planned(
     transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note, kind: Kind
 ) -> tuple[Plan | None, list[Finding]]:
     """None where nobody can be measured; a finding for each who cannot."""
-    nodes, findings = _look(transport, hosts, options, kind)
+    look = Look(f"probe_{kind.name}", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S)
+    nodes, findings = ask_all(
+        transport, hosts, kind.name, look, lambda host, answer: _node(host, answer, kind), options.forks
+    )
     if not nodes:
         return None, findings
-    in_turn = turns(nodes, lambda each: each.machine, options.forks)
+    in_turn = turns(nodes, options.forks)
     options, amount = fit(
-        kind.probe, options, cost_s=lambda each: in_turn * max(kind.cost_s(each, node) for node in nodes)
+        kind.probe, options, cost_s=lambda amount: in_turn * max(kind.cost_s(amount, node) for node in nodes)
     )
     plan = Plan(kind, tuple(nodes), options, amount)
     note(f"{kind.name}: {_counted(nodes)}, about {said(plan.cost_s(nodes))}{given_up(options)}")
@@ -97,9 +95,7 @@ def planned(
 
 def measured(transport: Transport, plan: Plan, nodes: Sequence[Node]) -> ProbeResult:
     """Machines at once, as many as --forks says; the hosts of each in turn."""
-    return by_machine(
-        transport, nodes, lambda each: each.machine, lambda node: _one(transport, plan, node), plan.options.forks
-    )
+    return by_machine(transport, nodes, lambda node: _one(transport, plan, node), plan.options.forks)
 
 
 def measurement(probe: str, node: Node, event: Event, unit: str, where: str, conditions: Event) -> Measurement:
@@ -111,7 +107,7 @@ def measurement(probe: str, node: Node, event: Event, unit: str, where: str, con
         **(event.get("seen") or {}),
         "repetitions": len(values),
         "passes": event.get("passes"),
-        RUNS_KEY: [round(value, 4) for value in values],
+        "values": [round(value, 4) for value in values],
     }
     return Measurement(probe, (node.host.name,), value, unit, where, None, spread(values, value), told)
 
@@ -132,17 +128,10 @@ def device_of(events: Events, gpu: int | None) -> dict[str, object]:
 
 def broken(probe: str, node: Node, gpu: int | None, subject: str, actual: str) -> Finding:
     """Wrong results: not to be used any more."""
-    return Finding(
-        node.host.name,
-        probe,
-        Status.FAILED,
-        f"{called(gpu)}, {subject}",
-        "drain",
-        "0 wrong",
-        actual,
-        f"run it again with `nodectl probe {probe},sdc`, and look for ECC errors and Xids with `nodectl health`",
-        kind="host",
-        hosts=(node.host.name,),
+    remedy = f"run it again with `nodectl probe {probe},sdc`, and look for ECC errors and Xids with `nodectl health`"
+    subject = f"{called(gpu)}, {subject}"
+    return host_finding(
+        probe, node.host.name, Status.FAILED, actual, remedy, subject=subject, action="drain", expected="0 wrong"
     )
 
 
@@ -170,31 +159,9 @@ def called(gpu: int | None) -> str:
     return "CPU" if gpu is None else f"GPU {gpu}"
 
 
-def _look(
-    transport: Transport, hosts: Sequence[Host], options: ProbeOptions, kind: Kind
-) -> tuple[list[Node], list[Finding]]:
-    def ask(host: Host) -> tuple[CommandResult, Events]:
-        events = Events()
-        args = ["look", "--venv", venv_of(host)]
-        module = f"probe_{kind.name}"
-        return run_payload(transport, host, module, args, timeout_s=_LOOK_S, on_output=events.add), events
-
-    answers = dict(fan_out(hosts, ask, options.forks))
-    found = []
-    for host in hosts:
-        done, events = answers[host]
-        told = events.of("ready")
-        found.append(_node(host, told[0], kind) if done.ok and told else _unanswered(kind, host, done, events))
-    return [each for each in found if isinstance(each, Node)], [each for each in found if isinstance(each, Finding)]
-
-
-def _unanswered(kind: Kind, host: Host, done: CommandResult, events: Events) -> Finding:
-    return host_finding(kind.name, host.name, Status.UNKNOWN, *failure(done, events))
-
-
-def _node(host: Host, told: Event, kind: Kind) -> Node | Finding:
+def _node(host: Host, answer: Event, kind: Kind) -> Node | Finding:
     """The host as one that can be measured, or why not: skipped only where it is certain that there is no such GPU."""
-    gpus = told["gpus"]
+    gpus = answer["gpus"]
     if not gpus and (said_to_have := _by_profile(host)):
         actual = f"no GPU is seen here, and the hardware profile speaks of {said_to_have}"
         return host_finding(kind.name, host.name, Status.UNKNOWN, actual, "look for the GPUs with `nodectl health`")
@@ -203,9 +170,9 @@ def _node(host: Host, told: Event, kind: Kind) -> Node | Finding:
     if gpus is not None and gpus < kind.least_gpus and not (kind.on_cpu and not gpus):
         actual = "no NVIDIA GPU here" if not gpus else "one GPU: no pair to copy between"
         return host_finding(kind.name, host.name, Status.SKIPPED, actual)
-    if not told["torch"]:
+    if not answer["torch"]:
         return host_finding(kind.name, host.name, Status.UNKNOWN, f"no torch in {venv_of(host)}", _PROVISION)
-    return Node(host, gpus, str(told["machine"]) or host.name, _links(told.get("topology")))
+    return Node(host, gpus, str(answer["machine"]) or host.name, _links(answer.get("topology")))
 
 
 def _by_profile(host: Host) -> int:
@@ -237,15 +204,13 @@ def _one(transport: Transport, plan: Plan, node: Node) -> ProbeResult:
         "need": node.gpus or 0,
     }
     args = ["measure", *(f"--{key}={value}" for key, value in wishes.items()), *kind.args]
-    events = Events()
-    done = run_payload(
+    done, events = run_program(
         transport,
         node.host,
         f"probe_{kind.name}",
         args,
         timeout_s=deadline_s + START_S + _MORE_S,
         python=f"{venv_of(node.host)}/bin/python",
-        on_output=events.add,
     )
     result = kind.read(node, events)
     errors = [host_finding(kind.name, name, Status.UNKNOWN, str(event["text"])) for event in events.of("error")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nodectl.errors import UsageError
@@ -16,6 +16,7 @@ from nodectl.probes.device.compare import compared
 from nodectl.probes.device.devices import START_S, Kind, Node, broken, called, device_of, least_of, measurement, shown
 from nodectl.probes.events import Event, Events
 from nodectl.probes.options import Text, names, option
+from nodectl.probes.outliers import Comparison
 from nodectl.transport.base import Transport
 
 _NAME = "gemm"
@@ -49,32 +50,34 @@ def run_gemm(transport: Transport, hosts: Sequence[Host], options: GemmOptions, 
 
     args = (f"--precisions={','.join(options.precisions)}",)
     kind = Kind(PROBE, cost_s, _read, on_cpu=True, args=args)
-    return compared(transport, hosts, options, note, kind, _alike, "precision")
+    return compared(transport, hosts, options, note, kind, Comparison(_alike, "precision"))
 
 
 def _cost_s(amount: Amount, precisions: int = _ON_GPU) -> float:
     return START_S + precisions * (_SEARCH_S + _CHECK_S + amount.repetitions * amount.duration_s)
 
 
-def _alike(each: Measurement) -> tuple[object, ...]:
-    given = each.conditions
+def _alike(measurement: Measurement) -> tuple[object, ...]:
+    given = measurement.conditions
     return given["precision"], given.get("device"), given.get("cpu"), given.get("threads")
 
 
 def _read(node: Node, events: Events) -> ProbeResult:
     measured = events.of("measured")
     measurements = [_measurement(node, events, event) for event in measured]
-    slowest: dict[object, Measurement] = {}
-    for one in measurements:
-        name = one.conditions["precision"]
-        if name not in slowest or one.value < slowest[name].value:
-            slowest[name] = one
-    marked = [
-        _with(measurement, measurement is slowest[measurement.conditions["precision"]], len(measured))
-        for measurement in measurements
-    ]
     findings = [*_wrong(node, measured), *_throttled(node, measured), *_lacking(node, events)]
-    return ProbeResult(tuple(marked), tuple(findings))
+    return ProbeResult(tuple(_slowest_marked(measurements)), tuple(findings))
+
+
+def _slowest_marked(measurements: Sequence[Measurement]) -> Iterator[Measurement]:
+    """The slowest GPU of a host counts: training waits for it."""
+    slowest: dict[object, Measurement] = {}
+    for device in sorted(measurements, key=lambda device: device.value):
+        slowest.setdefault(device.conditions["precision"], device)
+    for device in measurements:
+        alone = len(measurements) < 2 or device.conditions["gpu"] is None
+        is_slowest = device is slowest[device.conditions["precision"]]
+        yield device if alone else device.with_conditions(slowest=is_slowest)
 
 
 def _measurement(node: Node, events: Events, event: Event) -> Measurement:
@@ -93,16 +96,6 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
         "largest_error": event["error"] if math.isfinite(event["error"]) else None,
     }
     return measurement(_NAME, node, event, "TFLOPS", f"{node.host.name} {called(gpu)}", conditions)
-
-
-def _with(each: Measurement, is_slowest: bool, count: int) -> Measurement:
-    """The slowest GPU of a host counts: training waits for it."""
-    if count < 2 or each.conditions["gpu"] is None:
-        return each
-    conditions = {**each.conditions, "slowest": is_slowest}
-    return Measurement(
-        each.probe, each.hosts, each.value, each.unit, each.direction, each.expected, each.spread, conditions
-    )
 
 
 def _wrong(node: Node, told: Sequence[Event]) -> list[Finding]:
@@ -137,8 +130,8 @@ def _lacking(node: Node, events: Events) -> list[Finding]:
     """Once a precision: GPUs of one host are of one kind."""
     lacks = {event["precision"]: event["text"] for event in events.of("lacks")}
     return [
-        Finding(node.host.name, _NAME, Status.SKIPPED, name, actual=text, kind="host", hosts=(node.host.name,))
-        for name, text in lacks.items()
+        host_finding(_NAME, node.host.name, Status.SKIPPED, text, subject=precision)
+        for precision, text in lacks.items()
     ]
 
 

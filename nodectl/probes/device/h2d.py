@@ -24,6 +24,7 @@ from nodectl.probes.device.devices import (
     shown,
 )
 from nodectl.probes.events import Event, Events
+from nodectl.probes.outliers import Comparison
 from nodectl.transport.base import Transport
 
 _NAME = "h2d"
@@ -36,15 +37,15 @@ _CASES = 4
 def run_h2d(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of each GPU, one GPU at a time."""
     kind = Kind(PROBE, lambda amount, node: _cost_s(amount, node.gpus or 1), _read)
-    return compared(transport, hosts, options, note, kind, _alike, "memory")
+    return compared(transport, hosts, options, note, kind, Comparison(_alike, "memory"))
 
 
 def _cost_s(amount: Amount, gpus: int = GPUS) -> float:
     return START_S + gpus * _CASES * (_PREPARE_S + amount.repetitions * amount.duration_s)
 
 
-def _alike(each: Measurement) -> tuple[object, ...]:
-    given = each.conditions
+def _alike(measurement: Measurement) -> tuple[object, ...]:
+    given = measurement.conditions
     return given.get("device"), given["transfer"], given["memory"]
 
 

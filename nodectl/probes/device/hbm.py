@@ -11,6 +11,7 @@ from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeRe
 from nodectl.probes.device.compare import compared
 from nodectl.probes.device.devices import START_S, Kind, Node, broken, called, device_of, least_of, measurement, shown
 from nodectl.probes.events import Event, Events
+from nodectl.probes.outliers import Comparison
 from nodectl.transport.base import Transport
 
 _NAME = "hbm"
@@ -23,7 +24,8 @@ _TIMES_CACHE = 4
 def run_hbm(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of every GPU, read and written together."""
     kind = Kind(PROBE, _cost_s, _read)
-    return compared(transport, hosts, options, note, kind, lambda each: each.conditions.get("device"), "kernel")
+    comparison = Comparison(lambda measurement: measurement.conditions.get("device"), "kernel")
+    return compared(transport, hosts, options, note, kind, comparison)
 
 
 def _cost_s(amount: Amount, _: Node | None = None) -> float:

@@ -10,10 +10,10 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult
-from nodectl.probes.device.compare import compared, slow_finding
+from nodectl.probes.device.compare import compared, slow_device
 from nodectl.probes.device.devices import GPUS, START_S, Kind, Node, broken, device_of, least_of, measurement, shown
 from nodectl.probes.events import Event, Events
-from nodectl.probes.outliers import Slow
+from nodectl.probes.outliers import Comparison, SlowOne, worst_of
 from nodectl.transport.base import Transport
 
 _NAME = "p2p"
@@ -28,16 +28,16 @@ _ITS_OWN = 0.75
 def run_p2p(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of each pair, one pair at a time."""
     kind = Kind(PROBE, lambda amount, node: _cost_s(amount, node.gpus or 2), _read, least_gpus=2)
-    return compared(transport, hosts, options, note, kind, _alike, "connection", _blame)
+    return compared(transport, hosts, options, note, kind, Comparison(_alike, "connection"), _blame)
 
 
 def _cost_s(amount: Amount, gpus: int = GPUS) -> float:
     return START_S + gpus * (gpus - 1) / 2 * _CASES * (_CHECK_S + amount.repetitions * amount.duration_s)
 
 
-def _alike(each: Measurement) -> tuple[object, ...]:
+def _alike(measurement: Measurement) -> tuple[object, ...]:
     """Pairs with the same link between them; the same pair of other hosts where that is not known."""
-    given = each.conditions
+    given = measurement.conditions
     pair = given["link"] or (given["gpu"], given["target"])
     return given.get("device"), given["connection"], given["bidirectional"], pair
 
@@ -74,40 +74,37 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
     return measurement(_NAME, node, event, "GB/s", f"{node.host.name} GPU {gpu} {arrow} GPU {target}", conditions)
 
 
-def _blame(found: Sequence[tuple[Measurement, Slow]]) -> list[Finding]:
+def _blame(slow_ones: Sequence[SlowOne]) -> list[Finding]:
     """A GPU whose pairs are nearly all slow, else the pairs; by host, by the direct copies where those are slow."""
-    by_host: dict[str, list[tuple[Measurement, Slow]]] = defaultdict(list)
-    for each, one in found:
-        by_host[each.hosts[0]].append((each, one))
+    by_host: dict[str, list[SlowOne]] = defaultdict(list)
+    for pair in slow_ones:
+        by_host[pair[0].hosts[0]].append(pair)
     findings = []
     for own in by_host.values():
         direct = [pair for pair in own if pair[0].conditions["connection"] == "direct"]
-        findings += _of_host(direct or own)
+        findings += _of_host(worst_of(direct or own, _ends))
     return findings
 
 
-def _of_host(slow: Sequence[tuple[Measurement, Slow]]) -> list[Finding]:
-    worst: dict[frozenset[object], tuple[Measurement, Slow]] = {}
-    for each, one in slow:
-        ends = frozenset((each.conditions["gpu"], each.conditions["target"]))
-        if ends not in worst or one.value / one.usual < worst[ends][1].value / worst[ends][1].usual:
-            worst[ends] = (each, one)
-    findings = []
-    while worst:
-        gpu, count = Counter(end for ends in worst for end in ends).most_common(1)[0]
-        own = {ends: pair for ends, pair in worst.items() if gpu in ends}
-        each, one = min(own.values(), key=lambda pair: pair[1].value / pair[1].usual)
-        if count > 1 and count >= _ITS_OWN * _partners(each):
-            findings.append(slow_finding(each, one, f"GPU {gpu}: {count} of its {_partners(each)} pairs"))
+def _of_host(slow_ones: Sequence[SlowOne]) -> list[Finding]:
+    """Of the slow pairs of GPUs of one host, each once."""
+    findings, left = [], list(slow_ones)
+    while left:
+        gpu, count = Counter(end for measurement, _ in left for end in _ends(measurement)).most_common(1)[0]
+        own = [pair for pair in left if gpu in _ends(pair[0])]
+        worst = min(own, key=lambda pair: pair[1].share)
+        gpus = worst[0].conditions["gpus"]
+        partners = gpus - 1 if isinstance(gpus, int) else 1
+        if count > 1 and count >= _ITS_OWN * partners:
+            findings.append(slow_device(worst, f"GPU {gpu}: {count} of its {partners} pairs"))
         else:
-            findings += [slow_finding(*pair, pair[0].direction) for pair in own.values()]
-        worst = {ends: pair for ends, pair in worst.items() if ends not in own}
+            findings += [slow_device(pair, pair[0].direction) for pair in own]
+        left = [pair for pair in left if gpu not in _ends(pair[0])]
     return findings
 
 
-def _partners(each: Measurement) -> int:
-    count = each.conditions["gpus"]
-    return count - 1 if isinstance(count, int) else 1
+def _ends(measurement: Measurement) -> frozenset[object]:
+    return frozenset((measurement.conditions["gpu"], measurement.conditions["target"]))
 
 
 def _shown(given: Conditions) -> str:

@@ -42,6 +42,11 @@ class Group:
         """The names of the group's hosts, in the order of their ranks."""
         return tuple(part.ready.name for part in self.parts)
 
+    @property
+    def machine(self) -> str:
+        """The machine of the first host; that of a group of one host."""
+        return self.parts[0].ready.machine
+
 
 def part_of(ready: Ready, backend: str, *, alone: bool = False) -> Part:
     """All GPUs of a host; without, one rank, or several where no other host takes part."""

@@ -9,18 +9,14 @@ from nodectl.common.node_paths import NCCL_TESTS
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.probes.base import host_finding
-from nodectl.probes.endpoints import Endpoint, failure, find_endpoints
-from nodectl.probes.events import Event, Events
+from nodectl.probes.endpoints import Endpoint, Look, ask_all, find_endpoints
+from nodectl.probes.events import Event
 from nodectl.probes.nccl.options import NcclOptions
 from nodectl.transport.base import Transport
-from nodectl.transport.fanout import fan_out
-from nodectl.transport.payload import run_payload
 
 NAME = "nccl"
-# where the role nccl_tests builds them; the host variable of this name says otherwise
 _DEADLINE_S = 60.0
 _PROVISION = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
 
@@ -62,49 +58,38 @@ class Fleet:
 def find_fleet(transport: Transport, hosts: Sequence[Host], options: NcclOptions) -> Fleet:
     """Ask all hosts; one engine for all, as figures of two say nothing of each other."""
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
-    looks = dict(fan_out(endpoints, lambda each: _look(transport, each), options.forks))
-    able: list[Ready] = []
-    for each in endpoints:
-        found = looks[each]
-        if isinstance(found, Ready):
-            able.append(found)
-        else:
-            findings.append(host_finding(NAME, each.host.name, Status.UNKNOWN, *found))
+    by_host = {endpoint.host: endpoint for endpoint in endpoints}
+    look = Look("probe_nccl", lambda host: _look_args(by_host[host]), "look", _DEADLINE_S)
+    able, silent = ask_all(
+        transport, list(by_host), NAME, look, lambda host, answer: _ready(by_host[host], answer), options.forks
+    )
     engine = _engine(able, options.engine)
-    ready, lacking = [], []
-    for one in able:
-        if one.endpoint.torch if engine == "torch" else one.programs:
-            ready.append(one)
-        else:
-            lacking.append(_without(one, engine))
-    backend = "nccl" if engine != "torch" else _backend([ready_host.endpoint for ready_host in ready])
+    has_engine = {host.name: bool(host.endpoint.torch if engine == "torch" else host.programs) for host in able}
+    ready = [host for host in able if has_engine[host.name]]
+    lacking = [_without(host, engine) for host in able if not has_engine[host.name]]
+    backend = "nccl" if engine != "torch" or all(map(_uses_gpus, ready)) else "gloo"
     if backend == "gloo":
         lacking += _without_gpus(ready)
-    return Fleet(tuple(ready), engine, backend, (*findings, *lacking))
+    return Fleet(tuple(ready), engine, backend, (*findings, *silent, *lacking))
 
 
-def _look(transport: Transport, endpoint: Endpoint) -> Ready | tuple[str, str]:
-    events = Events()
+def _look_args(endpoint: Endpoint) -> list[str]:
+    # where the role nccl_tests builds them; the host variable of this name says otherwise
     folder = endpoint.host.variables.get("nccl_tests_folder")
-    args = ["look", f"--folder={folder if isinstance(folder, str) and '{{' not in folder else NCCL_TESTS}"]
-    args.append(f"--interface={endpoint.interface}")
-    done: CommandResult = run_payload(
-        transport, endpoint.host, "probe_nccl", args, timeout_s=_DEADLINE_S, on_output=events.add
-    )
-    looks = events.of("look")
-    return _ready(endpoint, looks[0]) if done.ok and looks else failure(done, events)
+    known = folder if isinstance(folder, str) and "{{" not in folder else NCCL_TESTS
+    return ["look", f"--folder={known}", f"--interface={endpoint.interface}"]
 
 
-def _ready(endpoint: Endpoint, told: Event) -> Ready:
+def _ready(endpoint: Endpoint, answer: Event) -> Ready:
     return Ready(
         endpoint,
-        machine=str(told["machine"]) or endpoint.host.name,
-        numa_nodes=int(told["numa_nodes"]),
-        bus_ids=tuple(map(str, told["bus_ids"])),
-        speed_mbit=told["speed_mbit"],
-        programs=str(told["programs"]),
-        with_mpi=bool(told["with_mpi"]),
-        mpirun=told["mpirun"],
+        machine=str(answer["machine"]) or endpoint.host.name,
+        numa_nodes=int(answer["numa_nodes"]),
+        bus_ids=tuple(map(str, answer["bus_ids"])),
+        speed_mbit=answer["speed_mbit"],
+        programs=str(answer["programs"]),
+        with_mpi=bool(answer["with_mpi"]),
+        mpirun=answer["mpirun"],
     )
 
 
@@ -112,29 +97,31 @@ def _engine(ready: Sequence[Ready], wish: str) -> str:
     """`auto`: torch, which needs no MPI; nccl-tests where some host has only these."""
     if wish != "auto":
         return wish
-    programs = bool(ready) and all(ready_host.programs and ready_host.endpoint.gpus for ready_host in ready)
-    return "nccl-tests" if programs and not all(ready_host.endpoint.torch for ready_host in ready) else "torch"
+    programs = bool(ready) and all(host.programs and host.endpoint.gpus for host in ready)
+    return "nccl-tests" if programs and not all(host.endpoint.torch for host in ready) else "torch"
 
 
-def _backend(endpoints: Sequence[Endpoint]) -> str:
-    """NCCL where every host has GPUs and a torch that is not built for CPUs."""
-    return "nccl" if all(map(_uses_gpus, endpoints)) else "gloo"
-
-
-def _uses_gpus(endpoint: Endpoint) -> bool:
-    return bool(endpoint.gpus) and "+cpu" not in (endpoint.torch or "")
+def _uses_gpus(ready: Ready) -> bool:
+    """The host has GPUs and a torch that is not built for CPUs."""
+    return bool(ready.endpoint.gpus) and "+cpu" not in (ready.endpoint.torch or "")
 
 
 def _without_gpus(ready: Sequence[Ready]) -> list[Finding]:
     """Those for whose sake the others' GPUs were not measured: never silently."""
-    lacking = [ready_host for ready_host in ready if not _uses_gpus(ready_host.endpoint)]
+    lacking = [host for host in ready if not _uses_gpus(host)]
     if len(lacking) == len(ready):
         return []
-    said = "all are measured over gloo and without GPUs, because "
     remedy = "leave it out with --limit, or look at its driver (`nodectl facts`) and at its torch"
-    why = {True: "its torch is built for CPUs", False: "it has no GPU"}
+    reasons = {True: "its torch is built for CPUs", False: "it has no GPU"}
     return [
-        host_finding(NAME, each.name, Status.WARNING, said + why[bool(each.endpoint.gpus)], remedy) for each in lacking
+        host_finding(
+            NAME,
+            host.name,
+            Status.WARNING,
+            f"all are measured over gloo and without GPUs, because {reasons[bool(host.endpoint.gpus)]}",
+            remedy,
+        )
+        for host in lacking
     ]
 
 

@@ -27,7 +27,7 @@ from nodectl.probes.nccl.run import USUAL, Run
 from nodectl.probes.nccl.should import find_should
 from nodectl.probes.options import Sizes
 from nodectl.probes.rounds import planned_rounds, switch_names
-from nodectl.probes.schedule import at_once, by_machine, turns
+from nodectl.probes.schedule import at_once, by_machine, together, turns
 from nodectl.transport.base import Transport
 
 # importing torch, meeting
@@ -52,12 +52,12 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
         if _has_gpus(fleet)
         else {}
     )
-    switches = switch_names({ready_host.name: ready_host.host.variables for ready_host in fleet.ready})
+    switches = switch_names(host.host for host in fleet.ready)
     run = Run(fleet.engine, fleet.backend, options, should)
     how, rounds = _rounds(fleet, run, switches)
     cases = len(run.collectives) * len(options.sizes.bytes)
-    in_turn = turns(fleet.ready, lambda each: each.machine, options.forks) if options.scope == "node" else 1
-    options, amount = fit(PROBE, options, len(rounds), lambda each: in_turn * _cost_s(each, cases))
+    in_turn = turns(fleet.ready, options.forks) if options.scope == "node" else 1
+    options, amount = fit(PROBE, options, len(rounds), lambda amount: in_turn * _cost_s(amount, cases))
     run, rounds = replace(run, options=options), rounds[: amount.rounds]
     cost = said(in_turn * _cost_s(amount, cases))
     note(f"nccl: {fleet.engine}, backend {fleet.backend}, {how}, {cost} or more{given_up(options)}")
@@ -142,11 +142,9 @@ def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) 
     if run.options.scope == "node":
         # hosts that are one machine would share its processors
         able = [group for group in groups if group.ranks > 1]
-        result = by_machine(transport, able, lambda each: each.parts[0].ready.machine, one, run.options.forks)
+        result = by_machine(transport, able, one, run.options.forks)
     else:
-        result = ProbeResult()
-        for found in at_once(transport, groups, one):
-            result += found
+        result = together(transport, groups, one)
     if run.options.scope != "pairs":
         for hosts in dict.fromkeys(measurement.hosts for measurement in result.measurements):
             own = [measurement for measurement in result.measurements if measurement.hosts == hosts]

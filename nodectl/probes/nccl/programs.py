@@ -13,15 +13,13 @@ from nodectl.model.status import Status
 from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsRow, NcclTestsSide, parse_nccl_tests
 from nodectl.probes.base import ProbeResult, host_finding
 from nodectl.probes.budget import left_s
-from nodectl.probes.endpoints import failure
-from nodectl.probes.events import Event, Events
+from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME
 from nodectl.probes.nccl.models import with_fits
 from nodectl.probes.nccl.proof import judged, told_by
 from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, wrong
 from nodectl.transport.base import Transport
-from nodectl.transport.payload import run_payload
 
 _RUN_S = 3600.0
 _MARGIN_S = 2.0
@@ -52,10 +50,9 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     if refused := _refusal(group):
         return ProbeResult(findings=(host_finding(NAME, first.name, Status.UNKNOWN, refused, "take --engine torch"),))
     left = left_s(run.options.ends_at)
-    events = Events()
     args = ("programs", *(f"--{name}={value}" for name, value in _args(group, run, left).items()))
     deadline = _RUN_S if left is None else left + 60.0
-    done = run_payload(transport, first.host, "probe_nccl", args, timeout_s=deadline, on_output=events.add)
+    done, events = run_program(transport, first.host, "probe_nccl", args, timeout_s=deadline)
     outputs: dict[str, list[Event]] = defaultdict(list)
     for event in events.of("printed"):
         outputs[event["collective"]].append(event)

@@ -12,8 +12,7 @@ from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult, host_finding
 from nodectl.probes.budget import left_s
-from nodectl.probes.endpoints import failure
-from nodectl.probes.events import Event
+from nodectl.probes.events import Event, failure
 from nodectl.probes.gang import Member, Played, culprits, play
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME, common

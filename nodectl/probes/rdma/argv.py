@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+NAME = "rdma"
 # short options that take no value, of all programs and versions
 _BARE = frozenset("abCeFghHlLNORUVzZ") - frozenset("lL")
 LATENCY_BYTES = 2

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
+from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.rdma.perftest import Perftest, parse_perftest
-from nodectl.probes.rdma.argv import given, is_server, without_timeout
+from nodectl.probes.rdma.argv import NAME, given, is_server, without_timeout
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,24 @@ KINDS = {
 }
 
 
+def failed_finding(
+    kind: str, actual: str, *hosts: str, status: Status | None = None, remedy: str = "", evidence: str = ""
+) -> Finding:
+    """One of KINDS, which is the `subject`: of one host, or of the path between two."""
+    known = KINDS[kind]
+    return Finding(
+        hosts[0],
+        NAME,
+        status or known.status,
+        kind,
+        actual=actual,
+        remedy=remedy or known.remedy,
+        evidence=evidence,
+        kind="host" if len(hosts) == 1 else "path",
+        hosts=hosts,
+    )
+
+
 _NO_CONTEXT = re.compile(r"Couldn't (?:get|allocate) context|Permission denied|Operation not permitted")
 _OLD_VERSION = re.compile(r"not compatible with versions? |(?i:version mis-?match)")
 # printed once the two ends have found each other
@@ -98,29 +117,19 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why: one of `rdma_kinds.KINDS`, and the words that say so; `by_partner` where the other end said them."""
+    """Why: one of `KINDS`, and the words that say so; `by_partner` where the other end said them."""
 
     kind: str
     text: str
     by_partner: bool = False
 
 
-def classify(
-    argv: Sequence[str],
-    exit_status: int | None,
-    stdout: str,
-    stderr: str = "",
-    *,
-    partner: Run | None = None,
-    timed_out: bool = False,
-    server_listens: bool | None = None,
-) -> Failure | None:
+def classify(run: Run, partner: Run | None = None, *, server_listens: bool | None = None) -> Failure | None:
     """Why this end failed; None where it measured, or is no program of perftest's and ended well.
 
     What the `partner` said counts where it knows more. `server_listens` is for a client whose connection failed:
     whether its server is known to have been there, which leaves a firewall as the reason.
     """
-    run = Run(argv, exit_status, stdout, stderr, timed_out)
     own = _alone(run)
     other = _alone(partner) if partner is not None else None
     if other is not None and (own is None or (own.kind in _ECHOES and other.kind not in _ECHOES)):

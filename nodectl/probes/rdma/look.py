@@ -7,44 +7,30 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodectl.facts.gids import Gid
+from nodectl.facts.ib_ports import IbPort
 from nodectl.model.finding import Finding
-from nodectl.model.status import Status
-from nodectl.probes.base import ProbeOptions, host_finding
-from nodectl.probes.endpoints import Endpoint, failure
-from nodectl.probes.events import Event, Events
+from nodectl.probes.base import ProbeOptions
+from nodectl.probes.endpoints import Endpoint, Look, ask_all
+from nodectl.probes.events import Event
+from nodectl.probes.rdma.argv import NAME
 from nodectl.transport.base import Transport
-from nodectl.transport.fanout import fan_out
-from nodectl.transport.payload import run_payload
 
-NAME = "rdma"
 _DEADLINE_S = 90.0
 _VERSIONS = {"RoCE v2": "v2", "IB/RoCE v1": "v1", "RoCE v1": "v1"}
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
-    """One RDMA port; `refused` is why a program cannot open its device, "" where it can."""
+class Port(IbPort):
+    """One RDMA port with what a test needs of it; `refused` is why a program cannot open its device, "" where it can.
 
-    device: str
-    port: int
-    state: str | None = None
-    physical_state: str | None = None
-    rate_gbit_s: float | None = None
-    link_layer: str | None = None
-    netdev: str | None = None
+    `pci` is the device's path below /sys/devices.
+    """
+
     carrier_changes: int | None = None
-    numa_node: int | None = None
     cpus: tuple[int, ...] = ()
     pci: str | None = None
     gids: tuple[Gid, ...] = ()
-    mtu: int | None = None
-    mtu_max: int | None = None
     refused: str = ""
-
-    @property
-    def label(self) -> str:
-        """`mlx5_0/1`, as `rdma link` writes it."""
-        return f"{self.device}/{self.port}"
 
     @property
     def is_ethernet(self) -> bool:
@@ -91,19 +77,11 @@ def find_sites(
     transport: Transport, endpoints: Sequence[Endpoint], programs: Sequence[str], options: ProbeOptions
 ) -> tuple[list[Site], list[Finding]]:
     """The sites of the hosts that answer, in the order of the endpoints, and a finding for each that does not."""
-    found = dict(fan_out(endpoints, lambda each: _ask(transport, each, programs), options.forks))
-    told = [found[endpoint] for endpoint in endpoints]
-    return [event for event in told if isinstance(event, Site)], [event for event in told if isinstance(event, Finding)]
-
-
-def _ask(transport: Transport, endpoint: Endpoint, programs: Sequence[str]) -> Site | Finding:
-    events = Events()
-    args = ["look", "--programs", ",".join(programs)]
-    done = run_payload(transport, endpoint.host, "probe_rdma", args, timeout_s=_DEADLINE_S, on_output=events.add)
-    answers = events.of("rdma")
-    if done.ok and answers:
-        return site_of(endpoint, answers[0])
-    return host_finding(NAME, endpoint.host.name, Status.UNKNOWN, *failure(done, events))
+    by_host = {endpoint.host: endpoint for endpoint in endpoints}
+    look = Look("probe_rdma", lambda _: ["look", "--programs", ",".join(programs)], "rdma", _DEADLINE_S)
+    return ask_all(
+        transport, list(by_host), NAME, look, lambda host, answer: site_of(by_host[host], answer), options.forks
+    )
 
 
 def site_of(endpoint: Endpoint, answer: Event) -> Site:
@@ -112,35 +90,37 @@ def site_of(endpoint: Endpoint, answer: Event) -> Site:
     locked = None if limit["exempt"] or limit["soft"] < 0 else int(limit["soft"])
     return Site(
         endpoint=endpoint,
-        ports=tuple(_port(each) for each in answer["ports"]),
+        ports=tuple(_port(port) for port in answer["ports"]),
         adapters=tuple(answer["adapters"]),
-        programs={name: Program(each["version"], tuple(each["options"])) for name, each in answer["programs"].items()},
+        programs={
+            name: Program(program["version"], tuple(program["options"])) for name, program in answer["programs"].items()
+        },
         memlock_bytes=locked,
         gpus=Gpus(gpus["on_bus"], tuple(gpus["paths"]), gpus["peermem"], gpus["open_modules"]),
     )
 
 
-def _port(told: Event) -> Port:
-    verbs = told["verbs"]
+def _port(answer: Event) -> Port:
+    verbs = answer["verbs"]
     same = ("device", "port", "state", "physical_state", "rate_gbit_s", "link_layer", "netdev", "carrier_changes")
     return Port(
-        **{name: told[name] for name in (*same, "numa_node", "pci")},
-        cpus=tuple(told["cpus"]),
-        gids=tuple(_gid(told, event) for event in told["gids"]),
-        mtu=verbs.get("mtu") if verbs else None,
+        **{name: answer[name] for name in (*same, "numa_node", "pci")},
+        cpus=tuple(answer["cpus"]),
+        gids=tuple(_gid(answer, gid) for gid in answer["gids"]),
+        mtu_active=verbs.get("mtu") if verbs else None,
         mtu_max=verbs.get("mtu_max") if verbs else None,
         refused="libibverbs is not installed" if verbs is None else verbs.get("error", ""),
     )
 
 
-def _gid(port: Event, told: Event) -> Gid:
-    mapped = ipaddress.IPv6Address(told["gid"]).ipv4_mapped
+def _gid(port: Event, gid: Event) -> Gid:
+    mapped = ipaddress.IPv6Address(gid["gid"]).ipv4_mapped
     return Gid(
         port["device"],
         port["port"],
-        told["index"],
-        told["gid"],
-        _VERSIONS.get(told["type"] or "") if port["link_layer"] == "Ethernet" else None,
-        told["netdev"],
+        gid["index"],
+        gid["gid"],
+        _VERSIONS.get(gid["type"] or "") if port["link_layer"] == "Ethernet" else None,
+        gid["netdev"],
         str(mapped) if mapped else None,
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from nodectl.blame.model import HostPair
 from nodectl.common.units import format_number, format_size
-from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
@@ -19,9 +19,9 @@ from nodectl.probes.budget import fit, given_up, has_time, marked, said
 from nodectl.probes.duet import Duet, Pair, Played, play
 from nodectl.probes.endpoints import find_endpoints
 from nodectl.probes.inquire import inquire
-from nodectl.probes.rdma.argv import PROGRAMS, is_latency
-from nodectl.probes.rdma.errors import KINDS
-from nodectl.probes.rdma.look import NAME, Site, find_sites
+from nodectl.probes.rdma.argv import NAME, PROGRAMS, is_latency
+from nodectl.probes.rdma.errors import failed_finding
+from nodectl.probes.rdma.look import Site, find_sites
 from nodectl.probes.rdma.options import RdmaOptions
 from nodectl.probes.rdma.plan import (
     USUAL,
@@ -33,10 +33,10 @@ from nodectl.probes.rdma.plan import (
     plan_of,
     size_of,
 )
-from nodectl.probes.rdma.ready import Nic, finding, ready
+from nodectl.probes.rdma.ready import Nic, ready
 from nodectl.probes.rdma.result import result_of
-from nodectl.probes.rounds import planned_rounds, switch_names
-from nodectl.probes.schedule import at_once
+from nodectl.probes.rounds import planned_rounds, require_two, switch_names
+from nodectl.probes.schedule import in_rounds, together
 from nodectl.transport.base import Transport
 
 _UNREACHED = {"refused": "firewall", "no_answer": "firewall", "unreachable": "unreachable", "other": "other"}
@@ -53,8 +53,7 @@ class _Fleet:
 
 def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, note: Note) -> ProbeResult:
     """Gb/s and microseconds of each pair, rail and direction; what fails says which of the known reasons it is."""
-    if len(hosts) < 2:
-        raise UsageError("the rdma probe measures between hosts, and only one is selected", "widen --limit")
+    require_two(hosts, NAME)
     operations = measurable(operations_of(options), options.memory)
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
     programs = [PROGRAMS[operation] for operation in operations]
@@ -63,35 +62,26 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, 
     fleet = _Fleet(transport, {site.name: site for site in sites}, nics)
     able = [site.endpoint for site in sites if nics.get(site.name)]
     result = ProbeResult(findings=(*findings, *silent, *unready))
-    switches = switch_names({each.host.name: each.host.variables for each in able})
+    switches = switch_names(endpoint.host for endpoint in able)
     mode, rounds = planned_rounds(able, switches, options)
     if not rounds:
         note("rdma: fewer than two hosts have a port that can be measured")
         return result
-    rails = max(len(nics[each.host.name]) for each in able)
-    options, amount = fit(PROBE, options, len(rounds), lambda each: cost_s(each, rails, operations))
+    rails = max(len(nics[endpoint.host.name]) for endpoint in able)
+    options, amount = fit(PROBE, options, len(rounds), lambda amount: cost_s(amount, rails, operations))
     rounds = rounds[: amount.rounds]
     cost = said(cost_s(amount, rails, operations))
     note(
         f"rdma: pairs {mode}, {sum(map(len, rounds))} pairs in {len(rounds)} rounds, "
         f"{rails} NIC{'s' if rails > 1 else ''} a host, {', '.join(operations)}: about {cost}{given_up(options)}"
     )
-    for number, pairs in enumerate(rounds, start=1):
-        note(f"rdma: round {number} of {len(rounds)}")
-        result += _round(fleet, pairs, operations, options)
+    result += in_rounds(transport, rounds, lambda pair: _measure(fleet, pair, operations, options), NAME, note)
     return marked(result + _suspects(fleet, result, operations, options, switches, note), options)
-
-
-def _round(fleet: _Fleet, pairs: Sequence[Pair], operations: Sequence[str], options: RdmaOptions) -> ProbeResult:
-    result = ProbeResult()
-    for each in at_once(fleet.transport, pairs, lambda pair: _measure(fleet, pair, operations, options)):
-        result += each
-    return result
 
 
 def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: RdmaOptions) -> ProbeResult:
     """One pair: its first host leads."""
-    first, second = (each.host.name for each in pair)
+    first, second = (endpoint.host.name for endpoint in pair)
     cases = cases_of((first, second), fleet.nics, operations, options)
     if not cases:
         return ProbeResult(findings=(_nothing_in_common(fleet, first, second),))
@@ -104,23 +94,22 @@ def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: Rdma
     if played.no_server is not None:
         return ProbeResult(findings=(_no_server(second, *played.no_server),))
     measured = result_of(cases, played.events.of("run"), programs)
-    told = tuple(_with_limit(fleet, finding) for finding in measured.findings)
-    return ProbeResult(measured.measurements, (*told, *_unfinished(pair, played, measured)))
+    findings = tuple(_with_limit(fleet, finding) for finding in measured.findings)
+    return ProbeResult(measured.measurements, (*findings, *_unfinished(pair, played, measured)))
 
 
-def _with_limit(fleet: _Fleet, found: Finding) -> Finding:
-    """What cannot be locked is told beside what may be."""
-    limit = fleet.sites[found.host].memlock_bytes
-    if found.subject != "memlock" or limit is None:
-        return found
-    return replace(found, actual=f"{found.actual}; the login may lock {limit >> 10} KiB there")
+def _with_limit(fleet: _Fleet, finding: Finding) -> Finding:
+    """A finding about locked memory also says how much the login may lock."""
+    limit = fleet.sites[finding.host].memlock_bytes
+    if finding.subject != "memlock" or limit is None:
+        return finding
+    return replace(finding, actual=f"{finding.actual}; the login may lock {limit >> 10} KiB there")
 
 
 def _no_server(host: str, status: Status, reason: str, remedy: str) -> Finding:
     """The end that was to serve could not even listen."""
     kind = "port_busy" if "in use" in reason else "no_server"
-    found = finding(kind, host, f"cannot listen: {reason}", status=status)
-    return replace(found, remedy=remedy) if remedy else found
+    return failed_finding(kind, f"cannot listen: {reason}", host, status=status, remedy=remedy)
 
 
 def _unfinished(pair: Pair, played: Played, measured: ProbeResult) -> list[Finding]:
@@ -128,7 +117,7 @@ def _unfinished(pair: Pair, played: Played, measured: ProbeResult) -> list[Findi
     done = played.done
     if done is None or done.ok:
         return []
-    client, server = (each.host.name for each in pair)
+    client, server = (endpoint.host.name for endpoint in pair)
     reason, remedy = played.reason
     if done.outcome is not Outcome.RAN:
         return [host_finding(NAME, client, Status.UNKNOWN, reason, remedy)]
@@ -139,17 +128,7 @@ def _unfinished(pair: Pair, played: Played, measured: ProbeResult) -> list[Findi
 
 
 def _path(kind: str, client: str, server: str, actual: str) -> Finding:
-    told = KINDS[kind]
-    return Finding(
-        client,
-        NAME,
-        told.status,
-        kind,
-        actual=f"{client} -> {server}: {actual}",
-        remedy=told.remedy,
-        kind="path",
-        hosts=(client, server),
-    )
+    return failed_finding(kind, f"{client} -> {server}: {actual}", client, server)
 
 
 def _nothing_in_common(fleet: _Fleet, first: str, second: str) -> Finding:
@@ -158,8 +137,8 @@ def _nothing_in_common(fleet: _Fleet, first: str, second: str) -> Finding:
     if common:
         layers = f"{ours[common[0]].port.link_layer} and {theirs[common[0]].port.link_layer}"
         return _path("link_layer", first, second, layers)
-    told = f"rails {', '.join(ours)} and {', '.join(theirs)}: no NIC has a peer"
-    return replace(_path("other", first, second, told), subject="no_peer", status=Status.UNKNOWN, remedy="")
+    rails = f"rails {', '.join(ours)} and {', '.join(theirs)}: no NIC has a peer"
+    return replace(_path("other", first, second, rails), subject="no_peer", status=Status.UNKNOWN, remedy="")
 
 
 def _suspects(
@@ -178,40 +157,34 @@ def _suspects(
     rails = dict.fromkeys(str(measurement.conditions["rail"]) for measurement in first.measurements)
     for number, rail in enumerate(rails):
         own = ProbeResult(tuple(_of(first.measurements, rail, judged)), first.findings)
-        slow, again = inquire(NAME, own, _Again(fleet, rail, judged, options), switches, note if not number else _quiet)
-        named = slow if len(rails) == 1 else tuple(replace(each, actual=f"rail {rail}: {each.actual}") for each in slow)
-        result += again + ProbeResult(findings=named)
+        again = partial(_again, fleet, rail, judged, options)
+        # what is said of the first rail need not be said of each
+        slow, second = inquire(NAME, own, again, switches, (lambda _: None) if number else note)
+        if len(rails) > 1:
+            slow = tuple(replace(finding, actual=f"rail {rail}: {finding.actual}") for finding in slow)
+        result += second + ProbeResult(findings=slow)
     return result
 
 
-def _of(found: Sequence[Measurement], rail: str, operation: str) -> list[Measurement]:
-    return [each for each in found if each.conditions["rail"] == rail and each.conditions["operation"] == operation]
+def _of(measurements: Sequence[Measurement], rail: str, operation: str) -> list[Measurement]:
+    wanted = rail, operation
+    return [
+        measurement
+        for measurement in measurements
+        if (measurement.conditions["rail"], measurement.conditions["operation"]) == wanted
+    ]
 
 
-def _quiet(_: str) -> None:
-    """What is said of the first rail need not be said of each."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Again:
-    """Measures pairs again, on one rail only."""
-
-    fleet: _Fleet
-    rail: str
-    operation: str
-    options: RdmaOptions
-
-    def __call__(self, pairs: Sequence[HostPair]) -> ProbeResult:
-        sites = self.fleet.sites
-        seconds = size_of(self.operation, self.options).seconds or USUAL.duration_s
-        amount = Amount(self.options.repetitions or USUAL.repetitions, float(seconds))
-        if not has_time(self.options, cost_s(amount, 1, (self.operation,))):
-            return ProbeResult()
-        nics = {
-            host: {rail: nic for rail, nic in own.items() if rail == self.rail} for host, own in self.fleet.nics.items()
-        }
-        only = replace(self.fleet, nics=nics)
-        return _round(only, [(sites[a].endpoint, sites[b].endpoint) for a, b in pairs], (self.operation,), self.options)
+def _again(fleet: _Fleet, rail: str, operation: str, options: RdmaOptions, pairs: Sequence[HostPair]) -> ProbeResult:
+    """These pairs once more, on one rail only; nothing where no time is left for it."""
+    seconds = size_of(operation, options).seconds or USUAL.duration_s
+    amount = Amount(options.repetitions or USUAL.repetitions, float(seconds))
+    if not has_time(options, cost_s(amount, 1, (operation,))):
+        return ProbeResult()
+    nics = {host: {rail: own[rail]} if rail in own else {} for host, own in fleet.nics.items()}
+    only, sites = replace(fleet, nics=nics), fleet.sites
+    ends = [(sites[a].endpoint, sites[b].endpoint) for a, b in pairs]
+    return together(fleet.transport, ends, lambda pair: _measure(only, pair, (operation,), options))
 
 
 def _shown(given: Conditions) -> str:

@@ -12,9 +12,9 @@ from nodectl.errors import ProfileError
 from nodectl.facts.gids import Gid
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.probes.rdma.argv import End
-from nodectl.probes.rdma.errors import KINDS
-from nodectl.probes.rdma.look import NAME, Port, Site
+from nodectl.probes.rdma.argv import NAME, End
+from nodectl.probes.rdma.errors import failed_finding
+from nodectl.probes.rdma.look import Port, Site
 from nodectl.probes.rdma.options import RdmaOptions
 
 _RDMA_KINDS = ("infiniband", "roce")
@@ -33,22 +33,6 @@ class Nic:
     gpu_path: str = ""
 
 
-def finding(kind: str, host: str, actual: str, *, status: Status | None = None, evidence: str = "") -> Finding:
-    """A host is to blame; the `subject` is the kind."""
-    told = KINDS[kind]
-    return Finding(
-        host,
-        NAME,
-        status or told.status,
-        kind,
-        actual=actual,
-        remedy=told.remedy,
-        evidence=evidence,
-        kind="host",
-        hosts=(host,),
-    )
-
-
 def ready(
     sites: Sequence[Site], options: RdmaOptions, programs: Sequence[str]
 ) -> tuple[dict[str, dict[str, Nic]], list[Finding]]:
@@ -60,7 +44,7 @@ def ready(
         lacking = [each for each in programs if each not in site.programs]
         # where there is no device nothing need be installed
         if site.ports and lacking:
-            findings.append(finding("not_installed", site.name, f"not installed: {', '.join(lacking)}"))
+            findings.append(failed_finding("not_installed", f"not installed: {', '.join(lacking)}", site.name))
             continue
         nics[site.name] = {}
         for rail, port in rails_of(site, options.device):
@@ -93,14 +77,16 @@ def rails_of(site: Site, devices: Sequence[str] = ()) -> list[tuple[str, Port]]:
 def _without_device(site: Site, devices: Sequence[str], anybody: bool) -> Finding:
     there = ", ".join(port.label for port in site.ports)
     if devices and there:
-        return finding("no_device", site.name, f"no {', '.join(devices)}: it has {there}")
+        return failed_finding("no_device", f"no {', '.join(devices)}: it has {there}", site.name)
     if site.adapters:
-        return finding("no_device", site.name, f"adapters {', '.join(site.adapters)} have no RDMA device: no driver")
+        return failed_finding(
+            "no_device", f"adapters {', '.join(site.adapters)} have no RDMA device: no driver", site.name
+        )
     why = "others here have one" if anybody else "its hardware profile names some" if _should_have(site) else ""
     if why or devices:
-        return finding("no_device", site.name, "; ".join(filter(None, ["the kernel has no RDMA device", why])))
+        return failed_finding("no_device", "; ".join(filter(None, ["the kernel has no RDMA device", why])), site.name)
     # the kernel has none, the bus has none, and nobody has one: there is no such hardware
-    return finding("no_device", site.name, "no RDMA device in the kernel or on the bus", status=Status.SKIPPED)
+    return failed_finding("no_device", "no RDMA device in the kernel or on the bus", site.name, status=Status.SKIPPED)
 
 
 def _should_have(site: Site) -> bool:
@@ -118,16 +104,16 @@ def _should_have(site: Site) -> bool:
 def _nic(site: Site, rail: str, port: Port, options: RdmaOptions) -> Nic | Finding:
     if port.refused:
         kind = "no_permission" if port.refused in _PERMISSION else "no_device"
-        return finding(kind, site.name, f"{port.label} cannot be opened: {port.refused}")
+        return failed_finding(kind, f"{port.label} cannot be opened: {port.refused}", site.name)
     if port.state != "ACTIVE":
         waits = port.state == "INIT" and port.link_layer == "InfiniBand"
         told = f"{port.label} is {port.state or 'in no known state'}, link {port.physical_state or 'not told'}"
-        return finding("no_subnet_manager" if waits else "port_down", site.name, told)
+        return failed_finding("no_subnet_manager" if waits else "port_down", told, site.name)
     gid = None
     if port.is_ethernet or options.gid_index is not None:
         chosen = choose_gid(port, options.gid_index)
         if isinstance(chosen, str):
-            return finding("bad_gid", site.name, f"{port.label}: {chosen}")
+            return failed_finding("bad_gid", f"{port.label}: {chosen}", site.name)
         gid = chosen
     index = None if gid is None else gid.index
     if options.memory == "host":
@@ -159,15 +145,17 @@ def _gpu(site: Site, port: Port) -> tuple[int, bool] | Finding:
     """The GPU nearest to the port on the PCI bus, and whether its memory is handed over as DMA-BUF."""
     gpus = site.gpus
     if not gpus.on_bus:
-        return finding("gpu_memory", site.name, "no NVIDIA GPU on the bus", status=Status.SKIPPED)
+        return failed_finding("gpu_memory", "no NVIDIA GPU on the bus", site.name, status=Status.SKIPPED)
     if not gpus.paths:
-        return finding("gpu_memory", site.name, "no driver has the GPUs", status=Status.UNKNOWN)
+        return failed_finding("gpu_memory", "no driver has the GPUs", site.name, status=Status.UNKNOWN)
     offered = [set(each.options) for each in site.programs.values()]
     if not all("--use_cuda" in each for each in offered):
-        return finding("gpu_memory", site.name, _NO_CUDA, status=Status.UNKNOWN)
+        return failed_finding("gpu_memory", _NO_CUDA, site.name, status=Status.UNKNOWN)
     has_dmabuf = all("--use_cuda_dmabuf" in each for each in offered)
     if not (has_dmabuf or gpus.peermem):
-        return finding("gpu_memory", site.name, "neither nvidia-peermem is loaded, nor does perftest know DMA-BUF")
+        return failed_finding(
+            "gpu_memory", "neither nvidia-peermem is loaded, nor does perftest know DMA-BUF", site.name
+        )
     near = [len(commonpath([path, port.pci])) if port.pci else 0 for path in gpus.paths]
     return near.index(max(near)), has_dmabuf and (gpus.open_modules or not gpus.peermem)
 
@@ -185,7 +173,9 @@ def _unlike(nics: Mapping[str, Mapping[str, Nic]]) -> Iterator[Finding]:
     for rail in rails:
         ports = {host: own[rail].port for host, own in nics.items() if rail in own}
         of_rail = f" on rail {rail}" if len(rails) > 1 else ""
-        yield from _odd("mtu", of_rail, {host: f"{each.mtu} B" for host, each in ports.items() if each.mtu})
+        yield from _odd(
+            "mtu", of_rail, {host: f"{port.mtu_active} B" for host, port in ports.items() if port.mtu_active}
+        )
         rates = {host: f"{each.rate_gbit_s:g} Gbit/s" for host, each in ports.items() if each.rate_gbit_s}
         yield from _odd("speed", of_rail, rates)
 

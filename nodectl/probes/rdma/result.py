@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -14,11 +14,11 @@ from nodectl.model.measurement import Measurement
 from nodectl.parsers.rdma.perftest import BwRow, LatRow, Perftest, parse_perftest
 from nodectl.probes.base import ProbeResult, spread
 from nodectl.probes.events import Event
-from nodectl.probes.rdma.argv import PROGRAMS, is_latency
-from nodectl.probes.rdma.errors import KINDS, Failure, Run, classify
-from nodectl.probes.rdma.look import NAME, Program
+from nodectl.probes.rdma.argv import NAME, PROGRAMS, is_latency
+from nodectl.probes.rdma.errors import KINDS, Failure, Run, classify, failed_finding
+from nodectl.probes.rdma.look import Program
 from nodectl.probes.rdma.plan import Case
-from nodectl.probes.rdma.ready import Nic, finding
+from nodectl.probes.rdma.ready import Nic
 
 _EVIDENCE_CHARS = 4000
 
@@ -160,7 +160,7 @@ def _links(pair: Sequence[Nic]) -> dict[str, object]:
     conditions: dict[str, object] = {
         "link_layer": ports[0].link_layer,
         "rate_gbit_s": [port.rate_gbit_s for port in ports],
-        "mtu": [port.mtu for port in ports],
+        "mtu": [port.mtu_active for port in ports],
         "numa_node": [port.numa_node for port in ports],
         "gid_index": [each.end.gid_index for each in pair],
     }
@@ -198,22 +198,10 @@ def _finding(kind: str, hosts: tuple[str, ...], failed: Sequence[Failed]) -> Fin
     case, tests = first.case, ", ".join(dict.fromkeys(failure.case.operation for failure in failed))
     ends = dict(zip((case.client, case.server), case.nics, strict=True))
     if len(hosts) == 1:
-        return finding(
-            kind, hosts[0], f"{ends[hosts[0]].port.label}, {tests}: {first.failure.text}", evidence=first.evidence
-        )
-    arrow = " -> ".join(f"{host} {ends[host].port.label}" for host in case.flow)
-    told = KINDS[kind]
-    return Finding(
-        case.flow[0],
-        NAME,
-        told.status,
-        kind,
-        actual=f"{arrow}, {tests}: {first.failure.text}",
-        remedy=told.remedy,
-        evidence=first.evidence,
-        kind="path",
-        hosts=case.flow,
-    )
+        place = ends[hosts[0]].port.label
+    else:
+        hosts, place = case.flow, " -> ".join(f"{host} {ends[host].port.label}" for host in case.flow)
+    return failed_finding(kind, f"{place}, {tests}: {first.failure.text}", *hosts, evidence=first.evidence)
 
 
 def _shown(run: Event) -> str:
@@ -222,29 +210,20 @@ def _shown(run: Event) -> str:
 
 def failure_of(client: Event | None, server: Event | None, gone: str) -> Failure | None:
     """By what both ends said; the other end's way is lost where it is `gone`."""
-    if client is None:
-        found = _classified(server, None) if server is not None else None
-        told = Failure(found.kind, found.text, by_partner=True) if found else None
-    else:
-        told = _classified(client, server)
-    if gone and (told is None or told.kind in ("peer_lost", "timeout", "killed", "other", "no_client")):
-        return Failure("link_cut", f"the other end does not answer any more: {gone}")
-    return told
-
-
-def _classified(own: Event, partner: Event | None) -> Failure | None:
-    run = _run(own)
-    other = None if partner is None else _run(partner)
-    return classify(
-        run.argv, run.exit_status, run.stdout, run.stderr,
-        partner=other, timed_out=run.timed_out,
+    served = None if server is None else _run(server)
+    if client is not None:
         # a server that had ended before the client came says so itself
-        server_listens=None if other is None else other.timed_out or None,
-    )  # fmt: skip
+        failure = classify(_run(client), served, server_listens=served.timed_out or None if served else None)
+    else:
+        failure = None if served is None else classify(served)
+        failure = replace(failure, by_partner=True) if failure else None
+    if gone and (failure is None or failure.kind in ("peer_lost", "timeout", "killed", "other", "no_client")):
+        return Failure("link_cut", f"the other end does not answer any more: {gone}")
+    return failure
 
 
-def _run(told: Event) -> Run:
-    return Run(told["argv"], told["status"], told["stdout"], told["stderr"], told["timed_out"])
+def _run(ended: Event) -> Run:
+    return Run(ended["argv"], ended["status"], ended["stdout"], ended["stderr"], ended["timed_out"])
 
 
 def seen_from_outside(case: Case, event: Event, failure: Failure) -> Failure:

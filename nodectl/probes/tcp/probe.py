@@ -3,12 +3,12 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 
 from nodectl.blame.findings import blame
 from nodectl.blame.model import HostPair
-from nodectl.errors import ParseError, UsageError
+from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
@@ -32,8 +32,8 @@ from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
 from nodectl.probes.inquire import inquire
 from nodectl.probes.options import Whole, option
-from nodectl.probes.rounds import planned_rounds, switch_names
-from nodectl.probes.schedule import at_once, flowing
+from nodectl.probes.rounds import planned_rounds, require_two, switch_names
+from nodectl.probes.schedule import flowing, together
 from nodectl.probes.tcp.buffers import buffer_hint, window_of
 from nodectl.transport.base import Transport
 
@@ -54,42 +54,35 @@ class TcpOptions(ProbeOptions):
 
 def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, note: Note) -> ProbeResult:
     """Received Gbit/s of each pair and direction; a pair that fails is a finding, the others are still measured."""
-    if len(hosts) < 2:
-        raise UsageError("the tcp probe measures between hosts, and only one is selected", "widen --limit")
+    require_two(hosts, _NAME)
     endpoints, findings = find_endpoints(transport, hosts, _NAME, options)
     ready = [endpoint for endpoint in endpoints if endpoint.iperf3]
     findings += [_without_iperf3(endpoint) for endpoint in endpoints if not endpoint.iperf3]
-    switches = switch_names({ready_host.host.name: ready_host.host.variables for ready_host in ready})
+    switches = switch_names(endpoint.host for endpoint in ready)
     mode, rounds = planned_rounds(ready, switches, options)
     options, amount = fit(PROBE, options, len(rounds))
     rounds = rounds[: amount.rounds]
     count, each_s = sum(map(len, rounds)), _estimate_s(options)
     note(f"tcp: pairs {mode}, {count} pairs in {len(rounds)} rounds of about {each_s:g} s{given_up(options)}")
-    result = ProbeResult(findings=tuple(findings))
+
+    def measure(pair: Pair) -> ProbeResult:
+        return _measure(transport, pair, options)
 
     def begun(number: int) -> None:
         note(f"tcp: round {number + 1} of {len(rounds)}")
 
-    for each in flowing(transport, rounds, lambda pair: _measure(transport, pair, options), begun):
-        result += each
+    result = sum(flowing(transport, rounds, measure, begun), ProbeResult(findings=tuple(findings)))
     result += ProbeResult(findings=blame(result.measurements, result.findings))
-    ends = {ready_host.host.name: ready_host for ready_host in ready}
+    ends = {endpoint.host.name: endpoint for endpoint in ready}
 
-    def measure(pairs: Sequence[HostPair]) -> ProbeResult:
+    def again(pairs: Sequence[HostPair]) -> ProbeResult:
         if not has_time(options, each_s):
             return ProbeResult()
-        return _round(transport, [(ends[a], ends[b]) for a, b in pairs], options)
+        return together(transport, [(ends[a], ends[b]) for a, b in pairs], measure)
 
-    slow, again = inquire(_NAME, result, measure, switches, note)
+    slow, second = inquire(_NAME, result, again, switches, note)
     hint = buffer_hint(result.measurements)
-    return marked(result + again + ProbeResult(findings=(*slow, *hint)), options)
-
-
-def _round(transport: Transport, pairs: Sequence[Pair], options: TcpOptions) -> ProbeResult:
-    result = ProbeResult()
-    for each in at_once(transport, pairs, lambda pair: _measure(transport, pair, options)):
-        result += each
-    return result
+    return marked(result + second + ProbeResult(findings=(*slow, *hint)), options)
 
 
 def _without_iperf3(endpoint: Endpoint) -> Finding:
@@ -117,17 +110,14 @@ def _estimate_s(options: TcpOptions) -> float:
 def _measure(transport: Transport, pair: Pair, options: TcpOptions) -> ProbeResult:
     """One pair: a server on the second host, a client on the first, who sends and receives in turn."""
     began, bind = time.monotonic(), options.interface is not None
+    tests = ["--tests", str(_tests(options)), "--seconds", str(_seconds(options))]
     streams = ["--streams", str(options.streams)]
     deadline_s = _estimate_s(options) + _SLACK_S
-    duet = Duet("probe_tcp", _plan(options), options.port or 0, bind, deadline_s, streams, ("rtt_port",))
+    duet = Duet("probe_tcp", tests, options.port or 0, bind, deadline_s, streams, ("rtt_port",))
     played = play(transport, pair, duet)
     if played.no_server is not None:
         return ProbeResult(findings=(no_server_finding(_NAME, pair[1], played.no_server),))
     return _result(pair, played, options, time.monotonic() - began)
-
-
-def _plan(options: TcpOptions) -> list[str]:
-    return ["--tests", str(_tests(options)), "--seconds", str(_seconds(options))]
 
 
 def _result(pair: Pair, played: Played, options: TcpOptions, wall_s: float) -> ProbeResult:
@@ -139,10 +129,10 @@ def _result(pair: Pair, played: Played, options: TcpOptions, wall_s: float) -> P
     measurements: list[Measurement] = []
     for reverse, (runs, reason), ends in zip((False, True), readings, (pair, (server, client)), strict=True):
         if runs:
-            found = _measurement(ends, runs, options)
+            measurement = _measurement(ends, runs, options)
+            path = window.conditions(measurement.value, options.streams, reverse=reverse)
             # the time is the pair's, both directions and all that belongs to it
-            own = {"wall_s": round(wall_s, 3), **window.conditions(found.value, options.streams, reverse=reverse)}
-            measurements.append(replace(found, conditions={**found.conditions, **own}))
+            measurements.append(measurement.with_conditions(wall_s=round(wall_s, 3), **path))
         if reason:
             findings.append(path_finding(_NAME, ends[0].host.name, ends[1].host.name, reason, _remedy(reason)))
     if done is not None and done.outcome is not Outcome.RAN:
