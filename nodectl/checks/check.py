@@ -3,8 +3,8 @@
     LEAST = Threshold("uptime_h", 1, "what boots again and again is not at rest")
     UPTIME = Check("uptime", looks_at="/proc/uptime", fires="warning: booted a short while ago", thresholds=(LEAST,))
 
-    @judges(UPTIME, reads=("boot",))
-    def uptime(host: Subject) -> Iterator[Finding]: ...
+    @judges_fact(Boot, UPTIME, reads=("boot",))
+    def uptime(host: Subject, boot: Boot) -> Iterator[Finding]: ...
 
 `catalogue` finds both in every module below `nodectl.checks`: there is no list of them anywhere else.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nodectl.checks.counters import Growth, Previous, growth
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from nodectl.profiles.resolve import Resolved
 
 NOT_SETTABLE = "not settable on this host"
+NO_SYSTEMD = f"{NOT_SETTABLE}: systemd is not process 1"
+LOOK_THERE = "look there at what `nodectl facts` reads"
 ACTIONS = ("none", "restart job", "reset GPU", "reboot", "drain", "replace")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 Fact = TypeVar("Fact")
@@ -109,6 +112,40 @@ def judges(
 
     def register(function: Callable[[Judged], Iterator[Finding]]) -> Judgement[Judged]:
         return Judgement(checks, tuple(reads), function, tuple(variables))
+
+    return register
+
+
+def judges_fact(
+    kind: type[Fact],
+    *checks: Check,
+    reads: Sequence[str],
+    unread: str = "",
+    or_absent: bool = False,
+    borrowed: str = "",
+    where: Callable[[Subject], bool] | None = None,
+    variables: Sequence[str] = (),
+) -> Callable[[Callable[[Subject, Fact], Iterator[Finding]]], Judgement[Subject]]:
+    """Register a function of a host and of its fact `reads[0]`, of this kind, as the judge of `checks`.
+
+    Where the fact could not be read each check says so, and expects `unread`; `or_absent`: also where the host has no
+    such thing. Nothing is judged on hosts that are not `where`, and on lab hosts that have `borrowed` from below.
+    """
+
+    def register(function: Callable[[Subject, Fact], Iterator[Finding]]) -> Judgement[Subject]:
+        @wraps(function)
+        def judge(host: Subject) -> Iterator[Finding]:
+            if (borrowed and host.borrows(borrowed)) or (where is not None and not where(host)):
+                return
+            value = host.facts.get(reads[0])
+            if isinstance(value, kind):
+                yield from function(host, value)
+            elif isinstance(value, Unread) and (or_absent or value.kind == "unknown"):
+                for check in checks:
+                    yield from host.unread(check, value, unread)
+
+        facts = dict.fromkeys((*reads, "lab") if borrowed else reads)
+        return Judgement(checks, tuple(facts), judge, tuple(variables))
 
     return register
 
@@ -197,25 +234,51 @@ class Subject:
         self.counters[key] = value
         return growth(self.previous, self.boot_id, self.time, key, value, last)
 
-    def limit_reached(self, grown: Growth, change: Threshold, first: Threshold) -> float | None:
-        """The limit that a counter's change reaches, at a first reading the number itself; None where it is less."""
-        limit = self.threshold(first if grown.by is None else change)
-        return limit if (grown.value if grown.by is None else grown.by) >= limit else None
+    def grew(
+        self,
+        check: Check,
+        subject: str,
+        grown: Growth,
+        change: Threshold,
+        first: Threshold | None,
+        *,
+        over: str = "",
+        remedy: str = "",
+    ) -> Iterator[Finding]:
+        """A warning where a counter's change reaches its limit; at a first reading where the number reaches `first`.
+
+        None for `first`: what was counted before the first reading says nothing of now. `over` names the time.
+        """
+        limit = self.limit_reached(grown, change, first)
+        if limit is not None:
+            expected = f"fewer than {limit:g}{over}"
+            yield self.finding(check, Status.WARNING, subject, expected=expected, actual=grown.text, remedy=remedy)
+
+    def limit_reached(self, grown: Growth, change: Threshold, first: Threshold | None) -> float | None:
+        """The limit that the counter reaches, as `grew` says; None where it is less."""
+        threshold = first if grown.by is None else change
+        limit = None if threshold is None else self.threshold(threshold)
+        return limit if limit is not None and grown.change >= limit else None
 
     @property
-    def recorded(self) -> bool:
-        """A lab host that answers questions about hardware from a recording."""
-        lab = self.facts.get("lab")
-        return isinstance(lab, Lab) and bool(lab.recorded)
+    def gpus(self) -> int | None:
+        """How many GPUs the hardware profile names; None where that is not known."""
+        return self.wanted.hardware.gpus if self.wanted else None
 
-    def shares(self, what: str) -> bool:
+    @property
+    def has_stack(self) -> bool:
+        """A stack is named for it."""
+        return self.wanted is not None and "stack" in self.wanted.names
+
+    def shares(self, resource: str) -> bool:
         """A lab host has this from the machine below it."""
-        lab = self.facts.get("lab")
-        return isinstance(lab, Lab) and what in lab.shared
+        lab = self.fact("lab", Lab)
+        return lab is not None and resource in lab.shared
 
-    def borrows(self, what: str) -> bool:
+    def borrows(self, resource: str) -> bool:
         """A lab host shows the machine's hardware as its own: nothing to judge, unless a recording stands for it."""
-        return self.shares(what) and not self.recorded
+        lab = self.fact("lab", Lab)
+        return lab is not None and resource in lab.shared and not lab.recorded
 
     def one_version(
         self, check: Check, groups: Mapping[str, Mapping[str, Sequence[str]]], remedy: str = ""
@@ -250,25 +313,28 @@ class Subject:
 
     def all_of(self, check: Check, faults: Iterable[Finding], *, expected: str = "", actual: str) -> Iterator[Finding]:
         """The faults; where there is none, one finding that says so of all that was looked at."""
-        quiet = True
-        for fault in faults:
-            quiet = False
-            yield fault
-        if quiet:
-            yield self.finding(check, Status.OK, expected=expected, actual=actual)
+        findings = list(faults)
+        yield from findings or [self.finding(check, Status.OK, expected=expected, actual=actual)]
 
     def unread(self, check: Check, value: object, expected: str = "") -> Iterator[Finding]:
         """The finding of a subject that could not be read; nothing where it was never asked for."""
         if isinstance(value, Unread):
-            remedy = "look there at what `nodectl facts` reads"
             actual = f"{value.kind}: {value.reason}"
-            yield self.finding(check, Status.UNKNOWN, expected=expected, actual=actual, remedy=remedy)
+            yield self.finding(check, Status.UNKNOWN, expected=expected, actual=actual, remedy=LOOK_THERE)
 
     def unknown(self, value: object, expected: str, *checks: Check) -> Iterator[Finding]:
         """As `unread` for several checks; a tool or device that the host does not have gives no finding."""
         if isinstance(value, Unread) and value.kind == "unknown":
             for check in checks:
                 yield from self.unread(check, value, expected)
+
+    def lacks(
+        self, check: Check, value: object, subject: str = "", *, expected: str = "", remedy: str = ""
+    ) -> Iterator[Finding]:
+        """The finding of a subject that must be there: failed where it is absent, unknown where it was not read."""
+        if isinstance(value, Unread):
+            status = Status.FAILED if value.kind == "absent" else Status.UNKNOWN
+            yield self.finding(check, status, subject, expected=expected, actual=value.reason, remedy=remedy)
 
 
 def failed_unless(is_so: bool) -> Status:

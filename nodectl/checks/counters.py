@@ -29,6 +29,11 @@ class Growth:
     why: str = ""
 
     @property
+    def change(self) -> int:
+        """What limits are compared with: the change, the number itself where there is nothing to compare it with."""
+        return self.value if self.by is None else self.by
+
+    @property
     def text(self) -> str:
         """`12 more in 3.0 h, 40 in all`, or the number and why no more is known."""
         if self.stuck:
@@ -38,23 +43,18 @@ class Growth:
         return f"{self.by} more in {self.hours:.1f} h, {self.value} in all"
 
 
-FIRST = "first reading"
-BOOTED = "first reading since the host booted"
-RESET = "the counter was reset"
-
-
 def growth(
     previous: Previous | None, boot_id: str | None, now: float, key: str, value: int, last: int | None = None
 ) -> Growth:
     """`value` against the last reading of `key`; `last` is the number at which this counter stops."""
     stuck = last is not None and value == last
     if previous is None or key not in previous.counters:
-        return Growth(value, None, stuck=stuck, why=FIRST)
+        return Growth(value, None, stuck=stuck, why="first reading")
     if previous.boot_id != boot_id:
-        return Growth(value, None, stuck=stuck, why=BOOTED)
+        return Growth(value, None, stuck=stuck, why="first reading since the host booted")
     before = previous.counters[key]
     if value < before:
-        return Growth(value, None, stuck=stuck, why=RESET)
+        return Growth(value, None, stuck=stuck, why="the counter was reset")
     # what reached its end since the last reading did change
     stuck = stuck and before == value
     return Growth(value, value - before, max(0.0, now - previous.time) / 3600, stuck)

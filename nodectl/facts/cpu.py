@@ -25,6 +25,16 @@ class Cpu:
     hypervisor: str | None = None
 
 
+def cpu_set(text: str) -> frozenset[int]:
+    """The CPUs of a kernel's list such as `0-3,8`; empty for an empty text."""
+    cpus: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdigit():
+            cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
+
+
 def parse_lscpu(text: str) -> Cpu:
     """`lscpu` in the C locale; ParseError where the number of CPUs is missing or a count is no number."""
     fields: dict[str, tuple[int, str]] = {}

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, judges
+from nodectl.checks.check import Check, Subject, judges_fact
 from nodectl.checks.network.nics import LINK_FLAPS_LIMIT
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -99,16 +99,16 @@ def _line(event: KernelEvent) -> str:
     return " ".join(filter(None, [event.time, event.text[:_SHOWN]]))
 
 
-@judges(OOM, MACHINE_CHECK, SEGFAULT, LINK_LOG, reads=("lab", "kernel_events"))
-def log(host: Subject) -> Iterator[Finding]:
-    """The log is the machine's on a lab host that is not dressed in a recording."""
-    if host.borrows("kernel"):
-        return
-    log = host.facts.get("kernel_events")
-    for check in (OOM, MACHINE_CHECK, SEGFAULT, LINK_LOG):
-        yield from host.unread(check, log, "the kernel's log of this boot")
-    if not isinstance(log, Dmesg):
-        return
+@judges_fact(
+    Dmesg,
+    *(OOM, MACHINE_CHECK, SEGFAULT, LINK_LOG),
+    reads=("kernel_events",),
+    unread="the kernel's log of this boot",
+    or_absent=True,
+    borrowed="kernel",
+)
+def log(host: Subject, log: Dmesg) -> Iterator[Finding]:
+    """The kernel's log since the boot."""
     yield from host.all_of(OOM, _oom(host, log), actual="none in the log")
     yield from host.all_of(MACHINE_CHECK, _machine_checks(host, log), actual="none in the log")
     yield from host.all_of(SEGFAULT, _crashes(host, log), expected="none of training", actual="none in the log")

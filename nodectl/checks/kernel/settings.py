@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges
+from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges_fact, warning_unless
 from nodectl.facts.base import whole
 from nodectl.facts.limits import SessionLimits
 from nodectl.facts.login_limits import LoginLimits
@@ -28,23 +28,23 @@ KERNEL_SETTINGS = Check(
 )
 
 
-@judges(KERNEL_SETTINGS, reads=("sysctl",))
-def kernel_settings(host: Subject) -> Iterator[Finding]:
+@judges_fact(
+    dict,
+    KERNEL_SETTINGS,
+    reads=("sysctl",),
+    unread="the tuning's values",
+    or_absent=True,
+    where=lambda host: bool(host.wanted and host.wanted.tuning.sysctl),
+)
+def kernel_settings(host: Subject, live: dict[str, Sysctl]) -> Iterator[Finding]:
     """Each number of a never-lowered setting is at least the profile's, any other is equal."""
-    wanted = host.wanted.tuning.sysctl if host.wanted else {}
-    live = host.facts.get("sysctl")
-    if not wanted:
-        return
-    yield from host.unread(KERNEL_SETTINGS, live, "the tuning's values")
-    if not isinstance(live, Mapping):
-        return
-    for key, setting in sorted(wanted.items()):
+    for key, setting in sorted(host.wanted.tuning.sysctl.items()) if host.wanted else ():
         yield _kernel_setting(host, key, setting.value, setting.never_lower, live.get(key))
 
 
-def _kernel_setting(host: Subject, key: str, wanted: str, never_lower: bool, live: object) -> Finding:
+def _kernel_setting(host: Subject, key: str, wanted: str, never_lower: bool, live: Sysctl | None) -> Finding:
     check = KERNEL_SETTINGS
-    if not isinstance(live, Sysctl):
+    if live is None:
         remedy = f"run `sysctl {key}` there"
         return host.finding(check, Status.UNKNOWN, key, expected=wanted, actual="not read", remedy=remedy)
     value = live.value or ""
@@ -72,23 +72,26 @@ LIMITS = Check(
 )
 
 
-@judges(LIMITS, reads=("limits", "login_limits", "sysctl"))
-def limits(host: Subject) -> Iterator[Finding]:
+@judges_fact(
+    SessionLimits,
+    LIMITS,
+    reads=("limits", "login_limits", "sysctl"),
+    unread="the limits of a session",
+    or_absent=True,
+)
+def limits(host: Subject, live: SessionLimits) -> Iterator[Finding]:
     """What a fresh login gets, where root could open one, else this very session; a stack that NCCL can live with."""
     wanted = host.wanted.tuning.limits if host.wanted else {}
-    live = host.facts.get("limits")
-    yield from host.unread(LIMITS, live, "the limits of a session")
-    if not isinstance(live, SessionLimits):
-        return
     for name, setting in sorted(wanted.items()):
         yield _limit(host, name, setting.value, live)
     nccl = host.wanted.stack.nccl if host.wanted else None
     if nccl:
-        bad = live.stack == "unlimited" and version_key(nccl) < _STACK_MENDED
+        crashes = live.stack == "unlimited" and version_key(nccl) < _STACK_MENDED
         remedy = "remove `stack unlimited` from /etc/security/limits.conf and limits.d"
         expected = f"a limit: threads of NCCL {nccl} crash on an unlimited stack"
-        status = Status.WARNING if bad else Status.OK
-        yield host.finding(LIMITS, status, "stack", expected=expected, actual=live.stack, remedy=remedy)
+        yield host.finding(
+            LIMITS, warning_unless(not crashes), "stack", expected=expected, actual=live.stack, remedy=remedy
+        )
 
 
 def _limit(host: Subject, name: str, wanted: str, session: SessionLimits) -> Finding:
@@ -98,8 +101,8 @@ def _limit(host: Subject, name: str, wanted: str, session: SessionLimits) -> Fin
     most = _most_files(host) if name == "nofile" else None
     if actual is None:
         remedy = "look at PAM: `runuser -l`"
-        said = "a fresh session could not be opened to look at it"
-        return host.finding(LIMITS, Status.UNKNOWN, name, expected=wanted, actual=said, remedy=remedy)
+        actual = "a fresh session could not be opened to look at it"
+        return host.finding(LIMITS, Status.UNKNOWN, name, expected=wanted, actual=actual, remedy=remedy)
     if not _is_enough(actual, wanted):
         reason = "" if session.raisable else f"{actual}, root here may not raise it"
         if most is not None and not _is_enough(str(most), wanted):
@@ -109,8 +112,8 @@ def _limit(host: Subject, name: str, wanted: str, session: SessionLimits) -> Fin
         remedy = "run `nodectl provision --tags limits`, then log in anew"
         return host.finding(LIMITS, Status.FAILED, name, expected=wanted, actual=actual, remedy=remedy)
     if login and login.uses_pam is False and not _is_enough(own, wanted):
-        said, remedy = f"{own} in SSH sessions: sshd has UsePAM no", "set UsePAM yes in sshd_config"
-        return host.finding(LIMITS, Status.WARNING, name, expected=wanted, actual=said, remedy=remedy)
+        actual, remedy = f"{own} in SSH sessions: sshd has UsePAM no", "set UsePAM yes in sshd_config"
+        return host.finding(LIMITS, Status.WARNING, name, expected=wanted, actual=actual, remedy=remedy)
     return host.finding(LIMITS, Status.OK, name, expected=wanted, actual=actual)
 
 
@@ -120,9 +123,8 @@ def _is_enough(actual: str, wanted: str) -> bool:
 
 def _most_files(host: Subject) -> int | None:
     """The kernel's own limit for one process, above which nobody can raise it."""
-    settings = host.facts.get("sysctl")
-    setting = settings.get("fs.nr_open") if isinstance(settings, Mapping) else None
-    return whole(setting.value) if isinstance(setting, Sysctl) else None
+    setting = (host.fact("sysctl", dict) or {}).get("fs.nr_open")
+    return whole(setting.value) if setting else None
 
 
 NCCL_FILE = Check(
@@ -142,14 +144,9 @@ NCCL_DEBUG = Check(
 )
 
 
-@judges(NCCL_FILE, NCCL_DEBUG, reads=("nccl_files",))
-def nccl_file(host: Subject) -> Iterator[Finding]:
+@judges_fact(NcclFiles, NCCL_FILE, NCCL_DEBUG, reads=("nccl_files",), unread="NCCL's files", or_absent=True)
+def nccl_file(host: Subject, files: NcclFiles) -> Iterator[Finding]:
     """NCCL's files as NCCL reads them, against the profile; each debugging variable is a warning of its own."""
-    files = host.facts.get("nccl_files")
-    for check in (NCCL_FILE, NCCL_DEBUG):
-        yield from host.unread(check, files, "NCCL's files")
-    if not isinstance(files, NcclFiles):
-        return
     system, user = parse_nccl(files.system or ""), parse_nccl(files.user or "")
     remedy = "run `nodectl provision --tags nccl_env`"
     wanted = host.wanted.nccl_env if host.wanted else {}
@@ -159,22 +156,21 @@ def nccl_file(host: Subject) -> Iterator[Finding]:
             NCCL_FILE, failed_unless(actual == value), name, expected=value, actual=actual, remedy=remedy
         )
         if user.get(name, value) != value:
-            said = f"{user[name]}, by ~/.nccl.conf, which goes before /etc/nccl.conf"
+            actual = f"{user[name]}, by ~/.nccl.conf, which goes before /etc/nccl.conf"
             way = f"remove {name} from ~/.nccl.conf there"
-            yield host.finding(NCCL_FILE, Status.WARNING, f"{name} of user", expected=value, actual=said, remedy=way)
+            yield host.finding(NCCL_FILE, Status.WARNING, f"{name} of user", expected=value, actual=actual, remedy=way)
     for name in sorted(set(system) - set(wanted)) if host.wanted else ():
         yield host.finding(NCCL_FILE, Status.WARNING, name, actual=system[name], remedy=remedy)
-    for name in sorted({*system, *user}):
+    for name, value in sorted({**system, **user}.items()):
         if is_debug_variable(name):
-            said = user.get(name, system.get(name, ""))
-            yield host.finding(NCCL_DEBUG, Status.WARNING, name, actual=said)
+            yield host.finding(NCCL_DEBUG, Status.WARNING, name, actual=value)
 
 
 def parse_nccl(text: str) -> dict[str, str]:
     """Name and value as NCCL takes them: cut, untrimmed, the first writer wins, `#` only in the first column."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for line in text.split("\n"):
         name, equals, value = line.partition("=")
         if equals and not line.startswith("#"):
-            found.setdefault(name[:MAX_CHARS], value[:MAX_CHARS])
-    return found
+            variables.setdefault(name[:MAX_CHARS], value[:MAX_CHARS])
+    return variables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nodectl.checks.check import Check, Subject, Threshold, judges, warning_unless
+from nodectl.checks.check import Check, Subject, Threshold, judges_fact, warning_unless
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.kernel_knobs import KernelKnobs
 from nodectl.facts.memory_errors import MemoryErrors
@@ -102,10 +102,18 @@ IOMMU = Check(
 )
 
 
-def _iommu(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+@judges_fact(
+    KernelKnobs,
+    IOMMU,
+    reads=("kernel_knobs", "cpu"),
+    unread="off, or passed through",
+    borrowed="kernel",
+    where=lambda host: bool(host.gpus),
+)
+def iommu(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
     """On bare metal with GPUs, traffic between devices is not to be translated by the IOMMU."""
     cpu = host.fact("cpu", Cpu)
-    if not (host.wanted and host.wanted.hardware.gpus) or (cpu and cpu.hypervisor):
+    if cpu and cpu.hypervisor:
         return
     if knobs.iommu_groups is None or knobs.cmdline is None:
         yield _untold(host, IOMMU, "/proc/cmdline and /sys/kernel/iommu_groups")
@@ -141,24 +149,21 @@ _KNOBS: dict[Check, Callable[[Subject, KernelKnobs], Iterator[Finding]]] = {
     HUGE_PAGES: _huge_pages,
     NUMA_BALANCING: _numa_balancing,
     CLOCKSOURCE: _clocksource,
-    IOMMU: _iommu,
     KERNEL_TAINT: _taint,
 }
 
 
-@judges(*_KNOBS, reads=("lab", "kernel_knobs", "numa", "cpu"))
-def knobs(host: Subject) -> Iterator[Finding]:
-    """Frequency governor, huge pages, NUMA balancing, clock source, IOMMU and taint."""
-    if host.borrows("kernel"):
-        return
-    knobs = host.facts.get("kernel_knobs")
-    everywhere = [check for check in _KNOBS if check is not IOMMU]
-    yield from host.unknown(knobs, "the kernel's settings beside its sysctls", *everywhere)
-    if host.wanted and host.wanted.hardware.gpus:
-        yield from host.unknown(knobs, "off, or passed through", IOMMU)
-    if isinstance(knobs, KernelKnobs):
-        for judge in _KNOBS.values():
-            yield from judge(host, knobs)
+@judges_fact(
+    KernelKnobs,
+    *_KNOBS,
+    reads=("kernel_knobs", "numa", "cpu"),
+    unread="the kernel's settings beside its sysctls",
+    borrowed="kernel",
+)
+def knobs(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+    """Frequency governor, huge pages, NUMA balancing, clock source and taint."""
+    for judge in _KNOBS.values():
+        yield from judge(host, knobs)
 
 
 MEMORY_UNCORRECTED = Check(
@@ -185,15 +190,15 @@ MEMORY_CORRECTED = Check(
 )
 
 
-@judges(MEMORY_UNCORRECTED, MEMORY_CORRECTED, reads=("lab", "memory_errors"))
-def memory_errors(host: Subject) -> Iterator[Finding]:
+@judges_fact(
+    MemoryErrors,
+    *(MEMORY_UNCORRECTED, MEMORY_CORRECTED),
+    reads=("memory_errors",),
+    unread="the memory controllers' counters",
+    borrowed="memory",
+)
+def memory_errors(host: Subject, errors: MemoryErrors) -> Iterator[Finding]:
     """No uncorrected error of the host's memory, and no more corrected ones than now and then."""
-    if host.borrows("memory"):
-        return
-    errors = host.facts.get("memory_errors")
-    yield from host.unknown(errors, "the memory controllers' counters", MEMORY_UNCORRECTED, MEMORY_CORRECTED)
-    if not isinstance(errors, MemoryErrors):
-        return
     faults = (
         host.finding(MEMORY_UNCORRECTED, Status.FAILED, controller.name, actual=str(controller.uncorrected))
         for controller in errors.controllers
@@ -207,10 +212,8 @@ def memory_errors(host: Subject) -> Iterator[Finding]:
 def _corrected(host: Subject, errors: MemoryErrors) -> Iterator[Finding]:
     for controller in errors.controllers:
         grown = host.growth(f"edac.{controller.name}.corrected", controller.corrected)
-        limit = host.limit_reached(grown, CORRECTED_ERRORS_LIMIT, CORRECTED_ERRORS_FIRST_LIMIT)
-        if limit is not None:
-            expected = f"fewer than {limit:g}"
-            yield host.finding(MEMORY_CORRECTED, Status.WARNING, controller.name, expected=expected, actual=grown.text)
+        limits = (CORRECTED_ERRORS_LIMIT, CORRECTED_ERRORS_FIRST_LIMIT)
+        yield from host.grew(MEMORY_CORRECTED, controller.name, grown, *limits)
 
 
 STUCK_PROCESSES_LIMIT = Threshold("stuck_processes", 5, "gpud: five processes in uninterruptible sleep")
@@ -242,29 +245,31 @@ LOAD = Check(
 )
 
 
-@judges(STUCK_PROCESSES, ZOMBIES, LOAD, reads=("processes", "lab", "cpu"))
-def processes(host: Subject) -> Iterator[Finding]:
-    """Nobody hangs in the kernel, few dead children are left unreaped, and processors are free for ranks."""
-    processes = host.facts.get("processes")
-    checks = (STUCK_PROCESSES, ZOMBIES) if host.shares("cpu") else (STUCK_PROCESSES, ZOMBIES, LOAD)
-    yield from host.unknown(processes, "the processes' states", *checks)
-    if not isinstance(processes, Processes):
-        return
+@judges_fact(Processes, STUCK_PROCESSES, ZOMBIES, reads=("processes",), unread="the processes' states")
+def processes(host: Subject, processes: Processes) -> Iterator[Finding]:
+    """Nobody hangs in the kernel, and few dead children are left unreaped."""
     stuck, most = processes.uninterruptible, host.threshold(STUCK_PROCESSES_LIMIT)
-    names = [f"{each.name} ({each.pid}{f' in {each.waits_in}' if each.waits_in else ''})" for each in stuck[:4]]
+    names = [f"{task.name} ({task.pid}{f' in {task.waits_in}' if task.waits_in else ''})" for task in stuck[:4]]
     actual = f"{len(stuck)}: {', '.join(names)}" if stuck else "0"
     expected = f"fewer than {most:g} in uninterruptible sleep"
     yield host.finding(STUCK_PROCESSES, warning_unless(len(stuck) < most), expected=expected, actual=actual)
     most = host.threshold(ZOMBIES_LIMIT)
     status, actual = warning_unless(processes.zombies < most), str(processes.zombies)
     yield host.finding(ZOMBIES, status, expected=f"fewer than {most:g}", actual=actual)
-    yield from _load(host, processes)
 
 
-def _load(host: Subject, processes: Processes) -> Iterator[Finding]:
-    # the load of a lab host, dressed or not, is the machine's
+# the load of a lab host, dressed or not, is the machine's
+@judges_fact(
+    Processes,
+    LOAD,
+    reads=("processes", "lab", "cpu"),
+    unread="the processes' states",
+    where=lambda host: not host.shares("cpu"),
+)
+def load(host: Subject, processes: Processes) -> Iterator[Finding]:
+    """Processors are free for ranks."""
     cpu = host.fact("cpu", Cpu)
-    if host.shares("cpu") or cpu is None:
+    if cpu is None:
         return
     most = host.threshold(LOAD_PER_THREAD_LIMIT) * cpu.threads
     expected = f"{most:g} or less, over five minutes, with {cpu.threads} threads"

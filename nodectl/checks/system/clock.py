@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, Threshold, judges
+from nodectl.checks.check import Check, Subject, Threshold, judges, warning_unless
 from nodectl.facts.clock_sync import ClockSync
 from nodectl.facts.time import Clock
 from nodectl.facts.time_service import TimeService
@@ -29,28 +29,30 @@ CLOCK = Check(
 @judges(CLOCK, reads=("lab", "time", "clock_sync", "time_service"))
 def clock(host: Subject) -> Iterator[Finding]:
     """Near the operator's clock, and kept right by something; a host that shares its clock has none to keep."""
-    found, sync = host.facts.get("time"), host.facts.get("clock_sync")
-    if isinstance(found, Clock):
+    clock, sync, service = (
+        host.fact("time", Clock),
+        host.facts.get("clock_sync"),
+        host.fact("time_service", TimeService),
+    )
+    if clock:
         # the true offset is within error_s above offset_s: only what is off for certain counts
-        off_s = max(0.0, found.offset_s, -(found.offset_s + found.error_s))
+        off_s = max(0.0, clock.offset_s, -(clock.offset_s + clock.error_s))
         yield _offset(host, "offset", off_s, f"{off_s:.1f} s off", "ours")
-    expected, service = "synchronised", host.fact("time_service", TimeService)
     if host.shares("clock") or (service and not service.own_clock and not service.services):
         actual = "the clock is the machine's below this host"
         yield host.finding(CLOCK, Status.SKIPPED, "synchronisation", actual=actual)
     elif isinstance(sync, ClockSync):
-        status = Status.OK if sync.synchronised else Status.WARNING
         remedy = "look at `chronyc tracking` or `timedatectl` there"
-        yield host.finding(CLOCK, status, "synchronisation", actual=sync.told, remedy=remedy)
+        yield host.finding(CLOCK, warning_unless(sync.synchronised), "synchronisation", actual=sync.told, remedy=remedy)
     else:
-        yield from host.unread(CLOCK, sync, expected)
+        yield from host.unread(CLOCK, sync)
     if service and service.own_clock:
         yield from _service(host, service)
 
 
 def _service(host: Subject, service: TimeService) -> Iterator[Finding]:
     """One service keeps the clock, and is content with it itself."""
-    status = Status.OK if len(service.services) == 1 else Status.WARNING
+    status = warning_unless(len(service.services) == 1)
     actual = ", ".join(service.services) or "none"
     remedy = "keep one time service, and disable the others" if service.services else _INSTALL
     yield host.finding(CLOCK, status, "service", expected="one time service", actual=actual, remedy=remedy)
@@ -59,9 +61,9 @@ def _service(host: Subject, service: TimeService) -> Iterator[Finding]:
         yield _offset(host, "service offset", abs(service.offset_s), actual, "its time servers")
 
 
-def _offset(host: Subject, subject: str, off_s: float, actual: str, whose: str) -> Finding:
+def _offset(host: Subject, subject: str, off_s: float, actual: str, reference: str) -> Finding:
     least, most = host.threshold(CLOCK_WARNING_S_LIMIT), host.threshold(CLOCK_FAILED_S_LIMIT)
     status = Status.OK if off_s < least else Status.FAILED if off_s >= most else Status.WARNING
     return host.finding(
-        CLOCK, status, subject, expected=f"within {least:g} s of {whose}", actual=actual, remedy=_INSTALL
+        CLOCK, status, subject, expected=f"within {least:g} s of {reference}", actual=actual, remedy=_INSTALL
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
-from nodectl.facts.base import whole
-from nodectl.facts.cpu import Cpu
+from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges_fact, warning_unless
+from nodectl.facts.cpu import Cpu, cpu_set
 from nodectl.facts.memory import Memory
 from nodectl.facts.numa import Numa
 from nodectl.model.finding import Finding
@@ -38,58 +37,43 @@ CPU_OFFLINE = Check(
 )
 
 
-@judges(CPU_MODEL, CPU_SOCKETS, CPU_CORES, CPU_THREADS, CPU_OFFLINE, reads=("lab", "cpu"))
-def processors(host: Subject) -> Iterator[Finding]:
-    """Model, sockets, cores and threads as the hardware profile has them; none of them offline."""
-    if host.borrows("cpu"):
-        return
-    cpu = host.facts.get("cpu")
+@judges_fact(
+    Cpu,
+    *(CPU_MODEL, CPU_SOCKETS, CPU_CORES, CPU_THREADS),
+    reads=("cpu",),
+    unread="the processors",
+    borrowed="cpu",
+    where=lambda host: bool(host.wanted and host.wanted.hardware.cpu),
+)
+def processors(host: Subject, cpu: Cpu) -> Iterator[Finding]:
+    """Model, sockets, cores and threads as the hardware profile has them."""
     wanted = host.wanted.hardware.cpu if host.wanted else None
-    ids = (CPU_MODEL, CPU_SOCKETS, CPU_CORES, CPU_THREADS) if wanted else ()
-    yield from host.unknown(cpu, "the processors", *ids, CPU_OFFLINE)
-    if not isinstance(cpu, Cpu):
+    if wanted is None:
         return
-    if wanted is not None:
-        same = cpu.model is not None and wanted.model.lower() in cpu.model.lower()
-        status = Status.UNKNOWN if cpu.model is None else failed_unless(same)
-        actual = cpu.model or "not named"
-        yield host.finding(CPU_MODEL, status, expected=wanted.model, actual=actual)
-        counts = (
-            (CPU_SOCKETS, "sockets", wanted.sockets, cpu.sockets, _REPLUG),
-            (CPU_CORES, "cores", wanted.cores, cpu.cores, _REPLUG),
-            (CPU_THREADS, "threads", wanted.threads, cpu.threads, _BIOS),
-        )
-        for check, what, number, actual_number, remedy in counts:
-            yield _count(host, check, what, number, actual_number, remedy)
-    yield _offline(host, cpu)
+    same = cpu.model is not None and wanted.model.lower() in cpu.model.lower()
+    status = Status.UNKNOWN if cpu.model is None else failed_unless(same)
+    yield host.finding(CPU_MODEL, status, expected=wanted.model, actual=cpu.model or "not named")
+    counts = (
+        (CPU_SOCKETS, "sockets", wanted.sockets, cpu.sockets, _REPLUG),
+        (CPU_CORES, "cores", wanted.cores, cpu.cores, _REPLUG),
+        (CPU_THREADS, "threads", wanted.threads, cpu.threads, _BIOS),
+    )
+    for check, noun, number, live, remedy in counts:
+        status = Status.UNKNOWN if live is None else failed_unless(live == number)
+        actual = "not told by lscpu" if live is None else str(live)
+        yield host.finding(check, status, expected=f"{number} {noun}", actual=actual, remedy=remedy)
 
 
-def _count(host: Subject, check: Check, what: str, wanted: int, actual: int | None, remedy: str) -> Finding:
-    expected = f"{wanted} {what}"
-    if actual is None:
-        return host.finding(check, Status.UNKNOWN, expected=expected, actual="not told by lscpu", remedy=remedy)
-    return host.finding(check, failed_unless(actual == wanted), expected=expected, actual=str(actual), remedy=remedy)
-
-
-def _offline(host: Subject, cpu: Cpu) -> Finding:
+@judges_fact(Cpu, CPU_OFFLINE, reads=("cpu",), unread="the processors", borrowed="cpu")
+def offline(host: Subject, cpu: Cpu) -> Iterator[Finding]:
     """lscpu counts all threads that the kernel knows of; those online may be fewer."""
     if cpu.online is None:
         remedy = "look at /sys/devices/system/cpu/online there"
-        return host.finding(CPU_OFFLINE, Status.UNKNOWN, actual="not told", remedy=remedy)
-    online = cpu_count(cpu.online)
+        yield host.finding(CPU_OFFLINE, Status.UNKNOWN, actual="not told", remedy=remedy)
+        return
+    online = len(cpu_set(cpu.online))
     actual = f"{online} of {cpu.threads} ({cpu.online})"
-    return host.finding(CPU_OFFLINE, warning_unless(online >= cpu.threads), actual=actual)
-
-
-def cpu_count(text: str) -> int:
-    """How many CPUs a kernel's list such as 0-7,64-71 names."""
-    count = 0
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        low, high = whole(first), whole(last)
-        if low is not None:
-            count += 1 if high is None else high - low + 1
-    return count
+    yield host.finding(CPU_OFFLINE, warning_unless(online >= cpu.threads), actual=actual)
 
 
 NUMA_NODES = Check("numa_nodes", looks_at="sysfs", fires="warning: fewer NUMA nodes than sockets", remedy=_BIOS)
@@ -102,20 +86,17 @@ MEMORY_BALANCE = Check(
 )
 
 
-@judges(NUMA_NODES, MEMORY_BALANCE, reads=("lab", "numa", "cpu"))
-def numa(host: Subject) -> Iterator[Finding]:
+@judges_fact(Numa, NUMA_NODES, MEMORY_BALANCE, reads=("numa", "cpu"), unread="the NUMA nodes", borrowed="sys")
+def numa(host: Subject, numa: Numa) -> Iterator[Finding]:
     """A node of memory for each socket at least, each with memory, and about as much as the others."""
-    if host.borrows("sys"):
+    if not numa.nodes:
         return
-    found, cpu = host.facts.get("numa"), host.fact("cpu", Cpu)
-    yield from host.unknown(found, "the NUMA nodes", NUMA_NODES, MEMORY_BALANCE)
-    if not isinstance(found, Numa) or not found.nodes:
-        return
+    cpu = host.fact("cpu", Cpu)
     sockets = (cpu.sockets if cpu else None) or 1
-    number = len(found.nodes)
+    number = len(numa.nodes)
     expected = f"{sockets} or more, one for each socket"
     yield host.finding(NUMA_NODES, warning_unless(number >= sockets), expected=expected, actual=str(number))
-    sizes = {each.node: each.memory_mib for each in found.nodes}
+    sizes = {node.node: node.memory_mib for node in numa.nodes}
     known = {node: size for node, size in sizes.items() if size is not None}
     if len(known) < len(sizes):
         yield host.finding(MEMORY_BALANCE, Status.UNKNOWN, actual="not told")
@@ -145,32 +126,34 @@ SWAP = Check(
 )
 
 
-@judges(MEMORY_SIZE, SWAP, reads=("lab", "memory"))
-def memory(host: Subject) -> Iterator[Finding]:
-    """As much as the profile names, less what firmware and kernel keep; not swapped out."""
-    if host.borrows("memory"):
-        return
-    found = host.facts.get("memory")
-    wanted = host.wanted.hardware.memory_gb if host.wanted else None
-    yield from host.unknown(found, "the memory", *([MEMORY_SIZE] if wanted else []), SWAP)
-    if not isinstance(found, Memory):
-        return
-    if wanted is not None:
-        percent = host.threshold(MEMORY_PERCENT_LIMIT)
-        least = wanted * 1e9 / 2**20 * percent / 100
-        expected = f"{wanted} GB installed, {percent:g} % of it usable or more"
-        actual = f"{found.total_mib * 2**20 / 1e9:.0f} GB"
-        yield host.finding(MEMORY_SIZE, failed_unless(found.total_mib >= least), expected=expected, actual=actual)
-    yield _swap(host, found)
+@judges_fact(
+    Memory,
+    MEMORY_SIZE,
+    reads=("memory",),
+    unread="the memory",
+    borrowed="memory",
+    where=lambda host: bool(host.wanted and host.wanted.hardware.memory_gb),
+)
+def memory(host: Subject, memory: Memory) -> Iterator[Finding]:
+    """As much as the profile names, less what firmware and kernel keep."""
+    wanted_gb, percent = (
+        (host.wanted.hardware.memory_gb if host.wanted else 0) or 0,
+        host.threshold(MEMORY_PERCENT_LIMIT),
+    )
+    enough = memory.total_mib >= wanted_gb * 1e9 / 2**20 * percent / 100
+    expected = f"{wanted_gb} GB installed, {percent:g} % of it usable or more"
+    actual = f"{memory.total_mib * 2**20 / 1e9:.0f} GB"
+    yield host.finding(MEMORY_SIZE, failed_unless(enough), expected=expected, actual=actual)
 
 
-def _swap(host: Subject, found: Memory) -> Finding:
+@judges_fact(Memory, SWAP, reads=("memory",), unread="the memory", borrowed="memory")
+def swap(host: Subject, memory: Memory) -> Iterator[Finding]:
+    """Not much of the memory in use is swapped out."""
     limit = host.threshold(SWAP_USED_PERCENT_LIMIT)
-    expected = f"at most {limit:g} % of swap in use"
-    if not found.swap_mib:
-        return host.finding(SWAP, Status.OK, expected=expected, actual="no swap")
-    if found.swap_free_mib is None:
-        return host.finding(SWAP, Status.UNKNOWN, expected=expected, actual="not told")
-    used = 100 * (found.swap_mib - found.swap_free_mib) / found.swap_mib
-    actual = f"{used:.0f} % of {found.swap_mib} MiB"
-    return host.finding(SWAP, warning_unless(used <= limit), expected=expected, actual=actual)
+    status, actual = Status.OK, "no swap"
+    if memory.swap_mib and memory.swap_free_mib is None:
+        status, actual = Status.UNKNOWN, "not told"
+    elif memory.swap_mib and memory.swap_free_mib is not None:
+        used = 100 * (memory.swap_mib - memory.swap_free_mib) / memory.swap_mib
+        status, actual = warning_unless(used <= limit), f"{used:.0f} % of {memory.swap_mib} MiB"
+    yield host.finding(SWAP, status, expected=f"at most {limit:g} % of swap in use", actual=actual)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.check import NOT_SETTABLE, Check, Subject, Threshold, failed_unless, judges
+from nodectl.checks.check import NO_SYSTEMD, Check, Subject, Threshold, failed_unless, judges
 from nodectl.facts.health_timer import TIMER, HealthTimer
-from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
@@ -28,28 +27,18 @@ HEALTH_TIMER = Check(
 def health_timer(host: Subject) -> Iterator[Finding]:
     """Only where the inventory says that the host has one."""
     timer = host.facts.get("health_timer")
-    if timer is None or not host.variables.get("nodectl_health_timer"):
+    if not host.variables.get("nodectl_health_timer"):
         return
-    if isinstance(timer, Unread):
-        status = Status.FAILED if timer.kind == "absent" else Status.UNKNOWN
-        yield host.finding(HEALTH_TIMER, status, TIMER, actual=timer.reason)
+    yield from host.lacks(HEALTH_TIMER, timer, TIMER)
     if not isinstance(timer, HealthTimer):
         return
     if not timer.systemd:
-        actual = f"{NOT_SETTABLE}: systemd is not process 1"
-        yield host.finding(HEALTH_TIMER, Status.SKIPPED, TIMER, actual=actual)
+        yield host.finding(HEALTH_TIMER, Status.SKIPPED, TIMER, actual=NO_SYSTEMD)
         return
     state = timer.state or "not there"
     yield host.finding(HEALTH_TIMER, failed_unless(state == "active"), TIMER, actual=state)
     most = host.threshold(AGE_LIMIT)
-    young = timer.age_s is not None and timer.age_s < most
-    actual = f"{timer.age_s} s" if timer.age_s is not None else "not there"
+    status = failed_unless(timer.age_s is not None and timer.age_s < most)
+    expected, actual = f"younger than {most:g} s", "not there" if timer.age_s is None else f"{timer.age_s} s"
     remedy = "look at `journalctl -u nodectl-health.service`"
-    yield host.finding(
-        HEALTH_TIMER,
-        failed_unless(young),
-        timer.path,
-        expected=f"younger than {most:g} s",
-        actual=actual,
-        remedy=remedy,
-    )
+    yield host.finding(HEALTH_TIMER, status, timer.path, expected=expected, actual=actual, remedy=remedy)

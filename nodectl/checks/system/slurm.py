@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, judges, warning_unless
+from nodectl.checks.check import Check, Subject, judges_fact, warning_unless
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.memory import Memory
 from nodectl.facts.slurm import SlurmNode
@@ -29,41 +29,41 @@ SLURM_RESOURCES = Check(
 )
 
 
-@judges(SLURM_STATE, SLURM_RESOURCES, reads=("slurm", "lab", "cpu", "memory"))
-def state(host: Subject) -> Iterator[Finding]:
+@judges_fact(
+    SlurmNode,
+    *(SLURM_STATE, SLURM_RESOURCES),
+    reads=("slurm", "lab", "cpu", "memory"),
+    unread=SLURM_STATE.expected,
+)
+def state(host: Subject, node: SlurmNode) -> Iterator[Finding]:
     """Neither drained nor down; absent where the node is none of Slurm's."""
-    found = host.facts.get("slurm")
-    yield from host.unknown(found, SLURM_STATE.expected, SLURM_STATE, SLURM_RESOURCES)
-    if not isinstance(found, SlurmNode):
-        return
-    states = set(found.states)
-    away = states & _AWAY or not found.responding
+    states = set(node.states)
+    away = states & _AWAY or not node.responding
     status = Status.FAILED if away else Status.WARNING if states & (_DRAINED | {"REBOOT"}) else Status.OK
-    reason = f": {found.reason}" if found.reason else ""
-    actual = f"{'+'.join(found.states)}{'' if found.responding else ', not responding'}{reason}"
-    remedy = f"when it is mended: `scontrol update nodename={found.name} state=resume`"
-    if not found.responding:
+    reason = f": {node.reason}" if node.reason else ""
+    actual = f"{'+'.join(node.states)}{'' if node.responding else ', not responding'}{reason}"
+    remedy = f"when it is mended: `scontrol update nodename={node.name} state=resume`"
+    if not node.responding:
         remedy = f"look at slurmd there (`systemctl status slurmd`); {remedy}"
     yield host.finding(SLURM_STATE, status, actual=actual, remedy=remedy)
-    yield from _resources(host, found)
+    yield from _resources(host, node)
 
 
-def _resources(host: Subject, found: SlurmNode) -> Iterator[Finding]:
+def _resources(host: Subject, node: SlurmNode) -> Iterator[Finding]:
     """What slurm.conf says of the node, against what it has."""
     cpu = None if host.borrows("cpu") else host.fact("cpu", Cpu)
     memory = None if host.borrows("memory") else host.fact("memory", Memory)
-    gpus = host.wanted.hardware.gpus if host.wanted else None
     remedy = f"correct the node's line in slurm.conf and gres.conf (`slurmd -C` on {host.host} prints it)"
     rows = []
-    if cpu and found.cpus is not None:
+    if cpu and node.cpus is not None:
         # one CPU a core, or one a thread: both are usual
-        rows.append(("CPUs", found.cpus in (cpu.threads, cpu.cores), f"{cpu.threads}", f"{found.cpus}"))
-    if memory and found.memory_mib is not None:
-        enough = found.memory_mib <= memory.total_mib
-        rows.append(("memory", enough, f"{memory.total_mib} MiB or less", f"{found.memory_mib} MiB"))
-    if gpus:
-        number = gpus_of(found.gres)
-        rows.append(("GPUs", number == gpus, f"{gpus}", f"{number}"))
+        rows.append(("CPUs", node.cpus in (cpu.threads, cpu.cores), f"{cpu.threads}", f"{node.cpus}"))
+    if memory and node.memory_mib is not None:
+        enough = node.memory_mib <= memory.total_mib
+        rows.append(("memory", enough, f"{memory.total_mib} MiB or less", f"{node.memory_mib} MiB"))
+    if host.gpus:
+        number = gpus_of(node.gres)
+        rows.append(("GPUs", number == host.gpus, f"{host.gpus}", f"{number}"))
     for name, right, expected, actual in rows:
         yield host.finding(
             SLURM_RESOURCES, warning_unless(right), name, expected=expected, actual=actual, remedy=remedy
@@ -72,5 +72,4 @@ def _resources(host: Subject, found: SlurmNode) -> Iterator[Finding]:
 
 def gpus_of(gres: str | None) -> int:
     """How many GPUs a text such as `gpu:a100:8(S:0-1),nic:2` has."""
-    found = re.findall(r"(?:^|,)gpu(?::[^:,()]+)??:([0-9]{1,6})(?=[(,]|$)", gres or "")
-    return sum(map(int, found))
+    return sum(map(int, re.findall(r"(?:^|,)gpu(?::[^:,()]+)??:([0-9]{1,6})(?=[(,]|$)", gres or "")))

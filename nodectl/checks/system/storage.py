@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
+from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
 from nodectl.common import file_systems
 from nodectl.facts.disk import Disk
 from nodectl.facts.memory import Memory
@@ -50,10 +50,10 @@ def shared_memory(host: Subject) -> Iterator[Finding]:
         actual = "no file system there" if size is None else f"{size} MiB"
         yield host.finding(SHARED_MEMORY, status, _SHM, expected=expected, actual=actual)
         if memory.shm_free_mib is not None and size is not None and size >= least:
-            full = memory.shm_free_mib < least / 2
+            enough = memory.shm_free_mib >= least / 2
             actual = f"{memory.shm_free_mib} MiB free of {size}"
             expected = f"{least / 2:g} MiB free"
-            yield host.finding(SHM_FREE, warning_unless(not full), _SHM, expected=expected, actual=actual)
+            yield host.finding(SHM_FREE, warning_unless(enough), _SHM, expected=expected, actual=actual)
 
 
 DISK_FREE_MIB_LIMIT = Threshold("disk_free_mib", 1024, "room for logs and job folders")
@@ -77,15 +77,15 @@ INODES = Check(
 @judges(DISK, INODES, reads=("disk",))
 def disk(host: Subject) -> Iterator[Finding]:
     """Room for jobs and their logs, and on the root file system."""
-    found, least = host.facts.get("disk"), host.threshold(DISK_FREE_MIB_LIMIT)
+    disk, least = host.facts.get("disk"), host.threshold(DISK_FREE_MIB_LIMIT)
     expected = f"{least:g} MiB free"
     for check in (DISK, INODES):
-        yield from host.unread(check, found, expected)
-    if not isinstance(found, Disk):
+        yield from host.unread(check, disk, expected)
+    if not isinstance(disk, Disk):
         return
     rows = (
-        ("/", found.root_free_mib, found.root_inodes_used_percent),
-        (found.state_folder, found.state_free_mib, found.state_inodes_used_percent),
+        ("/", disk.root_free_mib, disk.root_inodes_used_percent),
+        (disk.state_folder, disk.state_free_mib, disk.state_inodes_used_percent),
     )
     most = host.threshold(INODES_USED_PERCENT_LIMIT)
     for folder, free_mib, used_percent in rows:
@@ -109,22 +109,29 @@ READ_ONLY = Check(
 MOUNT = Check("mount", looks_at="`nodectl_health: {mounts: […]}`", fires="not mounted", expected="mounted")
 
 
-@judges(READ_ONLY, MOUNT, reads=("mounts",))
-def mounts(host: Subject) -> Iterator[Finding]:
-    """No disk fell to read-only, and all that the site expects is mounted."""
-    found = host.facts.get("mounts")
-    wanted = [str(each) for each in host.variables.get("mounts") or ()]
-    yield from host.unknown(found, "the mounted file systems", READ_ONLY, *([MOUNT] if wanted else []))
-    if not isinstance(found, Mounts):
-        return
-    live = {each.target: each for each in found.mounts}
+def _wanted(host: Subject) -> list[str]:
+    return [str(target) for target in host.variables.get("mounts") or ()]
+
+
+@judges_fact(Mounts, READ_ONLY, reads=("mounts",), unread="the mounted file systems")
+def read_only(host: Subject, mounts: Mounts) -> Iterator[Finding]:
+    """No disk fell to read-only."""
+    live = {mount.target: mount for mount in mounts.mounts}
     fallen = (
-        host.finding(READ_ONLY, Status.FAILED, each.target, actual=f"read-only ({each.source}, {each.kind})")
-        for each in live.values()
-        if _fell(each, wanted)
+        host.finding(READ_ONLY, Status.FAILED, mount.target, actual=f"read-only ({mount.source}, {mount.kind})")
+        for mount in live.values()
+        if _fell(mount, _wanted(host))
     )
     yield from host.all_of(READ_ONLY, fallen, expected="disks writable", actual="so they are")
-    for target in wanted:
+
+
+@judges_fact(
+    Mounts, MOUNT, reads=("mounts",), unread="the mounted file systems", where=lambda host: bool(_wanted(host))
+)
+def mounted(host: Subject, mounts: Mounts) -> Iterator[Finding]:
+    """All that the site expects is mounted."""
+    live = {mount.target: mount for mount in mounts.mounts}
+    for target in _wanted(host):
         there = live.get(target.rstrip("/") or "/")
         actual = f"{there.source}, {there.kind}" if there else "not mounted"
         remedy = f"`mount {target}` there; see /etc/fstab and whether the server answers"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, judges, warning_unless
+from nodectl.checks.check import Check, Subject, judges_fact, warning_unless
 from nodectl.facts.base import whole
 from nodectl.facts.unit_limits import UnitLimits
 from nodectl.facts.units import Unit, Units
@@ -37,43 +37,36 @@ AUTOMATIC_UPGRADES = Check(
 )
 
 
-@judges(FAILED_UNITS, UNIT_STOPPED, AUTOMATIC_UPGRADES, reads=("units",))
-def failed(host: Subject) -> Iterator[Finding]:
+@judges_fact(Units, FAILED_UNITS, UNIT_STOPPED, AUTOMATIC_UPGRADES, reads=("units",), unread="systemd's units")
+def failed(host: Subject, units: Units) -> Iterator[Finding]:
     """No unit failed; what is enabled runs; nothing upgrades packages by itself."""
-    found = host.facts.get("units")
-    yield from host.unknown(found, "systemd's units", FAILED_UNITS, UNIT_STOPPED, AUTOMATIC_UPGRADES)
-    if not isinstance(found, Units):
-        return
-    each_failed = (
-        host.finding(
-            FAILED_UNITS,
-            Status.WARNING,
-            name,
-            actual="failed",
-            remedy=f"`systemctl status {name}` and `journalctl -u {name}` there",
-        )
-        for name in found.failed
-    )
-    yield from host.all_of(FAILED_UNITS, each_failed, actual=f"none; systemd: {found.system}")
+    failures = (_failed(host, name) for name in units.failed)
+    yield from host.all_of(FAILED_UNITS, failures, actual=f"none; systemd: {units.system}")
     stopped = (
         _stopped(host, unit)
-        for name, unit in found.units.items()
+        for name, unit in units.units.items()
         if name not in (*_ELSEWHERE, *_CLOCK) and unit.enabled == "enabled" and _is_down(unit)
     )
     yield from host.all_of(UNIT_STOPPED, stopped, expected="what is enabled runs", actual="so it is")
     running = (
-        host.finding(
-            AUTOMATIC_UPGRADES,
-            Status.WARNING,
-            name,
-            actual=f"{unit.active}, {unit.enabled}",
-            remedy=f"`systemctl disable --now {name}`, and upgrade the fleet together",
-        )
+        _upgrades(host, unit)
         for name in _UNWANTED
-        if (unit := found.units.get(name)) and unit.active == "active" and unit.load == "loaded"
-        if host.wanted and host.wanted.hardware.gpus
+        if (unit := units.units.get(name)) and unit.active == "active" and unit.load == "loaded" and host.gpus
     )
     yield from host.all_of(AUTOMATIC_UPGRADES, running, expected="none", actual="none")
+
+
+def _failed(host: Subject, name: str) -> Finding:
+    remedy = f"`systemctl status {name}` and `journalctl -u {name}` there"
+    return host.finding(FAILED_UNITS, Status.WARNING, name, actual="failed", remedy=remedy)
+
+
+def _upgrades(host: Subject, unit: Unit) -> Finding:
+    actual, remedy = (
+        f"{unit.active}, {unit.enabled}",
+        f"`systemctl disable --now {unit.name}`, and upgrade the fleet together",
+    )
+    return host.finding(AUTOMATIC_UPGRADES, Status.WARNING, unit.name, actual=actual, remedy=remedy)
 
 
 def _is_down(unit: Unit) -> bool:
@@ -82,13 +75,9 @@ def _is_down(unit: Unit) -> bool:
 
 
 def _stopped(host: Subject, unit: Unit) -> Finding:
-    return host.finding(
-        UNIT_STOPPED,
-        Status.WARNING,
-        unit.name,
-        actual=f"{unit.active} ({unit.sub}), ended with {unit.result}",
-        remedy=f"`journalctl -u {unit.name}` there, then `systemctl restart {unit.name}`",
-    )
+    actual = f"{unit.active} ({unit.sub}), ended with {unit.result}"
+    remedy = f"`journalctl -u {unit.name}` there, then `systemctl restart {unit.name}`"
+    return host.finding(UNIT_STOPPED, Status.WARNING, unit.name, actual=actual, remedy=remedy)
 
 
 UNIT_LIMITS = Check(
@@ -104,29 +93,19 @@ REMOVE_IPC = Check(
 )
 
 
-@judges(UNIT_LIMITS, REMOVE_IPC, reads=("unit_limits",))
-def limits(host: Subject) -> Iterator[Finding]:
+@judges_fact(UnitLimits, UNIT_LIMITS, REMOVE_IPC, reads=("unit_limits",), unread="systemd's default limits")
+def limits(host: Subject, limits: UnitLimits) -> Iterator[Finding]:
     """What a unit gets by default is what the tuning wants of a session; logind removes nobody's shared memory."""
-    found = host.facts.get("unit_limits")
-    yield from host.unknown(found, "systemd's default limits", UNIT_LIMITS, REMOVE_IPC)
-    if not isinstance(found, UnitLimits):
-        return
     wanted = host.wanted.tuning.limits if host.wanted else {}
-    given = {"memlock": found.memlock, "nofile": found.nofile}
+    given = {"memlock": limits.memlock, "nofile": limits.nofile}
     for name, setting in sorted(wanted.items()):
         expected, actual = f"{setting.value} for units", given.get(name)
         remedy = f"set Default{_LIMITS[name]} in /etc/systemd/system.conf.d, then `systemctl daemon-reexec`"
-        if actual is None:
-            yield host.finding(UNIT_LIMITS, Status.UNKNOWN, name, expected=expected, actual="not told", remedy=remedy)
-        else:
-            status = warning_unless(_enough(name, actual, setting.value))
-            yield host.finding(UNIT_LIMITS, status, name, expected=expected, actual=actual, remedy=remedy)
-    if found.remove_ipc is None:
-        # a system without logind removes nothing
-        yield host.finding(REMOVE_IPC, Status.OK, actual="logind does not answer")
-    else:
-        actual = "yes" if found.remove_ipc else "no"
-        yield host.finding(REMOVE_IPC, warning_unless(not found.remove_ipc), actual=actual)
+        status = Status.UNKNOWN if actual is None else warning_unless(_enough(name, actual, setting.value))
+        yield host.finding(UNIT_LIMITS, status, name, expected=expected, actual=actual or "not told", remedy=remedy)
+    # a system without logind removes nothing
+    actual = {None: "logind does not answer", True: "yes", False: "no"}[limits.remove_ipc]
+    yield host.finding(REMOVE_IPC, warning_unless(not limits.remove_ipc), actual=actual)
 
 
 def _enough(name: str, actual: str, wanted: str) -> bool:
