@@ -280,14 +280,16 @@ class Subject:
         lab = self.fact("lab", Lab)
         return lab is not None and resource in lab.shared and not lab.recorded
 
-    def one_version(
-        self, check: Check, groups: Mapping[str, Mapping[str, Sequence[str]]], remedy: str = ""
-    ) -> Iterator[Finding]:
-        """For each group {version: names} whether there is one version only; else a warning that names all."""
-        for group, versions in groups.items():
-            actual = "; ".join(f"{name} on {', '.join(dict.fromkeys(on))}" for name, on in sorted(versions.items()))
-            status = Status.OK if len(versions) == 1 else Status.WARNING
-            yield self.finding(check, status, group, expected="one version", actual=actual, remedy=remedy)
+    def one_version(self, check: Check, devices: Iterable[tuple[str | None, str | None, str]]) -> Iterator[Finding]:
+        """For each kind of (kind, version, name) whether there is one version; else a warning that names all."""
+        kinds: dict[str, dict[str, dict[str, None]]] = {}
+        for kind, version, name in devices:
+            if kind and version:
+                kinds.setdefault(kind, {}).setdefault(version, {})[name] = None
+        for kind, versions in kinds.items():
+            actual = "; ".join(f"{version} on {', '.join(names)}" for version, names in sorted(versions.items()))
+            status = warning_unless(len(versions) == 1)
+            yield self.finding(check, status, kind, expected="one version", actual=actual)
 
     def finding(
         self,

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks.network import infiniband, infiniband_counters, infiniband_setup
+from nodectl.checks.network import infiniband
 from nodectl.facts.gids import Gid
 from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.soft_roce import SoftRoce
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
 
 ROCE = plain(nics=[{"count": 2, "rate_gbit": 100, "kind": "roce"}])
@@ -107,6 +108,11 @@ SETUP = [
     Case("gid_v2", "failed", roce(V2[0]), ROCE, subject="mlx5_1/1"),
     Case("gid_v2", "failed", roce(*V2[:1], Gid("mlx5_1", 1, 0, "fe80::1", "v1")), ROCE, subject="mlx5_1/1"),
     Case("gid_v2", "unknown", {**roce(), "gids": UNREAD}, ROCE),
+    Case("soft_roce", "ok", {"soft_roce": SoftRoce(("rxe_eth0",), "")}, variables={"rdma_soft_roce": ["eth0"]}),
+    Case("soft_roce", "failed", {"soft_roce": SoftRoce((), "")}, variables={"rdma_soft_roce": ["eth0"]}),
+    Case("soft_roce", "skipped", {"soft_roce": SoftRoce((), "no module")}, variables={"rdma_soft_roce": ["eth0"]}),
+    Case("soft_roce", "unknown", {"soft_roce": UNREAD}, variables={"rdma_soft_roce": ["eth0"]}),
+    Case("soft_roce", "nothing", {"soft_roce": UNREAD}),
 ]
 
 
@@ -142,29 +148,18 @@ COUNTERS = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *SETUP, *COUNTERS], ids=str)
 def test_cases(case: Case) -> None:
     verify(infiniband, case)
 
 
-@pytest.mark.parametrize("case", SETUP, ids=str)
-def test_setup(case: Case) -> None:
-    verify(infiniband_setup, case)
-
-
-@pytest.mark.parametrize("case", COUNTERS, ids=str)
-def test_counters(case: Case) -> None:
-    verify(infiniband_counters, case)
-
-
 def test_each_check_fires_is_quiet_and_could_not_tell() -> None:
-    found_missing = missing(infiniband, CASES) | missing(infiniband_setup, SETUP)
-    assert found_missing | missing(infiniband_counters, COUNTERS) == set()
+    assert missing(infiniband, [*CASES, *SETUP, *COUNTERS]) == set()
 
 
 def test_a_counter_at_its_end_says_that_it_proves_nothing() -> None:
     stuck = next(case for case in COUNTERS if (case.check, case.status) == ("ib_flaps", "unknown"))
-    (end,) = [each for each in found(infiniband_counters, stuck) if each.check == "ib_flaps"]
+    (end,) = [each for each in found(infiniband, stuck) if each.check == "ib_flaps"]
     assert "255" in end.actual and "proves nothing" in end.actual and "perfquery -R" in end.remedy
 
 

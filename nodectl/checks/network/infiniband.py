@@ -1,13 +1,23 @@
-"""Whether InfiniBand and RoCE ports are there, up and as fast as the hardware profile says."""
+"""Whether RDMA ports are there, up, as fast as they should be, free of errors, and set up for use."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, failed_unless, judges
+from nodectl.checks.check import (
+    LOOK_THERE,
+    NOT_SETTABLE,
+    Check,
+    Subject,
+    Threshold,
+    failed_unless,
+    judges,
+    judges_fact,
+)
 from nodectl.checks.network.nics import training_names
+from nodectl.facts.gids import Gid
 from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.soft_roce import SoftRoce
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -15,7 +25,8 @@ from nodectl.profiles.schema import Nic as WantedNic
 
 ORDER = 200
 
-_CABLE = "reseat or change the cable, then look at the switch's port (`iblinkinfo`, `ibdiagnet`)"
+_RESEAT = "reseat or change the cable, then look at the switch's port"
+_CABLE = f"{_RESEAT} (`iblinkinfo`, `ibdiagnet`)"
 _LAYERS = {"infiniband": "InfiniBand", "roce": "Ethernet"}
 # a rate is never quite what it is called: 56 is FDR's 54.54
 _NEARLY = 0.95
@@ -23,8 +34,7 @@ _NEARLY = 0.95
 
 def ports_of(host: Subject) -> tuple[IbPort, ...]:
     """The host's ports; none where they could not be read."""
-    found = host.facts.get("ib_ports")
-    return tuple(each for each in found if isinstance(each, IbPort)) if isinstance(found, tuple) else ()
+    return host.fact("ib_ports", tuple) or ()
 
 
 def is_active(port: IbPort) -> bool:
@@ -34,7 +44,7 @@ def is_active(port: IbPort) -> bool:
 
 def rdma_of_profile(host: Subject) -> list[WantedNic]:
     """The InfiniBand and RoCE interfaces that the hardware profile names."""
-    return [each for each in host.wanted.hardware.nics if each.kind in _LAYERS] if host.wanted else []
+    return [nic for nic in host.wanted.hardware.nics if nic.kind in _LAYERS] if host.wanted else []
 
 
 def _is_fast(port: IbPort, rate_gbit: float) -> bool:
@@ -43,7 +53,7 @@ def _is_fast(port: IbPort, rate_gbit: float) -> bool:
 
 def serving(host: Subject) -> tuple[IbPort, ...]:
     """Ports that a job would use: of the profile's kind, and of the named interfaces where some are named."""
-    layers = {_LAYERS[each.kind] for each in rdma_of_profile(host)}
+    layers = {_LAYERS[nic.kind] for nic in rdma_of_profile(host)}
     named = training_names(host)
     return tuple(
         port
@@ -64,33 +74,31 @@ IB_COUNT = Check(
 @judges(IB_COUNT, reads=("ib_ports",))
 def count(host: Subject) -> Iterator[Finding]:
     """As many active ports of the rate as the hardware profile names."""
-    found = host.facts.get("ib_ports")
-    for each in rdma_of_profile(host):
-        expected = f"{each.count} active at {each.rate_gbit:g} Gbit/s or more"
-        if isinstance(found, Unread) and found.kind == "unknown":
-            yield from host.unread(IB_COUNT, found, expected)
+    unread = host.fact("ib_ports", Unread)
+    for wanted in rdma_of_profile(host):
+        expected = f"{wanted.count} active at {wanted.rate_gbit:g} Gbit/s or more"
+        if unread and unread.kind == "unknown":
+            yield from host.unread(IB_COUNT, unread, expected)
             continue
-        ports = [port for port in ports_of(host) if port.link_layer in (None, _LAYERS[each.kind])]
-        good = [port for port in ports if is_active(port) and _is_fast(port, each.rate_gbit)]
+        ports, good = _ports_for(host, wanted)
         dim = [port for port in ports if port not in good and None in (port.state, port.rate_gbit_s)]
-        actual = found.reason if isinstance(found, Unread) else f"{len(good)} of {len(ports)} ports"
-        status = failed_unless(len(good) >= each.count)
-        if status is Status.FAILED and len(good) + len(dim) >= each.count:
+        actual = unread.reason if unread else f"{len(good)} of {len(ports)} ports"
+        status = failed_unless(len(good) >= wanted.count)
+        if status is Status.FAILED and len(good) + len(dim) >= wanted.count:
             status, actual = Status.UNKNOWN, f"{actual}; of {len(dim)} state or rate is not told"
         yield host.finding(IB_COUNT, status, expected=expected, actual=actual)
+
+
+def _ports_for(host: Subject, wanted: WantedNic) -> tuple[list[IbPort], list[IbPort]]:
+    """The ports of the wanted kind, and those of them that are active and fast enough."""
+    ports = [port for port in ports_of(host) if port.link_layer in (None, _LAYERS[wanted.kind])]
+    return ports, [port for port in ports if is_active(port) and _is_fast(port, wanted.rate_gbit)]
 
 
 def _spare(host: Subject) -> bool:
     """There are enough good ports without the others: what is down is not in use."""
     wanted = rdma_of_profile(host)
-    if not wanted:
-        return False
-    ports = ports_of(host)
-    return all(
-        len([p for p in ports if p.link_layer in (None, _LAYERS[w.kind]) and is_active(p) and _is_fast(p, w.rate_gbit)])
-        >= w.count
-        for w in wanted
-    )
+    return bool(wanted) and all(len(_ports_for(host, nic)[1]) >= nic.count for nic in wanted)
 
 
 IB_STATE = Check(
@@ -105,37 +113,35 @@ IB_PHYSICAL = Check(
 )
 
 
-@judges(IB_STATE, IB_PHYSICAL, reads=("ib_ports",))
-def states(host: Subject) -> Iterator[Finding]:
+@judges_fact(tuple, IB_STATE, IB_PHYSICAL, reads=("ib_ports",), unread="the ports' states")
+def states(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
     """Each port that a job would use is active, with its link up."""
-    yield from host.unknown(host.facts.get("ib_ports"), "the ports' states", IB_STATE, IB_PHYSICAL)
     ports, spare = serving(host), _spare(host)
     if not ports:
         return
     # an Ethernet port without a cable is common; one of InfiniBand is there to be used
-    bad = Status.FAILED if rdma_of_profile(host) or training_names(host) else Status.WARNING
-    judged = [port for port in ports if not spare and (port.link_layer != "Ethernet" or bad is Status.FAILED)]
-    down = (_state(host, port, bad) for port in judged if port.state is None or not is_active(port))
+    status = Status.FAILED if rdma_of_profile(host) or training_names(host) else Status.WARNING
+    judged = [port for port in ports if not spare and (port.link_layer != "Ethernet" or status is Status.FAILED)]
+    down = (_state(host, port, status) for port in judged if port.state is None or not is_active(port))
     actual = f"{sum(map(is_active, ports))} of {len(ports)} active" + ("; the others are spare" if spare else "")
     yield from host.all_of(IB_STATE, down, actual=actual)
     physical = (
-        host.finding(
-            IB_PHYSICAL,
-            Status.UNKNOWN if port.physical_state is None else bad,
-            port.label,
-            actual=port.physical_state or "not told",
-        )
+        _told(host, IB_PHYSICAL, port, port.physical_state, status)
         for port in judged
         if (port.physical_state or "").replace(" ", "").rpartition(":")[2].lower() not in ("linkup", "active")
     )
     yield from host.all_of(IB_PHYSICAL, physical, actual=actual)
 
 
-def _state(host: Subject, port: IbPort, bad: Status) -> Finding:
-    status = Status.UNKNOWN if port.state is None else bad
+def _state(host: Subject, port: IbPort, status: Status) -> Finding:
     initialising = (port.state or "").rpartition(" ")[2].lower() in ("init", "initializing")
     remedy = "no subnet manager has set it up: see `sminfo`, and start opensm" if initialising else _CABLE
-    return host.finding(IB_STATE, status, port.label, actual=port.state or "not told", remedy=remedy)
+    return _told(host, IB_STATE, port, port.state, status, remedy)
+
+
+def _told(host: Subject, check: Check, port: IbPort, state: str | None, status: Status, remedy: str = "") -> Finding:
+    status = Status.UNKNOWN if state is None else status
+    return host.finding(check, status, port.label, actual=state or "not told", remedy=remedy)
 
 
 IB_RATE = Check(
@@ -153,14 +159,13 @@ IB_WIDTH = Check(
 )
 
 
-@judges(IB_RATE, IB_WIDTH, reads=("ib_ports",))
-def rates(host: Subject) -> Iterator[Finding]:
+@judges_fact(tuple, IB_RATE, IB_WIDTH, reads=("ib_ports",), unread="the ports' rates")
+def rates(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
     """Active ports have the profile's rate, and the width and rate of their siblings."""
-    yield from host.unknown(host.facts.get("ib_ports"), "the ports' rates", IB_RATE, IB_WIDTH)
     ports = [port for port in serving(host) if is_active(port)]
     if not ports:
         return
-    wanted = max((each.rate_gbit for each in rdma_of_profile(host)), default=None)
+    wanted = max((nic.rate_gbit for nic in rdma_of_profile(host)), default=None)
     best: dict[str | None, float] = {}
     for port in ports:
         best[port.link_layer] = max(best.get(port.link_layer, 0.0), port.rate_gbit_s or 0.0)
@@ -170,19 +175,18 @@ def rates(host: Subject) -> Iterator[Finding]:
         for port in ports
         if not spare and not _is_fast(port, need := best[port.link_layer] if wanted is None else wanted)
     )
-    rated = " or ".join(f"{each:g} Gbit/s" for each in ([wanted] if wanted is not None else best.values()))
+    rated = " or ".join(f"{rate:g} Gbit/s" for rate in ([wanted] if wanted is not None else best.values()))
     yield from host.all_of(IB_RATE, slow, expected=rated, actual=f"{len(ports)} ports have it")
-    widths = [port.width for port in ports if port.width is not None]
+    widths = {port.label: port.width for port in ports if port.width is not None}
+    most = max(widths.values(), default=0)
+    expected = f"{most} lanes, as its siblings"
     narrow = (
-        host.finding(
-            IB_WIDTH, Status.FAILED, port.label, expected=f"{max(widths)} lanes, as its siblings",
-            actual=str(port.width),
-        )
-        for port in ports
-        if port.width is not None and port.width < max(widths)
-    )  # fmt: skip
+        host.finding(IB_WIDTH, Status.FAILED, label, expected=expected, actual=str(width))
+        for label, width in widths.items()
+        if width < most
+    )
     if widths:
-        yield from host.all_of(IB_WIDTH, narrow, actual=f"{max(widths)} lanes")
+        yield from host.all_of(IB_WIDTH, narrow, actual=f"{most} lanes")
 
 
 def _slow(host: Subject, port: IbPort, need_gbit: float, *, named: bool) -> Finding:
@@ -204,36 +208,238 @@ IB_LINK_LAYER = Check(
 )
 
 
-@judges(IB_LINK_LAYER, reads=("ib_ports",))
-def layers(host: Subject) -> Iterator[Finding]:
+def _layers(host: Subject) -> list[str]:
+    return [_LAYERS[nic.kind] for nic in rdma_of_profile(host)]
+
+
+@judges_fact(
+    tuple,
+    IB_LINK_LAYER,
+    reads=("ib_ports",),
+    unread="the ports' kinds",
+    where=lambda host: len(set(_layers(host))) == 1,
+)
+def layers(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
     """Ports are of the kind that the profile names."""
-    wanted = rdma_of_profile(host)
-    kinds = {_LAYERS[each.kind] for each in wanted}
-    ports = [port for port in ports_of(host) if port.link_layer is not None]
-    if len(kinds) != 1:
-        return
-    yield from host.unknown(host.facts.get("ib_ports"), "the ports' kinds", IB_LINK_LAYER)
+    layers = [port.link_layer for port in ports if port.link_layer is not None]
+    wanted, needed = _layers(host)[0], sum(nic.count for nic in rdma_of_profile(host))
+    if layers:
+        there = layers.count(wanted)
+        status = failed_unless(there >= needed or len(layers) < needed)
+        expected, actual = f"{needed} ports of {wanted}", f"{there} of {len(layers)} ports"
+        yield host.finding(IB_LINK_LAYER, status, expected=expected, actual=actual)
+
+
+IB_FIRMWARE = Check(
+    "ib_firmware",
+    looks_at="devices of one board",
+    fires="warning: different firmware",
+    remedy="update the older ones (`mlxfwmanager`), then `mlxfwreset` or reboot",
+)
+
+
+@judges_fact(tuple, IB_FIRMWARE, reads=("ib_ports",), unread="the devices' firmware")
+def firmware(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
+    """Devices of one board run one firmware."""
+    yield from host.one_version(IB_FIRMWARE, ((port.board_id, port.firmware, port.device) for port in ports))
+
+
+# IBTA PortCounters: where these stop; devices with extended counters go on beyond
+_ENDS = {
+    "symbol_error": 65535,
+    "link_error_recovery": 255,
+    "link_downed": 255,
+    "port_rcv_errors": 65535,
+    "port_rcv_remote_physical_errors": 65535,
+    "local_link_integrity_errors": 15,
+    "excessive_buffer_overrun_errors": 15,
+    "VL15_dropped": 65535,
+    "port_xmit_discards": 65535,
+    "port_rcv_switch_relay_errors": 65535,
+    "port_rcv_constraint_errors": 255,
+    "port_xmit_constraint_errors": 255,
+}
+_WIRE = (
+    *("symbol_error", "link_error_recovery", "port_rcv_errors", "port_rcv_remote_physical_errors"),
+    *("local_link_integrity_errors", "excessive_buffer_overrun_errors", "VL15_dropped"),
+)
+# hw_counters: retries and losses that the transport had to mend
+_TRANSPORT = (
+    *("local_ack_timeout_err", "packet_seq_err", "out_of_sequence", "implied_nak_seq_err", "rnr_nak_retry_err"),
+    *("req_cqe_error", "resp_cqe_error", "out_of_buffer", "roce_adp_retrans_to", "roce_slow_restart_trans"),
+)
+_CLEAR = "clear the counters (`perfquery -R LID PORT`) and look again"
+
+IB_ERRORS_LIMIT = Threshold("ib_errors", 1, "between two readings; any at all is worth a look")
+IB_ERRORS_FIRST_LIMIT = Threshold("ib_errors_first", 1000, "without an earlier reading only a clear number counts")
+IB_DOWNS_FIRST_LIMIT = Threshold("ib_downs_first", 10, "each boot of a host or a switch counts one")
+IB_DISCARDS_LIMIT = Threshold("ib_discards", 1000, "a congested fabric drops now and then")
+IB_RETRIES_LIMIT = Threshold("ib_retries", 1000, "a lossy Ethernet fabric retries now and then")
+_PROVES_NOTHING = "; unknown: the counter is at its end"
+IB_ERRORS = Check(
+    "ib_errors",
+    looks_at="sysfs counters",
+    fires=f"warning: errors of the wire since the last reading{_PROVES_NOTHING}",
+    remedy=_RESEAT,
+    thresholds=(IB_ERRORS_LIMIT, IB_ERRORS_FIRST_LIMIT),
+)
+IB_FLAPS = Check(
+    "ib_flaps",
+    looks_at="sysfs counters",
+    fires=f"warning: the link went down since the last reading{_PROVES_NOTHING}",
+    remedy=_RESEAT,
+    thresholds=(IB_ERRORS_LIMIT, IB_DOWNS_FIRST_LIMIT),
+)
+IB_DISCARDS = Check(
+    "ib_discards",
+    looks_at="sysfs counters",
+    fires=f"warning: many packets discarded since the last reading{_PROVES_NOTHING}",
+    remedy="the fabric is congested or a peer is gone: look at the routes and at PFC/ECN of the switches",
+    thresholds=(IB_DISCARDS_LIMIT,),
+)
+IB_RETRIES = Check(
+    "ib_retries",
+    looks_at="sysfs hw_counters",
+    fires="warning: many retries since the last reading",
+    remedy="packets are lost on the way: look at PFC, ECN and the MTU of every hop, before any setting of NCCL",
+    thresholds=(IB_RETRIES_LIMIT,),
+)
+
+
+@judges_fact(tuple, IB_ERRORS, IB_FLAPS, IB_DISCARDS, IB_RETRIES, reads=("ib_ports",), unread="the ports' counters")
+def counters(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
+    """Errors of the wire, flaps, discards, and retries of the transport, of each port."""
     if not ports:
         return
-    (kind,) = kinds
-    there = [port for port in ports if port.link_layer == kind]
-    needed = sum(each.count for each in wanted)
-    actual = f"{len(there)} of {len(ports)} ports"
-    expected = f"{needed} ports of {kind}"
-    status = failed_unless(len(there) >= needed or len(ports) < needed)
-    yield host.finding(IB_LINK_LAYER, status, expected=expected, actual=actual)
+    counted = [port for port in ports if port.counters]
+    if not counted:  # of a tool that tells states only
+        expected = "the ports' counters"
+        yield host.finding(IB_ERRORS, Status.UNKNOWN, expected=expected, actual="not told", remedy=LOOK_THERE)
+        return
+    rows: tuple[tuple[Check, tuple[str, ...], Threshold, Threshold | None], ...] = (
+        (IB_ERRORS, _WIRE, IB_ERRORS_LIMIT, IB_ERRORS_FIRST_LIMIT),
+        (IB_FLAPS, ("link_downed",), IB_ERRORS_LIMIT, IB_DOWNS_FIRST_LIMIT),
+        (IB_DISCARDS, ("port_xmit_discards",), IB_DISCARDS_LIMIT, None),
+        (IB_RETRIES, _TRANSPORT, IB_RETRIES_LIMIT, None),
+    )
+    for check, names, change, first in rows:
+        faults = (
+            fault
+            for port in counted
+            for name in names
+            if name in port.counters
+            for fault in _counter(host, check, port, name, change, first)
+        )
+        actual = f"none on {len(counted)} ports"
+        yield from host.all_of(check, faults, expected="none since the last reading", actual=actual)
 
 
-IB_FIRMWARE = Check("ib_firmware", looks_at="devices of one board", fires="warning: different firmware")
+def _counter(
+    host: Subject, check: Check, port: IbPort, name: str, change: Threshold, first: Threshold | None
+) -> Iterator[Finding]:
+    grown = host.growth(f"ib.{port.label}.{name}", port.counters[name], _ENDS.get(name))
+    subject = f"{port.label} {name}"
+    if grown.stuck:
+        expected = "a counter that can still show a change"
+        yield host.finding(check, Status.UNKNOWN, subject, expected=expected, actual=grown.text, remedy=_CLEAR)
+    else:
+        yield from host.grew(check, subject, grown, change, first)
 
 
-@judges(IB_FIRMWARE, reads=("ib_ports",))
-def firmware(host: Subject) -> Iterator[Finding]:
-    """Devices of one board run one firmware."""
-    yield from host.unknown(host.facts.get("ib_ports"), "the devices' firmware", IB_FIRMWARE)
-    versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for port in ports_of(host):
-        if port.firmware and port.board_id:
-            versions[port.board_id][port.firmware].append(port.device)
-    remedy = "update the older ones (`mlxfwmanager`), then `mlxfwreset` or reboot"
-    yield from host.one_version(IB_FIRMWARE, versions, remedy)
+IB_SUBNET_MANAGER = Check(
+    "ib_subnet_manager",
+    looks_at="active InfiniBand ports",
+    fires="no lid, or no subnet manager",
+    expected="a lid, and a subnet manager's",
+    remedy="see `sminfo` there, and start a subnet manager (opensm) in the fabric",
+)
+IB_MTU = Check(
+    "ib_mtu",
+    looks_at="active ports",
+    fires="warning: a smaller MTU than the device can have",
+    expected="as large as the device can",
+    remedy="raise the MTU of the interface (RoCE: 4200 or more for 4096) or of the partition (InfiniBand)",
+)
+
+
+@judges_fact(tuple, IB_SUBNET_MANAGER, IB_MTU, reads=("ib_ports",), unread="the ports")
+def managed(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
+    """Active InfiniBand ports have a subnet manager and a lid, and the MTU that they can have."""
+    active = [port for port in ports if is_active(port)]
+    fabric = [port for port in active if port.link_layer == "InfiniBand"]
+    # who has a lid was set up by a subnet manager, even where a tool does not name it
+    lost = (_unmanaged(host, port) for port in fabric if not port.lid or port.sm_lid == 0)
+    if fabric:
+        yield from host.all_of(IB_SUBNET_MANAGER, lost, expected="one", actual=f"{len(fabric)} ports have one")
+    small = (
+        host.finding(IB_MTU, Status.WARNING, port.label, expected=f"{port.mtu_max}", actual=f"{port.mtu_active}")
+        for port in serving(host)
+        if is_active(port) and port.mtu_active and port.mtu_max and port.mtu_active < port.mtu_max
+    )
+    if any(port.mtu_active for port in active):
+        yield from host.all_of(IB_MTU, small, actual="so on all")
+
+
+def _unmanaged(host: Subject, port: IbPort) -> Finding:
+    status = Status.UNKNOWN if port.lid is None else Status.FAILED
+    lid, manager = ("not told" if lid is None else str(lid) for lid in (port.lid, port.sm_lid))
+    return host.finding(IB_SUBNET_MANAGER, status, port.label, actual=f"lid {lid}, subnet manager's {manager}")
+
+
+GID_V2 = Check(
+    "gid_v2",
+    looks_at="active RoCE ports that a job would use",
+    fires="no RoCE v2 GID of an IPv4 address",
+    expected="a RoCE v2 GID of an IPv4 address",
+)
+
+
+@judges(GID_V2, reads=("gids", "ib_ports"))
+def roce(host: Subject) -> Iterator[Finding]:
+    """Each active RoCE port has a GID of version 2 with an IPv4 address."""
+    wanted = any(nic.kind == "roce" for nic in rdma_of_profile(host))
+    if wanted:
+        yield from host.unknown(host.facts.get("ib_ports"), "a RoCE v2 GID", GID_V2)
+    ports = [port for port in serving(host) if port.link_layer == "Ethernet" and is_active(port)]
+    if not ports or not (wanted or training_names(host)):
+        return
+    yield from host.unread(GID_V2, host.facts.get("gids"))
+    gids: tuple[Gid, ...] | None = host.fact("gids", tuple)
+    if gids is not None:
+        good = {(gid.device, gid.port) for gid in gids if (gid.version or "").lower().endswith("v2") and gid.ipv4}
+        without = (_without_gid(host, port) for port in ports if (port.device, port.port) not in good)
+        yield from host.all_of(GID_V2, without, actual=f"{len(ports)} ports have one")
+
+
+def _without_gid(host: Subject, port: IbPort) -> Finding:
+    remedy = f"give {port.netdev or 'its interface'} an IPv4 address; `show_gids` there lists what it has"
+    return host.finding(GID_V2, Status.FAILED, port.label, actual="none", remedy=remedy)
+
+
+SOFT_ROCE = Check(
+    "soft_roce",
+    looks_at="/sys/class/infiniband, live on hosts with rdma_soft_roce",
+    fires="an interface that should carry a software device does not",
+    roles=("rdma",),
+)
+
+
+@judges_fact(
+    SoftRoce,
+    SOFT_ROCE,
+    reads=("soft_roce",),
+    unread="software devices",
+    or_absent=True,
+    where=lambda host: isinstance(host.variables.get("rdma_soft_roce"), list),
+    variables=("rdma_soft_roce",),
+)
+def soft_roce(host: Subject, rdma: SoftRoce) -> Iterator[Finding]:
+    """One finding an interface of `rdma_soft_roce`: tests without an adapter ask for these devices."""
+    for name in map(str, host.variables["rdma_soft_roce"]):
+        device, expected, remedy = f"rxe_{name}", f"a software device on {name}", f"systemctl status nodectl-rxe@{name}"
+        status, actual = Status.FAILED, "not there"
+        if device in rdma.devices:
+            status, actual = Status.OK, "there"
+        elif rdma.cannot:
+            status, actual = Status.SKIPPED, f"{NOT_SETTABLE}: {rdma.cannot}"
+        yield host.finding(SOFT_ROCE, status, device, expected=expected, actual=actual, remedy=remedy)

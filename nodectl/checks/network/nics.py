@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
+from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
+from nodectl.checks.counters import Growth
 from nodectl.facts.nics import Nic
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -22,9 +22,7 @@ _CABLE = "clean or change cable and transceiver, then look at the switch's port"
 
 def nics_of(host: Subject) -> dict[str, Nic]:
     """The host's interfaces by name; empty where they could not be read."""
-    found = host.facts.get("nics")
-    known = found if isinstance(found, Mapping) else {}
-    return {str(name): nic for name, nic in known.items() if isinstance(nic, Nic)}
+    return host.fact("nics", dict) or {}
 
 
 def training_names(host: Subject) -> list[str]:
@@ -63,7 +61,7 @@ def link(host: Subject) -> Iterator[Finding]:
         yield host.finding(NIC_LINK, failed_unless(up), name, actual=actual, remedy=remedy)
     if known:
         half = (
-            host.finding(NIC_DUPLEX, Status.FAILED, nic.name, actual=nic.duplex or "")
+            host.finding(NIC_DUPLEX, Status.FAILED, nic.name, actual="half")
             for nic in _devices(host)
             if nic.duplex == "half"
         )
@@ -83,48 +81,41 @@ NIC_RATE = Check("nic_rate", looks_at="the training interfaces", fires="slower t
 def rate(host: Subject) -> Iterator[Finding]:
     """As many interfaces of the rate as the hardware profile names; those of one kind in use agree on theirs."""
     known = nics_of(host)
-    wanted = [each for each in host.wanted.hardware.nics if each.kind == "ethernet"] if host.wanted else []
     named = training_names(host)
-    for each in wanted:
-        need = each.rate_gbit * 1000
-        expected = f"{each.count} at {each.rate_gbit:g} Gbit/s"
+    for wanted in host.wanted.hardware.nics if host.wanted else ():
+        if wanted.kind != "ethernet":
+            continue
+        need = wanted.rate_gbit * 1000
+        expected = f"{wanted.count} at {wanted.rate_gbit:g} Gbit/s"
         candidates = [known[name] for name in named if name in known] if named else _devices(host)
         fast = [nic for nic in candidates if nic.speed_mbit is not None and nic.speed_mbit >= need]
         untold = [nic for nic in candidates if nic.speed_mbit is None and nic.state.lower() in ("up", "unknown")]
         if not known:
             yield from host.unknown(host.facts.get("nics"), expected, NIC_COUNT)
             continue
-        enough = len(fast) >= each.count
-        status = Status.OK if enough else Status.UNKNOWN if len(fast) + len(untold) >= each.count else Status.FAILED
-        told = ", ".join(f"{nic.name} {_speed(nic)}" for nic in candidates) or "none"
-        yield host.finding(NIC_COUNT, status, expected=expected, actual=f"{len(fast)}: {told}")
+        status = failed_unless(len(fast) >= wanted.count)
+        if status is Status.FAILED and len(fast) + len(untold) >= wanted.count:
+            status = Status.UNKNOWN
+        rates = ", ".join(f"{nic.name} {_speed(nic)}" for nic in candidates) or "none"
+        yield host.finding(NIC_COUNT, status, expected=expected, actual=f"{len(fast)}: {rates}")
     yield from _agreeing(host)
 
 
 def _agreeing(host: Subject) -> Iterator[Finding]:
-    named = training_names(host)
-    known = nics_of(host)
-    speeds = {name: known[name].speed_mbit for name in named if name in known}
-    told = {name: speed for name, speed in speeds.items() if speed is not None}
+    named, known = training_names(host), nics_of(host)
     if len(named) < 2:
         return
     yield from host.unknown(host.facts.get("nics"), "one rate", NIC_RATE)
-    if not told:
-        return
-    best = max(told.values(), default=0)
-    slow = (
-        host.finding(
-            NIC_RATE,
-            Status.FAILED,
-            name,
-            expected=f"{best / 1000:g} Gbit/s, as its fastest sibling",
-            actual=f"{speed / 1000:g} Gbit/s",
-            remedy=f"look at `ethtool {name}` there: {_CABLE}",
-        )
-        for name, speed in told.items()
-        if speed < best
-    )
-    yield from host.all_of(NIC_RATE, slow, actual=f"{best / 1000:g} Gbit/s")
+    rated = [nic for name in named if (nic := known.get(name)) and nic.speed_mbit is not None]
+    best = max(rated, key=lambda nic: nic.speed_mbit or 0, default=None)
+    if best is not None:
+        slow = (_slow(host, nic, _speed(best)) for nic in rated if (nic.speed_mbit or 0) < (best.speed_mbit or 0))
+        yield from host.all_of(NIC_RATE, slow, actual=_speed(best))
+
+
+def _slow(host: Subject, nic: Nic, best: str) -> Finding:
+    expected, remedy = f"{best}, as its fastest sibling", f"look at `ethtool {nic.name}` there: {_CABLE}"
+    return host.finding(NIC_RATE, Status.FAILED, nic.name, expected=expected, actual=_speed(nic), remedy=remedy)
 
 
 def _speed(nic: Nic) -> str:
@@ -162,48 +153,33 @@ NIC_FLAPS = Check(
 )
 
 
-@judges(NIC_ERRORS, NIC_DROPS, NIC_FLAPS, reads=("nics",))
-def errors(host: Subject) -> Iterator[Finding]:
+@judges_fact(dict, NIC_ERRORS, NIC_DROPS, NIC_FLAPS, reads=("nics",), unread="the counters")
+def errors(host: Subject, _nics: dict[str, Nic]) -> Iterator[Finding]:
     """No errors, few drops and no coming and going of the link since the last reading."""
-    yield from host.unknown(host.facts.get("nics"), "the counters", NIC_ERRORS, NIC_DROPS, NIC_FLAPS)
     devices = [nic for nic in _devices(host) if nic.counters]
-    if not devices:
-        return
-    told = f"none on {len(devices)} interfaces"
-    wrong = [found for nic in devices for found in _errors(host, nic)]
-    yield from host.all_of(NIC_ERRORS, wrong, actual=told)
-    dropped = [found for nic in devices for found in _drops(host, nic)]
-    yield from host.all_of(NIC_DROPS, dropped, actual=f"few; {len(devices)} interfaces")
-    flapping = [found for nic in devices for found in _flaps(host, nic)]
-    yield from host.all_of(NIC_FLAPS, flapping, actual=told)
+    rows = ((NIC_ERRORS, _errors, "none on"), (NIC_DROPS, _drops, "few;"), (NIC_FLAPS, _flaps, "none on"))
+    for check, judge, few in rows:
+        faults = (fault for nic in devices for fault in judge(host, nic))
+        if devices:
+            yield from host.all_of(check, faults, actual=f"{few} {len(devices)} interfaces")
 
 
 def _errors(host: Subject, nic: Nic) -> Iterator[Finding]:
-    for name in _ERRORS:
-        if name in nic.counters:
-            grown = host.growth(f"nic.{nic.name}.{name}", nic.counters[name])
-            limit = host.threshold(NIC_ERRORS_FIRST_LIMIT if grown.by is None else NIC_ERRORS_LIMIT)
-            if (grown.value if grown.by is None else grown.by) >= limit:
-                expected = f"fewer than {limit:g}"
-                subject = f"{nic.name} {name}"
-                yield host.finding(NIC_ERRORS, Status.WARNING, subject, expected=expected, actual=grown.text)
+    for subject, grown in _grown(host, nic, _ERRORS):
+        yield from host.grew(NIC_ERRORS, subject, grown, NIC_ERRORS_LIMIT, NIC_ERRORS_FIRST_LIMIT)
 
 
 def _drops(host: Subject, nic: Nic) -> Iterator[Finding]:
-    for name in _DROPS:
+    remedy = f"`ethtool -S {nic.name}` names the reason; larger rings (`ethtool -G`) help where they overflow"
+    for subject, grown in _grown(host, nic, _DROPS):
+        over = " between two readings"
+        yield from host.grew(NIC_DROPS, subject, grown, NIC_DROPS_LIMIT, None, over=over, remedy=remedy)
+
+
+def _grown(host: Subject, nic: Nic, names: tuple[str, ...]) -> Iterator[tuple[str, Growth]]:
+    for name in names:
         if name in nic.counters:
-            grown = host.growth(f"nic.{nic.name}.{name}", nic.counters[name])
-            limit = host.threshold(NIC_DROPS_LIMIT)
-            # drops since boot say nothing of now
-            if grown.by is not None and grown.by >= limit:
-                remedy = (
-                    f"`ethtool -S {nic.name}` names the reason; larger rings (`ethtool -G`) help where they overflow"
-                )
-                expected = f"fewer than {limit:g} between two readings"
-                subject = f"{nic.name} {name}"
-                yield host.finding(
-                    NIC_DROPS, Status.WARNING, subject, expected=expected, actual=grown.text, remedy=remedy
-                )
+            yield f"{nic.name} {name}", host.growth(f"nic.{nic.name}.{name}", nic.counters[name])
 
 
 def _flaps(host: Subject, nic: Nic) -> Iterator[Finding]:
@@ -227,48 +203,34 @@ BOND = Check(
 )
 
 
-@judges(BOND, reads=("nics",))
-def bonds(host: Subject) -> Iterator[Finding]:
+@judges_fact(dict, BOND, reads=("nics",), unread="the bonds")
+def bonds(host: Subject, nics: dict[str, Nic]) -> Iterator[Finding]:
     """Each bond has two links at least, all of them up and of one rate."""
-    yield from host.unknown(host.facts.get("nics"), "the bonds", BOND)
-    known = nics_of(host)
-    parts: dict[str, list[Nic]] = defaultdict(list)
-    for nic in known.values():
-        if nic.master in known:
-            parts[str(nic.master)].append(nic)
-    for bond in (nic for nic in known.values() if nic.bond_mode or nic.kind == "bond"):
-        links = parts[bond.name]
+    for bond in (nic for nic in nics.values() if nic.bond_mode or nic.kind == "bond"):
+        links = [nic for nic in nics.values() if nic.master == bond.name]
         down = [nic.name for nic in links if nic.carrier is False or nic.state.lower() == "down"]
         rates = {nic.speed_mbit for nic in links if nic.speed_mbit and nic.name not in down}
-        problems = [
-            *([f"{', '.join(down)} down"] if down else []),
-            *(["only one link"] if len(links) == 1 else []),
-            *(["no link"] if not links else []),
-            *(
-                [f"rates differ: {', '.join(f'{each / 1000:g}' for each in sorted(rates))} Gbit/s"]
-                if rates and len(rates) > 1
-                else []
-            ),
-        ]
+        problems = [f"{', '.join(down)} down"] if down else []
+        if len(links) < 2:
+            problems.append("only one link" if links else "no link")
+        if len(rates) > 1:
+            problems.append(f"rates differ: {', '.join(f'{rate / 1000:g}' for rate in sorted(rates))} Gbit/s")
         actual = "; ".join(problems) or f"{', '.join(nic.name for nic in links)} up"
         remedy = f"`cat /proc/net/bonding/{bond.name}` there; {_CABLE}"
         yield host.finding(BOND, warning_unless(not problems), bond.name, actual=actual, remedy=remedy)
 
 
 NIC_FIRMWARE = Check(
-    "nic_firmware", looks_at="ethtool -i", fires="warning: interfaces of one driver with different firmware"
+    "nic_firmware",
+    looks_at="ethtool -i",
+    fires="warning: interfaces of one driver with different firmware",
+    remedy="update the firmware of the older ones, then reboot or reset them",
 )
 
 
-@judges(NIC_FIRMWARE, reads=("nics",))
-def firmware(host: Subject) -> Iterator[Finding]:
+@judges_fact(dict, NIC_FIRMWARE, reads=("nics",), unread="the firmware")
+def firmware(host: Subject, _nics: dict[str, Nic]) -> Iterator[Finding]:
     """Interfaces of one driver run one firmware."""
-    yield from host.unknown(host.facts.get("nics"), "the firmware", NIC_FIRMWARE)
-    versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for nic in _devices(host):
-        if nic.firmware and nic.driver:
-            # the text ends with the board's name, which may differ
-            versions[nic.driver][nic.firmware.split()[0]].append(nic.name)
-    yield from host.one_version(
-        NIC_FIRMWARE, versions, "update the firmware of the older ones, then reboot or reset them"
-    )
+    # the text ends with the board's name, which may differ
+    devices = ((nic.driver, (nic.firmware or "").partition(" ")[0], nic.name) for nic in _devices(host))
+    yield from host.one_version(NIC_FIRMWARE, devices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, judges
+from nodectl.checks.check import Check, Subject, judges_fact
 from nodectl.facts.listening import Listening
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -23,22 +23,18 @@ PORT_TAKEN = Check(
 )
 
 
-@judges(PORT_TAKEN, reads=("listening",))
-def ports(host: Subject) -> Iterator[Finding]:
+@judges_fact(Listening, PORT_TAKEN, reads=("listening",))
+def ports(host: Subject, listening: Listening) -> Iterator[Finding]:
     """Nothing listens on torchrun's own ports."""
-    found, expected = host.facts.get("listening"), "nothing listens there"
-    yield from host.unknown(found, expected, PORT_TAKEN)
-    if not isinstance(found, Listening):
-        return
     taken = (
         host.finding(
             PORT_TAKEN,
             Status.WARNING,
             str(port),
-            actual=f"taken on {', '.join(found.ports[port])}: {use}",
+            actual=f"taken on {', '.join(listening.ports[port])}: {use}",
             remedy=f"`ss -ltnp 'sport = :{port}'` there names the process; end what an earlier job left",
         )
         for port, use in _DEFAULTS.items()
-        if port in found.ports
+        if port in listening.ports
     )
     yield from host.all_of(PORT_TAKEN, taken, actual="nothing does")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges
+from nodectl.checks.check import NO_SYSTEMD, NOT_SETTABLE, Check, Subject, failed_unless, judges
+from nodectl.checks.network.nics import nics_of, training_names
+from nodectl.facts.cpu import cpu_set
 from nodectl.facts.nic_setup import NicQueues, NicSetup
-from nodectl.facts.nics import Nic
-from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
@@ -60,23 +60,19 @@ AT_BOOT = Check(
 def mtu(host: Subject) -> Iterator[Finding]:
     """The training interfaces have the tuning's MTU; where nobody says which they are, those with a driver."""
     wanted = host.wanted.tuning.nic.mtu if host.wanted else None
-    nics = host.facts.get("nics")
     if wanted is None:
         return
     expected = str(wanted.value)
-    yield from host.unread(MTU, nics, expected)
-    known = nics if isinstance(nics, Mapping) else {}
-    named = _named(host)
-    names = named or [name for name, nic in known.items() if isinstance(nic, Nic) and nic.driver]
-    for name in names:
-        nic = known.get(name)
-        if not isinstance(nic, Nic):
+    yield from host.unread(MTU, host.facts.get("nics"), expected)
+    nics, named = nics_of(host), _named(host)
+    for name in named or [name for name, nic in nics.items() if nic.driver]:
+        nic = nics.get(name)
+        if nic is None:
             remedy = "correct nodectl_nics"
             yield host.finding(MTU, Status.FAILED, name, expected=expected, actual="no such NIC", remedy=remedy)
         elif named or nic.mtu == wanted.value:
-            yield host.finding(
-                MTU, failed_unless(nic.mtu == wanted.value), name, expected=expected, actual=str(nic.mtu)
-            )
+            status = failed_unless(nic.mtu == wanted.value)
+            yield host.finding(MTU, status, name, expected=expected, actual=str(nic.mtu))
 
 
 @judges(RINGS, INTERRUPTS, QOS, AT_BOOT, reads=("nic_setup",))
@@ -86,9 +82,8 @@ def queues(host: Subject) -> Iterator[Finding]:
     setup = host.facts.get("nic_setup")
     if wanted is None or not (wanted.mtu or wanted.rings or wanted.irq):
         return
-    if isinstance(setup, Unread):
-        for check in (RINGS, INTERRUPTS, QOS, AT_BOOT):
-            yield from host.unread(check, setup, "the tuning's")
+    for check in (RINGS, INTERRUPTS, QOS, AT_BOOT):
+        yield from host.unread(check, setup, "the tuning's")
     if not isinstance(setup, NicSetup) or host.borrows("sys"):
         return
     names = _named(host)
@@ -106,12 +101,9 @@ def queues(host: Subject) -> Iterator[Finding]:
 
 def _named(host: Subject) -> Sequence[str]:
     """The inventory's training interfaces, else those that the role found when it set them; empty: not known."""
-    named = host.variables.get("nodectl_nics")
-    if isinstance(named, list):
-        return [str(name) for name in named]
     setup = host.fact("nic_setup", NicSetup)
     kept = (setup.boot or {}).get("interfaces") if setup else None
-    return [str(name) for name in kept] if isinstance(kept, list) else []
+    return training_names(host) or ([str(name) for name in kept] if isinstance(kept, list) else [])
 
 
 def _rings(host: Subject, name: str, nic: NicQueues | None) -> Finding:
@@ -125,13 +117,12 @@ def _rings(host: Subject, name: str, nic: NicQueues | None) -> Finding:
 
 
 def _interrupts(host: Subject, name: str, nic: NicQueues | None, balanced: bool) -> Finding:
-    expected = "on the CPUs of its NUMA node"
     if nic is None or not nic.local_cpus or not nic.interrupts:
         actual = f"{NOT_SETTABLE}: the device has no NUMA node, or no interrupts of its own"
         return host.finding(INTERRUPTS, Status.SKIPPED, name, actual=actual)
     local, all_of = cpu_set(nic.local_cpus), len(nic.interrupts)
     away = [irq for irq, cpus in nic.interrupts.items() if not cpu_set(cpus) <= local]
-    expected = f"{expected} ({nic.local_cpus})"
+    expected = f"{INTERRUPTS.expected} ({nic.local_cpus})"
     if balanced:
         remedy = "set nic_irqbalance to stop, or ban these interrupts in irqbalance's own settings"
         actual = f"irqbalance moves them; {len(away)} of {all_of} elsewhere now"
@@ -143,8 +134,7 @@ def _interrupts(host: Subject, name: str, nic: NicQueues | None, balanced: bool)
 def _at_boot(host: Subject, setup: NicSetup, names: Sequence[str]) -> Finding:
     tuning = host.wanted.tuning.nic if host.wanted else None
     if not setup.systemd:
-        actual = f"{NOT_SETTABLE}: systemd is not process 1"
-        return host.finding(AT_BOOT, Status.SKIPPED, actual=actual)
+        return host.finding(AT_BOOT, Status.SKIPPED, actual=NO_SYSTEMD)
     if not names:
         actual = "no training interface is known: name them in nodectl_nics"
         return host.finding(AT_BOOT, Status.SKIPPED, expected="training interfaces", actual=actual)
@@ -158,12 +148,3 @@ def _at_boot(host: Subject, setup: NicSetup, names: Sequence[str]) -> Finding:
     kept = {key: value for key, value in (setup.boot or {}).items() if key != "before"}
     actual = "settings as wanted" if kept == wanted else "/etc/nodectl/nic.json holds other settings"
     return host.finding(AT_BOOT, failed_unless(kept == wanted), actual=actual)
-
-
-def cpu_set(text: str) -> frozenset[int]:
-    """`0-2,8` as numbers."""
-    cpus: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        cpus.update(range(int(first), int(last or first) + 1))
-    return frozenset(cpus)
