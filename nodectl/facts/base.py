@@ -76,6 +76,31 @@ def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
         return Unread("unknown", f"not understood: {str(error)[:_LONGEST_REASON]}")
 
 
+def script(key: str, text: str, *, hardware: bool = False) -> Command:
+    """A program for sh, which exits with NOT_THERE where the host has no such thing."""
+    return Command(key, ("sh", "-c", text), hardware=hardware)
+
+
+def text_fact(
+    subject: str,
+    command: Command,
+    parse: Callable[[str], T],
+    words: Callable[[T], str],
+    *,
+    absent: str = "",
+    row: int = 900,
+    occasion: Occasion = "always",
+) -> Fact[T]:
+    """What `parse` makes of one command's output; Absent with `absent` where its script exits with NOT_THERE."""
+
+    def read(recording: Recording) -> T:
+        if absent and entry(recording, command.key).exit_status == NOT_THERE:
+            raise AbsentError(absent)
+        return parse(output(recording, command.key))
+
+    return Fact(subject, (command,), read, words, row, occasion=occasion)
+
+
 def entry(recording: Recording, key: str) -> Entry:
     """The entry of a command that ran to its end; Absent where its tool is not installed, Unknown where it was cut."""
     output = recording.entries.get(key)
@@ -104,6 +129,16 @@ def output_unless_missing(recording: Recording, key: str, missing: str) -> str:
     if entry(recording, key).exit_status == NOT_THERE:
         raise AbsentError(missing)
     return output(recording, key)
+
+
+def file_text(recording: Recording, key: str) -> str | None:
+    """What `cat` shows of one file; None where there is no such file, Unknown where it cannot be read."""
+    done = entry(recording, key)
+    if done.exit_status == 0:
+        return done.stdout
+    if "No such file" in done.stderr:
+        return None
+    raise UnknownError(f"{key}: {done.stderr.strip()}")
 
 
 def output_of_root(recording: Recording, command: Command) -> str:
@@ -147,6 +182,15 @@ def tool(done: Entry) -> str:
     """What the operator calls it: the program's name, not its path; of a script, its key."""
     name = done.argv[0].rpartition("/")[2] if done.argv else done.key
     return done.key if name in ("sh", "cat") else name
+
+
+def matches(pattern: re.Pattern[str], text: str, tool_name: str) -> Iterator[re.Match[str]]:
+    """Each whole line as `pattern` reads it; ParseError with the first line that it does not fit."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = pattern.fullmatch(line)
+        if match is None:
+            raise ParseError(f"{tool_name}: line {number}: {line[:200]!r}")
+        yield match
 
 
 def rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import text_fact
+from nodectl.model.recording import Command
 
 _COMMAND = Command("boot", ("cat", "/proc/sys/kernel/random/boot_id", "/proc/uptime"), hardware=True)
 _HOUR_S = 3600
@@ -18,8 +18,8 @@ class Boot:
     uptime_s: float
 
 
-def _read(recording: Recording) -> Boot:
-    words = output(recording, "boot").split()
+def _parse(text: str) -> Boot:
+    words = text.split()
     try:
         boot_id, uptime_s = words[0], float(words[1])
     except (IndexError, ValueError) as error:
@@ -31,4 +31,4 @@ def _words(boot: Boot) -> str:
     return f"up {boot.uptime_s / _HOUR_S:.0f} h"
 
 
-FACT = Fact("boot", (_COMMAND,), _read, _words, row=310)
+FACT = text_fact("boot", _COMMAND, _parse, _words, row=310)

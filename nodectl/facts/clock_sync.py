@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from nodectl.facts.base import Fact, UnknownError, entry
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import Fact, UnknownError, entry, script
+from nodectl.model.recording import Recording
 
 _SHOW = """\
 if command -v chronyc >/dev/null && told=$(chronyc -n tracking 2>/dev/null); then
@@ -32,8 +32,4 @@ def _read(recording: Recording) -> ClockSync:
     return ClockSync((daemon, state) in (("chrony", "Normal"), ("systemd", "yes")), f"{daemon}: {state}")
 
 
-def _words(sync: ClockSync) -> str:
-    return sync.told
-
-
-FACT = Fact("clock_sync", (Command("clock-sync", ("sh", "-c", _SHOW)),), _read, _words, row=830)
+FACT = Fact("clock_sync", (script("clock-sync", _SHOW),), _read, lambda sync: sync.told, row=830)

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, counts, output
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import counts, text_fact
+from nodectl.model.recording import Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,9 @@ def parse_lscpu(text: str) -> Cpu:
     )
 
 
-def _read(recording: Recording) -> Cpu:
-    return parse_lscpu(output(recording, "lscpu"))
-
-
 def _words(cpu: Cpu) -> str:
     numbers = {"socket": cpu.sockets, "core": cpu.cores, "thread": cpu.threads, "NUMA node": cpu.numa_nodes}
     return f"{cpu.model or 'model not named'}, {counts(**numbers)}"
 
 
-FACT = Fact("cpu", (Command("lscpu", ("lscpu",), hardware=True),), _read, _words, row=100)
+FACT = text_fact("cpu", Command("lscpu", ("lscpu",), hardware=True), parse_lscpu, _words, row=100)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from nodectl.common import node_paths
-from nodectl.facts.base import Fact, UnknownError, entry
+from nodectl.facts.base import Fact, file_text
 from nodectl.facts.torch_import import Imported, import_command, read_import
 from nodectl.model.recording import Command, Recording
 
@@ -22,27 +22,14 @@ class DeepSpeed:
 
 def _read(recording: Recording) -> DeepSpeed:
     package = read_import(recording, "deepspeed")
-    return DeepSpeed(package, _file(recording, _CONFIG.key), _file(recording, _HOSTFILE.key))
-
-
-def _file(recording: Recording, key: str) -> str | None:
-    done = entry(recording, key)
-    if done.exit_status == 0:
-        return done.stdout
-    if "No such file" in done.stderr:
-        return None
-    raise UnknownError(f"{key}: {done.stderr.strip()}")
-
-
-def _words(value: DeepSpeed) -> str:
-    return value.package.error or f"deepspeed {value.package.version}"
+    return DeepSpeed(package, file_text(recording, _CONFIG.key), file_text(recording, _HOSTFILE.key))
 
 
 FACT = Fact(
     "deepspeed",
     lambda host: (import_command("deepspeed", host), _CONFIG, _HOSTFILE),
     _read,
-    _words,
+    lambda value: value.package.error or f"deepspeed {value.package.version}",
     row=506,
     occasion="verify",
 )

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from nodectl.common.node_paths import STATE_FOLDER
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, entry, gib
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import Fact, entry, gib, script
+from nodectl.model.recording import Recording
 
 # the state folder comes with nodectl's first write: until then its nearest parent tells; a line each, in this order
 _SHOW = f"""\
@@ -84,4 +84,4 @@ def _words(disk: Disk) -> str:
     return f"/ {gib(disk.root_free_mib)} free of {gib(disk.root_size_mib)}"
 
 
-FACT = Fact("disk", (Command("df", ("sh", "-c", _SHOW)),), _read, _words, row=800)
+FACT = Fact("disk", (script("df", _SHOW),), _read, _words, row=800)

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from nodectl.facts.base import Fact, output_unless_missing
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import script, text_fact
 
 _EFI = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # each tree of DKMS; the log of a build that failed is quoted by its last words
@@ -49,8 +48,7 @@ class DriverBuild:
     secure_boot: bool
 
 
-def _read(recording: Recording) -> DriverBuild:
-    text = output_unless_missing(recording, "driver-build", "neither DKMS nor EFI has anything to tell")
+def _parse(text: str) -> DriverBuild:
     rows = [line.split("\t") for line in text.splitlines()]
     values = {row[0]: row[1] for row in rows if len(row) == 2}
     trees = tuple(Tree(row[1], int(row[2]), row[3]) for row in rows if len(row) == 4 and row[0] == "dkms")
@@ -62,11 +60,12 @@ def _words(build: DriverBuild) -> str:
     return f"{trees or 'DKMS none'} for {build.kernel}"
 
 
-FACT = Fact(
+FACT = text_fact(
     "driver_build",
-    (Command("driver-build", ("sh", "-c", _SHOW), hardware=True),),
-    _read,
+    script("driver-build", _SHOW, hardware=True),
+    _parse,
     _words,
+    absent="neither DKMS nor EFI has anything to tell",
     row=604,
     occasion="live",
 )

@@ -6,17 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from nodectl.facts.base import Fact, parsed_as, tally
-from nodectl.model.recording import Command, Recording
+from nodectl.model.recording import Command
 
 if TYPE_CHECKING:
     from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
 _KEY = "nvidia-smi-topo"
-
-
-def _read(recording: Recording) -> NvidiaSmiTopo:
-    matrix: NvidiaSmiTopo = parsed_as(recording, _KEY)
-    return matrix
 
 
 def _words(matrix: NvidiaSmiTopo) -> str:
@@ -30,10 +25,10 @@ def _words(matrix: NvidiaSmiTopo) -> str:
     return (tally(pairs) or f"{len(matrix.gpus)} GPU alone") + nics
 
 
-FACT = Fact(
+FACT: Fact[NvidiaSmiTopo] = Fact(
     "gpu_topology",
     (Command(_KEY, ("nvidia-smi", "topo", "-m"), deadline_s=20, hardware=True),),
-    _read,
+    lambda recording: parsed_as(recording, _KEY),
     _words,
     row=610,
 )

@@ -40,8 +40,6 @@ def _read(recording: Recording) -> HealthTimer:
     return HealthTimer(lines[1].strip(), path, whole(lines[2].strip() or None), lines[0] == "systemd")
 
 
-def _words(timer: HealthTimer) -> str:
-    return f"{timer.state}, file {timer.age_s} s old"
-
-
-FACT = Fact("health_timer", _commands, _read, _words, row=832, occasion="live")
+FACT = Fact(
+    "health_timer", _commands, _read, lambda timer: f"{timer.state}, file {timer.age_s} s old", row=832, occasion="live"
+)

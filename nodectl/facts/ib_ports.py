@@ -7,7 +7,18 @@ from dataclasses import dataclass, field, replace
 
 from nodectl.common.natural import natural
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, output_unless_missing, parse, parsed_as, tally, whole
+from nodectl.facts.base import (
+    AbsentError,
+    Fact,
+    UnknownError,
+    matches,
+    output_unless_missing,
+    parse,
+    parsed_as,
+    script,
+    tally,
+    whole,
+)
 from nodectl.model.recording import Command, Recording
 
 _NO_DEVICE = "the kernel has no RDMA device"
@@ -33,7 +44,7 @@ exit 0
 _LINE = re.compile(r"([^/:]+)/(?:ports/(\d+)/)?([^:]+):(.*)")
 _RATE = re.compile(r"([\d.]+)\s*Gb/sec(?:\s*\((\d+)X)?")
 COMMANDS = (
-    Command("ib-sysfs", ("sh", "-c", SCRIPT), hardware=True),
+    script("ib-sysfs", SCRIPT, hardware=True),
     Command("ibstat", ("ibstat",), hardware=True),
     Command("ibv-devinfo", ("ibv_devinfo", "-v"), hardware=True),
     Command("rdma-link", ("rdma", "link"), hardware=True),
@@ -85,10 +96,7 @@ class Device:
 def read_sysfs(text: str) -> dict[str, Device]:
     """Each device by its name; Absent where there is none with a port."""
     devices: dict[str, Device] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise ParseError(f"ib-sysfs: line {number}: {line[:200]!r}")
+    for match in matches(_LINE, text, "ib-sysfs"):
         name, port, file, value = match.groups()
         device = devices.setdefault(name, Device())
         if port is not None:

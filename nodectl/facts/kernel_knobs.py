@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, UnknownError, or_unknown, output, whole
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import UnknownError, or_unknown, script, text_fact, whole
 
 # NAME VALUE a line; equal governors of neighbouring CPUs are counted together
 _SHOW = """\
@@ -58,10 +57,10 @@ class KernelKnobs:
     tuned_profile: str | None = None
 
 
-def _read(recording: Recording) -> KernelKnobs:
+def _parse(text: str) -> KernelKnobs:
     values: dict[str, str] = {}
     governors: dict[str, int] = {}
-    for line in output(recording, "kernel-knobs").splitlines():
+    for line in text.splitlines():
         name, _, value = line.partition("\t")
         if name == "governor":
             governor, _, cpus = value.partition("\t")
@@ -101,4 +100,4 @@ def _words(knobs: KernelKnobs) -> str:
     return f"{governors}, {pages}, NUMA balancing {or_unknown(knobs.numa_balancing)}"
 
 
-FACT = Fact("kernel_knobs", (Command("kernel-knobs", ("sh", "-c", _SHOW), hardware=True),), _read, _words, row=320)
+FACT = text_fact("kernel_knobs", script("kernel-knobs", _SHOW, hardware=True), _parse, _words, row=320)

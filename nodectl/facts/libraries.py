@@ -3,9 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, listed, output
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import listed, matches, script, text_fact
 
 # as sed writes alternatives
 _NAMES = r"\|".join(
@@ -17,6 +15,7 @@ ldconfig -p | sed -n 's/^[[:space:]]*\\({_NAMES}\\).* (libc6,.*=> //p' | while r
   printf '%s\\t%s\\n' "$path" "$(readlink -f "$path")"
 done
 """
+_LINE = re.compile(r"(?P<path>(?:[^\t]*/)?(?P<name>[^\t/]*))\t(?P<real>.*)")
 _VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
 
@@ -36,14 +35,11 @@ class Libraries:
     libraries: tuple[Library, ...]
 
 
-def _read(recording: Recording) -> Libraries:
+def _parse(text: str) -> Libraries:
     libraries = []
-    for number, line in enumerate(output(recording, "loaded-libraries").splitlines(), start=1):
-        path, tab, real = line.partition("\t")
-        if not tab:
-            raise ParseError(f"loaded-libraries: line {number}: {line[:200]!r}")
-        version = _VERSION.search(real)
-        libraries.append(Library(path.rpartition("/")[2], path, version[1] if version else None))
+    for match in matches(_LINE, text, "loaded-libraries"):
+        version = _VERSION.search(match["real"])
+        libraries.append(Library(match["name"], match["path"], version[1] if version else None))
     return Libraries(tuple(libraries))
 
 
@@ -51,4 +47,4 @@ def _words(value: Libraries) -> str:
     return listed({f"{library.name} {library.version or ''}".strip() for library in value.libraries})
 
 
-FACT = Fact("libraries", (Command("loaded-libraries", ("sh", "-c", _SHOW), hardware=True),), _read, _words, row=510)
+FACT = text_fact("libraries", script("loaded-libraries", _SHOW, hardware=True), _parse, _words, row=510)

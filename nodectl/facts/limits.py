@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output, whole
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import script, text_fact, whole
 
 # process 1's bounding set says what root can ever do here, and everybody may read it
 _SHOW = (
@@ -28,9 +27,9 @@ class SessionLimits:
     raisable: bool = True
 
 
-def _read(recording: Recording) -> SessionLimits:
-    text, _, bounding = output(recording, "session-limits").partition("cap ")
-    limits = read_limits(text.split())
+def _parse(text: str) -> SessionLimits:
+    words, _, bounding = text.partition("cap ")
+    limits = read_limits(words.split())
     if not re.fullmatch(r"[0-9a-f]+", bounding.strip()):
         raise ParseError(f"CapBnd: {bounding.strip()!r}")
     raisable = bool(int(bounding, 16) >> _CAP_SYS_RESOURCE & 1)
@@ -53,4 +52,4 @@ def _words(limits: SessionLimits) -> str:
     return f"session: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}"
 
 
-FACT = Fact("limits", (Command("session-limits", ("sh", "-c", _SHOW)),), _read, _words, row=410)
+FACT = text_fact("limits", script("session-limits", _SHOW), _parse, _words, row=410)

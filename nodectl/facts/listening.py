@@ -1,11 +1,13 @@
 """TCP ports on which something listens, with the addresses taken."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import matches, text_fact
+from nodectl.model.recording import Command
+
+_LINE = re.compile(r"\s*(?:\S+\s+){3}(?P<address>\S*):(?P<port>\d+)\s+\S.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,14 +17,10 @@ class Listening:
     ports: Mapping[int, tuple[str, ...]]
 
 
-def _read(recording: Recording) -> Listening:
+def _parse(text: str) -> Listening:
     ports: dict[int, list[str]] = {}
-    for number, line in enumerate(output(recording, "listening").splitlines(), start=1):
-        words = line.split()
-        address, _, port = words[3].rpartition(":") if len(words) >= 5 else ("", "", "")
-        if not port.isdigit():
-            raise ParseError(f"ss: line {number}: {line[:200]!r}")
-        ports.setdefault(int(port), []).append(address)
+    for match in matches(_LINE, text, "ss"):
+        ports.setdefault(int(match["port"]), []).append(match["address"])
     return Listening({port: tuple(sorted(set(ports[port]))) for port in sorted(ports)})
 
 
@@ -30,4 +28,4 @@ def _words(listening: Listening) -> str:
     return f"TCP {', '.join(map(str, listening.ports)) or 'none'}"
 
 
-FACT = Fact("listening", (Command("listening", ("ss", "-ltnH")),), _read, _words, row=880)
+FACT = text_fact("listening", Command("listening", ("ss", "-ltnH")), _parse, _words, row=880)

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output_unless_missing
+from nodectl.facts.base import script, text_fact
 from nodectl.facts.limits import read_limits
-from nodectl.model.recording import Command, Recording
 
 # `sshd: /usr/sbin/sshd -D [listener] …` is how a listening sshd shows its command line, on which its settings depend
 _SHOW = """\
@@ -48,8 +47,7 @@ class LoginLimits:
     uses_pam: bool | None
 
 
-def _read(recording: Recording) -> LoginLimits:
-    text = output_unless_missing(recording, "login-limits", "not asked by root, or no runuser")
+def _parse(text: str) -> LoginLimits:
     lines = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
     if not lines.get("user"):
         raise ParseError(f"login-limits: {text[:200]!r}")
@@ -63,4 +61,12 @@ def _words(limits: LoginLimits) -> str:
     return f"login of {limits.user}: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}"
 
 
-FACT = Fact("login_limits", (Command("login-limits", ("sh", "-c", _SHOW)),), _read, _words, row=411, occasion="live")
+FACT = text_fact(
+    "login_limits",
+    script("login-limits", _SHOW),
+    _parse,
+    _words,
+    absent="not asked by root, or no runuser",
+    row=411,
+    occasion="live",
+)

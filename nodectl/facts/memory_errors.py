@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output_unless_missing, rows, whole
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import rows, script, text_fact, whole
 
 _SHOW = """\
 cd /sys/devices/system/edac/mc 2>/dev/null || exit 3
@@ -36,8 +35,7 @@ class MemoryErrors:
     controllers: tuple[MemoryController, ...]
 
 
-def _read(recording: Recording) -> MemoryErrors:
-    text = output_unless_missing(recording, "memory-errors", "the kernel has no EDAC driver for this memory")
+def _parse(text: str) -> MemoryErrors:
     return MemoryErrors(tuple(_controller(cells, named) for cells, named in rows(text)))
 
 
@@ -54,4 +52,11 @@ def _words(errors: MemoryErrors) -> str:
     return "; ".join(lines) or f"none on {len(errors.controllers)} controllers"
 
 
-FACT = Fact("memory_errors", (Command("memory-errors", ("sh", "-c", _SHOW), hardware=True),), _read, _words, row=130)
+FACT = text_fact(
+    "memory_errors",
+    script("memory-errors", _SHOW, hardware=True),
+    _parse,
+    _words,
+    absent="the kernel has no EDAC driver for this memory",
+    row=130,
+)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from nodectl.facts.base import Fact, listed, output
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import listed, text_fact
+from nodectl.model.recording import Command
 
 _OF_TRAINING = {"nvidia", "nvidia_uvm", "nvidia_peermem", "nouveau", "mlx5_ib", "ib_uverbs", "rdma_rxe", "gdrdrv"}
 
@@ -15,8 +15,8 @@ class Modules:
     loaded: tuple[str, ...]
 
 
-def _read(recording: Recording) -> Modules:
-    names = [line.split(" ", 1)[0] for line in output(recording, "modules").splitlines() if line.strip()]
+def _parse(text: str) -> Modules:
+    names = [line.split(" ", 1)[0] for line in text.splitlines() if line.strip()]
     return Modules(tuple(sorted(name.replace("-", "_") for name in names)))
 
 
@@ -24,4 +24,4 @@ def _words(modules: Modules) -> str:
     return f"{len(modules.loaded)} loaded, of these: {listed(_OF_TRAINING.intersection(modules.loaded))}"
 
 
-FACT = Fact("modules", (Command("modules", ("cat", "/proc/modules"), hardware=True),), _read, _words, row=330)
+FACT = text_fact("modules", Command("modules", ("cat", "/proc/modules"), hardware=True), _parse, _words, row=330)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from nodectl.common import file_systems
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import text_fact
+from nodectl.model.recording import Command
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -28,9 +28,9 @@ class Mounts:
     mounts: tuple[Mount, ...]
 
 
-def _read(recording: Recording) -> Mounts:
+def _parse(text: str) -> Mounts:
     mounts = []
-    for number, line in enumerate(output(recording, "mounts").splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         words = [_OCTAL.sub(lambda match: chr(int(match[1], 8)), word) for word in line.split(" ")]
         if len(words) < 4:
             raise ParseError(f"mounts: line {number}: {line!r}")
@@ -44,4 +44,4 @@ def _words(mounts: Mounts) -> str:
     return f"{len(mounts.mounts)} mounted" + (f", over the network: {', '.join(shared)}" if shared else "")
 
 
-FACT = Fact("mounts", (Command("mounts", ("cat", "/proc/self/mounts")),), _read, _words, row=810)
+FACT = text_fact("mounts", Command("mounts", ("cat", "/proc/self/mounts")), _parse, _words, row=810)

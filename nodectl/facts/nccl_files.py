@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nodectl.facts.base import Fact, UnknownError, entry, listed
+from nodectl.facts.base import Fact, file_text, listed, script
 from nodectl.model.recording import Command, Recording
 
 _SYSTEM = Command("nccl-conf", ("cat", "/etc/nccl.conf"))
@@ -10,7 +10,7 @@ _SYSTEM = Command("nccl-conf", ("cat", "/etc/nccl.conf"))
 _OF_LOGIN = (
     'home=$HOME; [ -z "$SUDO_USER" ] || home=$(getent passwd "$SUDO_USER" | cut -d: -f6); cat "$home/.nccl.conf"'
 )
-_USER = Command("nccl-conf-user", ("sh", "-c", _OF_LOGIN))
+_USER = script("nccl-conf-user", _OF_LOGIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +22,7 @@ class NcclFiles:
 
 
 def _read(recording: Recording) -> NcclFiles:
-    return NcclFiles(_file(recording, _SYSTEM.key), _file(recording, _USER.key))
-
-
-def _file(recording: Recording, key: str) -> str | None:
-    done = entry(recording, key)
-    if done.exit_status == 0:
-        return done.stdout
-    if "No such file" in done.stderr:
-        return None
-    raise UnknownError(f"{key}: {done.stderr.strip()}")
+    return NcclFiles(file_text(recording, _SYSTEM.key), file_text(recording, _USER.key))
 
 
 def _words(files: NcclFiles) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output, whole
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import Fact, output, script, whole
+from nodectl.model.recording import Recording
 
 _RINGS = {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"}
 # NAME NUMA CPUS a line, then lines of it: irq N CPUS, and `ethtool -g` as it is; last how the settings are kept
@@ -94,7 +94,7 @@ def _words(setup: NicSetup) -> str:
 
 FACT = Fact(
     "nic_setup",
-    (Command("nic-queues", ("sh", "-c", _SHOW), hardware=True), Command("nic-boot", ("sh", "-c", _BOOT))),
+    (script("nic-queues", _SHOW, hardware=True), script("nic-boot", _BOOT)),
     _read,
     _words,
     row=201,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, UnknownError, output, rows, whole
+from nodectl.facts.base import Fact, UnknownError, output, rows, script, whole
 from nodectl.model.recording import Command, Recording
 
 # NAME, then name=value between tabs; only a device of its own has a driver, and only that costs processes
@@ -38,7 +38,7 @@ done 2>/dev/null
 _COMMANDS = (
     # twice -s: the counters of carrier and checksums too
     Command("ip-address", ("ip", "-json", "-s", "-s", "-d", "address", "show")),
-    Command("nics-sysfs", ("sh", "-c", _LIST)),
+    script("nics-sysfs", _LIST),
 )
 
 

@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, gib, output_unless_missing, whole
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import gib, matches, script, text_fact, whole
 
 # FILE:LINE as grep prints it: the shell would read byte by byte, which not every kernel answers
 _SHOW = """\
@@ -33,13 +32,9 @@ class Numa:
     nodes: tuple[NumaNode, ...]
 
 
-def _read(recording: Recording) -> Numa:
+def _parse(text: str) -> Numa:
     nodes: dict[int, dict[str, str]] = {}
-    text = output_unless_missing(recording, "numa", "the kernel knows no NUMA nodes")
-    for number, line in enumerate(text.splitlines(), start=1):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise ParseError(f"numa: line {number}: {line[:200]!r}")
+    for match in matches(_LINE, text, "numa"):
         nodes.setdefault(int(match[1]), {})[match[3] or match[2]] = match[4].strip()
     if not nodes:
         raise ParseError("numa: no node is named")
@@ -62,4 +57,6 @@ def _words(numa: Numa) -> str:
     return "; ".join(f"{node.node}: {node.cpus or 'no CPU'}, {gib(node.memory_mib)}" for node in numa.nodes)
 
 
-FACT = Fact("numa", (Command("numa", ("sh", "-c", _SHOW), hardware=True),), _read, _words, row=110)
+FACT = text_fact(
+    "numa", script("numa", _SHOW, hardware=True), _parse, _words, absent="the kernel knows no NUMA nodes", row=110
+)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from nodectl.facts.base import Fact, parsed_as, tally
-from nodectl.model.recording import Command, Recording
+from nodectl.model.recording import Command
 
 if TYPE_CHECKING:
     from nodectl.parsers.nvidia.smi_p2p import NvidiaSmiP2p
@@ -14,19 +14,10 @@ if TYPE_CHECKING:
 _KEY = "nvidia-smi-p2p"
 
 
-def _read(recording: Recording) -> NvidiaSmiP2p:
-    matrix: NvidiaSmiP2p = parsed_as(recording, _KEY)
-    return matrix
-
-
-def _words(matrix: NvidiaSmiP2p) -> str:
-    return tally(Counter(word for row in matrix.status.values() for word in row.values())) or "one GPU alone"
-
-
-FACT = Fact(
+FACT: Fact[NvidiaSmiP2p] = Fact(
     "p2p",
     (Command(_KEY, ("nvidia-smi", "topo", "-p2p", "r"), deadline_s=20, hardware=True),),
-    _read,
-    _words,
+    lambda recording: parsed_as(recording, _KEY),
+    lambda matrix: tally(Counter(word for row in matrix.status.values() for word in row.values())) or "one GPU alone",
     row=620,
 )

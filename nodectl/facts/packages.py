@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.common import node_paths
-from nodectl.facts.base import Fact, output_unless_missing
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import text_fact
+from nodectl.model.recording import Command
 
 _PATTERNS = (
     *("cuda-toolkit-*", "cuda-drivers*", "nvidia-open*", "nvidia-fabricmanager*", "libcudnn*", "libnccl*"),
@@ -35,22 +35,19 @@ class Packages:
     installed: Mapping[str, Package]
 
 
-def _read(recording: Recording) -> Packages:
-    text = output_unless_missing(recording, "packages", f"no {node_paths.ROOT} there, or no dpkg")
+def _parse(text: str) -> Packages:
     rows = [line.split() for line in text.splitlines()]
-    found = {row[0]: Package(row[0], row[1], row[2][0] == "h") for row in rows if len(row) == 3 and row[2][1] == "i"}
-    return Packages(found)
+    return Packages(
+        {row[0]: Package(row[0], row[1], row[2][0] == "h") for row in rows if len(row) == 3 and row[2][1] == "i"}
+    )
 
 
-def _words(packages: Packages) -> str:
-    return ", ".join(f"{each.name} {each.version}" for each in packages.installed.values()) or "none"
-
-
-FACT = Fact(
+FACT = text_fact(
     "packages",
-    (Command("packages", ("sh", "-c", _SHOW, "sh", *_PATTERNS)),),
-    _read,
-    _words,
+    Command("packages", ("sh", "-c", _SHOW, "sh", *_PATTERNS)),
+    _parse,
+    lambda packages: ", ".join(f"{p.name} {p.version}" for p in packages.installed.values()) or "none",
+    absent=f"no {node_paths.ROOT} there, or no dpkg",
     row=508,
     occasion="live",
 )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, output, output_of_root, parse
+from nodectl.facts.base import AbsentError, Fact, UnknownError, output, output_of_root, parse, script
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.linux.lspci_acs import LspciAcs, parse_lspci_acs
 
@@ -16,7 +16,7 @@ _LSPCI = Command("lspci-acs", ("lspci", "-D", "-vvv"), deadline_s=20, hardware=T
 _COMMANDS = (
     _LSPCI,
     Command("cpuinfo-flags", ("grep", "-m1", "^flags", "/proc/cpuinfo"), hardware=True),
-    Command("pci-tree", ("sh", "-c", _TREE), hardware=True),
+    script("pci-tree", _TREE, hardware=True),
 )
 
 

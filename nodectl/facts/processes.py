@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, counts, output
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import counts, script, text_fact
 
 # the load; then the hanging processes as ps shows them, and how many there are in all
 _SHOW = """\
@@ -35,11 +34,11 @@ class Processes:
     count: int
 
 
-def _read(recording: Recording) -> Processes:
+def _parse(text: str) -> Processes:
     load: list[str] = []
     hanging: list[Process] = []
     zombies = count = 0
-    for number, line in enumerate(output(recording, "processes").splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         kind, _, rest = line.partition(" ")
         words = rest.split(None, 3)
         if kind == "load":
@@ -66,4 +65,4 @@ def _words(processes: Processes) -> str:
     return f"load {processes.load_1:.1f}, {stuck} stuck, {counts(zombie=processes.zombies)}"
 
 
-FACT = Fact("processes", (Command("processes", ("sh", "-c", _SHOW)),), _read, _words, row=870)
+FACT = text_fact("processes", script("processes", _SHOW), _parse, _words, row=870)

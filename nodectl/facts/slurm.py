@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, entry, output, whole
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import AbsentError, Fact, entry, output, script, whole
+from nodectl.model.recording import Recording
 
 _SHOW = """\
 command -v scontrol >/dev/null || exit 127
@@ -56,4 +56,4 @@ def _words(node: SlurmNode) -> str:
     return "+".join(node.states) + (f", {node.reason}" if node.reason else "")
 
 
-FACT = Fact("slurm", (Command("slurm-node", ("sh", "-c", _SHOW), hardware=True),), _read, _words, row=860)
+FACT = Fact("slurm", (script("slurm-node", _SHOW, hardware=True),), _read, _words, row=860)

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from nodectl.facts.base import Fact, output
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import script, text_fact
 
 _SHOW = """\
 for each in /sys/class/infiniband/rxe_*; do [ ! -e "$each" ] || printf 'device %s\\n' "${each##*/}"; done
@@ -21,8 +20,8 @@ class SoftRoce:
     cannot: str
 
 
-def _read(recording: Recording) -> SoftRoce:
-    rows = [line.split(" ", 1) for line in output(recording, "soft-roce").splitlines()]
+def _parse(text: str) -> SoftRoce:
+    rows = [line.split(" ", 1) for line in text.splitlines()]
     cannot = [text for kind, text in rows if kind == "cannot"]
     return SoftRoce(tuple(text for kind, text in rows if kind == "device"), cannot[0] if cannot else "")
 
@@ -31,4 +30,4 @@ def _words(soft: SoftRoce) -> str:
     return ", ".join(soft.devices) or "none"
 
 
-FACT = Fact("soft_roce", (Command("soft-roce", ("sh", "-c", _SHOW)),), _read, _words, row=215, occasion="live")
+FACT = text_fact("soft_roce", script("soft-roce", _SHOW), _parse, _words, row=215, occasion="live")

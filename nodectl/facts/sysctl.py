@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nodectl.facts.base import Fact, output
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import Fact, text_fact
+from nodectl.model.recording import Command
 
 # KEY FIXED VALUE a line; FIXED is why no writing is possible here, - where it is. A file's mode says what the kernel
 # allows, the mount what a container does; neither depends on who asks. One process for all keys: the shell reads.
@@ -65,11 +65,11 @@ def sysctl_fact(keys: Sequence[str] = ()) -> Fact[dict[str, Sysctl]]:
     """{key: Sysctl} of these keys, and of those that are always looked at."""
     names = {proc_path(key): key for key in (*keys, *SYSCTL_KEYS)}
 
-    def read(recording: Recording) -> dict[str, Sysctl]:
-        rows = [line.split(None, 2) for line in output(recording, "sysctl").splitlines()]
+    def parse(text: str) -> dict[str, Sysctl]:
+        rows = [line.split(None, 2) for line in text.splitlines()]
         return {names[row[0]]: _sysctl(names[row[0]], row) for row in rows if len(row) > 1 and row[0] in names}
 
-    return Fact("sysctl", (Command("sysctl", ("sh", "-c", _SHOW, "sysctl", *names)),), read, _words, row=400)
+    return text_fact("sysctl", Command("sysctl", ("sh", "-c", _SHOW, "sysctl", *names)), parse, _words, row=400)
 
 
 def _sysctl(key: str, row: list[str]) -> Sysctl:

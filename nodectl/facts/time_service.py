@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nodectl.facts.base import Fact, output
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import script, text_fact
 
 # process names, as the kernel cuts them at 15 characters
 _PROGRAMS = {
@@ -47,13 +46,13 @@ def _chrony(text: str) -> float | None:
 
 
 def _timesyncd(text: str) -> float | None:
-    found = re.fullmatch(r"([+-]?[\d.]+)(\S+)", text)
-    return float(found[1]) * _UNITS_S[found[2]] if found and found[2] in _UNITS_S else None
+    match = re.fullmatch(r"([+-]?[\d.]+)(\S+)", text)
+    return float(match[1]) * _UNITS_S[match[2]] if match and match[2] in _UNITS_S else None
 
 
 def _ntp(text: str) -> float | None:
-    found = re.search(r"\boffset=([+-]?[\d.]+)", text)
-    return float(found[1]) / 1000 if found else None
+    match = re.search(r"\boffset=([+-]?[\d.]+)", text)
+    return float(match[1]) / 1000 if match else None
 
 
 _READERS: dict[str, tuple[str, Callable[[str], float | None]]] = {
@@ -63,16 +62,19 @@ _READERS: dict[str, tuple[str, Callable[[str], float | None]]] = {
 }
 
 
-def _read(recording: Recording) -> TimeService:
-    first, *lines = output(recording, "time-service").splitlines()
+def _parse(text: str) -> TimeService:
+    first, *lines = text.splitlines()
     services = sorted({_PROGRAMS[line.split()[1]] for line in lines if line.startswith("service ")})
-    said = dict(line.split(" ", 1) for line in lines if " " in line and not line.startswith("service "))
-    offsets = [_READERS[name][1](said.get(_READERS[name][0], "").strip()) for name in services if name in _READERS]
-    return TimeService(tuple(services), next((each for each in offsets if each is not None), None), first == "own")
+    answers = dict(line.split(" ", 1) for line in lines if " " in line and not line.startswith("service "))
+    readers = [_READERS[name] for name in services if name in _READERS]
+    offsets = (read(answers.get(program, "").strip()) for program, read in readers)
+    return TimeService(
+        tuple(services), next((offset_s for offset_s in offsets if offset_s is not None), None), first == "own"
+    )
 
 
 def _words(service: TimeService) -> str:
     return ", ".join(service.services) or "none"
 
 
-FACT = Fact("time_service", (Command("time-service", ("sh", "-c", _SHOW)),), _read, _words, row=831, occasion="live")
+FACT = text_fact("time_service", script("time-service", _SHOW), _parse, _words, row=831, occasion="live")

@@ -44,31 +44,27 @@ def import_command(name: str, host: Host) -> Command:
 def read_import(recording: Recording, name: str) -> Imported:
     """The answer among what the package prints; a process that died tells by its last line."""
     done = entry(recording, f"{name}-import")
-    found = re.search(r"^NODECTL (.+)$", done.stdout, re.MULTILINE)
-    if not found:
+    match = re.search(r"^NODECTL (.+)$", done.stdout, re.MULTILINE)
+    if match is None:
         lines = done.stderr.strip().splitlines()
         return Imported(None, lines[-1] if lines else f"ended with {done.exit_status}")
     try:
-        answer: dict[str, Any] = json.loads(found[1])
-        libraries = {each: str(answer[each]) for each in ("cuda", "cudnn", "nccl") if answer.get(each)}
-        files = {each: str(answer[f"{each}_path"]) for each in ("cudnn", "nccl") if answer.get(f"{each}_path")}
+        answer: dict[str, Any] = json.loads(match[1])
+        libraries = {library: str(answer[library]) for library in ("cuda", "cudnn", "nccl") if answer.get(library)}
+        files = {name: str(answer[f"{name}_path"]) for name in ("cudnn", "nccl") if answer.get(f"{name}_path")}
         shadowing = {folder: tuple(names) for folder, names in answer["shadowing"].items()}
         own, distributions = tuple(answer["own"]), dict(answer["distributions"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ParseError(f"{name}-import: {found[1][:200]!r}") from error
+        raise ParseError(f"{name}-import: {match[1][:200]!r}") from error
     reason, python = str(answer.get("error", "")), str(answer.get("python", ""))
     return Imported(answer.get("version"), reason, libraries, files, own, shadowing, distributions, python)
-
-
-def _words(value: Imported) -> str:
-    return value.error or f"torch {value.version}"
 
 
 FACT = Fact(
     "torch_import",
     lambda host: (import_command("torch", host),),
     lambda recording: read_import(recording, "torch"),
-    _words,
+    lambda value: value.error or f"torch {value.version}",
     row=505,
     occasion="verify",
 )

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from nodectl.facts.base import Fact, UnknownError, or_unknown, output_unless_missing
+from nodectl.facts.base import UnknownError, or_unknown, script, text_fact
 from nodectl.facts.units import NO_SYSTEMD
-from nodectl.model.recording import Command, Recording
 
 _NAMES = ("MEMLOCK", "NOFILE", "STACK", "NPROC")
 _DEFAULTS = ",".join([*(f"DefaultLimit{name}Soft" for name in _NAMES), "DefaultTasksMax"])
@@ -28,8 +27,7 @@ class UnitLimits:
     remove_ipc: bool | None = None
 
 
-def _read(recording: Recording) -> UnitLimits:
-    text = output_unless_missing(recording, "unit-limits", NO_SYSTEMD)
+def _parse(text: str) -> UnitLimits:
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     memlock, nofile, stack, nproc = (values.get(f"DefaultLimit{name}Soft") or None for name in _NAMES)
     if memlock is None and nofile is None:
@@ -44,4 +42,4 @@ def _words(limits: UnitLimits) -> str:
     return f"unit: {shown}{', RemoveIPC on' if limits.remove_ipc else ''}"
 
 
-FACT = Fact("unit_limits", (Command("unit-limits", ("sh", "-c", _SHOW), hardware=True),), _read, _words, row=420)
+FACT = text_fact("unit_limits", script("unit-limits", _SHOW, hardware=True), _parse, _words, absent=NO_SYSTEMD, row=420)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, listed, output_unless_missing
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import listed, text_fact
+from nodectl.model.recording import Command
 
 NO_SYSTEMD = "no systemd runs there"
 # what training depends on, or what comes in its way
@@ -47,8 +47,7 @@ class Units:
     failed: tuple[str, ...]
 
 
-def _read(recording: Recording) -> Units:
-    text = output_unless_missing(recording, "units", NO_SYSTEMD)
+def _parse(text: str) -> Units:
     system, failed, blocks = "", [], []
     block: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -80,4 +79,4 @@ def _words(units: Units) -> str:
     return f"{units.system}; failed: {listed(set(units.failed))}; active: {listed(active)}"
 
 
-FACT = Fact("units", (COMMAND,), _read, _words, row=850)
+FACT = text_fact("units", COMMAND, _parse, _words, absent=NO_SYSTEMD, row=850)
