@@ -9,7 +9,7 @@ from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, parsed, p
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.nvidia.smi_q.fields import GpuStatus
 from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
-from nodectl.parsers.nvidia.smi_query import GpuRow, NvidiaSmiQuery, parse_nvidia_smi_query
+from nodectl.parsers.nvidia.smi_query import CsvRow, NvidiaSmiQuery, parse_nvidia_smi_query
 from nodectl.parsers.text import bus_id
 
 _COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version"
@@ -121,7 +121,7 @@ def _from_table(recording: Recording) -> Gpus:
     return Gpus(len(table.gpus), tuple(_row(row) for row in table.gpus), lost, driver_version=driver)
 
 
-def _row(row: GpuRow) -> Gpu:
+def _row(row: CsvRow) -> Gpu:
     index, memory_mib = row.values.get("index"), row.values.get("memory.total")
     address = _text(row, "pci.bus_id")
     return Gpu(
@@ -137,7 +137,7 @@ def _row(row: GpuRow) -> Gpu:
     )
 
 
-def _text(row: GpuRow, column: str) -> str | None:
+def _text(row: CsvRow, column: str) -> str | None:
     value = row.values.get(column)
     return None if value is None else str(value)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nodectl.facts.base import matches, text_fact
 from nodectl.model.recording import Command
 
-_LINE = re.compile(r"\s*(?:\S+\s+){3}(?P<address>\S*):(?P<port>\d+)\s+\S.*")
+_LINE = re.compile(r"\s*(?:\S+\s+){3}(?:(?P<address>\S*):)?(?P<port>\d+)\s+\S.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Listening:
 def _parse(text: str) -> Listening:
     ports: dict[int, list[str]] = {}
     for match in matches(_LINE, text, "ss"):
-        ports.setdefault(int(match["port"]), []).append(match["address"])
+        ports.setdefault(int(match["port"]), []).append(match["address"] or "")
     return Listening({port: tuple(sorted(set(ports[port]))) for port in sorted(ports)})
 
 

@@ -9,7 +9,7 @@ from nodectl.facts.base import Fact, parsed_as, tally
 from nodectl.model.recording import Command
 
 if TYPE_CHECKING:
-    from nodectl.parsers.nvidia.smi_p2p import NvidiaSmiP2p
+    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p
 
 _KEY = "nvidia-smi-p2p"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, UnknownError, output, output_of_root, parse, script
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.linux.lspci_acs import LspciAcs, parse_lspci_acs
+from nodectl.parsers.linux.lspci_acs import parse_lspci_acs
 
 _TREE = 'cd /sys/bus/pci/devices 2>/dev/null || exit 3; set -- *; [ -e "$1" ] || exit 3; exec readlink -- "$@"'
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -65,31 +65,18 @@ class Pcie:
         return tuple(bridges)
 
 
-def _lspci(recording: Recording) -> LspciAcs:
+def _read(recording: Recording) -> Pcie:
     lspci = parse(parse_lspci_acs, output_of_root(recording, _LSPCI))
     if lspci.links is None:
         raise UnknownError("lspci shows no capabilities: only root sees them, see `nodectl sudoers`")
-    return lspci
-
-
-def _read(recording: Recording) -> Pcie:
-    lspci = _lspci(recording)
     bridges = [
         PcieBridge(bridge.bus_id.lower(), bridge.name, bridge.acs_enabled, bridge.flags)
         for bridge in lspci.bridges
         if bridge.acs_enabled is not None
     ]
     links = [
-        PcieLink(
-            link.bus_id.lower(),
-            link.kind,
-            link.name,
-            link.speed_gt_s,
-            link.speed_max_gt_s,
-            link.width,
-            link.width_max,
-        )
-        for link in lspci.links or ()
+        PcieLink(**{name: getattr(link, name) for name in PcieLink.__slots__} | {"address": link.bus_id.lower()})
+        for link in lspci.links
     ]
     return Pcie(tuple(bridges), tuple(links), _parents(recording), _virtual(recording))
 

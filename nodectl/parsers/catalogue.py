@@ -1,4 +1,4 @@
-"""Which tools can be read: those whose module names its TOOL; each parser is imported when it is used."""
+"""Which tools can be read: those that a module names as its TOOL; each parser is imported when it is used."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 import nodectl.parsers
 from nodectl.errors import ParseError
 
-_DECLARED = re.compile(r'^TOOL = "([a-z0-9-]+)"$', re.MULTILINE)
+_DECLARED = re.compile(r'^(?:[A-Z0-9]+_)?TOOL = "([a-z0-9-]+)"$', re.MULTILINE)
 
 
 @cache
 def families() -> dict[str, dict[str, str]]:
-    """Family → tool → module: the files below `parsers/FAMILY/`, searched for their TOOL and not imported."""
+    """Family → tool → module: the files below `parsers/FAMILY/`, searched for each TOOL and not imported."""
     by_family: dict[str, dict[str, str]] = {}
     for folder in map(Path, nodectl.parsers.__path__):
         for path in sorted(folder.glob("*/**/*.py")):
-            if declared := _DECLARED.search(path.read_text(encoding="utf-8")):
-                family, *rest = path.relative_to(folder).with_suffix("").parts
-                by_family.setdefault(family, {})[declared[1]] = ".".join(["nodectl.parsers", family, *rest])
+            family, *rest = path.relative_to(folder).with_suffix("").parts
+            for tool in _DECLARED.findall(path.read_text(encoding="utf-8")):
+                by_family.setdefault(family, {})[tool] = ".".join(["nodectl.parsers", family, *rest])
     return by_family
 
 

@@ -24,7 +24,6 @@ class Pseudonyms:
     def __init__(self, key: bytes, words: Mapping[str, str], number: int | None = None) -> None:
         self._key = key
         self._number = number
-        self._words = dict(words)
         self._memo: dict[tuple[str, str], str] = {}
         self._tails: dict[tuple[bytes, bytes], bytes] = {}
         self._taken: set[tuple[str, str | bytes]] = set()
@@ -37,7 +36,7 @@ class Pseudonyms:
             "ipv4": self._ipv4,
             "ipv6": self._ipv6,
             "serial": self._serial,
-            "word": self._word,
+            "word": lambda value: words.get(value, value),
         }
 
     def of(self, kind: str, value: str) -> str:
@@ -46,13 +45,6 @@ class Pseudonyms:
         if known is None:
             known = self._memo[kind, value] = self._kinds[kind](value)
         return known
-
-    def learn(self, word: str, pseudonym: str) -> None:
-        """A name that was met on the way."""
-        self._words.setdefault(word, pseudonym)
-
-    def _word(self, value: str) -> str:
-        return self._words.get(value, value)
 
     def _stream(self, *parts: str | bytes) -> bytes:
         text = b"\0".join(part if isinstance(part, bytes) else part.encode() for part in parts)

@@ -88,7 +88,7 @@ def _typed(ports: tuple[object, ...]) -> list[IbPort]:
 
 
 def _peer_access(parts: Parts) -> Iterator[Finding]:
-    from nodectl.parsers.nvidia.smi_p2p import NvidiaSmiP2p
+    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p
 
     matrix = parts.facts.get("p2p")
     if not isinstance(matrix, NvidiaSmiP2p):

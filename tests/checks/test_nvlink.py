@@ -12,8 +12,7 @@ from nodectl.facts.units import Unit, Units
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
-from nodectl.parsers.nvidia.smi_p2p import NvidiaSmiP2p
-from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
+from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 from nodectl.profiles.resolve import Resolved, resolve
 from tests.checks.gpus import all_with, eight
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
 from nodectl.parsers.document import as_document
-from nodectl.parsers.nvidia.compute_apps import parse_compute_apps
-from nodectl.parsers.nvidia.smi_query import parse_nvidia_smi_query
+from nodectl.parsers.nvidia.smi_query import parse_compute_apps, parse_nvidia_smi_query
 
 TEXT = """\
 index, name, memory.total [MiB], power.draw [W], serial, ecc.mode.current, clocks_event_reasons.active, tray

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nvidia.smi_p2p import parse_nvidia_smi_p2p
-from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
+from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_p2p, parse_nvidia_smi_topo
 
 TABS = """\
 \t\x1b[4mGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m

@@ -14,8 +14,7 @@ from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.links import closeness
 from nodectl.model.topology import NodeTopology
-from nodectl.parsers.nvidia.smi_p2p import parse_nvidia_smi_p2p
-from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
+from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_p2p, parse_nvidia_smi_topo
 from nodectl.topology.node import assign, node_topology
 from nodectl.topology.port_uses import TRAINING
 

@@ -10,8 +10,7 @@ from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
-from nodectl.parsers.nvidia.smi_p2p import NvidiaSmiP2p
-from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
+from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 
 ORDER = 100
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nodectl.errors import ParseError
 from nodectl.parsers.numbers import real, whole
@@ -52,11 +53,11 @@ class PciLink:
     bus_id: str
     kind: str
     name: str
-    speed_gt_s: float | None
-    speed_max_gt_s: float | None
-    width: int | None
-    width_max: int | None
-    unavailable: Mapping[str, str]
+    speed_gt_s: float | None = None
+    speed_max_gt_s: float | None = None
+    width: int | None = None
+    width_max: int | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class _Device:
     name: str
     is_denied: bool = False
     flags: str | None = None
-    values: dict[str, float | int | None] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
@@ -133,11 +134,11 @@ def _read_link(line: Line, match: re.Match[str], device: _Device) -> None:
     if trained is None:
         raise unreadable(TOOL, line, "a link without its speed and width")
     suffix = "_max" if match["which"] == "Cap" else ""
-    device.values[f"speed{suffix}_gt_s"] = real(trained["speed"].removesuffix("GT/s"))
-    device.values[f"width{suffix}"] = whole(trained["width"].removeprefix("x"))
-    for key, word in ((f"speed{suffix}_gt_s", trained["speed"]), (f"width{suffix}", trained["width"])):
-        if "unknown" in word:
-            device.unavailable[key] = word
+    speed, width = f"speed{suffix}_gt_s", f"width{suffix}"
+    device.values[speed] = real(trained["speed"].removesuffix("GT/s"))
+    device.values[width] = whole(trained["width"].removeprefix("x"))
+    printed = {speed: trained["speed"], width: trained["width"]}
+    device.unavailable |= {key: word for key, word in printed.items() if "unknown" in word}
 
 
 def _bridges(devices: list[_Device]) -> Iterator[AcsBridge]:
@@ -151,21 +152,15 @@ def _bridges(devices: list[_Device]) -> Iterator[AcsBridge]:
 
 def _links(devices: list[_Device]) -> Iterator[PciLink]:
     for device in devices:
-        if not device.values:
-            continue
-        speed, speed_max = device.values.get("speed_gt_s"), device.values.get("speed_max_gt_s")
-        width, width_max = device.values.get("width"), device.values.get("width_max")
-        yield PciLink(
-            address=device.address,
-            bus_id=_bus_id(device),
-            kind=device.kind,
-            name=device.name,
-            speed_gt_s=speed,
-            speed_max_gt_s=speed_max,
-            width=None if width is None else int(width),
-            width_max=None if width_max is None else int(width_max),
-            unavailable=device.unavailable,
-        )
+        if device.values:
+            yield PciLink(
+                address=device.address,
+                bus_id=_bus_id(device),
+                kind=device.kind,
+                name=device.name,
+                **device.values,
+                unavailable=device.unavailable,
+            )
 
 
 def _bus_id(device: _Device) -> str:

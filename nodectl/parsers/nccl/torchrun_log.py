@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nodectl.errors import ParseError
 from nodectl.parsers.text import Line, lines_of, unreadable, untagged
@@ -36,16 +37,16 @@ _SIGNAL = re.compile(r"Signal (\d{1,3}) \((SIG[A-Z0-9+-]{2,12})\)")
 class TorchrunFailure:
     """One worker's end, as elastic observed it; `signal` by its name."""
 
-    time: str | None
-    host: str | None
-    rank: int | None
-    local_rank: int | None
-    exitcode: int | None
-    signal: str | None
-    error_file: str | None
-    traceback: str | None
-    pid: int | None
-    unavailable: Mapping[str, str]
+    time: str | None = None
+    host: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    exitcode: int | None = None
+    signal: str | None = None
+    error_file: str | None = None
+    traceback: str | None = None
+    pid: int | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,28 +111,16 @@ def _ordered(failures: list[_Failure]) -> tuple[TorchrunFailure | None, tuple[To
 
 
 def _worker(failure: _Failure) -> TorchrunFailure:
-    values = failure.values
-    error_file = values.get("error_file")
-    refused = {"error_file": error_file} if error_file and "N/A" in error_file else {}
-    return TorchrunFailure(
-        time=values.get("time"),
-        host=values.get("host"),
-        rank=failure.numbers.get("rank"),
-        local_rank=failure.numbers.get("local_rank"),
-        exitcode=failure.numbers.get("exitcode"),
-        signal=_signal(failure),
-        error_file=None if refused else error_file,
-        traceback=values.get("traceback"),
-        pid=failure.numbers.get("pid"),
-        unavailable=refused,
-    )
+    values = dict(failure.values)
+    refused = {"error_file": values.pop("error_file")} if "N/A" in values.get("error_file", "") else {}
+    return TorchrunFailure(**values, signal=_signal(values), unavailable=refused)
 
 
-def _signal(failure: _Failure) -> str | None:
-    named = _SIGNAL.search(failure.values.get("traceback") or "")
+def _signal(values: Mapping[str, Any]) -> str | None:
+    named = _SIGNAL.search(values.get("traceback", ""))
     if named is not None:
         return named[2]
-    code = failure.numbers.get("exitcode")
+    code = values.get("exitcode")
     if code is None or code >= 0:
         return None
     try:
@@ -187,18 +176,17 @@ _MAX_TRACEBACK_LINES = 200
 
 @dataclass(slots=True)
 class _Failure:
-    """One worker, as printed; numbers apart."""
+    """One worker; `values` are those of TorchrunFailure that are printed, by name."""
 
     is_root: bool
-    values: dict[str, str] = field(default_factory=dict)
-    numbers: dict[str, int] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
 
 
 class _SummaryReader:
     """Reads line by line; what is outside a summary is passed over."""
 
     def __init__(self) -> None:
-        self._found: list[_Failure] = []
+        self._failures: list[_Failure] = []
         self._section: bool | None = None  # None: outside; else whether it is the root cause's
         self._traceback: list[str] | None = None
 
@@ -215,19 +203,18 @@ class _SummaryReader:
             self._leave()
         elif _ENTRY.search(text):
             self._end_traceback()
-            self._found.append(_Failure(is_root=self._section))
-        elif self._found:
+            self._failures.append(_Failure(is_root=self._section))
+        elif self._failures:
             self._field(line, text)
 
     def failures(self) -> list[_Failure]:
         """All, each worker once, in the order in which they were printed."""
         self._end_traceback()
         unique: dict[tuple[object, ...], _Failure] = {}
-        for failure in self._found:
-            key = (*sorted(failure.values.items()), *sorted(failure.numbers.items()))
-            known = unique.setdefault(key, failure)
+        for failure in self._failures:
+            known = unique.setdefault(tuple(sorted(failure.values.items())), failure)
             known.is_root = known.is_root or failure.is_root
-        return [failure for failure in unique.values() if failure.values or failure.numbers]
+        return [failure for failure in unique.values() if failure.values]
 
     def _enter(self, *, is_root: bool) -> None:
         self._end_traceback()
@@ -248,15 +235,15 @@ class _SummaryReader:
             numbers = (_RANK_FIELD if key == "rank" else _EXIT).fullmatch(value)
             if numbers is None:
                 raise unreadable(TOOL, line, f"a {key} that is cut")
-            self._found[-1].numbers.update({name: int(number) for name, number in numbers.groupdict().items()})
+            self._failures[-1].values |= {name: int(number) for name, number in numbers.groupdict().items()}
         elif key == "traceback":
             self._traceback = [value]
         elif not value:
             raise unreadable(TOOL, line, f"a {key} without its value")
         else:
-            self._found[-1].values[key] = value
+            self._failures[-1].values[key] = value
 
     def _end_traceback(self) -> None:
-        if self._traceback is not None and self._found:
-            self._found[-1].values["traceback"] = "\n".join(self._traceback).strip()
+        if self._traceback is not None and self._failures:
+            self._failures[-1].values["traceback"] = "\n".join(self._traceback).strip()
         self._traceback = None

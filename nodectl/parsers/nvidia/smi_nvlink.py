@@ -137,18 +137,12 @@ def _frozen(gpu: _Gpu) -> NvLinkGpu:
 
 
 def _link(number: int, link: _Link) -> NvLink:
-    counts: dict[str, int | None] = dict.fromkeys(_COUNTERS.values())
-    for name, value in link.counters.items():
-        key = _COUNTERS.get(name.lower())
-        if key is not None and isinstance(value, int):
-            counts[key] = value
+    counts = {name.lower(): value for name, value in link.counters.items() if isinstance(value, int)}
     return NvLink(
         link=number,
         active=link.state,
         speed_gb_s=link.speed_gb_s,
-        replay_errors=counts["replay_errors"],
-        recovery_errors=counts["recovery_errors"],
-        crc_errors=counts["crc_errors"],
+        **{key: counts.get(name) for name, key in _COUNTERS.items()},
         errors=link.counters,
         unavailable=link.unavailable,
     )

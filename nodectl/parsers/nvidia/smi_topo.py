@@ -1,4 +1,7 @@
-"""Reads `nvidia-smi topo -m`: how GPUs and NICs of one host reach each other."""
+"""Reads the matrices of `nvidia-smi topo`: -m (how GPUs and NICs reach each other), -p2p r, w, n, a, p (memory).
+
+Names stand above and beside the cells, with tabs or spaces between them.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodectl.parsers.nvidia.smi_matrix import Matrix, read_matrix
-from nodectl.parsers.nvidia.words import refused
-from nodectl.parsers.text import lines_of, untagged
+from nodectl.parsers.nvidia.words import no_output, refused
+from nodectl.parsers.text import Line, lines_of, unreadable, untagged
 
 TOOL = "nvidia-smi-topo"
-_WORDS = r"NV[0-9]{1,3}|NODE|PIX|PXB|PHB|PSB|SYS|SOC|X"
+P2P_TOOL = "nvidia-smi-p2p"
+_LINKS = re.compile(r"NV[0-9]{1,3}|NODE|PIX|PXB|PHB|PSB|SYS|SOC|X")
+_P2P_WORDS = re.compile(r"OK|CNS|GNS|TNS|NS|DR|U|X")
 _LEGEND = re.compile(r"(NIC[0-9]{1,4}): *(\S+)\s*")
+_LABELS = re.compile(r"CPU Affinity|NUMA Affinity|GPU NUMA ID")
+_NAME = re.compile(r"GPU[0-9]{1,4}|NIC[0-9]{1,4}|[a-z][\w.-]*[0-9]")
+_ROW_NAME = re.compile(r"(?:GPU|NIC)[0-9]{1,4}")
+_GPU = re.compile(r"GPU[0-9]{1,4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +37,18 @@ class NvidiaSmiTopo:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class NvidiaSmiP2p:
+    """The matrix without its diagonal: OK, or why not, in nvidia-smi's words."""
+
+    gpus: tuple[str, ...]
+    status: Mapping[str, Mapping[str, str]]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
 def parse_nvidia_smi_topo(text: str) -> NvidiaSmiTopo:
     """ParseError for a cut row, a word that is no link, or where there is no matrix."""
-    matrix = read_matrix(TOOL, list(untagged(lines_of(text, TOOL))), _WORDS)
+    matrix = _read_matrix(TOOL, text, _LINKS)
     nics = tuple(name for name in matrix.names if name not in matrix.gpus)
     unavailable = {f"links.{pair}": word for pair, word in matrix.refused.items()}
     cpus, nodes, gpu_nodes = (
@@ -50,7 +67,13 @@ def parse_nvidia_smi_topo(text: str) -> NvidiaSmiTopo:
     return NvidiaSmiTopo(matrix.gpus, nics, devices, matrix.cells, cpus, nodes, gpu_nodes, unavailable)
 
 
-def _behind(matrix: Matrix, label: str, key: str, unavailable: dict[str, str]) -> dict[str, str | None]:
+def parse_nvidia_smi_p2p(text: str) -> NvidiaSmiP2p:
+    """ParseError for a cut row, a word that is no status, or where there is no matrix."""
+    matrix = _read_matrix(P2P_TOOL, text, _P2P_WORDS)
+    return NvidiaSmiP2p(matrix.gpus, matrix.cells, {f"status.{pair}": word for pair, word in matrix.refused.items()})
+
+
+def _behind(matrix: _Matrix, label: str, key: str, unavailable: dict[str, str]) -> dict[str, str | None]:
     if label not in matrix.labels:
         return {}
     at = matrix.labels.index(label)
@@ -64,3 +87,85 @@ def _behind(matrix: Matrix, label: str, key: str, unavailable: dict[str, str]) -
             unavailable[f"{key}.{name}"] = value
         affinity[name] = None if refused(value) else value or None
     return affinity
+
+
+@dataclass(slots=True)
+class _Matrix:
+    """The cells by row and column, without the diagonal; `labels` are the columns behind them, if any."""
+
+    names: list[str]
+    labels: list[str]
+    cells: dict[str, dict[str, str]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    behind: dict[str, list[str]] = field(default_factory=dict)
+    rest: list[Line] = field(default_factory=list)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The names of GPUs, in the columns' order."""
+        return tuple(name for name in self.names if _GPU.fullmatch(name))
+
+
+def _read_matrix(tool: str, text: str, word: re.Pattern[str]) -> _Matrix:
+    """The matrix whose cells are each a `word`; ParseError for a cut or garbled row."""
+    lines = list(untagged(lines_of(text, tool)))
+    for at, line in enumerate(lines):
+        if (start := line.text.find("GPU")) >= 0 and (matrix := _header(line.text[start:])):
+            prefix = line.text[:start].strip()
+            for row in lines[at + 1 :]:
+                _read_row(tool, matrix, row, prefix, word)
+            return matrix
+    raise no_output(tool, lines, "matrix with the columns GPU0, GPU1, …")
+
+
+def _header(text: str) -> _Matrix | None:
+    label = _LABELS.search(text)
+    names = re.findall(r"(?:GPU|NIC)[0-9]+|\S+", text[: label.start()] if label else text)
+    if not names or not _GPU.fullmatch(names[0]) or not all(_NAME.fullmatch(name) for name in names):
+        return None
+    return _Matrix(names, _LABELS.findall(text))
+
+
+def _read_row(tool: str, matrix: _Matrix, line: Line, prefix: str, word: re.Pattern[str]) -> None:
+    text = line.text.strip(" ")
+    if prefix:
+        text = text.removeprefix(prefix).lstrip(" \t")
+    name = text.split(None, 1)[0] if text.strip() else ""
+    if _ROW_NAME.fullmatch(name) and name not in matrix.names:
+        raise unreadable(tool, line, f"no column is named {name}")
+    if name not in matrix.names or name in matrix.cells:
+        matrix.rest.append(line)
+        return
+    words = _split(text.strip(" \r")[len(name) :], word)
+    size = len(matrix.names)
+    cells, behind = words[:size], words[size:]
+    own = matrix.names.index(name)
+    if len(cells) < size or cells[own] != "X":
+        raise unreadable(
+            tool, line, f"{len(cells)} cells under {size} columns, or the diagonal's X is not in its place"
+        )
+    if "CPU Affinity" in matrix.labels and _GPU.fullmatch(name) and not behind:
+        raise unreadable(tool, line, "the row is cut before its CPU affinity")
+    row = matrix.cells[name] = {}
+    for column, cell in zip(matrix.names, cells, strict=True):
+        if column == name:
+            continue
+        if refused(cell):
+            matrix.refused[f"{name}-{column}"] = cell
+        elif word.fullmatch(cell) is None or cell == "X":
+            raise unreadable(tool, line, f"{cell!r} under {column} is none of the legend's words")
+        else:
+            row[column] = cell
+    matrix.behind[name] = behind
+
+
+def _split(text: str, word: re.Pattern[str]) -> list[str]:
+    """Cells by tabs, of which empty ones count, else by space; cells that grew together are taken apart."""
+    if "\t" in text:
+        return [cell.strip() for cell in text.split("\t")[1:]]
+    cells: list[str] = []
+    for token in text.split():
+        whole = word.fullmatch(token) is not None or not token[0].isalpha()
+        parts = [token] if whole or refused(token) else word.findall(token)
+        cells += parts if "".join(parts) == token else [token]
+    return cells

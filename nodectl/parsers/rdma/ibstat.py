@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from nodectl.parsers.rdma.labelled import LINK_LAYERS, Block, first_match, is_cut_label, nothing_found, rows_of
+from nodectl.parsers.rdma.labelled import (
+    LINK_LAYERS,
+    Block,
+    first_match,
+    is_cut_label,
+    labelled,
+    nothing_found,
+    rows_of,
+)
 from nodectl.parsers.text import Line, unreadable
 
 TOOL = "ibstat"
@@ -31,13 +39,13 @@ class Port:
     """One port; a port that is down keeps the rate it would fall back to."""
 
     port: int
-    state: str | None
-    physical_state: str | None
-    rate_gbit_s: float | None
-    lid: int | None
-    sm_lid: int | None
-    link_layer: str | None
-    guid: str | None
+    state: str | None = labelled(Block.text, "State", _STATES)
+    physical_state: str | None = labelled(Block.text, "Physical state", _PHYSICAL_STATES)
+    rate_gbit_s: float | None = labelled(Block.number, "Rate", r"(\S+)(?: \(FDR10\))?")
+    lid: int | None = labelled(Block.whole, "Base lid")
+    sm_lid: int | None = labelled(Block.whole, "SM lid")
+    link_layer: str | None = labelled(Block.text, "Link layer", LINK_LAYERS)
+    guid: str | None = labelled(Block.guid, "Port GUID")
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -46,11 +54,11 @@ class Adapter:
     """One channel adapter and the ports that were printed."""
 
     name: str
-    type: str | None
-    firmware: str | None
-    node_guid: str | None
-    system_image_guid: str | None
-    ports: tuple[Port, ...]
+    type: str | None = labelled(Block.text, "CA type")
+    firmware: str | None = labelled(Block.text, "Firmware version")
+    node_guid: str | None = labelled(Block.guid, "Node GUID")
+    system_image_guid: str | None = labelled(Block.guid, "System image GUID")
+    ports: tuple[Port, ...] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -75,8 +83,7 @@ def parse_ibstat(text: str) -> Ibstat:
             _put(adapters[-1], line)
     if not adapters:
         raise nothing_found(TOOL, "adapter", lines, _FAILURE)
-    failure = first_match(lines, _FAILURE)
-    return Ibstat(tuple(_adapter(*adapter) for adapter in adapters), failure.text.strip() if failure else None)
+    return Ibstat(tuple(_adapter(*adapter) for adapter in adapters), first_match(lines, _FAILURE))
 
 
 def _put(adapter: tuple[str, Block, list[tuple[int, Block]]], line: Line) -> None:
@@ -90,26 +97,5 @@ def _put(adapter: tuple[str, Block, list[tuple[int, Block]]], line: Line) -> Non
 
 
 def _adapter(name: str, head: Block, ports: list[tuple[int, Block]]) -> Adapter:
-    return Adapter(
-        name=name,
-        type=head.text("type", "CA type"),
-        firmware=head.text("firmware", "Firmware version"),
-        node_guid=head.guid("node_guid", "Node GUID"),
-        system_image_guid=head.guid("system_image_guid", "System image GUID"),
-        ports=tuple(_port(number, block) for number, block in ports),
-        unavailable=head.unavailable,
-    )
-
-
-def _port(number: int, block: Block) -> Port:
-    return Port(
-        port=number,
-        state=block.text("state", "State", _STATES),
-        physical_state=block.text("physical_state", "Physical state", _PHYSICAL_STATES),
-        rate_gbit_s=block.number("rate_gbit_s", "Rate", r"(\S+)(?: \(FDR10\))?"),
-        lid=block.whole("lid", "Base lid"),
-        sm_lid=block.whole("sm_lid", "SM lid"),
-        link_layer=block.text("link_layer", "Link layer", LINK_LAYERS),
-        guid=block.guid("guid", "Port GUID"),
-        unavailable=block.unavailable,
-    )
+    adapter = head.read(Adapter, name=name)
+    return replace(adapter, ports=tuple(block.read(Port, port=number) for number, block in ports))

@@ -6,17 +6,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodectl.parsers.rdma.labelled import LINK_LAYERS, Block, is_cut_label, nothing_found, rows_of
+from nodectl.parsers.rdma.labelled import LINK_LAYERS, Block, is_cut_label, labelled, nothing_found, rows_of
 from nodectl.parsers.text import unreadable
 
 TOOL = "ibstatus"
 _PORT = re.compile(r"\s*Infiniband device '([^']+)' port (\d{1,3}) status:\s*")
-_LABEL = re.compile(r"\s*(default gid|base lid|sm lid|state|phys state|rate|link_layer):(.*)")
 # a state's number without its name, a GID of fewer than eight groups
 _CUT_VALUE = re.compile(
     r"\s*(?:(?:phys )?state:\s*\d{1,3}|default gid:\s*(?!.*::)(?=.{0,38}$)[0-9a-f]{1,4}(?::[0-9a-f]{0,4}){0,7})\s*"
 )
 _LABELS = ("default gid", "base lid", "sm lid", "state", "phys state", "rate", "link_layer")
+_LABEL = re.compile(rf"\s*({'|'.join(_LABELS)}):(.*)")
 _STATES = ("DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER", "NOP")
 _PHYSICAL_STATES = (
     *("Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test"),
@@ -32,13 +32,13 @@ class PortStatus:
 
     device: str
     port: int
-    state: str | None
-    physical_state: str | None
-    rate_gbit_s: float | None
-    rate_text: str | None
-    link_layer: str | None
-    gid: str | None
-    lid: int | None
+    state: str | None = labelled(Block.text, "state", _STATES)
+    physical_state: str | None = labelled(Block.text, "phys state", _PHYSICAL_STATES)
+    rate_gbit_s: float | None = labelled(Block.number, "rate", _RATE)
+    rate_text: str | None = labelled(Block.text, "rate")
+    link_layer: str | None = labelled(Block.text, "link_layer", LINK_LAYERS)
+    gid: str | None = labelled(Block.text, "default gid")
+    lid: int | None = labelled(Block.whole, "base lid")
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -59,33 +59,16 @@ def parse_ibstatus(text: str) -> Ibstatus:
         elif line.text.lstrip().startswith("Infiniband device '"):
             raise unreadable(TOOL, line, "the port's name is cut")
         elif ports and (match := _LABEL.fullmatch(line.text)):
-            if not match[2].strip():
-                raise unreadable(TOOL, line, "the row is cut")
-            if _CUT_VALUE.fullmatch(match[0]):
+            if not match[2].strip() or _CUT_VALUE.fullmatch(match[0]):
                 raise unreadable(TOOL, line, "the row is cut")
             ports[-1][2].put(match[1], line, _without_code(match[1], match[2]))
         elif ports and is_cut_label(line.text, _LABELS):
             raise unreadable(TOOL, line, "the row is cut")
     if not ports:
         raise nothing_found(TOOL, "port", lines, _FAILURE)
-    return Ibstatus(tuple(_port(*port) for port in ports))
+    return Ibstatus(tuple(block.read(PortStatus, device=device, port=port) for device, port, block in ports))
 
 
 def _without_code(label: str, value: str) -> str:
     """`4: ACTIVE` → `ACTIVE`"""
     return re.sub(r"^\s*\d+:(?: |$)", "", value) if label in ("state", "phys state") else value
-
-
-def _port(device: str, number: int, block: Block) -> PortStatus:
-    return PortStatus(
-        device=device,
-        port=number,
-        state=block.text("state", "state", _STATES),
-        physical_state=block.text("physical_state", "phys state", _PHYSICAL_STATES),
-        rate_gbit_s=block.number("rate_gbit_s", "rate", _RATE),
-        rate_text=block.text("rate_text", "rate"),
-        link_layer=block.text("link_layer", "link_layer", LINK_LAYERS),
-        gid=block.text("gid", "default gid"),
-        lid=block.whole("lid", "base lid"),
-        unavailable=block.unavailable,
-    )

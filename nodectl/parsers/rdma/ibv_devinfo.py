@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from nodectl.parsers.rdma.labelled import LINK_LAYERS, Block, first_match, is_cut_label, nothing_found, rows_of
+from nodectl.parsers.rdma.labelled import (
+    LINK_LAYERS,
+    Block,
+    first_match,
+    is_cut_label,
+    labelled,
+    nothing_found,
+    rows_of,
+)
 from nodectl.parsers.text import Line, unreadable
 
 TOOL = "ibv-devinfo"
@@ -41,14 +49,14 @@ class DevicePort:
     """One port; width and speed a lane only with -v."""
 
     port: int
-    state: str | None
-    max_mtu_bytes: int | None
-    active_mtu_bytes: int | None
-    link_layer: str | None
-    lid: int | None
-    active_width: str | None
-    active_speed: str | None
-    gids: tuple[PortGid, ...]
+    state: str | None = labelled(Block.text, "state")
+    max_mtu_bytes: int | None = labelled(Block.whole, "max_mtu")
+    active_mtu_bytes: int | None = labelled(Block.whole, "active_mtu")
+    link_layer: str | None = labelled(Block.text, "link_layer", LINK_LAYERS)
+    lid: int | None = labelled(Block.whole, "port_lid")
+    active_width: str | None = labelled(Block.text, "active_width")
+    active_speed: str | None = labelled(Block.text, "active_speed")
+    gids: tuple[PortGid, ...] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -57,12 +65,12 @@ class Device:
     """One RDMA device."""
 
     name: str
-    transport: str | None
-    firmware: str | None
-    node_guid: str | None
-    system_image_guid: str | None
-    board_id: str | None
-    ports: tuple[DevicePort, ...]
+    transport: str | None = labelled(Block.text, "transport")
+    firmware: str | None = labelled(Block.text, "fw_ver")
+    node_guid: str | None = labelled(Block.guid, "node_guid")
+    system_image_guid: str | None = labelled(Block.guid, "sys_image_guid")
+    board_id: str | None = labelled(Block.text, "board_id")
+    ports: tuple[DevicePort, ...] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -94,8 +102,7 @@ def parse_ibv_devinfo(text: str) -> IbvDevinfo:
             _put(devices[-1], line)
     if not devices:
         raise nothing_found(_PROGRAM, "device", lines, _FAILURE)
-    failure = first_match(lines, _FAILURE)
-    return IbvDevinfo(tuple(_device(*device) for device in devices), failure.text.strip() if failure else None)
+    return IbvDevinfo(tuple(_device(*device) for device in devices), first_match(lines, _FAILURE))
 
 
 def _put(device: tuple[str, Block, list[_PortBlock]], line: Line) -> None:
@@ -124,28 +131,6 @@ def _without_code(label: str, value: str, line: Line) -> str:
 
 
 def _device(name: str, head: Block, ports: list[_PortBlock]) -> Device:
-    return Device(
-        name=name,
-        transport=head.text("transport", "transport"),
-        firmware=head.text("firmware", "fw_ver"),
-        node_guid=head.guid("node_guid", "node_guid"),
-        system_image_guid=head.guid("system_image_guid", "sys_image_guid"),
-        board_id=head.text("board_id", "board_id"),
-        ports=tuple(_port(block) for block in ports),
-        unavailable=head.unavailable,
-    )
-
-
-def _port(block: _PortBlock) -> DevicePort:
-    return DevicePort(
-        port=block.index,
-        state=block.text("state", "state"),
-        max_mtu_bytes=block.whole("max_mtu_bytes", "max_mtu"),
-        active_mtu_bytes=block.whole("active_mtu_bytes", "active_mtu"),
-        link_layer=block.text("link_layer", "link_layer", LINK_LAYERS),
-        lid=block.whole("lid", "port_lid"),
-        active_width=block.text("active_width", "active_width"),
-        active_speed=block.text("active_speed", "active_speed"),
-        gids=tuple(block.gids),
-        unavailable=block.unavailable,
-    )
+    device = head.read(Device, name=name)
+    read = (block.read(DevicePort, port=block.index, gids=tuple(block.gids)) for block in ports)
+    return replace(device, ports=tuple(read))

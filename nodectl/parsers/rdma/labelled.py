@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field, fields
+from typing import Any, TypeVar
 
 from nodectl.errors import ParseError
 from nodectl.parsers.text import Line, is_refused, lines_of, unreadable, untagged
@@ -16,6 +18,7 @@ _WHOLE = re.compile(r"-?\d{1,20}|0[xX][0-9a-fA-F]{1,16}")
 _NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?")
 _GUID = re.compile(r"(?:0x)?([0-9a-fA-F:]*)")
 _GUID_DIGITS = 16
+T = TypeVar("T")
 LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "Unknown", "IB")
 
 
@@ -24,17 +27,21 @@ def rows_of(text: str, tool: str) -> Iterator[Line]:
     return (line for line in untagged(lines_of(text, tool)) if len(line.text) <= _LONGEST_ROW)
 
 
-def first_match(lines: Iterable[Line], pattern: re.Pattern[str]) -> Line | None:
-    """The first line in which `pattern` is found."""
-    return next((line for line in lines if pattern.search(line.text)), None)
+def first_match(lines: Iterable[Line], pattern: re.Pattern[str]) -> str | None:
+    """The first line in which `pattern` is found, without the space around it."""
+    return next((line.text.strip() for line in lines if pattern.search(line.text)), None)
 
 
 def nothing_found(tool: str, missing: str, lines: Iterable[Line], failure: re.Pattern[str]) -> ParseError:
     """The error for output without what the tool is there to print: quotes why it failed, else where it begins."""
     lines = list(lines)
-    reason = first_match(lines, failure) or first_match(lines, _ANYTHING)
-    shown = reason.text.strip()[:_SHOWN_CHARS] if reason else "one overlong line"
-    return ParseError(f"{tool}: no {missing}: {shown!r}")
+    reason = first_match(lines, failure) or first_match(lines, _ANYTHING) or "one overlong line"
+    return ParseError(f"{tool}: no {missing}: {reason[:_SHOWN_CHARS]!r}")
+
+
+def labelled(read: Callable[..., object], label: str, *arguments: object) -> Any:
+    """A dataclass's field that `read`, a method of Block, takes from the row of this label."""
+    return field(default=None, metadata={"row": (read, label, *arguments)})
 
 
 class Block:
@@ -48,6 +55,12 @@ class Block:
     def put(self, label: str, line: Line, value: str) -> None:
         """A label that comes again belongs to a part of the block that is not read."""
         self._rows.setdefault(label, (line, value.strip()))
+
+    def read(self, kind: Callable[..., T], **given: object) -> T:
+        """The dataclass `kind` with its `labelled` fields, what the caller gives, and what the tool refused."""
+        rows = {item.name: item.metadata["row"] for item in fields(kind) if "row" in item.metadata}  # type: ignore[arg-type]
+        values = {name: read(self, name, *arguments) for name, (read, *arguments) in rows.items()}
+        return kind(**given, **values, unavailable=self.unavailable)
 
     def text(self, name: str, label: str, vocabulary: tuple[str, ...] = ()) -> str | None:
         """As printed, None where blank; blank or half a word of a `vocabulary` is a row that was cut."""
