@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,8 @@ _NAME_CHARACTERS = "@+:,=~"
 
 def folder_name(host: str) -> str:
     """The name of a host's folder: one path component, whatever the host is called."""
-    quoted = quote(host, safe=_NAME_CHARACTERS)
-    return (
-        quoted if quoted and not quoted.startswith(".") else f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted else "%00"
-    )
+    quoted = quote(host, safe=_NAME_CHARACTERS) or "%00"
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
 def host_name(folder: str) -> str:
@@ -41,30 +39,16 @@ def host_name(folder: str) -> str:
         return os.fsencode(folder).decode("utf-8", errors="replace")
 
 
+# an entry without its texts, and when it was taken
+_Index = Mapping[str, tuple[Entry, float | None]]
+
+
 @dataclass(slots=True)
-class _Room:
-    """How much of a host's texts may still be kept."""
-
-    left_bytes: int = TOTAL_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class _Indexed:
-    """What the index says of one key."""
-
-    argv: tuple[str, ...] = ()
-    exit_status: int | None = 0
-    duration_s: float = 0.0
-    time: float | None = None
-    cut: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class _Opened:
-    """A host's folder, open: a link put in its place later leads nowhere."""
+    """A host's folder, open: a link put in its place later leads nowhere; and how much may still be read of it."""
 
     descriptor: int
-    room: _Room = field(default_factory=_Room)
+    left_bytes: int = TOTAL_BYTES
 
     def names(self) -> list[str]:
         """Names of the files and folders in it."""
@@ -82,9 +66,9 @@ class _Opened:
             os.close(file)
             return None
         with os.fdopen(file, "rb") as stream:
-            limit = min(CAP_BYTES, self.room.left_bytes)
+            limit = min(CAP_BYTES, self.left_bytes)
             content = stream.read(limit + 1)
-        self.room.left_bytes -= min(len(content), limit)
+        self.left_bytes -= min(len(content), limit)
         return content[:limit], len(content) > limit
 
 
@@ -105,7 +89,7 @@ def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None
         offset_s, error_s = _clock(folder)
     finally:
         os.close(descriptor)
-    times = [row.time for row in index.values() if row.time is not None]
+    times = [time for _, time in index.values() if time is not None]
     return Recording(host, entries, offset_s, error_s, recorded, min(times, default=None))
 
 
@@ -113,29 +97,21 @@ def _why(error: OSError) -> str:
     return "is a link" if error.errno in (40, 20) else str(error.strerror)
 
 
-def _keys(names: Collection[str], index: Mapping[str, _Indexed]) -> list[str]:
+def _keys(names: Collection[str], index: _Index) -> list[str]:
     keys = {name.removesuffix(OUT) for name in names if name.endswith(OUT)} | set(index)
     return sorted(key for key in keys if _KEY.fullmatch(key) and key != CLOCK)
 
 
-def _entry(folder: _Opened, key: str, index: Mapping[str, _Indexed]) -> Entry | None:
-    out, indexed = folder.read(f"{key}{OUT}"), index.get(key)
-    if out is None and (indexed is None or indexed.exit_status == 0):
+def _entry(folder: _Opened, key: str, index: _Index) -> Entry | None:
+    out = folder.read(f"{key}{OUT}")
+    entry, _ = index.get(key, (Entry(key, (), 0, "", "", 0.0, recorded=True), None))
+    if out is None and entry.exit_status == 0:
         return None  # what it printed is not there: that is not nothing
-    indexed = indexed or _Indexed()
     content, cut = out or (b"", False)
-    err = folder.read(f"{key}{ERR}") or (b"", False)
-    cut = cut or indexed.cut
-    return Entry(
-        key,
-        indexed.argv,
-        None if cut else indexed.exit_status,
-        as_text(content),
-        as_text(err[0]),
-        indexed.duration_s,
-        cut=cut,
-        recorded=True,
-    )
+    err, _ = folder.read(f"{key}{ERR}") or (b"", False)
+    cut = cut or entry.cut
+    status = None if cut else entry.exit_status
+    return replace(entry, exit_status=status, stdout=as_text(content), stderr=as_text(err), cut=cut)
 
 
 def _clock(folder: _Opened) -> tuple[float | None, float | None]:
@@ -148,7 +124,7 @@ def _clock(folder: _Opened) -> tuple[float | None, float | None]:
         return None, None
 
 
-def _index(folder: _Opened, path: Path) -> dict[str, _Indexed]:
+def _index(folder: _Opened, path: Path) -> _Index:
     file = folder.read(INDEX)
     if file is None:
         return {}
@@ -161,7 +137,7 @@ def _index(folder: _Opened, path: Path) -> dict[str, _Indexed]:
         ) from error
 
 
-def _indexed(row: Mapping[str, Any]) -> _Indexed:
+def _indexed(row: Mapping[str, Any]) -> tuple[Entry, float | None]:
     key, status, argv = row["key"], row.get("exit_status", 0), row.get("argv") or []
     if not (status is None or isinstance(status, int)) or isinstance(status, bool):
         raise ValueError(f"exit_status of {key}: {status!r}")
@@ -172,13 +148,8 @@ def _indexed(row: Mapping[str, Any]) -> _Indexed:
         raise ValueError(f"duration_s of {key}: {duration_s}")
     if not 0 <= (time or 0.0) < _END_OF_TIME:
         raise ValueError(f"time of {key}: {time}")
-    return _Indexed(
-        argv=tuple(str(word) for word in argv),
-        exit_status=status,
-        duration_s=duration_s,
-        time=time,
-        cut=bool(row.get("cut")) or status is None,
-    )
+    cut = bool(row.get("cut")) or status is None
+    return Entry(key, tuple(map(str, argv)), status, "", "", duration_s, cut=cut, recorded=True), time
 
 
 def _seconds(stamp: object) -> float | None:

@@ -109,11 +109,6 @@ class Template:
         }
 
 
-def distinct(texts: Mapping[str, str], name: str, host: str = "") -> dict[str, str]:
-    """The texts of `host` as the machine `name` of the same kind would have printed them."""
-    return Template.of(texts, host).filled(name)
-
-
 def _is_board(serial: str) -> bool:
     # a vendor's number of the kind of board: all hosts of a kind have the same
     return serial.startswith("MT_")

@@ -18,7 +18,7 @@ from nodectl.common.files import replace_file
 from nodectl.errors import UsageError
 from nodectl.facts.catalogue import commands_for, facts_for
 from nodectl.model.host import Host
-from nodectl.model.recording import Command, Entry, Recording
+from nodectl.model.recording import Entry, Recording
 from nodectl.profiles import KINDS
 from nodectl.profiles.load import find_profiles
 from nodectl.profiles.resolve import base_tuning, load_profile
@@ -45,13 +45,17 @@ def save(source: Source, folder: Path, profile_dirs: Sequence[Path], *, mask: bo
     """Write each host's recording into `folder` as it comes."""
     if isinstance(source, ReplaySource):
         source = replace(source, whole=True)
-    masker = Masker([host.name for host in source.hosts], users=_users(source.hosts)) if mask else None
+    masker = (
+        Masker([host.name for host in source.hosts], users={host.user for host in source.hosts if host.user})
+        if mask
+        else None
+    )
     shown = {host.name: masker.name_of(host.name) if masker else host.name for host in source.hosts}
     prepare(folder, {shown[host.name]: _profiles(host) for host in source.hosts}, masked=mask)
-    keys = sysctl_keys(profile_dirs)
     folders: dict[str, str] = {}
     failed: dict[str, str] = {}
-    for host, answer in source.recordings(lambda host: everything(host, keys)):
+    facts = facts_for(sysctl_keys(profile_dirs))
+    for host, answer in source.recordings(lambda host: commands_for(host, facts)):
         if not isinstance(answer, Recording):
             failed[host.name] = "; try: ".join(filter(None, [answer.error or str(answer.outcome), answer.remedy]))
             continue
@@ -62,11 +66,6 @@ def save(source: Source, folder: Path, profile_dirs: Sequence[Path], *, mask: bo
         else:
             folders[shown[host.name]] = folder_name(shown[host.name])
     return Saved(folders, failed, source.recorded)
-
-
-def everything(host: Host, keys: Sequence[str]) -> tuple[Command, ...]:
-    """All that any reading command would ask of the host."""
-    return commands_for(host, facts_for(keys))
 
 
 def sysctl_keys(profile_dirs: Sequence[Path]) -> tuple[str, ...]:
@@ -82,10 +81,6 @@ def sysctl_keys(profile_dirs: Sequence[Path]) -> tuple[str, ...]:
 def _profiles(host: Host) -> dict[str, str]:
     named = {kind: host.variables.get(f"nodectl_{kind}") for kind in KINDS}
     return {kind: str(name) for kind, name in named.items() if name}
-
-
-def _users(hosts: Sequence[Host]) -> frozenset[str]:
-    return frozenset(host.user for host in hosts if host.user)
 
 
 def prepare(path: Path, profiles: Mapping[str, Mapping[str, str]], *, masked: bool = False) -> None:

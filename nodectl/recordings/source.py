@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Protocol
 
 from nodectl.common.nodeset import expand
 from nodectl.errors import InventoryError, ParseError, UsageError
@@ -21,36 +20,15 @@ from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 
 CommandsOf = Callable[[Host], Sequence[Command]]
+# the failed result where there is no recording
 Answer = Recording | CommandResult
 # no collector asks for these, as others tell more; a folder that somebody made may hold them
 _UNASKED = {"ibstatus", "nvidia-smi-list"}
 
 
-class Source(Protocol):
-    """Hosts, and a recording of each when asked."""
-
-    @property
-    def hosts(self) -> tuple[Host, ...]:
-        """In the inventory's order, or the recording's natural one."""
-        ...
-
-    @property
-    def recorded(self) -> str | None:
-        """The replayed recording's name; None for hosts that are asked."""
-        ...
-
-    def one(self, host: Host, commands: Sequence[Command]) -> Answer:
-        """One host's recording of these commands; the failed result where there is none."""
-        ...
-
-    def recordings(self, commands_of: CommandsOf) -> Iterator[tuple[Host, Answer]]:
-        """Every host's, as they come."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class LiveSource:
-    """The hosts themselves, `forks` at a time."""
+    """The hosts themselves, in the inventory's order and `forks` at a time."""
 
     hosts: tuple[Host, ...]
     transport: Transport
@@ -58,11 +36,11 @@ class LiveSource:
     recorded: str | None = None
 
     def one(self, host: Host, commands: Sequence[Command]) -> Answer:
-        """As Source.one: the host is asked now."""
+        """What the host answers now to these commands."""
         return collect(self.transport, host, commands)
 
     def recordings(self, commands_of: CommandsOf) -> Iterator[tuple[Host, Answer]]:
-        """See Source.recordings."""
+        """Every host with its answer, as they come."""
         return fan_out(self.hosts, lambda host: self.one(host, commands_of(host)), self.forks)
 
 
@@ -70,7 +48,7 @@ class LiveSource:
 class ReplaySource:
     """A recording's folder; a host of the inventory that it does not hold is unreachable.
 
-    `whole`: all that a host's folder holds, whatever is asked.
+    `recorded` is the recording's name. `whole`: all that a host's folder holds, whatever is asked.
     """
 
     hosts: tuple[Host, ...]
@@ -79,7 +57,7 @@ class ReplaySource:
     whole: bool = False
 
     def one(self, host: Host, commands: Sequence[Command]) -> Answer:
-        """See Source.one; only these commands' files are read."""
+        """What the host's folder holds of these commands; no other files are read."""
         folder = self.folders.get(host.name)
         if folder is None:
             return _unreachable(host, f"the recording {self.recorded} holds no host '{host.name}'", "record it, too")
@@ -90,9 +68,12 @@ class ReplaySource:
             return _unreachable(host, error.message, error.remedy)
 
     def recordings(self, commands_of: CommandsOf) -> Iterator[tuple[Host, Answer]]:
-        """See Source.recordings; one after the other, so that no two need stay in memory."""
+        """Every host with its answer, one after the other, so that no two need stay in memory."""
         for host in self.hosts:
             yield host, self.one(host, commands_of(host))
+
+
+Source = LiveSource | ReplaySource
 
 
 def replay_source(fleet: RecordedFleet, limit: str | None, inventory: Sequence[Host] | None = None) -> ReplaySource:

@@ -13,7 +13,7 @@ from nodectl.model.recording import Entry, Recording
 from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 from nodectl.recordings.fleet import bundled, open_recording
 from nodectl.recordings.folder import read_host
-from nodectl.recordings.mask import Masker, Template, distinct, serials, shapes
+from nodectl.recordings.mask import Masker, Template, serials, shapes
 from nodectl.recordings.pseudonyms import Pseudonyms
 
 # real outputs of others, where they lie beside the checkout
@@ -177,14 +177,14 @@ TEXTS = {
 
 class TestCopies:
     def test_each_is_another_machine_and_always_the_same_one(self) -> None:
-        a, b = distinct(TEXTS, "node02"), distinct(TEXTS, "node03")
-        assert a == distinct(TEXTS, "node02")
+        a, b = Template.of(TEXTS).filled("node02"), Template.of(TEXTS).filled("node03")
+        assert a == Template.of(TEXTS).filled("node02")
         seen = [set(re.findall(r"GPU-\S+|\d{13}|0x\w+", "\n".join(each.values()))) for each in (TEXTS, a, b)]
         assert [len(each) for each in seen] == [3, 3, 3]
         assert not seen[0] & seen[1] | seen[0] & seen[2] | seen[1] & seen[2]
 
     def test_kind_versions_and_addresses_are_the_same(self) -> None:
-        found = distinct(TEXTS, "node02")
+        found = Template.of(TEXTS).filled("node02")
         assert "535.161.08" in found["q.out"]
         assert "board_id: MT_0000000223 10.77.0.1 NodeName=node02" in found["ib.out"]
 
