@@ -46,7 +46,7 @@ def probe_tables() -> Tables:
     return {
         "facts": [
             ["subject", "what it is", "asked"],
-            *([f"`{fact.subject}`", _first_line(fact.read), fact.occasion] for fact in registered()),
+            *([f"`{fact.subject}`", _fact_docs(fact.subject), fact.occasion] for fact in registered()),
         ],
         "probes": [
             ["probe", "what", "unit", "usual", "a host or round", "options of its own", "groups"],
@@ -55,9 +55,9 @@ def probe_tables() -> Tables:
     }
 
 
-def _first_line(function: Callable[..., object]) -> str:
-    """What the module of this function says of itself."""
-    return (sys.modules[function.__module__].__doc__ or "").strip().partition("\n")[0]
+def _fact_docs(subject: str) -> str:
+    """What the subject's module says of itself."""
+    return (importlib.import_module(f"nodectl.facts.{subject}").__doc__ or "").strip().partition("\n")[0]
 
 
 def _probe_row(probe: AnyProbe) -> list[str]:
