@@ -1,4 +1,4 @@
-"""A oneshot service of ours: its files, each put there in one step, and whether systemd runs it at boot."""
+"""A oneshot service of ours and what it sets: its files, each put there in one step, and the commands of a boot."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
 
     from ansible.module_utils.basic import AnsibleModule
 
+    from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Entry, Held
+
     Change = dict[str, str]
+    Commands = list[list[str]]
     Run = Callable[[list[str]], tuple[int, str, str]]
+
+# options of the modules that also have a boot do it; the texts are left out where they only look
+ARGUMENTS = {
+    **{name: {"type": "path", "required": True} for name in ("program", "settings", "unit")},
+    **{name: {"type": "str", "default": ""} for name in ("program_text", "unit_text")},
+    "state": {"type": "str", "choices": ["look", "set"], "required": True},
+}
 
 
 def runner(module: AnsibleModule) -> Run:
@@ -27,6 +37,33 @@ def runner(module: AnsibleModule) -> Run:
         return status, out, err
 
     return run
+
+
+def set_all(
+    module: AnsibleModule,
+    files: Mapping[str, tuple[str, int]],
+    held: Held,
+    entries: Mapping[str, Entry],
+    commands: Callable[[list[Change]], Commands],
+    execute: Callable[[list[str]], str],
+) -> list[Change]:
+    """The files, then the live values: a run killed between them is finished by the next; what changed.
+
+    `commands` says what has to be run after these changes of files, `execute` runs one and says why it failed.
+    """
+    if not module.check_mode:
+        held.begin(entries)
+    changes = converge(module, os.path.basename(module.params["unit"]), files)
+    todo = commands(changes)
+    if not module.check_mode:
+        reasons = [reason for reason in map(execute, todo) if reason]
+        if reasons:
+            module.fail_json(msg="; ".join(reasons))
+        held.settle(entries)
+    if todo:
+        lines = "".join(" ".join(command) + "\n" for command in todo)
+        changes.append({"before_header": "live", "after_header": "live", "before": "", "after": lines})
+    return changes
 
 
 def converge(module: AnsibleModule, unit: str, files: Mapping[str, tuple[str, int]]) -> list[Change]:

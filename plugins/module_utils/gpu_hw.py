@@ -58,18 +58,6 @@ def wanted_clocks(gpu: Gpu, clocks: str) -> str:
     return f"{gpu['max_memory']},{gpu['max_graphics']}" if clocks == "max" else clocks
 
 
-def supported_clocks(run: Run, gpu: Gpu) -> set[str]:
-    """The pairs that this GPU knows."""
-    argv = [
-        "nvidia-smi",
-        "-i",
-        gpu["uuid"],
-        "--query-supported-clocks=memory,graphics",
-        "--format=csv,noheader,nounits",
-    ]
-    return {re.sub(r"\s", "", line) for line in run(argv)[1].splitlines()}
-
-
 def bridges(run: Run) -> dict[str, str] | None:
     """{bridge: its access control} of the PCIe bridges that have any; None where lspci does not answer."""
     status, out, _unused = run(["lspci", "-D", "-vvv"])
@@ -99,21 +87,49 @@ def virtual(cpuinfo: str = "/proc/cpuinfo") -> bool:
     return bool(flags and "hypervisor" in flags.group(1).split())
 
 
+def settings(gpu: Mapping[str, str]) -> dict[str, str]:
+    """A GPU's settings that can be changed, each as nvidia-smi prints it and takes it."""
+    return {
+        "persistence": gpu["persistence"],
+        "power": gpu["power"],
+        "clocks": f"{gpu['memory']},{gpu['graphics']}",
+    }
+
+
+def targets(gpu: Gpu, wanted: Mapping[str, Any]) -> dict[str, str]:
+    """Pure: the settings of a GPU that holds what is wanted; none that it lacks, or while a display uses it."""
+    if gpu["display"] == "Enabled":
+        return {}
+    result = {}
+    if wanted.get("persistence") is not None and gpu["persistence"] != "[N/A]":
+        result["persistence"] = "Enabled" if wanted["persistence"] else "Disabled"
+    if wanted.get("power_limit_w") and number(gpu["power"]) is not None:
+        result["power"] = f"{wanted['power_limit_w']:.2f}"
+    clocks = wanted_clocks(gpu, wanted["clocks"]) if wanted.get("clocks") else ""
+    return {**result, "clocks": clocks} if clocks else result
+
+
+def setting_commands(uuid: str, wanted: Mapping[str, str], now: Mapping[str, str]) -> list[list[str]]:
+    """Pure: what brings a GPU's settings from `now` to `wanted`; a value that nvidia-smi does not take is left out."""
+    smi, todo = ["nvidia-smi", "-i", uuid], []
+    changes = {name: value for name, value in wanted.items() if value != now[name]}
+    if changes.get("persistence") in ("Enabled", "Disabled"):
+        todo.append([*smi, "-pm", "1" if changes["persistence"] == "Enabled" else "0"])
+    if number(changes.get("power", "")) not in (None, number(now["power"])):
+        todo.append([*smi, "-pl", changes["power"]])
+    if all(number(clock) for clock in changes.get("clocks", "").split(",")):
+        todo.append([*smi, "-ac", changes["clocks"]])
+    return todo
+
+
 def gpu_commands(run: Run, gpu: Gpu, wanted: Mapping[str, Any]) -> list[list[str]]:
     """What has to be run for one GPU; nothing where a display uses it, or for what it does not offer."""
-    if gpu["display"] == "Enabled":
-        return []
-    smi, todo = ["nvidia-smi", "-i", gpu["uuid"]], []
-    mode = {True: "Enabled", False: "Disabled"}.get(wanted.get("persistence"))
-    if mode and gpu["persistence"] not in (mode, "[N/A]"):
-        todo.append([*smi, "-pm", "1" if mode == "Enabled" else "0"])
-    limit = wanted.get("power_limit_w")
-    if limit and number(gpu["power"]) not in (None, float(limit)) and not power_refusal(gpu, limit):
-        todo.append([*smi, "-pl", str(limit)])
-    clocks = wanted_clocks(gpu, wanted["clocks"]) if wanted.get("clocks") else ""
-    if clocks and clocks != f"{gpu['memory']},{gpu['graphics']}" and not clock_refusal(run, gpu, clocks):
-        todo.append([*smi, "-ac", clocks])
-    return todo
+    after, now = targets(gpu, wanted), settings(gpu)
+    if "power" in after:
+        after["power"] = now["power"] if power_refusal(gpu, wanted["power_limit_w"]) else str(wanted["power_limit_w"])
+    if after.get("clocks", now["clocks"]) != now["clocks"] and clock_refusal(run, gpu, after["clocks"]):
+        del after["clocks"]
+    return setting_commands(gpu["uuid"], after, now)
 
 
 def power_refusal(gpu: Gpu, limit: int) -> str:
@@ -126,9 +142,11 @@ def power_refusal(gpu: Gpu, limit: int) -> str:
 
 def clock_refusal(run: Run, gpu: Gpu, clocks: str) -> str:
     """Why this card cannot have the clocks; empty where it can."""
-    if clocks in supported_clocks(run, gpu):
+    query = "--query-supported-clocks=memory,graphics"
+    pairs = run(["nvidia-smi", "-i", gpu["uuid"], query, "--format=csv,noheader,nounits"])[1]
+    if clocks in {re.sub(r"\s", "", line) for line in pairs.splitlines()}:
         return ""
-    return f"{gpu['uuid']}: clocks {clocks} are none of the card's: nvidia-smi --query-supported-clocks=memory,graphics"
+    return f"{gpu['uuid']}: clocks {clocks} are none of the card's: nvidia-smi {query}"
 
 
 def commands(run: Run, wanted: Mapping[str, Any]) -> list[list[str]]:
@@ -150,16 +168,18 @@ def _run(argv: list[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+def execute(run: Run, command: list[str]) -> str:
+    """Run the command; the reason where it did not work."""
+    status, out, err = run(command)
+    return "" if status == 0 else f"{' '.join(command)}: {(err or out).strip()}"
+
+
 def main(path: str) -> int:
     """At boot: apply the settings of this file; 1 where something could not be set."""
     wanted = json.loads(Path(path).read_text(encoding="utf-8"))
-    status = 0
-    for command in commands(_run, wanted):
-        code, out, err = _run(command)
-        if code != 0:
-            sys.stderr.write(f"{' '.join(command)}: {(err or out).strip()}\n")
-            status = 1
-    return status
+    failures = [reason for reason in (execute(_run, command) for command in commands(_run, wanted)) if reason]
+    sys.stderr.write("".join(line + "\n" for line in failures))
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -74,12 +74,19 @@ def rings(run: Run, name: str) -> tuple[dict[str, int], dict[str, int]] | None:
     if status != 0:
         return None
     maximums, _unused, current = out.partition("Current hardware settings:")
-    return _ring_sizes(maximums), _ring_sizes(current)
+    return tuple({ring: size for ring, size in ring_sizes(half).items() if size} for half in (maximums, current))
 
 
-def _ring_sizes(text: str) -> dict[str, int]:
+def ring_sizes(text: str) -> dict[str, int]:
+    """{ring: size} of one half of `ethtool -g`, 0 where the device has no such ring."""
     sizes = re.findall(r"^(\w[\w ]*):\s+(\d+)$", text, re.MULTILINE)
-    return {RINGS[name]: int(size) for name, size in sizes if name in RINGS and int(size)}
+    return {RINGS[name]: int(size) for name, size in sizes if name in RINGS}
+
+
+def ring_commands(name: str, wanted: Mapping[str, object], now: Mapping[str, object]) -> list[list[str]]:
+    """Pure: what brings the rings of an interface from `now` to `wanted`."""
+    words = [str(word) for ring in sorted(wanted) if now.get(ring) != wanted[ring] for word in (ring, wanted[ring])]
+    return [["ethtool", "-G", name, *words]] if words else []
 
 
 def interrupts(name: str, sys_root: str = SYS, proc_root: str = PROC) -> tuple[str, dict[str, str]] | None:
@@ -115,8 +122,7 @@ def commands(run: Run, name: str, wanted: Mapping[str, Any], link: Look) -> list
         todo.append(["ip", "link", "set", "dev", name, "mtu", str(wanted["mtu"])])
     sizes = rings(run, name) if wanted.get("rings") else None
     if sizes:
-        words = [word for ring, size in sorted(sizes[0].items()) if sizes[1].get(ring) != size for word in (ring, size)]
-        todo += [["ethtool", "-G", name, *map(str, words)]] if words else []
+        todo += ring_commands(name, *sizes)
     served = interrupts(name) if wanted.get("irq") else None
     if served:
         cpus, affinity = served

@@ -49,16 +49,15 @@ RETURN = r"""
 """
 
 import json
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw
-from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
+from ansible_collections.nodectl.fleet.plugins.module_utils import boot_service, gpu_hw
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import live_commands, systemd_runs
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable, Mapping
@@ -66,8 +65,6 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
     Run = Callable[[list[str]], tuple[int, str, str]]
     Gpu = dict[str, str]
 
-
-KEYS = ("persistence", "clocks", "power_limit_w", "acs")
 PERSISTENCED = "nvidia-persistenced.service"
 
 
@@ -83,41 +80,19 @@ def refusals(run: Run, gpus: list[Gpu], wanted: Mapping[str, Any]) -> list[str]:
     return [reason for reason in reasons if reason]
 
 
-def state(gpu: Mapping[str, str]) -> dict[str, str]:
-    """A GPU's settings, each as nvidia-smi prints it and takes it."""
-    return {
-        "persistence": gpu["persistence"],
-        "power": gpu["power"],
-        "clocks": f"{gpu['memory']},{gpu['graphics']}",
-    }
-
-
-def targets(gpu: Gpu, wanted: Mapping[str, Any]) -> dict[str, str]:
-    """Pure: the settings of a GPU that holds what is wanted; none that it lacks, or while a display uses it."""
-    if gpu["display"] == "Enabled":
-        return {}
-    result = {}
-    if wanted["persistence"] is not None and gpu["persistence"] != "[N/A]":
-        result["persistence"] = "Enabled" if wanted["persistence"] else "Disabled"
-    if wanted["power_limit_w"] and gpu_hw.number(gpu["power"]) is not None:
-        result["power"] = f"{wanted['power_limit_w']:.2f}"
-    clocks = gpu_hw.wanted_clocks(gpu, wanted["clocks"]) if wanted["clocks"] else ""
-    return {**result, "clocks": clocks} if clocks else result
-
-
 def held_entries(gpus: list[Gpu], wanted: Mapping[str, Any], before: Callable[[str, str], str]) -> dict[str, Any]:
     """{key of `Held`: before and after} of what is wanted; `before(key, now)` is what stood there."""
     entries = {}
     for gpu in gpus:
-        for field, after in targets(gpu, wanted).items():
+        for field, after in gpu_hw.targets(gpu, wanted).items():
             key = f"gpu {gpu['uuid']} {field}"
-            entries[key] = {"before": before(key, state(gpu)[field]), "after": after}
+            entries[key] = {"before": before(key, gpu_hw.settings(gpu)[field]), "after": after}
     return entries
 
 
 def former(gpus: list[Gpu], old: Mapping[str, Any]) -> dict[str, Any]:
     """What the first version kept in the boot program's settings, as entries of `Held`."""
-    rows = {uuid: state(row) for uuid, row in old.get("before", {}).items()}
+    rows = {uuid: gpu_hw.settings(row) for uuid, row in old.get("before", {}).items()}
 
     def before(key: str, now: str) -> str:
         _unused, uuid, field = key.split(" ")
@@ -130,63 +105,44 @@ def given_back(gpus: list[Gpu], unwanted: Mapping[str, str]) -> list[list[str]]:
     """Pure: commands for what was set before and is no longer wanted; access control comes back with a boot."""
     todo = []
     for gpu in gpus:
-        now = state(gpu)
+        now = gpu_hw.settings(gpu)
         back = {field: unwanted.get(f"gpu {gpu['uuid']} {field}", value) for field, value in now.items()}
         if gpu["display"] != "Enabled":
-            rows = ({gpu["uuid"]: ",".join(each.values())} for each in (back, now))
-            todo += live_commands({"kind": "gpu"}, *rows)
+            todo += gpu_hw.setting_commands(gpu["uuid"], back, now)
     return todo
 
 
-def set_all(module: AnsibleModule, wanted: dict[str, Any]) -> None:
-    """The files, then the live values: a run killed between them is finished by the next."""
-    params, run = module.params, runner(module)
-    old = json.loads(read_text(params["settings"]) or "{}")
-    asked = any(value is not None for value in wanted.values())
-    if not asked and not old and not Path(params["record"]).exists():
-        module.exit_json(changed=False)
-    gpus = gpu_hw.gpus(run) or []
+def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any], old: dict[str, Any]) -> None:
+    """Files and live values; the module ends here. `old` is what the settings' file held."""
+    params, run = module.params, boot_service.runner(module)
     held = Held(params["record"], former(gpus, old))
     entries = held_entries(gpus, wanted, held.before)
-    now = {f"gpu {gpu['uuid']} {field}": value for gpu in gpus for field, value in state(gpu).items()}
-    unwanted = held.unwanted(entries, now.get)
-    reasons = refusals(run, gpus, wanted)
-    if reasons:
-        module.fail_json(msg="; ".join(reasons))
+    now = {f"gpu {gpu['uuid']} {field}": value for gpu in gpus for field, value in gpu_hw.settings(gpu).items()}
+    given_up = given_back(gpus, held.unwanted(entries, now.get))
     # where neither a GPU answers nor access control is to go, there is nothing that a boot could set
-    useful = asked and (bool(gpus) or (wanted["acs"] == "off" and not gpu_hw.virtual()))
+    useful = any(value is not None for value in wanted.values()) and (
+        bool(gpus) or (wanted["acs"] == "off" and not gpu_hw.virtual())
+    )
     boots = useful and systemd_runs()
     drop_in = boots and wanted["persistence"] and run(["systemctl", "cat", PERSISTENCED])[0] == 0
-    if not module.check_mode:
-        held.begin(entries)
-    diff = converge(
-        module,
-        Path(params["unit"]).name,
-        {
-            params["program"]: (params["program_text"] if boots else "", 0o755),
-            params["settings"]: (json.dumps(wanted, indent=2, sort_keys=True) + "\n" if useful else "", 0o644),
-            params["drop_in"]: (params["drop_in_text"] if drop_in else "", 0o644),
-            params["unit"]: (params["unit_text"] if boots else "", 0o644),
-        },
-    )
-    todo = given_back(gpus, unwanted) + (gpu_hw.commands(run, wanted) if useful else [])
-    if any(change["before_header"] == params["drop_in"] for change in diff):
-        todo = [["systemctl", "daemon-reload"], ["systemctl", "try-restart", PERSISTENCED], *todo]
-    if todo:
-        lines = "".join(" ".join(each) + "\n" for each in todo)
-        diff.append({"before_header": "live", "after_header": "live", "before": "", "after": lines})
-    for command in () if module.check_mode else todo:
-        status, out, err = run(command)
-        if status != 0:
-            module.fail_json(msg=f"{' '.join(command)}: {(err or out).strip()}")
-    if not module.check_mode:
-        held.settle(entries)
+    files = {
+        params["program"]: (params["program_text"] if boots else "", 0o755),
+        params["settings"]: (json.dumps(wanted, indent=2, sort_keys=True) + "\n" if useful else "", 0o644),
+        params["drop_in"]: (params["drop_in_text"] if drop_in else "", 0o644),
+        params["unit"]: (params["unit_text"] if boots else "", 0o644),
+    }
+
+    def commands(changes: list[dict[str, str]]) -> list[list[str]]:
+        new = any(change["before_header"] == params["drop_in"] for change in changes)
+        restart = [["systemctl", "daemon-reload"], ["systemctl", "try-restart", PERSISTENCED]] if new else []
+        return restart + given_up + (gpu_hw.commands(run, wanted) if useful else [])
+
+    diff = boot_service.set_all(module, files, held, entries, commands, lambda command: gpu_hw.execute(run, command))
     module.exit_json(changed=bool(diff), diff=diff)
 
 
 def main() -> None:
-    """Run as Ansible asks."""
-    path, text = {"type": "path", "required": True}, {"type": "str", "default": ""}
+    """Refuse what a card cannot have; then set it, where that is asked for."""
     options = {
         "persistence": {"type": "bool"},
         "clocks": {"type": "str"},
@@ -195,25 +151,23 @@ def main() -> None:
     }
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["look", "set"], "required": True},
+            **boot_service.ARGUMENTS,
             "wanted": {"type": "dict", "options": options, "required": True},
-            "program": path,
-            "settings": path,
-            "unit": path,
-            "drop_in": path,
+            "drop_in": {"type": "path", "required": True},
             "record": {"type": "path", "default": "/var/lib/nodectl/gpu_settings.json"},
-            "program_text": text,
-            "unit_text": text,
-            "drop_in_text": text,
+            "drop_in_text": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
-    wanted, run = {key: module.params["wanted"][key] for key in KEYS}, runner(module)
-    if module.params["state"] == "set":
-        set_all(module, wanted)
-    reasons = refusals(run, gpu_hw.gpus(run) or [], wanted)
+    wanted, run = {name: module.params["wanted"][name] for name in options}, boot_service.runner(module)
+    old = json.loads(read_text(module.params["settings"]) or "{}")
+    asked = any(value is not None for value in wanted.values())
+    gpus = gpu_hw.gpus(run) or [] if asked or old or os.path.exists(module.params["record"]) else []
+    reasons = refusals(run, gpus, wanted)
     if reasons:
         module.fail_json(msg="; ".join(reasons))
+    if module.params["state"] == "set":
+        set_all(module, gpus, wanted, old)
     module.exit_json(changed=False)
 
 

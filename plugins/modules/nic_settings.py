@@ -50,16 +50,14 @@ interfaces: {description: Those that it concerns., type: list, returned: always}
 """
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import nic_hw
-from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
+from ansible_collections.nodectl.fleet.plugins.module_utils import boot_service, nic_hw
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import live_commands, systemd_runs
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
@@ -71,7 +69,7 @@ class Interfaces:
     """The interfaces that the settings are for, as they are now."""
 
     def __init__(self, module: AnsibleModule) -> None:
-        self.run: Run = runner(module)
+        self.run: Run = boot_service.runner(module)
         self.wanted: dict[str, Any] = {key: module.params[key] for key in ("mtu", "rings", "irq")}
         self.asked = any(self.wanted.values())
         self.old: dict[str, Any] = json.loads(read_text(module.params["settings"]) or "{}")
@@ -136,7 +134,7 @@ class Interfaces:
         for key, value in self.held.unwanted(entries, self.now).items():
             kind, _unused, name = key.partition(" ")
             if kind == "rings":
-                todo += live_commands({"kind": "rings", "interface": name}, value, self.now(key))
+                todo += nic_hw.ring_commands(name, value, self.now(key))
             else:
                 todo.append(["ip", "link", "set", "dev", key.split("/")[4], "mtu", value])
         return todo
@@ -158,65 +156,53 @@ def balancer_runs(run: Run) -> bool:
 
 
 def set_all(module: AnsibleModule, nics: Interfaces) -> None:
-    """The files, then the live values: a run killed between them is finished by the next."""
+    """Files and live values; the module ends here."""
     params, stop = module.params, module.params["irqbalance"] == "stop"
-    refusals = nics.refusals()
-    if refusals:
-        module.fail_json(msg="; ".join(refusals))
     settings, entries = nics.settings(stop), nics.entries()
-    todo = nics.given_back(entries)
-    there = bool(nics.names) and systemd_runs()
+    given_back = nics.given_back(entries)
+    boots = bool(nics.names) and systemd_runs()
     text = json.dumps(settings, indent=2, sort_keys=True) + "\n" if nics.names else ""
     files = {
-        params["program"]: (params["program_text"] if there else "", 0o755),
+        params["program"]: (params["program_text"] if boots else "", 0o755),
         params["settings"]: (text, 0o644),
-        params["unit"]: (params["unit_text"] if there else "", 0o644),
+        params["unit"]: (params["unit_text"] if boots else "", 0o644),
     }
-    if not module.check_mode:
-        nics.held.begin(entries)
-    diff = converge(module, Path(params["unit"]).name, files)
-    todo += [each for name in nics.names for each in nic_hw.commands(nics.run, name, settings, nics.links[name])]
-    if nics.balanced and stop:
-        todo.insert(0, ["systemctl", "disable", "--now", "irqbalance.service"])
-    if not module.check_mode:
-        reasons = list(filter(None, (nic_hw.execute(nics.run, each) for each in todo)))
-        if reasons:
-            module.fail_json(msg="; ".join(reasons), interfaces=nics.names)
-        nics.held.settle(entries)
-    if todo:
-        lines = "".join(" ".join(each) + "\n" for each in todo)
-        diff.append({"before_header": "live", "after_header": "live", "before": "", "after": lines})
+
+    def commands(_unused: object) -> list[list[str]]:
+        todo = [["systemctl", "disable", "--now", "irqbalance.service"]] if nics.balanced and stop else []
+        todo += given_back
+        for name in nics.names:
+            todo += nic_hw.commands(nics.run, name, settings, nics.links[name])
+        return todo
+
+    def execute(command: list[str]) -> str:
+        return nic_hw.execute(nics.run, command)
+
+    diff = boot_service.set_all(module, files, nics.held, entries, commands, execute)
     module.exit_json(changed=bool(diff), interfaces=nics.names, diff=diff)
 
 
 def main() -> None:
-    """Run as Ansible asks."""
-    path = {"type": "path", "required": True}
-    text = {"type": "str", "default": ""}
+    """Refuse what an interface cannot have; then set it, where that is asked for."""
     switch = {"type": "bool", "default": False}
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["look", "set"], "required": True},
+            **boot_service.ARGUMENTS,
             "interfaces": {"type": "list", "elements": "str", "default": []},
             "mtu": {"type": "int", "default": 0},
             "rings": switch,
             "irq": switch,
             "irqbalance": {"type": "str", "choices": ["leave", "stop"], "default": "leave"},
-            "program": path,
-            "settings": path,
-            "unit": path,
             "record": {"type": "path", "default": "/var/lib/nodectl/nic.json"},
-            "program_text": text,
-            "unit_text": text,
         },
         supports_check_mode=True,
     )
-    nics, state = Interfaces(module), module.params["state"]
-    if state == "set":
-        set_all(module, nics)
+    nics = Interfaces(module)
     refusals = nics.refusals()
     if refusals:
         module.fail_json(msg="; ".join(refusals))
+    if module.params["state"] == "set":
+        set_all(module, nics)
     module.exit_json(changed=False, interfaces=nics.names)
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from nodectl.common.resources import share_dir
 from tests.node_snapshot import fenced
 
@@ -76,18 +78,25 @@ def test_the_document_names_the_driver_family_as_the_code_has_it(utils: Any) -> 
         assert not node_packages.is_driver(name)
 
 
-def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(utils: Any) -> None:
+def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(utils: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     live = utils("undo.live")
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     text = (
         "Ring parameters for eth0:\nPre-set maximums:\nRX:\t\t8192\nRX Mini:\tn/a\nTX:\t\t8192\n"
         "Current hardware settings:\nRX:\t\t1024\nRX Mini:\tn/a\nTX:\t\t512\n"
     )
-    before = live.parse_rings(text)
-    assert before == {"rx": "1024", "tx": "512"}
     item = {"kind": "rings", "interface": "eth0"}
+    before = live.look_live(lambda argv: (0, text, ""), item)
+    assert before == {"rx": "1024", "tx": "512"}
     assert live.live_commands(item, before, {"rx": "8192", "tx": "512"}) == [["ethtool", "-G", "eth0", "rx", "1024"]]
-    old = live.parse_gpus("GPU-1, Disabled, 350.00, 877, 1380\nGPU-2, Enabled, [N/A], [N/A], [N/A]\n")
-    new = live.parse_gpus("GPU-1, Enabled, 300.00, 877, 1530\nGPU-2, Enabled, [N/A], [N/A], [N/A]\n")
+
+    def gpus(row: str) -> Any:
+        rows = f"{row}, 877, 1980\nGPU-2, Enabled, Disabled, [N/A], 1, 2, [N/A], [N/A], 877, 1980\n"
+        return live.look_live(lambda argv: (0, rows, ""), {"kind": "gpu"})
+
+    old = gpus("GPU-1, Disabled, Disabled, 350.00, 100.00, 400.00, 877, 1380")
+    assert old == {"GPU-1": "Disabled,350.00,877,1380", "GPU-2": "Enabled,[N/A],[N/A],[N/A]"}
+    new = gpus("GPU-1, Enabled, Disabled, 300.00, 100.00, 400.00, 877, 1530")
     smi = ["nvidia-smi", "-i", "GPU-1"]
     wanted = [[*smi, "-pm", "0"], [*smi, "-pl", "350.00"], [*smi, "-ac", "877,1380"]]
     assert live.live_commands({"kind": "gpu"}, old, new) == wanted

@@ -9,14 +9,13 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw, nic_hw
+
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Callable
 
     Run = Callable[[list[str]], tuple[int, str, str]]
     State = dict[str, str]
-
-RING_FIELDS = {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"}
-GPU_FIELDS = ("uuid", "persistence_mode", "power.limit", "clocks.applications.memory", "clocks.applications.graphics")
 
 
 def systemd_runs() -> bool:
@@ -96,46 +95,22 @@ def look_live(run: Run, item: dict[str, str]) -> State:
     """A value that only a program reads: `rings` of an interface, settings of the GPUs; empty where there is none."""
     if item["kind"] == "rings" and shutil.which("ethtool"):
         status, out, _unused = run(["ethtool", "-g", item["interface"]])
-        return parse_rings(out) if status == 0 else {}
+        current = out.partition("Current hardware settings:")[2] if status == 0 else ""
+        return {ring: str(size) for ring, size in nic_hw.ring_sizes(current).items()}
     if item["kind"] == "gpu" and shutil.which("nvidia-smi"):
-        status, out, _unused = run(
-            ["nvidia-smi", "--query-gpu=" + ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"]
-        )
-        return parse_gpus(out) if status == 0 else {}
+        return {gpu["uuid"]: ",".join(gpu_hw.settings(gpu).values()) for gpu in gpu_hw.gpus(run) or ()}
     return {}
-
-
-def parse_rings(text: str) -> State:
-    """Current ring sizes of `ethtool -g`, by the names that `ethtool -G` takes."""
-    current = text.partition("Current hardware settings:")[2]
-    sizes = re.findall(r"^(\w[\w ]*):\s+(\d+)$", current, re.MULTILINE)
-    return {RING_FIELDS[name]: size for name, size in sizes if name in RING_FIELDS}
-
-
-def parse_gpus(text: str) -> State:
-    """{uuid: its settings as one line} from nvidia-smi's csv."""
-    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
-    return {row[0]: ",".join(row[1:]) for row in rows if len(row) == len(GPU_FIELDS)}
 
 
 def live_commands(item: dict[str, str], before: State, now: State) -> list[list[str]]:
     """Pure: the commands that bring `now` back to `before`."""
     if item["kind"] == "rings":
-        words = [word for name in sorted(before) if now.get(name) != before[name] for word in (name, before[name])]
-        return [["ethtool", "-G", item["interface"], *words]] if words else []
+        return nic_hw.ring_commands(item["interface"], before, now)
     commands = []
     for uuid in sorted(set(before) & set(now)):
-        old, new = before[uuid].split(","), now[uuid].split(",")
-        smi = ["nvidia-smi", "-i", uuid]
-        if old[0] != new[0] and old[0] in ("Enabled", "Disabled"):
-            commands.append([*smi, "-pm", "1" if old[0] == "Enabled" else "0"])
-        if old[1] != new[1] and number(old[1]):
-            commands.append([*smi, "-pl", old[1]])
-        if old[2:] != new[2:] and number(old[2]) and number(old[3]):
-            commands.append([*smi, "-ac", ",".join(old[2:])])
+        old, new = (
+            dict(zip(("persistence", "power", "clocks"), state[uuid].split(",", 2)))  # noqa: B905 - Python 3.8
+            for state in (before, now)
+        )
+        commands += gpu_hw.setting_commands(uuid, old, new)
     return commands
-
-
-def number(text: str) -> bool:
-    """`300` and `300.00`, not `[N/A]`."""
-    return re.match(r"\d+(\.\d+)?$", text) is not None
