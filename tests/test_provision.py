@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from nodectl.common.resources import share_dir
-from nodectl.provision import HostTally, ProvisionRun, failure_text, read_event, read_tallies, report_text
+from nodectl.provision.events import HostTally, ProvisionRun, failure_text, read_event, read_tallies, report_text
 
 ARTICLE_KEYS = {"nodectl_tuning": "article-20g"}
 

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 from nodectl.cli.terminal import note, result, safe, stderr_console
 
 if TYPE_CHECKING:
-    from nodectl.provision import ProvisionRequest, ProvisionRun, TaskEvent
+    from nodectl.provision.events import ProvisionRun, TaskEvent
+    from nodectl.provision.run import ProvisionRequest
 
 
 def run_playbook(request: ProvisionRequest, names: list[str]) -> ProvisionRun:
     """Run it with progress on stderr."""
-    from nodectl import provision
+    from nodectl.provision.run import provision
 
     with _progress(names) as on_event:
-        return provision.provision(request, on_event)
+        return provision(request, on_event)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note
 
 if TYPE_CHECKING:
-    from nodectl.provision import ProvisionRun
+    from nodectl.provision.events import ProvisionRun
 
 
 @click.command()
@@ -35,8 +35,8 @@ def provision(
     ask_become_pass: bool,
 ) -> None:
     """Make the hosts what their profiles say; the same as `ansible-playbook playbooks/site.yml`."""
-    from nodectl.provision import ProvisionRequest
     from nodectl.provision.outlook import described, selected_roles
+    from nodectl.provision.run import ProvisionRequest
 
     roles, hosts = selected_roles(tags, skip_tags), app.hosts
     if not check:
@@ -72,7 +72,7 @@ def _fill_lab_share(variables: list[Any]) -> None:
 def _show(app: App, run: ProvisionRun) -> None:
     tell_messages(run)
     if app.json:
-        from nodectl.provision.findings import findings_of
+        from nodectl.provision.events import findings_of
         from nodectl.report.findings import finding_document
 
         found = [finding_document(each) for each in findings_of(run.answers)]

@@ -14,7 +14,8 @@ from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note, result
 
 if TYPE_CHECKING:
-    from nodectl.provision import ProvisionRequest, ProvisionRun
+    from nodectl.provision.events import ProvisionRun
+    from nodectl.provision.run import ProvisionRequest
 
 Plans = Mapping[str, Mapping[str, Any]]
 
@@ -60,14 +61,14 @@ def rollback(
 
 def _check_name(to: str) -> None:
     """Refused here, before any host is asked."""
-    from nodectl.provision.command import RUN_NAME
+    from nodectl.provision.run import RUN_NAME
 
     if to and not RUN_NAME.fullmatch(to):
         raise click.BadParameter(f"{to!r} is no name of a run; `nodectl rollback --list` shows them", param_hint="--to")
 
 
 def _request(app: App, playbook: str, password: str | None, **options: Any) -> ProvisionRequest:
-    from nodectl.provision import ProvisionRequest
+    from nodectl.provision.run import ProvisionRequest
 
     forks = min(app.forks, max(len(app.hosts), 1))
     sources = app.inventory.sources

@@ -1,10 +1,13 @@
-"""Ansible's events as values: what became of each task, the hosts' tallies, and the answers of our own modules."""
+"""Ansible's events as values: what became of each task, the hosts' tallies, the answers and findings of our modules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
 
 _LAST_LINES = 12
 # Ansible says first through which of its parts the message came
@@ -126,8 +129,8 @@ def read_event(kind: str, data: Mapping[str, Any], shown: str) -> TaskEvent | No
 
 def report_text(action: str, result: Mapping[str, Any]) -> str:
     """What a debug task says; empty for all other tasks."""
-    said = result.get("msg", "") if action.rpartition(".")[2] == "debug" else ""
-    return "\n".join(map(str, said)) if isinstance(said, list) else str(said)
+    message = result.get("msg", "") if action.rpartition(".")[2] == "debug" else ""
+    return "\n".join(map(str, message)) if isinstance(message, list) else str(message)
 
 
 def failure_text(result: Mapping[str, Any]) -> str:
@@ -142,3 +145,27 @@ def failure_text(result: Mapping[str, Any]) -> str:
     seen = list(dict.fromkeys(part for part in parts if part))
     text = "\n".join(seen) or str(result.get("stdout", "")).strip() or "no reason given"
     return text.rpartition(_PROFILE_ERROR)[2]
+
+
+def findings_of(answers: Iterable[Answer]) -> tuple[Finding, ...]:
+    """The findings of all hosts' verify tasks, in the order in which they were made; a later task replaces its own."""
+    last: dict[tuple[str, str, str], list[Finding]] = {}
+    for answer in answers:
+        findings: dict[tuple[str, str, str], list[Finding]] = {}
+        rows = answer.result.get("findings")
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, Mapping):
+                finding = _finding(answer.host, row)
+                findings.setdefault((finding.host, finding.check, finding.subject), []).append(finding)
+        last.update(findings)
+    return tuple(finding for findings in last.values() for finding in findings)
+
+
+def _finding(host: str, row: Mapping[str, Any]) -> Finding:
+    try:
+        status = Status(str(row.get("status")))
+    except ValueError:  # what a node says is not ours to trust: not told is unknown
+        status = Status.UNKNOWN
+    names = ("check", "subject", "action", "expected", "actual", "remedy", "evidence")
+    check, subject, action, expected, actual, remedy, evidence = (str(row.get(name, "")) for name in names)
+    return Finding(host, check, status, subject, action, expected, actual, remedy, evidence)

@@ -1,24 +1,85 @@
-"""How the playbooks are run: ansible-runner, its events as values, and its artifacts below the state folder."""
+"""How the playbooks are run: a request as ansible-playbook's words, ansible-runner, its files in the state folder."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from nodectl.common.paths import state_dir
-from nodectl.common.resources import share_dir
+from nodectl.common.resources import collections_dir, share_dir
 from nodectl.errors import ProvisionError
-from nodectl.provision.command import ProvisionRequest, command_line, environment
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
 
 KEPT_RUNS = 20
+# as module_utils/undo/store.py has it on the nodes
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionRequest:
+    """What to run on which hosts; `become_password` is handed over on Ansible's prompt and written nowhere."""
+
+    playbook: str
+    inventory: tuple[str, ...]
+    limit: str | None = None
+    check: bool = False
+    diff: bool = False
+    tags: tuple[str, ...] = ()
+    skip_tags: tuple[str, ...] = ()
+    forks: int = 20
+    become_password: str | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+
+def command_line(request: ProvisionRequest) -> str:
+    """ansible-playbook's options, quoted once."""
+    words = [word for source in request.inventory for word in ("-i", source)]
+    words += ["--check"] * request.check + ["--diff"] * request.diff
+    for option, tags in (("--tags", request.tags), ("--skip-tags", request.skip_tags)):
+        words += [option, ",".join(tags)] if tags else []
+    words += ["--extra-vars", json.dumps(dict(request.variables))] if request.variables else []
+    words += ["--ask-become-pass"] if request.become_password else []
+    return shlex.join(words)
+
+
+def environment(run: str, sockets: Path) -> dict[str, str]:
+    """Our own settings over the operator's ansible.cfg; Ansible's temporary files lie in the state folder."""
+    from ansible import constants
+
+    return {
+        # ansible-playbook stands beside the interpreter, also where the environment is not activated
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        # before the operator's own, which may hold another version of it
+        "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(collections_dir()), *constants.COLLECTIONS_PATHS]),
+        "ANSIBLE_LOCAL_TEMP": str(state_dir() / "ansible" / "tmp"),
+        "ANSIBLE_STRATEGY": "nodectl.fleet.fleet",
+        # groups that the play makes, such as nodectl_cuda, are not there on a fleet that needs none
+        "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",
+        # the name under which the nodes record what this run changes
+        "NODECTL_RUN": run,
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
+        "ANSIBLE_PIPELINING": "True",
+        "ANSIBLE_HOST_KEY_CHECKING": "True",
+        "ANSIBLE_GATHERING": "explicit",
+        "ANSIBLE_INTERPRETER_PYTHON": "auto_silent",
+        "ANSIBLE_RETRY_FILES_ENABLED": "False",
+        "ANSIBLE_NOCOWS": "True",
+        "ANSIBLE_FORCE_COLOR": "False",
+        "ANSIBLE_NOCOLOR": "True",
+        "ANSIBLE_DEPRECATION_WARNINGS": "False",
+    }
 
 
 def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) -> ProvisionRun:
@@ -26,10 +87,11 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
     import ansible_runner
 
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
-    listener = Listener(on_event)
+    listener, folder = Listener(on_event), state_dir() / "runs"
+    folder.mkdir(mode=0o700, exist_ok=True)
     with _control_sockets() as sockets:
         runner = ansible_runner.run(
-            private_data_dir=str(_runs_dir()),
+            private_data_dir=str(folder),
             ident=name,
             project_dir=str(Path.cwd()),
             playbook=str(share_dir() / "playbooks" / f"{request.playbook}.yml"),
@@ -44,23 +106,14 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
             suppress_env_files=True,
             quiet=True,
         )
-    _prune()
+    _prune(folder / "artifacts")
     if runner.status == "canceled":
         raise KeyboardInterrupt
     if not listener.tallies:
-        raise ProvisionError(f"Ansible ended with {runner.rc}: {listener.tail()}", f"see {_artifacts(name) / 'stdout'}")
-    kept = (tuple(listener.problems), tuple(listener.reports), tuple(listener.answers))
-    return ProvisionRun(name, listener.tallies, *kept)
-
-
-def _runs_dir() -> Path:
-    path = state_dir() / "runs"
-    path.mkdir(mode=0o700, exist_ok=True)
-    return path
-
-
-def _artifacts(name: str) -> Path:
-    return state_dir() / "runs" / "artifacts" / name
+        stdout = folder / "artifacts" / name / "stdout"
+        raise ProvisionError(f"Ansible ended with {runner.rc}: {listener.tail()}", f"see {stdout}")
+    heard = (tuple(listener.problems), tuple(listener.reports), tuple(listener.answers))
+    return ProvisionRun(name, listener.tallies, *heard)
 
 
 @contextmanager
@@ -83,8 +136,8 @@ def _forget_environment(status: Mapping[str, Any], runner_config: Any) -> None:
         (Path(runner_config.artifact_dir) / "command").unlink(missing_ok=True)
 
 
-def _prune() -> None:
-    """Keep the last runs only."""
-    runs = sorted((state_dir() / "runs" / "artifacts").glob("*/"), key=lambda path: path.stat().st_mtime)
+def _prune(artifacts: Path) -> None:
+    """Remove all runs but the last KEPT_RUNS."""
+    runs = sorted(artifacts.glob("*/"), key=lambda path: path.stat().st_mtime)
     for old in runs[:-KEPT_RUNS]:
         shutil.rmtree(old, ignore_errors=True)

@@ -140,11 +140,19 @@ def read_text(path: str) -> str:
         return ""
 
 
+def read_or(path: str, default: str = "") -> str:
+    """The text of a small file; `default` where it cannot be read, for whatever reason."""
+    try:
+        return read_text(path) if os.path.exists(path) else default
+    except OSError:
+        return default
+
+
 def read_json(path: str) -> dict[str, Any]:
     """A document; {} where there is none or it cannot be read."""
     try:
-        document = json.loads(read_text(path) or "{}")
-    except (OSError, ValueError):
+        document = json.loads(read_or(path))
+    except ValueError:
         return {}
     return document if isinstance(document, dict) else {}
 
@@ -158,10 +166,10 @@ def remove(path: str) -> None:
 
 
 def sweep(folder: str) -> None:
-    """Remove what a killed `write_whole` left in the folder."""
+    """Remove what a killed `write_whole` or `put_link` left in the folder."""
     with suppress(FileNotFoundError, NotADirectoryError):
         for name in os.listdir(folder):
-            if re.fullmatch(r"\.nodectl-\w+", name):
+            if re.fullmatch(r"\.nodectl-([a-z0-9_]{8}|link)", name):
                 remove(os.path.join(folder, name))
 
 
@@ -198,7 +206,7 @@ def put_back(path: str, before: Entry, content: Callable[[str], str]) -> None:
 
 def put_link(path: str, before: Entry) -> None:
     """Swap a link in one step."""
-    staged = os.path.join(os.path.dirname(path), ".nodectl-%d" % os.getpid())
+    staged = os.path.join(os.path.dirname(path), ".nodectl-link")
     remove(staged)
     os.symlink(before["target"], staged)
     os.lchown(staged, before["uid"], before["gid"])

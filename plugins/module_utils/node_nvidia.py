@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import STATUS, stanzas
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from collections.abc import Collection, Mapping
 
 NVIDIA = "0x10de"
+MOST_USERS = 32
 # PCI classes: display controllers, and the bridge that an NVSwitch is
 _DISPLAY = ("0x0300", "0x0302")
 _BRIDGE = "0x0680"
@@ -19,61 +26,52 @@ _DRIVER_PACKAGE = re.compile(
 _DISTRIBUTION = re.compile(r"@(lists\.)?(ubuntu|debian|canonical)\.(com|org)|@alioth-lists\.debian\.net", re.I)
 
 
-def read(path, default=""):
-    """The text of a small file; `default` where it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as handle:
-            return handle.read()
-    except OSError:
-        return default
-
-
-def pci_devices(root="/"):
+def pci_devices(root: str = "/") -> dict[str, Any]:
     """NVIDIA's GPUs, and whether there is an NVSwitch, from the PCI bus alone."""
     folder = os.path.join(root, "sys/bus/pci/devices")
     gpus, nvswitch = [], False
     for address in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         device = os.path.join(folder, address)
-        if read(os.path.join(device, "vendor")).strip() != NVIDIA:
+        if read_or(os.path.join(device, "vendor")).strip() != NVIDIA:
             continue
-        kind = read(os.path.join(device, "class")).strip()[:6]
+        kind = read_or(os.path.join(device, "class")).strip()[:6]
         nvswitch = nvswitch or kind == _BRIDGE
         if kind in _DISPLAY:
-            identity = read(os.path.join(device, "device")).strip()
-            numa = read(os.path.join(device, "numa_node"), "-1").strip()
+            identity = read_or(os.path.join(device, "device")).strip()
+            numa = read_or(os.path.join(device, "numa_node"), "-1").strip()
             gpus.append({"address": address, "device": identity, "numa_node": int(numa or -1)})
     switch_file = os.path.exists(os.path.join(root, "dev/nvidia-nvswitch0"))
     return {"gpus": gpus, "nvswitch": nvswitch or switch_file}
 
 
-def packages(root="/"):
+def packages(root: str = "/") -> list[dict[str, str]]:
     """The driver's installed packages: name, version, and whose they are (nvidia, distribution, other)."""
     installed = [
         {"name": fields["Package"], "version": fields.get("Version", ""), "from": _owner(fields)}
-        for fields in stanzas(read(os.path.join(root, STATUS.lstrip("/"))))
+        for fields in stanzas(read_or(os.path.join(root, STATUS.lstrip("/"))))
         if _DRIVER_PACKAGE.match(fields["Package"]) and fields.get("Status", "").endswith(" installed")
     ]
     return sorted(installed, key=lambda package: package["name"])
 
 
-def _owner(fields):
+def _owner(fields: Mapping[str, str]) -> str:
     maintainer = fields.get("Maintainer", "")
     if "@nvidia.com" in maintainer.lower():
         return "nvidia"
     return "distribution" if _DISTRIBUTION.search(maintainer) else "other"
 
 
-def driver(root="/"):
+def driver(root: str = "/") -> dict[str, Any]:
     """The loaded driver (version, flavour), and where the installed one came from.
 
     origin: none, apt (with `from`), run (NVIDIA's own installer), dgx (a DGX release owns it), or foreign.
     """
-    loaded_line = read(os.path.join(root, "proc/driver/nvidia/version")).partition("\n")[0]
+    loaded_line = read_or(os.path.join(root, "proc/driver/nvidia/version")).partition("\n")[0]
     match = _VERSION.search(loaded_line)
-    loaded = match.group(1) if match else read(os.path.join(root, "sys/module/nvidia/version")).strip() or None
+    loaded = match.group(1) if match else read_or(os.path.join(root, "sys/module/nvidia/version")).strip() or None
     flavour = None
     if loaded:
-        license_ = read(os.path.join(root, "sys/module/nvidia/license")) or loaded_line
+        license_ = read_or(os.path.join(root, "sys/module/nvidia/license")) or loaded_line
         flavour = "open" if "Open Kernel" in loaded_line or "MIT" in license_ else "proprietary"
     installed = packages(root)
     origins = {package["from"] for package in installed}
@@ -86,8 +84,8 @@ def driver(root="/"):
     }
 
 
-def _origin(root, loaded, origins):
-    def exists(path):
+def _origin(root: str, loaded: bool, origins: Collection[str]) -> str:
+    def exists(path: str) -> bool:
         return os.path.exists(os.path.join(root, path))
 
     if exists("etc/dgx-release"):
@@ -101,29 +99,23 @@ def _origin(root, loaded, origins):
     return "foreign" if loaded else "none"
 
 
-def users(root="/", limit=32):
-    """Processes that hold a GPU open: [{pid, name}], at most `limit` of them."""
+def users(root: str = "/") -> list[dict[str, Any]]:
+    """Processes that hold a GPU open: [{pid, name}], at most MOST_USERS of them."""
     if not os.path.exists(os.path.join(root, "dev/nvidiactl")):
         return []
     proc, processes = os.path.join(root, "proc"), []
     for pid in sorted((name for name in os.listdir(proc) if name.isdigit()), key=int):
-        if len(processes) == limit:
+        if len(processes) == MOST_USERS:
             break
         if _holds_gpu(os.path.join(proc, pid, "fd")):
-            processes.append({"pid": int(pid), "name": read(os.path.join(proc, pid, "comm")).strip()})
+            processes.append({"pid": int(pid), "name": read_or(os.path.join(proc, pid, "comm")).strip()})
     return processes
 
 
-def _holds_gpu(folder):
-    try:
-        descriptors = os.listdir(folder)
-    except OSError:
-        return False
-    for descriptor in descriptors:
-        try:
-            target = os.readlink(os.path.join(folder, descriptor))
-        except OSError:
-            continue
-        if re.match(r"/dev/nvidia(\d+|ctl|-uvm)\Z", target):
-            return True
+def _holds_gpu(folder: str) -> bool:
+    with contextlib.suppress(OSError):  # the process has ended
+        for descriptor in os.listdir(folder):
+            with contextlib.suppress(OSError):  # the file was closed
+                if re.match(r"/dev/nvidia(\d+|ctl|-uvm)\Z", os.readlink(os.path.join(folder, descriptor))):
+                    return True
     return False

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+# as a program of an interpreter: its version
+VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 
 
 def canonical(name: str) -> str:
@@ -21,6 +24,17 @@ def canonical(name: str) -> str:
 def key(version: str) -> tuple[int, ...]:
     """`3.11.2` as (3, 11, 2)."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def serves(version: str, low: str, high: str) -> bool:
+    """The version lies between two of major and minor, both included."""
+    return bool(version) and key(low)[:2] <= key(version)[:2] <= key(high)[:2]
+
+
+def version_of(run: Callable[[list[str]], tuple[int, str, str]], path: str) -> str:
+    """Version of an interpreter; empty where it does not run. `run` is one that a missing program does not end."""
+    status, out, _unused = run([path, "-c", VERSION])
+    return out.strip() if status == 0 else ""
 
 
 def site_packages(path: Path) -> Path | None:
@@ -55,7 +69,7 @@ def venv_python(path: Path) -> str:
         fields = dict(re.findall(r"^([\w-]+)\s*=\s*(.+)$", (path / "pyvenv.cfg").read_text(), re.MULTILINE))
     except OSError:
         return ""
-    version: str = fields.get("version_info", fields.get("version", ""))
+    version = fields.get("version_info", fields.get("version", ""))
     return version.strip() if os.access(path / "bin" / "python", os.X_OK) else ""
 
 

@@ -66,12 +66,11 @@ def main() -> None:
         "nearest": {"type": "bool", "default": False},
         "optional": {"type": "bool", "default": False},
     }
-    words: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
             "check": {"type": "str", "required": True},
             "packages": {"type": "list", "elements": "dict", "options": wanted, "required": True},
-            "absent": words,
+            "absent": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "bool", "default": True},
             "driver": {"type": "bool", "default": False},
             "blocked_by": {"type": "str", "default": ""},
@@ -82,8 +81,7 @@ def main() -> None:
     )
     if module.params["root"] != "/" and not module.check_mode:
         module.fail_json(msg="packages are installed on / only; another root is for check mode")
-    work = Pinned(module)
-    work.converge()
+    Pinned(module).converge()
 
 
 class Pinned:
@@ -102,8 +100,7 @@ class Pinned:
     def present(self, wanted: Wanted) -> str:
         """The one of the names that is there in the wanted version; empty where none is."""
         fits = (name for name in wanted["names"] if apt_plan.matches(self.version(name), wanted["version"]))
-        found: str = next(fits, "")
-        return found
+        return next(fits, "")
 
     def installed(self) -> dict[str, str]:
         """{name: version} of the wanted packages, whatever their version."""
@@ -111,7 +108,7 @@ class Pinned:
         return {name: self.version(name) for name in names if self.version(name)}
 
     def is_held(self, name: str) -> bool:
-        """dpkg holds it."""
+        """Whether dpkg keeps the package at its version."""
         return bool(self.packages.get(name, {}).get("selection") == "hold")
 
     def converge(self) -> None:
@@ -166,7 +163,7 @@ class Pinned:
         """What apt would do; ends the module where that is more than was asked for."""
         words = [word for word in self.words(choice, gone) if word != "--no-remove"]  # to name what would go
         out = self.apt.run("apt-get", "--simulate", *words, doing=f"plan {' '.join(choice)}")
-        steps: Steps = apt_plan.parse_simulation(out)
+        steps = apt_plan.parse_simulation(out)
         held = {name for name in self.packages if self.is_held(name)}
         held -= {name for name in held if self.params["driver"] and packages.is_driver(name)}
         bring = (lambda name: True) if self.params["driver"] else (lambda name: not packages.is_driver(name))
@@ -205,8 +202,9 @@ class Pinned:
     def shown(self) -> str:
         """The wanted packages and those that must go, as lines."""
         names = {name for wanted in self.params["packages"] for name in wanted["names"]} | set(self.params["absent"])
-        text: str = apt_plan.as_lines({n: self.version(n) for n in names}, {n for n in names if self.is_held(n)})
-        return text
+        return apt_plan.as_lines(
+            {name: self.version(name) for name in names}, {name for name in names if self.is_held(name)}
+        )
 
     def foreseen(self, plan: list[dict[str, str]], unknown: dict[str, str], hold: list[str]) -> str:
         """The lines as they will be."""
@@ -216,8 +214,7 @@ class Pinned:
             if step["action"] == "remove":
                 versions.pop(step["name"], None)
         held = {name for name in versions if self.is_held(name) or name in hold or name in unknown}
-        text: str = apt_plan.as_lines(versions, held)
-        return text
+        return apt_plan.as_lines(versions, held)
 
 
 if __name__ == "__main__":

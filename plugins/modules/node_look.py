@@ -35,10 +35,12 @@ node:
 import os
 import platform
 import re
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import driver, pci_devices, read, users
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import driver, pci_devices, users
 
 _PYTHON = re.compile(r"python3(\.\d+)?\Z")
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -46,15 +48,15 @@ _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 _VIRTUAL = ("KVM", "QEMU", "VMware", "VirtualBox", "Xen", "Bochs", "Virtual Machine", "Google Compute", "Amazon EC2")
 
 
-def operating_system(root):
+def operating_system(root: str) -> dict[str, str]:
     """`id` and `version` of os-release, and both in one key such as ubuntu-22.04."""
-    text = read(os.path.join(root, "etc/os-release")) or read(os.path.join(root, "usr/lib/os-release"))
+    text = read_or(os.path.join(root, "etc/os-release")) or read_or(os.path.join(root, "usr/lib/os-release"))
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     name, version = (fields.get(key, "").strip().strip("\"'") for key in ("ID", "VERSION_ID"))
     return {"id": name, "version": version, "key": "-".join(filter(None, (name, version)))}
 
 
-def pythons(root):
+def pythons(root: str) -> list[dict[str, str]]:
     """The interpreters python3 and python3.X, each file once, with the version that its own name or link tells."""
     interpreters = {}
     for folder in ("usr/bin", "usr/local/bin"):
@@ -68,9 +70,11 @@ def pythons(root):
     return sorted(interpreters.values(), key=lambda python: [int(part) for part in python["version"].split(".")])
 
 
-def container(root):
+def container(root: str) -> str | None:
     """The kind of container, or None; /run/host is systemd's and podman's way to tell."""
-    kind = read(os.path.join(root, "run/host/container-manager")) or read(os.path.join(root, "run/systemd/container"))
+    kind = read_or(os.path.join(root, "run/host/container-manager")) or read_or(
+        os.path.join(root, "run/systemd/container")
+    )
     if kind.strip():
         return kind.strip()
     for path, kind in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
@@ -79,17 +83,17 @@ def container(root):
     return None
 
 
-def virtual(root):
+def virtual(root: str) -> str | None:
     """What the DMI tables call the hypervisor, `hypervisor` where only the CPU tells of one, or None on bare metal."""
-    names = [read(os.path.join(root, "sys/class/dmi/id", name)) for name in ("sys_vendor", "product_name")]
+    names = [read_or(os.path.join(root, "sys/class/dmi/id", name)) for name in ("sys_vendor", "product_name")]
     for kind in _VIRTUAL:
         if kind.lower() in " ".join(names).lower():
             return kind
-    flags = re.search(r"^flags\s*:.*\bhypervisor\b", read(os.path.join(root, "proc/cpuinfo")), re.MULTILINE)
+    flags = re.search(r"^flags\s*:.*\bhypervisor\b", read_or(os.path.join(root, "proc/cpuinfo")), re.MULTILINE)
     return "hypervisor" if flags or os.path.isdir(os.path.join(root, "sys/hypervisor/properties")) else None
 
 
-def secure_boot(root):
+def secure_boot(root: str) -> bool | None:
     """True, False, or None where the firmware has no such thing."""
     try:
         with open(os.path.join(root, _SECURE_BOOT), "rb") as handle:
@@ -98,18 +102,18 @@ def secure_boot(root):
         return None
 
 
-def booted_at(root):
+def booted_at(root: str) -> int:
     """When process 1 began, in seconds since 1970, or 0; the kernel's boot would be the machine's in a container."""
-    since_boot = re.search(r"^btime (\d+)$", read(os.path.join(root, "proc/stat")), re.MULTILINE)
-    fields = read(os.path.join(root, "proc/1/stat")).rpartition(")")[2].split()
+    since_boot = re.search(r"^btime (\d+)$", read_or(os.path.join(root, "proc/stat")), re.MULTILINE)
+    fields = read_or(os.path.join(root, "proc/1/stat")).rpartition(")")[2].split()
     if not since_boot or len(fields) < 20:
         return 0
     return int(since_boot.group(1)) + int(fields[19]) // os.sysconf("SC_CLK_TCK")
 
 
-def look(root):
+def look(root: str) -> dict[str, Any]:
     """Everything that the module tells, without what was recorded."""
-    kernel = read(os.path.join(root, "proc/sys/kernel/osrelease")).strip() or platform.release()
+    kernel = read_or(os.path.join(root, "proc/sys/kernel/osrelease")).strip() or platform.release()
     devices = pci_devices(root)
     return {
         "os": operating_system(root),
@@ -130,7 +134,7 @@ def look(root):
     }
 
 
-def with_recorded(looked, recorded):
+def with_recorded(looked: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
     """`looked` with recorded values over it, and their keys named, so that nobody takes them for live ones."""
     merged = dict(looked)
     for key, value in recorded.items():
@@ -139,8 +143,8 @@ def with_recorded(looked, recorded):
     return {**merged, "recorded": sorted(recorded)}
 
 
-def main():
-    """Look, merge, tell."""
+def main() -> None:
+    """Look, and put what was recorded over what was found."""
     module = AnsibleModule(
         argument_spec={
             "recorded": {"type": "dict", "default": {}},

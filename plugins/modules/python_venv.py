@@ -62,8 +62,6 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nodectl.fleet.plugins.module_utils import env_store as store_of
 from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
 
-VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-
 
 def interpreter_version(module: AnsibleModule) -> str:
     """Version of the interpreter, or the one that is planned; fails where it cannot serve."""
@@ -71,11 +69,11 @@ def interpreter_version(module: AnsibleModule) -> str:
     python, low, high = wanted["python"], wanted["python_min"], wanted["python_max"]
     version = str(wanted["python_version"])
     if os.path.lexists(python) or not version:
-        status, out, err = module.run_command([python, "-c", VERSION])
+        status, out, err = module.run_command([python, "-c", python_env.VERSION])
         if status != 0:
             module.fail_json(msg=f"{python} does not run: {err.strip()}; set python_interpreter to one that does")
         version = out.strip()
-    if not python_env.key(low) <= python_env.key(version)[:2] <= python_env.key(high):
+    if not python_env.serves(version, low, high):
         reason = f"{python} is Python {version}, and the stack's wheels exist for {low} to {high}"
         module.fail_json(msg=f"{reason}; set python_interpreter to one of those, or leave it empty to have one chosen")
     return version
@@ -105,11 +103,10 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     ready = [path for path in store_of.generations(store, name) if not holds(path, wanted, version)]
     current = store_of.current(link)
     shown = current or link
-    found = python_env.distributions(shown) if python_env.venv_python(shown) else {}
     return {
         "complete": current in ready,
         "missing": [] if current in ready else holds(shown, wanted, version) or list(wanted["requirements"]),
-        "found": found,
+        "found": python_env.distributions(shown) if python_env.venv_python(shown) else {},
         "environment": str(current or ""),
         "interpreter": version,
         "machine": platform.machine(),
@@ -204,7 +201,7 @@ def pins(held: dict[str, str]) -> str:
 
 
 def difference(module: AnsibleModule, before: dict[str, Any], held: str) -> dict[str, str]:
-    """What `--diff` shows."""
+    """The environment's pins before and after, as `--diff` shows them."""
     path = module.params["path"]
     return {"before_header": path, "after_header": path, "before": pins(before["found"]), "after": held}
 

@@ -38,26 +38,24 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import installed_now, there
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
 
 DMABUF_KERNEL = (5, 12)
 DRIVER = "proc/driver/nvidia/version"
 
 
 def text_of(path: Path) -> str:
-    """First line of a file; empty where it cannot be read."""
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
+    """A file's text without space around it; empty where it cannot be read."""
+    return read_or(str(path)).strip()
 
 
 def ports(root: Path) -> list[dict[str, str]]:
     """Each port of each device, in the kernel's words."""
-    found = []
+    rows = []
     for device in sorted((root / "sys/class/infiniband").glob("*")):
         interfaces = sorted(path.name for path in (device / "device/net").glob("*"))
         for port in sorted((device / "ports").glob("*")):
-            found.append(
+            rows.append(
                 {
                     "device": device.name,
                     "port": port.name,
@@ -68,13 +66,13 @@ def ports(root: Path) -> list[dict[str, str]]:
                     "interface": ",".join(interfaces) or text_of(port / "gid_attrs/ndevs/0"),
                 }
             )
-    return found
+    return rows
 
 
 def kernel_version(text: str) -> tuple[int, int]:
     """(6, 1) of `6.1.0-18-amd64`."""
-    found = re.match(r"(\d+)\.(\d+)", text)
-    return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
+    match = re.match(r"(\d+)\.(\d+)", text)
+    return (int(match.group(1)), int(match.group(2))) if match else (0, 0)
 
 
 def gpudirect(root: Path, kernel: str) -> dict[str, Any]:

@@ -49,8 +49,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import ConnectionError, open_url
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
+from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import runner
 
-VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 _TIMEOUT_S = 10
 
 
@@ -60,18 +60,13 @@ def minors(low: str, high: str) -> list[str]:
     return [f"{major}.{minor}" for minor in range(last, first - 1, -1)]
 
 
-def serves(version: str, low: str, high: str) -> bool:
-    """The wheels exist for this version."""
-    return bool(version) and python_env.key(low)[:2] <= python_env.key(version)[:2] <= python_env.key(high)[:2]
-
-
 def candidates(policy: str) -> dict[str, str]:
     """{package: version} from `apt-cache policy`; what has none, or a version before its release, is left out."""
-    found = {}
+    versions = {}
     for name, version in re.findall(r"^(\S+):\n(?:  \S.*\n)*?  Candidate: (\S+)$", policy, re.MULTILINE):
         if version != "(none)" and not re.search(r"~(rc|a|b)\d", version):
-            found[name] = version
-    return found
+            versions[name] = version
+    return versions
 
 
 def best_download(downloads: list[dict[str, Any]], machine: str, low: str, high: str) -> dict[str, Any] | None:
@@ -83,7 +78,7 @@ def best_download(downloads: list[dict[str, Any]], machine: str, low: str, high:
         and item.get("variant") == "default"
         and (item.get("os"), item.get("arch"), item.get("libc")) == ("linux", machine, "gnu")
         and re.fullmatch(r"[\d.]+", str(item.get("version")))
-        and serves(item["version"], low, high)
+        and python_env.serves(item["version"], low, high)
     ]
     return max(fits, key=lambda item: python_env.key(item["version"]), default=None)
 
@@ -109,14 +104,6 @@ def unreachable(url: str) -> str:
     return ""
 
 
-def version_of(module: AnsibleModule, path: str) -> str:
-    """Version of an interpreter; empty where it does not run."""
-    if not os.access(path, os.X_OK):
-        return ""
-    status, out, _unused = module.run_command([path, "-c", VERSION])
-    return str(out.strip()) if status == 0 else ""
-
-
 def installed(module: AnsibleModule) -> tuple[str, str]:
     """(path, version) of the first interpreter that serves; empty where none does."""
     wanted = module.params
@@ -125,8 +112,8 @@ def installed(module: AnsibleModule) -> tuple[str, str]:
     managed = [str(path) for minor in minors(low, high) for path in own if path.name == f"python{minor}"]
     names = ["/usr/bin/python3", *(f"/usr/bin/python{minor}" for minor in minors(low, high)), *managed]
     for path in names:
-        version = version_of(module, path)
-        if serves(version, low, high):
+        version = python_env.version_of(runner(module), path)
+        if python_env.serves(version, low, high):
             return path, version
     return "", ""
 
@@ -135,24 +122,24 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     """The interpreter and how to have it; fails where none can be had."""
     wanted = module.params
     low, high, chosen = wanted["min"], wanted["max"], wanted["interpreter"]
-    told = {"uv_present": os.access(wanted["uv"], os.X_OK), "machine": platform.machine()}
+    host = {"uv_present": os.access(wanted["uv"], os.X_OK), "machine": platform.machine()}
     if chosen:
-        version = version_of(module, chosen)
-        if not serves(version, low, high):
-            what = f"is Python {version}" if version else "does not run"
+        version = python_env.version_of(runner(module), chosen)
+        if not python_env.serves(version, low, high):
+            state = f"is Python {version}" if version else "does not run"
             remedy = "set python_interpreter to one of those, or leave it empty to have one chosen"
-            module.fail_json(msg=f"{chosen} {what}, and the stack's wheels exist for {low} to {high}; {remedy}")
-        return {"path": chosen, "version": version, "how": "present", **told}
+            module.fail_json(msg=f"{chosen} {state}, and the stack's wheels exist for {low} to {high}; {remedy}")
+        return {"path": chosen, "version": version, "how": "present", **host}
     path, version = installed(module)
     if path:
-        return {"path": path, "version": version, "how": "present", **told}
+        return {"path": path, "version": version, "how": "present", **host}
     packages = [f"python{minor}" for minor in minors(low, high)]
     _unused, policy, _unused = module.run_command(["apt-cache", "policy", *packages], environ_update={"LC_ALL": "C"})
     offered = candidates(policy)
     for package in packages:
         if package in offered:
-            return {"path": f"/usr/bin/{package}", "version": package[len("python") :], "how": "apt", **told}
-    return {**by_uv(module), **told}
+            return {"path": f"/usr/bin/{package}", "version": package[len("python") :], "how": "apt", **host}
+    return {**by_uv(module), **host}
 
 
 def by_uv(module: AnsibleModule) -> dict[str, Any]:
@@ -161,17 +148,17 @@ def by_uv(module: AnsibleModule) -> dict[str, Any]:
     low, high = wanted["min"], wanted["max"]
     plan = {"version": high, "how": "uv"}
     if wanted["downloads"] is not None:
-        found = best_download(wanted["downloads"], platform.machine(), low, high)
-        reason = unreachable(mirrored(found["url"], wanted["mirror"])) if found else "uv has no build of them"
+        build = best_download(wanted["downloads"], platform.machine(), low, high)
+        reason = unreachable(mirrored(build["url"], wanted["mirror"])) if build else "uv has no build of them"
         if reason:
-            here = version_of(module, "/usr/bin/python3") or "missing"
+            here = python_env.version_of(runner(module), "/usr/bin/python3") or "missing"
             module.fail_json(
                 msg=f"python3 on this host is {here}, the stack's wheels exist for {low} to {high}, apt offers none of "
                 f"those, and uv cannot bring one: {reason}. Set nodectl_python_mirror to a mirror or a folder on the "
                 f"host that holds uv's builds, install one yourself and name it in python_interpreter, or choose a "
                 f"stack for Python {here}"
             )
-        plan["version"] = found["version"] if found else high
+        plan["version"] = build["version"] if build else high
     minor = ".".join(plan["version"].split(".")[:2])
     place = f"cpython-{plan['version']}-linux-{platform.machine()}-gnu"
     return {**plan, "path": f"{wanted['folder']}/{place}/bin/python{minor}"}
@@ -186,7 +173,8 @@ def install(module: AnsibleModule, plan: dict[str, Any]) -> None:
         own = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     else:
         command = [wanted["uv"], "python", "install", "--no-bin", "--install-dir", wanted["folder"]]
-        command += ["--mirror", as_address(wanted["mirror"])] if wanted["mirror"] else []
+        mirror = wanted["mirror"]
+        command += ["--mirror", f"file://{mirror}" if mirror.startswith("/") else mirror] if mirror else []
         command += ["--python-downloads-json-url", wanted["catalogue"]] if wanted["catalogue"] else []
         command += ["--", f"cpython-{plan['version']}-linux-{platform.machine()}-gnu"]
         own = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_NO_CACHE": "1"}
@@ -196,11 +184,6 @@ def install(module: AnsibleModule, plan: dict[str, Any]) -> None:
     if status != 0:
         text = "\n".join((out + err).strip().splitlines()[-8:])
         module.fail_json(msg=f"{' '.join(command)} ended with {status}:\n{text}")
-
-
-def as_address(mirror: str) -> str:
-    """A folder as uv takes it."""
-    return f"file://{mirror}" if mirror.startswith("/") else mirror
 
 
 def main() -> None:

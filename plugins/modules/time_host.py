@@ -25,6 +25,8 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
+
 # process names, as the kernel cuts them at 15 characters
 SERVICES = {
     "chronyd": "chrony",
@@ -39,17 +41,12 @@ FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
 def running_services(proc: Path) -> list[str]:
     """Time services among the processes of this host."""
-    found = set()
-    for path in proc.glob("[0-9]*/comm"):
-        try:
-            found.add(SERVICES.get(path.read_text().strip(), ""))
-        except OSError:
-            continue
-    return sorted(found - {""})
+    services = {SERVICES.get(read_or(str(path)).strip(), "") for path in proc.glob("[0-9]*/comm")}
+    return sorted(services - {""})
 
 
 def main() -> None:
-    """Look, report."""
+    """Report the running service, and whether this host has a clock of its own."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     owners = running_services(Path("/proc"))
     settable = Path("/proc/self/ns/pid").stat().st_ino == FIRST_PID_NAMESPACE

@@ -56,6 +56,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
 from ansible_collections.nodectl.fleet.plugins.module_utils.env_store import PARTIAL, activate, clean, current, prune
+from ansible_collections.nodectl.fleet.plugins.module_utils.python_env import key, version_of
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
@@ -75,10 +76,10 @@ def interpreter(run: Run) -> tuple[str, str]:
     for path in [path for place in PLACES for path in sorted(glob.glob(place), reverse=True)]:
         if not re.search(r"/python3(\.\d+)?$", path):
             continue
-        status, out, _unused = run([path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
-        if status == 0 and tuple(map(int, out.split("."))) >= LOWEST:
+        version = ".".join(version_of(run, path).split(".")[:2])
+        if version and key(version) >= LOWEST:
             return path, ""
-        seen.append(f"{path} is {out.strip() or 'broken'}")
+        seen.append(f"{path} is {version or 'broken'}")
     return "", "; ".join(seen) or "none"
 
 
@@ -96,8 +97,8 @@ def install(module: AnsibleModule, run: Run) -> bool:
     params = module.params
     python, _unused = interpreter(run)
     store, link = Path(params["store"]), Path(params["link"])
-    key = "\n".join([params["wheel_sha256"], python, params["wheelhouse"], params["index"]])
-    target = store / hashlib.sha256(key.encode()).hexdigest()[:16]
+    identity = "\n".join([params["wheel_sha256"], python, params["wheelhouse"], params["index"]])
+    target = store / hashlib.sha256(identity.encode()).hexdigest()[:16]
     if current(link) == target and (target / "bin" / "nodectl").exists():
         return False
     if module.check_mode:

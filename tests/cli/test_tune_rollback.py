@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from nodectl.cli.root import cli
 from nodectl.errors import NodectlError
 from nodectl.inventory.read import Inventory
-from nodectl.provision import ProvisionRequest, ProvisionRun
-from nodectl.provision.events import Answer, HostTally
+from nodectl.provision.events import Answer, HostTally, ProvisionRun
+from nodectl.provision.run import ProvisionRequest
 from nodectl.trials.applied import Applied, remember
 
 RUN, LATER = "20261121T120500Z-7", "20261121T130000Z-8"

@@ -3,8 +3,7 @@
 from nodectl.health.verify import lines
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.provision.events import Answer
-from nodectl.provision.findings import findings_of
+from nodectl.provision.events import Answer, findings_of
 from nodectl.report.findings import finding_document
 
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from nodectl.cli.root import cli
 from nodectl.common.node_paths import TRIALS
-from nodectl.provision.command import RUN_NAME
+from nodectl.provision.run import RUN_NAME
 
 
 def test_runs_and_trials_are_named_here_as_on_the_nodes(utils: Any) -> None:

@@ -14,7 +14,8 @@ from nodectl.cli.rollback import rollback as rollback_command
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nodectl.provision import ProvisionRequest, ProvisionRun
+    from nodectl.provision.events import ProvisionRun
+    from nodectl.provision.run import ProvisionRequest
     from nodectl.trials.applied import Applied, Proposed
 
 
@@ -60,7 +61,7 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
     from nodectl.cli.progress import become_password, folded
     from nodectl.cli.question import ask
     from nodectl.cli.terminal import note
-    from nodectl.provision import ProvisionRequest
+    from nodectl.provision.run import ProvisionRequest
     from nodectl.trials.applied import read_proposal
 
     proposed = read_proposal(proposal)
@@ -174,7 +175,7 @@ def _hosts_of(app: App, last: Applied) -> list[str]:
     """The hosts on which that run was the last one; an error where a later one changed something over it."""
     from nodectl.cli.progress import folded, run_playbook, tell_messages
     from nodectl.errors import NodectlError
-    from nodectl.provision import ProvisionRequest
+    from nodectl.provision.run import ProvisionRequest
 
     hosts = [host.name for host in app.hosts if host.name in last.hosts]
     if not hosts:

@@ -21,7 +21,8 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.probes.base import Note
-from nodectl.provision import ProvisionRequest, ProvisionRun, TaskEvent, provision
+from nodectl.provision.events import ProvisionRun, TaskEvent
+from nodectl.provision.run import ProvisionRequest, provision
 from nodectl.trials.arming.settings import given
 
 CHECK = "trial"

@@ -12,18 +12,9 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
 
     Change = dict[str, Any]
 
-INSTALL = [
-    *(
-        "apt-get",
-        "-y",
-        "-q",
-        "--purge",
-        "--no-install-recommends",
-        "--allow-downgrades",
-        "--allow-change-held-packages",
-    ),
-    *("-o", "APT::Get::AutomaticRemove=false", "-o", "Dpkg::Options::=--force-confold", "install"),
-]
+_GUARDS = ("--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages")
+_OPTIONS = ("-o", "APT::Get::AutomaticRemove=false", "-o", "Dpkg::Options::=--force-confold")
+INSTALL = ["apt-get", "-y", "-q", "--purge", *_GUARDS, *_OPTIONS, "install"]
 
 
 def put_back(run: Run, changes: list[Change]) -> list[str]:
@@ -78,7 +69,7 @@ def wanted_words(run: Run, changes: list[Change]) -> tuple[list[str], list[str]]
 
 def extra_removals(run: Run, words: list[str], changes: list[Change]) -> str:
     """Why apt's own plan is not followed; empty where it removes nothing but what is expected."""
-    status, out, err = run([*INSTALL[:-1], "--simulate", "install", *words], environ_update=ENVIRONMENT)
+    status, out, err = run([*INSTALL, "--simulate", *words], environ_update=ENVIRONMENT)
     if status != 0:
         return ended("apt-get --simulate", status, out, err)
     expected = {change["subject"].partition(":")[0] for change in changes}

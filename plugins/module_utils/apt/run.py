@@ -37,25 +37,17 @@ class Apt:
 
     def call(self, program: str, *args: str) -> tuple[int, str, str]:
         """(exit status, output, errors)."""
-        answer: tuple[int, str, str] = self.module.run_command(
-            [program, *self.options, *args], environ_update=ENVIRONMENT
-        )
-        return answer
+        return self.module.run_command([program, *self.options, *args], environ_update=ENVIRONMENT)
 
     def run(self, program: str, *args: str, doing: str) -> str:
         """The output; ends the module with apt's last words where it fails."""
         status, out, err = self.call(program, *args)
         if status:
-            self.fail(doing, out + err)
+            lines = [line for line in (out + err).strip().splitlines() if line.strip()]
+            marks = (" ", "E:", "dpkg: error", "Error")
+            errors = [line.strip() for line in lines if line.startswith(marks) and ":" in line]
+            self.module.fail_json(msg="apt could not {}: {}".format(doing, "\n".join((errors or lines)[-12:])))
         return out
-
-    def fail(self, doing: str, output: str) -> None:
-        """End the module with apt's last words."""
-        lines = [line for line in output.strip().splitlines() if line.strip()]
-        errors = [
-            line.strip() for line in lines if line.startswith((" ", "E:", "dpkg: error", "Error")) and ":" in line
-        ]
-        self.module.fail_json(msg="apt could not {}: {}".format(doing, "\n".join((errors or lines)[-12:])))
 
     def offers(self, names: list[str]) -> dict[str, list[str]]:
         """{package: its versions, newest first}, whatever the pins say."""
@@ -64,9 +56,7 @@ class Apt:
 
     def packages(self) -> Packages:
         """What dpkg holds now, by its own file."""
-        status = Path(self.root, packages.STATUS.lstrip("/"))
-        present: Packages = packages.parse(read_text(str(status)), "")[0]
-        return present
+        return packages.parse(read_text(str(Path(self.root, packages.STATUS.lstrip("/")))), "")[0]
 
     def interrupted(self, present: Packages) -> list[str]:
         """Packages that an earlier run, killed in the middle, left half done; `(journal)` for dpkg's own."""

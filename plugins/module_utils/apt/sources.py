@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
+
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Iterator
 
@@ -22,17 +24,10 @@ def read(root: str = "/") -> list[Source]:
     for path in [apt / "sources.list", *sorted(apt.glob("sources.list.d/*"))]:
         name = f"/{path.relative_to(root)}"
         if path.suffix == ".sources":
-            entries.extend(deb822(name, _text(path)))
+            entries.extend(deb822(name, read_or(str(path))))
         elif path.suffix == ".list":
-            entries.extend(one_line(name, _text(path)))
+            entries.extend(one_line(name, read_or(str(path))))
     return entries
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def one_line(name: str, text: str) -> Iterator[Source]:

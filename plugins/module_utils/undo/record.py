@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.nodectl.fleet.plugins.module_utils import files
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo import held, live
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import SECTIONS, Store
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import SECTIONS, Store, empty
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
@@ -49,17 +49,15 @@ def joined(declared: dict[str, Touches]) -> Touches:
 
 def look(run: Run, touches: Touches) -> Record:
     """How everything stands that the touches name, with what roles hold by now and may give back."""
-    state: Record = {section: {} for section in SECTIONS}
+    state = empty()
+    paths = [path for tree in touches["trees"] for path in files.above(tree)]
     for named in touches["paths"]:
         for pattern in sorted(glob.glob(named)) if glob.has_magic(named) else [named]:
-            for path in files.with_surroundings(pattern):
-                state["paths"].setdefault(path, files.look(path))
+            paths += files.with_surroundings(pattern)
         if glob.has_magic(named):
-            state["paths"].setdefault(os.path.dirname(named), files.look(os.path.dirname(named)))
-    for path in touches["trees"]:
-        state["trees"][path] = files.look_tree(path)
-        for folder in files.above(path):
-            state["paths"].setdefault(folder, files.look(folder))
+            paths.append(os.path.dirname(named))
+    state["paths"] = {path: files.look(path) for path in dict.fromkeys(paths)}
+    state["trees"] = {path: files.look_tree(path) for path in touches["trees"]}
     values, items = held.touched(touches["held"])
     values += [*touches["values"], *map(live.sysctl_path, touches["sysctls"])]
     state["units"] = live.look_units(run, touches["units"])
@@ -148,21 +146,19 @@ def closed(run: Run, record: Record) -> Record:
     if record["settled"]:
         return record
     before, now = record["before"], look_again(run, record["before"])
-    kept: Record = {"before": {}, "after": {}}
+    kept: Record = {"before": empty(), "after": empty()}
     for section in SECTIONS:
         absent = {"kind": "absent"} if section == "paths" else None
-        keys = {key for key in {**before[section], **now[section]} if differs(before, now, section, key, absent)}
-        kept["before"][section] = {key: before[section].get(key, absent) for key in sorted(keys)}
-        kept["after"][section] = {key: now[section].get(key, absent) for key in sorted(keys)}
+        for key in sorted({**before[section], **now[section]}):
+            old, new = before[section].get(key, absent), now[section].get(key, absent)
+            if (plain(old) if section == "paths" else old) != new:
+                kept["before"][section][key], kept["after"][section][key] = old, new
     return {**record, **kept, "settled": True}
 
 
-def differs(before: Record, now: Record, section: str, key: str, absent: Any) -> bool:
-    """The entry is not what it was."""
-    old, new = before[section].get(key, absent), now[section].get(key, absent)
-    if section == "paths":
-        old = {name: old[name] for name in old if name != "whole"}
-    return bool(old != new)
+def plain(entry: Record) -> Record:
+    """A recorded path's entry as one that is looked at."""
+    return {name: entry[name] for name in entry if name != "whole"}
 
 
 def sweep_around(paths: Record) -> None:
@@ -173,6 +169,4 @@ def sweep_around(paths: Record) -> None:
             own = re.fullmatch(r"\.ansible_tmp[a-z0-9_]{8}(.+)", os.path.basename(left))
             if own and (folder, own.group(1)) in names:
                 files.remove(left)
-        for left in glob.glob(os.path.join(glob.escape(folder), ".nodectl-*")):
-            if re.fullmatch(r"\.nodectl-[a-z0-9_]{8}", os.path.basename(left)):
-                files.remove(left)
+        files.sweep(folder)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.nodectl.fleet.plugins.module_utils import files
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import back, packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo import live
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import closed, look_again
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import SECTIONS, START, Store, folded
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import closed, look_again, plain
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import START, Store, empty, folded
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ class RestoreError(Exception):
 
 def chosen(store: Store, to: str, driver_too: bool) -> list[str]:
     """The runs to take back, oldest first: the last that changed something, those after a run, or all of them."""
-    names: list[str] = store.names()
+    names = store.names()
     if to == START:
         return ([START] if store.exists(START) else []) + names
     if not to:
@@ -67,8 +67,7 @@ class Restore:
     def __init__(self, store: Store, run: Run, runs: list[str], driver_too: bool = False) -> None:
         self.store, self.run, self.runs, self.driver_too = store, run, runs, driver_too
         self.records = {name: closed(run, store.load(name)) for name in runs}
-        empty: Record = {section: {} for section in SECTIONS}
-        record: Record = {"seq": 0, "settled": True, "before": empty, "after": empty}
+        record: Record = {"seq": 0, "settled": True, "before": empty(), "after": empty()}
         for newer in self.records.values():
             record = folded(record, newer)
         self.before, self.after = record["before"], record["after"]
@@ -79,7 +78,7 @@ class Restore:
     def content(self, digest: str) -> str:
         """Where a recorded file's content lies."""
         for name in self.runs:
-            path: str = self.store.content(name, digest)
+            path = self.store.content(name, digest)
             if os.path.exists(path):
                 return path
         raise RestoreError("the recorded content %s is gone from %s" % (digest[:12], self.store.runs))
@@ -308,15 +307,9 @@ class Restore:
             if not rest:
                 self.store.move_to_undone(name)
                 continue
-            empty: Record = {section: {} for section in SECTIONS}
             after = {key: record["after"]["packages"].get(key) for key in rest}
-            left = {"left": True, "before": {**empty, "packages": rest}, "after": {**empty, "packages": after}}
-            self.store.extend(name, {**record, **left}, {})
-
-
-def plain(entry: Record) -> Record:
-    """A recorded entry as one that is looked at."""
-    return {name: entry[name] for name in entry if name != "whole"}
+            sides = {"before": {**empty(), "packages": rest}, "after": {**empty(), "packages": after}}
+            self.store.extend(name, {**record, **sides, "left": True}, {})
 
 
 def alike(one: Record, other: Record) -> bool:

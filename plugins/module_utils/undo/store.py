@@ -146,9 +146,14 @@ class Store:
             self.drop(run)
 
 
+def empty() -> Record:
+    """A record's before or after in which nothing is noted."""
+    return {section: {} for section in SECTIONS}
+
+
 def folded(older: Record, newer: Record) -> Record:
     """Pure: both runs as one: what stood before the older, what the newer left."""
-    result: Record = {"seq": older["seq"], "settled": newer["settled"], "before": {}, "after": {}}
+    result: Record = {"seq": older["seq"], "settled": newer["settled"], "before": empty(), "after": empty()}
     for section in SECTIONS:
         result["before"][section] = {**newer["before"].get(section, {}), **older["before"].get(section, {})}
         result["after"][section] = {**older["after"].get(section, {}), **newer["after"].get(section, {})}

@@ -306,7 +306,4 @@ def detach(argv: list[str]) -> None:
 
 def boot_id() -> str:
     """Differs after each start of the host."""
-    try:
-        return files.read_text(BOOT_ID).strip()
-    except OSError:
-        return ""
+    return files.read_or(BOOT_ID).strip()
