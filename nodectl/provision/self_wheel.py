@@ -17,8 +17,8 @@ from nodectl.common.resources import COLLECTION, share_dir
 from nodectl.errors import ProvisionError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# what the collection is made of
-_SHARE = ("meta", "playbooks", "plugins", "roles", "templates")
+# what the collection is made of; galaxy.yml tells Ansible its version
+_SHARE = ("galaxy.yml", "meta", "playbooks", "plugins", "roles", "templates")
 _TAG = "py3-none-any"
 _WHEEL = f"Wheel-Version: 1.0\nGenerator: nodectl\nRoot-Is-Purelib: true\nTag: {_TAG}\n"
 # a fixed date, so that the bytes tell whether anything changed
@@ -32,7 +32,8 @@ def build(folder: Path) -> Path:
     except PackageNotFoundError as error:
         raise ProvisionError("nodectl is not installed in this Python", "run `pip install -e .`") from error
     name = f"nodectl-{installed.version}"
-    entries = "".join(f"{each.name} = {each.value}\n" for each in installed.entry_points if _is_script(each.group))
+    scripts = [entry for entry in installed.entry_points if entry.group == "console_scripts"]
+    entries = "".join(f"{script.name} = {script.value}\n" for script in scripts)
     files = dict(_files())
     files[f"{name}.dist-info/METADATA"] = (installed.read_text("METADATA") or "").encode()
     files[f"{name}.dist-info/WHEEL"] = _WHEEL.encode()
@@ -47,10 +48,6 @@ def build(folder: Path) -> Path:
     return staged.replace(path)
 
 
-def _is_script(group: str) -> bool:
-    return group == "console_scripts"
-
-
 def _files() -> Iterator[tuple[str, bytes]]:
     for path in _below(_PACKAGE):
         yield f"nodectl/{path.relative_to(_PACKAGE)}", path.read_bytes()
@@ -61,7 +58,9 @@ def _files() -> Iterator[tuple[str, bytes]]:
 
 
 def _below(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".pyc", ".pyo")]
+    """The file itself, or all files of a folder but compiled ones."""
+    paths = [folder] if folder.is_file() else sorted(folder.rglob("*"))
+    return [path for path in paths if path.is_file() and path.suffix not in (".pyc", ".pyo")]
 
 
 def _record(files: dict[str, bytes], own: str) -> str:

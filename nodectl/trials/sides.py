@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from nodectl.common.nodeset import fold
 from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.trial import Side
 from nodectl.profiles.host import of_variables
-from nodectl.profiles.overrides import OVERRIDES
+from nodectl.profiles.overrides import NCCL_ENV, OVERRIDES
+from nodectl.profiles.resolve import Resolved, load_profile
+from nodectl.profiles.schema import Tuning
 from nodectl.trials.arming.settings import overrides_for
 from nodectl.trials.space import Candidate
 
@@ -43,14 +46,51 @@ def sides_of_space(candidates: Iterable[Candidate], baseline: Side) -> tuple[Sid
 
 
 def refuse_impossible(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> None:
-    """ProfileError where a host cannot have this side: no such profile, a malformed one, or what cannot be together."""
+    """ProfileError where a host cannot have this side: no such profile, a malformed one, or what cannot be together.
+
+    Also where the host's `nodectl_nccl_env` would win over what the side's overrides try.
+    """
     for host in hosts:
-        tuning = {"tuning": side.profile} if side.profile else {}
         try:
-            variables = {**host.variables, OVERRIDES: overrides_for(host, side.overrides or {})}
-            of_variables(variables, names=tuning, extra_dirs=folders)
+            _resolved(side, host, folders, pins=host.variables.get(NCCL_ENV))
+            tried = (side.overrides or {}).get("nccl", {})
+            pinned = [name for name in _pinned(side, host, folders) if name in tried]
+            if pinned:
+                reason = f"{', '.join(pinned)} cannot be tried: {NCCL_ENV} sets it there, and goes before a trial"
+                raise ProfileError(reason, f"take it out of {NCCL_ENV} for the trial, or out of what is tried")
         except ProfileError as error:
             raise ProfileError(f"{side.label} on {host.name}: {error.message}", error.remedy) from error
+
+
+def overruled(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> list[str]:
+    """Lines on variables of NCCL that the side's profile sets and a host's `nodectl_nccl_env` sets otherwise."""
+    names: dict[str, list[str]] = {}
+    for host in hosts:
+        for name in _pinned(side, host, folders):
+            names.setdefault(name, []).append(host.name)
+    return [
+        f"{side.label}: {name} is not tried on {fold(pinning)}: {NCCL_ENV} sets it there, and goes before a profile"
+        for name, pinning in sorted(names.items())
+    ]
+
+
+def _pinned(side: Side, host: Host, folders: Sequence[Path]) -> list[str]:
+    """Variables of NCCL whose value in force on the host is that of its `nodectl_nccl_env`, and not the side's."""
+    own: Any = host.variables.get(NCCL_ENV) or {}
+    profile = load_profile("tuning", side.profile, folders) if own and side.profile else None
+    of_profile = profile.nccl if isinstance(profile, Tuning) else ()
+    set_here = {*(side.overrides or {}).get("nccl", {}), *of_profile} & {*own}
+    if not set_here:
+        return []
+    tried = _resolved(side, host, folders, pins={}).nccl_env
+    in_force = _resolved(side, host, folders, pins=own).nccl_env
+    return sorted(name for name in set_here if tried.get(name) != in_force.get(name))
+
+
+def _resolved(side: Side, host: Host, folders: Sequence[Path], pins: Any) -> Resolved:
+    """What the host would be with the side's settings, and with `pins` in the place of its `nodectl_nccl_env`."""
+    variables = {**host.variables, OVERRIDES: overrides_for(host, side.overrides or {}), NCCL_ENV: pins}
+    return of_variables(variables, names={"tuning": side.profile} if side.profile else {}, extra_dirs=folders)
 
 
 def possible(sides: Sequence[Side], hosts: Sequence[Host], folders: Sequence[Path]) -> tuple[list[Side], list[str]]:

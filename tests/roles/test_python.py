@@ -45,8 +45,8 @@ def run(tmp_path: Path, **arguments: Any) -> dict[str, Any]:
 
 def test_versions_are_tried_from_the_newest(stack: ModuleType) -> None:
     assert stack.minors("3.7", "3.10") == ["3.10", "3.9", "3.8", "3.7"]
-    assert stack.serves("3.10.12", "3.7", "3.10") and not stack.serves("3.11.2", "3.7", "3.10")
-    assert not stack.serves("", "3.7", "3.10")
+    assert stack.python_env.serves("3.10.12", "3.7", "3.10") and not stack.python_env.serves("3.11.2", "3.7", "3.10")
+    assert not stack.python_env.serves("", "3.7", "3.10")
 
 
 def test_a_candidate_of_apt_before_its_release_is_none(stack: ModuleType) -> None:

@@ -12,6 +12,7 @@ from nodectl.model.trial import Side
 from nodectl.trials.arming.settings import own_overrides
 from nodectl.trials.sides import (
     OWN,
+    overruled,
     possible,
     refuse_impossible,
     side_of,
@@ -73,6 +74,24 @@ def test_what_a_host_cannot_have(side: Side, told: str) -> None:
     with pytest.raises(ProfileError) as refused:
         refuse_impossible(side, [host()], ())
     assert told in refused.value.message
+
+
+def test_a_value_that_the_inventory_pins_is_not_said_to_be_tried(tmp_path: Path) -> None:
+    pins = host(nodectl_nccl_env={"NCCL_IB_TIMEOUT": 20})
+    other = Side("x", "roce", {"nccl": {"NCCL_IB_TIMEOUT": 22}})
+    with pytest.raises(ProfileError, match="x on a: NCCL_IB_TIMEOUT cannot be tried: nodectl_nccl_env sets it there"):
+        refuse_impossible(other, [pins], ())
+    refuse_impossible(other, [host()], ())
+    refuse_impossible(Side("x", "roce", {"nccl": {"NCCL_IB_TIMEOUT": 20}}), [pins], ())
+    (tmp_path / "tuning").mkdir()
+    (tmp_path / "tuning" / "mine.yml").write_text(
+        "description: mine\nnccl:\n  NCCL_IB_TIMEOUT: {value: 22, why: because}\n"
+    )
+    refuse_impossible(Side("mine", "mine"), [pins], [tmp_path])
+    assert overruled(Side("mine", "mine"), [pins, host("b")], [tmp_path]) == [
+        "mine: NCCL_IB_TIMEOUT is not tried on a: nodectl_nccl_env sets it there, and goes before a profile"
+    ]
+    assert overruled(side_of(OWN), [pins], [tmp_path]) == []
 
 
 def test_a_profile_beside_the_inventory_is_known(tmp_path: Path) -> None:

@@ -167,7 +167,15 @@ def _sides(
     """Who is tried against whom; refused where a host cannot have it, before any is asked."""
     from nodectl.cli.terminal import note
     from nodectl.errors import UsageError
-    from nodectl.trials.sides import OWN, possible, refuse_impossible, side_of, sides_of_profiles, sides_of_space
+    from nodectl.trials.sides import (
+        OWN,
+        overruled,
+        possible,
+        refuse_impossible,
+        side_of,
+        sides_of_profiles,
+        sides_of_space,
+    )
     from nodectl.trials.space import read_space
 
     if (profiles is None) == (space is None):
@@ -184,6 +192,8 @@ def _sides(
     against, candidates = sides_of_profiles((profiles or "").split(","), baseline)
     for side in (against, *candidates):
         refuse_impossible(side, app.hosts, folders)
+        for line in overruled(side, app.hosts, folders):
+            note(line)
     return against, candidates
 
 
