@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from nodectl.common.nodeset import fold
 from nodectl.errors import ProfileError, UsageError
