@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from nodectl.checks.catalogue import checks, thresholds
-from nodectl.checks.gpu.xid_catalogue import check_site_xid
+from nodectl.checks.gpu.xid import check_site_xid
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status

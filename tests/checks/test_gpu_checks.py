@@ -7,9 +7,7 @@ import pytest
 
 from nodectl.checks.gpu import count as gpu_count
 from nodectl.checks.gpu import memory as gpu_memory
-from nodectl.checks.gpu import pcie as gpu_pcie
 from nodectl.checks.gpu import processes as gpu_processes
-from nodectl.checks.gpu import recovery as gpu_recovery
 from nodectl.checks.gpu import state as gpu_state
 from nodectl.checks.gpu.rules import GpuJudgement
 from nodectl.facts.gpus import Gpus
@@ -203,15 +201,13 @@ PROCESSES = [
 ]
 TABLES: list[tuple[ModuleType, list[Case]]] = [
     (gpu_count, COUNT),
-    (gpu_recovery, RECOVERY),
-    (gpu_memory, MEMORY),
-    (gpu_state, STATE),
-    (gpu_pcie, PCIE),
+    (gpu_memory, [*RECOVERY, *MEMORY]),
+    (gpu_state, [*STATE, *PCIE]),
     (gpu_processes, PROCESSES),
 ]
 RULES = [
     (module, rule.checks[0].id, rule.field)
-    for module in (gpu_recovery, gpu_memory, gpu_state, gpu_pcie)
+    for module in (gpu_memory, gpu_state)
     for rule in vars(module).values()
     if isinstance(rule, GpuJudgement)
 ]

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.checks.check import few
 from nodectl.checks.launch.candidate import Candidate, JobNeeds
-from nodectl.checks.launch.together import common_ports, few, odd_ones
+from nodectl.checks.launch.together import common_ports, odd_ones
 from nodectl.facts.job import (
     Folder,
     FreePorts,

@@ -6,7 +6,7 @@ import pytest
 
 from nodectl.checks.check import ACTIONS
 from nodectl.checks.gpu import xid
-from nodectl.checks.gpu.xid_catalogue import STATUSES, catalogue, check_site_xid, meaning
+from nodectl.checks.gpu.xid import STATUSES, catalogue, check_site_xid, meaning
 from nodectl.facts.lab import Lab
 from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 from tests.checks.gpus import eight

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodectl.checks.catalogue import comparisons, fields
-from nodectl.checks.check import Check, Key, Subject
+from nodectl.checks.check import LOOK_THERE, Check, Key, Subject, few
 from nodectl.checks.fleet.alike import is_own
 from nodectl.checks.network.infiniband import ports_of
 from nodectl.checks.network.nics import nics_of
@@ -111,8 +111,7 @@ def _finding(key: Key, host: str, status: Status, expected: str, actual: str) ->
 
 def _unknown(key: Key, host: str, counts: Counter[str]) -> Finding:
     common = counts.most_common(1)[0][0]
-    remedy = "look there at what `nodectl facts` reads"
-    return Finding(host, key[0], Status.UNKNOWN, key[1], "none", f"{common}, as on others", "not read", remedy)
+    return Finding(host, key[0], Status.UNKNOWN, key[1], "none", f"{common}, as on others", "not read", LOOK_THERE)
 
 
 def _no_culprit(key: Key, host: str, value: str, told: Mapping[str, str]) -> Finding:
@@ -120,7 +119,7 @@ def _no_culprit(key: Key, host: str, value: str, told: Mapping[str, str]) -> Fin
     for name, other in told.items():
         if other != value:
             others[other].append(name)
-    said = [f"{_names(names)}: {other}" for other, names in list(others.items())[:_NAMED]]
+    said = [f"{few(names)}: {other}" for other, names in list(others.items())[:_NAMED]]
     return _finding(key, host, Status.WARNING, f"one value on all hosts; {'; '.join(said)}", value)
 
 
@@ -147,12 +146,7 @@ def _are_several(kind: str, having: Sequence[Member]) -> bool:
 
 def _double(member: Member, kind: str, claims: Sequence[Claim], holders: Mapping[Claim, Sequence[Member]]) -> Finding:
     others = dict.fromkeys(each.host for claim in claims for each in holders[claim] if each.host != member.host)
-    said = _names([f"{claim[1]} ({member.claims[claim]})" for claim in claims])
-    actual = f"{said}: also that of {_names(list(others))}"
+    said = few([f"{claim[1]} ({member.claims[claim]})" for claim in claims])
+    actual = f"{said}: also that of {few(list(others))}"
     expected = f"no other machine's {kind}"
     return Finding(member.host, DUPLICATE.id, Status.FAILED, kind, "none", expected, actual, DUPLICATE.remedy)
-
-
-def _names(hosts: Sequence[str]) -> str:
-    more = len(hosts) - _NAMED
-    return ", ".join(hosts[:_NAMED]) + (f" and {more} more" if more > 0 else "")

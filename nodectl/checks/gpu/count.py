@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
-from nodectl.checks.gpu.rules import REPORT, gpus_of, identity, is_failure, name_of
+from nodectl.checks.gpu.rules import REPORT, gpus_of, is_failure, of_gpu
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
@@ -28,20 +28,17 @@ GPUS = Check(
 @judges(GPUS, reads=("gpus",))
 def count(host: Subject) -> Iterator[Finding]:
     """As many as the hardware profile names, none of them lost; no GPUs wanted, none looked for."""
-    wanted = host.wanted.hardware.gpus if host.wanted else None
-    found = host.facts.get("gpus")
+    wanted, gpus = host.gpus, host.facts.get("gpus")
     if not wanted:
         return
     expected = f"{wanted} GPUs"
-    if isinstance(found, Unread):
-        actual = f"{found.kind}: {found.reason}"
-        yield host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=actual)
-    if isinstance(found, Gpus):
-        lost = f"; lost: {', '.join(found.lost)}" if found.lost else ""
-        right = found.count == wanted and not found.lost
-        action = "none" if right else "reboot" if found.count < wanted else "none"
-        actual = f"{found.count}{lost}"
-        yield host.finding(GPUS, failed_unless(right), expected=expected, actual=actual, action=action)
+    if isinstance(gpus, Unread):
+        yield host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=f"{gpus.kind}: {gpus.reason}")
+    if isinstance(gpus, Gpus):
+        lost = f"; lost: {', '.join(gpus.lost)}" if gpus.lost else ""
+        status = failed_unless(gpus.count == wanted and not gpus.lost)
+        action = "reboot" if gpus.count < wanted else "none"
+        yield host.finding(GPUS, status, expected=expected, actual=f"{gpus.count}{lost}", action=action)
 
 
 GPU_REPORT = Check("gpu_report", looks_at="nvidia-smi -q", fires="unknown: not read, or cut", expected="nvidia-smi -q")
@@ -58,42 +55,29 @@ GPU_LOST = Check(
 @judges(GPU_REPORT, GPU_LOST, reads=("gpus",))
 def report(host: Subject) -> Iterator[Finding]:
     """Without the full report nothing below can be told; GPUs that the driver names and cannot reach are lost."""
-    found = host.facts.get("gpus")
-    if host.wanted is not None and host.wanted.hardware.gpus == 0:
-        return
-    if isinstance(found, Unread):
+    gpus = host.facts.get("gpus")
+    if host.gpus is None:
         # with GPUs in the profile the check gpus says it already
-        yield from () if _wants_gpus(host) else host.unknown(found, "nvidia-smi's report", GPU_REPORT, GPU_LOST)
+        yield from host.unknown(gpus, "nvidia-smi's report", GPU_REPORT, GPU_LOST)
+    if host.gpus == 0 or not isinstance(gpus, Gpus):
         return
-    if not isinstance(found, Gpus):
-        return
-    if found.source != REPORT and found.count:
-        actual = f"only {found.source} was read"
+    if gpus.source != REPORT and gpus.count:
+        actual = f"only {gpus.source} was read"
         remedy = "run `nvidia-smi -q` there: without it, memory, clocks, power and links of the GPUs are not known"
         yield host.finding(GPU_REPORT, Status.UNKNOWN, actual=actual, remedy=remedy)
-    elif found.attached is not None and found.attached > found.count + len(found.lost):
+    elif gpus.attached is not None and gpus.attached > gpus.count + len(gpus.lost):
         remedy = "run `nvidia-smi -q` there once more"
-        expected, actual = f"{found.attached} attached GPUs", f"its report ends after {found.count}"
+        expected, actual = f"{gpus.attached} attached GPUs", f"its report ends after {gpus.count}"
         yield host.finding(GPU_REPORT, Status.UNKNOWN, expected=expected, actual=actual, remedy=remedy)
-    elif found.count:
-        yield host.finding(GPU_REPORT, Status.OK, actual=f"{found.count} GPUs")
-    yield from host.all_of(GPU_LOST, _lost(host, found), actual=f"{found.count} reachable")
+    elif gpus.count:
+        yield host.finding(GPU_REPORT, Status.OK, actual=f"{gpus.count} GPUs")
+    lost = (_lost(host, bus_id) for bus_id in gpus.lost)
+    yield from host.all_of(GPU_LOST, lost, actual=f"{gpus.count} reachable")
 
 
-def _wants_gpus(host: Subject) -> bool:
-    return bool(host.wanted and host.wanted.hardware.gpus)
-
-
-def _lost(host: Subject, found: Gpus) -> Iterator[Finding]:
-    for bus_id in found.lost:
-        yield host.finding(
-            GPU_LOST,
-            Status.FAILED,
-            f"GPU {bus_id}" if ":" in bus_id[:5] else "",
-            expected="reachable",
-            actual="the driver names it and cannot reach it",
-            evidence=bus_id,
-        )
+def _lost(host: Subject, bus_id: str) -> Finding:
+    subject, actual = f"GPU {bus_id}" if ":" in bus_id[:5] else "", "the driver names it and cannot reach it"
+    return host.finding(GPU_LOST, Status.FAILED, subject, expected="reachable", actual=actual, evidence=bus_id)
 
 
 GPU_MEMORY_PERCENT_LIMIT = Threshold(
@@ -128,9 +112,8 @@ def kind(host: Subject) -> Iterator[Finding]:
     if not devices:
         return
     if wanted is not None:
-        expected = wanted.model
-        faults = (_model(host, gpu, wanted.model) for gpu in devices if gpu.name != wanted.model)
-        yield from host.all_of(GPU_MODEL, faults, expected=expected, actual=f"all {len(devices)} GPUs")
+        others = (_model(host, gpu, wanted.model) for gpu in devices if gpu.name != wanted.model)
+        yield from host.all_of(GPU_MODEL, others, expected=wanted.model, actual=f"all {len(devices)} GPUs")
         least_mib = wanted.memory_gb * _MIB_PER_GIB * host.threshold(GPU_MEMORY_PERCENT_LIMIT) / 100
         small = (
             _memory(host, gpu, wanted.memory_gb)
@@ -151,21 +134,14 @@ def kind(host: Subject) -> Iterator[Finding]:
 def _model(host: Subject, gpu: Gpu, expected: str) -> Finding:
     status = Status.UNKNOWN if gpu.name is None else Status.FAILED
     actual = gpu.name or gpu.unavailable.get("name", "no name")
-    return host.finding(GPU_MODEL, status, name_of(gpu), expected=expected, actual=actual, evidence=identity(gpu))
+    return of_gpu(host, GPU_MODEL, gpu, status, actual, expected=expected)
 
 
 def _memory(host: Subject, gpu: Gpu, wanted_gb: int) -> Finding:
-    total = gpu.memory_total_mib
-    said = gpu.unavailable.get("memory_total_mib", "not told") if total is None else f"{total} MiB"
-    return host.finding(
-        GPU_MEMORY,
-        Status.UNKNOWN if total is None else Status.FAILED,
-        name_of(gpu),
-        expected=f"{wanted_gb} GB",
-        actual=said,
-        action="replace",
-        evidence=identity(gpu),
-    )
+    status, actual = Status.FAILED, f"{gpu.memory_total_mib} MiB"
+    if gpu.memory_total_mib is None:
+        status, actual = Status.UNKNOWN, gpu.unavailable.get("memory_total_mib", "not told")
+    return of_gpu(host, GPU_MEMORY, gpu, status, actual, expected=f"{wanted_gb} GB", action="replace")
 
 
 GPU_IDENTITY = Check(
@@ -201,7 +177,13 @@ def once(host: Subject) -> Iterator[Finding]:
     yield host.finding(GPU_IDENTITY, failed_unless(not twice), actual=actual)
 
 
-GPU_VBIOS = Check("gpu_vbios", looks_at="nvidia-smi -q", fires="warning: GPUs of one model with different VBIOS")
+GPU_VBIOS = Check(
+    "gpu_vbios",
+    looks_at="nvidia-smi -q",
+    fires="warning: GPUs of one model with different VBIOS",
+    expected="one VBIOS",
+    remedy="have the vendor's firmware package installed on the whole node, then reboot",
+)
 GPU_INFOROM = Check(
     "gpu_inforom",
     looks_at="nvidia-smi -q",
@@ -214,35 +196,25 @@ GPU_INFOROM = Check(
 
 @judges(GPU_VBIOS, GPU_INFOROM, reads=("gpus",))
 def alike(host: Subject) -> Iterator[Finding]:
-    """One VBIOS and one power limit among GPUs of one model; the driver's warnings about their InfoROM."""
-    devices = gpus_of(host)
-    if not devices:
+    """One VBIOS among GPUs of one model; the driver's warnings about their InfoROM."""
+    gpus, devices = host.fact("gpus", Gpus), gpus_of(host)
+    if gpus is None or not devices:
         return
-    remedy = "have the vendor's firmware package installed on the whole node, then reboot"
-    yield from _same(host, GPU_VBIOS, "one VBIOS", lambda gpu: gpu.vbios_version, "vbios_version", remedy)
-    found = host.fact("gpus", Gpus)
-    said = [text for text in found.warnings if "inforom" in text.lower()] if found else []
+    yield _vbios(host, devices)
+    warnings = [text for text in gpus.warnings if "inforom" in text.lower()]
     unread = [gpu.label for gpu in devices if is_failure(gpu.unavailable.get("inforom_version", ""))]
-    if unread and not said:
-        actual = f"not readable on {', '.join(unread)}"
-        yield host.finding(GPU_INFOROM, Status.UNKNOWN, actual=actual)
-        return
-    actual = said[0] if said else "no warning of the driver"
-    yield host.finding(GPU_INFOROM, warning_unless(not said), actual=actual)
+    status, actual = warning_unless(not warnings), [*warnings, "no warning of the driver"][0]
+    if unread and not warnings:
+        status, actual = Status.UNKNOWN, f"not readable on {', '.join(unread)}"
+    yield host.finding(GPU_INFOROM, status, actual=actual)
 
 
-def _same(
-    host: Subject, check: Check, expected: str, value: Callable[[Gpu], str | None], field: str, remedy: str
-) -> Iterator[Finding]:
-    devices = gpus_of(host)
-    shown = {gpu.unavailable.get(field, "not told") for gpu in devices if value(gpu) is None}
-    kinds = {(gpu.name, value(gpu)) for gpu in devices if value(gpu) is not None}
-    models = {name for name, _ in kinds}
-    if not kinds:
-        yield host.finding(check, Status.UNKNOWN, expected=expected, actual=", ".join(sorted(shown)), remedy=remedy)
-        return
-    many = Counter(str(value(gpu)) for gpu in devices if value(gpu) is not None)
-    actual = ", ".join(f"{text} ({number})" if len(many) > 1 else text for text, number in many.most_common())
-    yield host.finding(
-        check, warning_unless(len(kinds) == len(models)), expected=expected, actual=actual, remedy=remedy
-    )
+def _vbios(host: Subject, devices: Sequence[Gpu]) -> Finding:
+    versions = [(gpu.name, gpu.vbios_version) for gpu in devices if gpu.vbios_version is not None]
+    if not versions:
+        reasons = sorted({gpu.unavailable.get("vbios_version", "not told") for gpu in devices})
+        return host.finding(GPU_VBIOS, Status.UNKNOWN, actual=", ".join(reasons))
+    counts = Counter(version for _, version in versions)
+    actual = ", ".join(f"{text} ({number})" if len(counts) > 1 else text for text, number in counts.most_common())
+    alike = len(set(versions)) == len({model for model, _ in versions})
+    return host.finding(GPU_VBIOS, warning_unless(alike), actual=actual)

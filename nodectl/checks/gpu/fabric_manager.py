@@ -47,52 +47,41 @@ def manager(host: Subject) -> Iterator[Finding]:
     if not _has_nvswitch(host):
         return
     yield _running(host)
-    found = host.facts.get("fabric_manager")
-    expected = "the driver's version"
-    if isinstance(found, Unread):
-        status = Status.FAILED if found.kind == "absent" else Status.UNKNOWN
-        remedy = "install the fabric manager of the driver's version: `nodectl provision --tags fabric_manager`"
-        yield host.finding(
-            FABRIC_MANAGER_VERSION, status, expected=expected, actual=found.reason, remedy=remedy, action="reboot"
-        )
-    if isinstance(found, FabricManager):
-        yield _version(host, found)
+    manager = host.facts.get("fabric_manager")
+    remedy = "install the fabric manager of the driver's version: `nodectl provision --tags fabric_manager`"
+    yield from host.lacks(FABRIC_MANAGER_VERSION, manager, expected="the driver's version", remedy=remedy)
+    if isinstance(manager, FabricManager):
+        yield _version(host, manager.version)
 
 
 def _running(host: Subject) -> Finding:
-    units, expected = host.facts.get("units"), "active"
+    units = host.facts.get("units")
     if not isinstance(units, Units):
         reason = f"{units.kind}: {units.reason}" if isinstance(units, Unread) else "not asked for"
         remedy = "look at `systemctl status nvidia-fabricmanager` there"
-        return host.finding(FABRIC_MANAGER, Status.UNKNOWN, expected=expected, actual=reason, remedy=remedy)
+        return host.finding(FABRIC_MANAGER, Status.UNKNOWN, actual=reason, remedy=remedy)
     unit = units.units.get(_UNIT)
     if unit is None or unit.load == "not-found":
-        actual = "no such unit"
-    elif unit.active == "active" and unit.enabled in ("", "enabled", "static", "enabled-runtime"):
-        return host.finding(FABRIC_MANAGER, Status.OK, expected=expected, actual="active")
-    elif unit.active == "active":
-        actual = f"active, but {unit.enabled}: gone after the next boot"
-        return host.finding(FABRIC_MANAGER, Status.WARNING, expected=expected, actual=actual)
-    else:
+        status, actual = Status.FAILED, "no such unit"
+    elif unit.active != "active":
+        status = Status.FAILED
         actual = f"{unit.active} ({unit.result})" if unit.result not in ("", "success") else unit.active
-    return host.finding(FABRIC_MANAGER, Status.FAILED, expected=expected, actual=actual)
+    elif unit.enabled in ("", "enabled", "static", "enabled-runtime"):
+        status, actual = Status.OK, "active"
+    else:
+        status, actual = Status.WARNING, f"active, but {unit.enabled}: gone after the next boot"
+    return host.finding(FABRIC_MANAGER, status, actual=actual)
 
 
-def _version(host: Subject, found: FabricManager) -> Finding:
+def _version(host: Subject, version: str) -> Finding:
     versions = host.fact("versions", Versions)
     driver = versions.driver if versions else None
     if driver is None:
-        actual, remedy = f"{found.version}; the driver's is not known", "look at /proc/driver/nvidia/version there"
+        actual, remedy = f"{version}; the driver's is not known", "look at /proc/driver/nvidia/version there"
         return host.finding(FABRIC_MANAGER_VERSION, Status.UNKNOWN, actual=actual, remedy=remedy)
+    status = failed_unless(version == driver)
     remedy = "install both of one version and hold them: `nodectl provision --tags nvidia_driver,fabric_manager`"
-    return host.finding(
-        FABRIC_MANAGER_VERSION,
-        failed_unless(found.version == driver),
-        expected=driver,
-        actual=found.version,
-        remedy=remedy,
-        action="reboot",
-    )
+    return host.finding(FABRIC_MANAGER_VERSION, status, expected=driver, actual=version, remedy=remedy)
 
 
 @gpu_check(

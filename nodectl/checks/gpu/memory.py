@@ -1,4 +1,4 @@
-"""Whether the GPUs' memory is sound: ECC, retired pages, remapped rows, and repairs that wait for a reset.
+"""What the driver says that a GPU needs, and whether its memory is sound: ECC, retired pages, remapped rows, repairs.
 
 Limits are NVIDIA's where it names one (A100 memory error management, RMA policy), else those of operators.
 """
@@ -12,7 +12,57 @@ from nodectl.checks.gpu.rules import Fault, gpu_check, gpu_flag, gpus_of
 from nodectl.facts.gpus import Gpu
 from nodectl.model.status import Status
 
-ORDER = 60
+ORDER = 50
+
+_RESET_IDLE = "`nvidia-smi -r -i N` when nothing runs on it"
+# what the driver's own recovery action asks for, from the mildest on
+_RECOVERY = {
+    "reset": ("reset GPU", _RESET_IDLE),
+    "gpu reset": ("reset GPU", _RESET_IDLE),
+    "reboot": ("reboot", "reboot the node"),
+    "node reboot": ("reboot", "reboot the node"),
+    "drain p2p": ("drain", "let peer traffic of this GPU end, then reset it"),
+    "drain and reset": ("drain", "drain the node, then reset the GPU"),
+}
+
+
+@gpu_check(
+    "gpu_recovery",
+    "recovery_action",
+    looks_at="nvidia-smi -q, of newer drivers",
+    fires="the driver asks for a reset, a drain or a reboot",
+    expected="None",
+    remedy=_RESET_IDLE,
+)
+def recovery(host: Subject, gpu: Gpu) -> Fault | None:
+    asked = (gpu.recovery_action or "").strip()
+    if asked.lower() in ("none", "n/a"):
+        return None
+    action, remedy = _RECOVERY.get(asked.lower(), ("drain", "see NVIDIA's documentation of GPU recovery actions"))
+    return Fault(Status.FAILED, asked, action, remedy)
+
+
+GPU_RESET_REQUIRED = gpu_flag(
+    "gpu_reset_required",
+    "reset_required",
+    "a reset is required",
+    fires="the driver says that the GPU needs a reset",
+    expected="no reset required",
+    remedy=_RESET_IDLE,
+    action="reset GPU",
+)
+
+
+GPU_DRAIN = gpu_flag(
+    "gpu_drain",
+    "drain_and_reset_recommended",
+    "drain and reset are recommended",
+    fires="the driver recommends to drain the node and reset the GPU",
+    expected="no reset recommended",
+    remedy=f"drain the node, then {_RESET_IDLE}",
+    action="drain",
+)
+
 
 _RESET = "stop what runs on it, then `nvidia-smi -r -i N`, or reboot; on NVSwitch machines reset all GPUs together"
 _REPLACE = "drain the node, run NVIDIA's field diagnosis, and have the GPU replaced"
@@ -49,8 +99,7 @@ def ecc_off(host: Subject, gpu: Gpu) -> Fault | None:
 def ecc_pending(host: Subject, gpu: Gpu) -> Fault | None:
     if gpu.ecc_mode_current is None or gpu.ecc_mode_pending == gpu.ecc_mode_current:
         return None
-    words = {True: "on", False: "off"}
-    now, then = words[gpu.ecc_mode_current], words[bool(gpu.ecc_mode_pending)]
+    now, then = ("on", "off") if gpu.ecc_mode_current else ("off", "on")
     return Fault(Status.FAILED, f"{now} now, {then} after the next reset")
 
 
@@ -81,10 +130,8 @@ GPU_ECC_CORRECTED_LIMIT = Threshold(
     thresholds=(GPU_ECC_CORRECTED_LIMIT,),
 )
 def corrected(host: Subject, gpu: Gpu) -> Fault | None:
-    value = gpu.ecc_volatile_correctable or 0
-    grown = host.growth(f"gpu.{gpu.uuid}.ecc_corrected", value)
-    change = value if grown.by is None else grown.by
-    return Fault(Status.WARNING, grown.text) if change > host.threshold(GPU_ECC_CORRECTED_LIMIT) else None
+    grown = host.growth(f"gpu.{gpu.uuid}.ecc_corrected", gpu.ecc_volatile_correctable or 0)
+    return Fault(Status.WARNING, grown.text) if grown.change > host.threshold(GPU_ECC_CORRECTED_LIMIT) else None
 
 
 GPU_SRAM_CORRECTED_LIMIT = Threshold("gpu_sram_corrected", 10_000, "Azure takes a GPU out above this")
@@ -159,9 +206,7 @@ GPU_RETIRED_PAGES_LIMIT = Threshold("gpu_retired_pages", 62, "Azure; NVIDIA's li
 )
 def retired(host: Subject, gpu: Gpu) -> Fault | None:
     count = (gpu.retired_pages_single_bit or 0) + (gpu.retired_pages_double_bit or 0)
-    if count >= host.threshold(GPU_RETIRED_PAGES_LIMIT):
-        return Fault(Status.FAILED, f"{count} pages", "replace", _REPLACE)
-    return None
+    return Fault(Status.FAILED, f"{count} pages") if count >= host.threshold(GPU_RETIRED_PAGES_LIMIT) else None
 
 
 GPU_REMAP_PENDING = gpu_flag(
@@ -199,9 +244,8 @@ GPU_REMAPPED_ROWS_LIMIT = Threshold("gpu_remapped_rows", 512, "NVIDIA's RMA poli
 )
 def remapped(host: Subject, gpu: Gpu) -> Fault | None:
     count = gpu.remapped_uncorrectable or 0
-    if count > host.threshold(GPU_REMAPPED_ROWS_LIMIT):
-        return Fault(Status.FAILED, f"{count} rows for uncorrectable errors")
-    return None
+    many = count > host.threshold(GPU_REMAPPED_ROWS_LIMIT)
+    return Fault(Status.FAILED, f"{count} rows for uncorrectable errors") if many else None
 
 
 @gpu_check(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
-from nodectl.model.facts import Unread
+from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
@@ -14,7 +13,6 @@ from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 
 ORDER = 100
 
-_LINKED = ("nvswitch", "nvlink-bridge")
 _RESET = "reset all GPUs of the node together (fabric manager stopped), or reboot; comes it back, look at the baseboard"
 # nvidia-smi counts what the link mended and what it could not alike
 _COUNTERS = ("replay_errors", "recovery_errors", "crc_errors")
@@ -29,9 +27,12 @@ def _is_whole(host: Subject) -> bool:
     return _link(host) == "nvswitch"
 
 
-def _single(host: Subject) -> bool:
-    count = host.wanted.hardware.gpus if host.wanted else None
-    return count is not None and count < 2
+def _is_linked(host: Subject) -> bool:
+    return _link(host) in ("nvswitch", "nvlink-bridge")
+
+
+def _has_linked_peers(host: Subject) -> bool:
+    return _is_linked(host) and (host.gpus is None or host.gpus > 1)
 
 
 NVLINK_ERRORS_LIMIT = Threshold("nvlink_errors", 1, "between two readings; any at all is worth a look")
@@ -42,18 +43,29 @@ NVLINK_ACTIVE = Check(
     "nvlink_active",
     looks_at="nvidia-smi nvlink -s",
     fires="an inactive link: any on NVSwitch, else more than its siblings'",
+    expected="all active",
+    remedy=_RESET,
 )
 NVLINK_COUNT = Check(
     "nvlink_count",
     looks_at="nvidia-smi nvlink -s",
     fires="fewer active links than the other GPUs",
     expected="as many on each",
+    remedy=_RESET,
 )
-NVLINK_SPEED = Check("nvlink_speed", looks_at="nvidia-smi nvlink -s", fires="a link slower than the others")
+NVLINK_SPEED = Check(
+    "nvlink_speed",
+    looks_at="nvidia-smi nvlink -s",
+    fires="a link slower than the others",
+    expected="one rate",
+    remedy=_RESET,
+)
 NVLINK_ERRORS = Check(
     "nvlink_errors",
     looks_at="nvidia-smi nvlink -e",
     fires="warning: errors since the last reading, or clearly many",
+    expected="no errors",
+    remedy=_RESET,
     thresholds=(NVLINK_ERRORS_LIMIT, NVLINK_ERRORS_FIRST_LIMIT),
 )
 
@@ -61,43 +73,32 @@ NVLINK_ERRORS = Check(
 @judges(NVLINK_ACTIVE, NVLINK_COUNT, NVLINK_SPEED, NVLINK_ERRORS, reads=("nvlink",))
 def links(host: Subject) -> Iterator[Finding]:
     """All links active, as many and as fast on each GPU, and no errors of the wire."""
-    found = host.facts.get("nvlink")
-    wanted = _link(host) in _LINKED
-    if wanted:
-        yield from host.unread(NVLINK_ACTIVE, found, "active links")
-    elif isinstance(found, Unread):
-        # no NVLink wanted: what cannot be told matters to nobody
+    nvlink, wanted = host.facts.get("nvlink"), _is_linked(host)
+    if wanted:  # else what cannot be told matters to nobody
+        yield from host.unread(NVLINK_ACTIVE, nvlink, "active links")
+    if not isinstance(nvlink, NvidiaSmiNvlink):
         return
-    if not isinstance(found, NvidiaSmiNvlink):
-        return
-    yield from _told(host, found)
-    gpus = [gpu for gpu in found.gpus if gpu.links]
+    yield from (_without_links(host, gpu) for gpu in nvlink.gpus if gpu.links is None)
+    gpus = [gpu for gpu in nvlink.gpus if gpu.links]
     if not gpus and not wanted:
         return
-    yield from host.all_of(NVLINK_ACTIVE, _inactive(host, gpus), expected="all active", actual=_in_all(gpus))
-    yield from _counted(host, found, gpus)
-    yield from host.all_of(NVLINK_SPEED, _slow(host, gpus), expected="one rate", actual=_rates(gpus))
-    yield from host.all_of(NVLINK_ERRORS, _errors(host, gpus), expected="no errors", actual="few or none")
+    actual = f"{sum(map(_active, gpus))} links of {len(gpus)} GPUs"
+    yield from host.all_of(NVLINK_ACTIVE, _inactive(host, gpus), actual=actual)
+    yield from _counted(host, nvlink)
+    yield from host.all_of(NVLINK_SPEED, _slow(host, gpus), actual=_rates(gpus))
+    yield from host.all_of(NVLINK_ERRORS, _errors(host, gpus), actual="few or none")
 
 
-def _told(host: Subject, found: NvidiaSmiNvlink) -> Iterator[Finding]:
-    for gpu in found.gpus:
-        if gpu.links is None:
-            remedy = "run `nvidia-smi nvlink -s` there"
-            actual = gpu.message or "nothing is told of its links"
-            # one text stands for all links of a GPU that has some, and none in use
-            off = "inactive" in actual.lower()
-            status = Status.SKIPPED if "MIG" in actual else Status.UNKNOWN
-            if off:
-                status = Status.FAILED if _link(host) in _LINKED else Status.SKIPPED
-            yield host.finding(
-                NVLINK_ACTIVE, status, f"GPU {gpu.index}", expected="active links", actual=actual, remedy=remedy
-            )
-
-
-def _in_all(gpus: list[NvLinkGpu]) -> str:
-    active = sum(1 for gpu in gpus for link in gpu.links or () if link.active)
-    return f"{active} links of {len(gpus)} GPUs"
+def _without_links(host: Subject, gpu: NvLinkGpu) -> Finding:
+    remedy = "run `nvidia-smi nvlink -s` there"
+    actual = gpu.message or "nothing is told of its links"
+    status = Status.SKIPPED if "MIG" in actual else Status.UNKNOWN
+    # one text stands for all links of a GPU that has some, and none in use
+    if "inactive" in actual.lower():
+        status = Status.FAILED if _is_linked(host) else Status.SKIPPED
+    return host.finding(
+        NVLINK_ACTIVE, status, f"GPU {gpu.index}", expected="active links", actual=actual, remedy=remedy
+    )
 
 
 def _inactive(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
@@ -105,9 +106,9 @@ def _inactive(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
     most = Counter(_active(gpu) for gpu in gpus).most_common(1)
     for gpu in gpus:
         off = [link.link for link in gpu.links or () if link.active is False]
-        blind = [link.link for link in gpu.links or () if link.active is None]
-        if blind:
-            yield _finding(host, NVLINK_ACTIVE, gpu, Status.UNKNOWN, f"no state of links {_names(blind)}")
+        untold = [link.link for link in gpu.links or () if link.active is None]
+        if untold:
+            yield _finding(host, NVLINK_ACTIVE, gpu, Status.UNKNOWN, f"no state of links {_names(untold)}")
         if not off or _link(host) == "pcie":
             continue
         if _is_whole(host) or _active(gpu) < most[0][0]:
@@ -119,20 +120,20 @@ def _active(gpu: NvLinkGpu) -> int:
     return sum(1 for link in gpu.links or () if link.active)
 
 
-def _counted(host: Subject, found: NvidiaSmiNvlink, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
+def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
     """As many active links on every GPU; each GPU has some where the profile wants NVLink."""
-    counts = {gpu.index: _active(gpu) for gpu in found.gpus if gpu.links is not None}
-    if _link(host) == "pcie" or not found.gpus:
+    counts = {gpu.index: _active(gpu) for gpu in nvlink.gpus if gpu.links is not None}
+    if _link(host) == "pcie" or not nvlink.gpus:
         return
     if not counts:
         actual, remedy = "no GPU tells of its links", "run `nvidia-smi nvlink -s` there"
-        status = Status.UNKNOWN if _link(host) in _LINKED else Status.SKIPPED
+        status = Status.UNKNOWN if _is_linked(host) else Status.SKIPPED
         yield host.finding(NVLINK_COUNT, status, actual=actual, remedy=remedy)
         return
     most = max(counts.values())
-    few = [index for index, count in counts.items() if count < most or (count == 0 and _link(host) in _LINKED)]
+    few = [index for index, count in counts.items() if count < most or (count == 0 and _is_linked(host))]
     actual = f"{most} each" if not few else ", ".join(f"GPU {i}: {counts[i]}" for i in few) + f"; the others {most}"
-    yield host.finding(NVLINK_COUNT, failed_unless(not few), actual=actual, remedy=_RESET)
+    yield host.finding(NVLINK_COUNT, failed_unless(not few), actual=actual)
 
 
 def _slow(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
@@ -156,10 +157,9 @@ def _errors(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
     for gpu in gpus:
         if all(getattr(link, name) is None for link in gpu.links or () for name in _COUNTERS):
             yield _finding(host, NVLINK_ERRORS, gpu, Status.UNKNOWN, "no counter is told (`nvidia-smi nvlink -e`)")
-        told = [_grown(host, gpu, link) for link in gpu.links or ()]
-        many = [text for text in told if text]
-        if many:
-            yield _finding(host, NVLINK_ERRORS, gpu, Status.WARNING, "; ".join(many[:4]))
+        texts = [text for link in gpu.links or () if (text := _grown(host, gpu, link))]
+        if texts:
+            yield _finding(host, NVLINK_ERRORS, gpu, Status.WARNING, "; ".join(texts[:4]))
 
 
 def _grown(host: Subject, gpu: NvLinkGpu, link: NvLink) -> str:
@@ -170,9 +170,7 @@ def _grown(host: Subject, gpu: NvLinkGpu, link: NvLink) -> str:
         if value is None:
             continue
         grown = host.growth(f"nvlink.{gpu.uuid or gpu.index}.{link.link}.{name}", value)
-        first = grown.by is None
-        limit = host.threshold(NVLINK_ERRORS_FIRST_LIMIT if first else NVLINK_ERRORS_LIMIT)
-        if (value if grown.by is None else grown.by) >= limit:
+        if host.limit_reached(grown, NVLINK_ERRORS_LIMIT, NVLINK_ERRORS_FIRST_LIMIT) is not None:
             texts.append(f"link {link.link} {name.removesuffix('_errors')}: {grown.text}")
     return ", ".join(texts)
 
@@ -182,17 +180,8 @@ def _names(numbers: list[int]) -> str:
 
 
 def _finding(host: Subject, check: Check, gpu: NvLinkGpu, status: Status, actual: str, action: str = "none") -> Finding:
-    expected = {NVLINK_ACTIVE: "all active", NVLINK_SPEED: "one rate"}.get(check, "no errors")
-    return host.finding(
-        check,
-        status,
-        f"GPU {gpu.index}",
-        expected=expected,
-        actual=actual,
-        remedy=_RESET,
-        action=action,
-        evidence=f"UUID {gpu.uuid}" if gpu.uuid else "",
-    )
+    evidence = f"UUID {gpu.uuid}" if gpu.uuid else ""
+    return host.finding(check, status, f"GPU {gpu.index}", actual=actual, action=action, evidence=evidence)
 
 
 P2P = Check(
@@ -204,23 +193,16 @@ P2P = Check(
 )
 
 
-@judges(P2P, reads=("p2p",))
-def peers(host: Subject) -> Iterator[Finding]:
+@judges_fact(NvidiaSmiP2p, P2P, reads=("p2p",), or_absent=True, where=_has_linked_peers)
+def peers(host: Subject, p2p: NvidiaSmiP2p) -> Iterator[Finding]:
     """Every pair may reach the other's memory where NVLink joins them."""
-    found = host.facts.get("p2p")
-    if _single(host) or _link(host) not in _LINKED:
-        return
-    yield from host.unread(P2P, found, "OK between GPUs")
-    if not isinstance(found, NvidiaSmiP2p):
-        return
-    bad = Counter(word for row in found.status.values() for word in row.values() if word != "OK")
-    pairs = [(a, b) for a, row in found.status.items() for b, word in row.items() if word != "OK"]
+    pairs = {(a, b): word for a, row in p2p.status.items() for b, word in row.items()}
+    without = {pair: word for pair, word in pairs.items() if word != "OK"}
     # a bridge joins pairs only: there is a fault where no pair has access at all
-    whole = _is_whole(host)
-    good = not bad if whole else any(word == "OK" for row in found.status.values() for word in row.values())
-    actual = ", ".join(f"{many} x {word}" for word, many in bad.most_common())
-    if pairs:
-        actual += f", first {pairs[0][0]}-{pairs[0][1]}"
+    good = not without if _is_whole(host) else "OK" in pairs.values()
+    actual = ", ".join(f"{number} x {word}" for word, number in Counter(without.values()).most_common())
+    if without:
+        actual += f", first {'-'.join(next(iter(without)))}"
     yield host.finding(P2P, failed_unless(good), actual=actual or "OK")
 
 
@@ -232,19 +214,20 @@ GPU_TOPOLOGY = Check(
 )
 
 
-@judges(GPU_TOPOLOGY, reads=("gpu_topology",))
-def matrix(host: Subject) -> Iterator[Finding]:
+@judges_fact(
+    NvidiaSmiTopo,
+    GPU_TOPOLOGY,
+    reads=("gpu_topology",),
+    unread="NVLink between GPUs",
+    or_absent=True,
+    where=_has_linked_peers,
+)
+def matrix(host: Subject, topology: NvidiaSmiTopo) -> Iterator[Finding]:
     """Between GPUs the link class of the profile, and the same number of lanes everywhere on NVSwitch."""
-    found = host.facts.get("gpu_topology")
-    if _single(host) or _link(host) not in _LINKED:
-        return
-    yield from host.unread(GPU_TOPOLOGY, found, "NVLink between GPUs")
-    if not isinstance(found, NvidiaSmiTopo):
-        return
     expected = "NVLink between all GPUs" if _is_whole(host) else "each GPU has one that it reaches by NVLink"
     rows = {
-        gpu: {other: word for other, word in found.links.get(gpu, {}).items() if other in found.gpus}
-        for gpu in found.gpus
+        gpu: {other: word for other, word in topology.links.get(gpu, {}).items() if other in topology.gpus}
+        for gpu in topology.gpus
     }
     words = Counter(word for row in rows.values() for word in row.values())
     classes = ", ".join(f"{many // 2} x {word}" for word, many in words.most_common()) or "no pair"
@@ -264,18 +247,12 @@ GPU_AFFINITY = Check(
 )
 
 
-@judges(GPU_AFFINITY, reads=("gpu_topology",))
-def affinity(host: Subject) -> Iterator[Finding]:
+@judges_fact(NvidiaSmiTopo, GPU_AFFINITY, reads=("gpu_topology",), where=lambda host: host.gpus != 0)
+def affinity(host: Subject, topology: NvidiaSmiTopo) -> Iterator[Finding]:
     """GPUs that lie on no NUMA node of a machine with several cannot be bound near their processors."""
-    topology = host.facts.get("gpu_topology")
-    if host.wanted is None or host.wanted.hardware.gpus != 0:
-        yield from host.unknown(topology, "a NUMA node", GPU_AFFINITY)
-    found = host.fact("gpu_topology", NvidiaSmiTopo)
-    if found is None or len(found.gpus) < 2:
+    nodes = {gpu: topology.numa_affinity.get(gpu) for gpu in topology.gpus}
+    if not any(nodes.values()) or len(set(nodes.values())) < 2:
         return
-    told = {gpu: found.numa_affinity.get(gpu) for gpu in found.gpus}
-    if not any(told.values()) or len(set(told.values())) < 2:
-        return
-    lost = [gpu for gpu, node in told.items() if not node]
+    lost = [gpu for gpu, node in nodes.items() if not node]
     actual = f"none of {', '.join(lost)}" if lost else "of every GPU"
     yield host.finding(GPU_AFFINITY, warning_unless(not lost), actual=actual)

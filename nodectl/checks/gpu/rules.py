@@ -70,9 +70,9 @@ def gpu_flag(
     )
 
 
-def is_failure(said: str) -> bool:
+def is_failure(refusal: str) -> bool:
     """A refusal that is a failure to look; the others say that the GPU has no such thing."""
-    return said.strip("[] ").lower() not in _HAS_NONE
+    return refusal.strip("[] ").lower() not in _HAS_NONE
 
 
 def name_of(gpu: Gpu) -> str:
@@ -88,8 +88,8 @@ def identity(gpu: Gpu) -> str:
 
 def gpus_of(host: Subject) -> tuple[Gpu, ...]:
     """The GPUs of a full report; none where there is none, which the check gpu_report tells."""
-    found = host.fact("gpus", Gpus)
-    return found.devices if found is not None and found.source == REPORT else ()
+    gpus = host.fact("gpus", Gpus)
+    return gpus.devices if gpus is not None and gpus.source == REPORT else ()
 
 
 def _each_gpu(
@@ -99,28 +99,45 @@ def _each_gpu(
     if not devices:
         return
     telling = sum(getattr(gpu, field) is not None for gpu in devices)
-    quiet = True
-    for gpu in devices:
-        fault = (
-            fault_of(host, gpu) if getattr(gpu, field) is not None else _untold(gpu, field, siblings_tell=telling > 0)
+    faults = [
+        of_gpu(host, check, gpu, fault.status, fault.actual, remedy=fault.remedy, action=fault.action)
+        for gpu in devices
+        if (
+            fault := fault_of(host, gpu)
+            if getattr(gpu, field) is not None
+            else _untold(gpu, field, siblings_tell=telling > 0)
         )
-        if fault is not None:
-            quiet = False
-            yield host.finding(
-                check,
-                fault.status,
-                name_of(gpu),
-                actual=fault.actual,
-                remedy=fault.remedy,
-                action=fault.action,
-                evidence=identity(gpu),
-            )
-    if quiet and telling:
+    ]
+    if faults or telling:
         actual = f"{telling} of {len(devices)} GPUs" if telling < len(devices) else f"all {len(devices)} GPUs"
-        yield host.finding(check, Status.OK, actual=actual)
-    elif quiet:
+        yield from host.all_of(check, faults, actual=actual)
+    else:
         actual = f"nvidia-smi: {devices[0].unavailable.get(field, 'not printed')}"
         yield host.finding(check, Status.SKIPPED, actual=actual)
+
+
+def of_gpu(
+    host: Subject,
+    check: Check,
+    gpu: Gpu,
+    status: Status,
+    actual: str,
+    *,
+    expected: str = "",
+    remedy: str = "",
+    action: str = "",
+) -> Finding:
+    """A finding of one GPU, with what it is known by."""
+    return host.finding(
+        check,
+        status,
+        name_of(gpu),
+        expected=expected,
+        actual=actual,
+        remedy=remedy,
+        action=action,
+        evidence=identity(gpu),
+    )
 
 
 def _untold(gpu: Gpu, field: str, *, siblings_tell: bool) -> Fault | None:

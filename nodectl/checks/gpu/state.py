@@ -1,4 +1,4 @@
-"""How the GPUs are set and run: modes, clocks and why they are held down, power, temperature."""
+"""How the GPUs are set and run: modes, clocks and why they are held down, power, temperature, links to the host."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 
 from nodectl.checks.check import Subject, Threshold
-from nodectl.checks.gpu.pcie import GPU_IDLE_PERCENT_LIMIT
 from nodectl.checks.gpu.rules import Fault, gpu_check, gpus_of
 from nodectl.facts.gpus import Gpu
 from nodectl.model.status import Status
@@ -14,25 +13,22 @@ from nodectl.model.status import Status
 ORDER = 70
 
 _ROLES = ("gpu_settings",)
-# what a desktop needs is its own: the role sets nothing there
-_LEFT_ALONE = Fault(Status.SKIPPED, "a display uses this GPU: its settings are left alone")
-
 _COOL = "look at fans, filters, inlet temperature and the heat sink of this GPU (`nvidia-smi -q -d TEMPERATURE`)"
 _POWER = "look at the power supplies and their cables, and at the BMC's log (`ipmitool sel list`)"
 _GEFORCE = "GeForce"
 
 
-def _held_by(name: str, said: str, status: Status) -> Callable[[Subject, Gpu], Fault | None]:
+def _held_by(name: str, actual: str, status: Status) -> Callable[[Subject, Gpu], Fault | None]:
     def fault(host: Subject, gpu: Gpu) -> Fault | None:
-        return Fault(status, _with_clock(gpu, said)) if name in (gpu.clock_event_reasons or ()) else None
+        return Fault(status, _with_clock(gpu, actual)) if name in (gpu.clock_event_reasons or ()) else None
 
     return fault
 
 
-def _with_clock(gpu: Gpu, said: str) -> str:
+def _with_clock(gpu: Gpu, actual: str) -> str:
     if gpu.sm_clock_mhz is None or gpu.sm_clock_max_mhz is None:
-        return said
-    return f"{said}; SM clock {gpu.sm_clock_mhz} of {gpu.sm_clock_max_mhz} MHz"
+        return actual
+    return f"{actual}; SM clock {gpu.sm_clock_mhz} of {gpu.sm_clock_max_mhz} MHz"
 
 
 @gpu_check(
@@ -45,14 +41,19 @@ def _with_clock(gpu: Gpu, said: str) -> str:
 )
 def persistence(host: Subject, gpu: Gpu) -> Fault | None:
     wanted = host.wanted.tuning.gpu.persistence if host.wanted else None
-    if wanted is not None and gpu.persistence_mode != wanted.value:
-        if gpu.display_active:
-            return _LEFT_ALONE
-        said = "on" if gpu.persistence_mode else "off"
-        return Fault(
-            Status.FAILED, f"{said}, the tuning says otherwise", "none", "`nodectl provision --tags gpu_settings`"
-        )
-    return Fault(Status.WARNING, "off") if wanted is None and not gpu.persistence_mode else None
+    if wanted is None:
+        return None if gpu.persistence_mode else Fault(Status.WARNING, "off")
+    if gpu.persistence_mode == wanted.value:
+        return None
+    actual = f"{'on' if gpu.persistence_mode else 'off'}, the tuning says otherwise"
+    return _not_tuned(gpu, actual, "`nodectl provision --tags gpu_settings`")
+
+
+def _not_tuned(gpu: Gpu, actual: str, remedy: str = "") -> Fault:
+    """What a desktop needs is its own: the role sets nothing there."""
+    if gpu.display_active:
+        return Fault(Status.SKIPPED, "a display uses this GPU: its settings are left alone")
+    return Fault(Status.FAILED, actual, remedy=remedy)
 
 
 @gpu_check(
@@ -124,8 +125,9 @@ def temperature(host: Subject, gpu: Gpu) -> Fault | None:
         return None
     if left > margin:
         return None
-    said = f"{now} °C, {left:g} °C below where it slows down" if left > 0 else f"{now} °C: it slows down"
-    return Fault(Status.FAILED if left <= 0 else Status.WARNING, said)
+    if left <= 0:
+        return Fault(Status.FAILED, f"{now} °C: it slows down")
+    return Fault(Status.WARNING, f"{now} °C, {left:g} °C below where it slows down")
 
 
 @gpu_check(
@@ -189,6 +191,9 @@ GPU_SW_THERMAL = gpu_check(
 )(_held_by("sw_thermal_slowdown", "the driver holds its clocks down for heat", Status.WARNING))
 
 
+GPU_IDLE_PERCENT_LIMIT = Threshold("gpu_idle_percent", 5, "utilisation up to which a GPU has nothing to do")
+
+
 @gpu_check(
     "gpu_power_cap",
     "clock_event_reasons",
@@ -250,10 +255,8 @@ def clock_setting(host: Subject, gpu: Gpu) -> Fault | None:
         live = (gpu.applications_memory_clock_mhz, now)
         if all(is_ is None or want is None or is_ == want for is_, want in zip(live, pair, strict=True)):
             return None
-        said = f"{now} MHz, the tuning says {wanted.value}"
-        if now == pair[1]:
-            said = f"memory at {live[0]} MHz, the tuning says {wanted.value}"
-        return _LEFT_ALONE if gpu.display_active else Fault(Status.FAILED, said)
+        actual = f"memory at {live[0]}" if now == pair[1] else f"{now}"
+        return _not_tuned(gpu, f"{actual} MHz, the tuning says {wanted.value}")
     siblings = Counter(
         other.applications_graphics_clock_mhz
         for other in gpus_of(host)
@@ -282,10 +285,68 @@ def power_limit(host: Subject, gpu: Gpu) -> Fault | None:
     wanted = host.wanted.tuning.gpu.power_limit_w if host.wanted else None
     limit = gpu.power_limit_w or 0
     if wanted is not None:
-        if abs(limit - wanted.value) < 1:
-            return None
-        if gpu.display_active:
-            return _LEFT_ALONE
-        return Fault(Status.FAILED, f"{limit:g} W, the tuning says {wanted.value} W")
+        held = abs(limit - wanted.value) < 1
+        return None if held else _not_tuned(gpu, f"{limit:g} W, the tuning says {wanted.value} W")
     default = gpu.power_limit_default_w
     return None if default is None or limit >= default - 1 else Fault(Status.WARNING, f"{limit:g} W of {default:g} W")
+
+
+_SLOT = "reseat the GPU, then its riser or the board; `lspci -vvv -s BUS` shows LnkCap and LnkSta"
+
+
+@gpu_check(
+    "gpu_pcie_width",
+    "pcie_width_current",
+    fires="fewer lanes than it has",
+    expected="all lanes",
+    remedy=_SLOT,
+    action="replace",
+)
+def width(host: Subject, gpu: Gpu) -> Fault | None:
+    now, top = gpu.pcie_width_current or 0, gpu.pcie_width_max
+    return None if top is None or now >= top else Fault(Status.FAILED, f"x{now} of x{top}")
+
+
+@gpu_check(
+    "gpu_pcie_gen",
+    "pcie_gen_current",
+    fires="slower than it can while at work, or than its siblings at best; warning: the slot is older than the GPU",
+    expected="the best generation at work",
+    remedy=_SLOT,
+    action="replace",
+    thresholds=(GPU_IDLE_PERCENT_LIMIT,),
+)
+def generation(host: Subject, gpu: Gpu) -> Fault | None:
+    """An idle GPU lowers its link by itself: only one at work must have it up. Its best is judged at any time."""
+    now, top = gpu.pcie_gen_current or 0, gpu.pcie_gen_max
+    device, board = gpu.pcie_gen_device_max, gpu.pcie_gen_host_max
+    busy = (gpu.utilization_gpu_percent or 0) > host.threshold(GPU_IDLE_PERCENT_LIMIT)
+    if top is not None and busy and now < top:
+        return Fault(Status.FAILED, f"generation {now} of {top} while at work")
+    best = max((other.pcie_gen_max or 0 for other in gpus_of(host) if other.name == gpu.name), default=0)
+    if top is not None and top < best:
+        return Fault(Status.FAILED, f"at most generation {top}, its siblings {best}")
+    if device is not None and board is not None and board < device and top is not None and top < device:
+        return Fault(Status.WARNING, f"at most generation {top}: the slot has {board}, the GPU {device}")
+    return None
+
+
+GPU_PCIE_REPLAYS_FIRST_LIMIT = Threshold(
+    "gpu_pcie_replays_first", 10_000, "without an earlier reading only a clear number counts"
+)
+
+GPU_PCIE_REPLAYS_LIMIT = Threshold("gpu_pcie_replays", 100, "a link that changes its speed replays a few packets")
+
+
+@gpu_check(
+    "gpu_pcie_replays",
+    "pcie_replay_counter",
+    fires="warning: packets sent again since the last reading",
+    expected="few packets sent again",
+    remedy=_SLOT,
+    thresholds=(GPU_PCIE_REPLAYS_FIRST_LIMIT, GPU_PCIE_REPLAYS_LIMIT),
+)
+def replays(host: Subject, gpu: Gpu) -> Fault | None:
+    grown = host.growth(f"gpu.{gpu.uuid}.pcie_replays", gpu.pcie_replay_counter or 0)
+    limit = host.threshold(GPU_PCIE_REPLAYS_FIRST_LIMIT if grown.by is None else GPU_PCIE_REPLAYS_LIMIT)
+    return Fault(Status.WARNING, grown.text) if grown.change > limit else None

@@ -1,7 +1,8 @@
 """What the driver reported in the kernel's log since boot: Xids of GPUs, SXids of NVSwitch, peer memory's errors.
 
 One finding for each number on each GPU, however often it came. Where the driver itself says by Xid 154 what a GPU
-needs, that is its action, whatever the catalogue has for the error that led to it.
+needs, that is its action, whatever the catalogue has for the error that led to it. The catalogue is xid.yml: NVIDIA's
+actions and where operators differ, with a site's own word on top.
 """
 
 from __future__ import annotations
@@ -9,19 +10,95 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from nodectl.checks.check import Check, Subject, judges
+from nodectl.checks.check import ACTIONS, Check, Subject, judges
 from nodectl.checks.gpu.rules import gpus_of, identity
-from nodectl.checks.gpu.xid_catalogue import meaning
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.linux.dmesg import Dmesg, KernelEvent
 
 ORDER = 130
 
+STATUSES = ("ok", "warning", "failed")
+_FILE = Path(__file__).with_name("xid.yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """One number: its meaning, how bad it is, and what to do; `others` says where catalogues disagree."""
+
+    title: str
+    status: str
+    action: str
+    remedy: str
+    nvidia: str = ""
+    others: str = ""
+
+    @property
+    def severity(self) -> Status:
+        """As findings have it."""
+        return Status(self.status)
+
+    @property
+    def source(self) -> str:
+        """Whose word the action is, and who says otherwise."""
+        return "; ".join(filter(None, [f"NVIDIA: {self.nvidia}" if self.nvidia else "", self.others]))
+
+
+UNKNOWN = Xid(
+    title="not in the catalogue",
+    status="warning",
+    action="none",
+    remedy="look its number up in NVIDIA's list of Xid errors, and name it in nodectl_health: {xid: …}",
+)
+_FIELDS = frozenset(entry.name for entry in fields(Xid))
+
+
+@cache
+def catalogue() -> Mapping[int, Xid]:
+    """All numbers of xid.yml."""
+    import yaml
+
+    document = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+    grouped = {number: Xid(**group["entry"]) for group in document["groups"] for number in group["numbers"]}
+    return {**grouped, **{number: Xid(**entry) for number, entry in document["xids"].items()}}
+
+
+def meaning(number: int, site: Mapping[Any, Any] | None = None) -> Xid:
+    """The catalogue's entry with the site's fields over it; a number that nobody names is a warning."""
+    known = catalogue().get(number, UNKNOWN)
+    own = _own(number, site)
+    return replace(known, **{**own, "nvidia": known.nvidia, "others": "set by this site"}) if own else known
+
+
+def _own(number: int, site: Mapping[Any, Any] | None) -> dict[str, str]:
+    given = (site or {}).get(number, (site or {}).get(str(number)))
+    return {str(name): str(value) for name, value in given.items()} if isinstance(given, Mapping) else {}
+
+
+def check_site_xid(site: object) -> None:
+    """ValueError with the path of the first thing in a site's catalogue that cannot be."""
+    if not isinstance(site, Mapping):
+        raise ValueError("xid: give a number and its fields, as in {63: {status: failed, action: drain}}")
+    for number, entry in site.items():
+        where = f"xid.{number}"
+        if not str(number).isdigit():
+            raise ValueError(f"{where}: {number!r} is no number of an Xid")
+        if not isinstance(entry, Mapping):
+            raise ValueError(f"{where}: give its fields, as in {{status: failed, action: drain}}")
+        unknown = sorted(set(map(str, entry)) - _FIELDS | {"nvidia", "others"} & set(map(str, entry)))
+        if unknown:
+            raise ValueError(f"{where}.{unknown[0]}: no such field; there are title, status, action and remedy")
+        for name, allowed in (("status", STATUSES), ("action", ACTIONS)):
+            if name in entry and entry[name] not in allowed:
+                raise ValueError(f"{where}.{name}: {entry[name]!r} is none of {', '.join(allowed)}")
+
+
 _FALLEN, _RECOVERY, _NVLINK5 = 79, 154, range(144, 151)
-_NONE = "no Xid since boot"
 # "changed from 0x0 (None) to 0x1 (GPU Reset Required)"
 _TO = re.compile(r"\bto\s+(0x[0-9a-fA-F]+)(?:\s*\(([^)]{1,60})\))?")
 # by number, as newer drivers may have other words for them
@@ -47,7 +124,7 @@ XID = Check(
     "xid",
     looks_at="dmesg",
     fires="by the catalogue of Xids (xid.yml); one that it does not have: warning",
-    expected=_NONE,
+    expected="no Xid since boot",
 )
 SXID = Check(
     "sxid", looks_at="dmesg", fires="failed: a fatal error of NVSwitch; warning: another one", expected="no SXid"
@@ -65,17 +142,16 @@ PEERMEM = Check(
 @judges(KERNEL_LOG, XID, SXID, PEERMEM, reads=("kernel_events", "lab", "gpus"))
 def log(host: Subject) -> Iterator[Finding]:
     """The log is the machine's on a lab host that is not dressed in a recording."""
-    found = host.facts.get("kernel_events")
-    if host.borrows("kernel") or (host.wanted is not None and host.wanted.hardware.gpus == 0):
+    log = host.facts.get("kernel_events")
+    if host.borrows("kernel") or host.gpus == 0:
         return
-    yield from host.unread(KERNEL_LOG, found, "the kernel's log of this boot")
-    yield from host.unknown(found, _NONE, XID, SXID, PEERMEM)
-    if not isinstance(found, Dmesg):
+    yield from host.unread(KERNEL_LOG, log, "the kernel's log of this boot")
+    yield from host.unknown(log, XID.expected, XID, SXID, PEERMEM)
+    if not isinstance(log, Dmesg):
         return
-    yield host.finding(KERNEL_LOG, Status.OK, actual=f"{len(found.events)} events in it")
-    yield from host.all_of(XID, _xids(host, found.events), actual="none in the log")
-    yield from host.all_of(SXID, _switch(host, found.events), actual="none in the log")
-    yield from host.all_of(PEERMEM, _peermem(host, found.events), actual="none in the log")
+    yield host.finding(KERNEL_LOG, Status.OK, actual=f"{len(log.events)} events in it")
+    for check, judge in ((XID, _xids), (SXID, _switch), (PEERMEM, _peermem)):
+        yield from host.all_of(check, judge(host, log.events), actual="none in the log")
 
 
 def _xids(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
@@ -87,7 +163,7 @@ def _xids(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
         # some drivers say it in words only
         if event.kind == "gpu_lost" and (_place(event.pci), _FALLEN) not in seen:
             seen[_place(event.pci), _FALLEN].append(event)
-    asked = {place: said for (place, code), found in seen.items() if code == _RECOVERY and (said := found[-1])}
+    asked = {place: found[-1] for (place, code), found in seen.items() if code == _RECOVERY}
     for (place, code), found in sorted(seen.items()):
         yield _xid(host, place, code, found, asked.get(place))
 
@@ -106,21 +182,16 @@ def _xid(host: Subject, place: str, code: int, found: list[KernelEvent], asked: 
         nonfatal = last.severity == "nonfatal"
         status, action = Status.WARNING, "none"
         remedy = "watch the link that the line names" if nonfatal else "the line does not say whether it is fatal"
-    said = f"{known.title}, {_times(found)}"
+    actual = f"{known.title}, {_times(found)}"
     if asked is not None and status is not Status.OK:
         word = _TO.search(asked.text)
         number = int(word[1], 16) if word else -1
         action, status, remedy = _ACTIONS.get(number, ("drain", Status.FAILED, "do what the line of Xid 154 says"))
-        said += f"; the driver asks for: {word[2] or word[1] if word else 'see its line'}"
-    return host.finding(
-        XID,
-        status,
-        f"Xid {code} {place}",
-        actual=said + (f" ({known.source})" if known.source else ""),
-        remedy=remedy,
-        action=action,
-        evidence="; ".join(filter(None, [last.text, _card(host, place)])),
-    )
+        actual += f"; the driver asks for: {word[2] or word[1] if word else 'see its line'}"
+    actual += f" ({known.source})" if known.source else ""
+    evidence = "; ".join(filter(None, [last.text, _card(host, place)]))
+    subject = f"Xid {code} {place}"
+    return host.finding(XID, status, subject, actual=actual, remedy=remedy, action=action, evidence=evidence)
 
 
 def _times(found: list[KernelEvent]) -> str:
@@ -145,21 +216,17 @@ def _switch(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]
             seen[event.pci or "?", event.code].append(event)
     for (place, code), found in sorted(seen.items(), key=str):
         fatal = any(event.severity == "fatal" for event in found)
-        told = "fatal" if fatal else "not fatal" if found[-1].severity else "it does not say whether it is fatal"
-        yield host.finding(
-            SXID,
-            Status.FAILED if fatal else Status.WARNING,
-            f"SXid {code} {place}",
-            actual=f"{told}, {_times(found)}",
-            remedy="drain, reset all GPUs together (fabric manager stopped), or reboot"
-            if fatal
-            else "watch the link that the line names",
-            action="reboot" if fatal else "none",
-            evidence=found[-1].text,
-        )
+        severity = "not fatal" if found[-1].severity else "it does not say whether it is fatal"
+        status, action, remedy = Status.WARNING, "none", "watch the link that the line names"
+        if fatal:
+            severity, status, action = "fatal", Status.FAILED, "reboot"
+            remedy = "drain, reset all GPUs together (fabric manager stopped), or reboot"
+        actual, subject = f"{severity}, {_times(found)}", f"SXid {code} {place}"
+        evidence = found[-1].text
+        yield host.finding(SXID, status, subject, actual=actual, remedy=remedy, action=action, evidence=evidence)
 
 
 def _peermem(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
-    found = [event for event in events if event.kind == "peermem"]
-    if found:
-        yield host.finding(PEERMEM, Status.WARNING, actual=_times(found), evidence=found[-1].text)
+    errors = [event for event in events if event.kind == "peermem"]
+    if errors:
+        yield host.finding(PEERMEM, Status.WARNING, actual=_times(errors), evidence=errors[-1].text)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median_low
 
-from nodectl.checks.check import Check
+from nodectl.checks.check import Check, few
 from nodectl.checks.launch.candidate import Candidate, JobNeeds, judges_together
 from nodectl.checks.launch.host import is_loopback
 from nodectl.checks.system.clock import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
@@ -233,9 +233,3 @@ def _spread(values: Mapping[str, str]) -> str:
     for host, value in values.items():
         by_value.setdefault(value, []).append(host)
     return "; ".join(f"{value} on {few(hosts)}" for value, hosts in by_value.items())
-
-
-def few(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
