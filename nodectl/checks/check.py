@@ -339,6 +339,11 @@ class Subject:
             yield self.finding(check, status, subject, expected=expected, actual=value.reason, remedy=remedy)
 
 
+def provision(role: str) -> str:
+    """The remedy of what that role sets."""
+    return f"run `nodectl provision --tags {role}`"
+
+
 def few(names: Sequence[str], shown: int = 4) -> str:
     """The first names, and how many more there are."""
     more = len(names) - shown

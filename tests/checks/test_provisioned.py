@@ -7,7 +7,7 @@ import pytest
 
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
-from nodectl.checks.stack.packages import RDMA_PACKAGES
+from nodectl.checks.stack.provisioned import RDMA_PACKAGES
 from nodectl.common.resources import share_dir
 from nodectl.facts.libraries import Libraries, Library
 from nodectl.facts.modules import Modules

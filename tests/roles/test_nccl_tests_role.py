@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from nodectl.checks.check import Subject
-from nodectl.checks.stack.nccl_tests import nccl_tests
+from nodectl.checks.stack.provisioned import nccl_tests
 from nodectl.facts.catalogue import commands_for, facts_named
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host

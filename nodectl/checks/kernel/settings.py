@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges_fact, warning_unless
+from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges_fact, provision, warning_unless
 from nodectl.facts.base import whole
 from nodectl.facts.limits import SessionLimits
 from nodectl.facts.login_limits import LoginLimits
@@ -52,7 +52,7 @@ def _kernel_setting(host: Subject, key: str, wanted: str, never_lower: bool, liv
         return host.finding(check, Status.OK, key, expected=wanted, actual=value)
     if live.fixed:
         return host.finding(check, Status.SKIPPED, key, expected=wanted, actual=f"{NOT_SETTABLE}: {live.fixed}")
-    remedy = "run `nodectl provision --tags kernel_settings`"
+    remedy = provision("kernel_settings")
     return host.finding(check, Status.FAILED, key, expected=wanted, actual=value, remedy=remedy)
 
 
@@ -109,7 +109,7 @@ def _limit(host: Subject, name: str, wanted: str, session: SessionLimits) -> Fin
             reason = f"its fs.nr_open is {most}"
         if reason:
             return host.finding(LIMITS, Status.SKIPPED, name, expected=wanted, actual=f"{NOT_SETTABLE}: {reason}")
-        remedy = "run `nodectl provision --tags limits`, then log in anew"
+        remedy = f"{provision('limits')}, then log in anew"
         return host.finding(LIMITS, Status.FAILED, name, expected=wanted, actual=actual, remedy=remedy)
     if login and login.uses_pam is False and not _is_enough(own, wanted):
         actual, remedy = f"{own} in SSH sessions: sshd has UsePAM no", "set UsePAM yes in sshd_config"
@@ -148,7 +148,7 @@ NCCL_DEBUG = Check(
 def nccl_file(host: Subject, files: NcclFiles) -> Iterator[Finding]:
     """NCCL's files as NCCL reads them, against the profile; each debugging variable is a warning of its own."""
     system, user = parse_nccl(files.system or ""), parse_nccl(files.user or "")
-    remedy = "run `nodectl provision --tags nccl_env`"
+    remedy = provision("nccl_env")
     wanted = host.wanted.nccl_env if host.wanted else {}
     for name, value in sorted(wanted.items()):
         actual = system.get(name, "not in /etc/nccl.conf")

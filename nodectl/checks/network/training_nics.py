@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nodectl.checks.check import NO_SYSTEMD, NOT_SETTABLE, Check, Subject, failed_unless, judges
+from nodectl.checks.check import NO_SYSTEMD, NOT_SETTABLE, Check, Subject, failed_unless, judges, provision
 from nodectl.checks.network.nics import nics_of, training_names
 from nodectl.facts.cpu import cpu_set
 from nodectl.facts.nic_setup import NicQueues, NicSetup
@@ -13,7 +13,7 @@ from nodectl.model.status import Status
 
 ORDER = 12
 
-_AGAIN = "run `nodectl provision --tags nic`"
+_AGAIN = provision("nic")
 _LIVE = f"{_AGAIN}; what owns the interface may have set it back"
 
 MTU = Check(

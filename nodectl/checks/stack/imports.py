@@ -6,18 +6,16 @@ import json
 import re
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, failed_unless, judges
-from nodectl.checks.stack.versions import numbers, same
+from nodectl.checks.check import Check, Subject, failed_unless, judges, provision, warning_unless
+from nodectl.checks.stack.versions import agree, numbers
 from nodectl.facts.deepspeed import DeepSpeed
 from nodectl.facts.libraries import Libraries
 from nodectl.facts.torch_import import Imported
-from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
 ORDER = 31
 
-_INSTALL = "run `nodectl provision --tags pytorch`"
 _NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL"}
 _LINE = re.compile(r"^(\S+)\s+slots=(\d+)$")
 
@@ -35,7 +33,7 @@ DEEPSPEED = Check(
     "deepspeed",
     looks_at="DeepSpeed imported and its two files, at the end of provision and verify",
     fires="it does not import, is another version, or its batch sizes do not fit its ranks",
-    remedy="run `nodectl provision --tags deepspeed`",
+    remedy=provision("deepspeed"),
     roles=("deepspeed",),
 )
 
@@ -44,23 +42,19 @@ DEEPSPEED = Check(
 def torch(host: Subject) -> Iterator[Finding]:
     """The stack's pins are there, it imports, and the libraries that it loads are the stack's own."""
     package = host.facts.get("torch_import")
-    if package is None or host.wanted is None or "stack" not in host.wanted.names:
+    if host.wanted is None or not host.has_stack:
         return
-    if isinstance(package, Unread):
-        status = Status.FAILED if package.kind == "absent" else Status.UNKNOWN
-        yield host.finding(TORCH, status, "import", actual=package.reason, remedy=_INSTALL)
+    yield from host.lacks(TORCH, package, "import", remedy=provision("pytorch"))
     if not isinstance(package, Imported):
         return
     low, high = host.wanted.stack.python.min, host.wanted.stack.python.max
     if package.python:
-        served = numbers(low)[:2] <= numbers(package.python)[:2] <= numbers(high)[:2]
-        remedy = "run `nodectl provision --tags python`"
-        yield host.finding(
-            TORCH, failed_unless(served), "python", expected=f"{low} to {high}", actual=package.python, remedy=remedy
-        )
+        status = failed_unless(numbers(low)[:2] <= numbers(package.python)[:2] <= numbers(high)[:2])
+        expected, remedy = f"{low} to {high}", provision("python")
+        yield host.finding(TORCH, status, "python", expected=expected, actual=package.python, remedy=remedy)
     for pin in _lacking(host.wanted.stack.requirements, package):
         name = pin.partition("==")[0]
-        yield host.finding(TORCH, Status.FAILED, name, expected=pin, actual="not there", remedy=_INSTALL)
+        yield host.finding(TORCH, Status.FAILED, name, expected=pin, actual="not there", remedy=provision("pytorch"))
     if package.error:
         remedy = "import torch by hand in the environment; then `nodectl provision --tags pytorch`"
         yield host.finding(TORCH, Status.FAILED, "import", actual=package.error, remedy=remedy)
@@ -84,12 +78,10 @@ def _versions(host: Subject, package: Imported) -> Iterator[Finding]:
         wanted = getattr(stack, name)
         if wanted:
             actual, path = package.libraries.get(name), package.files.get(name)
-            said = f"torch loads {actual}{f' from {path}' if path else ''}" if actual else "torch has none"
-            agree = same(wanted, actual) or (actual is not None and same(actual, wanted))
+            shown = f"torch loads {actual}{f' from {path}' if path else ''}" if actual else "torch has none"
             # what no source confirms only warns
-            unsure = stack is not None and name in stack.unverified
-            status = Status.OK if agree else Status.WARNING if unsure else Status.FAILED
-            yield host.finding(TORCH, status, title, expected=wanted, actual=said)
+            unless = warning_unless if stack is not None and name in stack.unverified else failed_unless
+            yield host.finding(TORCH, unless(agree(wanted, actual)), title, expected=wanted, actual=shown)
 
 
 def _ways(host: Subject, package: Imported) -> Iterator[Finding]:
@@ -99,41 +91,36 @@ def _ways(host: Subject, package: Imported) -> Iterator[Finding]:
     for name in ("nccl", "cudnn"):
         title, path, other = f"{_NAMES[name]} of two", package.files.get(name, ""), system.get(f"lib{name}")
         if path and not any(path.startswith(f"{folder}/") for folder in package.own):
-            said = f"torch loads {package.libraries.get(name)} from {path}, not the one of its wheel"
+            actual = f"torch loads {package.libraries.get(name)} from {path}, not the one of its wheel"
             remedy = "take its folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d"
-            yield host.finding(TORCH, Status.WARNING, title, expected="the wheel's", actual=said, remedy=remedy)
+            yield host.finding(TORCH, Status.WARNING, title, expected="the wheel's", actual=actual, remedy=remedy)
         elif other and package.libraries.get(name):
-            said = f"torch's {package.libraries[name]} and the system's {other.version or '?'} ({other.path}): "
-            said += "torch loads the first"
-            yield host.finding(TORCH, Status.OK, title, expected="torch loads the wheel's", actual=said)
+            actual = f"torch's {package.libraries[name]} and the system's {other.version or '?'} ({other.path}): "
+            actual += "torch loads the first"
+            yield host.finding(TORCH, Status.OK, title, expected="torch loads the wheel's", actual=actual)
     for folder, names in package.shadowing.items():
         remedy = "take it out of /etc/environment, /etc/profile.d and the job's own environment"
-        said = f"{folder} holds {', '.join(names)}"
-        yield host.finding(
-            TORCH, Status.WARNING, "LD_LIBRARY_PATH", expected="no second copy", actual=said, remedy=remedy
-        )
+        title, actual = "LD_LIBRARY_PATH", f"{folder} holds {', '.join(names)}"
+        yield host.finding(TORCH, Status.WARNING, title, expected="no second copy", actual=actual, remedy=remedy)
 
 
 @judges(DEEPSPEED, reads=("deepspeed",))
 def deepspeed(host: Subject) -> Iterator[Finding]:
     """Where the stack has it: it imports, and train = micro x accumulation x ranks holds on the text of its files."""
-    found = host.facts.get("deepspeed")
+    deepspeed = host.facts.get("deepspeed")
     wanted = host.wanted.stack.deepspeed if host.wanted else None
-    if found is None or not wanted:
+    if not wanted:
         return
-    if isinstance(found, Unread):
-        status = Status.FAILED if found.kind == "absent" else Status.UNKNOWN
-        yield host.finding(DEEPSPEED, status, "import", expected="imports", actual=found.reason)
-    if not isinstance(found, DeepSpeed):
+    yield from host.lacks(DEEPSPEED, deepspeed, "import", expected="imports")
+    if not isinstance(deepspeed, DeepSpeed):
         return
-    if found.package.error:
+    error, version = deepspeed.package.error, (deepspeed.package.version or "").partition("+")[0]
+    if error:
         remedy = f"import deepspeed by hand in the environment; then {DEEPSPEED.remedy}"
-        said = found.package.error
-        yield host.finding(DEEPSPEED, Status.FAILED, "import", expected="imports", actual=said, remedy=remedy)
+        yield host.finding(DEEPSPEED, Status.FAILED, "import", expected="imports", actual=error, remedy=remedy)
     else:
-        version = (found.package.version or "").partition("+")[0]
         yield host.finding(DEEPSPEED, failed_unless(version == wanted), "version", expected=wanted, actual=version)
-    yield _batch(host, found.config or "", found.hostfile or "")
+    yield _batch(host, deepspeed.config or "", deepspeed.hostfile or "")
 
 
 def _batch(host: Subject, config: str, hostfile: str) -> Finding:
@@ -146,12 +133,12 @@ def _batch(host: Subject, config: str, hostfile: str) -> Finding:
         names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
         train, micro, steps = (int(settings[name]) for name in names)
     except (ValueError, KeyError, TypeError) as error:
-        said = f"cannot be read: {error!r}"
-        return host.finding(DEEPSPEED, Status.FAILED, "configuration", expected="JSON", actual=said)
+        actual = f"cannot be read: {error!r}"
+        return host.finding(DEEPSPEED, Status.FAILED, "configuration", expected="JSON", actual=actual)
     product = micro * steps * world
     expected = f"train_batch_size {product} = {micro} micro x {steps} accumulation x {world} ranks"
-    said = f"train_batch_size {train}"
-    return host.finding(DEEPSPEED, failed_unless(train == product), "batch", expected=expected, actual=said)
+    actual = f"train_batch_size {train}"
+    return host.finding(DEEPSPEED, failed_unless(train == product), "batch", expected=expected, actual=actual)
 
 
 def ranks(hostfile: str) -> int:
@@ -160,12 +147,12 @@ def ranks(hostfile: str) -> int:
     for number, line in enumerate(hostfile.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
-        found = _LINE.match(line.strip())
-        if not found:
+        row = _LINE.match(line.strip())
+        if not row:
             raise ValueError(f"line {number} is no 'HOST slots=N': {line}")
-        if found[1] in hosts:
-            raise ValueError(f"line {number} names {found[1]} again")
-        hosts[found[1]] = int(found[2])
+        if row[1] in hosts:
+            raise ValueError(f"line {number} names {row[1]} again")
+        hosts[row[1]] = int(row[2])
     if not hosts:
         raise ValueError("no host in it")
     return sum(hosts.values())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, failed_unless, judges, warning_unless
+from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_fact, provision, warning_unless
+from nodectl.checks.network.infiniband import rdma_of_profile
 from nodectl.facts.modules import Modules
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
@@ -14,7 +15,7 @@ from nodectl.model.status import Status
 
 ORDER = 30
 
-_INSTALL = "run `nodectl provision --tags pytorch`"
+_INSTALL = provision("pytorch")
 _REBOOT = "reboot, or unload and load NVIDIA's modules when nothing runs: the packages changed under the loaded driver"
 _MISMATCH = re.compile(r"(?i)driver/library version mismatch")
 _NO_DRIVER = re.compile(r"(?i)couldn't communicate with the NVIDIA driver|driver not loaded|driver is not loaded")
@@ -29,33 +30,36 @@ VERSIONS = Check(
 )
 
 
-@judges(VERSIONS, reads=("versions",))
-def versions(host: Subject) -> Iterator[Finding]:
+@judges_fact(Versions, VERSIONS, reads=("versions",), unread="the stack's versions", or_absent=True)
+def versions(host: Subject, versions: Versions) -> Iterator[Finding]:
     """torch and the libraries that its wheel brings, in the launcher's environment; the driver at least the lowest."""
-    found = host.facts.get("versions")
-    yield from host.unread(VERSIONS, found, "the stack's versions")
-    if not isinstance(found, Versions) or host.wanted is None:
+    if host.wanted is None:
         return
     stack = host.wanted.stack
     rows = (
-        ("torch", stack.torch, found.torch),
-        ("cuda", stack.cuda, found.cuda),
-        ("cudnn", stack.cudnn if found.cudnn else None, found.cudnn),
-        ("nccl", stack.nccl, found.nccl),
+        ("torch", stack.torch, versions.torch),
+        ("cuda", stack.cuda, versions.cuda),
+        ("cudnn", stack.cudnn if versions.cudnn else None, versions.cudnn),
+        ("nccl", stack.nccl, versions.nccl),
     )
     for name, wanted, actual in rows:
         if wanted is not None:
-            yield _library(host, name, wanted, actual, found)
+            yield _library(host, name, wanted, actual, versions)
     if stack.driver is not None:
-        yield _driver(host, stack.driver.min, found)
+        yield _driver(host, stack.driver.min, versions)
 
 
 def _library(host: Subject, name: str, wanted: str, actual: str | None, found: Versions) -> Finding:
-    said = actual or found.unavailable.get(name, "none")
+    shown = actual or found.unavailable.get(name, "none")
     # nobody looked into the environment; or an older wheel bundles the library, and its files name no version
     is_unknown = actual is None and (not found.venv or (name != "torch" and found.torch is not None))
     status = Status.UNKNOWN if is_unknown else failed_unless(same(wanted, actual))
-    return host.finding(VERSIONS, status, name, expected=wanted, actual=said, remedy=_INSTALL)
+    return host.finding(VERSIONS, status, name, expected=wanted, actual=shown, remedy=_INSTALL)
+
+
+def agree(one: str, other: str | None) -> bool:
+    """As `same`, whichever of the two says more."""
+    return same(one, other) or (other is not None and same(other, one))
 
 
 def same(wanted: str, actual: str | None) -> bool:
@@ -70,7 +74,7 @@ def _driver(host: Subject, lowest: str, found: Versions) -> Finding:
     expected = f"{lowest} or newer"
     if found.driver is None:
         reason = found.unavailable.get("driver", "none is loaded")
-        remedy = "run `nodectl provision --tags nvidia_driver`"
+        remedy = provision("nvidia_driver")
         return host.finding(VERSIONS, Status.UNKNOWN, "driver", expected=expected, actual=reason, remedy=remedy)
     enough = numbers(found.driver) >= numbers(lowest)
     remedy = "install a newer driver, or choose a stack that this one can run: `nodectl profile validate`"
@@ -106,6 +110,8 @@ DRIVER_PENDING = Check(
     "driver_pending",
     looks_at="modinfo",
     fires="warning: another driver comes with the next boot",
+    remedy=_REBOOT,
+    action="reboot",
     roles=("nvidia_driver",),
 )
 DRIVER_CUDA = Check(
@@ -120,32 +126,29 @@ DRIVER_CUDA = Check(
 @judges(DRIVER_LOADED, DRIVER_LIBRARY, DRIVER_PENDING, DRIVER_CUDA, reads=("gpus", "versions"))
 def driver(host: Subject) -> Iterator[Finding]:
     """The driver that is loaded, the one on disk and its library are one; it takes the stack's CUDA."""
-    gpus, found = host.facts.get("gpus"), host.facts.get("versions")
-    if host.wanted is not None and host.wanted.hardware.gpus == 0:
+    gpus, versions = host.fact("gpus", Unread), host.fact("versions", Versions)
+    if host.gpus == 0:
         return
-    wants = host.wanted is not None and bool(host.wanted.hardware.gpus)
-    said = gpus.reason if isinstance(gpus, Unread) else ""
-    if _MISMATCH.search(said):
-        yield host.finding(DRIVER_LIBRARY, Status.FAILED, actual=said)
-    if _NO_DRIVER.search(said):
-        yield host.finding(DRIVER_LOADED, Status.FAILED, actual=said)
-    if not isinstance(found, Versions) or found.driver is None:
-        if wants and isinstance(found, Versions) and not _NO_DRIVER.search(said):
-            reason = found.unavailable.get("driver", "no version of a loaded driver is told")
-            remedy = "look at /proc/driver/nvidia/version there"
-            yield host.finding(DRIVER_LOADED, Status.UNKNOWN, actual=reason, remedy=remedy)
-        return
-    yield host.finding(DRIVER_LOADED, Status.OK, actual=found.driver)
-    yield from _library_of_driver(host, found, found.driver, told=bool(_MISMATCH.search(said)))
-    yield from _pending(host, found, found.driver)
-    yield from _cuda(host, found)
+    refusal = gpus.reason if gpus else ""
+    mismatch, missing = _MISMATCH.search(refusal), _NO_DRIVER.search(refusal)
+    if mismatch:
+        yield host.finding(DRIVER_LIBRARY, Status.FAILED, actual=refusal)
+    if missing:
+        yield host.finding(DRIVER_LOADED, Status.FAILED, actual=refusal)
+    if versions and versions.driver is None and host.gpus and not missing:
+        reason = versions.unavailable.get("driver", "no version of a loaded driver is told")
+        remedy = "look at /proc/driver/nvidia/version there"
+        yield host.finding(DRIVER_LOADED, Status.UNKNOWN, actual=reason, remedy=remedy)
+    if versions and versions.driver is not None:
+        yield host.finding(DRIVER_LOADED, Status.OK, actual=versions.driver)
+        yield from () if mismatch else _library_of_driver(host, versions, versions.driver)
+        yield from _pending(host, versions, versions.driver)
+        yield from _cuda(host, versions)
 
 
-def _library_of_driver(host: Subject, found: Versions, loaded: str, *, told: bool) -> Iterator[Finding]:
+def _library_of_driver(host: Subject, found: Versions, loaded: str) -> Iterator[Finding]:
     """nvidia-smi names its library's version with fewer parts."""
     library = found.driver_library
-    if told:
-        return
     if library is None:
         reason = found.unavailable.get("driver_library")
         # drivers before 535 do not print it, and a recording may lack the command
@@ -155,8 +158,8 @@ def _library_of_driver(host: Subject, found: Versions, loaded: str, *, told: boo
             yield host.finding(DRIVER_LIBRARY, Status.UNKNOWN, expected=loaded, actual=reason or "", remedy=remedy)
         return
     short = min(len(numbers(library)), len(numbers(loaded)))
-    agree = numbers(library)[:short] == numbers(loaded)[:short]
-    yield host.finding(DRIVER_LIBRARY, failed_unless(agree), expected=loaded, actual=library)
+    status = failed_unless(numbers(library)[:short] == numbers(loaded)[:short])
+    yield host.finding(DRIVER_LIBRARY, status, expected=loaded, actual=library)
 
 
 def _pending(host: Subject, found: Versions, loaded: str) -> Iterator[Finding]:
@@ -167,11 +170,8 @@ def _pending(host: Subject, found: Versions, loaded: str) -> Iterator[Finding]:
         remedy = "run `modinfo -F version nvidia` there"
         yield host.finding(DRIVER_PENDING, status, expected=loaded, actual=reason, remedy=remedy)
         return
-    agree = installed == loaded
-    actual = installed if agree else f"{installed} comes with the next boot"
-    yield host.finding(
-        DRIVER_PENDING, warning_unless(agree), expected=loaded, actual=actual, remedy=_REBOOT, action="reboot"
-    )
+    actual = installed if installed == loaded else f"{installed} comes with the next boot"
+    yield host.finding(DRIVER_PENDING, warning_unless(installed == loaded), expected=loaded, actual=actual)
 
 
 def _cuda(host: Subject, found: Versions) -> Iterator[Finding]:
@@ -211,15 +211,15 @@ def managed_driver(host: Subject) -> Iterator[Finding]:
         return
     if found.driver is None:
         reason = found.unavailable.get("driver", "none is loaded")
-        remedy = "run `nodectl provision --tags nvidia_driver`"
+        remedy = provision("nvidia_driver")
         yield host.finding(MANAGED_DRIVER, Status.UNKNOWN, "branch", expected=branch, actual=reason, remedy=remedy)
         return
-    agree = found.driver.split(".")[0] == wanted.branch
-    remedy = "run `nodectl provision --tags nvidia_driver`, then reboot"
-    action = "none" if agree else "reboot"
-    status = failed_unless(agree)
+    status, remedy = (
+        failed_unless(found.driver.split(".")[0] == wanted.branch),
+        f"{provision('nvidia_driver')}, then reboot",
+    )
     yield host.finding(
-        MANAGED_DRIVER, status, "branch", expected=branch, actual=found.driver, remedy=remedy, action=action
+        MANAGED_DRIVER, status, "branch", expected=branch, actual=found.driver, remedy=remedy, action="reboot"
     )
     yield _flavour(host, wanted.flavour, found)
 
@@ -245,18 +245,16 @@ NCCL_LOADED = Check(
 @judges(NCCL_LOADED, reads=("versions",))
 def loaded_nccl(host: Subject) -> Iterator[Finding]:
     """The library in the environment answers with the version that its package names."""
-    found = host.fact("versions", Versions)
-    if found is None or found.nccl is None:
+    versions = host.fact("versions", Versions)
+    if versions is None or versions.nccl is None:
         return
-    if found.nccl_loaded is None:
-        reason = found.unavailable.get("nccl_loaded")
-        if reason is None:
-            return
+    reason = versions.unavailable.get("nccl_loaded")
+    if versions.nccl_loaded is not None:
+        status = failed_unless(agree(versions.nccl, versions.nccl_loaded))
+        yield host.finding(NCCL_LOADED, status, expected=versions.nccl, actual=versions.nccl_loaded)
+    elif reason is not None:
         remedy = "load it there: the environment's python, ctypes.CDLL of its libnccl.so.2"
-        yield host.finding(NCCL_LOADED, Status.UNKNOWN, expected=found.nccl, actual=reason, remedy=remedy)
-        return
-    agree = same(found.nccl_loaded, found.nccl) or same(found.nccl, found.nccl_loaded)
-    yield host.finding(NCCL_LOADED, failed_unless(agree), expected=found.nccl, actual=found.nccl_loaded)
+        yield host.finding(NCCL_LOADED, Status.UNKNOWN, expected=versions.nccl, actual=reason, remedy=remedy)
 
 
 GPU_MODULES = Check(
@@ -276,39 +274,38 @@ GPUDIRECT = Check(
 )
 
 
-@judges(GPU_MODULES, GPUDIRECT, reads=("modules", "lab", "versions"))
-def modules(host: Subject) -> Iterator[Finding]:
-    """CUDA needs nvidia_uvm; nouveau takes the cards; GPUs and NICs meet by peermem or by the open modules."""
-    found = host.facts.get("modules")
-    wants = host.wanted is not None and bool(host.wanted.hardware.gpus)
-    if not wants or host.borrows("kernel"):
-        return
-    if not isinstance(found, Modules):
-        yield from host.unread(GPU_MODULES, found, "nvidia, nvidia_uvm")
-        return
-    lacking = [name for name in ("nvidia", "nvidia_uvm") if name not in found.loaded]
-    if "nouveau" in found.loaded:
+@judges_fact(
+    Modules,
+    GPU_MODULES,
+    reads=("modules",),
+    or_absent=True,
+    borrowed="kernel",
+    where=lambda host: bool(host.gpus),
+)
+def modules(host: Subject, modules: Modules) -> Iterator[Finding]:
+    """CUDA needs nvidia_uvm; nouveau takes the cards."""
+    lacking = [name for name in ("nvidia", "nvidia_uvm") if name not in modules.loaded]
+    nouveau = "nouveau" in modules.loaded
+    if nouveau:
         actual, remedy = "nouveau holds the cards", "blacklist nouveau, rebuild the initramfs, then reboot"
     else:
         actual = f"not loaded: {', '.join(lacking)}" if lacking else "loaded"
         remedy = "`modprobe nvidia_uvm`; nvidia-modprobe or nvidia-persistenced loads it at each boot"
-    right = not lacking and "nouveau" not in found.loaded
-    yield host.finding(GPU_MODULES, failed_unless(right), actual=actual, remedy=remedy)
-    yield from _gpudirect(host, found)
+    yield host.finding(GPU_MODULES, failed_unless(not lacking and not nouveau), actual=actual, remedy=remedy)
 
 
-def _gpudirect(host: Subject, found: Modules) -> Iterator[Finding]:
+@judges(GPUDIRECT, reads=("modules", "lab", "versions"))
+def gpudirect(host: Subject) -> Iterator[Finding]:
     """NVIDIA recommends DMA-BUF, which the open modules bring; the closed ones need nvidia_peermem."""
-    nics = host.wanted.hardware.nics if host.wanted else ()
-    if not any(nic.kind in ("infiniband", "roce") for nic in nics):
+    modules, versions = host.fact("modules", Modules), host.fact("versions", Versions)
+    if modules is None or not host.gpus or host.borrows("kernel") or not rdma_of_profile(host):
         return
-    versions_ = host.fact("versions", Versions)
-    flavour = versions_.driver_flavour if versions_ else None
-    peermem = any("peermem" in name or name == "nv_peer_mem" for name in found.loaded)
-    if peermem or flavour == "open":
-        actual = "nvidia_peermem" if peermem else "the open modules"
-        yield host.finding(GPUDIRECT, Status.OK, actual=actual)
-    else:
-        status = Status.WARNING if flavour else Status.UNKNOWN
-        actual = "neither: data goes through the processors' memory" if flavour else "the driver's kind is not known"
-        yield host.finding(GPUDIRECT, status, actual=actual)
+    flavour = versions.driver_flavour if versions else None
+    status, actual = Status.UNKNOWN, "the driver's kind is not known"
+    if any("peermem" in name or name == "nv_peer_mem" for name in modules.loaded):
+        status, actual = Status.OK, "nvidia_peermem"
+    elif flavour == "open":
+        status, actual = Status.OK, "the open modules"
+    elif flavour:
+        status, actual = Status.WARNING, "neither: data goes through the processors' memory"
+    yield host.finding(GPUDIRECT, status, actual=actual)

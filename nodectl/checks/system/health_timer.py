@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.check import NO_SYSTEMD, Check, Subject, Threshold, failed_unless, judges
+from nodectl.checks.check import NO_SYSTEMD, Check, Subject, Threshold, failed_unless, judges, provision
 from nodectl.facts.health_timer import TIMER, HealthTimer
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -17,7 +17,7 @@ HEALTH_TIMER = Check(
     looks_at=f"{TIMER} and its file, live on hosts with nodectl_health_timer",
     fires="not active, or its file is old",
     expected="active",
-    remedy="run `nodectl provision --tags health_timer`",
+    remedy=provision("health_timer"),
     thresholds=(AGE_LIMIT,),
     roles=("health_timer",),
 )

@@ -1,0 +1,224 @@
+"""What roles have installed of the stack: the launcher, the system's packages, the driver's modules, nccl-tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+
+from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_fact, provision
+from nodectl.checks.network.infiniband import rdma_of_profile
+from nodectl.checks.stack.versions import agree, numbers
+from nodectl.common import node_paths
+from nodectl.facts.driver_build import DriverBuild, Tree
+from nodectl.facts.launcher import Launcher
+from nodectl.facts.modules import Modules
+from nodectl.facts.nccl_tests import NcclTests, NcclTestsBuild
+from nodectl.facts.packages import Packages
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+from nodectl.profiles.driver_policy import driver_packages
+from nodectl.profiles.schema import Driver, Stack
+
+ORDER = 32
+
+LAUNCHER = Check(
+    "launcher",
+    looks_at=f"{node_paths.LAUNCHER} on hosts with {node_paths.ROOT}, live",
+    fires="it does not run, or torchrun is not there",
+    roles=("launcher",),
+)
+
+
+@judges_fact(Launcher, LAUNCHER, reads=("launcher",), unread="runs", where=lambda host: host.has_stack)
+def launcher(host: Subject, launcher: Launcher) -> Iterator[Finding]:
+    """Only where nodectl has provisioned something, and a stack is named."""
+    rows = (("", "runs", launcher.error, "launcher"), ("torchrun", "executable", launcher.torchrun_error, "pytorch"))
+    for subject, expected, error, role in rows:
+        status, actual = failed_unless(not error), error or expected
+        yield host.finding(LAUNCHER, status, subject, expected=expected, actual=actual, remedy=provision(role))
+
+
+def _check(name: str, looks_at: str) -> Check:
+    return Check(
+        name,
+        looks_at=f"{looks_at}, as dpkg has it, live on hosts that nodectl provisioned",
+        fires="not there, or another version; warning: not held, or the nearest to a pin that no repository has",
+        remedy=f"`nodectl provision --tags {name}`",
+        roles=(name,),
+    )
+
+
+CUDA = _check("cuda", "the stack's toolkit")
+CUDNN = _check("cudnn", "the system's cuDNN")
+NCCL = _check("nccl", "the system's NCCL")
+DCGM = _check("dcgm", "DCGM")
+RDMA = Check(
+    "rdma_packages",
+    looks_at="the programs of RDMA, as dpkg has them, live on hosts that nodectl provisioned",
+    fires="not installed, where the hardware profile has RDMA",
+    expected="installed",
+    remedy="`nodectl provision --tags rdma`",
+    roles=("rdma",),
+)
+# as in roles/rdma/defaults/main.yml, unless the inventory names others
+RDMA_PACKAGES = ("rdma-core", "ibverbs-utils", "perftest", "infiniband-diags")
+
+
+@judges_fact(
+    Packages,
+    *(CUDA, CUDNN, NCCL, DCGM),
+    reads=("packages",),
+    unread="the stack's packages",
+    where=lambda host: host.has_stack,
+)
+def packages(host: Subject, packages: Packages) -> Iterator[Finding]:
+    """Nothing where the stack names none; what torch's wheel brings is no part of this."""
+    stack = host.wanted.stack if host.wanted else None
+    if stack is None:
+        return
+    for check, versions in _wanted(stack).items():
+        for name, version in sorted(versions.items()):
+            yield _package(host, check, name, version, packages)
+    # the package of DCGM 3, which comes in the way of DCGM 4
+    old = packages.installed.get("datacenter-gpu-manager")
+    if stack.dcgm and old:
+        yield host.finding(DCGM, Status.FAILED, old.name, expected="absent", actual=old.version)
+
+
+@judges(RDMA, reads=("packages",), variables=("rdma_packages",))
+def rdma(host: Subject) -> Iterator[Finding]:
+    """Any version of theirs will do."""
+    packages = host.fact("packages", Packages)
+    if packages is None or not rdma_of_profile(host):
+        return
+    for name in host.variables.get("rdma_packages") or RDMA_PACKAGES:
+        there = packages.installed.get(name)
+        actual = there.version if there else "not installed"
+        yield host.finding(RDMA, failed_unless(there is not None), name, actual=actual)
+
+
+def _wanted(stack: Stack) -> dict[Check, Mapping[str, str | None]]:
+    """Versions by package, None for any."""
+    system = stack.system
+    return {
+        CUDA: {system.toolkit.package: system.toolkit.version} if system.toolkit else {},
+        CUDNN: dict(system.cudnn.packages) if system.cudnn else {},
+        NCCL: dict(system.nccl.packages) if system.nccl else {},
+        DCGM: dict.fromkeys(stack.dcgm),
+    }
+
+
+def _package(host: Subject, check: Check, name: str, version: str | None, packages: Packages) -> Finding:
+    expected, there = version or "installed", packages.installed.get(name)
+    if there is None:
+        return host.finding(check, Status.FAILED, name, expected=expected, actual="absent")
+    if version is None or fnmatchcase(there.version, version):
+        if there.held:
+            return host.finding(check, Status.OK, name, expected=expected, actual=there.version)
+        remedy = f"`apt-mark hold {name}`, or provision again"
+        actual = f"{there.version}, not held"
+        return host.finding(check, Status.WARNING, name, expected=expected, actual=actual, remedy=remedy)
+    suffix = version.partition("+")[2]
+    if check is NCCL and suffix and there.version.endswith(f"+{suffix}"):
+        actual = f"{there.version}: the nearest for the same CUDA, where the repository has no {version}"
+        remedy = "none needed where training loads torch's own NCCL; else point nvidia_repo_baseurl at a mirror"
+        return host.finding(check, Status.WARNING, name, expected=expected, actual=actual, remedy=remedy)
+    return host.finding(check, Status.FAILED, name, expected=expected, actual=there.version)
+
+
+DRIVER_BUILD = Check(
+    "driver_build",
+    looks_at="DKMS and Secure Boot, live",
+    fires="the installed driver has no module for the running kernel; warning: Secure Boot on, nvidia not loaded",
+    expected="modules signed by an enrolled key",
+    roles=("nvidia_driver",),
+)
+
+
+@judges(DRIVER_BUILD, reads=("driver_build", "modules", "packages", "lab"))
+def driver_build(host: Subject) -> Iterator[Finding]:
+    """Only where the stack needs a driver: what DKMS has beside it is somebody else's."""
+    build, modules = host.fact("driver_build", DriverBuild), host.fact("modules", Modules)
+    wanted = host.wanted.stack.driver if host.wanted else None
+    if build is None or wanted is None or host.borrows("sys"):
+        return
+    tree = _tree(host, build, wanted)
+    if tree:
+        failed = f"none of {tree.version}; {tree.log or 'no log of a build'}"
+        actual = f"{tree.modules} modules of {tree.version}" if tree.modules else failed
+        remedy = f"install linux-headers-{build.kernel}, then: dkms autoinstall -k {build.kernel}"
+        expected = f"a module for {build.kernel}"
+        status = failed_unless(tree.modules > 0)
+        yield host.finding(DRIVER_BUILD, status, "DKMS", expected=expected, actual=actual, remedy=remedy)
+    if build.secure_boot and modules and "nvidia" not in modules.loaded:
+        remedy = "enrol the key that signs DKMS modules (mokutil --import), or switch Secure Boot off"
+        actual = "on, nvidia not loaded"
+        yield host.finding(DRIVER_BUILD, Status.WARNING, "Secure Boot", actual=actual, remedy=remedy)
+
+
+def _tree(host: Subject, build: DriverBuild, wanted: Driver) -> Tree | None:
+    """That of the driver's package, which may lie beside those of drivers before it; without one the newest.
+
+    A package whose modules are not DKMS's to build has none.
+    """
+    packages = host.fact("packages", Packages)
+    names = driver_packages(wanted.branch, wanted.flavour) if packages else []
+    installed = [packages.installed[name].version for name in names if packages and name in packages.installed]
+    if installed:
+        version = installed[0].partition("-")[0]
+        return next((tree for tree in build.trees if tree.version == version), None)
+    return max(build.trees, key=lambda tree: numbers(tree.version), default=None)
+
+
+NCCL_TESTS = Check(
+    "nccl_tests",
+    looks_at=f"{node_paths.NCCL_TESTS}, at the end of provision and verify",
+    fires="not built from the stack's source, NCCL and toolkit, or they load another NCCL; warning: no nvcc",
+    expected="built",
+    remedy=provision("nccl_tests"),
+    roles=("nccl_tests",),
+)
+
+
+def _nccl_tests_version(host: Subject) -> str | None:
+    return host.wanted.stack.nccl_tests if host.wanted else None
+
+
+@judges_fact(
+    NcclTests,
+    NCCL_TESTS,
+    reads=("nccl_tests",),
+    or_absent=True,
+    where=lambda host: bool(_nccl_tests_version(host)),
+)
+def nccl_tests(host: Subject, tests: NcclTests) -> Iterator[Finding]:
+    """Whether they measure the NCCL that training loads."""
+    version = _nccl_tests_version(host)
+    program = f"{node_paths.NCCL_TESTS}/{version}/all_reduce_perf"
+    if not tests.cuda:
+        remedy = "give the stack a toolkit, or set nccl_tests_cuda_home"
+        yield host.finding(NCCL_TESTS, Status.WARNING, program, actual="not built: no nvcc", remedy=remedy)
+        return
+    build = next((build for build in tests.builds if build.note.get("version") == version), None)
+    if build is None or build.note.get("nccl") != tests.headers or build.note.get("cuda") not in tests.cuda:
+        actual = "built from something else" if build else "not there"
+        yield host.finding(NCCL_TESTS, Status.FAILED, program, actual=actual)
+        return
+    yield from _loaded(host, tests, build)
+
+
+def _loaded(host: Subject, tests: NcclTests, build: NcclTestsBuild) -> Iterator[Finding]:
+    own, library = tests.own_library, build.library
+    status = failed_unless(bool(own) and library == own)
+    if library and not own:
+        status = Status.WARNING
+    expected = own or "the NCCL inside torch"
+    yield host.finding(NCCL_TESTS, status, "library", expected=expected, actual=library or "no libnccl")
+    # the file of a library carries its version, where it carries any
+    version = library.rpartition(".so.")[2]
+    if version.count("."):
+        status = failed_unless(agree(version, tests.headers))
+        yield host.finding(NCCL_TESTS, status, "headers", expected=version, actual=tests.headers)
+    if build.run_error is not None:
+        expected, status = "no wrong value", failed_unless(not build.run_error)
+        yield host.finding(NCCL_TESTS, status, "run", expected=expected, actual=build.run_error or expected)
