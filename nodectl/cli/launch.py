@@ -89,7 +89,7 @@ def launch(
     folder = request.checkpoint_folder()
     surroundings = _preflight(app, hosts, request, code, interface)
     job_id = new_job_id()
-    saved = plan_checkpoints(app.transport, hosts, job_id, request, app.forks)
+    saved = plan_checkpoints(app.transport, hosts, job_id, folder, app.forks)
     plan = make_plan(job_id, request, surroundings, saved)
     if dry_run:
         if folder is not None:

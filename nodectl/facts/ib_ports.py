@@ -84,6 +84,12 @@ class IbPort:
         return f"{self.device}/{self.port}"
 
 
+def ports_in(facts: Mapping[str, object]) -> tuple[IbPort, ...]:
+    """A host's RDMA ports among its facts; none where there are none, or nobody could look."""
+    value = facts.get("ib_ports")
+    return tuple(port for port in value if isinstance(port, IbPort)) if isinstance(value, tuple) else ()
+
+
 @dataclass(slots=True)
 class Device:
     """A device's files by name, each port's by name, and the ports of its interfaces."""

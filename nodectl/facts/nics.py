@@ -71,6 +71,12 @@ class Nic:
     counters: Mapping[str, int] = field(default_factory=dict)
 
 
+def nics_in(facts: Mapping[str, object]) -> dict[str, Nic]:
+    """A host's network interfaces among its facts, by name; empty where they could not be read."""
+    value = facts.get("nics")
+    return value if isinstance(value, dict) else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Interface:
     """An interface and its index in its own network namespace."""

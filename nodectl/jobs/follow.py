@@ -39,17 +39,15 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class _Alive:
-    host: str
+class _Sign:
+    """A host's reader has heard of it, or has come to the end."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
     host: str
+    ended: bool = False
 
 
 Event: TypeAlias = Line | Trouble
-_Message: TypeAlias = Line | Trouble | _Alive | _Ended
+_Messages: TypeAlias = "queue.SimpleQueue[Line | Trouble | _Sign]"
 
 
 def follow(
@@ -60,10 +58,10 @@ def follow(
     `offset` is where to begin in each host's output, negative from its end, in bytes. A host whose connection breaks
     is tried again every 2 s, for as long as others are still running.
     """
-    messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+    messages: _Messages = queue.SimpleQueue()
     over = threading.Event()
     for host in hosts:
-        reader = _Reader(transport, host, job_id, offset, messages, over, once=once)
+        reader = _Reader(transport, host, job_id, offset, once, messages, over)
         threading.Thread(target=reader.run, daemon=True).start()  # daemon: a dead host must not keep us
     try:
         yield from _collect(messages, [host.name for host in hosts])
@@ -71,7 +69,7 @@ def follow(
         over.set()
 
 
-def _collect(messages: queue.SimpleQueue[_Message], names: list[str]) -> Iterator[Event]:
+def _collect(messages: _Messages, names: list[str]) -> Iterator[Event]:
     heard = dict.fromkeys(names, time.monotonic())
     running, troubled = set(names), set[str]()
     while running:
@@ -81,19 +79,16 @@ def _collect(messages: queue.SimpleQueue[_Message], names: list[str]) -> Iterato
             message = None
         now = time.monotonic()
         match message:
-            case Line():
-                heard[message.host] = now
-                troubled.discard(message.host)
+            case _Sign(host, ended=True):
+                running.discard(host)
+            case Line(host) | _Sign(host):
+                heard[host] = now
+                troubled.discard(host)
+            case Trouble(host) if host not in troubled:
+                troubled.add(host)
                 yield message
-            case _Alive():
-                heard[message.host] = now
-                troubled.discard(message.host)
-            case _Ended():
-                running.discard(message.host)
-            case Trouble():
-                if message.host not in troubled:
-                    yield message
-                troubled.add(message.host)
+        if isinstance(message, Line):
+            yield message
         for host in running - troubled:
             if now - heard[host] > _SILENT_S:
                 troubled.add(host)
@@ -103,61 +98,54 @@ def _collect(messages: queue.SimpleQueue[_Message], names: list[str]) -> Iterato
             return
 
 
+@dataclass(slots=True)
 class _Reader:
     """One host's stream, begun again where it broke."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        host: Host,
-        job_id: str,
-        offset: int,
-        messages: queue.SimpleQueue[_Message],
-        over: threading.Event,
-        *,
-        once: bool,
-    ) -> None:
-        self._transport, self._host, self._job_id = transport, host, job_id
-        self._offset = offset
-        self._messages, self._over = messages, over
-        self._once = once
-        self._rest = b""
-        self._ended = False
+    transport: Transport
+    host: Host
+    job_id: str
+    offset: int
+    once: bool
+    messages: _Messages
+    over: threading.Event
+    rest: bytes = b""
+    ended: bool = False
 
     def run(self) -> None:
         """Read until the job's end, however many connections it takes."""
-        mode = "once" if self._once else "follow"
-        while not self._over.is_set():
-            self._rest = b""
+        mode = "once" if self.once else "follow"
+        while not self.over.is_set():
+            self.rest = b""
             done = run_payload(
-                self._transport,
-                self._host,
+                self.transport,
+                self.host,
                 MODULE,
-                ["logs", self._job_id, mode, str(self._offset)],
-                timeout_s=_ONCE_S if self._once else None,
+                ["logs", self.job_id, mode, str(self.offset)],
+                timeout_s=_ONCE_S if self.once else None,
                 on_output=self._take,
             )
-            if not self._ended:
-                self._messages.put(Trouble(self._host.name, why(done)))
-            if self._ended or self._once or (done.outcome is Outcome.RAN and done.exit_status == 1):
-                self._messages.put(_Ended(self._host.name))
+            if not self.ended:
+                self.messages.put(Trouble(self.host.name, why(done)))
+            if self.ended or self.once or (done.outcome is Outcome.RAN and done.exit_status == 1):
+                self.messages.put(_Sign(self.host.name, ended=True))
                 return
-            self._over.wait(_RETRY_S)
+            self.over.wait(_RETRY_S)
 
     def _take(self, stream: str, data: bytes) -> None:
         if stream != "stdout":
             return
-        *frames, self._rest = (self._rest + data).split(b"\n")
+        *frames, self.rest = (self.rest + data).split(b"\n")
         for frame in frames:
             self._take_frame(frame)
 
     def _take_frame(self, frame: bytes) -> None:
         document = json.loads(frame)
         if "text" in document:
-            self._offset = int(document["offset"])
+            self.offset = int(document["offset"])
             for text in str(document["text"]).removesuffix("\n").split("\n"):
-                self._messages.put(Line(self._host.name, text))
+                self.messages.put(Line(self.host.name, text))
         elif "end" in document:
-            self._ended = True
+            self.ended = True
         else:
-            self._messages.put(_Alive(self._host.name))
+            self.messages.put(_Sign(self.host.name))

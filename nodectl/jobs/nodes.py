@@ -9,7 +9,7 @@ from typing import Any
 
 from nodectl.common.nodeset import fold
 from nodectl.errors import JobError, NodectlError, UnreachableError
-from nodectl.jobs.plan import CheckpointPlan, LaunchRequest, Plan
+from nodectl.jobs.plan import CheckpointPlan, Plan
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.transport.base import Transport
@@ -96,25 +96,23 @@ def discard(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int
     ask(transport, hosts, lambda _: ["discard", job_id], forks=forks, timeout_s=_START_S)
 
 
-def survey_checkpoints(
-    transport: Transport, hosts: Sequence[Host], job_id: str, folder: str, forks: int
-) -> CheckpointPlan:
-    """Whether all hosts see one folder, and who holds the newest checkpoint."""
+def plan_checkpoints(
+    transport: Transport, hosts: Sequence[Host], job_id: str, folder: str | None, forks: int
+) -> CheckpointPlan | None:
+    """Whether all hosts see one folder, and who holds the newest checkpoint; None where no folder is asked for."""
+    if folder is None:
+        return None
     first, others = hosts[:1], hosts[1:]
     try:
         marked = ask(transport, first, lambda _: ["survey", folder, job_id, "mark"], forks=forks, timeout_s=_START_S)
         _all_or_none(marked, f"could not write to the checkpoint folder {folder}")
         looked = ask(transport, others, lambda _: ["survey", folder, job_id, "look"], forks=forks, timeout_s=_START_S)
         _all_or_none(looked, f"could not make the checkpoint folder {folder}")
+        answers = {**marked.lines, **looked.lines}
+        return judge_survey(folder, [(host.name, answers[host.name][0]) for host in hosts])
     except NodectlError:
         clear_survey(transport, hosts, job_id, folder, forks)
         raise
-    answers = {**marked.lines, **looked.lines}
-    plan = judge_survey(folder, [(host.name, answers[host.name][0]) for host in hosts])
-    if isinstance(plan, CheckpointPlan):
-        return plan
-    clear_survey(transport, hosts, job_id, folder, forks)
-    raise plan
 
 
 def clear_survey(transport: Transport, hosts: Sequence[Host], job_id: str, folder: str, forks: int) -> None:
@@ -122,14 +120,14 @@ def clear_survey(transport: Transport, hosts: Sequence[Host], job_id: str, folde
     ask(transport, hosts[:1], lambda _: ["survey", folder, job_id, "clear"], forks=forks, timeout_s=_START_S)
 
 
-def judge_survey(folder: str, answers: Sequence[tuple[str, Mapping[str, Any]]]) -> CheckpointPlan | JobError:
-    """The first host wrote a token: all others see it, or none does; some is a mistake in the mounts."""
+def judge_survey(folder: str, answers: Sequence[tuple[str, Mapping[str, Any]]]) -> CheckpointPlan:
+    """The first host wrote a token: all others see it, or none does; JobError for some: a mistake in the mounts."""
     sees = [bool(answer["sees_token"]) for _, answer in answers]
-    if all(sees):
+    if len(answers) == 1 or all(sees):
         return CheckpointPlan(folder, "shared" if len(answers) > 1 else "single")
     if any(sees[1:]):
         blind = fold(name for (name, _), seen in zip(answers, sees, strict=True) if not seen)
-        return JobError(
+        raise JobError(
             f"the checkpoint folder {folder} is shared, but not on {blind}",
             "mount it on all hosts, or name a folder that is local to each",
         )
@@ -145,17 +143,6 @@ def _all_or_none(answers: Answers, what: str) -> None:
     reasons = "; ".join(dict.fromkeys(answers.problems.values()))
     error: type[NodectlError] = JobError if answers.refused else UnreachableError
     raise error(f"{hosts} {what}: {reasons}", "nothing was left running; mend that, or leave the host out with --limit")
-
-
-def plan_checkpoints(
-    transport: Transport, hosts: Sequence[Host], job_id: str, request: LaunchRequest, forks: int
-) -> CheckpointPlan | None:
-    """Where checkpoints lie and whether they must be copied; asks the hosts."""
-    folder = request.checkpoint_folder()
-    if folder is None:
-        return None
-    plan = survey_checkpoints(transport, hosts, job_id, folder, forks)
-    return CheckpointPlan(folder, "single", plan.restore_from) if len(hosts) == 1 else plan
 
 
 def stop(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int) -> Answers:

@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nodectl.checks.catalogue import launch_judgements
@@ -68,13 +68,13 @@ def run_preflight(transport: Transport, hosts: Sequence[Host], needs: JobNeeds, 
         return PreflightReport(tuple(not_asked), {}, ())
     ports = common_ports(candidates, needs)
     findings = [*not_asked, *judge(candidates), *_reach(transport, hosts, candidates, ports, forks)]
-    return PreflightReport(tuple(findings), {each.host: each for each in candidates}, ports)
+    return PreflightReport(tuple(findings), {candidate.host: candidate for candidate in candidates}, ports)
 
 
 def judge(candidates: Sequence[Candidate]) -> list[Finding]:
     """The findings of all checks: of each host by itself, then of all together."""
-    alone = [each for each in launch_judgements() if not isinstance(each, JointJudgement)]
-    together = [each for each in launch_judgements() if isinstance(each, JointJudgement)]
+    alone = [judgement for judgement in launch_judgements() if not isinstance(judgement, JointJudgement)]
+    together = [judgement for judgement in launch_judgements() if isinstance(judgement, JointJudgement)]
     return [
         *(finding for candidate in candidates for judgement in alone for finding in judgement(candidate)),
         *(finding for judgement in together for finding in judgement(candidates)),
@@ -155,7 +155,7 @@ def _reach(
     transport: Transport, all_hosts: Sequence[Host], candidates: Sequence[Candidate], ports: Sequence[int], forks: int
 ) -> list[Finding]:
     """Let every host open both ports of the first one: a firewall shows here, not ten minutes into the start."""
-    addresses = {each.host: each.address.address for each in candidates}
+    addresses = {candidate.host: candidate.address.address for candidate in candidates}
     if len(addresses) < 2 or len(ports) < 2 or not all(addresses.values()):
         return []
     hosts = [host for host in all_hosts if host.name in addresses]
@@ -167,10 +167,10 @@ def _reach(
     }
     waves = -(-len(hosts) // forks)
     listening = {**common, "expected": len(hosts) - 1, "seconds": 3 * _REACH_S * waves}
-    listener = _Listener()
-    server = threading.Thread(target=_listen, args=(transport, hosts[0], listening, listener), daemon=True)
+    listens = threading.Event()
+    server = threading.Thread(target=_listen, args=(transport, hosts[0], listening, listens), daemon=True)
     server.start()
-    listener.first_line.wait(2 * _REACH_S)
+    listens.wait(2 * _REACH_S)
 
     def work(host: Host) -> Finding:
         asked = {**common, "source": addresses[host.name], "seconds": _REACH_S}
@@ -182,49 +182,30 @@ def _reach(
     return findings
 
 
-@dataclass(slots=True)
-class _Listener:
-    """Tells when the first host listens: it prints a line then."""
+def _listen(transport: Transport, host: Host, request: Mapping[str, object], listens: threading.Event) -> None:
+    """Let the host listen to its end; `listens` is set once it does, which it says by a line, or cannot."""
 
-    first_line: threading.Event = field(default_factory=threading.Event)
-
-    def __call__(self, stream: str, data: bytes) -> None:
+    def first_line(stream: str, data: bytes) -> None:
         if stream == "stdout" and b"\n" in data:
-            self.first_line.set()
+            listens.set()
 
-
-def _listen(transport: Transport, host: Host, request: Mapping[str, object], listener: _Listener) -> None:
-    asked = json.dumps(request).encode()
+    asked, deadline_s = json.dumps(request).encode(), _LOOK_DEADLINE_S
     run_payload(
-        transport,
-        host,
-        "preflight",
-        ["listen"],
-        timeout_s=_LOOK_DEADLINE_S,
-        stdin=asked,
-        bare=True,
-        on_output=listener,
+        transport, host, "preflight", ["listen"], timeout_s=deadline_s, stdin=asked, bare=True, on_output=first_line
     )
-    listener.first_line.set()
+    listens.set()
 
 
 def _try_way(transport: Transport, host: Host, request: Mapping[str, object], first: str) -> Finding:
     asked = json.dumps(request).encode()
     done = run_payload(transport, host, "preflight", ["connect"], timeout_s=4 * _REACH_S, stdin=asked, bare=True)
     expected = f"opens TCP {request['tcp_port']} and UDP {request['udp_port']} of {first} ({request['address']})"
+    finding = Finding(host.name, "way_to_first", Status.OK, first, expected=expected, actual="both answer")
     if not done.ok:
-        said = done.error or done.stderr.strip()[-_SHOWN_CHARS:]
-        return Finding(host.name, "way_to_first", Status.UNKNOWN, first, expected=expected, actual=said)
+        return replace(finding, status=Status.UNKNOWN, actual=done.error or done.stderr.strip()[-_SHOWN_CHARS:])
     answer = json.loads(done.stdout)
     wrong = [f"{protocol.upper()}: {answer[protocol]}" for protocol in ("tcp", "udp") if answer[protocol]]
     if not wrong:
-        return Finding(host.name, "way_to_first", Status.OK, first, expected=expected, actual="both answer")
-    return Finding(
-        host.name,
-        "way_to_first",
-        Status.FAILED,
-        first,
-        expected=expected,
-        actual="; ".join(wrong),
-        remedy=f"open the firewalls between {host.name} and {first} for the job's ports, or choose another --interface",
-    )
+        return finding
+    remedy = f"open the firewalls between {host.name} and {first} for the job's ports, or choose another --interface"
+    return replace(finding, status=Status.FAILED, actual="; ".join(wrong), remedy=remedy)

@@ -13,7 +13,7 @@ from nodectl.errors import ProfileError
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.fabric_manager import FabricManager
 from nodectl.facts.gpus import Gpus
-from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.ib_ports import ports_in
 from nodectl.facts.memory import Memory
 from nodectl.facts.nics import Nic
 from nodectl.model.facts import Unread
@@ -162,12 +162,8 @@ def _switched(facts: Facts) -> bool | None:
 
 
 def _nics(facts: Facts) -> list[dict[str, Any]]:
-    ports = _value(facts, "ib_ports")
-    active = [
-        port
-        for port in (ports if isinstance(ports, tuple) else ())
-        if isinstance(port, IbPort) and (port.state or "").upper() == "ACTIVE" and port.rate_gbit_s
-    ]
+    _value(facts, "ib_ports")  # an error where nobody could look
+    active = [port for port in ports_in(facts) if (port.state or "").upper() == "ACTIVE" and port.rate_gbit_s]
     kinds = Counter((_KINDS.get(port.link_layer or "", "infiniband"), float(port.rate_gbit_s or 0)) for port in active)
     nics = _value(facts, "nics") if not active else None
     for nic in nics.values() if isinstance(nics, Mapping) else ():

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network, ip_address, ip_interface
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+    ip_address,
+    ip_interface,
+)
 
 from nodectl.facts.nics import Nic
 
@@ -27,18 +36,19 @@ def networks_of(nic: Nic) -> set[Network]:
 
 
 def carries(nic: Nic, address: str) -> bool:
-    """`address` is one of its own."""
-    try:
-        wanted = ip_address(address)
-    except ValueError:
-        return False
+    """`address` is one of its own; False for what is no address, such as a name."""
+    wanted = _parsed(address)
     return any(interface.ip == wanted for interface in interfaces_of(nic))
 
 
 def reaches(nic: Nic, address: str) -> bool:
-    """`address` is in one of its networks."""
+    """`address` is in one of its networks; False for what is no address, such as a name."""
+    wanted = _parsed(address)
+    return wanted is not None and any(wanted in network for network in networks_of(nic))
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
     try:
-        wanted = ip_address(address)
+        return ip_address(address)
     except ValueError:
-        return False
-    return any(wanted in network for network in networks_of(nic))
+        return None

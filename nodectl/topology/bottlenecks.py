@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from nodectl.facts.ib_ports import IbPort
+from nodectl.common.few import few
+from nodectl.facts.ib_ports import ports_in
 from nodectl.facts.pcie import Pcie
 from nodectl.model.finding import Finding
 from nodectl.model.links import FAR_SOCKET, NEAR, between, closeness, meaning
@@ -66,11 +67,11 @@ def _gpu_width(parts: Parts) -> Iterator[Finding]:
 
 
 def _nic_width(parts: Parts) -> Iterator[Finding]:
-    pcie, ports = parts.facts.get("pcie"), parts.facts.get("ib_ports")
-    if not isinstance(pcie, Pcie) or not isinstance(ports, tuple):
+    pcie = parts.facts.get("pcie")
+    if not isinstance(pcie, Pcie):
         return
     trained = {link.address: link for link in pcie.links}
-    addresses = {port.device: port.pci_address.lower() for port in _typed(ports) if port.pci_address}
+    addresses = {port.device: port.pci_address.lower() for port in ports_in(parts.facts) if port.pci_address}
     for nic in parts.nics:
         link = trained.get(addresses.get(nic.device, ""))
         if link is None or nic.use != TRAINING:
@@ -81,10 +82,6 @@ def _nic_width(parts: Parts) -> Iterator[Finding]:
             actual = f"PCIe x{link.width} at {link.speed_gt_s:g} GT/s" if link.speed_gt_s else f"PCIe x{link.width}"
             expected = f"x{link.width_max}" + (f" at {link.speed_max_gt_s:g} GT/s" if link.speed_max_gt_s else "")
             yield _warning(parts, "topology_nic_width", [f"{nic.name} ({nic.device})"], actual, expected, _RESEAT)
-
-
-def _typed(ports: tuple[object, ...]) -> list[IbPort]:
-    return [port for port in ports if isinstance(port, IbPort)]
 
 
 def _peer_access(parts: Parts) -> Iterator[Finding]:
@@ -100,12 +97,11 @@ def _peer_access(parts: Parts) -> Iterator[Finding]:
         if status and status != "OK":
             refused[status].append(pair)
     for status, listed in refused.items():
-        which = "all pairs" if len(listed) == len(pairs) else ", ".join("-".join(pair) for pair in listed[:6])
-        more = f" and {len(listed) - 6} more" if which != "all pairs" and len(listed) > 6 else ""
+        which = "all pairs" if len(listed) == len(pairs) else few(["-".join(pair) for pair in listed], 6)
         yield _warning(
             parts,
             "topology_p2p",
-            [which + more],
+            [which],
             f"P2P not available ({status}: {_P2P.get(status, 'refused')})",
             "GPUs read each other's memory",
             "data goes through the host's memory: expect less, or look at ACS, the driver and the cards' kind",
@@ -212,7 +208,7 @@ def _mixed(parts: Parts) -> Iterator[Finding]:
     classes = Counter(link for pair in combinations(names, 2) if (link := between(parts.links, *pair)))
     if len(classes) > 1:
         shown = ", ".join(
-            f"{link} {classes[link]}" for link in sorted(classes, key=lambda each: (closeness(each), each))
+            f"{link} {classes[link]}" for link in sorted(classes, key=lambda link: (closeness(link), link))
         )
         yield _warning(
             parts,

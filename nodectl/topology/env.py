@@ -6,8 +6,10 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from nodectl.common.few import few
 from nodectl.facts.gids import Gid
-from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.ib_ports import IbPort, ports_in
+from nodectl.facts.nics import nics_in
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
@@ -15,33 +17,32 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.topology import NcclEnvironment
 from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index
-from nodectl.topology.node import Facts, surroundings
+from nodectl.topology.node import surroundings
 from nodectl.topology.port_uses import TRAINING, uses
 from nodectl.topology.socket_interface import Chosen, by_itself, choose
 
 HCA, GID, SOCKET = "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_SOCKET_IFNAME"
-_SHOWN = 4
 
 
 def propose(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, NcclEnvironment]:
     """The environments of all hosts that answered; together, because the socket interface must reach all."""
     ports = {host.name: training_ports(host, facts) for host, facts in hosts}
-    interfaces = choose([(host, Facts(facts).nics()) for host, facts in hosts], rdma=all(ports.values()))
+    interfaces = choose([(host, nics_in(facts)) for host, facts in hosts], rdma=all(ports.values()))
     return {host.name: _host(host, facts, ports[host.name], interfaces[host.name]) for host, facts in hosts}
 
 
-def training_ports(host: Host, found: Mapping[str, object]) -> tuple[IbPort, ...]:
+def training_ports(host: Host, facts: Mapping[str, object]) -> tuple[IbPort, ...]:
     """The host's RDMA ports that carry training."""
-    facts = Facts(found)
-    port_uses = uses(facts.ports(), surroundings(host, found))
-    return tuple(port for port in facts.ports() if port_uses[port.label] == TRAINING)
+    ports = ports_in(facts)
+    port_uses = uses(ports, surroundings(host, facts))
+    return tuple(port for port in ports if port_uses[port.label] == TRAINING)
 
 
-def _host(host: Host, found: Mapping[str, object], ports: Sequence[IbPort], chosen: Chosen) -> NcclEnvironment:
+def _host(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], chosen: Chosen) -> NcclEnvironment:
     proposal = _Proposal(host.name)
-    _adapters(proposal, host, found, ports)
-    _gid(proposal, found, ports)
-    _socket(proposal, found, chosen)
+    _adapters(proposal, host, facts, ports)
+    _gid(proposal, facts, ports)
+    _socket(proposal, facts, chosen)
     return NcclEnvironment(proposal.values, proposal.why, proposal.unset, tuple(proposal.findings))
 
 
@@ -67,8 +68,8 @@ class _Proposal:
             )
 
 
-def _adapters(proposal: _Proposal, host: Host, found: Mapping[str, object], ports: Sequence[IbPort]) -> None:
-    ports_fact = found.get("ib_ports")
+def _adapters(proposal: _Proposal, host: Host, facts: Mapping[str, object], ports: Sequence[IbPort]) -> None:
+    ports_fact = facts.get("ib_ports")
     if isinstance(ports_fact, Unread) or ports_fact is None:
         kind, reason = (ports_fact.kind, ports_fact.reason) if ports_fact else ("unknown", "ib_ports was not read")
         if kind == "absent":
@@ -77,7 +78,7 @@ def _adapters(proposal: _Proposal, host: Host, found: Mapping[str, object], port
             proposal.leave(HCA, f"RDMA ports could not be read: {reason}", Status.UNKNOWN)
         return
     labels: dict[str, list[str]] = defaultdict(list)
-    for label, use in uses(Facts(found).ports(), surroundings(host, found)).items():
+    for label, use in uses(ports_in(facts), surroundings(host, facts)).items():
         if use != TRAINING:
             labels[use].append(label)
     others = [f"{', '.join(listed)} ({use})" for use, listed in labels.items()]
@@ -92,12 +93,12 @@ def _adapters(proposal: _Proposal, host: Host, found: Mapping[str, object], port
     proposal.set(HCA, value, why + (f"; not {'; '.join(others)}" if others else "; there are no others"))
 
 
-def _gid(proposal: _Proposal, found: Mapping[str, object], ports: Sequence[IbPort]) -> None:
+def _gid(proposal: _Proposal, facts: Mapping[str, object], ports: Sequence[IbPort]) -> None:
     roce = [port for port in ports if (port.link_layer or "").lower() == "ethernet"]
     if not roce:
         proposal.leave(GID, "no RoCE: InfiniBand needs none" if ports else "no RDMA")
         return
-    version = _nccl(found)
+    version = _nccl(facts)
     if version is None:
         proposal.leave(
             GID,
@@ -108,11 +109,11 @@ def _gid(proposal: _Proposal, found: Mapping[str, object], ports: Sequence[IbPor
     if finds_gid_index(".".join(map(str, version))):
         proposal.leave(GID, f"NCCL {'.'.join(map(str, version))} finds the GID itself, and it should not be set")
         return
-    gids = found.get("gids")
+    gids = facts.get("gids")
     by_port = {port.label: _v2(gids, port) for port in roce}
     lacking = [label for label, indexes in by_port.items() if not indexes]
     if lacking:
-        why = f"no GID of RoCE v2 with an IPv4 address on {_list(lacking)}"
+        why = f"no GID of RoCE v2 with an IPv4 address on {few(lacking)}"
         proposal.leave(GID, why, Status.WARNING, "give their interfaces an IPv4 address, then look at show_gids")
         return
     common = set.intersection(*map(set, by_port.values()))
@@ -122,7 +123,7 @@ def _gid(proposal: _Proposal, found: Mapping[str, object], ports: Sequence[IbPor
         remedy = "NCCL 2.21 or later finds each by itself; with an older one give all ports the same addresses"
         proposal.leave(GID, why, Status.WARNING, remedy)
         return
-    where = f"RoCE v2 with an IPv4 address stands there on {_list(list(by_port))}"
+    where = f"RoCE v2 with an IPv4 address stands there on {few(list(by_port))}"
     proposal.set(GID, str(min(common)), f"{where}; NCCL {'.'.join(map(str, version))} does not find it itself")
 
 
@@ -135,15 +136,15 @@ def _v2(gids: object, port: IbPort) -> list[int]:
     ]
 
 
-def _nccl(found: Mapping[str, object]) -> tuple[int, ...] | None:
-    versions = found.get("versions")
+def _nccl(facts: Mapping[str, object]) -> tuple[int, ...] | None:
+    versions = facts.get("versions")
     text = (versions.nccl_loaded or versions.nccl or "") if isinstance(versions, Versions) else ""
     match = re.match(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", text)
     return tuple(int(group) for group in match.groups() if group) if match else None
 
 
-def _socket(proposal: _Proposal, found: Mapping[str, object], chosen: Chosen) -> None:
-    nics_fact = found.get("nics")
+def _socket(proposal: _Proposal, facts: Mapping[str, object], chosen: Chosen) -> None:
+    nics_fact = facts.get("nics")
     if not isinstance(nics_fact, dict):
         reason = nics_fact.reason if isinstance(nics_fact, Unread) else "nics was not read"
         proposal.leave(SOCKET, f"interfaces could not be read: {reason}", Status.UNKNOWN)
@@ -152,12 +153,7 @@ def _socket(proposal: _Proposal, found: Mapping[str, object], chosen: Chosen) ->
     elif not chosen.interface:
         remedy = "name it yourself in nodectl_nccl_env, after looking at `ip route get` to another host"
         proposal.leave(SOCKET, chosen.why, Status.UNKNOWN, remedy)
-    elif by_itself(Facts(found).nics()) == [chosen.interface]:
+    elif by_itself(nics_in(facts)) == [chosen.interface]:
         proposal.leave(SOCKET, f"{chosen.interface} is the only interface that NCCL would take")
     else:
         proposal.set(SOCKET, f"={chosen.interface}", chosen.why)
-
-
-def _list(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

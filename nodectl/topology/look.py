@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from nodectl.errors import ProfileError
-from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
-from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.ib_ports import ports_in
 from nodectl.facts.lab import Lab
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
@@ -42,7 +40,7 @@ class Looked:
         return {
             bare(port.guid): (host, port.device)
             for host, facts in self.facts.items()
-            for port in _ports(facts.get("ib_ports"))
+            for port in ports_in(facts)
             if port.guid
         }
 
@@ -55,7 +53,7 @@ def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looke
     facts_of: dict[str, Mapping[str, object]] = {}
     findings: dict[str, list[Finding]] = {}
     texts: dict[str, dict[str, str]] = {}
-    for host, answer in source.recordings(lambda host: _commands(host, facts, more)):
+    for host, answer in source.recordings(lambda host: (*commands_for(host, facts), *more)):
         if not isinstance(answer, Recording):
             reason = answer.error or str(answer.outcome)
             findings[host.name] = [_finding(host, "reachable", Status.UNKNOWN, reason, answer.remedy)]
@@ -75,10 +73,6 @@ def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looke
         findings=tuple(finding for name in order for finding in findings.get(name, ())),
         graph=recorded_graph(texts, source.hosts) if fabric else None,
     )
-
-
-def _commands(host: Host, facts: Sequence[Fact[Any]], more: Sequence[Command]) -> tuple[Command, ...]:
-    return (*commands_for(host, facts), *more)
 
 
 def _texts(answer: Recording, wanted: Sequence[Command]) -> dict[str, str]:
@@ -116,7 +110,3 @@ def _without_gpus(host: Host, profile_dirs: Sequence[Path]) -> bool:
 
 def _finding(host: Host, check: str, status: Status, actual: str, remedy: str = "") -> Finding:
     return Finding(host.name, check, status, actual=actual, remedy=remedy, kind="host", hosts=(host.name,))
-
-
-def _ports(value: object) -> list[IbPort]:
-    return [port for port in value if isinstance(port, IbPort)] if isinstance(value, tuple) else []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from nodectl.facts.gpus import Gpu, Gpus
-from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.ib_ports import IbPort, ports_in
 from nodectl.facts.mounts import Mounts
-from nodectl.facts.nics import Nic
+from nodectl.facts.nics import nics_in
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.links import NEAR, between, closeness, meaning
@@ -25,75 +24,56 @@ SUBJECTS = ("gpu_topology", "gpus", "p2p", "pcie", "ib_ports")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """A host's facts by subject, typed where they could be read."""
-
-    found: Mapping[str, object]
-
-    def get(self, subject: str, kind: type[T]) -> T | None:
-        """The subject's value; None where it was not read."""
-        value = self.found.get(subject)
-        return value if isinstance(value, kind) else None
-
-    def ports(self) -> tuple[IbPort, ...]:
-        """RDMA ports; none where there are none, or nobody could look."""
-        value = self.found.get("ib_ports")
-        return value if isinstance(value, tuple) else ()
-
-    def nics(self) -> dict[str, Nic]:
-        """The host's network interfaces by name; empty where they could not be read."""
-        value = self.found.get("nics")
-        return value if isinstance(value, dict) else {}
-
-    def unknown(self, subjects: Sequence[str]) -> tuple[str, ...]:
-        """`subject: reason` of each that could not be read; what a host does not have is no such thing."""
-        return tuple(
-            f"{subject}: {value.reason}"
-            for subject in subjects
-            if isinstance(value := self.found.get(subject), Unread) and value.kind == "unknown"
-        )
+def _fact(facts: Mapping[str, object], subject: str, kind: type[T]) -> T | None:
+    """The subject's value; None where it was not read."""
+    value = facts.get(subject)
+    return value if isinstance(value, kind) else None
 
 
-def node_topology(host: Host, found: Mapping[str, object], *, recorded: str = "") -> NodeTopology | Unread:
+def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = "") -> NodeTopology | Unread:
     """The host's picture; Unread where its matrix could not be read."""
     from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
-    facts = Facts(found)
-    matrix = facts.get("gpu_topology", NvidiaSmiTopo)
+    matrix = _fact(facts, "gpu_topology", NvidiaSmiTopo)
     if matrix is None:
-        missing = found.get("gpu_topology")
+        missing = facts.get("gpu_topology")
         return missing if isinstance(missing, Unread) else Unread("unknown", "nvidia-smi-topo is not in the recording")
     devices = {nic: matrix.nic_devices.get(nic) or nic for nic in matrix.nics}
     # of a device without known ports only the matrix tells
-    known = {port.device for port in facts.ports()}
-    ports = (*facts.ports(), *(IbPort(device, 1) for device in devices.values() if device not in known))
-    port_uses = uses(ports, surroundings(host, found))
+    ports = ports_in(facts)
+    known = {port.device for port in ports}
+    ports += tuple(IbPort(device, 1) for device in devices.values() if device not in known)
+    port_uses = uses(ports, surroundings(host, facts))
     nics = tuple(_nic(name, device, ports, port_uses) for name, device in devices.items())
     usable = {nic.name: nic.device for nic in nics if nic.use == TRAINING}
     gpu_nic = assign(matrix.gpus, usable, matrix.links)
-    gpus = _gpus(matrix, facts.get("gpus", Gpus))
-    parts = Parts(host.name, gpus, nics, matrix.links, gpu_nic, facts.found, _bus_ids(matrix, facts.get("gpus", Gpus)))
+    known_gpus = _devices(matrix, _fact(facts, "gpus", Gpus))
+    gpus = tuple(_gpu(name, matrix, known_gpus.get(name)) for name in matrix.gpus)
+    bus_ids = {name: device.bus_id.lower() for name, device in known_gpus.items() if device.bus_id}
+    parts = Parts(host.name, gpus, nics, matrix.links, gpu_nic, facts, bus_ids)
     return NodeTopology(
         gpus=gpus,
         nics=nics,
         links=matrix.links,
         gpu_nic=gpu_nic,
         bottlenecks=tuple(bottlenecks(parts)),
-        unknown=facts.unknown(SUBJECTS),
+        unknown=tuple(
+            f"{subject}: {value.reason}"
+            for subject in SUBJECTS
+            if isinstance(value := facts.get(subject), Unread) and value.kind == "unknown"
+        ),
         recorded=recorded,
     )
 
 
-def surroundings(host: Host, found: Mapping[str, object]) -> Surroundings:
+def surroundings(host: Host, facts: Mapping[str, object]) -> Surroundings:
     """What tells the host's training ports from the others."""
     from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
-    facts = Facts(found)
-    matrix, mounts = facts.get("gpu_topology", NvidiaSmiTopo), facts.get("mounts", Mounts)
+    matrix, mounts = _fact(facts, "gpu_topology", NvidiaSmiTopo), _fact(facts, "mounts", Mounts)
     chosen = host.variables.get("nodectl_nics")
     return Surroundings(
-        nics=facts.nics(),
+        nics=nics_in(facts),
         address=host.address,
         chosen=tuple(str(name) for name in chosen) if isinstance(chosen, list) else (),
         servers=servers_of([(mount.kind, mount.source) for mount in mounts.mounts]) if mounts else (),
@@ -115,11 +95,6 @@ def _nic(name: str, device: str, ports: Sequence[IbPort], port_uses: Mapping[str
         link_layer=best.link_layer,
         use=port_uses[best.label],
     )
-
-
-def _gpus(matrix: NvidiaSmiTopo, known: Gpus | None) -> tuple[NodeGpu, ...]:
-    devices = _devices(matrix, known)
-    return tuple(_gpu(name, matrix, devices.get(name)) for name in matrix.gpus)
 
 
 def _devices(matrix: NvidiaSmiTopo, known: Gpus | None) -> dict[str, Gpu]:
@@ -144,10 +119,6 @@ def _gpu(name: str, matrix: NvidiaSmiTopo, device: Gpu | None) -> NodeGpu:
     )
 
 
-def _bus_ids(matrix: NvidiaSmiTopo, known: Gpus | None) -> dict[str, str]:
-    return {name: device.bus_id.lower() for name, device in _devices(matrix, known).items() if device.bus_id}
-
-
 def assign(
     gpus: Sequence[str], devices: Mapping[str, str], links: Mapping[str, Mapping[str, str]]
 ) -> dict[str, GpuNic]:
@@ -156,9 +127,9 @@ def assign(
     No NIC gets a second GPU while one that is as close to it has none, and none a third while one has one.
     """
     closest = {gpu: _closest(gpu, devices, links) for gpu in gpus}
-    chosen = _matched(gpus, closest, links)
-    chosen = {gpu: chosen[gpu] for gpu in gpus if gpu in chosen}
-    return {gpu: _told(gpu, chosen, closest[gpu], devices, links) for gpu in gpus}
+    matched = _matched(gpus, closest, links)
+    chosen = {gpu: matched[gpu] for gpu in gpus if gpu in matched}
+    return {gpu: _gpu_nic(gpu, chosen, closest[gpu], devices, links) for gpu in gpus}
 
 
 def _closest(gpu: str, devices: Mapping[str, str], links: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -197,7 +168,7 @@ def _place(gpu: str, closest: Mapping[str, Sequence[str]], chosen: dict[str, str
     return False
 
 
-def _told(
+def _gpu_nic(
     gpu: str,
     chosen: Mapping[str, str],
     closest: Sequence[str],
@@ -213,7 +184,7 @@ def _told(
     if len(closest) == 1:
         why += ", the closest" if len(devices) > 1 else ", the only one"
     else:
-        why += f", as close as {', '.join(each for each in closest if each != nic)}; shared out evenly"
+        why += f", as close as {', '.join(other for other in closest if other != nic)}; shared out evenly"
     if link not in NEAR:
         why += "; none is nearer"
     if others:

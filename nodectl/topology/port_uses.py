@@ -45,15 +45,13 @@ def uses(ports: Sequence[IbPort], around: Surroundings) -> dict[str, str]:
 _Rule = Callable[[IbPort, Sequence[IbPort], Surroundings], str]
 
 
-def _down(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
-    del ports, around
+def _down(port: IbPort, _ports: Sequence[IbPort], _around: Surroundings) -> str:
     if port.state is None or port.state.upper() == "ACTIVE":
         return ""
     return f"down: {port.state}" + (f", {port.physical_state}" if port.physical_state else "")
 
 
-def _bond(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
-    del ports
+def _bond(port: IbPort, _ports: Sequence[IbPort], around: Surroundings) -> str:
     nic = around.nics.get(port.netdev or "")
     master = around.nics.get(nic.master or "") if nic else None
     if "bond" in port.device.lower() or (nic and nic.kind == "bond") or (master and master.kind == "bond"):
@@ -61,22 +59,19 @@ def _bond(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
     return ""
 
 
-def _unchosen(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
-    del ports
+def _unchosen(port: IbPort, _ports: Sequence[IbPort], around: Surroundings) -> str:
     if not around.chosen or {port.device, port.netdev} & set(around.chosen):
         return ""
     return "not among the inventory's nodectl_nics"
 
 
-def _storage(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
-    del ports
+def _storage(port: IbPort, _ports: Sequence[IbPort], around: Surroundings) -> str:
     nic = around.nics.get(port.netdev or "")
     served = next((server for server in around.servers if nic and reaches(nic, server)), None)
     return f"storage: {port.netdev} is the way to {served}" if served else ""
 
 
-def _management(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
-    del ports
+def _management(port: IbPort, _ports: Sequence[IbPort], around: Surroundings) -> str:
     nic = around.nics.get(port.netdev or "")
     if nic is None or not carries(nic, around.address):
         return ""

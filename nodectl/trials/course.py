@@ -64,7 +64,9 @@ def interleave(
             return Ending(f"the budget was spent after {first} pairs of each, and {MIN_PAIRS} are needed")
         started = turns.clock()
         for number in alive:
-            _block(turns, course, baseline, number, candidates[number - 1], first, pairs)
+            for turn in islice(schedule(pairs), 2 * first, 2 * (first + _BLOCK)):
+                label = f"pair {turn.pair + 1} of {pairs}"
+                _take(turns, course, baseline, number, candidates[number - 1], turn, label)
         longest_s = max(longest_s, turns.clock() - started)
     return Ending()
 
@@ -73,14 +75,8 @@ def _numbers(candidates: Sequence[Side]) -> range:
     return range(1, len(candidates) + 1)
 
 
-def _block(turns: Turns, course: Course, baseline: Side, number: int, side: Side, first: int, pairs: int) -> None:
-    for turn in islice(schedule(pairs), 2 * first, 2 * (first + _BLOCK)):
-        _take(turns, course, baseline, number, side, turn, f"pair {turn.pair + 1} of {pairs}")
-
-
-def _take(turns: Turns, course: Course, baseline: Side, number: int, side: Side, turn: Turn, what: str) -> Taken:
-    measurements = turns.take(number, side, what) if turn.candidate else turns.take(BASELINE, baseline, what)
-    taken = Taken(turn, measurements)
+def _take(turns: Turns, course: Course, baseline: Side, number: int, side: Side, turn: Turn, label: str) -> Taken:
+    taken = Taken(turn, turns.take(*((number, side) if turn.candidate else (BASELINE, baseline)), label))
     course.add(number, taken)
     return taken
 
@@ -118,27 +114,25 @@ class Hunt:
         known = [gain for gain in gains if gain is not None]
         percent = 100 * math.expm1(median(known)) if known else None
         # its own failure puts it out, the baseline's does not
-        broken = not all(turn_taken.measurements for turn_taken in taken if turn_taken.turn.candidate)
+        broken = not all(own.measurements for own in taken if own.turn.candidate)
         return Ranked(self.candidates[number - 1].label, len(known), percent, failed=broken)
 
     def _gain(self, number: int) -> float | None:
         """One pair of a candidate; a second one where it was the baseline that could not be measured."""
         for _ in range(2):
-            took = self._pair(number)
-            if all(turn_taken.measurements for turn_taken in took if not turn_taken.turn.candidate):
+            pair = self._pair(number)
+            if all(taken.measurements for taken in pair if not taken.turn.candidate):
                 break
-        return _objective(took, self.varied)
+        return _objective(pair, self.varied)
 
     def _pair(self, number: int) -> list[Taken]:
         """Beginning with what is on the hosts."""
         side = self.candidates[number - 1]
         pair = len(self.course.taken.get(number, ())) // 2
         order = (False, True) if self.turns.on in (BASELINE, None) else (True, False)
-        what = f"candidate {number} of {len(self.candidates)}, its pair {pair + 1}"
-        return [
-            _take(self.turns, self.course, self.baseline, number, side, Turn(pair, candidate), what)
-            for candidate in order
-        ]
+        label = f"candidate {number} of {len(self.candidates)}, its pair {pair + 1}"
+        turns = [Turn(pair, candidate) for candidate in order]
+        return [_take(self.turns, self.course, self.baseline, number, side, turn, label) for turn in turns]
 
 
 def _objective(pair: Sequence[Taken], varied: Collection[str]) -> float | None:

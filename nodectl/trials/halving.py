@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Generic, TypeVar
 
 from nodectl.errors import UsageError
 from nodectl.trials.verdict import MIN_PAIRS
@@ -18,17 +17,15 @@ FINAL_PAIRS = 10
 # so many are tried at least where there is time, rather than fewer more deeply
 _BROAD = KEEP_ONE_IN**2
 
-Point = TypeVar("Point")
-# one pair of a candidate and the baseline: the gain as the logarithm of a ratio; None where it failed
-Evaluate = Callable[[Point], float | None]
-Clock = Callable[[], float]
+# one pair of a candidate, by its number, and the baseline: the gain as the logarithm of a ratio; None where it failed
+Evaluate = Callable[[int], float | None]
 
 
-@dataclass
-class Standing(Generic[Point]):
+@dataclass(slots=True)
+class Standing:
     """A candidate and the gains of its pairs; one that failed is out."""
 
-    candidate: Point
+    candidate: int
     gains: list[float] = field(default_factory=list)
     failed: bool = False
 
@@ -39,33 +36,32 @@ class Standing(Generic[Point]):
 
 
 @dataclass(frozen=True, slots=True)
-class Search(Generic[Point]):
+class Search:
     """`standings` best first, `final` the fresh pairs of the first; not `complete` where the budget ended it."""
 
-    standings: tuple[Standing[Point], ...]
+    standings: tuple[Standing, ...]
     final: tuple[float, ...]
-    spent_s: float
     complete: bool
 
     @property
-    def winner(self) -> Point | None:
+    def winner(self) -> int | None:
         """The best candidate; None where none could be measured or none is above the baseline."""
         best = self.standings[0] if self.standings else None
         return best.candidate if best and not best.failed and best.gain > 0 else None
 
 
 def halve(
-    candidates: Sequence[Point],
-    evaluate: Evaluate[Point],
+    candidates: Sequence[int],
+    evaluate: Evaluate,
     budget_s: float,
-    clock: Clock,
+    clock: Callable[[], float],
     *,
     final_pairs: int = FINAL_PAIRS,
-) -> Search[Point]:
+) -> Search:
     """Measure within the budget; candidates come in an order of chance, for those that do not fit are left out."""
     if final_pairs < MIN_PAIRS:
         raise UsageError(f"a verdict needs {MIN_PAIRS} pairs, not {final_pairs}", "raise the number of final pairs")
-    return _Halving(candidates, evaluate, budget_s, clock, final_pairs).run()
+    return _Halving(candidates, evaluate, budget_s, clock, final_pairs, clock()).run()
 
 
 def _rungs(count: int, *, deep: bool) -> Iterator[tuple[int, int]]:
@@ -84,26 +80,24 @@ def _cost(count: int, *, deep: bool) -> int:
     return sum(keep * pairs for keep, pairs in _rungs(count, deep=deep))
 
 
-class _Halving(Generic[Point]):
+@dataclass(slots=True)
+class _Halving:
     """One search: its standings, and what it has spent."""
 
-    def __init__(
-        self, candidates: Sequence[Point], evaluate: Evaluate[Point], budget_s: float, clock: Clock, final_pairs: int
-    ) -> None:
-        self._waiting = list(candidates)
-        self._evaluate = evaluate
-        self._budget_s = budget_s
-        self._clock = clock
-        self._final_pairs = final_pairs
-        self._start = clock()
-        self._pairs = 0
-        self._longest_s = 0.0
-        self._all: list[Standing[Point]] = []
+    candidates: Sequence[int]
+    evaluate: Evaluate
+    budget_s: float
+    clock: Callable[[], float]
+    final_pairs: int
+    start_s: float
+    pairs: int = 0
+    longest_s: float = 0.0
+    standings: list[Standing] = field(default_factory=list)
 
-    def run(self) -> Search[Point]:
+    def run(self) -> Search:
         alive = self._first_rung()
-        complete = len(self._all) == len(self._waiting)
-        deep = self._left_s() >= (_cost(len(alive), deep=True) + self._final_pairs) * self._mean_s()
+        complete = len(self.standings) == len(self.candidates)
+        deep = self._left_s() >= (_cost(len(alive), deep=True) + self.final_pairs) * self._mean_s()
         for keep, pairs in _rungs(len(alive), deep=deep):
             alive = self._best(alive)[:keep]
             if not self._rung(alive, pairs):
@@ -113,67 +107,68 @@ class _Halving(Generic[Point]):
         final: tuple[float, ...] = ()
         if ranked and not ranked[0].failed and ranked[0].gain > 0:
             final = self._final(ranked[0].candidate)
-            complete = complete and len(final) == self._final_pairs
-        return Search(tuple(ranked), final, self._clock() - self._start, complete)
+            complete = complete and len(final) == self.final_pairs
+        return Search(tuple(ranked), final, complete)
 
-    def _first_rung(self) -> list[Standing[Point]]:
+    def _first_rung(self) -> list[Standing]:
         """One pair of each, of as many as leave the budget enough for the rungs after it."""
-        for candidate in self._waiting:
-            if self._all and not self._affordable(len(self._all)):
+        for candidate in self.candidates:
+            if self.standings and not self._affordable(len(self.standings)):
                 break
             standing = Standing(candidate)
-            if not self._measure(standing, reserve=self._final_pairs):
+            if not self._measure(standing, reserve=self.final_pairs):
                 break
-            self._all.append(standing)
-        return [standing for standing in self._all if not standing.failed]
+            self.standings.append(standing)
+        return [standing for standing in self.standings if not standing.failed]
 
     def _affordable(self, measured: int) -> bool:
         """There is time for one more candidate's pair, all later rungs and the final; for a few, for shallow ones."""
         later = _cost(measured + 1, deep=measured >= _BROAD)
-        return self._left_s() >= (1 + later + self._final_pairs) * self._mean_s()
+        return self._left_s() >= (1 + later + self.final_pairs) * self._mean_s()
 
-    def _rung(self, alive: Sequence[Standing[Point]], pairs: int) -> bool:
+    def _rung(self, alive: Sequence[Standing], pairs: int) -> bool:
         """In turns, so that what drifts meets all of them; False where the budget ends it."""
         for _ in range(pairs):
             for standing in alive:
-                if not standing.failed and not self._measure(standing, reserve=self._final_pairs):
+                if not standing.failed and not self._measure(standing, reserve=self.final_pairs):
                     return False
         return True
 
-    def _measure(self, standing: Standing[Point], reserve: int) -> bool:
+    def _measure(self, standing: Standing, reserve: int) -> bool:
         """One more pair; False where there is no time for it beside the reserve."""
-        if self._pairs and self._left_s() < self._longest_s + reserve * self._mean_s():
+        if self.pairs and self._left_s() < self.longest_s + reserve * self._mean_s():
             return False
-        before = self._clock()
-        gain = self._evaluate(standing.candidate)
-        self._longest_s = max(self._longest_s, self._clock() - before)
-        self._pairs += 1
+        before = self.clock()
+        gain = self.evaluate(standing.candidate)
+        self.longest_s = max(self.longest_s, self.clock() - before)
+        self.pairs += 1
         if gain is None or math.isnan(gain):
             standing.failed = True
         else:
             standing.gains.append(gain)
         return True
 
-    def _final(self, candidate: Point) -> tuple[float, ...]:
+    def _final(self, candidate: int) -> tuple[float, ...]:
         standing = Standing(candidate)
-        for _ in range(self._final_pairs):
+        for _ in range(self.final_pairs):
             if not self._measure(standing, reserve=0) or standing.failed:
                 break
         return tuple(standing.gains)
 
-    def _best(self, alive: Sequence[Standing[Point]]) -> list[Standing[Point]]:
-        return sorted((candidate for candidate in alive if not candidate.failed), key=lambda candidate: -candidate.gain)
+    def _best(self, alive: Sequence[Standing]) -> list[Standing]:
+        return sorted((standing for standing in alive if not standing.failed), key=lambda standing: -standing.gain)
 
-    def _ranked(self, alive: Sequence[Standing[Point]]) -> list[Standing[Point]]:
+    def _ranked(self, alive: Sequence[Standing]) -> list[Standing]:
         """Those of the last rung first: one lucky pair is no match for many."""
-        last = {id(candidate) for candidate in alive}
-        return sorted(
-            self._all,
-            key=lambda candidate: (candidate.failed, id(candidate) not in last, -len(candidate.gains), -candidate.gain),
-        )
+        last = {standing.candidate for standing in alive}
+
+        def key(standing: Standing) -> tuple[bool, bool, int, float]:
+            return standing.failed, standing.candidate not in last, -len(standing.gains), -standing.gain
+
+        return sorted(self.standings, key=key)
 
     def _left_s(self) -> float:
-        return self._budget_s - (self._clock() - self._start)
+        return self.budget_s - (self.clock() - self.start_s)
 
     def _mean_s(self) -> float:
-        return (self._clock() - self._start) / self._pairs if self._pairs else 0.0
+        return (self.clock() - self.start_s) / self.pairs if self.pairs else 0.0

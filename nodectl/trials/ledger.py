@@ -10,7 +10,7 @@ from nodectl.history.identity import identity_of
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.model.trial import Series, Side, Trial
+from nodectl.model.trial import Series, Trial
 from nodectl.trials.course import Course, Hunt
 from nodectl.trials.crossover import judged
 from nodectl.trials.series import Taken, series_of
@@ -80,18 +80,15 @@ class Ledger:
         return tuple(
             series
             for number, turns in sorted(taken.items())
-            for series in series_of(self._side(number).label, against, turns, self.varied)
+            for series in series_of(self.head.candidates[number - 1].label, against, turns, self.varied)
         )
-
-    def _side(self, number: int) -> Side:
-        return self.head.candidates[number - 1]
 
     def _conditions(self) -> tuple[Mapping[str, object], ...]:
         """What each thing was first measured under, on each side."""
         first: dict[tuple[str, str], Measurement] = {}
         for number, turns in sorted(self.course.taken.items()):
             for taken in turns:
-                side = self._side(number) if taken.turn.candidate else self.head.baseline
+                side = self.head.candidates[number - 1] if taken.turn.candidate else self.head.baseline
                 for measurement in taken.measurements:
                     first.setdefault((side.label, identity_of(measurement).label), measurement)
         return tuple(

@@ -135,13 +135,10 @@ def _group(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _head(proposal: Proposal, beside: str) -> str:
-    wins = [verdict for verdict in proposal.verdicts if verdict.verdict is Outcome.BETTER]
     lines = [f"{MARK}: {proposal.profile} against {proposal.baseline}. Review it, then use it as", "# one more -i."]
-    lines += [f"# better: {_where(win)}" for win in wins]
+    lines += [f"# better: {_where(verdict)}" for verdict in proposal.verdicts if verdict.verdict is Outcome.BETTER]
     lines += [f"# not in here, for no host holds it: {key} {value}" for key, value in proposal.run_with.items()]
-    lines += [
-        f"# WORSE: {_where(regression)}" for regression in summarise(proposal.profile, proposal.verdicts).regressions
-    ]
+    lines += [f"# WORSE: {_where(verdict)}" for verdict in proposal.verdicts if verdict.is_regression]
     return "\n".join([*lines, f"# evidence: {beside}"])
 
 

@@ -111,17 +111,17 @@ class TrialRun:
         return ending.reason
 
     def _interleave(self, turns: Turns) -> Ending:
-        given = self.head
-        return interleave(turns, self._ledger.course, given.baseline, given.candidates, given.pairs, self._has_time)
+        head = self.head
+        return interleave(turns, self._ledger.course, head.baseline, head.candidates, head.pairs, self._has_time)
 
     def _search(self, turns: Turns) -> Ending:
-        given = self.head
-        hunt = Hunt(turns, self._ledger.course, given.baseline, given.candidates, self._ledger.varied)
+        head = self.head
+        hunt = Hunt(turns, self._ledger.course, head.baseline, head.candidates, self._ledger.varied)
         self._ledger.hunt = hunt
         budget_s = self._left_s()
         if budget_s is None:
             raise UsageError("a search needs a budget", "give --budget 20m")
-        number, final, ending = hunt.run(given.pairs, budget_s)
+        number, final, ending = hunt.run(head.pairs, budget_s)
         if number is not None:
             self._ledger.only = (number, _renumbered(final))
         return ending
@@ -137,10 +137,8 @@ class TrialRun:
 
 def _renumbered(taken: Sequence[Taken]) -> tuple[Taken, ...]:
     """The fresh pairs as a trial of their own."""
-    first = min((turn_taken.turn.pair for turn_taken in taken), default=0)
-    return tuple(
-        replace(turn_taken, turn=replace(turn_taken.turn, pair=turn_taken.turn.pair - first)) for turn_taken in taken
-    )
+    first = min((row.turn.pair for row in taken), default=0)
+    return tuple(replace(row, turn=replace(row.turn, pair=row.turn.pair - first)) for row in taken)
 
 
 def failed(trial: Trial) -> int:

@@ -142,7 +142,7 @@ def space_of(document: Mapping[str, Any], where: str) -> Space:
     allowed = document.get("allow_debug_variables", False)
     if not isinstance(allowed, bool):
         raise ProfileError(f"{where}: allow_debug_variables: {allowed!r} is neither true nor false", "correct it")
-    axes = [*_settings(document, where), *_together(document, where)]
+    axes = list(_axes(document, where))
     if not axes:
         raise ProfileError(f"{where}: nothing varies", f"give lists of values under any of: {', '.join(_GROUPS)}")
     space = Space(tuple(axes), allowed)
@@ -153,37 +153,33 @@ def space_of(document: Mapping[str, Any], where: str) -> Space:
     return space
 
 
-def _settings(document: Mapping[str, Any], where: str) -> Iterator[Axis]:
-    for group in _GROUPS:
-        settings = document.get(group, {})
-        if not isinstance(settings, Mapping):
-            raise ProfileError(f"{where}: {group}: {settings!r} is no mapping", "give it as name: [value, value]")
-        for key, values in settings.items():
+def _axes(document: Mapping[str, Any], where: str) -> Iterator[Axis]:
+    """An axis for each setting of a group, then one for each bundle of settings that vary together."""
+    for group in (*_GROUPS, _TOGETHER):
+        kind, form = ("settings", "{…}, {…}") if group == _TOGETHER else ("values", "value, value")
+        axes = document.get(group, {})
+        if not isinstance(axes, Mapping):
+            raise ProfileError(f"{where}: {group}: {axes!r} is no mapping", f"give it as name: [{form}]")
+        for key, values in axes.items():
             name = f"{group}.{key}"
             if not isinstance(values, list) or not values:
-                raise ProfileError(f"{where}: {name}: {values!r} is no list of values", "give it as [value, value]")
-            yield _axis(name, [{} if value is None else {group: {key: value}} for value in values], where)
+                raise ProfileError(
+                    f"{where}: {name}: {values!r} is no list of {kind}", f"give it as [{form}]"
+                )
+            if group == _TOGETHER:
+                _check_bundles(values, f"{where}: {name}")
+                yield _axis(name, values, where)
+            else:
+                yield _axis(name, [{} if value is None else {group: {key: value}} for value in values], where)
 
 
-def _together(document: Mapping[str, Any], where: str) -> Iterator[Axis]:
-    bundles = document.get(_TOGETHER, {})
-    if not isinstance(bundles, Mapping):
-        raise ProfileError(f"{where}: {_TOGETHER}: {bundles!r} is no mapping", "give it as name: [{…}, {…}]")
-    for name, choices in bundles.items():
-        path = f"{_TOGETHER}.{name}"
-        if not isinstance(choices, list) or not choices:
-            raise ProfileError(f"{where}: {path}: {choices!r} is no list of settings", "give it as [{}, {sysctl: …}]")
-        for place, choice in enumerate(choices):
-            if not isinstance(choice, Mapping) or not all(
-                isinstance(settings, Mapping) for settings in choice.values()
-            ):
-                raise ProfileError(f"{where}: {path}.{place}: {choice!r} is no mapping", "give it as {sysctl: {…}}")
-            for group in choice:
-                if group not in _GROUPS:
-                    raise ProfileError(
-                        f"{where}: {path}.{place}.{group}: no such field", f"known: {', '.join(_GROUPS)}"
-                    )
-        yield _axis(path, choices, where)
+def _check_bundles(bundles: list[Any], where: str) -> None:
+    for place, bundle in enumerate(bundles):
+        if not isinstance(bundle, Mapping) or not all(isinstance(settings, Mapping) for settings in bundle.values()):
+            raise ProfileError(f"{where}.{place}: {bundle!r} is no mapping", "give it as {sysctl: {…}}")
+        for group in bundle:
+            if group not in _GROUPS:
+                raise ProfileError(f"{where}.{place}.{group}: no such field", f"known: {', '.join(_GROUPS)}")
 
 
 def _axis(name: str, choices: list[Mapping[str, Mapping[str, Any]]], where: str) -> Axis:
@@ -197,18 +193,14 @@ def _axis(name: str, choices: list[Mapping[str, Mapping[str, Any]]], where: str)
 
 
 def _label(overrides: Mapping[str, Mapping[str, Any]]) -> str:
-    return ", ".join(_told(key, value) for settings in overrides.values() for key, value in settings.items())
+    return ", ".join(_setting_label(key, value) for settings in overrides.values() for key, value in settings.items())
 
 
-def _told(key: str, value: Any) -> str:
+def _setting_label(key: str, value: Any) -> str:
     if not isinstance(value, Mapping):
         return f"{key}={value}"
-    more = "".join(
-        f" {name}={field_value}"
-        for name, field_value in sorted(value.items())
-        if name not in ("value", "why", "source")
-    )
-    return f"{key}={value.get('value')}{more}"
+    own = sorted(name for name in value if name not in ("value", "why", "source"))
+    return f"{key}={value.get('value')}" + "".join(f" {name}={value[name]}" for name in own)
 
 
 def _refuse_overlaps(space: Space, where: str) -> None:

@@ -15,6 +15,7 @@ from nodectl.model.trial import Side
 from nodectl.probes.base import Note, ProbeResult
 
 _Key = tuple[str, str, str, str, Status]
+_BAD = (Status.FAILED, Status.UNKNOWN)
 
 
 @dataclass(slots=True)
@@ -27,7 +28,10 @@ class Heard:
 
     def settings(self, label: str, findings: Iterable[Finding]) -> None:
         """While settings were put on: what failed there has failed."""
-        self._hear(label, findings)
+        for finding in findings:
+            key = (finding.check, finding.host, finding.subject, finding.kind, finding.status)
+            self._findings.setdefault(key, finding)
+            self._labels.setdefault(key, []).append(label)
 
     def settled(self, label: str) -> None:
         """They could be put on all the same, at another time."""
@@ -35,18 +39,8 @@ class Heard:
 
     def measuring(self, label: str, findings: Iterable[Finding]) -> None:
         """While it was measured: a warning, for the verdict on the pairs says what it comes to."""
-        looked_at = (finding for finding in findings if finding.status is not Status.SKIPPED)
-        bad = (Status.FAILED, Status.UNKNOWN)
-        self._hear(
-            label,
-            (replace(finding, status=Status.WARNING) if finding.status in bad else finding for finding in looked_at),
-        )
-
-    def _hear(self, label: str, findings: Iterable[Finding]) -> None:
-        for finding in findings:
-            key = (finding.check, finding.host, finding.subject, finding.kind, finding.status)
-            self._findings.setdefault(key, finding)
-            self._labels.setdefault(key, []).append(label)
+        made = [finding for finding in findings if finding.status is not Status.SKIPPED]
+        self.settings(label, [replace(row, status=Status.WARNING) if row.status in _BAD else row for row in made])
 
     def findings(self) -> tuple[Finding, ...]:
         """Each with its turns; what did not last is a warning."""
@@ -56,7 +50,7 @@ class Heard:
         )
 
     def _status(self, status: Status, labels: list[str]) -> Status:
-        return Status.WARNING if status in (Status.FAILED, Status.UNKNOWN) and self._settled >= {*labels} else status
+        return Status.WARNING if status in _BAD and self._settled >= {*labels} else status
 
 
 def _turns(labels: list[str]) -> str:
@@ -70,7 +64,6 @@ _SILENT = 3
 _REFUSALS = 2
 # where a host was only not reached
 _TRIES = 2
-_BAD = (Status.FAILED, Status.UNKNOWN)
 
 
 class TrialEndError(Exception):
@@ -151,8 +144,7 @@ class Turns:
 def _brief(measurements: tuple[Measurement, ...]) -> str:
     """The first value of each probe."""
     first = {measurement.probe: measurement for measurement in reversed(measurements)}
-    values = [f"{each.probe} {each.value:.4g} {each.unit}" for each in reversed(first.values())]
-    return ", ".join(values)
+    return ", ".join(f"{row.probe} {row.value:.4g} {row.unit}" for row in reversed(first.values()))
 
 
 def _first(findings: Sequence[Finding]) -> str:

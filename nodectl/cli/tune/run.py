@@ -47,7 +47,7 @@ def run(
             app.limit,
             app.hosts,
             app.transport,
-            what=f"tune trial {head.id}",
+            purpose=f"tune trial {head.id}",
             note=note,
             force=force,
             become_password=password,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.nics import nics_in
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.links import NEAR, between
@@ -14,7 +15,7 @@ from nodectl.model.recording import Recording
 from nodectl.model.topology import GpuNic, NodeTopology
 from nodectl.recordings.source import LiveSource
 from nodectl.topology.env import training_ports
-from nodectl.topology.node import SUBJECTS, Facts, node_topology
+from nodectl.topology.node import SUBJECTS, node_topology
 from nodectl.topology.socket_interface import choose
 from nodectl.transport.base import Transport
 
@@ -66,7 +67,7 @@ def find_should(transport: Transport, hosts: Sequence[Host], forks: int) -> dict
 def should_of(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, Should]:
     """From facts; together, because the socket interface must reach all."""
     ports = {host.name: training_ports(host, found) for host, found in hosts}
-    sockets = choose([(host, Facts(found).nics()) for host, found in hosts], rdma=all(ports.values()))
+    sockets = choose([(host, nics_in(found)) for host, found in hosts], rdma=all(ports.values()))
     return {host.name: _one(host, found, ports[host.name], sockets[host.name].interface) for host, found in hosts}
 
 

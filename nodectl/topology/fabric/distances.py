@@ -48,15 +48,12 @@ class Distances:
         """The switches at distance 0, 1, 2 … from `switch`, and no others; each level as bits."""
         start = self._index[switch]
         if start not in self._levels:
-            self._levels[start] = self._search(start)
+            self._levels[start] = self._search(1 << start)
         return self._levels[start]
 
     def reach(self, switch: str) -> int:
         """All switches that `switch` is joined with, as bits; itself too."""
-        switches = 0
-        for level in self.levels(switch):
-            switches |= level
-        return switches
+        return _up_to(self.levels(switch))
 
     def nearest(self, switch: str, targets: int) -> int | None:
         """Number of switches on the way from a host at `switch` to one at the nearest of `targets`."""
@@ -76,8 +73,13 @@ class Distances:
             way.append(here)
         return [self._ids[number] for number in reversed(way)]
 
+    def around(self, switches: Iterable[str]) -> Iterator[list[str]]:
+        """These switches, then those one further from the nearest of them, and so on."""
+        for level in self._search(self.bits(switches)):
+            yield [self._ids[number] for number in _ones(level)]
+
     def _search(self, start: int) -> list[int]:
-        frontier = seen = 1 << start
+        frontier = seen = start
         levels = []
         while frontier:
             levels.append(frontier)
@@ -131,24 +133,22 @@ def parts_of(graph: FabricGraph, distances: Distances, homes: Mapping[str, froze
             islands[island].append(host)
     groups = [frozenset(hosts) for hosts in islands.values()]
     groups += [frozenset(pair) for pair in graph.direct]
-    groups += [frozenset([host]) for host in graph.hosts if host not in homes and not _among(host, graph.direct)]
+    groups += [frozenset([host]) for host in set(graph.hosts).difference(homes, *graph.direct)]
     unique = set(groups)
     largest = [part for part in unique if not any(part < other for other in unique)]
     return sorted((tuple(sorted(part, key=natural)) for part in largest), key=lambda part: (-len(part), part))
 
 
-def _among(host: str, pairs: Iterable[tuple[str, str]]) -> bool:
-    return any(host in pair for pair in pairs)
-
-
 def _classes(homes: Mapping[str, frozenset[str]]) -> dict[frozenset[str], list[str]]:
+    """The hosts with the same switches, by those switches."""
     classes: dict[frozenset[str], list[str]] = defaultdict(list)
     for host, switches in homes.items():
         classes[switches].append(host)
     return dict(classes)
 
 
-def _up_to(levels: list[int], count: int) -> int:
+def _up_to(levels: list[int], count: int | None = None) -> int:
+    """The switches of the first levels, or of all, as bits."""
     switches = 0
     for level in levels[:count]:
         switches |= level
@@ -167,10 +167,11 @@ def _lowest(bits: int) -> int:
 
 
 def rank_order(distances: Distances, homes: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
-    """All hosts, those with the same switches in counting order, then those nearest to them; always the same order."""
-    groups: dict[frozenset[str], list[str]] = defaultdict(list)
-    for host in sorted(homes, key=natural):
-        groups[homes[host]].append(host)
+    """All hosts, those with the same switches in counting order, then those nearest to them; always the same order.
+
+    `homes` are in counting order, as `homes_of` gives them.
+    """
+    groups = _classes(homes)
     counted = {group: number for number, group in enumerate(groups)}
     bits = {group: distances.bits(group) for group in groups}
     left = set(groups)
@@ -180,7 +181,7 @@ def rank_order(distances: Distances, homes: Mapping[str, frozenset[str]]) -> tup
         left.discard(here)
         order += groups[here]
         ours = here
-        here = min(left, key=lambda each: (*_apart(distances, ours, bits[each]), counted[each]), default=None)
+        here = min(left, key=lambda group: (*_apart(distances, ours, bits[group]), counted[group]), default=None)
     return tuple(order)
 
 

@@ -29,14 +29,14 @@ def ib_graph(
     owners: dict[str, tuple[str, str]] = {}
     nameless: list[str] = []
     for adapter in listing.hosts:
-        told = (adapter.name or "").strip()
-        if _AGGREGATION in told:
+        description = (adapter.name or "").strip()
+        if _AGGREGATION in description:
             continue
         known = guids.get(bare(adapter.guid))
-        if known is None and (not told or _FACTORY.match(told)):
+        if known is None and (not description or _FACTORY.match(description)):
             nameless.append(adapter.guid)
             continue
-        host, device = known or _split(told)
+        host, device = known or _split(description)
         name = names.find(host)
         if name is not None:
             owners[adapter.guid] = (name, device or adapter.guid)
@@ -56,7 +56,7 @@ def _graph(
     source: str,
 ) -> FabricGraph:
     attachments, trunks, direct = [], [], []
-    several = _ports(listing, owners)
+    several = _live_ports(listing, owners)
     for link in listing.links:
         speed = " ".join(filter(None, (link.width, link.speed)))
         if link.a in switches and link.b in switches:
@@ -71,7 +71,7 @@ def _graph(
         for adapter, port, switch in ((link.a, link.a_port, link.b), (link.b, link.b_port, link.a)):
             if adapter in owners and switch in switches:
                 host, device = owners[adapter]
-                nic = f"{device}:{port}" if several.get(adapter, 0) > 1 else device
+                nic = f"{device}:{port}" if several[adapter] > 1 else device
                 attachments.append(Attachment(host, nic, switch, link.gbit_s, speed))
     seen = dict.fromkeys(host for host, _ in owners.values())
     return FabricGraph(
@@ -86,14 +86,10 @@ def _graph(
     )
 
 
-def _ports(listing: IbNetDiscover, owners: Mapping[str, object]) -> dict[str, int]:
+def _live_ports(listing: IbNetDiscover, owners: Mapping[str, object]) -> Counter[str]:
     """How many ports of each adapter have a live link."""
-    ports: dict[str, set[int]] = {}
-    for link in listing.links:
-        for guid, port in ((link.a, link.a_port), (link.b, link.b_port)):
-            if guid in owners:
-                ports.setdefault(guid, set()).add(port)
-    return {guid: len(numbers) for guid, numbers in ports.items()}
+    ends = {end for link in listing.links for end in ((link.a, link.a_port), (link.b, link.b_port))}
+    return Counter(guid for guid, _ in ends if guid in owners)
 
 
 def _split(description: str) -> tuple[str, str]:

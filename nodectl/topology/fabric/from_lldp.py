@@ -11,7 +11,7 @@ from nodectl.topology.fabric.host_names import HostNames
 
 
 def lldp_graph(neighbors_of: Mapping[str, Lldp], hosts: Sequence[Host], source: str) -> FabricGraph:
-    """`found` is by the name of who was asked.
+    """The graph of what each host or switch, by its name, sees beside itself.
 
     Who is no host of the inventory is a switch; without an inventory, whom others see forward.  Cables between switches
     are known only where switches were asked.
@@ -31,19 +31,19 @@ def lldp_graph(neighbors_of: Mapping[str, Lldp], hosts: Sequence[Host], source: 
         **_seen_by_hosts(neighbors_of, asked, hosts),
     }
     trunks = _trunks(neighbors_of, switches, attachments)
-    ids = dict.fromkeys([*switches, *(each.switch for each in attachments.values()), *(each.b for each in trunks)])
-    leaves = {attachment.switch for attachment in attachments.values()}
-    seen = dict.fromkeys(each.host for each in attachments.values())
+    leaves = dict.fromkeys(attachment.switch for attachment in attachments.values())
+    ids = dict.fromkeys([*switches, *leaves, *(trunk.b for trunk in trunks)])
+    seen = dict.fromkeys(attachment.host for attachment in attachments.values())
     wanted = dict.fromkeys([*(host.name for host in hosts), *asked.values()])
     return FabricGraph(
         source=source,
-        switches=tuple(Switch(each, each) for each in ids),
+        switches=tuple(Switch(name, name) for name in ids),
         attachments=tuple(attachments.values()),
         trunks=trunks,
         hosts=tuple(seen),
         missing=tuple(name for name in wanted if name not in seen),
         # every leaf told its own cables, or there is only one
-        trunks_known=leaves <= set(switches) or len(leaves) < 2,
+        trunks_known=set(leaves) <= set(switches) or len(leaves) < 2,
     )
 
 
@@ -60,8 +60,8 @@ def _seen_by_hosts(neighbors_of: Mapping[str, Lldp], asked: Mapping[str, str], h
                 and neighbor.chassis not in asked
                 and (not wanted or neighbor.interface in wanted)
             ):
-                found_here = Attachment(name, neighbor.interface, neighbor.chassis, neighbor.gbit_s)
-                attachments[name, neighbor.interface, neighbor.chassis] = found_here
+                port = (name, neighbor.interface, neighbor.chassis)
+                attachments[port] = Attachment(*port, neighbor.gbit_s)
     return attachments
 
 
@@ -75,7 +75,8 @@ def _seen_by_switches(
             host = None if neighbor.chassis in switches or neighbor.chassis in asked else names.find(neighbor.chassis)
             if host is not None and host not in asked.values() and not (neighbor.forwards and names.everybody):
                 nic = neighbor.port_description or neighbor.port or neighbor.interface
-                attachments[host, nic, owner] = Attachment(host, nic, owner, neighbor.gbit_s)
+                port = (host, nic, owner)
+                attachments[port] = Attachment(*port, neighbor.gbit_s)
     return attachments
 
 
@@ -97,5 +98,5 @@ def _training(hosts: Sequence[Host], name: str) -> tuple[str, ...]:
     for host in hosts:
         named = host.variables.get("nodectl_nics") if host.name == name else None
         if isinstance(named, list):
-            return tuple(str(each) for each in named)
+            return tuple(map(str, named))
     return ()

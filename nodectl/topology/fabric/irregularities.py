@@ -94,17 +94,15 @@ def ports(graph: FabricGraph) -> Iterator[Finding]:
 def trunks(graph: FabricGraph) -> Iterator[Finding]:
     """Cables between switches that are slower than most."""
     names = names_of(graph)
-    rates = {number: each.gbit_s for number, each in enumerate(graph.trunks) if each.gbit_s is not None}
-    usual = majority(rates)
-    for number, rate in rates.items():
-        trunk = graph.trunks[number]
-        if usual is not None and rate < usual:
+    usual = majority({number: trunk.gbit_s for number, trunk in enumerate(graph.trunks) if trunk.gbit_s is not None})
+    for trunk in graph.trunks:
+        if usual is not None and trunk.gbit_s is not None and trunk.gbit_s < usual:
             ends = (names[trunk.a], names[trunk.b])
             yield _warning(
                 FABRIC,
                 "fabric_trunk_rate",
                 subject=" - ".join(ends),
-                actual=_rate(rate, trunk.speed),
+                actual=_rate(trunk.gbit_s, trunk.speed),
                 expected=f"{usual:g} Gbit/s, as most others",
                 remedy=_CABLE,
                 kind="path",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from nodectl.common.few import few
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, SwitchLoad
@@ -13,7 +14,6 @@ from nodectl.model.topology import FabricGraph, SwitchLoad
 FABRIC = "fabric"
 MAX_HOPS = 3
 MAX_OVERSUBSCRIPTION = 1.0
-_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def parts(groups: Sequence[Sequence[str]]) -> Iterator[Finding]:
             "fabric_partitioned",
             Status.FAILED,
             expected="a way between any two hosts",
-            actual=f"{len(groups)} parts without a way between them: {'; '.join(_list(group) for group in groups)}",
+            actual=f"{len(groups)} parts without a way between them: {'; '.join(few(group) for group in groups)}",
             remedy="look at the cables and port states between the parts' switches",
             hosts=tuple(group[0] for group in groups),
         )
@@ -98,7 +98,7 @@ def nameless(graph: FabricGraph) -> Iterator[Finding]:
             "fabric_nameless",
             Status.UNKNOWN,
             expected="each adapter carries its host's name, and no other adapter the same",
-            actual=f"{len(graph.nameless)} without: {_list(graph.nameless)}",
+            actual=f"{len(graph.nameless)} without: {few(graph.nameless)}",
             remedy="on that host: restart rdma-ndd, or write the node description (/sys/class/infiniband/*/node_desc)",
         )
 
@@ -137,8 +137,3 @@ def loads(switches: Sequence[SwitchLoad], limits: Limits) -> Iterator[Finding]:
             f"{len(over)} of {len(leaves)} leaves are over",
             remedy="more uplinks, or jobs inside one leaf; --max-oversubscription if it was built so",
         )
-
-
-def _list(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nodectl.common.natural import natural
 from nodectl.model.topology import Attachment, FabricGraph, Rail, SwitchLoad
+from nodectl.topology.fabric.distances import Distances
 
 
 def names_of(graph: FabricGraph) -> dict[str, str]:
@@ -28,17 +29,11 @@ def cables_of(graph: FabricGraph) -> tuple[tuple[str, str, int], ...]:
 
 def tiers_of(graph: FabricGraph) -> dict[str, int]:
     """1 for a switch with hosts, 2 for those above it, and so on; 0 where no way leads to a host."""
-    near: dict[str, set[str]] = defaultdict(set)
-    for trunk in graph.trunks:
-        near[trunk.a].add(trunk.b)
-        near[trunk.b].add(trunk.a)
-    tiers = dict.fromkeys((attachment.switch for attachment in graph.attachments), 1)
-    frontier = set(tiers)
-    while frontier:
-        above = {neighbor for switch in frontier for neighbor in near[switch]} - set(tiers)
-        tiers.update(dict.fromkeys(above, tiers[next(iter(frontier))] + 1))
-        frontier = above
-    return {switch.id: tiers.get(switch.id, 0) for switch in graph.switches}
+    tiers = dict.fromkeys((switch.id for switch in graph.switches), 0)
+    leaves = {attachment.switch for attachment in graph.attachments}
+    for tier, switches in enumerate(Distances(graph).around(leaves), 1):
+        tiers |= dict.fromkeys(switches, tier)
+    return tiers
 
 
 def loads_of(graph: FabricGraph) -> tuple[SwitchLoad, ...]:
@@ -54,10 +49,7 @@ def loads_of(graph: FabricGraph) -> tuple[SwitchLoad, ...]:
         for here, there in ((trunk.a, trunk.b), (trunk.b, trunk.a)):
             # a cable between equals leads away from the hosts of both
             (down if tiers[there] < tiers[here] else up)[here].append(trunk.gbit_s)
-    loads = [
-        _load(names[switch_id], tiers[switch_id], len(hosts[switch_id]), down[switch_id], up[switch_id])
-        for switch_id in (switch.id for switch in graph.switches)
-    ]
+    loads = [_load(names[switch], tiers[switch], len(hosts[switch]), down[switch], up[switch]) for switch in names]
     return tuple(sorted(loads, key=lambda load: (load.tier, natural(load.switch))))
 
 

@@ -32,7 +32,7 @@ class Armed:
 
     playbooks: TrialPlaybooks
     leases: Leases
-    what: str
+    purpose: str
     note: Note
     lease_s: float
     hosts: tuple[Host, ...] = ()
@@ -64,7 +64,7 @@ class Armed:
     def arm(self, hosts: Sequence[Host], uids: Mapping[str, int], *, force: bool) -> None:
         """Record, start a guard on each host, and renew from now on; `uids` are the logins that renew."""
         self._asked = tuple(hosts)
-        run = self.playbooks.arm(hosts, uids, self.what, self.lease_s, force)
+        run = self.playbooks.arm(hosts, uids, self.purpose, self.lease_s, force)
         held = {name for name, answer in run.answers.items() if answer.get("state") == "armed"}
         self.hosts = tuple(host for host in hosts if host.name in held)
         self.findings += tuple(
@@ -110,7 +110,7 @@ class Armed:
             self.leases.stop()
 
     def _take_off(self, hosts: Sequence[Host], limit: str | None) -> None:
-        run = self.playbooks.take_off(hosts, self.what)
+        run = self.playbooks.take_off(hosts, self.purpose)
         option = f"-l '{limit}' " if limit else ""
         remedy = f"nodectl {option}rollback; what stood there is record {self.trial}"
         self.findings += tuple(replace(finding, subject="former values", remedy=remedy) for finding in run.findings)
@@ -128,7 +128,7 @@ def armed(
     hosts: Sequence[Host],
     transport: Transport,
     *,
-    what: str,
+    purpose: str,
     note: Note,
     lease_s: float = LEASE_S,
     force: bool = False,
@@ -144,7 +144,7 @@ def armed(
         raise UsageError(f"a lease of {lease_s:g} s is none", "give a positive number of seconds")
     trial = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-trial-{secrets.token_hex(3)}"
     playbooks = TrialPlaybooks(trial, tuple(inventory_sources), forks, become_password, note)
-    state = Armed(playbooks, Leases(transport, hosts, trial, lease_s), what, note, lease_s)
+    state = Armed(playbooks, Leases(transport, hosts, trial, lease_s), purpose, note, lease_s)
     with interruptible():
         try:
             uids, state.findings = _logins(transport, hosts)

@@ -51,16 +51,16 @@ class TrialPlaybooks:
     # lines that were shown already: each turn reports the same ones
     shown: set[str] = field(default_factory=set)
 
-    def arm(self, hosts: Sequence[Host], uids: Mapping[str, int], what: str, lease_s: float, force: bool) -> Ran:
+    def arm(self, hosts: Sequence[Host], uids: Mapping[str, int], purpose: str, lease_s: float, force: bool) -> Ran:
         """Record what stands there and start a guard on each host."""
         variables = {
             "trial_uids": dict(uids),
-            "trial_what": what,
+            "trial_what": purpose,
             "trial_lease_s": lease_s,
             "trial_settle_s": lease_s * _SETTLE,
             "trial_force": force,
         }
-        return self._run("trial_arm", hosts, variables, what)
+        return self._run("trial_arm", hosts, variables, purpose)
 
     def put_on(self, hosts: Sequence[Host], side: Side) -> Ran:
         """Put the side's settings on by tune.yml, and verify them; its Python is the one that a guard takes away."""
@@ -68,9 +68,9 @@ class TrialPlaybooks:
             variables["ansible_python_interpreter"] = f"{TRIALS}/{self.trial}/python3"
             return self._run("trial_on", hosts, variables, side.label, inventories)
 
-    def take_off(self, hosts: Sequence[Host], what: str) -> Ran:
+    def take_off(self, hosts: Sequence[Host], purpose: str) -> Ran:
         """Former values back, looked at, and the guards ended."""
-        return self._run("trial_off", hosts, {}, what)
+        return self._run("trial_off", hosts, {}, purpose)
 
     def _run(
         self, playbook: str, hosts: Sequence[Host], variables: Mapping[str, Any], subject: str, more: Sequence[str] = ()

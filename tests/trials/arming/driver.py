@@ -44,7 +44,7 @@ def main(source: str, lease_s: float, force: bool, limit: str | None) -> None:
             limit,
             hosts,
             transport,
-            what="a test",
+            purpose="a test",
             note=lambda text: say("note", text=text),
             lease_s=lease_s,
             force=force,
