@@ -163,9 +163,7 @@ def _axes(document: Mapping[str, Any], where: str) -> Iterator[Axis]:
         for key, values in axes.items():
             name = f"{group}.{key}"
             if not isinstance(values, list) or not values:
-                raise ProfileError(
-                    f"{where}: {name}: {values!r} is no list of {kind}", f"give it as [{form}]"
-                )
+                raise ProfileError(f"{where}: {name}: {values!r} is no list of {kind}", f"give it as [{form}]")
             if group == _TOGETHER:
                 _check_bundles(values, f"{where}: {name}")
                 yield _axis(name, values, where)
