@@ -26,14 +26,14 @@ TOLERANCE_PERCENT = 5.0
 def compare(against: str, new: Sequence[Measurement], old: Mapping[str, Past]) -> Comparison:
     """Each new measurement beside the old one of its identity."""
     changes, only_new, seen = [], [], set()
-    for each in new:
-        identity = identity_of(each)
-        there = old.get(identity.key)
-        if there is None:
+    for measurement in new:
+        identity = identity_of(measurement)
+        past = old.get(identity.key)
+        if past is None:
             only_new.append(identity.label)
         else:
             seen.add(identity.key)
-            changes.append(_change(identity, there, each))
+            changes.append(_change(identity, past, measurement))
     only_old = [identity_of(past.measurement).label for key, past in old.items() if key not in seen]
     return Comparison(against, tuple(changes), tuple(only_new), tuple(only_old))
 
@@ -46,9 +46,9 @@ def by_identity(measurements: Iterable[Measurement]) -> dict[str, Past]:
 def findings(compared: Comparison) -> tuple[Finding, ...]:
     """A warning for what is worse by 5 % and by more than both scatter; unknown where nothing could be compared."""
     if not compared.changes:
-        said = f"nothing measured here can be compared with {compared.against}"
+        actual = f"nothing measured here can be compared with {compared.against}"
         remedy = "measure the same hosts with the same options, then compare"
-        return (Finding("", "compare", Status.UNKNOWN, actual=said, remedy=remedy),)
+        return (Finding("", "compare", Status.UNKNOWN, actual=actual, remedy=remedy),)
     return tuple(_finding(compared.against, change) for change in compared.changes if is_worse(change))
 
 
@@ -87,17 +87,16 @@ def _is_outside(old: Measurement, new: Measurement) -> bool | None:
 
 
 def _finding(against: str, change: Change) -> Finding:
-    where = change.direction or ",".join(change.hosts)
-    size = "" if change.size_bytes is None else f"{change.size_bytes} B"
+    identity = Identity(change.probe, change.hosts, change.direction, change.unit, change.subject, change.size_bytes)
     return Finding(
         change.hosts[0],
         "compare",
         Status.WARNING,
-        subject=" ".join(filter(None, [change.probe, where, change.subject, size])),
+        subject=identity.label,
         expected=f"{change.old:.4g} {change.unit} ({against})",
         actual=f"{change.new:.4g} {change.unit}, {change.change_percent or 0:+.1f} % and outside both spreads",
         remedy="measure again; then look at what has changed since (`nodectl health`)",
-        kind="host" if len(change.hosts) == 1 else "path" if len(change.hosts) == 2 else "",
+        kind=identity.kind,
         hosts=change.hosts,
     )
 

@@ -81,38 +81,38 @@ def drifts(points: Sequence[Point]) -> dict[str, Finding]:
     for point in points:
         series[point.key].append((point.time, point.value))
     peers = _peers(points)
-    found = {}
+    findings = {}
     for key, own_points in series.items():
         identity = Identity.of_key(key)
         lower = kind_of(identity.probe).lower_is_better(identity.unit)
         if lower is None:
             continue
-        beside = peers.get(key, [])
-        own, among = drift(own_points, lower_better=lower), drift(beside, lower_better=lower)
+        peer_points = peers.get(key, [])
+        own, among = drift(own_points, lower_better=lower), drift(peer_points, lower_better=lower)
         if own is not None:
-            found[key] = _finding(identity, own, _said(among, beside))
+            findings[key] = _finding(identity, own, _beside_peers(among, peer_points), identity.unit)
         elif among is not None:
-            said = "while its own figures stay: the others got better, it did not"
-            found[key] = _finding(identity, among, said, unit="of its peers' median")
-    return found
+            reason = "while its own figures stay: the others got better, it did not"
+            findings[key] = _finding(identity, among, reason, "of its peers' median")
+    return findings
 
 
 def _peers(points: Sequence[Point]) -> dict[str, list[tuple[float, float]]]:
     """Identity → (time, its part of the median of the others of the same kind in the same run)."""
     kinds: dict[tuple[object, ...], dict[str, Point]] = defaultdict(dict)
-    for each in points:
-        identity = Identity.of_key(each.key)
-        kind = (each.run, identity.probe, len(identity.hosts), identity.unit, identity.subject, identity.size_bytes)
-        kinds[kind][each.key] = each
+    for point in points:
+        identity = Identity.of_key(point.key)
+        kind = (point.run, identity.probe, len(identity.hosts), identity.unit, identity.subject, identity.size_bytes)
+        kinds[kind][point.key] = point
     ratios: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for members in kinds.values():
         if len(members) <= MIN_PEERS:
             continue
-        ordered = sorted(each.value for each in members.values())
-        for key, each in members.items():
-            others = _median_without(ordered, each.value)
+        ordered = sorted(point.value for point in members.values())
+        for key, point in members.items():
+            others = _median_without(ordered, point.value)
             if others > 0:
-                ratios[key].append((each.time, each.value / others))
+                ratios[key].append((point.time, point.value / others))
     return ratios
 
 
@@ -130,29 +130,29 @@ def _median_without(ordered: Sequence[float], value: float) -> float:
 def _cusum(deviations: Sequence[float]) -> float:
     """The highest that the sum of what is beyond the slack comes to, beginning again at every return to nought."""
     total = highest = 0.0
-    for each in deviations:
-        total = max(0.0, total + min(each, _CLAMP) - _SLACK)
+    for deviation in deviations:
+        total = max(0.0, total + min(deviation, _CLAMP) - _SLACK)
         highest = max(highest, total)
     return highest
 
 
-def _said(among: Drift | None, beside: Sequence[object]) -> str:
+def _beside_peers(among: Drift | None, peer_points: Sequence[object]) -> str:
+    """Whether it drifts alone, as the ratios to its peers' median say."""
     if among is not None:
         return "and against its peers"
-    return "its peers with it: look for what all share" if len(beside) >= MIN_POINTS else "its peers are not known"
+    return "its peers with it: look for what all share" if len(peer_points) >= MIN_POINTS else "its peers are not known"
 
 
-def _finding(identity: Identity, seen: Drift, said: str, unit: str = "") -> Finding:
-    unit = unit or identity.unit
+def _finding(identity: Identity, seen: Drift, peers: str, unit: str) -> Finding:
     return Finding(
         identity.hosts[0],
         "drift",
         Status.WARNING,
         subject=identity.label,
         expected=f"{seen.usual:.4g} {unit}",
-        actual=f"{seen.latest:.4g} {unit}, {seen.change_percent:+.1f} % over {seen.points} runs, {said}",
+        actual=f"{seen.latest:.4g} {unit}, {seen.change_percent:+.1f} % over {seen.points} runs, {peers}",
         remedy="look at what has changed since (`nodectl health`), and measure it beside a good one",
         evidence=f"{seen.slope_percent:+.1f} % in 30 days",
-        kind={1: "host", 2: "path"}.get(len(identity.hosts), ""),
+        kind=identity.kind,
         hosts=identity.hosts,
     )

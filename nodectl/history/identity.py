@@ -32,6 +32,11 @@ class Identity:
         return cls(probe, tuple(hosts), direction, unit, subject, size_bytes)
 
     @property
+    def kind(self) -> str:
+        """What a finding about it blames: the host, the path between two, or of a group none of them."""
+        return {1: "host", 2: "path"}.get(len(self.hosts), "")
+
+    @property
     def label(self) -> str:
         """For people: `nccl node01,node02 all_reduce 1048576 B`."""
         where = self.direction or ",".join(self.hosts)
@@ -40,7 +45,7 @@ class Identity:
 
 
 def identity_of(measurement: Measurement) -> Identity:
-    """Of two measurements of the same thing it is the same."""
+    """The identity of a measurement: the same for two measurements of the same thing."""
     size = measurement.conditions.get("size_bytes")
     return Identity(
         measurement.probe,

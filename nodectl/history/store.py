@@ -77,13 +77,19 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
     """Bring the tables up to `upto`, all steps or none; whoever waited for another nodectl finds it done."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with _transaction(connection):
         for version in range(version_of(connection), upto):
             for statement in MIGRATIONS[version]:
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {max(upto, version_of(connection))}")
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -93,6 +99,7 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
 
 FILE = "history.sqlite"
 _WAIT_S = 30.0
+_JOINED = "FROM measurement m JOIN run r ON r.id = m.run"
 _COLUMNS = "m.probe, m.hosts, m.value, m.unit, m.direction, m.expected, m.spread, m.conditions"
 
 
@@ -150,13 +157,13 @@ class History:
 
     def add(self, measurements: Sequence[Measurement], when: float | None = None) -> int:
         """Keep a run's measurements, all or none; the run's number."""
-        with self._writing() as connection:
+        with self._errors(), _transaction(self._connection):
             now = time.time() if when is None else when
-            cursor = connection.execute(
+            cursor = self._connection.execute(
                 "INSERT INTO run (time, fleet, nodectl) VALUES (?, ?, ?)", (now, self.fleet, __version__)
             )
             run = int(cursor.lastrowid or 0)
-            connection.executemany(
+            self._connection.executemany(
                 "INSERT INTO measurement (run, identity, probe, hosts, direction, value, unit, expected, spread,"
                 " conditions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [_row(run, measurement) for measurement in measurements],
@@ -165,86 +172,82 @@ class History:
 
     def last(self, like: Iterable[Measurement], *, upto: float, before_run: int | None = None) -> dict[str, Past]:
         """Identity → the latest measurement of the same thing until then and before that run, where there is one."""
-        found: dict[str, Past] = {}
-        with self._errors():
-            for key in {identity_of(each).key for each in like}:
-                row = self._connection.execute(
-                    f"SELECT m.run, r.time, {_COLUMNS} FROM measurement m JOIN run r ON r.id = m.run"  # noqa: S608
-                    " WHERE m.identity = ? AND r.fleet = ? AND r.time <= ? AND m.run < ?"
-                    " ORDER BY r.time DESC, m.run DESC LIMIT 1",
-                    (key, self.fleet, upto, _MOST if before_run is None else before_run),
-                ).fetchone()
-                if row is not None:
-                    found[key] = _past(row)
-        return found
+        most = _MOST if before_run is None else before_run
+        latest: dict[str, Past] = {}
+        for key in {identity_of(measurement).key for measurement in like}:
+            for past in self._past(
+                " WHERE m.identity = ? AND r.fleet = ? AND r.time <= ? AND m.run < ?"
+                " ORDER BY r.time DESC, m.run DESC LIMIT 1",
+                (key, self.fleet, upto, most),
+            ):
+                latest[key] = past
+        return latest
 
     def past(self, probes: Sequence[str] = (), *, since: float = 0.0, run: int | None = None) -> list[Past]:
         """The fleet's measurements in the order of time: of some probes, since a moment, or of one run."""
-        wanted = "".join(f" AND m.probe IN ({', '.join('?' * len(probes))})" if probes else "")
+        wanted = f" AND m.probe IN ({_marks(probes)})" if probes else ""
         one = "" if run is None else " AND m.run = ?"
-        arguments = (self.fleet, since, *probes, *(() if run is None else (run,)))
-        with self._errors():
-            rows = self._connection.execute(
-                f"SELECT m.run, r.time, {_COLUMNS} FROM measurement m JOIN run r ON r.id = m.run"  # noqa: S608
-                f" WHERE r.fleet = ? AND r.time >= ?{wanted}{one} ORDER BY r.time, m.run, m.rowid",
-                arguments,
-            ).fetchall()
-            return [_past(row) for row in rows]
+        return self._past(
+            f" WHERE r.fleet = ? AND r.time >= ?{wanted}{one} ORDER BY r.time, m.run, m.rowid",
+            (self.fleet, since, *probes, *(() if run is None else (run,))),
+        )
 
     def points(self, probes: Sequence[str], runs: int) -> list[Point]:
         """The values of these probes in the fleet's last so many runs of them, in the order of time."""
-        marks = ", ".join("?" * len(probes))
-        with self._errors():
-            rows = self._connection.execute(
-                "SELECT m.run, r.time, m.identity, m.value FROM measurement m JOIN run r ON r.id = m.run"  # noqa: S608
-                f" WHERE m.probe IN ({marks}) AND m.run IN (SELECT id FROM run WHERE fleet = ? AND EXISTS"
-                f" (SELECT 1 FROM measurement WHERE run = id AND probe IN ({marks})) ORDER BY time DESC LIMIT ?)"
-                " ORDER BY r.time, m.run, m.rowid",
-                (*probes, self.fleet, *probes, runs),
-            ).fetchall()
+        rows = self._rows(
+            f"SELECT m.run, r.time, m.identity, m.value {_JOINED}"  # noqa: S608
+            f" WHERE m.probe IN ({_marks(probes)}) AND m.run IN (SELECT id FROM run WHERE fleet = ? AND EXISTS"
+            f" (SELECT 1 FROM measurement WHERE run = id AND probe IN ({_marks(probes)})) ORDER BY time DESC LIMIT ?)"
+            " ORDER BY r.time, m.run, m.rowid",
+            (*probes, self.fleet, *probes, runs),
+        )
         return [Point(*row) for row in rows]
 
     def probes(self) -> list[str]:
         """The probes of which the fleet has measurements."""
-        with self._errors():
-            rows = self._connection.execute(
-                "SELECT DISTINCT m.probe FROM measurement m JOIN run r ON r.id = m.run WHERE r.fleet = ? ORDER BY 1",
-                (self.fleet,),
-            ).fetchall()
+        rows = self._rows(f"SELECT DISTINCT m.probe {_JOINED} WHERE r.fleet = ? ORDER BY 1", (self.fleet,))
         return [str(row[0]) for row in rows]
 
     def runs(self) -> list[tuple[int, float, str, int]]:
         """Number, time, probes and count of measurements of the fleet's runs, the latest first."""
-        with self._errors():
-            return self._connection.execute(
-                "SELECT r.id, r.time, group_concat(DISTINCT m.probe), count(m.run) FROM run r"
-                " LEFT JOIN measurement m ON m.run = r.id WHERE r.fleet = ?"
-                " GROUP BY r.id ORDER BY r.time DESC, r.id DESC",
-                (self.fleet,),
-            ).fetchall()
+        return self._rows(
+            "SELECT r.id, r.time, group_concat(DISTINCT m.probe), count(m.run) FROM run r"
+            " LEFT JOIN measurement m ON m.run = r.id WHERE r.fleet = ?"
+            " GROUP BY r.id ORDER BY r.time DESC, r.id DESC",
+            (self.fleet,),
+        )
 
     def add_trial(self, summary: Summary, baseline: str, verdicts: Sequence[Verdict], when: float | None = None) -> int:
         """Keep what a trial said; its number."""
-        document = json.dumps([asdict(each) for each in verdicts])
-        row = (time.time() if when is None else when, self.fleet, __version__, summary.profile, baseline)
-        with self._writing() as connection:
-            cursor = connection.execute(
+        document = json.dumps([asdict(verdict) for verdict in verdicts])
+        now = time.time() if when is None else when
+        with self._errors(), _transaction(self._connection):
+            cursor = self._connection.execute(
                 "INSERT INTO trial (time, fleet, nodectl, profile, baseline, verdict, document)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*row, str(summary.verdict), document),
+                (now, self.fleet, __version__, summary.profile, baseline, str(summary.verdict), document),
             )
         return int(cursor.lastrowid or 0)
 
     def trials(self) -> list[Mapping[str, Any]]:
         """The fleet's trials, the latest first: id, time, profile, baseline, verdict, trials."""
+        names = ("id", "time", "profile", "baseline", "verdict")
+        rows = self._rows(
+            "SELECT id, time, profile, baseline, verdict, document FROM trial WHERE fleet = ?"
+            " ORDER BY time DESC, id DESC",
+            (self.fleet,),
+        )
         with self._errors():
-            rows = self._connection.execute(
-                "SELECT id, time, profile, baseline, verdict, document FROM trial WHERE fleet = ?"
-                " ORDER BY time DESC, id DESC",
-                (self.fleet,),
-            ).fetchall()
-            names = ("id", "time", "profile", "baseline", "verdict")
             return [{**dict(zip(names, row[:5], strict=True)), "trials": json.loads(row[5])} for row in rows]
+
+    def _rows(self, query: str, arguments: Sequence[object]) -> list[Any]:
+        with self._errors():
+            return self._connection.execute(query, arguments).fetchall()
+
+    def _past(self, condition: str, arguments: Sequence[object]) -> list[Past]:
+        rows = self._rows(f"SELECT m.run, r.time, {_COLUMNS} {_JOINED}{condition}", arguments)
+        with self._errors():
+            return [_past(row) for row in rows]
 
     def _refuse_foreign(self) -> None:
         version = version_of(self._connection)
@@ -257,18 +260,6 @@ class History:
                 f"{self.path} was written by a newer nodectl: its tables are of version {version}, known are {VERSION}",
                 "use the newer nodectl, or another XDG_STATE_HOME for this one",
             )
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._errors():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -304,13 +295,22 @@ def _create_private(path: Path) -> None:
         path.chmod(0o600)
 
 
-def _row(run: int, each: Measurement) -> tuple[object, ...]:
-    hosts = json.dumps(each.hosts)
-    conditions = json.dumps(dict(each.conditions), default=str)
-    key = identity_of(each).key
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _row(run: int, measurement: Measurement) -> tuple[object, ...]:
     return (
-        *(run, key, each.probe, hosts, each.direction, each.value, each.unit),
-        *(each.expected, each.spread, conditions),
+        run,
+        identity_of(measurement).key,
+        measurement.probe,
+        json.dumps(measurement.hosts),
+        measurement.direction,
+        measurement.value,
+        measurement.unit,
+        measurement.expected,
+        measurement.spread,
+        json.dumps(dict(measurement.conditions), default=str),
     )
 
 

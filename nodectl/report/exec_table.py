@@ -11,7 +11,8 @@ from nodectl.model.result import CommandResult, Outcome
 
 def exec_table(results: Sequence[CommandResult]) -> str:
     """The outputs of the hosts that ran it, then a line for each host that did not; a remedy is said once."""
-    return "\n".join([*_outputs(results), *_failures(results)])
+    failed = [result for result in results if result.outcome is not Outcome.RAN]
+    return "\n".join([*_outputs(results), *map(_failure, failed), *_remedies(failed)])
 
 
 def _outputs(results: Sequence[CommandResult]) -> list[str]:
@@ -31,14 +32,13 @@ def _heading(hosts: str, count: int, status: int, error: str) -> str:
     return "--- " + "  ".join(word for word in words if word)
 
 
-def _failures(results: Sequence[CommandResult]) -> list[str]:
-    lines = [_failure(result) for result in results if result.outcome is not Outcome.RAN]
-    remedies: dict[str, list[str]] = defaultdict(list)
-    for result in results:
-        if result.outcome is not Outcome.RAN and result.remedy:
-            remedies[result.remedy].append(result.host)
-    return lines + [f"  try ({fold(hosts)}): {remedy}" for remedy, hosts in remedies.items()]
-
-
 def _failure(result: CommandResult) -> str:
     return f"!!! {result.host}  {result.outcome}: {' '.join(result.error.split())}"
+
+
+def _remedies(failed: Sequence[CommandResult]) -> list[str]:
+    hosts_of: dict[str, list[str]] = defaultdict(list)
+    for result in failed:
+        if result.remedy:
+            hosts_of[result.remedy].append(result.host)
+    return [f"  try ({fold(hosts)}): {remedy}" for remedy, hosts in hosts_of.items()]

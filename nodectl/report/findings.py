@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from nodectl.common.nodeset import fold
@@ -13,21 +13,12 @@ from nodectl.model.status import Status, worst
 
 _FINE = (Status.OK, Status.SKIPPED)
 _MOST_IN_A_LINE = 8
+_KEYS = ("host", "check", "subject", "status", "action", "expected", "actual", "remedy", "evidence")
 
 
 def finding_document(finding: Finding) -> dict[str, str]:
     """The keys that `health` and `provision` show."""
-    return {
-        "host": finding.host,
-        "check": finding.check,
-        "subject": finding.subject,
-        "status": finding.status.value,
-        "action": finding.action,
-        "expected": finding.expected,
-        "actual": finding.actual,
-        "remedy": finding.remedy,
-        "evidence": finding.evidence,
-    }
+    return {name: str(getattr(finding, name)) for name in _KEYS}
 
 
 def whole_finding(finding: Finding) -> dict[str, Any]:
@@ -37,23 +28,24 @@ def whole_finding(finding: Finding) -> dict[str, Any]:
 
 def findings_table(findings: Sequence[Finding], *, everything: bool = False) -> str:
     """A line for each finding that is not fine (or each), then how many there are of each status."""
-    groups: dict[Finding, list[str]] = defaultdict(list)
-    for finding in sorted(findings, key=lambda each: each.status.rank):
-        if everything or finding.status not in _FINE:
-            groups[_without_host(finding)].append(finding.host)
-    lines = [_line(finding, fold(list(dict.fromkeys(hosts)))) for finding, hosts in groups.items()]
-    return "\n".join([*lines, counts(findings)])
+    shown = [finding for finding in findings if everything or finding.status not in _FINE]
+    return "\n".join([*map(_line, grouped(shown, _without_host)), counts(findings)])
+
+
+def grouped(findings: Sequence[Finding], alike: Callable[[Finding], object]) -> list[list[Finding]]:
+    """The findings of which `alike` says the same, worst first."""
+    groups: dict[object, list[Finding]] = defaultdict(list)
+    for finding in sorted(findings, key=lambda finding: finding.status.rank):
+        groups[alike(finding)].append(finding)
+    return list(groups.values())
 
 
 def findings_list(findings: Sequence[Finding]) -> str:
     """A line for each finding, worst first, and a second for its remedy; for findings of a measurement."""
     lines = []
     for finding in sorted(findings, key=lambda finding: finding.status.rank):
-        about = (
-            f"{finding.host}: {finding.subject}"
-            if finding.kind == "host" and finding.subject
-            else finding.subject or finding.host
-        )
+        place = [finding.host] if finding.kind == "host" or not finding.subject else []
+        about = ": ".join(filter(None, [*place, finding.subject]))
         lines.append(f"{finding.status}  {finding.check}  {about}: {finding.actual}")
         if finding.remedy:
             lines.append(f"  try: {finding.remedy}")
@@ -83,11 +75,8 @@ def changes(before: Sequence[Finding], after: Sequence[Finding]) -> str:
     lines = []
     for sign, ours, theirs in (("+", after, before), ("-", before, after)):
         known = {_place(finding) for finding in theirs if finding.status not in _FINE}
-        groups: dict[Finding, list[str]] = defaultdict(list)
-        for finding in sorted(ours, key=lambda one: one.status.rank):
-            if finding.status not in _FINE and _place(finding) not in known:
-                groups[_without_host(finding)].append(finding.host)
-        lines += [f"{sign} {_line(finding, fold(hosts), remedy=sign == '+')}" for finding, hosts in groups.items()]
+        new = [finding for finding in ours if finding.status not in _FINE and _place(finding) not in known]
+        lines += [f"{sign} {_line(alike, remedy=sign == '+')}" for alike in grouped(new, _without_host)]
     return "\n".join(lines)
 
 
@@ -96,28 +85,19 @@ def _place(finding: Finding) -> tuple[object, ...]:
 
 
 def _without_host(finding: Finding) -> Finding:
-    return Finding(
-        "",
-        finding.check,
-        finding.status,
-        finding.subject,
-        finding.action,
-        finding.expected,
-        finding.actual,
-        finding.remedy,
-        finding.evidence,
-    )
+    return replace(finding, host="", kind="", hosts=())
 
 
 def _name(finding: Finding) -> str:
     return f"{finding.check}: {finding.subject}" if finding.subject else finding.check
 
 
-def _line(finding: Finding, hosts: str, *, remedy: bool = True) -> str:
+def _line(alike: Sequence[Finding], *, remedy: bool = True) -> str:
+    finding, hosts = alike[0], fold(dict.fromkeys(finding.host for finding in alike))
     text = f"{finding.status.upper()}  {hosts}  {_name(finding)}: {finding.actual}"
     text += f"; expected {finding.expected}" if finding.expected else ""
     # what a host printed is not to look like a finding of its own
-    return "\n    ".join(each.replace("\n", r"\n") for each in [text, *(_more(finding) if remedy else ())])
+    return "\n    ".join(line.replace("\n", r"\n") for line in [text, *(_more(finding) if remedy else ())])
 
 
 def _more(finding: Finding) -> Iterator[str]:

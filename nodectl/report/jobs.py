@@ -10,6 +10,8 @@ from typing import Any
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.job import Failure, Job, JobState
+from nodectl.report.findings import grouped
+from nodectl.report.table import aligned
 
 _MOST_CONSEQUENCES = 8
 
@@ -38,13 +40,7 @@ def job_document(job: Job) -> dict[str, object]:
 
 
 def _failure_document(failure: Failure) -> dict[str, object]:
-    return {
-        "host": failure.host,
-        "rank": failure.rank,
-        "kind": failure.kind,
-        "message": failure.message,
-        "exit_status": failure.exit_status,
-    }
+    return {name: getattr(failure, name) for name in ("host", "rank", "kind", "message", "exit_status")}
 
 
 def jobs_table(jobs: Sequence[Job]) -> str:
@@ -55,11 +51,7 @@ def jobs_table(jobs: Sequence[Job]) -> str:
     for job in jobs:
         why = _where(job.first_failure) + ": " + job.first_failure.message if job.first_failure else ""
         rows.append((job.id, job.state.value, _clock(job.created_at), _duration(job), fold(job.hosts), job.script, why))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return "\n".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
-        for row in rows
-    )
+    return aligned(rows)
 
 
 def job_text(job: Job) -> str:
@@ -94,31 +86,26 @@ def _failure_lines(job: Job) -> list[str]:
     if job.first_failure is None:
         return []
     head = f"job failed: {_where(job.first_failure)}: {job.first_failure.message}"
-    seen = dict.fromkeys(
-        f"  then {_where(item)}: {item.message}" for item in job.consequences if item.kind != "terminated"
-    )
-    after = list(seen)
+    others = [failure for failure in job.consequences if failure.kind != "terminated"]
+    after = list(dict.fromkeys(f"  then {_where(failure)}: {failure.message}" for failure in others))
     more = len(after) - _MOST_CONSEQUENCES
     return [head, *after[:_MOST_CONSEQUENCES], *([f"  … and {more} more"] if more > 0 else [])]
 
 
-def _where(failure: Failure | None) -> str:
-    if failure is None:
-        return ""
+def _where(failure: Failure) -> str:
     return f"host {failure.host}" + ("" if failure.rank is None else f", rank {failure.rank}")
 
 
 def findings_lines(findings: Sequence[Finding]) -> list[str]:
     """What preflight found, worst first; hosts with the same finding share a line."""
-    groups: dict[tuple[object, ...], list[Finding]] = {}
-    for item in sorted(findings, key=lambda item: item.status.rank):
-        groups.setdefault((item.status, item.check, item.subject, item.actual, item.expected), []).append(item)
     lines = []
-    for (status, check, _, actual, expected), members in groups.items():
-        names = fold(item.host for item in members)
-        wanted = f"; expected {expected}" if expected else ""
-        remedy = _shared_remedy(members)
-        lines.append(f"{status}: {names}: {check}: {actual}{wanted}" + (f"\n  try: {remedy}" if remedy else ""))
+    for alike in grouped(findings, lambda item: (item.status, item.check, item.subject, item.actual, item.expected)):
+        first, names = alike[0], fold(finding.host for finding in alike)
+        wanted = f"; expected {first.expected}" if first.expected else ""
+        remedy = _shared_remedy(alike)
+        lines.append(
+            f"{first.status}: {names}: {first.check}: {first.actual}{wanted}" + (f"\n  try: {remedy}" if remedy else "")
+        )
     return lines
 
 

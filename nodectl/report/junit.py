@@ -47,14 +47,12 @@ def _counts(findings: Sequence[Finding], *, strict: bool) -> dict[str, str]:
 def _case(suite: ET.Element, finding: Finding, *, strict: bool) -> None:
     name = f"{finding.check}: {finding.subject}" if finding.subject else finding.check
     case = ET.SubElement(suite, "testcase", classname=_clean(f"{finding.host}.{finding.check}"), name=_clean(name))
+    kinds = {Status.FAILED: "failure", Status.UNKNOWN: "error", **({Status.WARNING: "failure"} if strict else {})}
     if finding.status is Status.SKIPPED:
         ET.SubElement(case, "skipped", message=_clean(finding.actual))
-    elif finding.status is Status.FAILED or (strict and finding.status is Status.WARNING):
-        ET.SubElement(case, "failure", type=finding.status.value, message=_clean(finding.actual)).text = _details(
-            finding
-        )
-    elif finding.status is Status.UNKNOWN:
-        ET.SubElement(case, "error", type=finding.status.value, message=_clean(finding.actual)).text = _details(finding)
+    elif kind := kinds.get(finding.status):
+        problem = ET.SubElement(case, kind, type=finding.status.value, message=_clean(finding.actual))
+        problem.text = _details(finding)
     elif finding.status is Status.WARNING:
         ET.SubElement(case, "system-out").text = f"warning\n{_details(finding)}"
 

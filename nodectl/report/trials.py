@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nodectl.common.nodeset import fold
@@ -55,21 +55,16 @@ def trial_text(trial: Trial) -> str:
     """All of it, the outcome last, where a terminal shows it."""
     names = Names.of(trial.verdicts)
     state = "complete" if trial.complete else f"ended early: {trial.reason}"
+    no_winner = trial.search and trial.complete and not trial.verdicts
     parts = [
         f"trial {trial.id}: {fold(sorted(trial.hosts))}, {trial.pairs} pairs, {state}",
         *([search_table(trial.search)] if trial.search else []),
         *([verdicts_table(trial.verdicts)] if trial.verdicts else []),
         "\n".join(crossover_line(crossover, names) for crossover in trial.crossovers),
-        _without_winner(trial),
+        f"no candidate that was tried is better than {trial.baseline.label}" if no_winner else "",
         "\n".join(line for summary in trial.summaries for line in summary_lines(summary, trial.baseline, names)),
     ]
     return "\n\n".join(part for part in parts if part)
-
-
-def _without_winner(trial: Trial) -> str:
-    if not trial.search or trial.verdicts or not trial.complete:
-        return ""
-    return f"no candidate that was tried is better than {trial.baseline.label}"
 
 
 def verdicts_table(verdicts: Sequence[Verdict]) -> str:
@@ -86,18 +81,13 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> str:
     return table + (f"\n({hidden} single paths or hosts say the same as their mean: --output json)" if hidden else "")
 
 
-def _inside(verdicts: Sequence[Verdict]) -> list[tuple[Verdict, Verdict | None]]:
+def _inside(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, Verdict | None]]:
     """Each with the mean that it is part of, which stands before it."""
-    rows: list[tuple[Verdict, Verdict | None]] = []
     mean: Verdict | None = None
     for verdict in verdicts:
-        if verdict.subject.startswith("mean of "):
-            mean = verdict
-            rows.append((verdict, None))
-        else:
-            same = mean is not None and _kind(mean) == _kind(verdict)
-            rows.append((verdict, mean if same else None))
-    return rows
+        is_mean = verdict.subject.startswith("mean of ")
+        yield verdict, mean if mean is not None and not is_mean and _kind(mean) == _kind(verdict) else None
+        mean = verdict if is_mean else mean
 
 
 def _kind(verdict: Verdict) -> tuple[object, ...]:
@@ -105,9 +95,7 @@ def _kind(verdict: Verdict) -> tuple[object, ...]:
 
 
 def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:
-    known = (
-        verdict.gain_percent is not None and verdict.interval_percent is not None and verdict.noise_percent is not None
-    )
+    known = None not in (verdict.gain_percent, verdict.interval_percent, verdict.noise_percent)
     low, high = verdict.interval_percent or (0.0, 0.0)
     failed = f", {verdict.failed_candidate} failed" if verdict.failed_candidate else ""
     return (
@@ -161,20 +149,17 @@ def _told(verdict: Verdict, names: Names) -> str:
 def search_table(ranking: Sequence[Ranked]) -> str:
     """The best candidates of a search, by what was seen of them on the way."""
     rows = [
-        (
-            str(place),
-            candidate.label,
-            "failed"
-            if candidate.failed
-            else "-"
-            if candidate.gain_percent is None
-            else f"{candidate.gain_percent:+.1f} %",
-            str(candidate.pairs),
-        )
+        (str(place), candidate.label, _seen(candidate), str(candidate.pairs))
         for place, candidate in enumerate(ranking[:_SHOWN], start=1)
     ]
     more = f"\n(and {len(ranking) - _SHOWN} more)" if len(ranking) > _SHOWN else ""
     return aligned([("", "CANDIDATE", "SEEN", "PAIRS"), *rows]) + more
+
+
+def _seen(candidate: Ranked) -> str:
+    if candidate.failed:
+        return "failed"
+    return "-" if candidate.gain_percent is None else f"{candidate.gain_percent:+.1f} %"
 
 
 def trials_table(trials: Sequence[Trial]) -> str:

@@ -8,8 +8,8 @@ from html import escape
 
 from nodectl.common.nodeset import fold
 from nodectl.model.links import between
-from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology, SwitchLoad
-from nodectl.report.topology.text import alike
+from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology
+from nodectl.report.topology.text import alike, by_tier, nic_name
 
 _FONT = "font-family='DejaVu Sans Mono, Menlo, Consolas, monospace'"
 
@@ -161,8 +161,7 @@ def _nics(svg: Svg, y: float, node: NodeTopology, at_gpu: Mapping[str, float]) -
         training = nic.use == "training"
         svg.box(x, at, _NIC_WIDTH, _BOX, fill="#dbe6f5" if training else "#eceff2", title=nic.use)
         rate = f" {nic.rate_gbit_s:g}G" if nic.rate_gbit_s else ""
-        name = nic.name if nic.name == nic.device else f"{nic.name} {nic.device}"
-        svg.text(x + 8, at + 17, _short(f"{name}{rate}", 32), fill="#1c2430" if training else "#7b8794")
+        svg.text(x + 8, at + 17, _short(f"{nic_name(nic)}{rate}", 32), fill="#1c2430" if training else "#7b8794")
         y = at + _ROW
     return y
 
@@ -191,9 +190,7 @@ def _fabric(svg: Svg, y: float, fabric: Fabric) -> None:
         f"fabric: {len(fabric.switches)} switches, {len(fabric.rank_order)} hosts, at most {hops} switches between two"
     )
     svg.text(_MARGIN, y + 12, title, size=15, bold=True)
-    tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
-    for load in fabric.switches:
-        tiers[load.tier].append(load)
+    tiers = by_tier(fabric)
     ranked = [tiers[tier] for tier in sorted(tiers, key=lambda tier: (tier == 0, -tier))]
     widest = max((len(loads) for loads in ranked), default=1) * (_SWITCH_WIDTH + 12)
     places: dict[str, tuple[float, float]] = {}

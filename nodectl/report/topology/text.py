@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.links import between
 from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology, SwitchLoad
+from nodectl.report.findings import grouped
 from nodectl.report.table import aligned
 
 # the farther, the thinner
@@ -44,13 +46,11 @@ def _node(hosts: str, node: NodeTopology) -> Iterator[str]:
         yield f"  NUMA {numa or '?'}{f', CPUs {cpus}' if cpus else ''}"
         for gpu in gpus:
             yield f"  {'└' if gpu is gpus[-1] else '├'}─ {_gpu(gpu, node, nics)}"
-    spare = [nic for nic in node.nics if nic.use != "training"]
-    if spare:
-        reasons: dict[str, list[str]] = defaultdict(list)
-        for nic in spare:
-            reasons[nic.use].append(nic.name if nic.name == nic.device else f"{nic.name} {nic.device}")
-        for reason, names in reasons.items():
-            yield f"  not for training: {', '.join(names)} ({reason})"
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for nic in node.nics:
+        if nic.use != "training":
+            reasons[nic.use].append(nic_name(nic))
+    yield from (f"  not for training: {', '.join(names)} ({reason})" for reason, names in reasons.items())
     yield ""
     yield from (f"  {line}" for line in matrix(node).splitlines())
 
@@ -69,9 +69,8 @@ def _gpu(gpu: NodeGpu, node: NodeTopology, nics: Mapping[str, NodeNic]) -> str:
         return f"{gpu.name}{slot}"
     bar = _LINES.get(use.link or "", "?") * 2
     nic = nics[use.nic]
-    name = nic.name if nic.name == nic.device else f"{nic.name} {nic.device}"
     rate = f", {nic.rate_gbit_s:g} Gbit/s {nic.link_layer or ''}".rstrip() if nic.rate_gbit_s else ""
-    return f"{gpu.name}{slot} {bar}{use.link}{bar} {name}{rate}"
+    return f"{gpu.name}{slot} {bar}{use.link}{bar} {nic_name(nic)}{rate}"
 
 
 def matrix(node: NodeTopology) -> str:
@@ -88,9 +87,6 @@ def _cell(node: NodeTopology, row: str, column: str) -> str:
 
 def fabric_text(fabric: Fabric) -> str:
     """Hops with their witness, tiers, rails, and the order of ranks."""
-    tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
-    for load in fabric.switches:
-        tiers[load.tier].append(load)
     hops = "unknown" if fabric.max_hops is None else str(fabric.max_hops)
     lines = [
         f"fabric ({fabric.source}): {len(fabric.switches)} switches, {len(fabric.rank_order)} hosts",
@@ -99,10 +95,10 @@ def fabric_text(fabric: Fabric) -> str:
     if fabric.witness:
         lines.append(f"    {' - '.join(fabric.witness)}")
     rows = [("  TIER", "SWITCHES", "PORTS DOWN", "PORTS UP", "DOWN:UP")]
-    for tier, loads in sorted(tiers.items(), reverse=True):
+    for tier, loads in sorted(by_tier(fabric).items(), reverse=True):
         title = f"  {tier}" if tier else "  no host"
-        down, up = _span(each.ports_down for each in loads), _span(each.ports_up for each in loads)
-        ratios = [each.ratio for each in loads if each.ratio is not None]
+        down, up = _span(load.ports_down for load in loads), _span(load.ports_up for load in loads)
+        ratios = [load.ratio for load in loads if load.ratio is not None]
         rows.append((title, str(len(loads)), down, up, f"{max(ratios):.2f}:1" if ratios else "-"))
     lines += aligned(rows).splitlines()
     for rail in fabric.rails:
@@ -111,7 +107,20 @@ def fabric_text(fabric: Fabric) -> str:
     return "\n".join(lines)
 
 
-def _span(values: Iterator[int]) -> str:
+def by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
+    """The switches of each tier; 0 is of those to which no host leads."""
+    tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
+    for load in fabric.switches:
+        tiers[load.tier].append(load)
+    return tiers
+
+
+def nic_name(nic: NodeNic) -> str:
+    """`NIC0 mlx5_0`; once where both are the same."""
+    return nic.name if nic.name == nic.device else f"{nic.name} {nic.device}"
+
+
+def _span(values: Iterable[int]) -> str:
     numbers = sorted(set(values))
     return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
 
@@ -128,15 +137,12 @@ def _order(hosts: Sequence[str]) -> str:
 
 def findings_text(findings: Sequence[Finding]) -> str:
     """A line for each finding that is not fine, hosts that agree together, worst first."""
-    groups: dict[tuple[Status, str, str, str, str, str], list[str]] = defaultdict(list)
-    for finding in sorted(findings, key=lambda found: found.status.rank):
-        if finding.status not in (Status.OK, Status.SKIPPED):
-            key = (finding.status, finding.check, finding.subject, finding.actual, finding.expected, finding.remedy)
-            groups[key].append(finding.host)
+    shown = [finding for finding in findings if finding.status not in (Status.OK, Status.SKIPPED)]
     lines = []
-    for (status, check, subject, actual, expected, remedy), hosts in groups.items():
-        about = f"{check}: {subject}" if subject else check
-        wanted = f"; expected {expected}" if expected else ""
-        lines.append(f"{status.upper()}  {fold(hosts)}  {about}: {actual}{wanted}")
-        lines += [f"    try: {remedy}"] if remedy else []
+    for alike in grouped(shown, lambda item: replace(item, host="", action="", evidence="", kind="", hosts=())):
+        first, hosts = alike[0], fold(finding.host for finding in alike)
+        about = f"{first.check}: {first.subject}" if first.subject else first.check
+        wanted = f"; expected {first.expected}" if first.expected else ""
+        lines.append(f"{first.status.upper()}  {hosts}  {about}: {first.actual}{wanted}")
+        lines += [f"    try: {first.remedy}"] if first.remedy else []
     return "\n".join(lines)
