@@ -9,7 +9,7 @@ from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, parsed, p
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.nvidia.smi_q.fields import GpuStatus
 from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
-from nodectl.parsers.nvidia.smi_query import CsvRow, NvidiaSmiQuery, parse_nvidia_smi_query
+from nodectl.parsers.nvidia.smi_query import CsvRow, parse_nvidia_smi_query
 from nodectl.parsers.text import bus_id
 
 _COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version"
@@ -51,11 +51,6 @@ class Gpus:
     attached: int | None = None
     warnings: tuple[str, ...] = ()
     source: str = "nvidia-smi-query"
-
-
-def _query(recording: Recording) -> NvidiaSmiQuery:
-    """nvidia-smi's table; a lost GPU makes it exit with an error after the rows of the others."""
-    return parsed(recording, _TABLE.key, parse_nvidia_smi_query)
 
 
 def _read(recording: Recording) -> Gpus:
@@ -100,14 +95,14 @@ def _from_report(recording: Recording) -> Gpus:
 
 
 def _gpu(number: int, status: GpuStatus, indexes: dict[str, int]) -> Gpu:
-    values = {each.name: getattr(status, each.name) for each in fields(GpuStatus)}
+    values = {item.name: getattr(status, item.name) for item in fields(GpuStatus)}
     return Gpu(**values, index=indexes.get(status.uuid or "", number))
 
 
 def _indexes(recording: Recording) -> dict[str, int]:
     """By UUID, as the table numbers them: a lost GPU leaves a gap that the report does not show."""
     try:
-        table = _query(recording)
+        table = parsed(recording, _TABLE.key, parse_nvidia_smi_query)
     except (AbsentError, UnknownError, ParseError):
         return {}
     pairs = ((row.values.get("uuid"), row.values.get("index")) for row in table.gpus)
@@ -115,7 +110,7 @@ def _indexes(recording: Recording) -> dict[str, int]:
 
 
 def _from_table(recording: Recording) -> Gpus:
-    table = _query(recording)
+    table = parsed(recording, _TABLE.key, parse_nvidia_smi_query)
     lost = tuple(gpu.bus_id or gpu.text for gpu in table.lost)
     driver = _text(table.gpus[0], "driver_version") if table.gpus else None
     return Gpus(len(table.gpus), tuple(_row(row) for row in table.gpus), lost, driver_version=driver)

@@ -2,8 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nodectl.common.natural import natural
 from nodectl.errors import ParseError
@@ -159,22 +161,19 @@ def _lid(text: str | None) -> int | None:
 
 
 def _read(recording: Recording) -> tuple[IbPort, ...]:
-    ports = _first(recording, (_from_sysfs, _from_ibstat, _from_ibstatus, _from_devinfo))
-    for fill in (_mtus, _netdevs):
-        try:
-            more = fill(recording)
-        except (AbsentError, UnknownError, ParseError):
-            continue
-        ports = {key: more(key, port) for key, port in ports.items()}
+    ports = {(port.device, port.port): port for port in _first(recording)}
+    for fill in (_with_mtus, _with_netdevs):
+        with suppress(AbsentError, UnknownError, ParseError):
+            ports |= fill(recording, ports)
     return tuple(ports[key] for key in sorted(ports, key=lambda key: (natural(key[0]), key[1])))
 
 
-def _first(recording: Recording, ways: tuple[Callable[[Recording], dict[_Key, IbPort]], ...]) -> dict[_Key, IbPort]:
-    """What the first of them tells that can; else why the first could not: absent only where none could look."""
+def _first(recording: Recording) -> Iterable[IbPort]:
+    """The ports from the first tool that shows them; else why the first could not, absent where none could look."""
     reasons: list[Exception] = []
-    for way in ways:
+    for way in (_from_sysfs, _from_ibstat, _from_ibstatus, _from_devinfo):
         try:
-            return way(recording)
+            return tuple(way(recording))
         except (AbsentError, UnknownError, ParseError) as error:
             reasons.append(error)
             if isinstance(error, AbsentError) and way is _from_sysfs:
@@ -188,14 +187,14 @@ def sysfs_devices(recording: Recording) -> dict[str, Device]:
     return parse(read_sysfs, output_unless_missing(recording, "ib-sysfs", _NO_DEVICE))
 
 
-def _from_sysfs(recording: Recording) -> dict[_Key, IbPort]:
+def _from_sysfs(recording: Recording) -> Iterable[IbPort]:
     devices = sysfs_devices(recording)
-    return {(name, port): _port(name, port, device) for name, device in devices.items() for port in device.ports}
+    return (_port(name, port, device) for name, device in devices.items() for port in device.ports)
 
 
-def _from_ibstat(recording: Recording) -> dict[_Key, IbPort]:
-    return {
-        (adapter.name, port.port): IbPort(
+def _from_ibstat(recording: Recording) -> Iterable[IbPort]:
+    return (
+        IbPort(
             device=adapter.name,
             port=port.port,
             # the kernel's word, as sysfs has it
@@ -210,12 +209,12 @@ def _from_ibstat(recording: Recording) -> dict[_Key, IbPort]:
         )
         for adapter in parsed_as(recording, "ibstat").adapters
         for port in adapter.ports
-    }
+    )
 
 
-def _from_ibstatus(recording: Recording) -> dict[_Key, IbPort]:
-    return {
-        (port.device, port.port): IbPort(
+def _from_ibstatus(recording: Recording) -> Iterable[IbPort]:
+    return (
+        IbPort(
             device=port.device,
             port=port.port,
             state=_upper(_word(port.state)),
@@ -225,12 +224,12 @@ def _from_ibstatus(recording: Recording) -> dict[_Key, IbPort]:
             link_layer=port.link_layer,
         )
         for port in parsed_as(recording, "ibstatus").ports
-    }
+    )
 
 
-def _from_devinfo(recording: Recording) -> dict[_Key, IbPort]:
-    return {
-        (device.name, port.port): IbPort(
+def _from_devinfo(recording: Recording) -> Iterable[IbPort]:
+    return (
+        IbPort(
             device=device.name,
             port=port.port,
             state=_upper((port.state or "").removeprefix("PORT_").partition(" ")[0]) or None,
@@ -239,9 +238,15 @@ def _from_devinfo(recording: Recording) -> dict[_Key, IbPort]:
             firmware=device.firmware,
             board_id=device.board_id,
         )
-        for device in parsed_as(recording, "ibv-devinfo").devices
-        for port in device.ports
-    }
+        for device, port in _verbs_ports(recording)
+    )
+
+
+def _verbs_ports(recording: Recording) -> Iterator[tuple[Any, Any]]:
+    """What `ibv_devinfo` shows: each port with its device."""
+    for device in parsed_as(recording, "ibv-devinfo").devices:
+        for port in device.ports:
+            yield device, port
 
 
 def _upper(text: str | None) -> str | None:
@@ -249,23 +254,18 @@ def _upper(text: str | None) -> str | None:
     return None if text is None else "INIT" if text.lower().startswith("init") else text.upper()
 
 
-def _mtus(recording: Recording) -> Callable[[_Key, IbPort], IbPort]:
-    by_key = {
-        (device.name, port.port): port
-        for device in parsed_as(recording, "ibv-devinfo").devices
-        for port in device.ports
+def _with_mtus(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_Key, IbPort]:
+    verbs = {(device.name, port.port): port for device, port in _verbs_ports(recording)}
+    return {
+        key: replace(port, mtu_active=verbs[key].active_mtu_bytes, mtu_max=verbs[key].max_mtu_bytes)
+        for key, port in ports.items()
+        if key in verbs
     }
 
-    def fill(key: _Key, port: IbPort) -> IbPort:
-        verbs = by_key.get(key)
-        return port if verbs is None else replace(port, mtu_active=verbs.active_mtu_bytes, mtu_max=verbs.max_mtu_bytes)
 
-    return fill
-
-
-def _netdevs(recording: Recording) -> Callable[[_Key, IbPort], IbPort]:
+def _with_netdevs(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_Key, IbPort]:
     by_key = {(link.device, link.port): link.netdev for link in parsed_as(recording, "rdma-link").links}
-    return lambda key, port: port if port.netdev else replace(port, netdev=by_key.get(key))
+    return {key: replace(port, netdev=by_key.get(key)) for key, port in ports.items() if not port.netdev}
 
 
 def _words(ports: tuple[IbPort, ...]) -> str:

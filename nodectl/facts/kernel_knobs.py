@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nodectl.errors import ParseError
 from nodectl.facts.base import UnknownError, or_unknown, script, text_fact, whole
@@ -37,6 +38,8 @@ if [ -d /sys/kernel/iommu_groups ]; then
   printf 'iommu_groups\\t%s\\n' "$#"
 fi
 """
+_COUNTS = {"numa_balancing", "iommu_groups", "taint"}
+_CHOICES = {"transparent_hugepage", "transparent_hugepage_defrag"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +74,14 @@ def _parse(text: str) -> KernelKnobs:
             values[name] = value.strip()
     if not values:
         raise UnknownError("kernel-knobs: nothing was shown")
-    return KernelKnobs(
-        transparent_hugepage=_chosen(values.get("transparent_hugepage")),
-        transparent_hugepage_defrag=_chosen(values.get("transparent_hugepage_defrag")),
-        governors=governors,
-        cmdline=values.get("cmdline"),
-        smt=values.get("smt"),
-        frequency_driver=values.get("frequency_driver"),
-        idle_driver=values.get("idle_driver"),
-        clocksource=values.get("clocksource"),
-        tuned_profile=values.get("tuned_profile"),
-        numa_balancing=whole(values.get("numa_balancing")),
-        iommu_groups=whole(values.get("iommu_groups")),
-        taint=whole(values.get("taint")),
-    )
+    typed: dict[str, Any] = {name: values[name] for name in values.keys() & set(KernelKnobs.__slots__)}
+    typed |= {name: whole(typed[name]) for name in typed.keys() & _COUNTS}
+    typed |= {name: _chosen(typed[name]) for name in typed.keys() & _CHOICES}
+    return KernelKnobs(governors=governors, **typed)
 
 
-def _chosen(text: str | None) -> str | None:
+def _chosen(text: str) -> str:
     """`always [madvise] never` is madvise."""
-    if text is None:
-        return None
     return text.partition("[")[2].partition("]")[0] or text
 
 

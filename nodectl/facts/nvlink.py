@@ -11,7 +11,7 @@ from nodectl.facts.base import AbsentError, Fact, UnknownError, output, parsed_a
 from nodectl.model.recording import Command, Recording
 
 if TYPE_CHECKING:
-    from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink
+    from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink
 
 _STATE = Command("nvidia-smi-nvlink", ("nvidia-smi", "nvlink", "-s"), deadline_s=20, hardware=True)
 _ERRORS = Command("nvidia-smi-nvlink-errors", ("nvidia-smi", "nvlink", "-e"), deadline_s=20, hardware=True)
@@ -32,20 +32,15 @@ def _read(recording: Recording) -> NvidiaSmiNvlink:
     counted = {(gpu.index, link.link): link for gpu in counters.gpus for link in gpu.links or ()}
     gpus = []
     for gpu in state.gpus:
-        links = []
-        for link in gpu.links or ():
-            errors = counted.get((gpu.index, link.link))
-            if errors is not None:
-                link = replace(
-                    link,
-                    replay_errors=errors.replay_errors,
-                    recovery_errors=errors.recovery_errors,
-                    crc_errors=errors.crc_errors,
-                    errors=errors.errors,
-                )
-            links.append(link)
+        links = (_counted(link, counted.get((gpu.index, link.link))) for link in gpu.links or ())
         gpus.append(gpu if gpu.links is None else replace(gpu, links=tuple(links)))
     return replace(state, gpus=tuple(gpus))
+
+
+def _counted(link: NvLink, counters: NvLink | None) -> NvLink:
+    if counters is None:
+        return link
+    return replace(counters, active=link.active, speed_gb_s=link.speed_gb_s, unavailable=link.unavailable)
 
 
 def _words(nvlink: NvidiaSmiNvlink) -> str:

@@ -65,54 +65,48 @@ def _line_at(text: str, position: int) -> Line:
 
 def section(part: Mapping[str, Any], key: str, tool: str) -> Mapping[str, Any]:
     """The object under `key`, empty where there is none; ParseError where it is something else."""
-    value = part.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _wrong(tool, key, value, "an object")
-    return value
+    return _checked(part, key, tool, lambda value: isinstance(value, dict), "an object") or {}
 
 
 def objects(part: Mapping[str, Any], key: str, tool: str) -> list[Mapping[str, Any]]:
     """The list of objects under `key`, empty where there is none; ParseError where it is something else."""
-    value = part.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise _wrong(tool, key, value, "a list of objects")
-    return value
+    return _checked(part, key, tool, _are_objects, "a list of objects") or []
 
 
 def number(part: Mapping[str, Any], key: str, tool: str, wanted: str = "a number") -> float | None:
     """The finite number under `key`, None where there is none."""
-    value = part.get(key)
-    if value is None:
-        return None
-    try:
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
-    except OverflowError:
-        pass
-    raise _wrong(tool, key, value, wanted)
+    value = _checked(part, key, tool, _is_finite, wanted)
+    return None if value is None else float(value)
 
 
 def whole(part: Mapping[str, Any], key: str, tool: str) -> int | None:
     """The whole number under `key`, None where there is none."""
-    value = number(part, key, tool, "a whole number")
-    if value is None:
-        return None
-    if not value.is_integer():
-        raise _wrong(tool, key, value, "a whole number")
-    return int(part[key])
+    wanted = "a whole number"
+    number(part, key, tool, wanted)
+    value = _checked(part, key, tool, lambda value: float(value).is_integer(), wanted)
+    return None if value is None else int(value)
 
 
 def text_of(part: Mapping[str, Any], key: str, tool: str) -> str | None:
     """The string under `key`, None where there is none."""
-    value = part.get(key)
-    if value is not None and not isinstance(value, str):
-        raise _wrong(tool, key, value, "a string")
+    value: str | None = _checked(part, key, tool, lambda value: isinstance(value, str), "a string")
     return value
 
 
-def _wrong(tool: str, key: str, value: object, wanted: str) -> ParseError:
-    return ParseError(f"{tool}: {key!r} is {str(value)[:80]!r}, not {wanted}")
+def _checked(part: Mapping[str, Any], key: str, tool: str, is_wanted: Callable[[Any], bool], wanted: str) -> Any:
+    """The value under `key`, None where there is none; ParseError unless it `is_wanted`."""
+    value = part.get(key)
+    if value is None or is_wanted(value):
+        return value
+    raise ParseError(f"{tool}: {key!r} is {str(value)[:80]!r}, not {wanted}")
+
+
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False

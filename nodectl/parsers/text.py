@@ -1,7 +1,8 @@
-"""What all parsers share: lines without terminal noise, values that a tool refuses, and errors that name the line."""
+"""What all parsers share: lines without terminal noise, numbers, refused values, and errors that name the line."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -25,6 +26,8 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 _BUS_ID = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_REAL = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,4})?")
 _SHOWN_CHARS = 200
 _LONGEST_LINE = 20_000
 
@@ -93,8 +96,26 @@ def unreadable(tool: str, line: Line, why: str) -> ParseError:
     return ParseError(f"{tool}: line {line.number}: {_shown(line.text)!r}: {_shown(why)}")
 
 
+def foreign(tool: str, lines: Iterable[Line], why: str) -> ParseError:
+    """The error for text that is not this tool's: its first line, and what is missing."""
+    return unreadable(tool, next(line for line in lines if line.text.strip()), why)
+
+
 def _shown(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def whole(text: str) -> int | None:
+    """An integer; None for any other text, as a run of ten thousand digits is."""
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def real(text: str) -> float | None:
+    """A finite number; None for any other text, as `nan` and `1e999` are."""
+    if not _REAL.fullmatch(text):
+        return None
+    value = float(text)
+    return value if math.isfinite(value) else None
 
 
 def is_refused(value: str) -> bool:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from nodectl.errors import ParseError
-from nodectl.parsers.numbers import whole
-from nodectl.parsers.text import RANK_TAG, Line, lines_of, lines_with, plain, readable, unreadable
+from nodectl.parsers.text import RANK_TAG, Line, foreign, lines_of, lines_with, plain, readable, unreadable, whole
 
 TOOL = "dmesg"
 # only a line with one of these is looked at
@@ -200,7 +199,7 @@ def _require_log(lines: list[Line]) -> None:
                 break
             raise ParseError(f"{TOOL}: it printed no log: {line.text.strip()[:200]}")
     if not any(is_kernel_line(line.text) for line in written):
-        raise unreadable(TOOL, next(line for line in lines if line.text.strip()), "no line of a kernel log")
+        raise foreign(TOOL, lines, "no line of a kernel log")
 
 
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodectl.errors import ParseError
-from nodectl.parsers.numbers import real, whole
-from nodectl.parsers.text import Line, bus_id, lines_of, plain, unreadable
+from nodectl.parsers.text import Line, bus_id, foreign, lines_of, plain, real, unreadable, whole
 
 TOOL = "lspci-acs"
 _DEVICE = re.compile(
@@ -94,8 +93,7 @@ def parse_lspci_acs(text: str) -> LspciAcs:
         elif device := _device(Line(number, line)):
             devices.append(device)
     if not devices:
-        first = next(line for line in lines_of(text, TOOL) if line.text.strip())
-        raise unreadable(TOOL, first, "no PCI device")
+        raise foreign(TOOL, lines_of(text, TOOL), "no PCI device")
     if not detailed:
         raise ParseError(f"{TOOL}: no device's details: `lspci -vvv` prints them")
     denied = all(device.is_denied or not device.values for device in devices) and any(d.is_denied for d in devices)

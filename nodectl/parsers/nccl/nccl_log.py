@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from nodectl.parsers.numbers import whole
-from nodectl.parsers.text import Line, lines_of, unreadable, untagged
+from nodectl.parsers.text import Line, foreign, lines_of, unreadable, untagged, whole
 
 TOOL = "nccl-log"
 _LINE = re.compile(r"NCCL (?P<level>INFO|WARN|TRACE|VERSION|ABORT)\b ?(?P<said>.*)")
@@ -77,8 +76,7 @@ def parse_nccl_log(text: str) -> NcclLog:
         if "NCCL" in line.text:
             log.read(line)
     if not log.is_ours:
-        first = next(line for line in lines if line.text.strip())
-        raise unreadable(TOOL, first, "no line of NCCL's: set NCCL_DEBUG=INFO")
+        raise foreign(TOOL, lines, "no line of NCCL's: set NCCL_DEBUG=INFO")
     return log.result()
 
 

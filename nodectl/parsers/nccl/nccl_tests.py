@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.parsers.numbers import real, whole
-from nodectl.parsers.text import Line, lines_of, readable, unreadable, untagged
+from nodectl.parsers.text import Line, foreign, lines_of, readable, real, unreadable, untagged, whole
 
 TOOL = "nccl-tests"
 _LABEL = re.compile(r"^\s{0,4}\d{1,6}: ")  # srun -l
@@ -177,8 +176,7 @@ def _refusal(run: _Run, lines: list[Line]) -> ParseError:
     for line in readable(lines):
         if _REASON.search(line.text):
             return ParseError(f"{TOOL}: it did not run: {line.text.strip()[:200]}")
-    first = next(line for line in lines if line.text.strip())
-    return unreadable(TOOL, first, "no output of an nccl-tests program")
+    return foreign(TOOL, lines, "no output of an nccl-tests program")
 
 
 _TYPE = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|(?:f8|fp8)\w{0,8}|float8\w{0,8}|char|bf16|fp16|fp32")

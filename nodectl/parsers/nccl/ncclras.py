@@ -12,7 +12,7 @@ from typing import Any
 from nodectl.errors import ParseError
 from nodectl.parsers.json_values import objects, section, text_of, whole
 from nodectl.parsers.nvidia.words import is_noise
-from nodectl.parsers.text import Line, lines_of, plain, readable, unreadable, untagged
+from nodectl.parsers.text import Line, foreign, lines_of, plain, readable, unreadable, untagged
 
 TOOL = "ncclras"
 
@@ -211,8 +211,7 @@ def _ras_of_text(lines: list[Line]) -> NcclRas:
     for line in untagged(lines):
         answer.read(line)
     if not answer.has_table:
-        first = next(line for line in lines if line.text.strip())
-        raise unreadable(TOOL, first, "no table of communicators")
+        raise foreign(TOOL, lines, "no table of communicators")
     return answer.result()
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodectl.errors import ParseError
-from nodectl.parsers.text import Line, lines_of, unreadable, untagged
+from nodectl.parsers.text import Line, foreign, lines_of, unreadable, untagged
 
 TOOL = "torchrun-log"
 _RANK = re.compile(r"(?:\[rank(?P<tag>\d{1,9})\]|\bRank (?P<rank>\d{1,9})\])")
@@ -95,8 +95,7 @@ def parse_torchrun_log(text: str) -> TorchrunLog:
         is_ours = is_ours or _OURS.search(line.text) is not None
     failures = summary.failures()
     if not (is_ours or failures or watchdog):
-        first = next(line for line in lines if line.text.strip())
-        raise unreadable(TOOL, first, "no line of torch.distributed")
+        raise foreign(TOOL, lines, "no line of torch.distributed")
     root, others = _ordered(failures)
     return TorchrunLog(root, others, tuple(watchdog.values()), rendezvous)
 

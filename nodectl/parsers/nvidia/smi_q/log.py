@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nodectl.parsers.nvidia.words import LostGpu
+from nodectl.parsers.text import Line
 
 
 class Value(NamedTuple):
-    """A value as printed, and the number of its line."""
+    """A value as printed, and its line."""
 
     text: str
-    number: int
+    line: Line
 
 
 Values = dict[str, Value]

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nodectl.errors import ParseError
 from nodectl.parsers.nvidia.smi_q.fields import (
     COUNT,
     COUNTERS,
@@ -54,16 +53,15 @@ def parse_nvidia_smi_q(text: str) -> NvidiaSmiQ:
 
 def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
     """The report that a log holds; ParseError for a value of another kind than the field's."""
-    reader = _Reader(lines)
     header = log.header
-    attached = reader.plain(COUNT, header.get("attached_gpus"))
+    attached = _plain(COUNT, header.get("attached_gpus"))
     if not log.blocks and attached and len(log.lost) < attached:
         raise no_output(TOOL, lines, "'GPU <bus id>'")
     unavailable: dict[str, str] = {}
 
     def text(key: str, *names: str) -> str | None:
         value = next((header[name] for name in names if name in header), None)
-        printed = reader.value(TEXT, value)
+        printed = _reading(TEXT, value)
         if isinstance(printed, Refused):
             unavailable[key] = printed.text
             return None
@@ -73,7 +71,7 @@ def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
         driver_version=text("driver_version", "kmd_version", "driver_version"),
         cuda_version=text("cuda_version", "cuda_umd_version", "cuda_version"),
         attached_gpus=attached,
-        gpus=tuple(reader.gpu(block, last=block is log.blocks[-1]) for block in log.blocks),
+        gpus=tuple(_gpu(block, last=block is log.blocks[-1]) for block in log.blocks),
         lost=tuple(log.lost),
         warnings=tuple(log.warnings),
         timestamp=text("timestamp", "timestamp"),
@@ -81,136 +79,139 @@ def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
     )
 
 
-class _Reader:
-    def __init__(self, lines: Sequence[Line]) -> None:
-        self.lines = lines
+def _gpu(block: Block, last: bool) -> GpuStatus:
+    """All fields of one GPU."""
+    unavailable: dict[str, str] = {}
+    named = _fields(GpuStatus, block.values, unavailable)
+    for name, paths in sums().items():
+        named[name] = _kept(_sum(block.values, paths), name, unavailable)
+    named["clock_event_reasons"], other = _reasons(block.values, unavailable)
+    named["retired_pages_pending"] = _pending(block.values, unavailable)
+    processes = block.processes
+    if processes is None and (value := block.values.get("processes")) and refused(value.text):
+        unavailable["processes"] = value.text
+    return GpuStatus(
+        bus_id=block.bus_id,
+        **named,
+        clock_event_reasons_other=other,
+        clock_event_counters_us=_counters(block.values),
+        mig_devices=None if block.mig_devices is None else tuple(map(_mig_device, block.mig_devices)),
+        processes=None if processes is None else _processes(processes, last),
+        unavailable=unavailable,
+    )
 
-    def gpu(self, block: Block, last: bool) -> GpuStatus:
-        """All fields of one GPU."""
+
+def _fields(kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
+    """The class's fields that stand somewhere, by name."""
+    return {
+        name: _kept(_reading(place.kind, _printed(values, place)), name, unavailable)
+        for name, place in places_of(kind).items()
+    }
+
+
+def _reading(kind: Kind, value: Value | None) -> Any:
+    """What the field holds, a Refused, or None where nothing is printed."""
+    if value is None or value.text == "":
+        if value is not None and kind is not TEXT:
+            raise unreadable(TOOL, value.line, "the value is missing")
+        return None
+    if refused(value.text):
+        return Refused(value.text)
+    try:
+        return kind(value.text)
+    except ValueError as error:
+        raise unreadable(TOOL, value.line, str(error)) from None
+
+
+def _plain(kind: Kind, value: Value | None) -> Any:
+    """The value, or None where it is refused."""
+    reading = _reading(kind, value)
+    return None if isinstance(reading, Refused) else reading
+
+
+def _kept(reading: Any, name: str, unavailable: dict[str, str]) -> Any:
+    if isinstance(reading, Refused):
+        unavailable[name] = reading.text
+        return None
+    return reading
+
+
+def _sum(values: Values, paths: tuple[tuple[str, ...], ...]) -> int | Refused | None:
+    """Of the first set of paths that is printed at all; a part that this GPU does not count adds nothing."""
+    for group in paths:
+        parts = [_reading(COUNT, values[path]) for path in group if path in values]
+        if parts:
+            unknown = [part for part in parts if isinstance(part, Refused)]
+            failed = [part for part in unknown if not _ABSENT.fullmatch(part.text)]
+            if failed or len(unknown) == len(parts):
+                return Refused((failed or unknown)[0].text)
+            total: int = sum(part for part in parts if not isinstance(part, Refused))
+            return total
+    section = values.get(paths[0][0].split("/")[0])
+    return Refused(section.text) if section is not None and refused(section.text) else None
+
+
+def _reasons(values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    active: list[str] = []
+    other: list[str] = []
+    words: dict[str, Refused] = {}
+    read = False
+    for path, value in values.items():
+        section, _, rest = path.partition("/")
+        if section not in ("clocks_event_reasons", "clocks_throttle_reasons"):
+            continue
+        name = rest.rpartition("/")[2]
+        name = name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_")
+        active_now = _reading(FLAG, value) if value.text else None
+        if isinstance(active_now, Refused):
+            words[REASONS.get(name, name)] = active_now
+            continue
+        read = True
+        if active_now and name in REASONS:
+            active.append(REASONS[name])
+        elif active_now:
+            other.append(name)
+    if not read and words:
+        unavailable["clock_event_reasons"] = next(iter(words.values())).text
+    elif read:
+        unavailable.update({f"clock_event_reasons.{name}": word.text for name, word in words.items()})
+    order = list(dict.fromkeys(REASONS.values()))
+    return (tuple(sorted(set(active), key=order.index)) if read else None), tuple(other)
+
+
+def _counters(values: Values) -> dict[str, int]:
+    counters = {name: _plain(US, _first(values, paths)) for name, paths in COUNTERS.items()}
+    return {name: count for name, count in counters.items() if count is not None}
+
+
+def _pending(values: Values, unavailable: dict[str, str]) -> bool | None:
+    names = ("pending_page_blacklist", "pending", "pending_blacklist", "pending_retirement")
+    printed = [values[path] for path in (f"retired_pages/{name}" for name in names) if path in values]
+    if not printed and (section := values.get("retired_pages")):
+        printed = [section]
+    flags = [_reading(FLAG, value) for value in printed]
+    known = [flag for flag in flags if isinstance(flag, bool)]
+    if flags and not known:
+        unavailable["retired_pages_pending"] = printed[0].text
+    return any(known) if known else None
+
+
+def _mig_device(values: Values) -> MigDevice:
+    unavailable: dict[str, str] = {}
+    return MigDevice(**_fields(MigDevice, values, unavailable), unavailable=unavailable)
+
+
+def _processes(listed: list[Values], last: bool) -> tuple[GpuProcess, ...]:
+    processes = []
+    for values in listed:
         unavailable: dict[str, str] = {}
-        named = self.fields(GpuStatus, block.values, unavailable)
-        for name, paths in sums().items():
-            named[name] = self._kept(self._sum(block.values, paths), name, unavailable)
-        named["clock_event_reasons"], other = self._reasons(block.values, unavailable)
-        named["retired_pages_pending"] = self._pending(block.values, unavailable)
-        processes = block.processes
-        if processes is None and (value := block.values.get("processes")) and refused(value.text):
-            unavailable["processes"] = value.text
-        return GpuStatus(
-            bus_id=block.bus_id,
-            **named,
-            clock_event_reasons_other=other,
-            clock_event_counters_us=self._counters(block.values),
-            mig_devices=None if block.mig_devices is None else tuple(map(self._mig_device, block.mig_devices)),
-            processes=None if processes is None else self._processes(processes, last),
-            unavailable=unavailable,
-        )
-
-    def fields(self, kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
-        """The class's fields that stand somewhere, by name."""
-        return {
-            name: self._kept(self.value(place.kind, _printed(values, place)), name, unavailable)
-            for name, place in places_of(kind).items()
-        }
-
-    def value(self, kind: Kind, value: Value | None) -> Any:
-        """What the field holds, a Refused, or None where nothing is printed."""
-        if value is None or value.text == "":
-            if value is not None and kind is not TEXT:
-                raise self._garbled(value, "the value is missing")
-            return None
-        if refused(value.text):
-            return Refused(value.text)
-        try:
-            return kind(value.text)
-        except ValueError as error:
-            raise self._garbled(value, str(error)) from None
-
-    def plain(self, kind: Kind, value: Value | None) -> Any:
-        """The value, or None where it is refused."""
-        reading = self.value(kind, value)
-        return None if isinstance(reading, Refused) else reading
-
-    def _garbled(self, value: Value, why: str) -> ParseError:
-        return unreadable(TOOL, next(line for line in self.lines if line.number == value.number), why)
-
-    def _kept(self, reading: Any, name: str, unavailable: dict[str, str]) -> Any:
-        if isinstance(reading, Refused):
-            unavailable[name] = reading.text
-            return None
-        return reading
-
-    def _sum(self, values: Values, paths: tuple[tuple[str, ...], ...]) -> int | Refused | None:
-        """Of the first set of paths that is printed at all; a part that this GPU does not count adds nothing."""
-        for group in paths:
-            parts = [self.value(COUNT, values[path]) for path in group if path in values]
-            if parts:
-                unknown = [part for part in parts if isinstance(part, Refused)]
-                failed = [part for part in unknown if not _ABSENT.fullmatch(part.text)]
-                if failed or len(unknown) == len(parts):
-                    return Refused((failed or unknown)[0].text)
-                total: int = sum(part for part in parts if not isinstance(part, Refused))
-                return total
-        section = values.get(paths[0][0].split("/")[0])
-        return Refused(section.text) if section is not None and refused(section.text) else None
-
-    def _reasons(self, values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-        active: list[str] = []
-        other: list[str] = []
-        words: dict[str, Refused] = {}
-        read = False
-        for path, value in values.items():
-            section, _, rest = path.partition("/")
-            if section not in ("clocks_event_reasons", "clocks_throttle_reasons"):
-                continue
-            name = rest.rpartition("/")[2]
-            name = name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_")
-            active_now = self.value(FLAG, value) if value.text else None
-            if isinstance(active_now, Refused):
-                words[REASONS.get(name, name)] = active_now
-                continue
-            read = True
-            if active_now and name in REASONS:
-                active.append(REASONS[name])
-            elif active_now:
-                other.append(name)
-        if not read and words:
-            unavailable["clock_event_reasons"] = next(iter(words.values())).text
-        elif read:
-            unavailable.update({f"clock_event_reasons.{name}": word.text for name, word in words.items()})
-        order = list(dict.fromkeys(REASONS.values()))
-        return (tuple(sorted(set(active), key=order.index)) if read else None), tuple(other)
-
-    def _counters(self, values: Values) -> dict[str, int]:
-        counters = {name: self.plain(US, _first(values, paths)) for name, paths in COUNTERS.items()}
-        return {name: count for name, count in counters.items() if count is not None}
-
-    def _pending(self, values: Values, unavailable: dict[str, str]) -> bool | None:
-        names = ("pending_page_blacklist", "pending", "pending_blacklist", "pending_retirement")
-        printed = [values[path] for path in (f"retired_pages/{name}" for name in names) if path in values]
-        if not printed and (section := values.get("retired_pages")):
-            printed = [section]
-        flags = [self.value(FLAG, value) for value in printed]
-        known = [flag for flag in flags if isinstance(flag, bool)]
-        if flags and not known:
-            unavailable["retired_pages_pending"] = printed[0].text
-        return any(known) if known else None
-
-    def _mig_device(self, values: Values) -> MigDevice:
-        unavailable: dict[str, str] = {}
-        return MigDevice(**self.fields(MigDevice, values, unavailable), unavailable=unavailable)
-
-    def _processes(self, listed: list[Values], last: bool) -> tuple[GpuProcess, ...]:
-        processes = []
-        for values in listed:
-            unavailable: dict[str, str] = {}
-            named = self.fields(GpuProcess, values, unavailable)
-            if named["pid"] is None:
-                if last and values is listed[-1] and not {"type", "name", "process_name"} & set(values):
-                    continue  # the output is cut before its identity
-                raise self._garbled(next(iter(values.values())), "a process without its ID")
-            processes.append(GpuProcess(**named, unavailable=unavailable))
-        return tuple(processes)
+        named = _fields(GpuProcess, values, unavailable)
+        if named["pid"] is None:
+            if last and values is listed[-1] and not {"type", "name", "process_name"} & set(values):
+                continue  # the output is cut before its identity
+            raise unreadable(TOOL, next(iter(values.values())).line, "a process without its ID")
+        processes.append(GpuProcess(**named, unavailable=unavailable))
+    return tuple(processes)
 
 
 def _first(values: Values, paths: Sequence[str]) -> Value | None:

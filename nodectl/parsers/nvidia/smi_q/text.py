@@ -97,7 +97,7 @@ class _Reader:
             key, colon, value = content.partition(":")
             name = _name(key)
             if colon and name in _HEADER and not self.log.blocks:
-                self.log.header.setdefault(name, Value(value.strip(), line.number))
+                self.log.header.setdefault(name, Value(value.strip(), line))
 
     def _inner(self, block: Block, indent: int, content: str, line: Line) -> None:
         key, colon, value = content.partition(":")
@@ -115,11 +115,11 @@ class _Reader:
             path = self.paths[parent, key] = f"{parent}/{name}" if parent else name
         self.open.append((indent, path))
         if path.startswith("processes"):
-            _process(block, path, colon, Value(value, line.number))
+            _process(block, path, colon, Value(value, line))
         elif path.startswith("mig_device"):
-            _mig_device(block, path, colon, Value(value, line.number))
+            _mig_device(block, path, colon, Value(value, line))
         elif colon:
-            block.values.setdefault(path, Value(value, line.number))
+            block.values.setdefault(path, Value(value, line))
             if path == "mig_mode/current" and block.mig_devices is None:
                 block.mig_devices = []
 

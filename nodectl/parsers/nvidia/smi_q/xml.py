@@ -95,7 +95,7 @@ class _Reader:
     def _end(self, name: str) -> None:
         path = self.open[2:]
         if self.leaf:
-            value = Value("".join(self.text).strip(), self._line(self.expat.CurrentLineNumber).number)
+            value = Value("".join(self.text).strip(), self._line(self.expat.CurrentLineNumber))
             self._value(path, value)
         self.text.clear()
         self.leaf = False
