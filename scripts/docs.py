@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nodectl.checks.catalogue import checks, thresholds
+from nodectl.checks.catalogue import checks, launch_checks, thresholds
 from nodectl.facts.catalogue import registered
 from nodectl.parsers.catalogue import families
 from nodectl.probes.base import ProbeOptions
@@ -33,6 +33,10 @@ def health_tables() -> Tables:
         "checks": [
             ["check", "looks at", "not ok when"],
             *([f"`{check.id}`", check.looks_at, check.fires] for check in checks().values()),
+        ],
+        "launch checks": [
+            ["check", "looks at", "not ok when"],
+            *([f"`{check.id}`", check.looks_at, check.fires] for check in launch_checks().values()),
         ],
         "thresholds": [
             ["threshold", "default", "why"],

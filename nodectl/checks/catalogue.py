@@ -16,7 +16,7 @@ from typing import Any
 import nodectl.checks
 from nodectl.checks.check import Check, Comparison, Field, Judgement, Subject, Threshold
 
-# checks of a job's hosts before it starts have ids of their own, and are asked by preflight only
+# checks of a job's hosts before it starts are asked by preflight only
 _LAUNCH = "nodectl.checks.launch."
 _LAST = 1000
 
@@ -77,8 +77,14 @@ def fields() -> Mapping[str, Field]:
 
 @cache
 def checks() -> Mapping[str, Check]:
-    """Every check by its id, in the order of the findings."""
+    """Every check of `nodectl health` by its id, in the order of the findings."""
     return {check.id: check for module in modules() for check in declared(module)}
+
+
+@cache
+def launch_checks() -> Mapping[str, Check]:
+    """Every check before a job starts, by its id."""
+    return {check.id: check for module in launch_modules() for check in declared(module)}
 
 
 @cache
@@ -89,15 +95,15 @@ def thresholds() -> Mapping[str, Threshold]:
 
 def declared(module: ModuleType) -> tuple[Check, ...]:
     """The module's checks, in the order in which they stand there."""
-    found: list[Check] = []
+    known: list[Check] = []
     for value in vars(module).values():
         if isinstance(value, Check):
-            found.append(value)
+            known.append(value)
         elif isinstance(value, Judgement | Comparison):
-            found.extend(value.checks)
+            known.extend(value.checks)
         elif isinstance(value, Field):
-            found.append(value.check)
-    return tuple(dict.fromkeys(found))
+            known.append(value.check)
+    return tuple(dict.fromkeys(known))
 
 
 def _members() -> Iterator[tuple[ModuleType, object]]:

@@ -150,19 +150,26 @@ def _rendered(found: Health, form: str, *, everything: bool, strict: bool) -> st
 
 
 def _list(as_document: bool) -> None:
-    from nodectl.checks.catalogue import checks, thresholds
+    from nodectl.checks.catalogue import checks, launch_checks, thresholds
     from nodectl.cli.terminal import emit_json, result
     from nodectl.report.table import aligned
 
+    known = [
+        *(("health", check) for check in checks().values()),
+        *(("launch", check) for check in launch_checks().values()),
+    ]
     if as_document:
-        listed = [{"check": check.id, "looks_at": check.looks_at, "fires": check.fires} for check in checks().values()]
+        listed = [
+            {"check": check.id, "asked_by": command, "looks_at": check.looks_at, "fires": check.fires}
+            for command, check in known
+        ]
         numbers = {limit.name: {"value": limit.value, "why": limit.why} for limit in thresholds().values()}
         emit_json("health-checks", {"checks": listed, "thresholds": numbers})
         return
-    rows = [(check.id, check.looks_at, check.fires) for check in checks().values()]
-    result(aligned([("CHECK", "LOOKS AT", "NOT OK WHEN"), *rows]))
-    rows = [(limit.name, f"{limit.value:g}", limit.why) for limit in thresholds().values()]
-    result("\n" + aligned([("THRESHOLD", "DEFAULT", "WHY"), *rows]))
+    rows = [(check.id, command, check.looks_at, check.fires) for command, check in known]
+    result(aligned([("CHECK", "ASKED BY", "LOOKS AT", "NOT OK WHEN"), *rows]))
+    limits = [(limit.name, f"{limit.value:g}", limit.why) for limit in thresholds().values()]
+    result("\n" + aligned([("THRESHOLD", "DEFAULT", "WHY"), *limits]))
 
 
 def _put(path: Path, text: str) -> None:

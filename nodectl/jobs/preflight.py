@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nodectl.checks.catalogue import launch_judgements
-from nodectl.checks.launch.candidate import Candidate, JobNeeds, JointJudgement
+from nodectl.checks.launch.candidate import PAYLOAD, REACHABLE, WAY_TO_FIRST, Candidate, JobNeeds, JointJudgement
 from nodectl.checks.launch.together import common_ports
 from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
@@ -144,11 +144,11 @@ def _not_copied(copied: CommandResult) -> Finding:
 def _no_payload(host: str, actual: str, remedy: str) -> Finding:
     """It was reached, and what a job needs first is missing there: Python, or room for the payload."""
     expected = "nodectl's programs run there"
-    return Finding(host, "payload", Status.FAILED, expected=expected, actual=actual, remedy=remedy)
+    return Finding(host, PAYLOAD.id, Status.FAILED, expected=expected, actual=actual, remedy=remedy)
 
 
 def _unknown(host: str, actual: str, remedy: str) -> Finding:
-    return Finding(host, "reachable", Status.UNKNOWN, expected="answers over SSH", actual=actual, remedy=remedy)
+    return Finding(host, REACHABLE.id, Status.UNKNOWN, expected="answers over SSH", actual=actual, remedy=remedy)
 
 
 def _reach(
@@ -200,7 +200,7 @@ def _try_way(transport: Transport, host: Host, request: Mapping[str, object], fi
     asked = json.dumps(request).encode()
     done = run_payload(transport, host, "preflight", ["connect"], timeout_s=4 * _REACH_S, stdin=asked, bare=True)
     expected = f"opens TCP {request['tcp_port']} and UDP {request['udp_port']} of {first} ({request['address']})"
-    finding = Finding(host.name, "way_to_first", Status.OK, first, expected=expected, actual="both answer")
+    finding = Finding(host.name, WAY_TO_FIRST.id, Status.OK, first, expected=expected, actual="both answer")
     if not done.ok:
         return replace(finding, status=Status.UNKNOWN, actual=done.error or done.stderr.strip()[-_SHOWN_CHARS:])
     answer = json.loads(done.stdout)

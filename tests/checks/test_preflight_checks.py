@@ -84,11 +84,11 @@ def test_a_single_host_has_nobody_to_disagree_with() -> None:
 @pytest.mark.parametrize(
     ("check", "changes", "status", "actual"),
     [
-        ("own_name", {"names__own": ()}, "failed", "unknown"),
-        ("own_name", {"names__own": ("127.0.1.1", "::1")}, "warning", "127.0.1.1"),
-        ("own_name", {"names__own": None}, "unknown", "did not answer"),
+        ("launch_own_name", {"names__own": ()}, "failed", "unknown"),
+        ("launch_own_name", {"names__own": ("127.0.1.1", "::1")}, "warning", "127.0.1.1"),
+        ("launch_own_name", {"names__own": None}, "unknown", "did not answer"),
         (
-            "interface",
+            "launch_interface",
             {
                 "job_address__address": "",
                 "job_address__interface": "",
@@ -98,37 +98,47 @@ def test_a_single_host_has_nobody_to_disagree_with() -> None:
             "unknown",
             "eth0, eth1",
         ),
-        ("interface", {"job_address__link_up": False}, "failed", "down"),
-        ("launcher", {"launcher__sha256": ""}, "failed", "not there"),
-        ("launcher", {"launcher__executable": False}, "failed", "not executable"),
-        ("venv", {"job_venv__python": "", "job_venv__torch": "", "job_venv__nccl": ""}, "failed", "no Python"),
-        ("state_folder", {"state_folder__error": "No space left on device"}, "failed", "No space left"),
-        ("state_folder", {"state_folder__free_mib": 12}, "failed", "12 MiB"),
-        ("state_folder", {"state_folder__free_mib": None}, "unknown", "cannot be told"),
-        ("checkpoint_folder", {"checkpoint_folder__error": "Read-only file system"}, "failed", "Read-only"),
-        ("checkpoint_folder", {"checkpoint_folder__free_mib": None}, "unknown", "cannot be told"),
-        ("gpus", {"gpu_count__count": None}, "unknown", "does not answer"),
-        ("shared_memory", {"shared_memory__size_mib": 64}, "warning", "64 MiB"),
-        ("shared_memory", {"shared_memory__size_mib": None}, "unknown", "no /dev/shm"),
-        ("locked_memory", {"limits__memlock": "8192", "rdma_devices__names": ("mlx5_0",)}, "warning", "8192 KiB"),
-        ("other_jobs", {"running_jobs__ids": ("20260101-000000-ab12",)}, "warning", "20260101"),
-        ("hostname", {"names__hostname": "a"}, "failed", "a has it too"),
+        ("launch_interface", {"job_address__link_up": False}, "failed", "down"),
+        ("launch_script", {"launcher__sha256": ""}, "failed", "not there"),
+        ("launch_script", {"launcher__executable": False}, "failed", "not executable"),
+        ("launch_venv", {"job_venv__python": "", "job_venv__torch": "", "job_venv__nccl": ""}, "failed", "no Python"),
+        ("launch_state_folder", {"state_folder__error": "No space left on device"}, "failed", "No space left"),
+        ("launch_state_folder", {"state_folder__free_mib": 12}, "failed", "12 MiB"),
+        ("launch_state_folder", {"state_folder__free_mib": None}, "unknown", "cannot be told"),
+        ("launch_checkpoint_folder", {"checkpoint_folder__error": "Read-only file system"}, "failed", "Read-only"),
+        ("launch_checkpoint_folder", {"checkpoint_folder__free_mib": None}, "unknown", "cannot be told"),
+        ("launch_gpus", {"gpu_count__count": None}, "unknown", "does not answer"),
+        ("launch_shared_memory", {"shared_memory__size_mib": 64}, "warning", "64 MiB"),
+        ("launch_shared_memory", {"shared_memory__size_mib": None}, "unknown", "no /dev/shm"),
         (
-            "peer_names",
+            "launch_locked_memory",
+            {"limits__memlock": "8192", "rdma_devices__names": ("mlx5_0",)},
+            "warning",
+            "8192 KiB",
+        ),
+        ("launch_other_jobs", {"running_jobs__ids": ("20260101-000000-ab12",)}, "warning", "20260101"),
+        ("launch_hostname", {"names__hostname": "a"}, "failed", "a has it too"),
+        (
+            "launch_peer_names",
             {"names__peers": {"a": ("10.9.9.9",), "b": ("10.0.0.2",), "c": ("10.0.0.3",)}},
             "warning",
             "10.9.9.9",
         ),
-        ("peer_names", {"names__peers": {"a": None, "b": ("10.0.0.2",), "c": ("10.0.0.3",)}}, "unknown", "no answer"),
-        ("network", {"job_address__network": "192.168.1.0/24"}, "warning", "192.168.1.0/24"),
-        ("mtu", {"job_address__mtu": 1500}, "warning", "1500"),
-        ("launcher_version", {"launcher__sha256": "cd" * 32}, "failed", "cdcd"),
-        ("python", {"job_venv__python": "3.12.1"}, "failed", "3.12"),
-        ("torch", {"job_venv__torch": "2.12.0"}, "failed", "2.12.0"),
-        ("nccl", {"job_venv__nccl": ""}, "failed", "none"),
-        ("clock", {"time__offset_s": 2.5}, "warning", "2.5 s ahead"),
-        ("clock", {"time__offset_s": -40.0}, "failed", "40.0 s behind"),
-        ("clock", {"time": None}, "unknown", "did not arrive"),
+        (
+            "launch_peer_names",
+            {"names__peers": {"a": None, "b": ("10.0.0.2",), "c": ("10.0.0.3",)}},
+            "unknown",
+            "no answer",
+        ),
+        ("launch_network", {"job_address__network": "192.168.1.0/24"}, "warning", "192.168.1.0/24"),
+        ("launch_mtu", {"job_address__mtu": 1500}, "warning", "1500"),
+        ("launch_script_version", {"launcher__sha256": "cd" * 32}, "failed", "cdcd"),
+        ("launch_python", {"job_venv__python": "3.12.1"}, "failed", "3.12"),
+        ("launch_torch", {"job_venv__torch": "2.12.0"}, "failed", "2.12.0"),
+        ("launch_nccl", {"job_venv__nccl": ""}, "failed", "none"),
+        ("launch_clock", {"time__offset_s": 2.5}, "warning", "2.5 s ahead"),
+        ("launch_clock", {"time__offset_s": -40.0}, "failed", "40.0 s behind"),
+        ("launch_clock", {"time": None}, "unknown", "did not arrive"),
     ],
 )
 def test_a_check_names_the_one_host_that_differs(check: str, changes: dict[str, Any], status: str, actual: str) -> None:
@@ -136,7 +146,7 @@ def test_a_check_names_the_one_host_that_differs(check: str, changes: dict[str, 
     fired = [one for one in findings if one.check == check and one.status is not Status.OK and one.host == "b"]
     assert [one.status.value for one in fired] == [status]
     assert actual in fired[0].actual and fired[0].expected and fired[0].remedy
-    expected_hosts = {"b", "a"} if check == "hostname" else {"b"}
+    expected_hosts = {"b", "a"} if check == "launch_hostname" else {"b"}
     assert {host for host, _, _ in bad(findings)} == expected_hosts
 
 
@@ -146,8 +156,8 @@ def test_patch_versions_of_python_and_hosts_without_rdma_do_not_matter() -> None
 
 def test_of_two_hosts_both_show_the_difference() -> None:
     findings = judge(fleet("a", "b", a={"job_venv__torch": "2.12.0"}, b={"time__offset_s": 6.01}))
-    assert bad(findings) == {(host, check, "failed") for host in "ab" for check in ("torch", "clock")}
-    said = {one.host: one.actual for one in findings if one.check == "clock"}
+    assert bad(findings) == {(host, check, "failed") for host in "ab" for check in ("launch_torch", "launch_clock")}
+    said = {one.host: one.actual for one in findings if one.check == "launch_clock"}
     assert said == {"a": "6.0 s behind", "b": "6.0 s ahead"}
 
 
@@ -161,7 +171,9 @@ def test_a_named_interface_must_be_on_every_host() -> None:
         "job_address__mtu": 2044,
     }
     findings = [
-        one for one in judge(fleet("a", "b", "c", b=gone, c=without_address, needs=needs)) if one.check == "interface"
+        one
+        for one in judge(fleet("a", "b", "c", b=gone, c=without_address, needs=needs))
+        if one.check == "launch_interface"
     ]
     assert [one.status.value for one in findings] == ["ok", "failed", "failed"]
     assert findings[1].actual == "no ib0 there; there are: eth0, eth1"
@@ -170,12 +182,12 @@ def test_a_named_interface_must_be_on_every_host() -> None:
 
 def test_the_code_to_be_copied_counts_as_needed_room() -> None:
     needs = replace(NEEDS, code_bytes=9000 * 1024 * 1024)
-    assert ("a", "state_folder", "failed") in bad(judge(fleet("a", needs=needs)))
+    assert ("a", "launch_state_folder", "failed") in bad(judge(fleet("a", needs=needs)))
 
 
 def test_too_few_common_ports_blame_the_hosts_where_they_are_taken() -> None:
     nodes = fleet("a", "b", "c", a={"free_ports__free": (21001, 21002)}, b={"free_ports__free": (21001,)})
-    assert bad(judge(nodes)) == {("a", "ports", "failed"), ("b", "ports", "failed")}
+    assert bad(judge(nodes)) == {("a", "launch_ports", "failed"), ("b", "launch_ports", "failed")}
     assert bad(judge(fleet("a", "b", "c", a={"free_ports__free": (21001, 21002)}))) == set()
 
 

@@ -115,7 +115,11 @@ def test_watching_tells_what_changed(nodectl: Cli, fleet: Path) -> None:
 
 def test_the_list_of_checks(nodectl: Cli) -> None:
     document = json.loads(nodectl("health", "--list", "--output", "json").stdout)
-    assert len(document["checks"]) >= 60 and {"check", "looks_at", "fires"} == set(document["checks"][0])
+    assert len(document["checks"]) >= 180
+    assert {"check", "asked_by", "looks_at", "fires"} == set(document["checks"][0])
+    assert {"health", "launch"} == {check["asked_by"] for check in document["checks"]}
+    ids = [check["check"] for check in document["checks"]]
+    assert len(set(ids)) == len(ids), "every check has one id"
     assert "disk_free_mib" in nodectl("health", "--list").stdout
 
 

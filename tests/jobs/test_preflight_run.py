@@ -80,19 +80,25 @@ def test_one_host_is_fine_by_itself(tmp_path: Path) -> None:
 
 def test_a_dead_host_is_unknown_and_the_others_are_still_judged(tmp_path: Path) -> None:
     report = run_preflight(Here(tmp_path, dead=["b"]), [A, B], NEEDS, forks=4)
-    assert {finding for finding in bad(report) if finding[0] == "b"} == {("b", "reachable", "unknown")}
-    assert of(report, "launcher")["a"].status is Status.OK
-    assert (of(report, "reachable")["b"].actual, of(report, "reachable")["b"].remedy) == ("no route", "plug it in")
+    assert {finding for finding in bad(report) if finding[0] == "b"} == {("b", "launch_reachable", "unknown")}
+    assert of(report, "launch_script")["a"].status is Status.OK
+    assert (of(report, "launch_reachable")["b"].actual, of(report, "launch_reachable")["b"].remedy) == (
+        "no route",
+        "plug it in",
+    )
     assert list(report.candidates) == ["a"]
 
 
 def test_all_hosts_dead(tmp_path: Path) -> None:
     report = run_preflight(Here(tmp_path, dead=["a", "b"]), [A, B], NEEDS, forks=4)
-    assert bad(report) == {("a", "reachable", "unknown"), ("b", "reachable", "unknown")} and report.ports == ()
+    assert (
+        bad(report) == {("a", "launch_reachable", "unknown"), ("b", "launch_reachable", "unknown")}
+        and report.ports == ()
+    )
 
 
 def test_one_machine_listed_twice_is_found(tmp_path: Path) -> None:
-    assert ("b", "hostname", "failed") in bad(run_preflight(Here(tmp_path), [A, B], NEEDS, forks=4))
+    assert ("b", "launch_hostname", "failed") in bad(run_preflight(Here(tmp_path), [A, B], NEEDS, forks=4))
 
 
 def test_clocks_are_compared_by_what_arrives(tmp_path: Path) -> None:
@@ -103,7 +109,7 @@ def test_clocks_are_compared_by_what_arrives(tmp_path: Path) -> None:
             return b" ".join(words) + b"\n"
         return line
 
-    clocks = of(run_preflight(Here(tmp_path, late), [A, B], NEEDS, forks=4), "clock")
+    clocks = of(run_preflight(Here(tmp_path, late), [A, B], NEEDS, forks=4), "launch_clock")
     assert {host: clock.status.value for host, clock in clocks.items()} == {"a": "failed", "b": "failed"}
     assert "behind" in clocks["a"].actual and "ahead" in clocks["b"].actual
 
@@ -116,12 +122,15 @@ def test_a_host_without_python_fails_and_says_so(tmp_path: Path) -> None:
             next(path for path in (Path("/bin") / name, Path("/usr/bin") / name) if path.exists())
         )
     report = run_preflight(Here(tmp_path, path=str(tools)), [A], NEEDS, forks=4)
-    assert bad(report) == {("a", "payload", "failed")} and "python3" in of(report, "payload")["a"].actual
+    assert bad(report) == {("a", "launch_payload", "failed")} and "python3" in of(report, "launch_payload")["a"].actual
 
 
 def test_a_host_that_talks_nonsense_is_unknown(tmp_path: Path) -> None:
     report = run_preflight(Here(tmp_path, lambda host, line: b"motd\n"), [A], NEEDS, forks=4)
-    assert bad(report) == {("a", "reachable", "unknown")} and "did not start" in of(report, "reachable")["a"].actual
+    assert (
+        bad(report) == {("a", "launch_reachable", "unknown")}
+        and "did not start" in of(report, "launch_reachable")["a"].actual
+    )
 
 
 @contextmanager
@@ -147,18 +156,18 @@ def test_the_lab_is_fit_for_a_job(lab4: Any) -> None:
     report = preflight(lab4)
     assert bad(report) == set() and report.ports == (23421, 23422)
     assert {each.address.interface for each in report.candidates.values()} == {"eth0"}
-    assert {finding.host for finding in of(report, "way_to_first").values()} == {"node02", "node03", "node04"}
+    assert {finding.host for finding in of(report, "launch_way_to_first").values()} == {"node02", "node03", "node04"}
 
 
 @pytest.mark.lab
 @pytest.mark.parametrize(
     ("do", "undo", "check", "status"),
     [
-        ("ip route add blackhole {first}", "ip route del blackhole {first}", "way_to_first", "failed"),
-        ("ip link set eth0 mtu 1400", "ip link set eth0 mtu 1500", "mtu", "warning"),
-        ("hostname node02", "hostname node03", "hostname", "failed"),
-        ("hostname nobody-knows", "hostname node03", "own_name", "failed"),
-        ("mkdir -p /r && mount -t tmpfs -o ro none /r", "umount /r; rmdir /r", "checkpoint_folder", "failed"),
+        ("ip route add blackhole {first}", "ip route del blackhole {first}", "launch_way_to_first", "failed"),
+        ("ip link set eth0 mtu 1400", "ip link set eth0 mtu 1500", "launch_mtu", "warning"),
+        ("hostname node02", "hostname node03", "launch_hostname", "failed"),
+        ("hostname nobody-knows", "hostname node03", "launch_own_name", "failed"),
+        ("mkdir -p /r && mount -t tmpfs -o ro none /r", "umount /r; rmdir /r", "launch_checkpoint_folder", "failed"),
     ],
 )
 def test_a_fault_on_one_host_is_found_there(lab4: Any, do: str, undo: str, check: str, status: str) -> None:
@@ -166,7 +175,7 @@ def test_a_fault_on_one_host_is_found_there(lab4: Any, do: str, undo: str, check
     with changed(lab4, "node03", do.format(first=first), undo.format(first=first)):
         report = preflight(lab4, checkpoint_dir="/r/deep")
     assert ("node03", check, status) in bad(report)
-    assert {host for host, _, _ in bad(report)} <= {"node03", "node02" if check == "hostname" else "node03"}
+    assert {host for host, _, _ in bad(report)} <= {"node03", "node02" if check == "launch_hostname" else "node03"}
 
 
 @pytest.mark.lab
@@ -176,4 +185,4 @@ def test_a_launcher_that_differs_is_found(lab4: Any) -> None:
         lab4.ssh(host, everywhere)
     with changed(lab4, "node04", "echo >> /tmp/l", "true"):
         report = preflight(lab4, launcher="/tmp/l")
-    assert bad(report) == {("node04", "launcher_version", "failed")}
+    assert bad(report) == {("node04", "launch_script_version", "failed")}

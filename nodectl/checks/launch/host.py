@@ -20,7 +20,7 @@ ORDER = 10
 
 
 OWN_NAME = Check(
-    "own_name",
+    "launch_own_name",
     looks_at="what the host's own name means there",
     fires="nothing; warning: loopback, with several hosts; unknown: no answer",
 )
@@ -54,7 +54,7 @@ def is_loopback(address: str) -> bool:
 
 
 INTERFACE = Check(
-    "interface",
+    "launch_interface",
     looks_at="the interface of the job (--interface, else the one that was reached)",
     fires="down, or the named one has no address; unknown: none of them can be told",
     remedy="choose one that every host has with --interface",
@@ -80,7 +80,7 @@ def interface(host: Candidate) -> Iterator[Finding]:
     yield host.finding(INTERFACE, status, name, expected=expected, actual=actual, remedy=remedy)
 
 
-LAUNCHER = Check("launcher", looks_at="the deployed launch script", fires="not there, or not executable")
+LAUNCHER = Check("launch_script", looks_at="the deployed launch script", fires="not there, or not executable")
 
 
 @judges(LAUNCHER, reads=("launcher",))
@@ -104,7 +104,7 @@ def _provision(host: Candidate) -> str:
     return f"run `nodectl provision --limit {host.host}`"
 
 
-VENV = Check("venv", looks_at="the launcher's environment", fires="no Python there, or no torch")
+VENV = Check("launch_venv", looks_at="the launcher's environment", fires="no Python there, or no torch")
 
 
 @judges(VENV, reads=("job_venv",))
@@ -122,7 +122,9 @@ def venv(host: Candidate) -> Iterator[Finding]:
 
 
 STATE_FOLDER = Check(
-    "state_folder", looks_at="the login's state folder", fires="cannot be written, or less room than code and logs need"
+    "launch_state_folder",
+    looks_at="the login's state folder",
+    fires="cannot be written, or less room than code and logs need",
 )
 
 
@@ -134,7 +136,7 @@ def state_folder(host: Candidate) -> Iterator[Finding]:
 
 
 CHECKPOINT_FOLDER = Check(
-    "checkpoint_folder", looks_at="the job's --checkpoint folder", fires="cannot be written, or nearly full"
+    "launch_checkpoint_folder", looks_at="the job's --checkpoint folder", fires="cannot be written, or nearly full"
 )
 
 
@@ -161,7 +163,7 @@ def _folder(host: Candidate, check: Check, path: str, folder: Folder, needed_mib
 
 
 GPUS = Check(
-    "gpus",
+    "launch_gpus",
     looks_at="nvidia-smi -L, /dev/nvidia*",
     fires="unknown: the driver does not answer",
     expected="the driver lists its GPUs",
@@ -180,7 +182,7 @@ def gpus(host: Candidate) -> Iterator[Finding]:
 
 SHM_LIMIT = Threshold("launch_shm_mib", 65, "container engines give 64, and NCCL then fails on its second rank")
 SHARED_MEMORY = Check(
-    "shared_memory",
+    "launch_shared_memory",
     looks_at="shared memory",
     fires="warning: smaller than NCCL needs; unknown: none there",
     expected=f"{SHM_LIMIT.value:g} MiB or more in /dev/shm",
@@ -202,7 +204,7 @@ def shared_memory(host: Candidate) -> Iterator[Finding]:
 
 
 LOCKED_MEMORY = Check(
-    "locked_memory", looks_at="memlock of a session, with RDMA", fires="warning: limited", expected="unlimited"
+    "launch_locked_memory", looks_at="memlock of a session, with RDMA", fires="warning: limited", expected="unlimited"
 )
 
 
@@ -223,7 +225,7 @@ def locked_memory(host: Candidate) -> Iterator[Finding]:
 
 
 OTHER_JOBS = Check(
-    "other_jobs", looks_at="nodectl's jobs there", fires="warning: another one runs", expected="no other job"
+    "launch_other_jobs", looks_at="nodectl's jobs there", fires="warning: another one runs", expected="no other job"
 )
 
 

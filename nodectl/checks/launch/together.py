@@ -20,7 +20,7 @@ ORDER = 20
 _SHOWN = 4
 _VERSION_REMEDY = "run `nodectl provision` on all hosts of the job, with one stack profile"
 
-PORTS = Check("ports", looks_at="some ports, tried by binding", fires="too few of them are free on all hosts")
+PORTS = Check("launch_ports", looks_at="some ports, tried by binding", fires="too few of them are free on all hosts")
 
 
 @judges_together(PORTS, reads=("free_ports",))
@@ -48,7 +48,9 @@ def common_ports(hosts: Sequence[Candidate], needs: JobNeeds) -> tuple[int, ...]
     return tuple(sorted(free, key=lambda port: any(first <= port <= last for first, last in ranges)))
 
 
-HOSTNAME = Check("hostname", looks_at="the hosts' names", fires="two hosts have one", expected="a name of its own")
+HOSTNAME = Check(
+    "launch_hostname", looks_at="the hosts' names", fires="two hosts have one", expected="a name of its own"
+)
 
 
 @judges_together(HOSTNAME, reads=("names",))
@@ -68,7 +70,7 @@ def unique_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 
 
 PEER_NAMES = Check(
-    "peer_names",
+    "launch_peer_names",
     looks_at="what the names of the job's hosts mean, on each of them",
     fires="warning: one means different things; unknown: no answer in time",
     expected="names of the job's hosts mean the same on all of them",
@@ -122,7 +124,7 @@ def _equal(
 
 
 NETWORK = Check(
-    "network",
+    "launch_network",
     looks_at="the networks of the job's addresses",
     fires="warning: not one for all",
     remedy="choose an interface in one network with --interface, or make sure that the networks are routed",
@@ -136,7 +138,7 @@ def network(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 
 
 MTU = Check(
-    "mtu",
+    "launch_mtu",
     looks_at="the MTU of the job's interfaces",
     fires="warning: not one for all",
     remedy="set one MTU on all hosts and switch ports: large packets vanish where one is smaller",
@@ -150,7 +152,7 @@ def mtu(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 
 
 LAUNCHER_VERSION = Check(
-    "launcher_version", looks_at="the launch script", fires="not one for all", remedy=_VERSION_REMEDY
+    "launch_script_version", looks_at="the launch script", fires="not one for all", remedy=_VERSION_REMEDY
 )
 
 
@@ -160,9 +162,11 @@ def launcher_version(hosts: Sequence[Candidate]) -> Iterator[Finding]:
     yield from _equal(hosts, LAUNCHER_VERSION, lambda host: host.known("launcher", Launcher).sha256[:12], Status.FAILED)
 
 
-PYTHON = Check("python", looks_at="the environments' Python", fires="not one minor version", remedy=_VERSION_REMEDY)
-TORCH = Check("torch", looks_at="the environments' torch", fires="not one version", remedy=_VERSION_REMEDY)
-NCCL = Check("nccl", looks_at="the environments' NCCL", fires="not one version", remedy=_VERSION_REMEDY)
+PYTHON = Check(
+    "launch_python", looks_at="the environments' Python", fires="not one minor version", remedy=_VERSION_REMEDY
+)
+TORCH = Check("launch_torch", looks_at="the environments' torch", fires="not one version", remedy=_VERSION_REMEDY)
+NCCL = Check("launch_nccl", looks_at="the environments' NCCL", fires="not one version", remedy=_VERSION_REMEDY)
 
 
 @judges_together(PYTHON, TORCH, NCCL, reads=("job_venv",))
@@ -184,7 +188,7 @@ def _minor(version: str) -> str:
 
 
 CLOCK = Check(
-    "clock",
+    "launch_clock",
     looks_at="the hosts' clocks against one another",
     fires="beyond the threshold; unknown: its time did not arrive",
     thresholds=(CLOCK_WARNING_S_LIMIT, CLOCK_FAILED_S_LIMIT),
