@@ -66,17 +66,7 @@ def _cut(found: Sequence[Measurement], broken: Sequence[tuple[str, ...]], names:
 
 
 def _finding(name: str, subject: str, expected: str, actual: str) -> Finding:
-    return Finding(
-        name,
-        _NAME,
-        Status.FAILED,
-        subject,
-        expected=expected,
-        actual=actual,
-        remedy=_REMEDY,
-        kind="host",
-        hosts=(name,),
-    )
+    return Finding(name, _NAME, Status.FAILED, subject, "none", expected, actual, _REMEDY, kind="host", hosts=(name,))
 
 
 _NOTHING = 0.001
@@ -84,7 +74,6 @@ _NOTHING = 0.001
 _TWO_HOSTS, _TWO_HOSTS_ONCE = 0.5, 0.25
 _VERBS = {"both": "is slow", "out": "sends slowly", "in": "receives slowly"}
 _MTU = "small packets pass, large ones do not: compare the MTUs of both ends and of each switch between"
-_HOST = "look at its cable, its switch's port and its interface's errors (`nodectl health` there)"
 _PATH = "both ends are fast with others: look at what lies between them, such as a switch's link or its load balancing"
 _SWITCH = "its hosts are fast among themselves: look at the switch's links to the others"
 
@@ -100,17 +89,12 @@ def slow_findings(probe: str, verdict: Verdict, unit: str, known: Collection[str
     Nothing is left unsettled of hosts that are `known` to be at fault.
     """
     blamed = sorted(verdict.blamed, key=lambda each: each.suspect.effect)
-    guilty = {
-        name
-        for blamed_one in blamed
-        if blamed_one.suspect.cause.kind == "host"
-        for name in blamed_one.suspect.cause.hosts
-    }
-    guilty |= set(known)
-    unsettled = [each for each in verdict.unsettled if not guilty & set(each.cause.hosts)]
+    causes = [blame.suspect.cause for blame in blamed]
+    guilty = {*known, *(name for cause in causes if cause.kind == "host" for name in cause.hosts)}
+    unsettled = [suspect for suspect in verdict.unsettled if not guilty & set(suspect.cause.hosts)]
     return (
-        *(_blamed(probe, blamed_one, verdict.noise, unit) for blamed_one in blamed),
-        *(_unsettled(probe, each, verdict.noise) for each in unsettled),
+        *(_blamed(probe, blame, verdict.noise, unit) for blame in blamed),
+        *(_unsettled(probe, suspect, verdict.noise) for suspect in unsettled),
     )
 
 
@@ -204,7 +188,7 @@ def _named(cause: Cause) -> str:
 def _remedy(cause: Cause, share: float) -> str:
     if share < _NOTHING:
         return _MTU
-    return {"host": _HOST, "switch": _SWITCH}.get(cause.kind, _PATH)
+    return {"host": _REMEDY, "switch": _SWITCH}.get(cause.kind, _PATH)
 
 
 def _arrow(hosts: Sequence[str]) -> str:

@@ -61,11 +61,9 @@ def marked(result: ProbeResult, options: ProbeOptions) -> ProbeResult:
     """Each measurement says what was given up for the budget, where something was."""
     if not options.trimmed:
         return result
-    trimmed = {"trimmed": list(options.trimmed)}
-    told = tuple(
-        replace(measurement, conditions={**measurement.conditions, **trimmed}) for measurement in result.measurements
-    )
-    return ProbeResult(told, result.findings)
+    trimmed = list(options.trimmed)
+    measurements = tuple(measurement.with_conditions(trimmed=trimmed) for measurement in result.measurements)
+    return ProbeResult(measurements, result.findings)
 
 
 def fitted(probe: str, wish: Amount, least: Amount, cost: Cost, time_s: float | None) -> tuple[Amount, tuple[str, ...]]:

@@ -53,12 +53,11 @@ def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> Pr
     for measurement in result.measurements:
         found = _reference(measurement, references)
         if isinstance(found, str):
-            told = {**measurement.conditions, "reference": None, "no_reference": found}
-            measurements.append(replace(measurement, conditions=told))
+            measurements.append(measurement.with_conditions(reference=None, no_reference=found))
             continue
         name, floor = found
-        told = {**measurement.conditions, "reference": f"{name}: {floor.source}"}
-        known = replace(measurement, expected=floor.value, conditions=told)
+        known = measurement.with_conditions(reference=f"{name}: {floor.source}")
+        known = replace(known, expected=floor.value)
         measurements.append(known)
         if _missed(known, floor):
             findings.append(_finding(known, name, floor))
@@ -240,12 +239,8 @@ def _subject(measurement: Measurement, floor: Floor) -> str:
     own = kind_of(measurement.probe).subject(measurement.conditions)
     size = measurement.conditions.get("size_bytes")
     sized = [f"{size} B"] if isinstance(size, int) else []
-    return ", ".join([own, *sized] if own else sized) or ", ".join(_words(floor))
-
-
-def _words(floor: Floor) -> Iterator[str]:
-    for name, value in floor.conditions.items():
-        yield f"{name} {value}"
+    asked_for = [f"{name} {value}" for name, value in floor.conditions.items()]
+    return ", ".join([own, *sized] if own else sized) or ", ".join(asked_for)
 
 
 # what tells the link class, as a learned profile has it
@@ -258,11 +253,16 @@ def judged(
     """The result with what was expected; a host is asked for its links only where a floor depends on them."""
     taking_part = {name for measurement in result.measurements for name in measurement.hosts}
     references, findings = _references([host for host in hosts if host.name in taking_part], profile_dirs)
-    asked = [host for host in hosts if _asks(host.name, references, result)]
+    asking = {
+        name
+        for measurement in result.measurements
+        for name in measurement.hosts
+        if name in references and asks_for_link(measurement, references[name].hardware)
+    }
+    asked = [host for host in hosts if host.name in asking]
     for host, link in fan_out(asked, lambda host: _link(transport, host), forks):
         references[host.name] = replace(references[host.name], link=link)
-    told = held_against(result, references)
-    return ProbeResult(told.measurements, (*told.findings, *findings))
+    return held_against(result, references) + ProbeResult(findings=tuple(findings))
 
 
 def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[dict[str, Reference], list[Finding]]:
@@ -291,15 +291,8 @@ def _read(name: str, hardware: Hardware) -> Reference:
 
 def _unread(wrong: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[Finding]:
     for (message, remedy), hosts in wrong.items():
-        said = f"{message}: measured without a reference"
-        yield Finding(hosts[0], "profile", Status.UNKNOWN, "hardware", actual=said, remedy=remedy, hosts=tuple(hosts))
-
-
-def _asks(host: str, references: Mapping[str, Reference], result: ProbeResult) -> bool:
-    own = references.get(host)
-    return own is not None and any(
-        measurement.hosts == (host,) and asks_for_link(measurement, own.hardware) for measurement in result.measurements
-    )
+        actual = f"{message}: measured without a reference"
+        yield Finding(hosts[0], "profile", Status.UNKNOWN, "hardware", actual=actual, remedy=remedy, hosts=tuple(hosts))
 
 
 def _link(transport: Transport, host: Host) -> GpuLink | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from nodectl.blame.findings import readings_of, slow_findings, two_hosts
 from nodectl.blame.inquiry import Inquiry
@@ -33,13 +32,10 @@ def inquire(
     while rounds := inquiry.next_rounds():
         note(f"{probe}: some pairs look slow and are measured again: {len(rounds)} rounds, healthy pairs beside them")
         for pairs in rounds:
-            found = measure(pairs)
-            told = tuple(
-                replace(measurement, conditions={**measurement.conditions, "again": inquiry.stage})
-                for measurement in found.measurements
-            )
-            said = (*first.findings, *again.findings)
-            again += ProbeResult(told, tuple(finding for finding in found.findings if finding not in said))
-            inquiry.add(readings_of(told))
-    known = {name for finding in first.findings if finding.kind == "host" for name in finding.hosts}
-    return slow_findings(probe, inquiry.verdict(), first.measurements[0].unit, known), again
+            second = measure(pairs)
+            marked = tuple(measurement.with_conditions(again=inquiry.stage) for measurement in second.measurements)
+            known = (*first.findings, *again.findings)
+            again += ProbeResult(marked, tuple(finding for finding in second.findings if finding not in known))
+            inquiry.add(readings_of(marked))
+    guilty = {name for finding in first.findings if finding.kind == "host" for name in finding.hosts}
+    return slow_findings(probe, inquiry.verdict(), first.measurements[0].unit, guilty), again

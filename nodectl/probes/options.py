@@ -105,17 +105,17 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
-def size(text: str) -> int:
-    """One size in bytes: `64MiB`, `64M`, `4096`; ValueError for any other text."""
+def size(text: str, forms: str = "1KiB, 64MiB") -> int:
+    """One size in bytes: `64MiB`, `64M`, `4096`; ValueError for any other text, with the `forms` there are."""
     size_bytes = parse_size(text)
     if not size_bytes:
-        raise ValueError(f"{text.strip()!r} is no size; write 1KiB, 64MiB or a number of bytes")
+        raise ValueError(f"{text.strip()!r} is no size; write {forms} or a number of bytes")
     return size_bytes
 
 
 def sizes(text: str) -> tuple[int, ...]:
     """Sizes in bytes, in the order given: `1KiB,64MiB`; ValueError where one is no size."""
-    return tuple(size(each) for each in text.split(","))
+    return tuple(map(size, text.split(",")))
 
 
 def sweep(text: str) -> Sizes:
@@ -158,10 +158,7 @@ def duration(text: str) -> float:
 
 
 def _end(text: str) -> int:
-    size_bytes = parse_size(text)
-    if not size_bytes:
-        raise ValueError(f"{text.strip()!r} is no size; write 1KiB, 64MiB, 1KiB..max or a number of bytes")
-    return size_bytes
+    return size(text, "1KiB, 64MiB, 1KiB..max")
 
 
 def _series(least: int, most: int, factor: int) -> set[int]:

@@ -9,14 +9,18 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from nodectl.common.statistics import QUORUM, robust_deviation
+from nodectl.errors import ProfileError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import Note, ProbeResult, host_finding
+
+if TYPE_CHECKING:
+    from nodectl.profiles.schema import Hardware
 
 # a part that healthy hosts of one kind stay within
 TOLERANCE = 0.15
@@ -46,6 +50,16 @@ def hardware_names(hosts: Sequence[Host]) -> dict[str, str]:
     from nodectl.profiles.host import hardware_name
 
     return {host.name: hardware_name(host) for host in hosts}
+
+
+def hardware_known(host: Host) -> Hardware | None:
+    """The host's hardware profile; None where the inventory names none, or one that cannot be read."""
+    from nodectl.profiles.host import hardware_of
+
+    try:
+        return hardware_of(host)
+    except ProfileError:
+        return None
 
 
 def slow(values: Mapping[str, float], best: Mapping[str, float]) -> dict[str, Slow]:

@@ -11,9 +11,8 @@ from nodectl.probes.base import ProbeResult
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.nccl.groups import Group, Part
 from nodectl.probes.nccl.hosts import Ready
-from nodectl.probes.nccl.options import NcclOptions
 from nodectl.probes.nccl.programs import measure, read
-from nodectl.probes.nccl.run import Run
+from nodectl.probes.nccl.run import NcclOptions, Run
 from nodectl.probes.nccl.should import Should
 from nodectl.probes.options import Sizes
 from nodectl.transport.local import LocalTransport

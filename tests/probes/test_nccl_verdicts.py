@@ -3,8 +3,7 @@
 import pytest
 
 from nodectl.common.units import MIB
-from nodectl.probes.nccl.options import NcclOptions
-from nodectl.probes.nccl.run import Case, verdict_sizes
+from nodectl.probes.nccl.run import Case, NcclOptions, verdict_sizes
 from nodectl.probes.options import Sizes
 
 

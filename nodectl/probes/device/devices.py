@@ -1,4 +1,4 @@
-"""What the probes of GPUs and processors share: who has what, all devices of a host at once, and what came of it."""
+"""What the probes of GPUs and processors share: who has what, all devices of a host at once, and who is slow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from nodectl.errors import ParseError, ProfileError
+from nodectl.errors import ParseError
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -15,9 +15,10 @@ from nodectl.model.measurement import Conditions, Measurement
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, said
+from nodectl.probes.budget import fit, given_up, has_time, marked, said
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, Events, failure, run_program
+from nodectl.probes.outliers import Comparison, SlowOne, hardware_known, slow_finding, worst_of
 from nodectl.probes.schedule import by_machine, turns
 from nodectl.transport.base import Transport
 
@@ -177,13 +178,7 @@ def _node(host: Host, answer: Event, kind: Kind) -> Node | Finding:
 
 def _by_profile(host: Host) -> int:
     """The GPUs of one of nodectl's own hardware profiles; 0 where it names none or another's."""
-    # not at the top: it brings pydantic
-    from nodectl.profiles.host import hardware_of
-
-    try:
-        hardware = hardware_of(host)
-    except ProfileError:
-        return 0
+    hardware = hardware_known(host)
     return (hardware.gpus or 0) if hardware else 0
 
 
@@ -237,3 +232,50 @@ def _counted(nodes: Sequence[Node]) -> str:
     bare = sum(not node.gpus for node in nodes)
     words = [f"{gpus} GPUs of {len(nodes) - bare} hosts"] if gpus else []
     return ", ".join([*words, *([f"the processors of {bare} hosts"] if bare else [])])
+
+
+_REMEDY = "compare clocks, power limit, temperature and throttle reasons (in the JSON's conditions) with the others'"
+
+
+def compared(
+    transport: Transport,
+    hosts: Sequence[Host],
+    options: ProbeOptions,
+    note: Note,
+    kind: Kind,
+    comparison: Comparison,
+    blame: Callable[[Sequence[SlowOne]], list[Finding]] | None = None,
+) -> ProbeResult:
+    """The whole of a probe: look, measure, measure suspects again, name them."""
+    plan, findings = planned(transport, hosts, options, note, kind)
+    if plan is None:
+        return ProbeResult(findings=tuple(findings))
+
+    def fits(nodes: Sequence[Node]) -> bool:
+        return has_time(plan.options, plan.cost_s(nodes))
+
+    result, slow_ones = comparison.measured(
+        hosts, plan.nodes, lambda nodes: measured(transport, plan, nodes), fits, note
+    )
+    findings += [*result.findings, *(blame or _slow_devices)(slow_ones)]
+    return marked(ProbeResult(result.measurements, tuple(findings)), plan.options)
+
+
+def _slow_devices(slow_ones: Sequence[SlowOne]) -> list[Finding]:
+    """One a device: its worst figure."""
+    worst = worst_of(slow_ones, lambda measurement: (measurement.hosts[0], measurement.conditions.get("gpu")))
+    return [slow_device(pair, _subject(pair[0])) for pair in worst]
+
+
+def slow_device(pair: SlowOne, subject: str) -> Finding:
+    """The finding for a device that is slower than the others of its kind."""
+    return slow_finding(pair, subject, _REMEDY, digits=".4g", other="the other one has")
+
+
+def _subject(measurement: Measurement) -> str:
+    """`GPU 3, bf16`, `GPU 3, to it, near memory`, `CPU, fp32`."""
+    given = measurement.conditions
+    gpu = given.get("gpu")
+    words = [called(gpu if isinstance(gpu, int) else None), given.get("precision"), given.get("transfer")]
+    memory = f"{given['memory']} memory" if given.get("memory") else None
+    return ", ".join(str(word) for word in (*words, memory) if word)

@@ -10,7 +10,6 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding
-from nodectl.probes.device.compare import compared
 from nodectl.probes.device.devices import (
     GPUS,
     START_S,
@@ -18,6 +17,7 @@ from nodectl.probes.device.devices import (
     Node,
     broken,
     called,
+    compared,
     device_of,
     least_of,
     measurement,

@@ -8,8 +8,18 @@ from nodectl.common.units import MIB
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult
-from nodectl.probes.device.compare import compared
-from nodectl.probes.device.devices import START_S, Kind, Node, broken, called, device_of, least_of, measurement, shown
+from nodectl.probes.device.devices import (
+    START_S,
+    Kind,
+    Node,
+    broken,
+    called,
+    compared,
+    device_of,
+    least_of,
+    measurement,
+    shown,
+)
 from nodectl.probes.events import Event, Events
 from nodectl.probes.outliers import Comparison
 from nodectl.transport.base import Transport

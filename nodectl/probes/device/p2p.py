@@ -10,8 +10,19 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult
-from nodectl.probes.device.compare import compared, slow_device
-from nodectl.probes.device.devices import GPUS, START_S, Kind, Node, broken, device_of, least_of, measurement, shown
+from nodectl.probes.device.devices import (
+    GPUS,
+    START_S,
+    Kind,
+    Node,
+    broken,
+    compared,
+    device_of,
+    least_of,
+    measurement,
+    shown,
+    slow_device,
+)
 from nodectl.probes.events import Event, Events
 from nodectl.probes.outliers import Comparison, SlowOne, worst_of
 from nodectl.transport.base import Transport

@@ -13,7 +13,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
-from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult
+from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding
 from nodectl.probes.budget import has_time, marked
 from nodectl.probes.device.devices import START_S, Kind, Node, device_of, least_of, measured, planned, shown
 from nodectl.probes.events import Event, Events
@@ -202,17 +202,15 @@ def _blamed(votes: Votes, again: Votes | None) -> Iterator[Finding]:
         odd = sorted({each for name in names for each in votes.odd.get((host, name), ())})
         words = [f"differs from itself in {', '.join(unstable)}"] if unstable else []
         words += [f"differs from most others of its kind in {', '.join(odd)}"] if odd else []
-        yield Finding(
-            host,
+        yield host_finding(
             _NAME,
+            host,
             Status.FAILED,
-            ", ".join(sorted(names)),
-            "drain",
+            f"{'; '.join(words)}{_second(host, names, again)}",
+            _REMEDY,
+            subject=", ".join(sorted(names)),
+            action="drain",
             expected="the same bits each time and everywhere",
-            actual=f"{'; '.join(words)}{_second(host, names, again)}",
-            remedy=_REMEDY,
-            kind="host",
-            hosts=(host,),
         )
 
 

@@ -11,7 +11,7 @@ from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.base import Note, ProbeResult
+from nodectl.probes.base import Note, ProbeResult, host_finding
 from nodectl.probes.inquire import inquire
 from nodectl.probes.nccl.hosts import NAME
 
@@ -40,11 +40,11 @@ def blamed(
         (measurement.hosts, measurement.conditions["time_us"]): measurement.conditions.get("again")
         for measurement in seen.measurements
     }
-    told = tuple(
-        replace(each, conditions={**each.conditions, "again": stages.get((each.hosts, each.conditions["time_us"]))})
-        for each in kept
-    )
-    return slow, ProbeResult(told, seen.findings)
+    marked = [
+        measurement.with_conditions(again=stages.get((measurement.hosts, measurement.conditions["time_us"])))
+        for measurement in kept
+    ]
+    return slow, ProbeResult(tuple(marked), seen.findings)
 
 
 def _judged(measurements: Sequence[Measurement]) -> list[Measurement]:
@@ -244,9 +244,7 @@ def _findings(found: Isolation, hosts: Sequence[str], case: Case) -> list[Findin
         actual = f"{_said(case)} fails in groups with it and passes in those without it, {took}"
         remedy = "take it out of the fleet, run the probe again, and look at it by --scope node and `nodectl health`"
         return [
-            Finding(
-                name, NAME, Status.FAILED, "group", "drain", "", actual, remedy, kind="host", hosts=(name,), evidence=""
-            )
+            host_finding(NAME, name, Status.FAILED, actual, remedy, subject="group", action="drain")
             for name in found.culprits
         ]
     if found.only_together:

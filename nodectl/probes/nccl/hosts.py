@@ -10,10 +10,9 @@ from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.probes.base import host_finding
+from nodectl.probes.base import ProbeOptions, host_finding
 from nodectl.probes.endpoints import Endpoint, Look, ask_all, find_endpoints
 from nodectl.probes.events import Event
-from nodectl.probes.nccl.options import NcclOptions
 from nodectl.transport.base import Transport
 
 NAME = "nccl"
@@ -55,7 +54,7 @@ class Fleet:
     findings: tuple[Finding, ...]
 
 
-def find_fleet(transport: Transport, hosts: Sequence[Host], options: NcclOptions) -> Fleet:
+def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, engine: str) -> Fleet:
     """Ask all hosts; one engine for all, as figures of two say nothing of each other."""
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
     by_host = {endpoint.host: endpoint for endpoint in endpoints}
@@ -63,7 +62,7 @@ def find_fleet(transport: Transport, hosts: Sequence[Host], options: NcclOptions
     able, silent = ask_all(
         transport, list(by_host), NAME, look, lambda host, answer: _ready(by_host[host], answer), options.forks
     )
-    engine = _engine(able, options.engine)
+    engine = _engine(able, engine)
     has_engine = {host.name: bool(host.endpoint.torch if engine == "torch" else host.programs) for host in able}
     ready = [host for host in able if has_engine[host.name]]
     lacking = [_without(host, engine) for host in able if not has_engine[host.name]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from nodectl.errors import UsageError
 from nodectl.model.measurement import Measurement
@@ -37,10 +36,7 @@ def fits(measurements: Sequence[Measurement]) -> dict[str, AlphaBeta]:
 def with_fits(measurements: Sequence[Measurement]) -> list[Measurement]:
     """The fit of its collective in each measurement."""
     found = fits(measurements)
-    return [
-        replace(measurement, conditions={**measurement.conditions, **_fit(found, measurement)})
-        for measurement in measurements
-    ]
+    return [measurement.with_conditions(**_fit(found, measurement)) for measurement in measurements]
 
 
 def said(found: Mapping[str, AlphaBeta], hosts: str) -> list[str]:

@@ -22,8 +22,7 @@ from nodectl.probes.nccl.groups import Group, group_of, node_groups, rail_groups
 from nodectl.probes.nccl.hosts import NAME, Fleet, find_fleet
 from nodectl.probes.nccl.models import fits
 from nodectl.probes.nccl.models import said as fits_said
-from nodectl.probes.nccl.options import ENGINES, SCOPES, NcclOptions
-from nodectl.probes.nccl.run import USUAL, Run
+from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
 from nodectl.probes.nccl.should import find_should
 from nodectl.probes.options import Sizes
 from nodectl.probes.rounds import planned_rounds, switch_names
@@ -43,15 +42,12 @@ Rounds = list[list[Group]]
 def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, note: Note) -> ProbeResult:
     """Bus bandwidth of each collective and size, and proof of the way that the data went."""
     _require_known(options)
-    fleet = find_fleet(transport, hosts, options)
+    fleet = find_fleet(transport, hosts, options, options.engine)
     result = ProbeResult(findings=fleet.findings)
     if lacking := _too_few(hosts, fleet, options):
         return result + lacking
-    should = (
-        find_should(transport, [ready_host.host for ready_host in fleet.ready], options.forks)
-        if _has_gpus(fleet)
-        else {}
-    )
+    has_gpus = fleet.backend == "nccl"
+    should = find_should(transport, [host.host for host in fleet.ready], options.forks) if has_gpus else {}
     switches = switch_names(host.host for host in fleet.ready)
     run = Run(fleet.engine, fleet.backend, options, should)
     how, rounds = _rounds(fleet, run, switches)
@@ -76,13 +72,9 @@ def _require_known(options: NcclOptions) -> None:
     unknown = [name for name in options.collectives if name not in COLLECTIVES]
     if unknown:
         raise UsageError(f"no collective '{unknown[0]}'", f"one of: {', '.join(COLLECTIVES)}")
-    for what, value, known in (("scope", options.scope, SCOPES), ("engine", options.engine, ENGINES)):
+    for name, value, known in (("scope", options.scope, SCOPES), ("engine", options.engine, ENGINES)):
         if value not in known:
-            raise UsageError(f"no {what} '{value}'", f"one of: {', '.join(known)}")
-
-
-def _has_gpus(fleet: Fleet) -> bool:
-    return fleet.backend == "nccl"
+            raise UsageError(f"no {name} '{value}'", f"one of: {', '.join(known)}")
 
 
 def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> ProbeResult | None:
@@ -100,18 +92,15 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
         remedy = "widen --limit, or measure each host by itself with --scope node"
         raise UsageError("the nccl probe needs two ranks, and one host with one is selected", remedy)
     names = ", ".join(ready_host.name for ready_host in ready) or "no host"
-    told = [
-        host_finding(NAME, ready_host.name, Status.UNKNOWN, f"not measured: only {names} is ready")
-        for ready_host in ready
-    ]
-    return ProbeResult(findings=tuple(told))
+    actual = f"not measured: only {names} is ready"
+    return ProbeResult(findings=tuple(host_finding(NAME, host.name, Status.UNKNOWN, actual) for host in ready))
 
 
 def _alone(fleet: Fleet) -> tuple[Finding, ...]:
     """The hosts that have nothing to measure by themselves."""
-    said = "a single GPU has no other to exchange data with"
-    one = [ready_host for ready_host in fleet.ready if fleet.backend == "nccl" and ready_host.endpoint.gpus < 2]
-    return tuple(host_finding(NAME, each.name, Status.SKIPPED, said) for each in one)
+    actual = "a single GPU has no other to exchange data with"
+    alone = [host for host in fleet.ready if fleet.backend == "nccl" and host.endpoint.gpus < 2]
+    return tuple(host_finding(NAME, host.name, Status.SKIPPED, actual) for host in alone)
 
 
 def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Rounds]:

@@ -13,12 +13,12 @@ from nodectl.model.status import Status
 from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsRow, NcclTestsSide, parse_nccl_tests
 from nodectl.probes.base import ProbeResult, host_finding
 from nodectl.probes.budget import left_s
-from nodectl.probes.events import Event, Events, failure, run_program
+from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME
 from nodectl.probes.nccl.models import with_fits
 from nodectl.probes.nccl.proof import judged, told_by
-from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, wrong
+from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, unsupported, wrong
 from nodectl.transport.base import Transport
 
 _RUN_S = 3600.0
@@ -59,7 +59,14 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     printed = [read(name, own, group, first.name) for name, own in outputs.items()]
     cut = [reason for each in printed for reason in each.cut]
     cut += [f"{event['collective']}: {event['reason']}" for event in events.of("cut")]
-    findings = [*_unsupported(events, group), *(one for each in printed for one in each.findings)]
+    findings = [
+        *(
+            unsupported(group.hosts, name, f"nccl-tests has no {name} here", event["text"])
+            for event in events.of("unsupported")
+            if (name := event["collective"])
+        ),
+        *(finding for each in printed for finding in each.findings),
+    ]
     if not outputs and not done.ok:
         findings.append(host_finding(NAME, first.name, Status.FAILED, *failure(done, events)))
     lines = [line for own in outputs.values() for event in own for line in event["log"]]
@@ -169,18 +176,3 @@ def _args(group: Group, run: Run, left: float | None) -> dict[str, object]:
         "seconds": run.duration_s,
         "deadline": 0.0 if left is None else max(0.1, left - _MARGIN_S),
     }
-
-
-def _unsupported(events: Events, group: Group) -> list[Finding]:
-    return [
-        Finding(
-            group.hosts[0],
-            NAME,
-            Status.SKIPPED,
-            event["collective"],
-            actual=f"nccl-tests has no {event['collective']} here",
-            evidence=event["text"],
-            hosts=group.hosts,
-        )
-        for event in events.of("unsupported")
-    ]

@@ -9,6 +9,7 @@ from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.nccl.nccl_log import NcclChoice, NcclLog, NcclNet, NcclPaths, parse_nccl_log, parse_nccl_paths
+from nodectl.probes.base import host_finding
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.should import Should
 
@@ -78,9 +79,7 @@ def conditions(told: Sequence[Told]) -> dict[str, object]:
 def network(told: Told) -> str | None:
     """`NET/IB`, `NET/Socket`, … as used by channels, else as chosen; None within a node."""
     nets = dict.fromkeys(net.net for net in told.paths.nets) if told.paths else {}
-    if nets:
-        return ", ".join(f"NET/{net}" for net in nets)
-    return None
+    return ", ".join(f"NET/{net}" for net in nets) or None
 
 
 def judged(told: Told, should: Should, *, alone: bool, adapter: str = "") -> Iterator[Finding]:
@@ -178,9 +177,7 @@ def _gpu_direct(nets: Sequence[NcclNet]) -> bool | None:
 
 
 def _finding(host: str, status: Status, subject: str, expected: str, actual: str, remedy: str) -> Finding:
-    return Finding(
-        host, NAME, status, subject, expected=expected, actual=actual, remedy=remedy, kind="host", hosts=(host,)
-    )
+    return host_finding(NAME, host, status, actual, remedy, subject=subject, expected=expected)
 
 
 def sockets_judged(host: str, used: Mapping[str, int], wanted: str) -> Iterator[Finding]:

@@ -6,22 +6,44 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.predict.collectives import COLLECTIVES, bandwidth
-from nodectl.probes.base import Amount, spread
+from nodectl.probes.base import Amount, ProbeOptions, host_finding, spread
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.models import ceiling
-from nodectl.probes.nccl.options import NcclOptions
 from nodectl.probes.nccl.proof import Told, choice, conditions
 from nodectl.probes.nccl.should import Should
+from nodectl.probes.options import Choice, Sizes, Text, names, option, sweep
 
 # a repetition of small operations holds as many as fit into its time
 USUAL = Amount(repetitions=5, duration_s=0.05)
 # a link class that no floor of GPUs speaks of
 _NO_GPUS = "none"
+
+
+SCOPES = ("all", "node", "pairs", "rail")
+ENGINES = ("auto", "torch", "nccl-tests")
+
+
+@dataclass(frozen=True, slots=True)
+class NcclOptions(ProbeOptions):
+    """`collectives` empty are all of them; `sizes` are of a rank's buffer."""
+
+    sizes: Sizes = option(
+        Sizes((MIB, 64 * MIB)),
+        Text("SIZE,…|A..B|A..max", sweep),
+        "Message sizes; A..B by powers of two (A..B*4: of four), A..max up to the memory's limit.",
+        shown="1MiB,64MiB",
+    )
+    collectives: tuple[str, ...] = option((), Text("NAME[,NAME…]", names), f"{', '.join(COLLECTIVES)}.", shown="all")
+    scope: str = option(
+        "all", Choice(SCOPES), "All hosts together, each by itself, pairs, or one rail after the other."
+    )
+    engine: str = option("auto", Choice(ENGINES), "torch.distributed, or NVIDIA's programs where they are installed.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +96,20 @@ def measurements(
     """A measurement for each case, with all conditions."""
     verdicts = verdict_sizes(cases, run.options, complete=complete)
     shared = {**_conditions(group, run), **own, **conditions(told), "complete": complete}
-    found = []
-    for case in cases:
-        own_conditions = {**_of(case, group.ranks), **shared, **_choice(told, case, run), **_ceiling(case, group, run)}
-        own_conditions |= {"verdict_size": verdicts.get((case.collective, case.size_bytes)), **case.more}
-        found.append(_measurement(case, group, own_conditions))
-    return found
+    return [
+        _measurement(
+            case,
+            group,
+            {
+                **shared,
+                **_choice(told, case, run),
+                **_ceiling(case, group, run),
+                "verdict_size": verdicts.get((case.collective, case.size_bytes)),
+                **case.more,
+            },
+        )
+        for case in cases
+    ]
 
 
 def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool) -> dict[tuple[str, int], str]:
@@ -104,7 +134,7 @@ def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool
 
 def incomplete(group: Group, found: int, reasons: Sequence[str]) -> Finding:
     """A run cut short is never a pass."""
-    said = "; ".join(dict.fromkeys(reasons)) or "the ranks did not come to an end"
+    reason = "; ".join(dict.fromkeys(reasons)) or "the ranks did not come to an end"
     more = f" over {', '.join(group.hosts)}" + (f" on {group.rail}" if group.rail else "")
     return Finding(
         group.hosts[0],
@@ -112,7 +142,7 @@ def incomplete(group: Group, found: int, reasons: Sequence[str]) -> Finding:
         Status.UNKNOWN,
         "incomplete",
         expected="every collective at every size",
-        actual=f"cut short after {found} cases{more}: {said}",
+        actual=f"cut short after {found} cases{more}: {reason}",
         remedy="name fewer collectives or smaller sizes (--collectives, --sizes), or give more time with --budget",
         kind="incomplete",
         hosts=group.hosts,
@@ -120,40 +150,40 @@ def incomplete(group: Group, found: int, reasons: Sequence[str]) -> Finding:
 
 
 def wrong(host: str, collective: str, size_bytes: int, count: int, who: str) -> Finding:
-    """A result that is not what it must be."""
-    return Finding(
-        host,
+    """A result that is not what it must be; `who` computed it."""
+    return host_finding(
         NAME,
+        host,
         Status.FAILED,
-        f"{collective} {size_bytes} B",
-        "drain",
-        "0 wrong elements",
         f"{count} wrong elements {who}",
         "run the probe again over pairs (--scope pairs): the host that is in every wrong pair is at fault",
-        kind="host",
-        hosts=(host,),
+        subject=f"{collective} {size_bytes} B",
+        action="drain",
+        expected="0 wrong elements",
     )
 
 
-def _measurement(case: Case, group: Group, told: Mapping[str, object]) -> Measurement:
-    values = [bandwidth(case.collective, case.size_bytes, group.ranks, each).busbw_gb_s for each in case.seconds]
+def unsupported(hosts: tuple[str, ...], collective: str, actual: str, evidence: str) -> Finding:
+    """A collective that the engine or its backend lacks."""
+    return Finding(hosts[0], NAME, Status.SKIPPED, collective, actual=actual, evidence=evidence, hosts=hosts)
+
+
+def _measurement(case: Case, group: Group, conditions: Mapping[str, object]) -> Measurement:
+    bandwidths = [bandwidth(case.collective, case.size_bytes, group.ranks, seconds) for seconds in case.seconds]
+    values = [rate.busbw_gb_s for rate in bandwidths]
     value = median(values)
-    return Measurement(NAME, group.hosts, value, "GB/s", "", None, spread(values, value), told)
-
-
-def _of(case: Case, ranks: int) -> dict[str, object]:
-    found = [bandwidth(case.collective, case.size_bytes, ranks, each) for each in case.seconds]
-    return {
+    own = {
         "collective": case.collective,
         "size_bytes": case.size_bytes,
-        "algbw_gb_s": median(each.algbw_gb_s for each in found),
-        "busbw_gb_s": median(each.busbw_gb_s for each in found),
-        "values_gb_s": [each.busbw_gb_s for each in found],
+        "algbw_gb_s": median(rate.algbw_gb_s for rate in bandwidths),
+        "busbw_gb_s": value,
+        "values_gb_s": values,
         "time_us": median(case.seconds) * 1e6,
-        "times_us": [each * 1e6 for each in case.seconds],
+        "times_us": [seconds * 1e6 for seconds in case.seconds],
         "iterations": case.iterations,
         "wrong": case.wrong,
     }
+    return Measurement(NAME, group.hosts, value, "GB/s", "", None, spread(values, value), {**own, **conditions})
 
 
 def _conditions(group: Group, run: Run) -> dict[str, object]:

@@ -18,7 +18,7 @@ from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.models import with_fits
 from nodectl.probes.nccl.proof import Told, judged, sockets_judged, told_by
-from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, wrong
+from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, unsupported, wrong
 from nodectl.transport.base import Transport
 
 _RUN_S = 3600.0
@@ -41,7 +41,7 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     complete = whole and not cut
     told = [_told(member_run) for member_run in played] if run.backend == "nccl" else []
     found = measurements(cases, group, run, told, _loaded(played), complete=complete)
-    findings = [*_wrong(played), *_unsupported(played, run.backend), *_proven(played, group, run, told), *failed]
+    findings = [*_wrong(played), *_unsupported(played, group, run.backend), *_proven(played, group, run, told), *failed]
     if not complete:
         findings.append(
             incomplete(group, len(cases), [*cut, *(f"{failure.host}: {failure.actual}" for failure in failed)])
@@ -159,26 +159,22 @@ def _proven(played: Sequence[Played], group: Group, run: Run, told: Sequence[Tol
 def _wrong(played: Sequence[Played]) -> list[Finding]:
     return [
         wrong(
-            member_run.member.host.name,
+            member.member.host.name,
             event["collective"],
             event["size_bytes"],
             event["wrong"],
             f"on rank {event['rank']}",
         )
-        for member_run in played
-        for event in member_run.events.of("times")
+        for member in played
+        for event in member.events.of("times")
         if event["wrong"]
     ]
 
 
-def _unsupported(played: Sequence[Played], backend: str) -> list[Finding]:
+def _unsupported(played: Sequence[Played], group: Group, backend: str) -> list[Finding]:
     """Skipped, once for a collective, with the backend's own words as evidence."""
     lacks = {event["collective"]: event["text"] for event in _events(played, "unsupported")}
-    hosts = tuple(member_run.member.host.name for member_run in played)
-    return [
-        Finding(hosts[0], NAME, Status.SKIPPED, name, actual=f"{backend} has no {name}", evidence=text, hosts=hosts)
-        for name, text in lacks.items()
-    ]
+    return [unsupported(group.hosts, name, f"{backend} has no {name}", text) for name, text in lacks.items()]
 
 
 def _failed(played: Played) -> Finding:

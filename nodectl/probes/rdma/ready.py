@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from os.path import commonpath
 
 from nodectl.common.natural import natural
-from nodectl.errors import ProfileError
 from nodectl.facts.gids import Gid
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.probes.base import host_finding
+from nodectl.probes.outliers import hardware_known
 from nodectl.probes.rdma.argv import NAME, End
 from nodectl.probes.rdma.errors import failed_finding
 from nodectl.probes.rdma.look import Port, Site
@@ -90,14 +91,8 @@ def _without_device(site: Site, devices: Sequence[str], anybody: bool) -> Findin
 
 
 def _should_have(site: Site) -> bool:
-    """By the hardware profile that the inventory names; one that cannot be read says nothing."""
-    # not at the top: it brings pydantic
-    from nodectl.profiles.host import hardware_of
-
-    try:
-        hardware = hardware_of(site.endpoint.host)
-    except ProfileError:
-        return False
+    """Whether its hardware profile names an RDMA NIC."""
+    hardware = hardware_known(site.endpoint.host)
     return hardware is not None and any(nic.kind in _RDMA_KINDS for nic in hardware.nics)
 
 
@@ -192,20 +187,11 @@ def _odd(what: str, where: str, known: Mapping[str, str]) -> Iterator[Finding]:
         return
     usual, count = counted[0]
     if count == counted[1][1]:
-        told, hosts = ", ".join(f"{host} has {value}" for host, value in known.items()), tuple(known)
-        text = f"they differ{where}: {told}"
-        yield Finding(hosts[0], NAME, Status.WARNING, what, actual=text, remedy=_REMEDIES[what], hosts=hosts)
+        values = ", ".join(f"{host} has {value}" for host, value in known.items())
+        actual, hosts = f"they differ{where}: {values}", tuple(known)
+        yield Finding(hosts[0], NAME, Status.WARNING, what, actual=actual, remedy=_REMEDIES[what], hosts=hosts)
         return
+    expected = f"{usual}, as its peers{where}"
     for host, value in known.items():
         if value != usual:
-            yield Finding(
-                host,
-                NAME,
-                Status.WARNING,
-                what,
-                expected=f"{usual}, as its peers{where}",
-                actual=value,
-                remedy=_REMEDIES[what],
-                kind="host",
-                hosts=(host,),
-            )
+            yield host_finding(NAME, host, Status.WARNING, value, _REMEDIES[what], subject=what, expected=expected)
