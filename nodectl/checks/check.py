@@ -344,12 +344,6 @@ def provision(role: str) -> str:
     return f"run `nodectl provision --tags {role}`"
 
 
-def few(names: Sequence[str], shown: int = 4) -> str:
-    """The first names, and how many more there are."""
-    more = len(names) - shown
-    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
-
-
 def failed_unless(is_so: bool) -> Status:
     """OK or FAILED."""
     return Status.OK if is_so else Status.FAILED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -165,34 +165,24 @@ def _failure(host: str, item: Mapping[str, Any]) -> Failure:
 
 def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart]) -> list[Failure]:
     """The lost host is the one that most others lost; a cut-off host blames everybody, and is blamed by everybody."""
-    times: dict[int, float] = {}
-    votes: Counter[int] = Counter()
-    messages: dict[int, str] = {}
+    votes: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for report in by_rank.values():
         for item in report.document["state"].get("failures", ()):
             if item["kind"] == "host_lost":
-                rank = int(item["lost"])
-                votes[rank] += 1
-                times[rank] = min(times.get(rank, item["time"]), item["time"])
-                messages[rank] = str(item["message"]).partition(": ")[2]
-    if not votes:
-        return []
-    most = max(votes.values())
-    blamed = [rank for rank in sorted(votes) if votes[rank] == most]
+                votes[int(item["lost"])].append(item)
+    most = max(map(len, votes.values()), default=0)
+    blamed = [rank for rank in sorted(votes) if len(votes[rank]) == most]
+    times = {rank: min(item["time"] for item in votes[rank]) for rank in blamed}
     unreachable = [rank for rank in blamed if parts[rank].state in ("unreachable", "lost")]
-    if unreachable or len(blamed) == 1:
-        return [
-            Failure(
-                names[rank],
-                None,
-                "host_lost",
-                f"{messages[rank]}, say {votes[rank]} of the other hosts",
-                time=times[rank],
-            )
-            for rank in unreachable or blamed
-        ]
-    pair = " and ".join(names[rank] for rank in blamed)
-    return [Failure(names[blamed[-1]], None, "link", f"{pair} lost each other", time=times[blamed[-1]])]
+    if not unreachable and len(blamed) > 1:
+        pair = " and ".join(names[rank] for rank in blamed)
+        return [Failure(names[blamed[-1]], None, "link", f"{pair} lost each other", time=times[blamed[-1]])]
+    failures = []
+    for rank in unreachable or blamed:
+        reason = str(votes[rank][-1]["message"]).partition(": ")[2]
+        message = f"{reason}, say {most} of the other hosts"
+        failures.append(Failure(names[rank], None, "host_lost", message, time=times[rank]))
+    return failures
 
 
 def _state(parts: Sequence[JobPart], first: Failure | None, created_at: float) -> JobState:

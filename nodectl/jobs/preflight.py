@@ -104,7 +104,7 @@ _OLD_PYTHON = "run `nodectl exec --limit {host} -- python3 -V`: 3.8 or later is 
 
 
 def _facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
-    """Those that preflight's checks read."""
+    """The facts that preflight's checks read, its own program's (`argv`) among them."""
     read = {name for judgement in launch_judgements() for name in judgement.reads}
     return *job_facts(argv), *facts_named(*sorted(read - set(KINDS)))
 

@@ -155,7 +155,7 @@ def nccl_problems(tuning: Tuning, nccl: str | None) -> Iterator[Problem]:
     """What this NCCL makes of the tuning's variables; nothing for a stack without NCCL."""
     if nccl is None:
         return
-    env = {name: setting.render(nccl) for name, setting in tuning.nccl.items()}
+    env = tuning.nccl_env(nccl)
     yield from _algorithm(env.get("NCCL_ALGO", ""), nccl)
     yield from _sockets(env)
     if "NCCL_IB_GID_INDEX" in env and finds_gid_index(nccl):

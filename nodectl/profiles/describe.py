@@ -20,15 +20,15 @@ def values(profile: Hardware | Stack | Tuning) -> Iterator[tuple[str, dict[str, 
     sources = getattr(profile, "sources", {})
     unverified = getattr(profile, "unverified", {})
     for path, row in _flat(profile, ""):
-        top = path.partition(".")[0].partition("[")[0]
-        row.setdefault("source", sources.get(path) or _longest(sources, path) or sources.get(top, ""))
-        row.setdefault("unverified", unverified.get(path) or unverified.get(top, ""))
+        row.setdefault("source", _note(sources, path))
+        row.setdefault("unverified", _note(unverified, path))
         yield path, {key: value for key, value in row.items() if key == "value" or value}
 
 
-def _longest(sources: Mapping[str, str], path: str) -> str:
-    names = [name for name in sources if path.startswith(f"{name}.")]
-    return sources[max(names, key=len)] if names else ""
+def _note(notes: Mapping[str, str], path: str) -> str:
+    """The note on the path, else on the nearest field that it is a part of; empty where there is none."""
+    names = [name for name in notes if path == name or path.startswith((f"{name}.", f"{name}["))]
+    return notes[max(names, key=len)] if names else ""
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -80,7 +80,7 @@ def own_warnings(profile: Hardware | Stack | Tuning) -> tuple[str, ...]:
 
 
 def problem_row(problem: Problem) -> dict[str, Any]:
-    """A problem as plain data."""
+    """A problem as plain data for JSON, with whether it refuses."""
     return {
         "code": problem.code,
         "reason": problem.reason,

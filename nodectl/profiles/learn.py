@@ -74,13 +74,13 @@ def learn(
 def _read(host: str, field: str, facts: Facts, read: Callable[[Facts], Any]) -> Any:
     try:
         return read(facts)
-    except _UntoldError as error:
+    except _UnreadError as error:
         remedy = "learn from hosts that tell all; `nodectl facts` there shows what is in the way"
         raise ProfileError(f"{host}: {field}: {error}", remedy) from error
 
 
-class _UntoldError(Exception):
-    """The host could not tell."""
+class _UnreadError(Exception):
+    """A fact that could not be read on the host, with the reason."""
 
 
 def _value(facts: Facts, subject: str) -> object:
@@ -88,7 +88,7 @@ def _value(facts: Facts, subject: str) -> object:
     value = facts.get(subject)
     if isinstance(value, Unread):
         if value.kind == "unknown":
-            raise _UntoldError(value.reason)
+            raise _UnreadError(value.reason)
         return None
     return value
 
@@ -116,7 +116,7 @@ def _text(value: Any) -> str:
 def _gpus(facts: Facts) -> int:
     gpus = _value(facts, "gpus")
     if isinstance(gpus, Gpus) and gpus.lost:
-        raise _UntoldError(f"lost GPUs: {', '.join(gpus.lost)}")
+        raise _UnreadError(f"lost GPUs: {', '.join(gpus.lost)}")
     return gpus.count if isinstance(gpus, Gpus) else 0
 
 
@@ -128,10 +128,10 @@ def _gpu(facts: Facts) -> dict[str, Any] | None:
         (gpu.name, None if gpu.memory_total_mib is None else round(gpu.memory_total_mib / 1024)) for gpu in gpus.devices
     }
     if len(kinds) > 1:
-        raise _UntoldError(f"GPUs of several kinds: {', '.join(sorted(str(name) for name, _ in kinds))}")
+        raise _UnreadError(f"GPUs of several kinds: {', '.join(sorted(str(name) for name, _ in kinds))}")
     ((name, memory_gb),) = kinds
     if name is None or not memory_gb:
-        raise _UntoldError("the driver does not name model and memory")
+        raise _UnreadError("the driver does not name model and memory")
     return {"model": name, "memory_gb": memory_gb}
 
 
@@ -139,7 +139,7 @@ def link_between_gpus(facts: Facts) -> GpuLink | None:
     """The link class that is found between all GPUs; None for fewer than two, and where it cannot be told."""
     try:
         return _link(facts)
-    except _UntoldError:
+    except _UnreadError:
         return None
 
 

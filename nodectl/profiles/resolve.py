@@ -50,7 +50,7 @@ class Resolved:
     @property
     def nccl_env(self) -> dict[str, str]:
         """NCCL variables, rendered for the stack's NCCL."""
-        return {name: setting.render(self.stack.nccl) for name, setting in sorted(self.tuning.nccl.items())}
+        return self.tuning.nccl_env(self.stack.nccl)
 
     @property
     def warnings(self) -> tuple[str, ...]:

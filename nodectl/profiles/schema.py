@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -59,6 +59,22 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
 
+class Sourced(Strict):
+    """A profile that says of its fields, by their names, where the values are from."""
+
+    sources: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _notes_name_fields(self) -> Self:
+        for group in ("unverified", "sources"):
+            notes: dict[str, str] = getattr(self, group, {})
+            unknown = [name for name in notes if name.partition(".")[0] not in type(self).model_fields]
+            if unknown:
+                kind = type(self).__name__.lower()
+                raise ValueError(f"{group}: {', '.join(unknown)}: no such field of a {kind}")
+        return self
+
+
 GpuLink = Literal["nvswitch", "nvlink-bridge", "pcie"]
 
 
@@ -71,7 +87,7 @@ class Gpu(Strict):
 
 
 class Nic(Strict):
-    """Network interfaces of one kind."""
+    """Network interfaces of one kind, and the rate of each."""
 
     count: int = Field(gt=0)
     rate_gbit: float = Field(gt=0)
@@ -100,7 +116,7 @@ class Floor(Strict):
     source: str
 
 
-class Hardware(Strict):
+class Hardware(Sourced):
     """What a node is made of; `gpus` None means unknown: measured, without a reference to hold it against."""
 
     description: str
@@ -113,7 +129,6 @@ class Hardware(Strict):
     cpu: Cpu | None = None
     memory_gb: int | None = None
     floors: tuple[Floor, ...] = ()
-    sources: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _gpus_agree(self) -> Hardware:
@@ -121,9 +136,6 @@ class Hardware(Strict):
             raise ValueError("gpu, link and nvswitch need 'gpus' above 0")
         if self.link == "nvswitch" and not self.nvswitch:
             raise ValueError("link nvswitch needs 'nvswitch: true'")
-        unknown = [name for name in self.sources if name.partition(".")[0] not in type(self).model_fields]
-        if unknown:
-            raise ValueError(f"sources: {', '.join(unknown)}: no such field of a hardware")
         return self
 
 
@@ -169,7 +181,7 @@ class SystemLibraries(Strict):
     nccl: SystemLibrary | None = None
 
 
-class Stack(Strict):
+class Stack(Sourced):
     """What is installed; `cuda`, `cudnn` and `nccl` are those that torch's wheel loads, None where it has none."""
 
     description: str
@@ -189,14 +201,9 @@ class Stack(Strict):
     packages: dict[RequirementName, Version] = Field(default_factory=dict)
     # fields that no source confirms: shown as a warning wherever the stack is used
     unverified: dict[str, str] = Field(default_factory=dict)
-    sources: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _notes_name_fields(self) -> Stack:
-        for group in ("unverified", "sources"):
-            unknown = [name for name in getattr(self, group) if name.partition(".")[0] not in type(self).model_fields]
-            if unknown:
-                raise ValueError(f"{group}: {', '.join(unknown)}: no such field of a stack")
+    def _driver_is_for_cuda(self) -> Stack:
         if self.cuda is None and self.driver is not None:
             raise ValueError("driver: a stack without 'cuda' needs none")
         return self
@@ -299,20 +306,17 @@ class Tuning(Strict):
         """Those of its NCCL variables that NVIDIA calls debugging ones."""
         return tuple(name for name in sorted(self.nccl) if is_debug_variable(name))
 
-    @property
-    def host_variables(self) -> tuple[str, ...]:
-        """Those of its own NCCL variables whose names and numbers differ from node to node."""
-        return tuple(
-            name
-            for name, setting in sorted(self.nccl.items())
-            if is_host_variable(name) and setting.origin.startswith("tuning ")
-        )
+    def nccl_env(self, nccl: str | None) -> dict[str, str]:
+        """NCCL variables by name, rendered for this version of NCCL (None: a stack without NCCL)."""
+        return {name: setting.render(nccl) for name, setting in sorted(self.nccl.items())}
 
     @model_validator(mode="after")
     def _no_names_of_one_host(self) -> Tuning:
-        if self.host_variables:
+        own = [name for name, setting in sorted(self.nccl.items()) if setting.origin.startswith("tuning ")]
+        names = [name for name in own if is_host_variable(name)]
+        if names:
             raise ValueError(
-                f"{', '.join(self.host_variables)}: names and numbers of interfaces differ from node to node, so no "
+                f"{', '.join(names)}: names and numbers of interfaces differ from node to node, so no "
                 "profile holds them; set them in the host variable nodectl_nccl_env"
             )
         return self

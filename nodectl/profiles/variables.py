@@ -60,7 +60,7 @@ def tuning_variables(tuning: Tuning, nccl: str | None) -> dict[str, Any]:
             {"key": key, "value": setting.value, "never_lower": setting.never_lower, "why": setting.why}
             for key, setting in sorted(tuning.sysctl.items())
         ],
-        "nccl_env": {name: setting.render(nccl) for name, setting in sorted(tuning.nccl.items())},
+        "nccl_env": tuning.nccl_env(nccl),
         "limits": {name: setting.value for name, setting in sorted(tuning.limits.items())},
         "nic": _values(tuning.nic),
         "gpu": _values(tuning.gpu),

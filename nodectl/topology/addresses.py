@@ -1,4 +1,4 @@
-"""Addresses and networks of interfaces."""
+"""Addresses of network interfaces, and the networks that they are in."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from nodectl.model.topology import NcclEnvironment
 from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index
 from nodectl.topology.node import surroundings
 from nodectl.topology.port_uses import TRAINING, uses
-from nodectl.topology.socket_interface import Chosen, by_itself, choose
+from nodectl.topology.socket_interface import SocketInterface, by_itself, choose
 
 HCA, GID, SOCKET = "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_SOCKET_IFNAME"
 
@@ -38,7 +38,7 @@ def training_ports(host: Host, facts: Mapping[str, object]) -> tuple[IbPort, ...
     return tuple(port for port in ports if port_uses[port.label] == TRAINING)
 
 
-def _host(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], chosen: Chosen) -> NcclEnvironment:
+def _host(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], chosen: SocketInterface) -> NcclEnvironment:
     proposal = _Proposal(host.name)
     _adapters(proposal, host, facts, ports)
     _gid(proposal, facts, ports)
@@ -143,7 +143,7 @@ def _nccl(facts: Mapping[str, object]) -> tuple[int, ...] | None:
     return tuple(int(group) for group in match.groups() if group) if match else None
 
 
-def _socket(proposal: _Proposal, facts: Mapping[str, object], chosen: Chosen) -> None:
+def _socket(proposal: _Proposal, facts: Mapping[str, object], chosen: SocketInterface) -> None:
     nics_fact = facts.get("nics")
     if not isinstance(nics_fact, dict):
         reason = nics_fact.reason if isinstance(nics_fact, Unread) else "nics was not read"

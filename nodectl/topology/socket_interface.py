@@ -12,7 +12,7 @@ from nodectl.topology.addresses import Network, carries, interfaces_of, networks
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SocketInterface:
     """The interface and why; `interface` is empty where none can be told, or (`alone`) none is needed."""
 
     interface: str
@@ -20,7 +20,7 @@ class Chosen:
     alone: bool = False
 
 
-def choose(hosts: Sequence[tuple[Host, Mapping[str, Nic]]], *, rdma: bool) -> dict[str, Chosen]:
+def choose(hosts: Sequence[tuple[Host, Mapping[str, Nic]]], *, rdma: bool) -> dict[str, SocketInterface]:
     """For every host; `rdma`: data goes another way, and any common network will do for the start-up."""
     usable = {host.name: _usable(nics) for host, nics in hosts}
     network = _common(hosts, usable, rdma=rdma)
@@ -84,17 +84,17 @@ def _in(nics: Sequence[Nic], network: Network) -> Nic | None:
     return next((nic for nic in nics if network in networks_of(nic)), None)
 
 
-def _chosen(host: Host, nics: Sequence[Nic], network: Network | None, count: int) -> Chosen:
+def _chosen(host: Host, nics: Sequence[Nic], network: Network | None, count: int) -> SocketInterface:
     if count == 1:
-        return Chosen("", "one host alone has no other to reach", alone=True)
+        return SocketInterface("", "one host alone has no other to reach", alone=True)
     inside = _in(nics, network) if network else None
     if inside is not None:
         speed = f", {inside.speed_mbit} Mbit/s" if inside.speed_mbit else ""
-        return Chosen(inside.name, f"{inside.name} is in {network}, in which all {count} hosts are{speed}")
+        return SocketInterface(inside.name, f"{inside.name} is in {network}, in which all {count} hosts are{speed}")
     managed = next((nic for nic in nics if carries(nic, host.address)), None)
     if managed is not None:
         why = f"no network holds all hosts; {managed.name} carries {host.address}, by which the inventory reaches it"
-        return Chosen(managed.name, why)
+        return SocketInterface(managed.name, why)
     if len(nics) == 1:
-        return Chosen(nics[0].name, f"{nics[0].name} is the only interface that is up with an address")
-    return Chosen("", "no network holds all hosts, and no interface carries the inventory's address")
+        return SocketInterface(nics[0].name, f"{nics[0].name} is the only interface that is up with an address")
+    return SocketInterface("", "no network holds all hosts, and no interface carries the inventory's address")

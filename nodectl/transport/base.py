@@ -77,4 +77,4 @@ class CallTransport(Transport):
 
     @abstractmethod
     def call(self, call: Call) -> CommandResult:
-        """Carry the call out."""
+        """Carry the call out, as `Transport.run` says."""

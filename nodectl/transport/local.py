@@ -45,7 +45,7 @@ class LocalTransport(CallTransport):
             _close(process)
 
     def close(self) -> None:
-        """Kill what still runs."""
+        """Kill the process groups of commands that still run."""
         for process in list(self._running):
             _kill_group(process)
 

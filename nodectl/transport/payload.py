@@ -47,16 +47,16 @@ def run_payload(
 ) -> CommandResult:
     """Run nodectl/payload/<module>.py on `host`: one round trip, and two more where it is not there yet."""
     argv = payload_argv(module, args, python, bare=bare)
-    heard = None if on_output is None else _Heard(on_output)
+    filtered = None if on_output is None else _OutputFilter(on_output)
     started = monotonic()
-    done = transport.run(host, argv, timeout_s=timeout_s, stdin=stdin, on_output=heard)
-    if done.outcome is Outcome.RAN and lacks_payload(done.exit_status, _stderr(done, heard)):
+    done = transport.run(host, argv, timeout_s=timeout_s, stdin=stdin, on_output=filtered)
+    if done.outcome is Outcome.RAN and lacks_payload(done.exit_status, _stderr(done, filtered)):
         copied = copy_payload(transport, host, timeout_s=timeout_s)
         if not copied.ok:
             return copied
         left_s = None if timeout_s is None else max(1.0, timeout_s - (monotonic() - started))
-        done = transport.run(host, argv, timeout_s=left_s, stdin=stdin, on_output=heard)
-    if done.outcome is Outcome.RAN and lacks_python(done.exit_status, _stderr(done, heard)):
+        done = transport.run(host, argv, timeout_s=left_s, stdin=stdin, on_output=filtered)
+    if done.outcome is Outcome.RAN and lacks_python(done.exit_status, _stderr(done, filtered)):
         return replace(done, exit_status=127, error=f"no {python or 'python3'} on the host", remedy=INSTALL_PYTHON)
     return done
 
@@ -90,7 +90,7 @@ def lacks_python(exit_status: int | None, stderr: str) -> bool:
     return exit_status == _NO_PYTHON and stderr.startswith(_MARK)
 
 
-class _Heard:
+class _OutputFilter:
     """Hands output on, except for what the few lines of sh above say themselves."""
 
     def __init__(self, on_output: OnOutput) -> None:
@@ -104,8 +104,8 @@ class _Heard:
             self._on_output(stream, data)
 
 
-def _stderr(done: CommandResult, heard: _Heard | None) -> str:
-    return done.stderr if heard is None else heard.refusal
+def _stderr(done: CommandResult, filtered: _OutputFilter | None) -> str:
+    return done.stderr if filtered is None else filtered.refusal
 
 
 @lru_cache(maxsize=1)

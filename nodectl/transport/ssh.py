@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
 from time import monotonic
 
 import paramiko
@@ -16,7 +15,7 @@ from nodectl.model.result import CommandResult
 from nodectl.transport.base import Call, CallTransport
 from nodectl.transport.lifeline import command_line
 from nodectl.transport.output import Output
-from nodectl.transport.ssh_client import CONNECT_S, SshClient
+from nodectl.transport.ssh_client import CONNECT_S, SharedConnection, SshClient
 from nodectl.transport.ssh_target import password_of, target_of
 
 _CHUNK_BYTES = 65536
@@ -33,7 +32,7 @@ class SshTransport(CallTransport):
     def __init__(self) -> None:
         self._client = SshClient()
         self._lock = threading.Lock()
-        self._slots: dict[Host, _Slot] = {}
+        self._connections: dict[Host, SharedConnection] = {}
         self._closed = False
 
     def call(self, call: Call) -> CommandResult:
@@ -60,7 +59,7 @@ class SshTransport(CallTransport):
             channel.close()
         if not ended:
             if call.stdin is not None:  # input that nobody took keeps the watcher from reading: end the connection
-                self._drop(call.host)
+                self._connections[call.host].close()
             return output.overran()
         if status < 0:
             return output.lost("the connection was lost before the command ended", "check the host")
@@ -69,9 +68,8 @@ class SshTransport(CallTransport):
     def close(self) -> None:
         """Close every connection; what still runs on the hosts ends with them."""
         self._closed = True
-        for slot in list(self._slots.values()):
-            if slot.transport is not None:
-                slot.transport.close()
+        for shared in list(self._connections.values()):
+            shared.close()
         self._client.close()
 
     def _channel(self, host: Host) -> paramiko.Channel:
@@ -88,38 +86,22 @@ class SshTransport(CallTransport):
 
     def _connected(self, host: Host) -> paramiko.Transport:
         with self._lock:
-            slot = self._slots.setdefault(host, _Slot())
-        with slot.lock:
+            shared = self._connections.setdefault(host, SharedConnection())
+        with shared.lock:
             if self._closed:
                 raise UnreachableError(f"{host.name}: interrupted")
-            if slot.transport is None or not slot.transport.is_active():
-                slot.transport = self._client.login(target_of(host), password_of(host))
-                if self._closed:
-                    slot.transport.close()
-            slot.users += 1
-            return slot.transport
+            transport = shared.alive() or shared.opened(self._client.login(target_of(host), password_of(host)))
+            if self._closed:
+                transport.close()
+            shared.users += 1
+            return transport
 
     def _release(self, host: Host) -> None:
-        slot = self._slots[host]
-        with slot.lock:
-            slot.users -= 1
-            if slot.users == 0 and slot.transport is not None and len(self._slots) > _KEPT:
-                slot.transport.close()
-                slot.transport = None
-
-    def _drop(self, host: Host) -> None:
-        transport = self._slots[host].transport
-        if transport is not None:
-            transport.close()
-
-
-@dataclass(slots=True)
-class _Slot:
-    """The connection of one host."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    transport: paramiko.Transport | None = None
-    users: int = 0
+        shared = self._connections[host]
+        with shared.lock:
+            shared.users -= 1
+            if shared.users == 0 and len(self._connections) > _KEPT:
+                shared.close()
 
 
 class _Wake(threading.Event):

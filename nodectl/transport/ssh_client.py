@@ -50,7 +50,7 @@ class SshClient:
     def __init__(self) -> None:
         self._credentials = _Credentials()
         self._lock = threading.Lock()
-        self._jumps: dict[Target, _JumpConnection] = {}
+        self._jumps: dict[Target, SharedConnection] = {}
 
     def login(self, target: Target, password: str | None = None) -> paramiko.Transport:
         """Connect and log in within CONNECT_S; UnreachableError says what failed and what to do about it."""
@@ -72,8 +72,7 @@ class SshClient:
     def close(self) -> None:
         """Close the connections to jump hosts."""
         for shared in list(self._jumps.values()):
-            if shared.transport is not None:
-                shared.transport.close()
+            shared.close()
 
     def _login(self, target: Target, password: str | None, deadline: float) -> paramiko.Transport:
         transport = handshake(self._reach(target, deadline), _algorithms(target), deadline)
@@ -89,11 +88,9 @@ class SshClient:
         if target.jump is None:
             return open_socket(target, deadline)
         with self._lock:
-            shared = self._jumps.setdefault(target.jump, _JumpConnection())
+            shared = self._jumps.setdefault(target.jump, SharedConnection())
         with shared.lock, _explained(target.jump):
-            if shared.transport is None or not shared.transport.is_active():
-                shared.transport = self._login(target.jump, None, deadline)
-            through = shared.transport
+            through = shared.alive() or shared.opened(self._login(target.jump, None, deadline))
         return through.open_channel(
             "direct-tcpip", (target.address, target.port), ("127.0.0.1", 0), timeout=_left(deadline)
         )
@@ -118,11 +115,27 @@ class SshClient:
 
 
 @dataclass(slots=True)
-class _JumpConnection:
-    """One connection to a jump host, opened by the first that needs it."""
+class SharedConnection:
+    """One connection of many `users`, opened under its lock by the first that needs it, and again where it has died."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     transport: paramiko.Transport | None = None
+    users: int = 0
+
+    def alive(self) -> paramiko.Transport | None:
+        """The connection; None where it is still to be opened, or has died."""
+        return self.transport if self.transport is not None and self.transport.is_active() else None
+
+    def opened(self, transport: paramiko.Transport) -> paramiko.Transport:
+        """Keep a connection that was just opened."""
+        self.transport = transport
+        return transport
+
+    def close(self) -> None:
+        """Close the connection, where there is one; the next user opens it anew."""
+        transport, self.transport = self.transport, None
+        if transport is not None:
+            transport.close()
 
 
 def open_socket(target: Target, deadline: float) -> socket.socket:

@@ -39,7 +39,7 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One run of `tune apply`."""
+    """One run of `tune apply`: its id, the proposal, and the hosts that it was applied to."""
 
     run: str
     proposal: str

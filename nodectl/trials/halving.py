@@ -31,7 +31,7 @@ class Standing:
 
     @property
     def gain(self) -> float:
-        """The median of its pairs."""
+        """The median gain of its pairs; minus infinity before the first."""
         return median(self.gains) if self.gains else -math.inf
 
 

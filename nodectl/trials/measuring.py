@@ -36,7 +36,7 @@ class Measuring:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The probes that measure something."""
+        """The names of the probes that measure something."""
         return tuple(probe.name for probe in self.probes)
 
     def __call__(self, side: Side) -> ProbeResult:

@@ -77,7 +77,7 @@ def refuse_unproven(proposal: Proposal, *, regressions_allowed: bool = False) ->
 
 
 def evidence_path(path: Path) -> Path:
-    """`proposal.yml` → `proposal.evidence.json`."""
+    """Where the evidence of a proposal lies: `proposal.yml` → `proposal.evidence.json`."""
     return path.with_suffix(".evidence.json")
 
 

@@ -104,7 +104,7 @@ class TrialRun:
         except TrialEndError as end:
             return str(end)
         finally:
-            self._ledger.findings += turns.heard.findings()
+            self._ledger.findings += turns.collected.findings()
         if ending.trimmed:
             trimmed = f"to fit the budget: {ending.trimmed}"
             self._ledger.findings.append(Finding("", "tune trial", Status.WARNING, "budget", actual=trimmed))

@@ -19,28 +19,28 @@ _BAD = (Status.FAILED, Status.UNKNOWN)
 
 
 @dataclass(slots=True)
-class Heard:
-    """Findings as they come in."""
+class TurnFindings:
+    """The findings of all turns, each once, with how many turns of which side had it."""
 
     _settled: set[str] = field(default_factory=set)
     _findings: dict[_Key, Finding] = field(default_factory=dict)
     _labels: dict[_Key, list[str]] = field(default_factory=dict)
 
-    def settings(self, label: str, findings: Iterable[Finding]) -> None:
+    def add_settings(self, label: str, findings: Iterable[Finding]) -> None:
         """While settings were put on: what failed there has failed."""
         for finding in findings:
             key = (finding.check, finding.host, finding.subject, finding.kind, finding.status)
             self._findings.setdefault(key, finding)
             self._labels.setdefault(key, []).append(label)
 
-    def settled(self, label: str) -> None:
-        """They could be put on all the same, at another time."""
+    def mark_settled(self, label: str) -> None:
+        """The settings of this side could be put on, if not always."""
         self._settled.add(label)
 
-    def measuring(self, label: str, findings: Iterable[Finding]) -> None:
+    def add_measured(self, label: str, findings: Iterable[Finding]) -> None:
         """While it was measured: a warning, for the verdict on the pairs says what it comes to."""
         made = [finding for finding in findings if finding.status is not Status.SKIPPED]
-        self.settings(label, [replace(row, status=Status.WARNING) if row.status in _BAD else row for row in made])
+        self.add_settings(label, [replace(row, status=Status.WARNING) if row.status in _BAD else row for row in made])
 
     def findings(self) -> tuple[Finding, ...]:
         """Each with its turns; what did not last is a warning."""
@@ -79,7 +79,7 @@ class Turns:
     measure: Callable[[Side], ProbeResult]
     note: Note
     clock: Callable[[], float]
-    heard: Heard = field(default_factory=Heard)
+    collected: TurnFindings = field(default_factory=TurnFindings)
     longest_s: float = 0.0
     _on: int | None = None
     _silent: int = 0
@@ -116,11 +116,11 @@ class Turns:
         self._on = None
         for _ in range(_TRIES):
             findings = self.put_on(side)
-            self.heard.settings(side.label, findings)
+            self.collected.add_settings(side.label, findings)
             bad = [finding for finding in findings if finding.status in _BAD]
             if not bad:
                 self._on = number
-                self.heard.settled(side.label)
+                self.collected.mark_settled(side.label)
                 return True
             self._why = _first(bad)
             if any(finding.status is Status.FAILED for finding in bad) or self.lost():
@@ -130,7 +130,7 @@ class Turns:
 
     def _measured(self, side: Side) -> tuple[Measurement, ...]:
         result = self.measure(side)
-        self.heard.measuring(side.label, result.findings)
+        self.collected.add_measured(side.label, result.findings)
         self._why = _first(result.findings)
         return result.measurements
 

@@ -51,7 +51,7 @@ class Logs:
 
     @property
     def outliers(self) -> int:
-        """Pairs far from the others."""
+        """How many pairs are far from the others."""
         middle, far = median(self.gains), max(_STALL, _DEVIATIONS * self.deviation)
         return sum(abs(gain - middle) > far for gain in self.gains)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks.check import few
 from nodectl.checks.launch.candidate import Candidate, JobNeeds
 from nodectl.checks.launch.together import common_ports, odd_ones
+from nodectl.common.few import few
 from nodectl.facts.job import (
     Folder,
     FreePorts,

@@ -88,7 +88,7 @@ def test_settings_that_cannot_be_put_on_are_failed_turns_and_then_given_up() -> 
     assert (found.verdict, found.failed_candidate, found.is_regression) == (Outcome.UNKNOWN, 2, True)
     (slow,) = series_of("slow", "stock", taken.taken[2])
     assert judge(slow).verdict is Outcome.WORSE
-    (finding,) = turns.heard.findings()
+    (finding,) = turns.collected.findings()
     assert (finding.host, finding.status) == ("b", Status.FAILED)
     assert finding.actual == "kernel_settings: no such key (2 of its turns with fast)"
 
@@ -106,7 +106,7 @@ def test_a_host_that_was_not_reached_once_is_asked_again_and_costs_nothing() -> 
     assert interleave(turns, taken, STOCK, [FAST], 6, always) == Ending()
     (series,) = series_of("fast", "stock", taken.taken[1])
     assert len(series.complete) == 6
-    assert [(each.status, each.actual) for each in turns.heard.findings()] == [
+    assert [(each.status, each.actual) for each in turns.collected.findings()] == [
         (Status.WARNING, "Connection timed out (1 of its turns with fast)")
     ]
 
@@ -123,7 +123,7 @@ def test_a_candidate_under_which_nothing_works_has_no_verdict_and_is_a_regressio
     assert interleave(turns, taken, STOCK, [FAST], 10, always) == Ending()
     (series,) = series_of("fast", "stock", taken.taken[1])
     assert judge(series).is_regression
-    (finding,) = turns.heard.findings()
+    (finding,) = turns.collected.findings()
     assert "pair 1 of 10, fast: nothing measured: a -> b: connection refused" in fleet.said
     # the verdict says what it comes to
     assert (finding.status, finding.actual) == (Status.WARNING, "connection refused (10 of its turns with fast)")

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodectl.checks.catalogue import comparisons, fields
-from nodectl.checks.check import LOOK_THERE, Check, Key, Subject, few
+from nodectl.checks.check import LOOK_THERE, Check, Key, Subject
 from nodectl.checks.fleet.alike import is_own
 from nodectl.checks.network.infiniband import ports_of
 from nodectl.checks.network.nics import nics_of
+from nodectl.common.few import few
 from nodectl.facts.gpus import Gpus
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status

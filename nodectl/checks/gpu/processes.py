@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, Threshold, few, judges
+from nodectl.checks.check import Check, Subject, Threshold, judges
 from nodectl.checks.gpu.rules import gpus_of, of_gpu
+from nodectl.common.few import few
 from nodectl.facts.gpus import Gpu
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status

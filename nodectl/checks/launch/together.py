@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median_low
 
-from nodectl.checks.check import Check, few
+from nodectl.checks.check import Check
 from nodectl.checks.launch.candidate import Candidate, JobNeeds, judges_together
 from nodectl.checks.launch.host import is_loopback
 from nodectl.checks.system.clock import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
+from nodectl.common.few import few
 from nodectl.facts.job import FreePorts, JobVenv, Launcher, Names
 from nodectl.facts.time import Clock
 from nodectl.model.finding import Finding

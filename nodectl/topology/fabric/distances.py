@@ -38,7 +38,7 @@ class Distances:
         self._levels: dict[int, list[int]] = {}
 
     def bits(self, switches: Iterable[str]) -> int:
-        """These switches as one number."""
+        """These switches as one number: a bit is set for each."""
         number = 0
         for switch in switches:
             number |= 1 << self._index[switch]

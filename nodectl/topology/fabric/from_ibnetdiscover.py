@@ -1,4 +1,4 @@
-"""The fabric's graph from ibnetdiscover."""
+"""The fabric's graph from ibnetdiscover: switches, adapters of hosts, and the cables between them."""
 
 from __future__ import annotations
 

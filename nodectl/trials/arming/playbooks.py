@@ -32,7 +32,7 @@ _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class PlaybookRun:
     """A finished run: what the hosts' own module answered, and findings on those that it did not succeed on."""
 
     answers: Mapping[str, Mapping[str, Any]]
@@ -51,7 +51,9 @@ class TrialPlaybooks:
     # lines that were shown already: each turn reports the same ones
     shown: set[str] = field(default_factory=set)
 
-    def arm(self, hosts: Sequence[Host], uids: Mapping[str, int], purpose: str, lease_s: float, force: bool) -> Ran:
+    def arm(
+        self, hosts: Sequence[Host], uids: Mapping[str, int], purpose: str, lease_s: float, force: bool
+    ) -> PlaybookRun:
         """Record what stands there and start a guard on each host."""
         variables = {
             "trial_uids": dict(uids),
@@ -62,19 +64,19 @@ class TrialPlaybooks:
         }
         return self._run("trial_arm", hosts, variables, purpose)
 
-    def put_on(self, hosts: Sequence[Host], side: Side) -> Ran:
+    def put_on(self, hosts: Sequence[Host], side: Side) -> PlaybookRun:
         """Put the side's settings on by tune.yml, and verify them; its Python is the one that a guard takes away."""
         with given(side, hosts) as (variables, inventories):
             variables["ansible_python_interpreter"] = f"{TRIALS}/{self.trial}/python3"
             return self._run("trial_on", hosts, variables, side.label, inventories)
 
-    def take_off(self, hosts: Sequence[Host], purpose: str) -> Ran:
+    def take_off(self, hosts: Sequence[Host], purpose: str) -> PlaybookRun:
         """Former values back, looked at, and the guards ended."""
         return self._run("trial_off", hosts, {}, purpose)
 
     def _run(
         self, playbook: str, hosts: Sequence[Host], variables: Mapping[str, Any], subject: str, more: Sequence[str] = ()
-    ) -> Ran:
+    ) -> PlaybookRun:
         identity = {"run": self.trial, "by": operator(), "nodectl": __version__}
         request = ProvisionRequest(
             playbook,
@@ -90,7 +92,7 @@ class TrialPlaybooks:
             if text not in self.shown:
                 self.shown.add(text)
                 self.note(text)
-        return Ran(_answers(run), tuple(_findings(run, hosts, subject)))
+        return PlaybookRun(_answers(run), tuple(_findings(run, hosts, subject)))
 
 
 def _ignored(event: TaskEvent) -> None:
