@@ -11,7 +11,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.model.trial import Series, Trial
-from nodectl.trials.course import Course, Hunt
+from nodectl.trials.course import Fresh, ranking
 from nodectl.trials.crossover import judged
 from nodectl.trials.series import Taken, series_of
 from nodectl.trials.sides import varied_by
@@ -22,16 +22,16 @@ _UNDER_WAY = "it was under way when this was written: nodectl was ended, or is s
 
 @dataclass(slots=True)
 class Ledger:
-    """`head` is what was known before the first turn; `only` are fresh pairs, where a search was for these alone."""
+    """`head` is what was known before the first turn; `taken` has the turns of each candidate, by its number.
+
+    A `search` judges the `fresh` pairs of its best alone: what made a candidate the best says nothing of it.
+    """
 
     head: Trial
+    search: bool = False
     findings: list[Finding] = field(default_factory=list)
-    hunt: Hunt | None = None
-    only: tuple[int, tuple[Taken, ...]] | None = None
-    course: Course = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.course = Course(self.keep)
+    taken: dict[int, list[Taken]] = field(default_factory=dict)
+    fresh: Fresh | None = None
 
     def keep(self) -> None:
         """Put what there is on disk."""
@@ -61,7 +61,7 @@ class Ledger:
             complete=complete,
             reason=reason,
             series=self._series(),
-            search=self.hunt.ranking() if self.hunt else (),
+            search=ranking(self.head.candidates, self.taken, self.varied) if self.search else (),
             findings=tuple(self.findings),
             conditions=self._conditions(),
         )
@@ -72,10 +72,9 @@ class Ledger:
         return varied_by((self.head.baseline, *self.head.candidates))
 
     def _series(self) -> tuple[Series, ...]:
-        """Of a search only fresh pairs are judged: what made a candidate the best says nothing of it."""
-        taken: Mapping[int, Sequence[Taken]] = self.course.taken
-        if self.hunt is not None:
-            taken = dict([self.only] if self.only else [])
+        taken: Mapping[int, Sequence[Taken]] = self.taken
+        if self.search:
+            taken = dict([self.fresh] if self.fresh else [])
         against = self.head.baseline.label
         return tuple(
             series
@@ -86,7 +85,7 @@ class Ledger:
     def _conditions(self) -> tuple[Mapping[str, object], ...]:
         """What each thing was first measured under, on each side."""
         first: dict[tuple[str, str], Measurement] = {}
-        for number, turns in sorted(self.course.taken.items()):
+        for number, turns in sorted(self.taken.items()):
             for taken in turns:
                 side = self.head.candidates[number - 1] if taken.turn.candidate else self.head.baseline
                 for measurement in taken.measurements:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -13,10 +13,9 @@ from nodectl.model.status import Status
 from nodectl.model.trial import Side, Trial
 from nodectl.probes.base import Note
 from nodectl.probes.budget import said
-from nodectl.trials.course import Ending, Hunt, interleave
+from nodectl.trials.course import Course, Ending
 from nodectl.trials.ledger import Ledger, now
 from nodectl.trials.measuring import Measuring
-from nodectl.trials.series import Taken
 from nodectl.trials.sides import OWN
 from nodectl.trials.turns import TrialEndError, Turns
 from nodectl.trials.verdict import MIN_PAIRS
@@ -44,7 +43,7 @@ class TrialRun:
     _arming_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self._ledger = Ledger(self.head)
+        self._ledger = Ledger(self.head, self.search)
 
     def run(self) -> Trial:
         """The trial as it is kept; its findings say what could not be done."""
@@ -99,31 +98,24 @@ class TrialRun:
 
     def _turns(self, armed: Armed) -> str:
         turns = Turns(put_on=armed.put_on, lost=armed.lost, measure=self.measuring, note=self.note, clock=self.clock)
+        head, ledger = self.head, self._ledger
+        course = Course(turns, head.baseline, head.candidates, ledger.keep, ledger.taken, ledger.varied)
         try:
-            ending = self._search(turns) if self.search else self._interleave(turns)
+            ending = self._search(course) if self.search else course.interleave(head.pairs, self._has_time)
         except TrialEndError as end:
             return str(end)
         finally:
-            self._ledger.findings += turns.collected.findings()
+            ledger.findings += turns.collected.findings()
         if ending.trimmed:
             trimmed = f"to fit the budget: {ending.trimmed}"
-            self._ledger.findings.append(Finding("", "tune trial", Status.WARNING, "budget", actual=trimmed))
+            ledger.findings.append(Finding("", "tune trial", Status.WARNING, "budget", actual=trimmed))
         return ending.reason
 
-    def _interleave(self, turns: Turns) -> Ending:
-        head = self.head
-        return interleave(turns, self._ledger.course, head.baseline, head.candidates, head.pairs, self._has_time)
-
-    def _search(self, turns: Turns) -> Ending:
-        head = self.head
-        hunt = Hunt(turns, self._ledger.course, head.baseline, head.candidates, self._ledger.varied)
-        self._ledger.hunt = hunt
+    def _search(self, course: Course) -> Ending:
         budget_s = self._left_s()
         if budget_s is None:
             raise UsageError("a search needs a budget", "give --budget 20m")
-        number, final, ending = hunt.run(head.pairs, budget_s)
-        if number is not None:
-            self._ledger.only = (number, _renumbered(final))
+        self._ledger.fresh, ending = course.search(self.head.pairs, budget_s)
         return ending
 
     def _has_time(self, seconds: float) -> bool:
@@ -133,12 +125,6 @@ class TrialRun:
     def _left_s(self) -> float | None:
         """Less what putting the former values back will take: about what arming took."""
         return None if self.ends_at is None else self.ends_at - self.clock() - 2 * self._arming_s
-
-
-def _renumbered(taken: Sequence[Taken]) -> tuple[Taken, ...]:
-    """The fresh pairs as a trial of their own."""
-    first = min((row.turn.pair for row in taken), default=0)
-    return tuple(replace(row, turn=replace(row.turn, pair=row.turn.pair - first)) for row in taken)
 
 
 def failed(trial: Trial) -> int:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.model.trial import Side
+from nodectl.model.trial import Ranked, Side
 from nodectl.model.verdict import Outcome
-from nodectl.trials.course import Course, Ending, Hunt, interleave
-from nodectl.trials.series import series_of
+from nodectl.trials.course import Course, Ending, ranking
+from nodectl.trials.series import Taken, series_of
 from nodectl.trials.turns import TrialEndError, Turns
 from nodectl.trials.verdict import judge
 from tests.trials.bench_of_turns import PaperFleet
@@ -20,11 +20,21 @@ STOCK, FAST, SLOW = Side("stock", "stock"), Side("fast", "fast"), Side("slow", "
 SPEEDS = {"stock": 10.0, "fast": 12.0, "slow": 8.0, "own": 10.0}
 
 
-def course(fleet: PaperFleet) -> tuple[Turns, Course, list[int]]:
-    """The turns over a paper fleet; the list is of how often it was kept."""
-    kept: list[int] = []
-    turns = Turns(fleet.put_on, fleet.lost, fleet.measure, fleet.said.append, fleet.clock)
-    return turns, Course(lambda: kept.append(fleet.measured)), kept
+def course(fleet: PaperFleet) -> tuple[Turns, dict[int, list[Taken]], list[int]]:
+    """The turns over a paper fleet, what was taken, and when it was kept."""
+    return Turns(fleet.put_on, fleet.lost, fleet.measure, fleet.said.append, fleet.clock), {}, []
+
+
+def interleave(
+    turns: Turns,
+    taken: dict[int, list[Taken]],
+    baseline: Side,
+    candidates: Sequence[Side],
+    pairs: int,
+    has_time: Callable[[float], bool],
+    keep: Callable[[], None] = lambda: None,
+) -> Ending:
+    return Course(turns, baseline, candidates, keep, taken).interleave(pairs, has_time)
 
 
 def always(_: float) -> bool:
@@ -34,7 +44,7 @@ def always(_: float) -> bool:
 def test_a_b_b_a_and_settings_only_where_they_are_not_on() -> None:
     fleet = PaperFleet(SPEEDS)
     turns, taken, kept = course(fleet)
-    assert interleave(turns, taken, STOCK, [FAST], 4, always) == Ending()
+    assert interleave(turns, taken, STOCK, [FAST], 4, always, lambda: kept.append(fleet.measured)) == Ending()
     a, b = "measure stock", "measure fast"
     assert fleet.events == ["put stock", a, "put fast", b, b, "put stock", a, a, "put fast", b, b, "put stock", a]
     assert len(kept) == 8
@@ -48,7 +58,7 @@ def test_each_candidate_has_its_own_baseline_beside_it_and_meets_the_same_hour()
     order = [each.removeprefix("measure ") for each in fleet.events if each.startswith("measure")]
     block = ["stock", "fast", "fast", "stock", "stock", "slow", "slow", "stock"]
     assert order == block * 2
-    verdicts = [judge(one).verdict for one in series_of("fast", "stock", taken.taken[1])]
+    verdicts = [judge(one).verdict for one in series_of("fast", "stock", taken[1])]
     assert verdicts == [Outcome.UNKNOWN]  # of four pairs
 
 
@@ -59,7 +69,7 @@ def test_verdicts_of_ten_pairs(candidate: str, verdict: Outcome) -> None:
     fleet = PaperFleet(SPEEDS)
     turns, taken, _ = course(fleet)
     interleave(turns, taken, STOCK, [Side(candidate, candidate)], 10, always)
-    (series,) = series_of(candidate, "stock", taken.taken[1])
+    (series,) = series_of(candidate, "stock", taken[1])
     assert judge(series).verdict is verdict
     # a profile against itself is put on all the same: what that disturbs is part of the noise
     assert fleet.events.count(f"put {candidate}") >= 5
@@ -71,7 +81,7 @@ def test_the_budget_ends_it_after_whole_blocks_of_all() -> None:
     # a block of both takes about 28 s
     ending = interleave(turns, taken, STOCK, [FAST, SLOW], 10, lambda needed_s: 90 - fleet.now_s >= needed_s)
     assert ending == Ending(trimmed="pairs 10 -> 6")
-    assert [len(each) for each in taken.taken.values()] == [12, 12]
+    assert [len(each) for each in taken.values()] == [12, 12]
     assert fleet.now_s <= 90
     ending = interleave(*course(PaperFleet(SPEEDS))[:2], STOCK, [FAST], 10, lambda needed_s: not needed_s)
     assert ending == Ending("the budget was spent after 2 pairs of each, and 5 are needed")
@@ -82,11 +92,11 @@ def test_settings_that_cannot_be_put_on_are_failed_turns_and_then_given_up() -> 
     turns, taken, _ = course(fleet)
     assert interleave(turns, taken, STOCK, [FAST, SLOW], 10, always) == Ending()
     assert fleet.events.count("put fast") == 2
-    (fast,) = series_of("fast", "stock", taken.taken[1])
+    (fast,) = series_of("fast", "stock", taken[1])
     assert [(pair.baseline is None, pair.candidate is None) for pair in fast.pairs] == [(False, True)] * 2
     found = judge(fast)
     assert (found.verdict, found.failed_candidate, found.is_regression) == (Outcome.UNKNOWN, 2, True)
-    (slow,) = series_of("slow", "stock", taken.taken[2])
+    (slow,) = series_of("slow", "stock", taken[2])
     assert judge(slow).verdict is Outcome.WORSE
     (finding,) = turns.collected.findings()
     assert (finding.host, finding.status) == ("b", Status.FAILED)
@@ -104,7 +114,7 @@ def test_a_host_that_was_not_reached_once_is_asked_again_and_costs_nothing() -> 
     turns, taken, _ = course(fleet)
     turns.put_on = put_on
     assert interleave(turns, taken, STOCK, [FAST], 6, always) == Ending()
-    (series,) = series_of("fast", "stock", taken.taken[1])
+    (series,) = series_of("fast", "stock", taken[1])
     assert len(series.complete) == 6
     assert [(each.status, each.actual) for each in turns.collected.findings()] == [
         (Status.WARNING, "Connection timed out (1 of its turns with fast)")
@@ -121,7 +131,7 @@ def test_a_candidate_under_which_nothing_works_has_no_verdict_and_is_a_regressio
     fleet = PaperFleet(SPEEDS, unmeasurable=frozenset({"fast"}))
     turns, taken, _ = course(fleet)
     assert interleave(turns, taken, STOCK, [FAST], 10, always) == Ending()
-    (series,) = series_of("fast", "stock", taken.taken[1])
+    (series,) = series_of("fast", "stock", taken[1])
     assert judge(series).is_regression
     (finding,) = turns.collected.findings()
     assert "pair 1 of 10, fast: nothing measured: a -> b: connection refused" in fleet.said
@@ -134,8 +144,8 @@ def test_a_host_that_is_lost_ends_it_and_its_turn_does_not_count() -> None:
     turns, taken, _ = course(fleet)
     with pytest.raises(TrialEndError, match="b: no answer for 60 s"):
         interleave(turns, taken, STOCK, [FAST], 10, always)
-    assert [len(each) for each in taken.taken.values()] == [7]
-    (series,) = series_of("fast", "stock", taken.taken[1])
+    assert [len(each) for each in taken.values()] == [7]
+    (series,) = series_of("fast", "stock", taken[1])
     assert len(series.pairs) == 3
 
 
@@ -150,11 +160,16 @@ def test_three_silent_turns_end_it() -> None:
 SPACE = [Side(f"c{number}") for number in range(12)]
 
 
-def searched(fleet: PaperFleet, budget_s: float, pairs: int = 10) -> tuple[Hunt, int | None, int, Ending]:
+def searched(fleet: PaperFleet, budget_s: float, pairs: int = 10) -> tuple[tuple[Ranked, ...], int | None, int, Ending]:
     turns, taken, _ = course(fleet)
-    hunt = Hunt(turns, taken, STOCK, SPACE)
-    number, final, ending = hunt.run(pairs, budget_s)
-    return hunt, number, len(final), ending
+    best, ending = Course(turns, STOCK, SPACE, lambda: None, taken).search(pairs, budget_s)
+    number, fresh = best or (None, ())
+    assert [row.turn.pair for row in fresh] == sorted(row.turn.pair for row in fresh)
+    # only the fresh pairs of the best are judged, and those were taken A B B A
+    order = [row.turn.candidate for row in fresh]
+    assert all(order[4 * n + 1 : 4 * n + 3] in ([True, True], [False, False]) for n in range(len(order) // 4))
+    assert sum(order) == len(order) // 2
+    return ranking(SPACE, taken, ()), number, len(fresh), ending
 
 
 def speeds(of: Callable[[int], float]) -> dict[str, float]:
@@ -164,24 +179,19 @@ def speeds(of: Callable[[int], float]) -> dict[str, float]:
 @pytest.mark.parametrize("best", [0, 5, 11])
 def test_the_win_is_found_within_the_budget(best: int) -> None:
     fleet = PaperFleet(speeds(lambda number: 30.0 if number == best else 10.0), noise=0.03)
-    hunt, number, final, ending = searched(fleet, budget_s=600)
+    ranks, number, final, ending = searched(fleet, budget_s=600)
     assert (number, final, ending) == (best + 1, 20, Ending())
     assert fleet.now_s <= 600
-    first = hunt.ranking()[0]
+    first = ranks[0]
     assert first.label == f"c{best}"
     assert first.gain_percent == pytest.approx(200, rel=0.1)
-    # only the fresh pairs of the best are judged, and those were taken A B B A
-    fresh = hunt.course.taken[best + 1][-20:]
-    order = [each.turn.candidate for each in fresh]
-    assert sum(order) == 10
-    assert all(order[4 * n + 1 : 4 * n + 3] in ([True, True], [False, False]) for n in range(5))
 
 
 def test_candidates_that_fail_are_out() -> None:
     fleet = PaperFleet(speeds(lambda number: 30.0 if number == 4 else 10.0), broken=frozenset({"c1", "c2"}))
-    hunt, number, _, _ = searched(fleet, budget_s=2000)
+    ranks, number, _, _ = searched(fleet, budget_s=2000)
     assert number == 5
-    assert [each.label for each in hunt.ranking() if each.failed] == ["c1", "c2"]
+    assert [each.label for each in ranks if each.failed] == ["c1", "c2"]
 
 
 def test_a_space_in_which_nothing_wins() -> None:
@@ -213,6 +223,6 @@ def test_a_baseline_that_fails_once_does_not_cost_a_candidate() -> None:
         fleet.unmeasurable = frozenset({"stock"}) if turn in failing else frozenset()
 
     fleet.on_turn = now_and_then
-    hunt, number, _, _ = searched(fleet, budget_s=2000)
+    ranks, number, _, _ = searched(fleet, budget_s=2000)
     assert number == 1
-    assert (hunt.ranking()[0].label, hunt.ranking()[0].failed) == ("c0", False)
+    assert (ranks[0].label, ranks[0].failed) == ("c0", False)
