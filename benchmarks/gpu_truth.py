@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-_PROGRAMS = Path(__file__).resolve().parent.parent / "nodectl" / "payload"
+_RUN = Path(__file__).resolve().parent.parent / "nodectl" / "payload" / "run.py"
 _LEAST = 0.95
 _COPY_BYTES = 4 << 30
 _TUNE_S = 0.1
@@ -101,10 +101,9 @@ def _probed(name: str, options: argparse.Namespace, *args: str) -> Callable[[], 
     """The median of the probe's runs on the first GPU."""
 
     def run() -> float:
-        program = str(_PROGRAMS / f"probe_{name}.py")
         wishes = [f"--seconds={options.seconds}", "--runs=3", "--deadline=300"]
         done = subprocess.run(
-            [sys.executable, program, "measure", *wishes, *args],
+            [sys.executable, str(_RUN), f"probes.device.{name}", "measure", *wishes, *args],
             capture_output=True,
             text=True,
             timeout=400,

@@ -30,7 +30,7 @@ _WARM_UP_PART = 1.2
 _RUN_S = 3600.0
 _SEED = 1
 _TOKEN_BYTES = 32
-# scores are exact in float32 up to here (payload/retrievalbench/table.py), requests and answers hold less than 1 GiB
+# scores are exact in float32 up to here (payload/articles/retrieval/table.py); requests and answers are below 1 GiB
 MOST_DIM = 74_565
 _MOST_BYTES = 1 << 30
 _BYTES_PER_VALUE, _BYTES_PER_RESULT = 4, 12
@@ -139,7 +139,7 @@ def _members(
         args = (*(f"--{name}={value}" for name, value in own.items()), *["--turns"] * in_turns)
         # by standard input: everybody on a host can read what its processes were given
         given = json.dumps({"token": token} if number else front).encode()
-        members.append(Member(endpoint.host, "retrieval", args, python_of(endpoint), given))
+        members.append(Member(endpoint.host, "articles.retrieval.host", args, python_of(endpoint), given))
     return members
 
 

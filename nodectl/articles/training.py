@@ -144,7 +144,7 @@ def _members(
         }
         args = [f"--{name}={value}" for name, value in own.items()]
         args += ["--interface-asked"] * bool(options.interface) + ["--turns"] * in_turns
-        members.append(Member(endpoint.host, "probe_training", tuple(args), python_of(endpoint), modules))
+        members.append(Member(endpoint.host, "articles.training", tuple(args), python_of(endpoint), modules))
         base += ranks
     return members
 

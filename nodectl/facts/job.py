@@ -1,6 +1,6 @@
 """What a host is for a job that is to start there: names, addresses, ports, programs, folders; only preflight asks.
 
-All of it comes from one program on the node (payload/preflight.py look), as it depends on what the job needs.
+All of it comes from one program on the node (`look` of payload/jobs/preflight), as it depends on what the job needs.
 """
 
 import json

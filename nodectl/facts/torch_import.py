@@ -37,7 +37,7 @@ class Imported:
 
 def import_command(name: str, host: Host) -> Command:
     """Imports the package in the launcher's environment."""
-    text = (payload_dir() / "import_look.py").read_text(encoding="utf-8")
+    text = (payload_dir() / "facts" / "torch_import.py").read_text(encoding="utf-8")
     return Command(f"{name}-import", (f"{venv_of(host)}/bin/python", "-c", text, name), deadline_s=_DEADLINE_S)
 
 

@@ -75,7 +75,7 @@ def _place(failure: Failure) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one host said of one job: a line of `jobctl list`."""
+    """What one host said of one job: a line of `jobs.control list`."""
 
     host: str
     document: Mapping[str, Any]

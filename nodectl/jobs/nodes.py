@@ -1,4 +1,4 @@
-"""What nodectl asks of the nodes about jobs: receive, start, stop, clean, survey; one call of jobctl a host."""
+"""What nodectl asks of the nodes about jobs: receive, start, stop, clean, survey; one run of `jobs.control` a host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
 
-MODULE = "jobctl"
+MODULE = "jobs.control"
 _RECEIVE_S = 120.0
 _START_S = 30.0
 _STOP_S = 20.0
@@ -46,7 +46,7 @@ def ask(
     timeout_s: float,
     stdin: bytes | None = None,
 ) -> Answers:
-    """`jobctl.py` with `args(host)` on every host at once."""
+    """`jobs.control` with `args(host)` on every host at once."""
 
     def work(host: Host) -> CommandResult:
         return run_payload(transport, host, MODULE, list(args(host)), timeout_s=timeout_s, stdin=stdin)

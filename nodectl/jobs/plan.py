@@ -137,7 +137,7 @@ class LaunchRequest:
     checkpoint: str | None = None
 
     def checkpoint_folder(self) -> str | None:
-        """As jobctl takes it: an absolute path, or `state:NAME` for nodectl's own folder on each node."""
+        """As the nodes' program takes it: an absolute path, or `state:NAME` for nodectl's own folder on each node."""
         if self.checkpoint is None or self.checkpoint.startswith("/"):
             return self.checkpoint
         if self.checkpoint != "auto":

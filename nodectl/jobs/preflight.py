@@ -35,6 +35,7 @@ from nodectl.transport.payload import (
 
 __all__ = ["JobNeeds", "PreflightReport", "run_preflight"]
 
+_PROGRAM = "jobs.preflight.answer"
 _LOOK_DEADLINE_S = 60.0
 _REACH_S = 5.0
 # every host resolves every name: beyond this many, only the first host's
@@ -82,7 +83,7 @@ def judge(candidates: Sequence[Candidate]) -> list[Finding]:
 
 
 def _look(transport: Transport, host: Host, hosts: Sequence[Host], needs: JobNeeds) -> Candidate | Finding:
-    facts = _facts(payload_argv("preflight", ["look", json.dumps(_question(host, hosts, needs))], bare=True))
+    facts = _facts(payload_argv(_PROGRAM, ["look", json.dumps(_question(host, hosts, needs))], bare=True))
     answer = collect(transport, host, commands_for(host, facts))
     if isinstance(answer, Recording) and lacks_payload(*_status(answer)):
         copied = copy_payload(transport, host, timeout_s=_LOOK_DEADLINE_S)
@@ -191,14 +192,14 @@ def _listen(transport: Transport, host: Host, request: Mapping[str, object], lis
 
     asked, deadline_s = json.dumps(request).encode(), _LOOK_DEADLINE_S
     run_payload(
-        transport, host, "preflight", ["listen"], timeout_s=deadline_s, stdin=asked, bare=True, on_output=first_line
+        transport, host, _PROGRAM, ["listen"], timeout_s=deadline_s, stdin=asked, bare=True, on_output=first_line
     )
     listens.set()
 
 
 def _try_way(transport: Transport, host: Host, request: Mapping[str, object], first: str) -> Finding:
     asked = json.dumps(request).encode()
-    done = run_payload(transport, host, "preflight", ["connect"], timeout_s=4 * _REACH_S, stdin=asked, bare=True)
+    done = run_payload(transport, host, _PROGRAM, ["connect"], timeout_s=4 * _REACH_S, stdin=asked, bare=True)
     expected = f"opens TCP {request['tcp_port']} and UDP {request['udp_port']} of {first} ({request['address']})"
     finding = Finding(host.name, WAY_TO_FIRST.id, Status.OK, first, expected=expected, actual="both answer")
     if not done.ok:

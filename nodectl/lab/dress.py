@@ -76,7 +76,7 @@ class Outfit:
         found = {f"{RECORDED}/{name}": (text.encode(errors="replace"), 0o644) for name, text in texts.items()}
         lines = [f"{who} - {kind} {value}\n" for kind, value in self.limits.items() for who in ("*", "root")]
         found[_LIMITS] = ("".join(lines).encode(), 0o644)
-        shim = (payload_dir() / "recorded.sh").read_bytes()
+        shim = (payload_dir() / "lab" / "recorded.sh").read_bytes()
         return found | {f"{_SHIMS}/{argv.split()[0]}": (shim, 0o755) for argv in programs.values()}
 
     def _programs(self) -> dict[str, str]:

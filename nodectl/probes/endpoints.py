@@ -80,7 +80,7 @@ def find_endpoints(
         interface = ["--interface", options.interface] if options.interface else []
         return ["--address", host.address, "--venv", venv_of(host), *interface]
 
-    look = Look("endpoint", args, "endpoint", _DEADLINE_S)
+    look = Look("probes.endpoints", args, "endpoint", _DEADLINE_S)
     return ask_all(transport, hosts, probe, look, _endpoint, options.forks)
 
 

@@ -71,7 +71,7 @@ def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeRe
     args = [f"--{name}={value}" for name, value in wishes.items()]
     deadline_s = cost_s(Amount(runs, seconds)) + _SLACK_S
     played = play(
-        transport, pair, Duet("probe_latency", args, options.port or 0, options.interface is not None, deadline_s)
+        transport, pair, Duet("probes.latency", args, options.port or 0, options.interface is not None, deadline_s)
     )
     if played.no_server is not None:
         return ProbeResult(findings=(no_server_finding(NAME, pair[1], played.no_server),))

@@ -57,7 +57,7 @@ def held(
     holders: list[Background] = []
 
     def take(host: Host) -> list[Finding]:
-        holders.append(holder := Background(transport, host, "hold", args, timeout_s=None))
+        holders.append(holder := Background(transport, host, "probes.locks", args, timeout_s=None))
         return _refusals(transport, holder)
 
     try:

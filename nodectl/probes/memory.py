@@ -47,7 +47,7 @@ class _Ready:
 
 def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of each host; hosts of one machine (a lab, containers) in turn, so that none disturbs another."""
-    look = Look("probe_memory", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S)
+    look = Look("probes.memory.probe", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S)
     ready, findings = ask_all(transport, hosts, _NAME, look, _ready, options.forks)
     if not ready:
         return ProbeResult(findings=tuple(findings))
@@ -81,7 +81,7 @@ def _measure(transport: Transport, host: Host, method: str, options: ProbeOption
     }
     args = ["measure", *(f"--{name}={value}" for name, value in wishes.items())]
     python = f"{venv_of(host)}/bin/python" if method == "torch" else None
-    done, events = run_program(transport, host, "probe_memory", args, timeout_s=_MEASURE_S, python=python)
+    done, events = run_program(transport, host, "probes.memory.probe", args, timeout_s=_MEASURE_S, python=python)
     measurements = tuple(_measurement(host, method, event, wishes) for event in events.of("measured"))
     if done.ok and measurements:
         return ProbeResult(measurements)

@@ -83,7 +83,7 @@ class StorageOptions(ProbeOptions):
 
 def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOptions, note: Note) -> ProbeResult:
     """Rates of each host's storage; hosts of one machine in turn, so that none disturbs another."""
-    look = Look("probe_storage", lambda _: ["look", *_path(options)], "ready", _LOOK_S)
+    look = Look("probes.storage", lambda _: ["look", *_path(options)], "ready", _LOOK_S)
     ready, findings = ask_all(transport, hosts, NAME, look, _ready, options.forks)
     if not ready:
         return ProbeResult(findings=tuple(findings))
@@ -134,7 +134,7 @@ def _measure(transport: Transport, ready: _Ready, options: StorageOptions, at_on
     }
     args = ["measure", *_path(options), *(f"--{name}={value}" for name, value in wishes.items())]
     deadline_s = _cost_s(Amount(runs, seconds)) + _SLACK_S
-    done, events = run_program(transport, ready.host, "probe_storage", args, timeout_s=deadline_s)
+    done, events = run_program(transport, ready.host, "probes.storage", args, timeout_s=deadline_s)
     try:
         jobs = _read(events)
     except ParseError as error:

@@ -30,7 +30,7 @@ def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S,
 
 @cache
 def _body() -> str:
-    return (payload_dir() / "collect.sh").read_text(encoding="utf-8")
+    return (payload_dir() / "recordings" / "collect.sh").read_text(encoding="utf-8")
 
 
 def _take(command: Command) -> str:

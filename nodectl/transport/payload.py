@@ -23,7 +23,7 @@ _FOLDER = f'd="{STATE_FOLDER}/payload/$1"; '
 _RUN = (
     _FOLDER + f'[ -d "$d" ] || {{ echo "{_MARK}no payload" >&2; exit {_ABSENT}; }}; '
     f'command -v "$2" >/dev/null || {{ echo "{_MARK}no $2" >&2; exit {_NO_PYTHON}; }}; '
-    'p=$2 m=$d/$3; shift 3; exec "$p" "$m" "$@"'
+    'p=$2; shift 2; exec "$p" "$d/run.py" "$@"'
 )
 # two operators may copy at the same time: the first rename wins, and the other finds the same bytes there
 _COPY = (
@@ -45,7 +45,7 @@ def run_payload(
     bare: bool = False,
     on_output: OnOutput | None = None,
 ) -> CommandResult:
-    """Run nodectl/payload/<module>.py on `host`: one round trip, and two more where it is not there yet."""
+    """Run nodectl/payload/probes/tcp.py (`module` probes.tcp) on `host`: one round trip, three the first time."""
     argv = payload_argv(module, args, python, bare=bare)
     filtered = None if on_output is None else _OutputFilter(on_output)
     started = monotonic()
@@ -62,13 +62,13 @@ def run_payload(
 
 
 def payload_argv(module: str, args: Sequence[str], python: str | None = None, *, bare: bool = False) -> tuple[str, ...]:
-    """What runs nodectl/payload/<module>.py on a host; see `lacks_payload` for what its exit status may tell.
+    """What runs a program of nodectl/payload on a host; see `lacks_payload` for what its exit status may tell.
 
     `bare`: without site-packages, in which some Pythons look around for longer than the program runs.
     """
     _, digest = _packed()
     run = _RUN.replace('exec "$p"', 'exec "$p" -S') if bare else _RUN
-    return "sh", "-c", run, "sh", digest, python or "python3", f"{module}.py", *args
+    return "sh", "-c", run, "sh", digest, python or "python3", module, *args
 
 
 def copy_payload(transport: Transport, host: Host, *, timeout_s: float | None) -> CommandResult:

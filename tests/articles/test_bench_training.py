@@ -45,7 +45,7 @@ def fleet_of(
     """Every rank comes to the end; `own` is what those ranks say otherwise; the first asks for its `turn`."""
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint":
+        if module == "probes.endpoints":
             return Answer([{**ENDPOINT, **endpoint}])
         base = int(option(args, "rank-base"))
         ranks = range(base, base + int(option(args, "nproc")))
@@ -77,7 +77,7 @@ def test_gpus_get_nccl_and_a_rank_each_in_the_hosts_order(monkeypatch: pytest.Mo
     fleet = fleet_of(monkeypatch, {}, gpus=8, torch="2.7.0+cu128")
     (only,) = train(fleet, HOSTS[::-1], interface="ib0").measurements
     assert (only.conditions["backend"], only.conditions["ranks"], only.hosts) == ("nccl", 32, NAMES[::-1])
-    given = {host: args for host, module, args in fleet.asked if module == "probe_training"}
+    given = {host: args for host, module, args in fleet.asked if module == "articles.training"}
     assert [option(given[name], "rank-base") for name in NAMES[::-1]] == ["0", "8", "16", "24"]
     assert "--interface-asked" in given["node01"]
 
@@ -122,7 +122,7 @@ def test_windows_in_turn_are_dealt_to_their_settings(monkeypatch: pytest.MonkeyP
     assert slow.conditions["values_samples_s"] == [samples * 1.0, samples * 0.5]
     assert fast.conditions["values_samples_s"] == [samples * 5.0, samples * 2.5]
     assert fast.conditions["steps"] == [10, 20]
-    given = next(args for _, module, args in fleet.asked if module == "probe_training")
+    given = next(args for _, module, args in fleet.asked if module == "articles.training")
     assert option(given, "windows") == "4" and "--turns" in given
 
 
@@ -133,7 +133,7 @@ def test_few_steps_need_not_have_learnt_yet(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_host_without_torch_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        assert module == "endpoint"
+        assert module == "probes.endpoints"
         return Answer([{**ENDPOINT, "torch": None} if host == "node03" else ENDPOINT])
 
     found = train(play(monkeypatch, answers))
@@ -145,7 +145,7 @@ def test_a_host_without_torch_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPa
 
 def test_the_rank_that_fails_is_named_and_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint":
+        if module == "probes.endpoints":
             return Answer([ENDPOINT])
         if host == "node02":
             return Answer([{"event": "error", "text": "out of memory", "peer": False}], status=1)

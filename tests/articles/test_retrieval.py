@@ -12,7 +12,7 @@ from nodectl.articles.retrieval import MOST_DIM, Table, run_retrieval
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.payload.retrievalbench import table as payload_table
+from nodectl.payload.articles.retrieval import table as payload_table
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play
@@ -40,7 +40,7 @@ def quiet(_: str) -> None:
 
 def fleet_of(monkeypatch: pytest.MonkeyPatch, checked: dict[str, Any] | None) -> Any:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint":
+        if module == "probes.endpoints":
             return Answer([{**ENDPOINT, "address": f"192.0.2.{host[-1]}"}])
         ready = {"event": "ready", "torch": "2.7.0+cpu", "device": "cpu", "threads": 1, "rows": 250}
         front = [{"event": "trip", "ms": 0.1}, RUNS, *([checked] if checked else [])] if host == "node01" else []
@@ -73,7 +73,7 @@ def test_every_shard_gets_its_rows_and_nobody_the_token_on_a_command_line(monkey
     heard = fleet.payload
 
     def payload(*args: Any, **more: Any) -> Any:
-        if args[2] == "retrieval":
+        if args[2] == "articles.retrieval.host":
             given[args[1].name] = json.loads(more["stdin"])
         return heard(*args, **more)
 
@@ -82,7 +82,7 @@ def test_every_shard_gets_its_rows_and_nobody_the_token_on_a_command_line(monkey
     rows = [
         [each.partition("=")[2] for each in args if each.startswith(("--first-row=", "--end-row="))]
         for _, module, args in sorted(fleet.asked)
-        if module == "retrieval"
+        if module == "articles.retrieval.host"
     ]
     assert rows == [["0", "250"], ["250", "500"], ["500", "750"], ["750", "1000"]]
     tokens = {each["token"] for each in given.values()}

@@ -11,5 +11,5 @@ _SCRIPT = Path(__file__).with_name("search_script.py")
 
 def test_search_and_check_in_torch() -> None:
     python = Path(torch_venv()) / "bin" / "python"
-    done = subprocess.run([python, _SCRIPT, payload_dir()], capture_output=True, text=True, check=False)
+    done = subprocess.run([python, _SCRIPT, payload_dir().parent], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "all held\n"), done.stderr

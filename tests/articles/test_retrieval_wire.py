@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.payload.retrievalbench import table as table_of
-from nodectl.payload.retrievalbench import wire
+from nodectl.payload.articles.retrieval import wire
+from nodectl.payload.common import machine
 
 TOKEN = bytes(range(32))
 
@@ -73,11 +73,11 @@ def test_the_other_ends_end_is_a_lost_connection() -> None:
 
 
 def test_the_tightest_of_the_memory_limits_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert table_of.available_bytes() is not None
-    monkeypatch.setattr(table_of, "_meminfo", lambda: 1000)
-    monkeypatch.setattr(table_of, "_group_left", lambda: 700)
-    monkeypatch.setattr(table_of, "_limit_left", lambda: None)
-    assert table_of.available_bytes() == 700
+    assert machine.available_bytes() is not None
+    monkeypatch.setattr(machine, "_meminfo", lambda: 1000)
+    monkeypatch.setattr(machine, "_group_left", lambda: 700)
+    monkeypatch.setattr(machine, "_limit_left", lambda: None)
+    assert machine.available_bytes() == 700
 
 
 def test_memory_of_a_host_that_tells_nothing_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,4 +85,4 @@ def test_memory_of_a_host_that_tells_nothing_is_unknown(monkeypatch: pytest.Monk
         raise OSError(str(self))
 
     monkeypatch.setattr(Path, "read_text", nothing)
-    assert table_of.available_bytes() is None
+    assert machine.available_bytes() is None

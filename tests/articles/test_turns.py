@@ -67,11 +67,11 @@ def test_every_setting_gets_its_own() -> None:
 
 @pytest.mark.parametrize(("told", "end"), [(True, "went on"), (False, "nobody said within 0 s that turn 3 may begin")])
 def test_a_program_waits_for_its_signal(told: bool, end: str) -> None:
-    code = f"import sys; sys.path.insert(0, {str(payload_dir())!r}); import turns, os\n"
+    code = f"import os, sys; sys.path.insert(0, {str(payload_dir().parent)!r})\nfrom payload.articles import turns\n"
     code += "turns.expect()\n"
     code += f"turns.WAIT_S = {60.0 if told else 0.0}\n"
-    code += "def say(**event): os.write(1, (str(event['pid']) + '\\n').encode())\n"
-    code += "try:\n    turns.wait(say, 3)\n    print('went on')\nexcept turns.TurnError as error:\n    print(error)\n"
+    code += "turns.say = lambda **event: os.write(1, (str(event['pid']) + '\\n').encode())\n"
+    code += "try:\n    turns.wait(3)\n    print('went on')\nexcept turns.TurnError as error:\n    print(error)\n"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{process.pid}\n"

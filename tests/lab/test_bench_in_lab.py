@@ -53,7 +53,7 @@ def rates_of(nodectl: Cli, lab: LabUnderTest) -> set[str]:
 
 def left_on(lab: LabUnderTest) -> str:
     """Processes of a measurement."""
-    return "".join(lab.ssh(host, "pgrep -af 'payload/.*/(retrieval|probe_training|hold)[.]py'") for host in lab.hosts)
+    return "".join(lab.ssh(host, "pgrep -af 'payload/.*/run[.]py (articles|probes[.]locks)'") for host in lab.hosts)
 
 
 def test_retrieval_over_ssh_is_exact_and_leaves_nothing(nodectl: Cli, lab4: LabUnderTest, venv_inventory: str) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-JOBCTL = Path(__file__).resolve().parents[2] / "nodectl" / "payload" / "jobctl.py"
+RUN = Path(__file__).resolve().parents[2] / "nodectl" / "payload" / "run.py"
 
 # what the deployed launch script does, with python in the place of torchrun
 LAUNCHER = """#!{python}
@@ -80,9 +80,9 @@ class Fleet:
         return self.root / f"host{rank}" / "nodectl"
 
     def ctl(self, rank: int, *args: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
-        """jobctl.py as on that host."""
+        """jobs.control as on that host."""
         env = {**os.environ, "XDG_STATE_HOME": str(self.root / f"host{rank}")}
-        argv = [self.python, "-S", str(JOBCTL), *args]
+        argv = [self.python, "-S", str(RUN), "jobs.control", *args]
         return subprocess.run(argv, input=stdin, capture_output=True, env=env, timeout=60, check=False)
 
     def launch(self, script: str, args: Sequence[str] = (), *, start: Sequence[int] | None = None, **plan: Any) -> str:
@@ -122,7 +122,7 @@ class Fleet:
         return buffer.getvalue()
 
     def report(self, rank: int, job_id: str) -> dict[str, Any]:
-        """What `jobctl list` says there."""
+        """What `jobs.control list` says there."""
         done = self.ctl(rank, "list", job_id)
         assert done.returncode == 0, done.stderr
         document: dict[str, Any] = json.loads(done.stdout)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodectl.payload import endpoint
+from nodectl.payload.probes import endpoints
 
 HERE = ("lo", "127.0.0.1"), ("eth0", "192.0.2.7"), ("eth1", "198.51.100.7")
 
@@ -10,12 +10,12 @@ HERE = ("lo", "127.0.0.1"), ("eth0", "192.0.2.7"), ("eth1", "198.51.100.7")
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A host with two interfaces, which knows its own name as Debian writes it into /etc/hosts."""
-    monkeypatch.setattr(endpoint, "addresses", lambda: list(HERE))
+    monkeypatch.setattr(endpoints, "addresses", lambda: list(HERE))
     monkeypatch.setattr(
-        endpoint, "is_local", lambda address: address.startswith("127.") or address in dict(HERE).values()
+        endpoints, "is_local", lambda address: address.startswith("127.") or address in dict(HERE).values()
     )
     names = {"gpu01": ["127.0.1.1"], "gpu01.rail1": ["198.51.100.7"], "localhost": ["127.0.0.1"]}
-    monkeypatch.setattr(endpoint, "resolve", lambda name: names.get(name, [name]))
+    monkeypatch.setattr(endpoints, "resolve", lambda name: names.get(name, [name]))
     return monkeypatch
 
 
@@ -34,10 +34,10 @@ def test_the_address_is_one_at_which_others_reach_it(
 ) -> None:
     connection = f"192.0.2.1 50000 {reached} 22" if reached else ""
     host.setenv("SSH_CONNECTION", connection)
-    assert endpoint.choose(name, None) == chosen
+    assert endpoints.choose(name, None) == chosen
 
 
 def test_the_interface_that_was_asked_for_goes_first(host: pytest.MonkeyPatch) -> None:
-    assert endpoint.choose("gpu01", "eth1") == ("eth1", "198.51.100.7")
-    with pytest.raises(endpoint.EndpointError, match="no interface eth9"):
-        endpoint.choose("gpu01", "eth9")
+    assert endpoints.choose("gpu01", "eth1") == ("eth1", "198.51.100.7")
+    with pytest.raises(RuntimeError, match="no interface eth9"):
+        endpoints.choose("gpu01", "eth9")

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.gpubench import hardware, places, watch
-from nodectl.payload.gpubench.crew import Crew
+from nodectl.common.resources import payload_dir
+from nodectl.payload.common import machine
+from nodectl.payload.probes.device import hardware, places, watch
+from nodectl.payload.probes.device.crew import Crew
 
 
 def tree(root: Path, files: dict[str, str]) -> None:
@@ -31,7 +33,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty host: no PCI, no nvidia-smi."""
     for name in ("SYS", "PROC", "DEV"):
         monkeypatch.setattr(hardware, name, tmp_path / name.lower())
-    monkeypatch.setattr(places, "SYS", tmp_path / "sys")
+    monkeypatch.setattr(machine, "PCI", tmp_path / "sys/bus/pci/devices")
+    monkeypatch.setattr(machine, "NODES", tmp_path / "sys/devices/system/node")
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     return tmp_path
@@ -98,7 +101,7 @@ def test_the_far_node_is_the_farthest_that_has_memory(host: Path) -> None:
     assert sorted(nodes) == [0, 1, 2]
     assert hardware.farthest(0, nodes) == 2 and hardware.farthest(2, nodes) in (0, 1)
     assert hardware.farthest(0, {0: [10]}) is None
-    assert places.cpus_of(1) == [4, 5, 6, 7]
+    assert machine.cpus_of(1) == [4, 5, 6, 7]
     assert places.nodes_for(0, 2) == (("near", 0), ("far", 2)) and places.nodes_for(None, None) == (("any", None),)
 
 
@@ -154,7 +157,7 @@ def crew(body: str, gpus: list[int], seconds: float = 20.0) -> tuple[bool, list[
     told: list[dict[str, Any]] = []
     members = Crew(lambda gpu: [sys.executable, "-c", MEMBER.format(body=body), str(gpu)], gpus)
     pids = [member.pid for member in members._members.values()]
-    return members.play(told.append, seconds), told, pids
+    return members.play(lambda **event: told.append(event), seconds), told, pids
 
 
 def test_members_of_a_crew_go_together() -> None:
@@ -192,11 +195,11 @@ def test_who_hangs_is_killed_at_the_deadline_and_named() -> None:
 
 def test_members_die_with_the_program_that_started_them() -> None:
     starter = (
-        "import sys, os; sys.path.insert(0, sys.argv[1]); from gpubench.crew import Crew\n"
+        "import sys, os; sys.path.insert(0, sys.argv[1]); from payload.probes.device.crew import Crew\n"
         "c = Crew(lambda gpu: [sys.executable, '-c', 'import time; time.sleep(60)'], [0, 1])\n"
         "print(*[m.pid for m in c._members.values()], flush=True); os.kill(os.getpid(), 9)"
     )
-    argv = [sys.executable, "-c", starter, str(Path(hardware.__file__).parent.parent)]
+    argv = [sys.executable, "-c", starter, str(payload_dir().parent)]
     pids = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False).stdout.split()
     assert len(pids) == 2 and until(lambda: not any(alive(pid) for pid in pids))
 

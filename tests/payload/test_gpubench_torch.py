@@ -21,8 +21,9 @@ def run(name: str, *args: str, fake_gpus: int = 0, status: int = 0) -> Events:
     if fake_gpus:
         environment["PYTHONPATH"] = str(HERE / "fake_cuda")
         environment["NODECTL_FAKE_GPUS"] = str(fake_gpus)
-        environment["NODECTL_FAKE_PAYLOAD"] = str(payload_dir())
-    argv = [f"{torch_venv()}/bin/python", "-B", str(payload_dir() / f"probe_{name}.py"), "measure", *QUICK, *args]
+        environment["NODECTL_FAKE_PAYLOAD"] = str(payload_dir().parent)
+    program = (str(payload_dir() / "run.py"), f"probes.device.{name}")
+    argv = [f"{torch_venv()}/bin/python", "-B", *program, "measure", *QUICK, *args]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False, env=environment)
     assert done.returncode == status, done.stdout + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -36,8 +37,8 @@ PARTS = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import torch
-from gpubench import copies, matmul, seeded
-from gpubench.cuda import Cuda
+from payload.probes.device import copies, matmul, seeded
+from payload.probes.device.cuda import Cuda
 
 torch.set_num_threads(1)
 told = {}
@@ -114,7 +115,7 @@ print(json.dumps(told))
 @pytest.fixture(scope="module")
 def parts() -> Any:
     """One start of torch for all of them."""
-    argv = [f"{torch_venv()}/bin/python", "-B", "-c", PARTS, str(payload_dir())]
+    argv = [f"{torch_venv()}/bin/python", "-B", "-c", PARTS, str(payload_dir().parent)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""hold.py as a node runs it: one nodectl at a time, and the lock goes with the process."""
+"""probes/locks.py as a node runs it: one nodectl at a time, and the lock goes with the process."""
 
 import json
 import signal
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
-from nodectl.payload import hold
 from nodectl.payload.jobs.folder import JobFolder
+from nodectl.payload.probes import locks
 
-ARGV = [sys.executable, "-B", str(payload_dir() / "hold.py")]
+ARGV = [sys.executable, "-B", str(payload_dir() / "run.py"), "probes.locks"]
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def test_it_goes_with_the_process_however_that_ends(tmp_path: Path, number: sign
 
 def test_what_an_earlier_holder_left_means_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    path = hold.lock_path()
+    path = locks.lock_path()
     path.parent.mkdir(parents=True)
     path.write_text('{"token": "old", "operator": "bob"}' + "x" * 9000)
     with running(tmp_path, "one") as (_, told):
@@ -65,7 +65,7 @@ def test_a_holder_that_cannot_be_read_is_somebody(tmp_path: Path, text: str) -> 
     path = tmp_path / "lock"
     path.write_text(text)
     with path.open() as file:
-        assert hold.holder_of(file.fileno()) == {}
+        assert locks.holder_of(file.fileno()) == {}
 
 
 def test_a_state_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
@@ -84,4 +84,4 @@ def test_jobs_that_run_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (folder / "rank").write_text('{"rank": 0}')
         (folder / "state.json").write_text(json.dumps({"state": "running", "pid": pid, "start_ticks": 5}))
     monkeypatch.setattr(JobFolder, "supervisor_alive", lambda job: job.state()["pid"] == 1)
-    assert hold.running_jobs() == [{"id": "train-2", "operator": "bob@laptop", "script": "train.py"}]
+    assert locks.running_jobs() == [{"id": "train-2", "operator": "bob@laptop", "script": "train.py"}]

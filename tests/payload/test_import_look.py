@@ -16,7 +16,7 @@ from nodectl.common.resources import payload_dir
 
 @pytest.fixture
 def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("import_look", payload_dir() / "import_look.py")
+    spec = importlib.util.spec_from_file_location("torch_import", payload_dir() / "facts" / "torch_import.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -72,7 +72,7 @@ def test_an_answer_is_kept_until_something_changed(
 
 
 def test_a_package_that_is_not_there_is_told() -> None:
-    argv = [sys.executable, str(payload_dir() / "import_look.py"), "no_such_package"]
+    argv = [sys.executable, str(payload_dir() / "facts" / "torch_import.py"), "no_such_package"]
     shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     answer = json.loads(shown.partition("NODECTL ")[2])
     assert answer["error"].startswith("ModuleNotFoundError") and answer["distributions"]["pytest"]
@@ -82,7 +82,7 @@ def test_the_labs_own_environment_is_imported_for_real() -> None:
     python = cache_dir() / "lab-share" / "venv" / "bin" / "python"
     if not python.exists():
         pytest.skip(f"no {python}; python -m nodectl.provision.wheels fills it")
-    text = (payload_dir() / "import_look.py").read_text()
+    text = (payload_dir() / "facts" / "torch_import.py").read_text()
     shown = subprocess.run([python, "-c", text, "torch"], capture_output=True, text=True, check=True).stdout
     answer = json.loads(shown.partition("NODECTL ")[2])
     assert answer["version"].startswith("2.13.0") and answer["cuda"] == "" and "numpy" in answer["distributions"]

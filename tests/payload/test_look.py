@@ -1,4 +1,4 @@
-"""preflight.py as a node runs it: a process of the machine's own python3, JSON in and out."""
+"""jobs/preflight as a node runs it: a process of the machine's own python3, JSON in and out."""
 
 import json
 import os
@@ -13,13 +13,13 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 
-PAYLOAD = payload_dir() / "preflight.py"
+PAYLOAD = (str(payload_dir() / "run.py"), "jobs.preflight.answer")
 
 
 def run(mode: str, request: dict[str, Any], state: Path) -> list[dict[str, Any]]:
     env = {"PATH": os.environ["PATH"], "HOME": str(state), "XDG_STATE_HOME": str(state / "state")}
     done = subprocess.run(
-        [sys.executable, "-B", str(PAYLOAD), mode, *([json.dumps(request)] if mode == "look" else [])],
+        [sys.executable, "-B", *PAYLOAD, mode, *([json.dumps(request)] if mode == "look" else [])],
         input=json.dumps(request),
         capture_output=True,
         text=True,

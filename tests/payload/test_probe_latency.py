@@ -1,4 +1,4 @@
-"""probe_latency.py as two nodes run it, over the loopback interface."""
+"""probes/latency.py as two nodes run it, over the loopback interface."""
 
 import json
 import socket
@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
-from nodectl.payload import probe_latency
+from nodectl.payload.common import sockets
+from nodectl.payload.probes import latency
 
-ARGV = [sys.executable, "-B", str(payload_dir() / "probe_latency.py")]
+ARGV = [sys.executable, "-B", str(payload_dir() / "run.py"), "probes.latency"]
 PLAN = ("--runs=2", "--exchanges=300", "--seconds=0.2")
 
 
@@ -73,8 +74,8 @@ def test_a_connection_that_breaks_is_an_error_and_not_a_short_run(
 ) -> None:
     process, port = server
     with socket.create_connection(("127.0.0.1", port)) as client:
-        probe_latency.send_json(client, "x")
-        probe_latency.receive_json(client)
+        sockets.send_message(client, "x")
+        sockets.receive_message(client)
     assert process.stdout is not None
     (error,) = events(process.stdout.read())
     assert process.wait(10) == 1 and error["event"] == "error" and "closed" in error["text"]
@@ -84,13 +85,13 @@ def test_a_connection_that_breaks_is_an_error_and_not_a_short_run(
     ("values", "share", "found"), [([1000], 0.99, 1.0), ([1000, 2000, 3000, 4000], 0.5, 3.0), ([1000, 9000], 1, 9.0)]
 )
 def test_shares_of_a_distribution(values: list[int], share: float, found: float) -> None:
-    assert probe_latency.us(values, share) == found
+    assert latency.us(values, share) == found
 
 
 def test_the_wish_for_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = socket.socketpair()
     ticks = iter(range(0, 10**12, 10**8))
-    monkeypatch.setattr("nodectl.payload.probe_latency.time.monotonic_ns", lambda: next(ticks))
-    monkeypatch.setattr("nodectl.payload.probe_latency.receive", lambda sock, buffer: None)
+    monkeypatch.setattr("nodectl.payload.probes.latency.time.monotonic_ns", lambda: next(ticks))
+    monkeypatch.setattr("nodectl.payload.probes.latency.fill", lambda sock, buffer: None)
     with here, there:
-        assert len(probe_latency.exchanges(here, 1000, 1.0, last=True)) < 6
+        assert len(latency.exchanges(here, 1000, 1.0, last=True)) < 6

@@ -1,4 +1,4 @@
-"""probe_memory.py as a node runs it, and what it reads of a machine."""
+"""probes/memory as a node runs it, and what it reads of a machine."""
 
 import json
 import shutil
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
-from nodectl.payload.membench import machine
-from nodectl.payload.membench.rates import Rates, best_of_ten, sustained
+from nodectl.payload.common import machine
+from nodectl.payload.probes.memory.rates import Rates, best_of_ten, sustained
 from tests.torch_venv import torch_venv
 
-PROGRAM = payload_dir() / "probe_memory.py"
+PROGRAM = (str(payload_dir() / "run.py"), "probes.memory.probe")
 QUICK = ("--seconds=0.01", "--repetitions=2", "--runs=2")
 
 
 def run(*args: str, python: str = sys.executable) -> list[dict[str, Any]]:
-    done = subprocess.run([python, "-B", str(PROGRAM), *args], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([python, "-B", *PROGRAM, *args], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -47,14 +47,13 @@ def test_torch_copies_and_adds() -> None:
 
 
 def test_a_means_that_is_not_there_is_an_error_in_its_own_words() -> None:
-    argv = [sys.executable, "-B", str(PROGRAM), "measure", "--method=torch", *QUICK]
+    argv = [sys.executable, "-B", *PROGRAM, "measure", "--method=torch", *QUICK]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and "torch" in json.loads(done.stdout)["text"]
 
 
 def test_look_says_what_there_is(tmp_path: Path) -> None:
-    (tmp_path / "lib/python3.11/site-packages/torch").mkdir(parents=True)
-    (tmp_path / "lib/python3.11/site-packages/torch/__init__.py").touch()
+    (tmp_path / "lib/python3.11/site-packages/torch-2.9.0.dist-info").mkdir(parents=True)
     (plain,), (with_torch,) = run("look"), run("look", "--venv", str(tmp_path))
     assert plain["methods"][-1] == "libc" and plain["machine"]
     assert with_torch["methods"] == ["torch", *plain["methods"]]
@@ -80,7 +79,7 @@ def test_the_best_of_ten_passes_counts(repetitions: list[Rates], best: float) ->
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on this machine")
 def test_no_pass_is_slower_than_all_of_them(tmp_path: Path) -> None:
-    from nodectl.payload.membench import compiled
+    from nodectl.payload.probes.memory import compiled
 
     found = compiled.measure(machine.one_a_core(machine.cpu_list("0")), machine.LEAST_BYTES, 0.02, 2)
     for repetitions in found.values():

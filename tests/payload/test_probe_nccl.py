@@ -1,4 +1,4 @@
-"""probe_nccl.py as a node runs it: checks that find what is wrong, logs, sockets, and what there is to measure with."""
+"""probes/nccl as a node runs it: checks that find what is wrong, logs, sockets, and what there is to measure with."""
 
 import argparse
 import json
@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
-from nodectl.payload.ncclbench import log, programs, sockets
+from nodectl.payload.probes.nccl import connections, log, nccl_tests
 from tests.torch_venv import torch_venv
 
-PROGRAM = payload_dir() / "probe_nccl.py"
+PROGRAM = (str(payload_dir() / "run.py"), "probes.nccl.probe")
 # of one rank, whose results are its own: what `wrong` finds when an element is changed or was never written
 CHECKS = """
 import json, sys
 import torch
-from ncclbench import cases
+from payload.probes.nccl import cases
 cases.PIECE = 26
 ranks = cases.Cases(torch, 1, 3, torch.device("cpu"))
 found = {}
@@ -42,7 +42,7 @@ print(json.dumps(found))
 
 
 def run(*args: str) -> list[dict[str, Any]]:
-    argv = [sys.executable, "-B", str(PROGRAM), *args]
+    argv = [sys.executable, "-B", *PROGRAM, *args]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -56,7 +56,7 @@ def test_every_element_is_checked() -> None:
         text=True,
         timeout=120,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(payload_dir())},
+        env={**os.environ, "PYTHONPATH": str(payload_dir().parent)},
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -121,10 +121,10 @@ def test_the_interface_of_a_connection_is_seen() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0]:
-            seen = set(sockets.connections({str(os.fstat(client.fileno()).st_ino)}, but_port=1))
+            seen = set(connections.connections({str(os.fstat(client.fileno()).st_ino)}, but_port=1))
             assert seen == {("127.0.0.1", "127.0.0.1")}
-            assert sockets.used(but_port=1)["interfaces"].get("lo", 0) >= 2
-            assert not set(sockets.connections({str(os.fstat(client.fileno()).st_ino)}, but_port=port))
+            assert connections.used(but_port=1)["interfaces"].get("lo", 0) >= 2
+            assert not set(connections.connections({str(os.fstat(client.fileno()).st_ino)}, but_port=port))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_the_interface_of_a_connection_is_seen() -> None:
 )
 @pytest.mark.skipif(sys.byteorder != "little", reason="the kernel's tables are in its own byte order")
 def test_the_kernels_addresses(text: str, expected: tuple[str, int]) -> None:
-    assert sockets.parsed(text) == expected
+    assert connections.parsed(text) == expected
 
 
 def test_look(tmp_path: Path) -> None:
@@ -152,12 +152,12 @@ def test_the_newest_build_is_taken(tmp_path: Path) -> None:
     for age, version in enumerate(("v2.13.8", "v2.17.6", "broken")):
         folder = tmp_path / version
         folder.mkdir()
-        program = folder / programs.ANY
+        program = folder / nccl_tests.ANY
         program.write_text("")
         program.chmod(0o755 if version != "broken" else 0o644)
         os.utime(folder, (1000 + age, 1000 + age))
-    assert programs.programs_in(str(tmp_path)) == str(tmp_path / "v2.17.6")
-    assert programs.programs_in(str(tmp_path / "v2.13.8")) == str(tmp_path / "v2.13.8")
+    assert nccl_tests.programs_in(str(tmp_path)) == str(tmp_path / "v2.17.6")
+    assert nccl_tests.programs_in(str(tmp_path / "v2.13.8")) == str(tmp_path / "v2.13.8")
 
 
 def given(**more: Any) -> argparse.Namespace:
@@ -166,15 +166,15 @@ def given(**more: Any) -> argparse.Namespace:
 
 
 def test_the_command_of_one_host_and_of_several() -> None:
-    one = programs.command(given(), "/x/all_reduce_perf")
+    one = nccl_tests.command(given(), "/x/all_reduce_perf")
     assert one[:9] == ["/x/all_reduce_perf", "-b", "1024", "-e", "4194304", "-f", "4096", "-g", "8"]
-    several = programs.command(given(hosts="192.0.2.1:8,192.0.2.2:8"), "/x/all_reduce_perf")
+    several = nccl_tests.command(given(hosts="192.0.2.1:8,192.0.2.2:8"), "/x/all_reduce_perf")
     at = several.index("/x/all_reduce_perf")
     assert several[:1] == ["mpirun"]
     assert several[several.index("-np") + 1] == "16"
     assert several[several.index("-H") + 1] == "192.0.2.1:8,192.0.2.2:8"
     assert several[at:][several[at:].index("-g") + 1] == "1"
-    single = programs.command(given(sizes="8388608"), "/x/all_reduce_perf")
+    single = nccl_tests.command(given(sizes="8388608"), "/x/all_reduce_perf")
     assert single[1:7] == ["-b", "8388608", "-e", "8388608", "-f", "2"]
 
 
@@ -182,7 +182,7 @@ def ranks(*more: str) -> list[str]:
     """One rank of a group of two whose other never comes."""
     own = ["ranks", "--rank-base=0", "--world-size=2", "--nproc=1", "--master-port=0", "--master-addr=127.0.0.1"]
     own += ["--backend=gloo", "--timeout=60", "--collectives=all_reduce", "--sizes=1024", "--repetitions=1"]
-    return [f"{torch_venv()}/bin/python", "-B", str(PROGRAM), *own, "--seconds=0.01", *more]
+    return [f"{torch_venv()}/bin/python", "-B", *PROGRAM, *own, "--seconds=0.01", *more]
 
 
 def children_of(pid: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""probe_rdma.py as two nodes run it, over the loopback interface, with programs that stand in for perftest's.
+"""probes/rdma as two nodes run it, over the loopback interface, with programs that stand in for perftest's.
 
 They listen, connect and end as perftest's do, and print what was recorded of it: no RDMA is used here (test_rdma_probe
 does that, between two emulated machines).
@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
-from nodectl.payload.rdmabench import ports, talk
+from nodectl.payload.common import sockets
+from nodectl.payload.probes.rdma import ports
 from nodectl.probes.rdma.errors import Run, classify
 
-PROBE = [sys.executable, "-B", str(payload_dir() / "probe_rdma.py")]
+PROBE = [sys.executable, "-B", str(payload_dir() / "run.py"), "probes.rdma.probe"]
 RECORDED = Path(__file__).parents[1] / "fixtures" / "perftest"
 STAND_IN = f"""#!{sys.executable}
 import os, socket, sys, time
@@ -188,7 +189,7 @@ def test_a_port_on_which_nobody_listens_is_refused() -> None:
     [(111, "refused"), (113, "unreachable"), (101, "unreachable"), (110, "no_answer"), (13, "refused"), (22, "other")],
 )
 def test_why_a_connection_was_not_made(number: int, word: str) -> None:
-    assert talk.why(OSError(number, os.strerror(number))) == word
+    assert sockets.why(OSError(number, os.strerror(number))) == word
 
 
 def test_somebody_else_who_answers_is_not_believed() -> None:
@@ -196,7 +197,7 @@ def test_somebody_else_who_answers_is_not_believed() -> None:
     with here, there:
         there.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
         with pytest.raises(ConnectionError, match="something else"):
-            talk.receive(here, 5)
+            sockets.receive_message(here)
 
 
 FILES = {
@@ -237,9 +238,9 @@ def test_ports_as_sysfs_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_device_that_hangs_or_breaks_its_library_is_not_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, expected: object
 ) -> None:
-    stand_in = tmp_path / "ports.py"
+    stand_in = tmp_path / "verbs.py"
     stand_in.write_text(program)
-    monkeypatch.setattr(ports, "__file__", str(stand_in))
+    monkeypatch.setattr(ports, "VERBS", stand_in)
     monkeypatch.setattr(ports, "VERBS_S", 1.0)
     assert ports.query_verbs() is expected
 

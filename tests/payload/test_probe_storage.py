@@ -1,4 +1,4 @@
-"""probe_storage.py as a node runs it: where it may write, what fio measures, and that nothing is left."""
+"""probes/storage.py as a node runs it: where it may write, what fio measures, and that nothing is left."""
 
 import errno
 import fcntl
@@ -16,9 +16,9 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.parsers.linux.fio import parse_fio
-from nodectl.payload.fiobench import folder as place
+from nodectl.payload.probes import storage as place
 
-ARGV = [sys.executable, "-B", str(payload_dir() / "probe_storage.py")]
+ARGV = [sys.executable, "-B", str(payload_dir() / "run.py"), "probes.storage"]
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 JOBS = ["sequential write", "sequential read", "random read", "small files write"]
 MIB = 1 << 20
@@ -121,7 +121,7 @@ def statvfs(free_mib: int, total_mib: int, files: int = 10**6) -> os.statvfs_res
     ],
 )
 def test_what_may_be_written(monkeypatch: pytest.MonkeyPatch, info: os.statvfs_result, mib: int) -> None:
-    monkeypatch.setattr("nodectl.payload.fiobench.folder.os.statvfs", lambda _: info)
+    monkeypatch.setattr("nodectl.payload.probes.storage.os.statvfs", lambda _: info)
     assert place.room(Path("/")) // MIB == mib
 
 
@@ -135,7 +135,7 @@ def test_what_may_be_written(monkeypatch: pytest.MonkeyPatch, info: os.statvfs_r
     ],
 )
 def test_a_nearly_full_disk_is_refused(monkeypatch: pytest.MonkeyPatch, info: os.statvfs_result, told: str) -> None:
-    monkeypatch.setattr("nodectl.payload.fiobench.folder.os.statvfs", lambda _: info)
+    monkeypatch.setattr("nodectl.payload.probes.storage.os.statvfs", lambda _: info)
     with pytest.raises(RuntimeError, match=told):
         place.room(Path("/"))
 
@@ -147,5 +147,5 @@ def test_a_file_system_without_direct_access_is_told(
     def refuse(*_: Any) -> int:
         raise OSError(number, "no")
 
-    monkeypatch.setattr("nodectl.payload.fiobench.folder.os.open", refuse)
+    monkeypatch.setattr("nodectl.payload.probes.storage.os.open", refuse)
     assert place.takes_direct(tmp_path) is direct

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 import pytest
 
-from nodectl.payload.probe_training import check_memory
+from nodectl.payload.articles.training import check_memory
 
 GIB = 2**30
 

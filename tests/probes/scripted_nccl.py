@@ -59,7 +59,7 @@ def proven(rank: int, interface: str = "eth0") -> list[dict[str, Any]]:
 
 def measured(host: str, module: str, args: Sequence[str]) -> Answer:
     """Every host works; rank 1 is the slow one of the second repetition."""
-    if module == "endpoint":
+    if module == "probes.endpoints":
         return Answer([ENDPOINT])
     if args[0] == "look":
         return Answer([LOOK])
@@ -71,7 +71,7 @@ def measured(host: str, module: str, args: Sequence[str]) -> Answer:
 
 def with_gpus(host: str, module: str, args: Sequence[str]) -> Answer:
     """The same with 8 GPUs in each host."""
-    return Answer([{**ENDPOINT, **GPU}]) if module == "endpoint" else measured(host, module, args)
+    return Answer([{**ENDPOINT, **GPU}]) if module == "probes.endpoints" else measured(host, module, args)
 
 
 def fleet_of(monkeypatch: pytest.MonkeyPatch, answers: Answers, should: Should | None = None) -> Fleet:

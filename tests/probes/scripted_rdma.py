@@ -69,7 +69,7 @@ def rdma_fleet(
     """`tests` gives the event of each test of a plan; `looks` what is otherwise on a host; `more` is the leader's."""
 
     def answer(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint":
+        if module == "probes.endpoints":
             return Answer([{**ENDPOINT, "address": address_of(host)}])
         if args[0] == "look":
             return Answer([look(host, **(looks or {}).get(host, {}))])

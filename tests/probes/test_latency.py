@@ -38,7 +38,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch, trip: Trip, client: Answer | None = N
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         nonlocal number
-        if module == "endpoint":
+        if module == "probes.endpoints":
             return Answer([{**ENDPOINT, "address": args[1]}])
         if args[0] == "serve":
             return LISTENING
@@ -105,7 +105,7 @@ def test_a_host_that_is_lost_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_server_that_cannot_listen_is_its_hosts_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         taken = Answer([{"event": "error", "text": "Address already in use"}], status=1)
-        return Answer([ENDPOINT]) if module == "endpoint" else taken
+        return Answer([ENDPOINT]) if module == "probes.endpoints" else taken
 
     (finding,) = probe(play(monkeypatch, answers), port=22).findings
     assert (finding.host, finding.status, finding.actual) == (

@@ -62,7 +62,7 @@ def ask(
     """The second host is as told; the first is free."""
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        assert module == "hold" and "--what" in args
+        assert module == "probes.locks" and "--what" in args
         return answer if answer is not None and host == "node02" else Answer([HELD], after_s=20)
 
     def collected(_: object, host: Host, __: object) -> Recording:

@@ -39,7 +39,7 @@ def probe(
     times: dict[str, int] = {}
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        assert module == "probe_memory"
+        assert module == "probes.memory.probe"
         if args[0] == "look":
             return (methods or {}).get(host, ready("torch", "cc", "libc"))
         number = times[host] = times.get(host, -1) + 1

@@ -47,7 +47,7 @@ def test_gpus_get_nccl_and_a_rank_each(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = fleet_of(monkeypatch, with_gpus)
     (only,) = probe(fleet, interface="eth9").measurements
     assert (only.conditions["backend"], only.conditions["ranks"], only.conditions["ranks_per_host"]) == ("nccl", 32, 8)
-    given = {host: args for host, module, args in fleet.asked if module == "probe_nccl" and args[0] == "ranks"}
+    given = {host: args for host, module, args in fleet.asked if module == "probes.nccl.probe" and args[0] == "ranks"}
     assert [option(given[host.name], "rank-base") for host in HOSTS] == ["0", "8", "16", "24"]
     assert option(given["node01"], "devices") == "0,1,2,3,4,5,6,7"
     assert option(given["node01"], "nccl-interface") == "eth9"
@@ -57,7 +57,7 @@ def test_gpus_get_nccl_and_a_rank_each(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_host_without_takes_all_to_gloo(monkeypatch: pytest.MonkeyPatch, odd: dict[str, Any]) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         answer = with_gpus(host, module, args)
-        return Answer([{**answer.events[0], **odd}]) if module == "endpoint" and host == "node02" else answer
+        return Answer([{**answer.events[0], **odd}]) if module == "probes.endpoints" and host == "node02" else answer
 
     found = probe(fleet_of(monkeypatch, answers))
     (only,) = found.measurements
@@ -68,7 +68,7 @@ def test_one_host_without_takes_all_to_gloo(monkeypatch: pytest.MonkeyPatch, odd
 def test_the_interface_that_sockets_used_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         answer = measured(host, module, args)
-        if host == "node03" and module == "probe_nccl" and args[0] == "ranks":
+        if host == "node03" and module == "probes.nccl.probe" and args[0] == "ranks":
             events = [each for each in answer.events if each["event"] != "sockets"]
             return Answer([*events, {"event": "sockets", "rank": 2, "interfaces": {"docker0": 3}, "peers": []}])
         return answer
@@ -80,7 +80,7 @@ def test_the_interface_that_sockets_used_is_proven(monkeypatch: pytest.MonkeyPat
 
 def test_a_wrong_result_is_a_failure_of_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint" or args[0] == "look":
+        if module == "probes.endpoints" or args[0] == "look":
             return measured(host, module, args)
         told = [times(rank, [0.5], wrong=7 if rank == 2 else 0) for rank in ranks_of(args)]
         return Answer([*told, *(event for rank in ranks_of(args) for event in proven(rank))])
@@ -94,7 +94,7 @@ def test_what_the_backend_lacks_is_skipped_once(monkeypatch: pytest.MonkeyPatch)
     lacks = {"event": "unsupported", "collective": "all_to_all", "asked_bytes": 1024, "text": "not implemented"}
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint" or args[0] == "look":
+        if module == "probes.endpoints" or args[0] == "look":
             return measured(host, module, args)
         return Answer([lacks, lacks, *(event for rank in ranks_of(args) for event in proven(rank))])
 
@@ -104,7 +104,7 @@ def test_what_the_backend_lacks_is_skipped_once(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_host_that_failed_is_named_not_those_that_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint" or args[0] == "look":
+        if module == "probes.endpoints" or args[0] == "look":
             return measured(host, module, args)
         started = {"event": "started", "pid": 77}
         if host == "node01":
@@ -124,7 +124,7 @@ def test_the_host_that_failed_is_named_not_those_that_saw_it(monkeypatch: pytest
 
 def test_a_host_that_is_lost_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        lost = host == "node02" and module == "probe_nccl" and args[0] == "ranks"
+        lost = host == "node02" and module == "probes.nccl.probe" and args[0] == "ranks"
         return silent("the connection was lost") if lost else measured(host, module, args)
 
     found = probe(fleet_of(monkeypatch, answers))
@@ -147,7 +147,7 @@ def test_a_run_cut_short_is_incomplete_and_never_a_pass(
     monkeypatch: pytest.MonkeyPatch, events: list[dict[str, Any]], reason: str
 ) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint" or args[0] == "look":
+        if module == "probes.endpoints" or args[0] == "look":
             return measured(host, module, args)
         told: list[dict[str, Any]] = list(events) if host == "node01" else []
         for rank in ranks_of(args):
@@ -169,7 +169,7 @@ def test_what_comes_to_the_same_twice_counts_once(
     monkeypatch: pytest.MonkeyPatch, collectives: tuple[str, ...]
 ) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint" or args[0] == "look":
+        if module == "probes.endpoints" or args[0] == "look":
             return measured(host, module, args)
         assert option(args, "collectives") == "all_reduce"
         told: list[dict[str, Any]] = []
@@ -184,7 +184,7 @@ def test_what_comes_to_the_same_twice_counts_once(
 
 def test_ranks_that_told_nothing_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint" or args[0] == "look":
+        if module == "probes.endpoints" or args[0] == "look":
             return measured(host, module, args)
         return Answer([event for rank in ranks_of(args) for event in (ready(rank), *proven(rank))])
 
@@ -196,7 +196,7 @@ def test_three_sizes_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (1 << 10, 1 << 16, 1 << 22)
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint" or args[0] == "look":
+        if module == "probes.endpoints" or args[0] == "look":
             return measured(host, module, args)
         told = []
         for rank in ranks_of(args):
@@ -215,7 +215,7 @@ def test_three_sizes_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_hosts_without_torch_are_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        bare = module == "endpoint" and host != "node01"
+        bare = module == "probes.endpoints" and host != "node01"
         return Answer([{**ENDPOINT, "torch": None}]) if bare else measured(host, module, args)
 
     found = probe(fleet_of(monkeypatch, answers))

@@ -41,7 +41,7 @@ def answers(bad: Sequence[str], least: int, how: str) -> Any:
     meeting = Meeting()
 
     def answer(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint":
+        if module == "probes.endpoints":
             return Answer([{**ENDPOINT, "address": f"192.0.2.{int(host[-2:])}"}])
         if args[0] == "look":
             return Answer([LOOK])
@@ -80,9 +80,9 @@ def test_a_host_that_says_itself_why_it_failed_needs_no_groups(monkeypatch: pyte
     plain = answers([], 99, "wrong")
 
     def answer(host: str, module: str, args: Sequence[str]) -> Answer:
-        if host == "node05" and module != "endpoint" and args[0] != "look":
+        if host == "node05" and module != "probes.endpoints" and args[0] != "look":
             return Answer([{"event": "error", "text": "out of memory", "peer": False}], status=1)
-        if module != "endpoint" and args[0] != "look":
+        if module != "probes.endpoints" and args[0] != "look":
             return Answer([ready(*ranks_of(args)), GONE], status=1)
         return plain(host, module, args)  # type: ignore[no-any-return]
 
@@ -96,7 +96,7 @@ def test_what_was_only_cut_short_needs_none_either(monkeypatch: pytest.MonkeyPat
     plain = answers([], 99, "wrong")
 
     def answer(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint" or args[0] == "look":
+        if module == "probes.endpoints" or args[0] == "look":
             return plain(host, module, args)  # type: ignore[no-any-return]
         (rank,) = ranks_of(args)
         cut = {"event": "cut", "collective": "all_reduce", "asked_bytes": SIZE, "reason": "no time is left"}

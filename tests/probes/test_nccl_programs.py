@@ -175,11 +175,11 @@ def test_the_engine(monkeypatch: pytest.MonkeyPatch, engine: str, torch: str | N
     asked: list[str] = []
 
     def answers(host: str, module: str, args: Any) -> Any:
-        answer = with_gpus(host, module, args) if module == "endpoint" or args[0] != "programs" else None
+        answer = with_gpus(host, module, args) if module == "probes.endpoints" or args[0] != "programs" else None
         if answer is None:
             asked.append("nccl-tests")
-            return type(with_gpus(host, "endpoint", args))([])
-        if module == "endpoint":
+            return type(with_gpus(host, "probes.endpoints", args))([])
+        if module == "probes.endpoints":
             return type(answer)([{**answer.events[0], "torch": torch}])
         if args[0] == "look":
             return type(answer)([{**LOOK, "programs": programs}])

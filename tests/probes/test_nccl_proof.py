@@ -152,7 +152,7 @@ def test_the_whole_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 0 tells what was chosen, node03 alone falls back."""
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint" or args[0] == "look":
+        if module == "probes.endpoints" or args[0] == "look":
             return with_gpus(host, module, args)
         events: list[dict[str, Any]] = []
         net = (ETH, "[send] via NET/Socket/0") if host == "node03" else (IB, *BOTH)

@@ -36,7 +36,7 @@ def test_a_slow_host_of_pairs_is_measured_again_and_named(monkeypatch: pytest.Mo
     slow = "192.0.2.3"
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint":
+        if module == "probes.endpoints":
             return Answer([{**ENDPOINT, "address": f"192.0.2.{host[-1]}"}])
         if args[0] == "look":
             return Answer([LOOK])
@@ -72,7 +72,7 @@ def test_each_node_by_itself_has_several_ranks(monkeypatch: pytest.MonkeyPatch) 
 def test_a_single_gpu_is_skipped_and_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         answer = with_gpus(host, module, args)
-        return Answer([{**answer.events[0], "gpus": 1}]) if module == "endpoint" else answer
+        return Answer([{**answer.events[0], "gpus": 1}]) if module == "probes.endpoints" else answer
 
     found = probe(fleet_of(monkeypatch, answers), scope="node")
     assert not found.measurements
@@ -82,7 +82,9 @@ def test_a_single_gpu_is_skipped_and_not_failed(monkeypatch: pytest.MonkeyPatch)
 def test_a_single_gpu_among_larger_hosts_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         answer = with_gpus(host, module, args)
-        return Answer([{**answer.events[0], "gpus": 1}]) if module == "endpoint" and host == "node02" else answer
+        return (
+            Answer([{**answer.events[0], "gpus": 1}]) if module == "probes.endpoints" and host == "node02" else answer
+        )
 
     found = probe(fleet_of(monkeypatch, answers, Should(link_class="nvswitch")), scope="node")
     assert ("node02",) not in {each.hosts for each in found.measurements} and len(found.measurements) == 3

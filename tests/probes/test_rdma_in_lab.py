@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nodectl.payload.rdmabench import ports
+from nodectl.payload.probes.rdma import ports
 from tests.conftest import Cli, LabUnderTest
 
 HAS_RDMA = ports.INFINIBAND.is_dir() or bool(ports.adapters_on_bus())

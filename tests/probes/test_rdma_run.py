@@ -38,7 +38,7 @@ def good(name: str) -> Any:
 def plans(fleet: Fleet) -> list[list[dict[str, Any]]]:
     return [
         json.loads(args[args.index("--plan") + 1]) for _, module, args in fleet.asked
-        if module == "probe_rdma" and args[0] == "measure"
+        if module == "probes.rdma.probe" and args[0] == "measure"
     ]  # fmt: skip
 
 

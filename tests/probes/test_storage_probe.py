@@ -55,7 +55,7 @@ def probe(
     times: dict[str, int] = {}
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        assert module == "probe_storage"
+        assert module == "probes.storage"
         if args[0] == "look":
             return (looks or {}).get(host, Answer([READY]))
         if measured is not None:

@@ -38,7 +38,7 @@ EVEN = [test(False, 0.94), test(True, 0.95), test(False, 0.95), test(True, 0.94)
 
 def measured(host: str, module: str, args: Sequence[str]) -> Answer:
     """Every host works."""
-    if module == "endpoint":
+    if module == "probes.endpoints":
         return Answer([ENDPOINT])
     return LISTENING if args[0] == "serve" else Answer(RUNS)
 
@@ -67,7 +67,7 @@ def test_a_dead_host_is_named_and_the_others_are_measured(monkeypatch: pytest.Mo
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if host == "node03":
             return silent()
-        return Answer(EVEN) if module == "probe_tcp" and args[0] == "measure" else measured(host, module, args)
+        return Answer(EVEN) if module == "probes.tcp" and args[0] == "measure" else measured(host, module, args)
 
     found = probe(play(monkeypatch, answers), *HOSTS)
     assert [(each.host, each.status, each.kind) for each in found.findings] == [("node03", Status.UNKNOWN, "host")]
@@ -78,7 +78,7 @@ def test_a_dead_host_is_named_and_the_others_are_measured(monkeypatch: pytest.Mo
 def test_a_missing_tool_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         missing = Answer([{**ENDPOINT, "iperf3": None}])
-        return missing if host == "node02" and module == "endpoint" else measured(host, module, args)
+        return missing if host == "node02" and module == "probes.endpoints" else measured(host, module, args)
 
     found = probe(play(monkeypatch, answers))
     assert not found.measurements
@@ -91,7 +91,7 @@ def test_a_path_that_fails_one_way_blames_that_way_and_ends_the_server(monkeypat
     refused = {"event": "test", "reverse": True, "stderr": "", "text": '{"error": "unable to connect: refused"}'}
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probe_tcp" and args[0] == "measure":
+        if module == "probes.tcp" and args[0] == "measure":
             return Answer([RUNS[0], refused], status=1)
         return measured(host, module, args)
 
@@ -107,7 +107,7 @@ def test_a_path_that_fails_one_way_blames_that_way_and_ends_the_server(monkeypat
 
 def test_a_server_that_cannot_listen_is_its_hosts_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probe_tcp" and args[0] == "serve":
+        if module == "probes.tcp" and args[0] == "serve":
             return Answer([{"event": "error", "text": "Address already in use"}], status=1)
         return measured(host, module, args)
 
@@ -119,7 +119,7 @@ def test_a_server_that_cannot_listen_is_its_hosts_fault(monkeypatch: pytest.Monk
 
 def test_a_client_that_is_lost_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        lost = module == "probe_tcp" and args[0] == "measure"
+        lost = module == "probes.tcp" and args[0] == "measure"
         return silent("the connection was lost") if lost else measured(host, module, args)
 
     found = probe(play(monkeypatch, answers))
@@ -136,7 +136,7 @@ def gigabits(rates: Callable[[str, str], float]) -> Callable[[str, str, Sequence
     names = {host.address: host.name for host in FLEET}
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "endpoint":
+        if module == "probes.endpoints":
             return Answer([{**ENDPOINT, "address": next(each.address for each in FLEET if each.name == host)}])
         if args[0] == "serve":
             return LISTENING

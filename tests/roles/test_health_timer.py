@@ -131,7 +131,7 @@ def test_the_wheel_is_one_and_the_same_for_the_same_files(tmp_path: Path) -> Non
     for wanted in (
         "nodectl/__main__.py",
         "ansible_collections/nodectl/fleet/playbooks/site.yml",
-        "nodectl/payload/collect.sh",
+        "nodectl/payload/recordings/collect.sh",
     ):
         assert wanted in names
     assert not [name for name in names if name.endswith(".pyc")]

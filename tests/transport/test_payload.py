@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nodectl.common.resources import payload_dir
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport import payload
@@ -46,10 +48,12 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A payload folder with one program."""
     folder = tmp_path / "payload"
     folder.mkdir()
+    shutil.copy(payload_dir() / "run.py", folder)
     (folder / "helper.py").write_text("WORD = 'hello'\n")
     (folder / "greet.py").write_text(
-        "import sys, helper\nprint(helper.WORD, *sys.argv[1:], sys.stdin.read())\nsys.stderr.write('err')\n"
-        "sys.exit(3 if 'fail' in sys.argv else 0)\n"
+        "import sys\nfrom . import helper\ndef main(argv):\n"
+        "    print(helper.WORD, *argv, sys.stdin.read())\n    sys.stderr.write('err')\n"
+        "    return 3 if 'fail' in argv else 0\n"
     )
     monkeypatch.setattr(payload, "payload_dir", lambda: folder)
     payload._packed.cache_clear()
@@ -128,4 +132,4 @@ def test_the_same_programs_pack_to_the_same_bytes(programs: Path) -> None:
 def test_tar_is_readable_by_tar(programs: Path) -> None:
     packed, _ = payload._packed()
     listed = subprocess.run(["tar", "-tf", "-"], input=packed, capture_output=True, check=True).stdout
-    assert listed == b"greet.py\nhelper.py\n"
+    assert listed == b"greet.py\nhelper.py\nrun.py\n"

@@ -17,6 +17,7 @@ import time
 from io import BufferedRWPair
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
+from ..common.sockets import family
 from . import syscalls
 from .checkpoints import Saved, is_name, resolve, saved
 from .folder import JobFolder, write_atomic
@@ -220,8 +221,7 @@ def _fetch(peer: Tuple[str, int], secret: bytes, folder: str) -> str:
 
 def _serve(address: str, port: int, secret: bytes, folder: str) -> None:
     """On the second host, or the one with the newest checkpoint: take and give until this process is ended."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.create_server((address, port), family=family)
+    listener = socket.create_server((address, port), family=family(address))
     while True:
         connection, _ = listener.accept()
         connection.settimeout(_SILENCE_S)

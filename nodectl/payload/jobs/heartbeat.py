@@ -9,6 +9,8 @@ import json
 import socket
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
 
+from ..common.sockets import family
+
 _MAGIC = b"nodectl1"
 _DIGEST_BYTES = 32
 _LONGEST_BYTES = 8192
@@ -127,10 +129,9 @@ class Mesh:
 
 def _bind(address: str, port: int) -> socket.socket:
     """The UDP socket for heartbeats, on the chosen address alone."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_DGRAM)
+    sock = socket.socket(family(address), socket.SOCK_DGRAM)
     sock.setblocking(False)
-    if family == socket.AF_INET:
+    if sock.family == socket.AF_INET:
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0xC0)  # before bulk data in a queue that looks
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
     sock.bind((address, port))

@@ -79,7 +79,7 @@ def planned(
     transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note, kind: Kind
 ) -> tuple[Plan | None, list[Finding]]:
     """None where nobody can be measured; a finding for each who cannot."""
-    look = Look(f"probe_{kind.name}", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S)
+    look = Look(f"probes.device.{kind.name}", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S)
     nodes, findings = ask_all(
         transport, hosts, kind.name, look, lambda host, answer: _node(host, answer, kind), options.forks
     )
@@ -202,7 +202,7 @@ def _one(transport: Transport, plan: Plan, node: Node) -> ProbeResult:
     done, events = run_program(
         transport,
         node.host,
-        f"probe_{kind.name}",
+        f"probes.device.{kind.name}",
         args,
         timeout_s=deadline_s + START_S + _MORE_S,
         python=f"{venv_of(node.host)}/bin/python",

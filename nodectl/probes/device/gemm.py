@@ -31,7 +31,7 @@ from nodectl.transport.base import Transport
 
 _NAME = "gemm"
 PRECISIONS = ("bf16", "fp16", "tf32", "fp8", "fp32")
-# what a device is measured in where nothing is asked for: as many as probe_gemm.py has
+# what a device is measured in where nothing is asked for: as many as payload/probes/device/gemm.py has
 _ON_GPU, _ON_CPU = 4, 2
 # a run is long enough for clocks and power to settle, and to be looked at
 _USUAL = Amount(repetitions=3, duration_s=1.0)

@@ -58,7 +58,7 @@ def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOption
     """Ask all hosts; one engine for all, as figures of two say nothing of each other."""
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
     by_host = {endpoint.host: endpoint for endpoint in endpoints}
-    look = Look("probe_nccl", lambda host: _look_args(by_host[host]), "look", _DEADLINE_S)
+    look = Look("probes.nccl.probe", lambda host: _look_args(by_host[host]), "look", _DEADLINE_S)
     able, silent = ask_all(
         transport, list(by_host), NAME, look, lambda host, answer: _ready(by_host[host], answer), options.forks
     )

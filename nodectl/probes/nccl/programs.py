@@ -52,7 +52,7 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     left = left_s(run.options.ends_at)
     args = ("programs", *(f"--{name}={value}" for name, value in _args(group, run, left).items()))
     deadline = _RUN_S if left is None else left + 60.0
-    done, events = run_program(transport, first.host, "probe_nccl", args, timeout_s=deadline)
+    done, events = run_program(transport, first.host, "probes.nccl.probe", args, timeout_s=deadline)
     outputs: dict[str, list[Event]] = defaultdict(list)
     for event in events.of("printed"):
         outputs[event["collective"]].append(event)

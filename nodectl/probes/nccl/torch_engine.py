@@ -75,7 +75,7 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
             "deadline": 0.0 if left is None else max(0.1, left - _MARGIN_S),
         }
         args = ("ranks", *(f"--{name}={value}" for name, value in own.items()))
-        members.append(Member(part.ready.host, "probe_nccl", args, f"{venv_of(part.ready.host)}/bin/python"))
+        members.append(Member(part.ready.host, "probes.nccl.probe", args, f"{venv_of(part.ready.host)}/bin/python"))
         base += part.ranks
     return members
 

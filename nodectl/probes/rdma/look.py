@@ -78,7 +78,7 @@ def find_sites(
 ) -> tuple[list[Site], list[Finding]]:
     """The sites of the hosts that answer, in the order of the endpoints, and a finding for each that does not."""
     by_host = {endpoint.host: endpoint for endpoint in endpoints}
-    look = Look("probe_rdma", lambda _: ["look", "--programs", ",".join(programs)], "rdma", _DEADLINE_S)
+    look = Look("probes.rdma.probe", lambda _: ["look", "--programs", ",".join(programs)], "rdma", _DEADLINE_S)
     return ask_all(
         transport, list(by_host), NAME, look, lambda host, answer: site_of(by_host[host], answer), options.forks
     )

@@ -90,7 +90,7 @@ def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: Rdma
     total_s = sum(deadline_s(case.size) for case in cases)
     args, more = ["--plan", plan], ["--fixed-port", str(options.port or 0)]
     bind = options.interface is not None
-    played = play(fleet.transport, pair, Duet("probe_rdma", args, options.port or 0, bind, total_s, more))
+    played = play(fleet.transport, pair, Duet("probes.rdma.probe", args, options.port or 0, bind, total_s, more))
     if played.no_server is not None:
         return ProbeResult(findings=(_no_server(second, *played.no_server),))
     measured = result_of(cases, played.events.of("run"), programs)

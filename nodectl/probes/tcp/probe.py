@@ -113,7 +113,7 @@ def _measure(transport: Transport, pair: Pair, options: TcpOptions) -> ProbeResu
     tests = ["--tests", str(_tests(options)), "--seconds", str(_seconds(options))]
     streams = ["--streams", str(options.streams)]
     deadline_s = _estimate_s(options) + _SLACK_S
-    duet = Duet("probe_tcp", tests, options.port or 0, bind, deadline_s, streams, ("rtt_port",))
+    duet = Duet("probes.tcp", tests, options.port or 0, bind, deadline_s, streams, ("rtt_port",))
     played = play(transport, pair, duet)
     if played.no_server is not None:
         return ProbeResult(findings=(no_server_finding(_NAME, pair[1], played.no_server),))

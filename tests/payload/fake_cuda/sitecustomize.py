@@ -1,7 +1,7 @@
 """On PYTHONPATH: GPUs that are none, so that a probe's program runs as it does on a node that has them.
 
 Only torch.cuda's few calls are false, on tensors of the processor. It shows what a program does, and nothing of a GPU.
-NODECTL_FAKE_GPUS is how many, NODECTL_FAKE_PAYLOAD the folder of the programs.
+NODECTL_FAKE_GPUS is how many, NODECTL_FAKE_PAYLOAD the folder above the programs.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ sys.path.insert(0, os.environ["NODECTL_FAKE_PAYLOAD"])
 import torch
 
 if TYPE_CHECKING:
-    from nodectl.payload.gpubench import copies, matmul, seeded
-    from nodectl.payload.gpubench.cuda import Cuda
+    from nodectl.payload.probes.device import copies, matmul, seeded
+    from nodectl.payload.probes.device.cuda import Cuda
 else:  # as on a node
-    from gpubench import copies, matmul, seeded
-    from gpubench.cuda import Cuda
+    from payload.probes.device import copies, matmul, seeded
+    from payload.probes.device.cuda import Cuda
 
 GPUS, MEMORY = int(os.environ["NODECTL_FAKE_GPUS"]), 64 << 20
 

@@ -1,0 +1,263 @@
+"""One host's ranks of a short data-parallel training: times windows of steps, and says what the model came to.
+
+On standard input: the reference workload's modules as JSON (name: source), run from memory, so that nothing is written
+on the host. JSON lines; Python 3.8, the standard library and torch. It ends when one of its ranks fails.
+"""
+
+import argparse
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from ..common import ranks as host_ranks
+from ..common.events import first_line, say
+from ..common.libraries import loaded_nccl
+from ..common.machine import available_bytes
+from . import turns
+
+# the first steps allocate, and DDP puts its buckets in order after the first
+WARMUP_STEPS = 3
+ENDLESS = 10**9
+CHECK_PRIME = 65521
+# of the transformer: 4 of attention, 8 of the feed-forward part
+MATRICES, STATES, VALUE_BYTES = 12, 4, 4
+MEMORY_PART = 0.5
+# what argparse of the workload is given; each is an option of this program too
+SHAPE = ("layers", "d-model", "heads", "batch", "seq", "seed")
+
+
+class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    """Imports modules from their texts."""
+
+    def __init__(self, texts: Dict[str, str]) -> None:
+        self.texts = texts
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
+        return importlib.util.spec_from_loader(fullname, self) if fullname in self.texts else None
+
+    def get_source(self, fullname: str) -> str:
+        return self.texts[fullname]
+
+
+def nccl_settings() -> Dict[str, str]:
+    """The values in force, read as NCCL reads them: environment, the user's file, the system's; the first counts."""
+    values = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
+    home = os.environ.get("HOME", "/nonexistent") + "/.nccl.conf"
+    for path in (os.environ.get("NCCL_CONF_FILE", home), "/etc/nccl.conf"):
+        try:
+            lines = Path(path).read_text(errors="replace").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, equals, value = line.partition("=")
+            if equals and not line.startswith("#"):
+                values.setdefault(name, value)
+    return values
+
+
+def set_environment(options: argparse.Namespace) -> Dict[str, str]:
+    """As nodectl-launch does before it starts ranks; the NCCL values in force."""
+    values = nccl_settings()
+    if options.interface:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", options.interface)
+        # '=' asks for this very name; what was asked for goes before what the files say
+        if options.interface_asked or "NCCL_SOCKET_IFNAME" not in values:
+            os.environ["NCCL_SOCKET_IFNAME"] = values["NCCL_SOCKET_IFNAME"] = "=" + options.interface
+    if options.interface_asked:
+        os.environ["GLOO_SOCKET_IFNAME"] = options.interface
+    threads = max(1, len(os.sched_getaffinity(0)) // options.nproc)
+    if Path("/etc/nodectl-lab").exists():  # its hosts share their cores
+        threads = 1
+    # as the workload itself does: threads that wait by spinning take the cores from other ranks
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    return values
+
+
+def check_memory(options: argparse.Namespace, free_bytes: Optional[int]) -> None:
+    """MemoryError where a rank would take more than its part of what is free."""
+    # a layer's matrices; each value with its gradient and the optimizer's two
+    values = MATRICES * options.layers * options.d_model**2
+    wanted = STATES * VALUE_BYTES * values
+    if free_bytes is not None and wanted > MEMORY_PART * free_bytes:
+        raise MemoryError(
+            "its training takes %.1f GiB, and %.1f GiB are free; it gets half of that: take a smaller --gradient"
+            % (wanted / 2**30, free_bytes / 2**30)
+        )
+
+
+class Run:
+    """This rank's training, step by step."""
+
+    def __init__(self, options: argparse.Namespace, group: Any, torch: Any) -> None:
+        settings, training = (importlib.import_module(name) for name in ("settings", "training"))
+        self.options, self.group, self.torch = options, group, torch
+        shape = ["--%s=%s" % (name, getattr(options, name.replace("-", "_"))) for name in SHAPE]
+        # one batch, every step the same samples: its loss must fall, however few the steps are
+        samples = options.batch * options.world_size
+        fixed = ["--samples=%d" % samples, "--steps=%d" % ENDLESS, "--dropout=0", "--lr=1e-4", "--no-resume"]
+        self.training = training.Training(settings.parse([*shape, *fixed]), group)
+        self.batches = self.training.batches()
+        self.finite = torch.ones((), dtype=torch.bool, device=group.device)
+
+    def step(self) -> Any:
+        """One step; the loss of this rank before it."""
+        loss = self.training.train_step(next(self.batches)).detach()
+        self.finite &= self.torch.isfinite(loss)
+        return loss
+
+    def window(self, steps: int) -> Tuple[float, Any]:
+        """Seconds of so many steps on this rank, all ranks starting together; the last loss."""
+        self.barrier()
+        began = time.perf_counter()
+        for _ in range(steps):
+            loss = self.step()
+        self.sync()
+        return time.perf_counter() - began, loss
+
+    def slowest(self, seconds: float) -> float:
+        """The largest of all ranks' values, the same on every rank."""
+        if self.group.world_size == 1:
+            return seconds
+        dist = self.torch.distributed
+        value = self.torch.tensor([seconds], device=self.group.device, dtype=self.torch.float64)
+        dist.all_reduce(value, dist.ReduceOp.MAX)
+        return float(value.item())
+
+    def barrier(self) -> None:
+        self.slowest(0.0)
+        self.sync()
+
+    def sync(self) -> None:
+        if self.group.device.type == "cuda":
+            self.torch.cuda.synchronize(self.group.device)
+
+    def checksum(self) -> str:
+        """Of every bit of the trained weights, the same on all ranks or something went wrong on the way."""
+        whole, weighted = 0, 0
+        for parameter in self.training.bare_model.parameters():
+            bits = parameter.detach().float().flatten().view(self.torch.int32).to(self.torch.int64)
+            index = self.torch.arange(bits.numel(), device=bits.device) % CHECK_PRIME + 1
+            whole += int(bits.sum().item())
+            weighted = 31 * weighted + int((bits % CHECK_PRIME * index).sum().item())
+        return "%x-%x" % (whole & (2**64 - 1), weighted & (2**64 - 1))
+
+
+def measure(run: Run, options: argparse.Namespace) -> None:
+    """Warm up, time the windows (with --turns each when it may begin), say what came of it."""
+    first = run.group.mean(run.step())
+    for _ in range(WARMUP_STEPS - 2):
+        run.step()
+    once = run.slowest(run.window(1)[0])
+    windows = []
+    for number in range(options.windows):
+        if options.turns:
+            if run.group.first:  # the others wait for it at the barrier
+                turns.wait(number)
+            once = run.slowest(run.window(1)[0])
+        steps = max(1, round(options.seconds / max(once, 1e-9)))
+        took, loss = run.window(steps)
+        windows.append((steps, round(took, 9)))
+    say(
+        event="trained",
+        rank=run.group.rank,
+        steps=[steps for steps, _ in windows],
+        seconds=[took for _, took in windows],
+        first_loss=finite(first),
+        last_loss=finite(run.group.mean(loss)),
+        finite=bool(run.finite.item()),
+        weights=run.checksum(),
+        parameters=run.training.parameters,
+        precision=run.training.precision,
+    )
+
+
+def finite(value: float) -> Optional[float]:
+    """A number for JSON, which has none that are infinite or not a number."""
+    return round(value, 6) if abs(value) < float("inf") else None
+
+
+def join(options: argparse.Namespace) -> Any:
+    """This rank among the others."""
+    import torch
+    import torch.distributed as dist
+
+    ranks = importlib.import_module("ranks")
+
+    rank = options.rank_base + options.local_rank
+    device = ranks.pick_device("cuda" if options.backend == "nccl" else "cpu", options.local_rank)
+    if options.world_size > 1:
+        host_ranks.init_process_group(dist, options, rank)
+    backend = options.backend if options.world_size > 1 else "none"
+    group = ranks.Ranks(rank, options.world_size, options.local_rank, device, backend, (socket.gethostname(),))
+    group.mean(torch.zeros(1, device=device))
+    return group
+
+
+def run_rank(options: argparse.Namespace, texts: Dict[str, str]) -> None:
+    """One rank's training, by the workload's modules as given."""
+    in_force = set_environment(options)
+    sys.meta_path.insert(0, Sources(texts))
+    import torch
+
+    group = join(options)
+    on_gpu = group.device.type == "cuda"
+    check_memory(options, torch.cuda.mem_get_info(group.device)[0] if on_gpu else available_bytes())
+    say(
+        event="ready",
+        rank=group.rank,
+        torch=torch.__version__,
+        nccl=loaded_nccl() if on_gpu else None,
+        device=torch.cuda.get_device_name(group.device) if on_gpu else "cpu",
+        threads=torch.get_num_threads(),
+        nccl_env=in_force if on_gpu else {},
+    )
+    measure(Run(options, group, torch), options)
+    if group.world_size > 1:
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+
+
+def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    host_ranks.add_arguments(parser)
+    for name in ("windows", *SHAPE):
+        parser.add_argument("--" + name, type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--interface-asked", action="store_true")
+    parser.add_argument("--turns", action="store_true")
+    return parser.parse_args(argv)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Train, and end at once."""
+    status = run(parse(argv))
+    # a thread of torch that wakes up while Python winds down aborts the process now and then
+    os._exit(status)
+
+
+def run(options: argparse.Namespace) -> int:
+    """All ranks of this host, or one of them; the exit status."""
+    if options.turns:
+        turns.expect()
+    given = sys.stdin.buffer.read()
+    if options.local_rank < 0:
+        say(event="started", pid=os.getpid())
+        if options.nproc > 1:
+            return host_ranks.spawn(options.nproc, given)[0]
+        options.local_rank = 0
+    try:
+        run_rank(options, json.loads(given))
+    except (Exception, SystemExit) as error:
+        text = first_line(error)
+        say(event="error", text=text, peer=host_ranks.of_peer(text))
+        return 1
+    return 0

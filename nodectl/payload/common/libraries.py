@@ -1,0 +1,29 @@
+"""Versions of torch and of the libraries that come with it, read without importing any of them."""
+
+import re
+from pathlib import Path
+from typing import Optional
+
+
+def installed(venv: Path, name: str) -> str:
+    """The version of a distribution from the name of its metadata folder; empty where it is not there."""
+    wanted = re.compile(r"%s-(\d[^-]*)\.dist-info" % name, re.IGNORECASE)
+    for folder in venv.glob("lib*/python3*/site-packages/*.dist-info"):
+        match = wanted.fullmatch(folder.name)
+        if match:
+            return match.group(1)
+    return ""
+
+
+def loaded_nccl() -> Optional[str]:
+    """The version of the NCCL that this process has loaded; torch's own word may be that of its build."""
+    import ctypes  # a host's look at its files need not wait for it
+
+    with Path("/proc/self/maps").open() as maps:
+        paths = sorted({line.split()[-1] for line in maps if "libnccl.so" in line})
+    for path in paths:
+        number = ctypes.c_int()
+        if ctypes.CDLL(path).ncclGetVersion(ctypes.byref(number)) == 0:
+            scale = 10000 if number.value >= 10000 else 1000
+            return "%d.%d.%d" % (number.value // scale, number.value % scale // 100, number.value % 100)
+    return None

@@ -1,0 +1,167 @@
+"""What programs read of this host: processors, NUMA nodes, caches, free memory, and what nvidia-smi prints."""
+
+import os
+import re
+import resource
+import subprocess
+from pathlib import Path
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set
+
+CPU = Path("/sys/devices/system/cpu")
+NODES = Path("/sys/devices/system/node")
+PCI = Path("/sys/bus/pci/devices")
+# arrays that no cache can hold, and that leave the host most of its memory
+TIMES_CACHE = 4
+FREE_PART = 4
+MIB = 1 << 20
+LEAST_BYTES = 8 * MIB
+MOST_BYTES = 4096 * MIB
+# where sysfs tells of no cache
+CACHE_BYTES = 32 * MIB
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_SMI_S = 60.0
+
+
+class Scope(NamedTuple):
+    """Processors to be used together: all (`numa` is None), or those of one NUMA node."""
+
+    numa: Optional[int]
+    cpus: List[int]
+
+
+def scopes() -> List[Scope]:
+    """All processors, and each NUMA node where there are several."""
+    cores = one_a_core(sorted(os.sched_getaffinity(0)))
+    nodes = []
+    for path in sorted(NODES.glob("node[0-9]*"), key=lambda folder: int(folder.name[4:])):
+        own = set(cpu_list(text(path / "cpulist"))) & set(cores)
+        if own:
+            nodes.append(Scope(int(path.name[4:]), sorted(own)))
+    return [Scope(None, cores)] + (nodes if len(nodes) > 1 else [])
+
+
+def one_a_core(cpus: List[int]) -> List[int]:
+    """The first thread of each core: a second one adds no bandwidth."""
+    chosen: List[int] = []
+    seen: Set[int] = set()
+    for cpu in cpus:
+        siblings = cpu_list(text(CPU / ("cpu%d" % cpu) / "topology/thread_siblings_list")) or [cpu]
+        if not seen & set(siblings):
+            chosen.append(cpu)
+            seen |= set(siblings)
+    return chosen
+
+
+def cache_bytes(cpus: Iterable[int]) -> int:
+    """The last-level caches of these processors together."""
+    sizes: Dict[str, int] = {}
+    for cpu in cpus:
+        levels = {}
+        for path in (CPU / ("cpu%d" % cpu) / "cache").glob("index[0-9]*"):
+            size = re.fullmatch(r"(\d+)([KMG]?)", text(path / "size"))
+            if size and text(path / "type") in ("Unified", "Data"):
+                level = number(path / "level") or 0
+                shared = "%d:%s" % (level, text(path / "shared_cpu_list"))
+                levels[level] = (shared, int(size[1]) * _UNITS.get(size[2], 1))
+        if levels:
+            shared, size_bytes = levels[max(levels)]
+            sizes[shared] = size_bytes
+    return sum(sizes.values()) or CACHE_BYTES
+
+
+def array_bytes(cache: int, arrays: int) -> int:
+    """How large each of so many arrays may be."""
+    free = (available_bytes() or LEAST_BYTES) // FREE_PART // arrays
+    return max(LEAST_BYTES, min(TIMES_CACHE * cache, free, MOST_BYTES))
+
+
+def available_bytes() -> Optional[int]:
+    """What can be had without swapping, by the kernel's word and this process's control group."""
+    return min((left for left in (_meminfo(), _group_left(), _limit_left()) if left is not None), default=None)
+
+
+def _meminfo() -> Optional[int]:
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", text(Path("/proc/meminfo")), re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+def _group_left() -> Optional[int]:
+    """Of the tightest memory limit on the way up from this process's group (cgroup 2, or 1)."""
+    left = []
+    for line in text(Path("/proc/self/cgroup")).splitlines():
+        _, controllers, place = line.split(":", 2)
+        if controllers == "":
+            top, limit, used = Path("/sys/fs/cgroup"), "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            top, limit, used = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        folder = top / place.lstrip("/")
+        while folder != top.parent:
+            most, taken = number(folder / limit), number(folder / used)
+            if most is not None and taken is not None:  # no limit there, or `max`
+                left.append(most - taken)
+            folder = folder.parent
+    return min(left) if left else None
+
+
+def _limit_left() -> Optional[int]:
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY:
+        return None
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    return int(soft) - used
+
+
+def cpu_list(ranges: str) -> List[int]:
+    """`0-3,8` as numbers."""
+    numbers: List[int] = []
+    for part in ranges.split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdigit():
+            numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def cpus_of(node: int) -> List[int]:
+    """The processors of a NUMA node."""
+    return cpu_list(text(NODES / ("node%d" % node) / "cpulist"))
+
+
+def text(path: Path) -> str:
+    """A file's text without its line end; empty where it cannot be read."""
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def number(path: Path) -> Optional[int]:
+    """The whole number in a file; None where it holds none (-1 among them) or cannot be read."""
+    words = text(path)
+    return int(words) if words.isdigit() else None
+
+
+def pci_device(bus: str) -> Path:
+    """The folder of a PCI device; nvidia-smi writes eight digits of its domain, sysfs four."""
+    return PCI / bus[-12:].lower()
+
+
+def boot_id() -> str:
+    """The same for all containers of one machine; empty where the kernel does not tell."""
+    return text(Path("/proc/sys/kernel/random/boot_id"))
+
+
+def smi(*args: str, timeout_s: float = _SMI_S) -> Optional[str]:
+    """What nvidia-smi prints; None where there is none, it fails or hangs."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", *args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=timeout_s,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else None

@@ -1,0 +1,1 @@
+"""What the facts of nodectl/facts run on nodes."""

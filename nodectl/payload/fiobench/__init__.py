@@ -1,1 +1,0 @@
-"""Where fio's files lie on a host."""

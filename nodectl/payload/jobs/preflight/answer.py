@@ -1,0 +1,24 @@
+"""Preflight on a node: `look REQUEST` answers facts as one JSON object, `listen` and `connect` try the way between two
+hosts (a JSON request on standard input)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import List
+
+from ...common.events import say
+from . import network, programs, reach, storage
+
+
+def main(words: List[str]) -> int:
+    """Do what the first word says; the answer is JSON lines."""
+    mode = words[0]
+    if mode == "look":
+        request = json.loads(words[1])
+        say(**network.look(request), **programs.look(request), **storage.look(request))
+    elif mode == "listen":
+        reach.listen(json.load(sys.stdin))
+    else:
+        say(**reach.connect(json.load(sys.stdin)))
+    return 0

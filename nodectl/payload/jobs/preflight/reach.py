@@ -1,0 +1,100 @@
+"""Whether packets really get from one node to another: one host answers on the job's ports, the others ask."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import time
+from typing import Any, Dict, List, Tuple
+
+from ...common.events import say
+from ...common.sockets import family
+
+_RETRY_S = 0.2
+
+
+def listen(request: Dict[str, Any]) -> None:
+    """Answer on both ports until every expected host has come and gone, or the time is over."""
+    token = request["token"].encode()
+    end = time.monotonic() + request["seconds"]
+    tcp, udp = _bound(request, socket.SOCK_STREAM, "tcp_port"), _bound(request, socket.SOCK_DGRAM, "udp_port")
+    say(listening=True)
+    open_connections: List[socket.socket] = []
+    gone = 0
+    with tcp, udp:
+        while gone < request["expected"] and time.monotonic() < end:
+            for ready in select.select([tcp, udp, *open_connections], [], [], 0.2)[0]:
+                if ready is tcp:
+                    open_connections.append(tcp.accept()[0])
+                elif ready is udp:
+                    _echo(udp, token)
+                elif not _answer(ready, token):
+                    open_connections.remove(ready)
+                    gone += 1
+
+
+def _bound(request: Dict[str, Any], kind: int, port: str) -> socket.socket:
+    server = socket.socket(family(request["address"]), kind)
+    if kind == socket.SOCK_STREAM:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind((request["address"], request[port]))
+    if kind == socket.SOCK_STREAM:
+        server.listen(1024)
+    return server
+
+
+def _echo(udp: socket.socket, token: bytes) -> None:
+    data, sender = udp.recvfrom(256)
+    if data == token:
+        with contextlib.suppress(OSError):
+            udp.sendto(token, sender)
+
+
+def _answer(connection: socket.socket, token: bytes) -> bool:
+    """Give the token back; False once the other side has hung up."""
+    try:
+        data = connection.recv(256)
+        if data:
+            connection.sendall(token if data == token else b"?")
+            return True
+    except OSError:
+        pass
+    connection.close()
+    return False
+
+
+def connect(request: Dict[str, Any]) -> Dict[str, str]:
+    """Ask by TCP and UDP from this node's own address; per protocol an empty text, or why there was no answer."""
+    end = time.monotonic() + request["seconds"]
+    # UDP first: hanging up the TCP connection tells the other side that this node is done
+    udp = _attempts(request, socket.SOCK_DGRAM, "udp_port", end)
+    return {"udp": udp, "tcp": _attempts(request, socket.SOCK_STREAM, "tcp_port", max(end, time.monotonic() + 2))}
+
+
+def _attempts(request: Dict[str, Any], kind: int, port: str, end: float) -> str:
+    half_s = (end - time.monotonic()) / 2 if kind == socket.SOCK_DGRAM else end - time.monotonic()
+    end = time.monotonic() + half_s
+    error = "no answer"
+    while time.monotonic() < end:
+        try:
+            wait_s = 0.5 if kind == socket.SOCK_DGRAM else max(0.1, end - time.monotonic())
+            _ask(request, kind, (request["address"], request[port]), wait_s)
+            return ""
+        except socket.timeout:
+            error = "no answer"
+        except OSError as problem:
+            error = problem.strerror or str(problem)
+            time.sleep(_RETRY_S)
+    return error
+
+
+def _ask(request: Dict[str, Any], kind: int, server: Tuple[str, int], wait_s: float) -> None:
+    token = request["token"].encode()
+    with socket.socket(family(server[0]), kind) as client:
+        client.settimeout(wait_s)
+        client.bind((request["source"], 0))
+        client.connect(server)
+        client.sendall(token)
+        if client.recv(256) != token:
+            raise OSError("another program answers there")

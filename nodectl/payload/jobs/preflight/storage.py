@@ -1,0 +1,91 @@
+"""Where a job would write on this node, whether that works (by writing), how much room is left, and who else runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from ..folder import JobFolder, known_jobs, state_root
+
+_BLOCK_BYTES = 64 * 1024
+_MIB = 1024 * 1024
+
+
+def look(request: Dict[str, Any]) -> Dict[str, Any]:
+    """The facts `state_folder`, `checkpoint_folder`, `running_jobs`, `shared_memory` and `rdma_devices`."""
+    checkpoints = request["checkpoint_dir"]
+    no_folder = {"path": "", "error": "", "free_mib": None}
+    return {
+        "state_folder": folder(Path(state_root())),
+        "checkpoint_folder": folder(Path(checkpoints).expanduser()) if checkpoints else no_folder,
+        "running_jobs": {"ids": running_jobs()},
+        "shared_memory": {"size_mib": shm_mib()},
+        "rdma_devices": {"names": sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))},
+    }
+
+
+def folder(path: Path) -> Dict[str, Any]:
+    """Why nothing can be written there, and how much room is left."""
+    return {"path": str(path), "error": write_error(path), "free_mib": free_mib(path)}
+
+
+def write_error(folder: Path) -> str:
+    """Why nothing can be written there; empty where it can. What is missing of the path is made, and removed again."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_block(folder / f".nodectl-preflight-{os.getpid()}-{time.time_ns()}")
+    except OSError as error:
+        return error.strerror or str(error)
+    finally:
+        for path in missing:
+            # not empty: somebody else began to use it meanwhile
+            with contextlib.suppress(OSError):
+                path.rmdir()
+    return ""
+
+
+def _write_block(path: Path) -> None:
+    """Write and sync a block, and remove it again."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(b"\1" * _BLOCK_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        path.unlink()
+
+
+def free_mib(folder: Path) -> Optional[int]:
+    """Room for this login on the file system that holds, or would hold, `folder`; None where it cannot be told."""
+    try:
+        here = next(path for path in (folder, *folder.parents) if path.exists())
+        state = os.statvfs(here)
+    except (OSError, StopIteration):
+        return None
+    return state.f_bavail * state.f_frsize // _MIB
+
+
+def shm_mib() -> Optional[int]:
+    """Size of /dev/shm, through which ranks of one node talk; None where there is none."""
+    try:
+        state = os.statvfs("/dev/shm")  # noqa: S108 (looked at, nothing is put there)
+    except OSError:
+        return None
+    return state.f_blocks * state.f_frsize // _MIB
+
+
+def running_jobs() -> List[str]:
+    """Jobs of nodectl whose supervisor lives on this node."""
+    return [job_id for job_id in known_jobs() if _runs(JobFolder(job_id))]
+
+
+def _runs(job: JobFolder) -> bool:
+    try:
+        return job.supervisor_alive() and not job.state().get("final", False)
+    except (OSError, ValueError):
+        return False

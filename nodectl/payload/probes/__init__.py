@@ -1,0 +1,1 @@
+"""One program a probe, under the probe's name in nodectl/probes."""

@@ -1,0 +1,200 @@
+"""Copies within a GPU, between GPUs, and between a GPU and the host's memory: GB/s, every byte checked."""
+
+import time
+from typing import Any, Callable, List, NamedTuple, Tuple
+
+from .cuda import Cuda, is_out_of_memory
+
+MIB = 1 << 20
+# of an array on a GPU
+MOST_BYTES = 4096 * MIB
+LEAST_BYTES = 16 * MIB
+FREE_PART = 4
+_TRIAL_S = 0.05
+_CHUNK = 16 * MIB
+_CHECK = 256 * MIB
+
+
+class Rates(NamedTuple):
+    """GB/s of each run, and bytes that were not what they should be after it."""
+
+    rates: List[float]
+    wrong: int
+    size_bytes: int
+    passes: int
+    began: float
+    ended: float
+
+
+def pattern(torch: Any, device: Any, size: int, seed: int) -> Any:
+    """Bytes that differ from seed to seed and from place to place; a quarter of them zero at most."""
+    words = torch.arange(size // 4, dtype=torch.int32, device=device)
+    words.mul_(-1640531527).add_(seed * 40503 + 1)
+    return words.view(torch.uint8)
+
+
+def differing(torch: Any, one: Any, other: Any) -> int:
+    """Bytes that differ, counted on `one`'s device a piece at a time."""
+    wrong = 0
+    for start in range(0, one.numel(), _CHECK):
+        here, there = one[start : start + _CHECK], other[start : start + _CHECK]
+        wrong += int((here != there.to(here.device)).sum().item())
+    return wrong
+
+
+def halving(size: int, work: Callable[[int], Any]) -> Any:
+    """`work` at this size, at half of it while memory does not suffice."""
+    while True:
+        try:
+            return work(size)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or size // 2 < LEAST_BYTES:
+                raise
+        size //= 2
+
+
+def size_on(cuda: Cuda, *gpus: int) -> int:
+    """Of one of two arrays on each of these GPUs: a part of what is free."""
+    free = min(cuda.free_bytes(gpu) for gpu in gpus) // FREE_PART
+    return max(LEAST_BYTES, min(MOST_BYTES, free) // MIB * MIB)
+
+
+def run(
+    work: Callable[[], None], sync: Callable[[], None], moved: int, seconds: float, runs: int, ready: Callable[[], None]
+) -> Tuple[List[float], int, float, float]:
+    """Rates of the runs, passes of each, and when the first began and the last ended."""
+    passes = _passes(work, sync, seconds)
+    rates, first, ended = [], 0.0, 0.0
+    for _ in range(runs):
+        ready()
+        sync()
+        began = time.perf_counter()
+        first = first or time.monotonic()
+        for _ in range(passes):
+            work()
+        sync()
+        rates.append(moved * passes / (time.perf_counter() - began) / 1e9)
+        ended = time.monotonic()
+    return rates, passes, first, ended
+
+
+def _passes(work: Callable[[], None], sync: Callable[[], None], seconds: float) -> int:
+    passes = 1
+    while True:
+        sync()
+        began = time.perf_counter()
+        for _ in range(passes):
+            work()
+        sync()
+        took = time.perf_counter() - began
+        if took >= seconds / 8 or passes >= 1 << 20:
+            return max(1, round(passes * seconds / max(took, 1e-9)))
+        passes *= 4
+
+
+def within(cuda: Cuda, gpu: int, size: int, seconds: float, runs: int, ready: Callable[[], None]) -> Tuple[str, Rates]:
+    """(how, GB/s read and written): the driver's copy or a kernel's, whichever is faster."""
+    torch, device = cuda.torch, cuda.device(gpu)
+    source, target = pattern(torch, device, size, gpu + 1), torch.zeros(size, dtype=torch.uint8, device=device)
+    words = source.view(torch.int64), target.view(torch.int64)
+    ways = {
+        "memcpy": lambda: target.copy_(source, non_blocking=True),
+        "kernel": lambda: torch.bitwise_not(words[0], out=words[1]),
+    }
+
+    def sync() -> None:
+        cuda.sync(gpu)
+
+    trials = {name: run(way, sync, 2 * size, min(_TRIAL_S, seconds), 1, _no_wait)[0][0] for name, way in ways.items()}
+    how = max(trials, key=lambda name: trials[name])
+    target.zero_()
+    rates, passes, began, ended = run(ways[how], sync, 2 * size, seconds, runs, ready)
+    expected = source if how == "memcpy" else torch.bitwise_not(source)
+    return how, Rates(rates, differing(torch, target, expected), size, passes, began, ended)
+
+
+class Pair:
+    """Copies from one GPU to another: `direct` as CUDA does it for them, `staged` through the host's memory."""
+
+    def __init__(self, cuda: Cuda, source: int, target: int, size: int) -> None:
+        self.cuda, self.gpus, self.size = cuda, (source, target), size
+        torch = cuda.torch
+        self.source = pattern(torch, cuda.device(source), size, source + 1)
+        self.target = torch.zeros(size, dtype=torch.uint8, device=cuda.device(target))
+        self.out, self.into = cuda.stream(source), cuda.stream(target)
+        self._host: List[Any] = []
+
+    def direct(self) -> None:
+        # streams of its own on both sides: the other direction must not wait for this one
+        with self.cuda.on(self.into, self.out):
+            self.target.copy_(self.source, non_blocking=True)
+
+    def staged(self) -> None:
+        """One piece comes in while the next goes out, by two pinned buffers."""
+        chunk = min(_CHUNK, self.size)
+        if not self._host:
+            self._host = [self.cuda.pinned(chunk) for _ in range(2)]
+        free: List[Any] = [None, None]
+        for number, start in enumerate(range(0, self.size, chunk)):
+            end, side = min(start + chunk, self.size), number % 2
+            buffer = self._host[side][: end - start]
+            if free[side] is not None:
+                self.cuda.after(self.out, free[side])
+            with self.cuda.on(self.out):
+                buffer.copy_(self.source[start:end], non_blocking=True)
+            self.cuda.after(self.into, self.cuda.mark(self.out))
+            with self.cuda.on(self.into):
+                self.target[start:end].copy_(buffer, non_blocking=True)
+            free[side] = self.cuda.mark(self.into)
+        # the next copy writes into the first buffer again
+        self.cuda.after(self.out, self.cuda.mark(self.into))
+
+    def wrong(self) -> int:
+        """Bytes at the target that are not the source's, by a pattern made anew over there."""
+        torch, (source, target) = self.cuda.torch, self.gpus
+        return differing(torch, self.target, pattern(torch, self.cuda.device(target), self.size, source + 1))
+
+    def clear(self) -> None:
+        self.target.zero_()
+
+
+def between(cuda: Cuda, pairs: List[Pair], way: str, seconds: float, runs: int) -> Rates:
+    """GB/s of all these at once: one for one direction, two for both."""
+    gpus = sorted({gpu for pair in pairs for gpu in pair.gpus})
+    works = [getattr(pair, way) for pair in pairs]
+
+    def work() -> None:
+        for copy in works:
+            copy()
+
+    def sync() -> None:
+        cuda.sync(*gpus)
+
+    for pair in pairs:
+        pair.clear()
+    size = pairs[0].size
+    rates, passes, began, ended = run(work, sync, size * len(pairs), seconds, runs, _no_wait)
+    return Rates(rates, sum(pair.wrong() for pair in pairs), size, passes, began, ended)
+
+
+def with_host(cuda: Cuda, gpu: int, host: Any, to_gpu: bool, seconds: float, runs: int) -> Rates:
+    """GB/s of one direction between a GPU and this pinned memory."""
+    torch, device, size = cuda.torch, cuda.device(gpu), host.numel()
+    on_gpu = torch.zeros(size, dtype=torch.uint8, device=device)
+    source, target = (host, on_gpu) if to_gpu else (on_gpu, host)
+    expected = pattern(torch, device, size, gpu + 3)
+    source.copy_(expected)
+    target.zero_()
+
+    def work() -> None:
+        target.copy_(source, non_blocking=True)
+
+    def sync() -> None:
+        cuda.sync(gpu)
+
+    rates, passes, began, ended = run(work, sync, size, seconds, runs, _no_wait)
+    return Rates(rates, differing(torch, expected, target), size, passes, began, ended)
+
+
+def _no_wait() -> None:
+    """Nobody else to begin with."""

@@ -1,0 +1,149 @@
+"""What the programs of these probes have in common: what there is, which devices, all at once, and what they say."""
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+
+from ...common import libraries, machine, program
+from ...common.events import say
+from . import hardware
+from .crew import Crew, Say, nobody_to_wait_for, wait_for_others
+from .cuda import Cuda
+from .watch import Watch
+
+# the controller waits a little longer than the host does
+_LAST_S = 20
+
+
+class Device(NamedTuple):
+    """What one process works on: a GPU by number, or the processors (None)."""
+
+    torch: Any
+    gpu: Optional[int]
+    options: argparse.Namespace
+    say: Say
+    ready: Callable[[], None]
+
+
+Work = Callable[[Device], None]
+
+
+def main(
+    argv: Optional[Sequence[str]],
+    work: Work,
+    *,
+    on_cpu: bool,
+    one_process: bool = False,
+    arguments: Callable[[argparse.ArgumentParser], None] = lambda measuring: None,
+) -> int:
+    """`look`: what there is.  `measure`: on all GPUs at once, a process each, or in one process for all (gpu 0)."""
+
+    def measure(options: argparse.Namespace) -> None:
+        # whatever hangs is over then, also where this program is stuck in the driver
+        signal.alarm(int(options.deadline) + _LAST_S)
+        # all GPUs, in the order in which nvidia-smi counts
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        os.environ.update(CUDA_DEVICE_ORDER="PCI_BUS_ID", CUBLAS_WORKSPACE_CONFIG=":4096:8")
+        _measure(work, options, on_cpu, one_process)
+
+    parser, (looking, measuring) = program.commands(look, measure)
+    looking.add_argument("--venv", default="")
+    measuring.add_argument("--seconds", type=float, required=True, help="of a run")
+    measuring.add_argument("--runs", type=int, required=True)
+    measuring.add_argument("--deadline", type=float, required=True)
+    measuring.add_argument("--need", type=int, default=0, help="GPUs that are known to be there")
+    measuring.add_argument("--gpu", type=int, help="in a member of the crew")
+    arguments(measuring)
+    return program.run(parser, argv, MemoryError, ImportError)
+
+
+def look(options: argparse.Namespace) -> None:
+    """Say which GPUs are there, torch in the launcher's environment, and which machine this is."""
+    gpus = hardware.gpu_count()
+    say(
+        event="ready",
+        gpus=gpus,
+        torch=libraries.installed(Path(options.venv), "torch") or None if options.venv else None,
+        machine=machine.boot_id(),
+        topology=machine.smi("topo", "-m") if gpus else None,
+    )
+
+
+def _measure(work: Work, options: argparse.Namespace, on_cpu: bool, one_process: bool) -> None:
+    import torch
+
+    if options.gpu is not None:
+        torch.cuda.set_device(options.gpu)
+        work(Device(torch, options.gpu, options, say, wait_for_others))
+        return
+    gpus = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+    if not gpus and (options.need or not on_cpu):
+        known = " of the %d that are there" % options.need if options.need else ""
+        raise RuntimeError("torch %s sees no GPU%s" % (torch.__version__, known))
+    say(event="devices", gpus=[describe(torch, gpu) for gpu in gpus], host=host(torch))
+    several = len(gpus) > 1 and not one_process
+    watch = Watch() if gpus else None
+
+    def relay(**event: Any) -> None:
+        if watch is not None and "began" in event and event.get("gpu") is not None:
+            event["seen"] = watch.between(event["gpu"], event["began"], event["ended"])
+        say(**event)
+
+    try:
+        # before the watch: what forks should have no threads
+        crew = Crew(lambda gpu: [sys.executable, *sys.argv, "--gpu", str(gpu)], gpus) if several else None
+        if watch is not None:
+            watch.start()
+        if crew is None:
+            work(Device(torch, gpus[0] if gpus else None, options, relay, nobody_to_wait_for))
+        elif not crew.play(relay, options.deadline):
+            sys.exit(1)
+    finally:
+        if watch is not None:
+            watch.stop()
+
+
+def describe(torch: Any, gpu: int) -> Dict[str, Any]:
+    """What is to stand beside the figures of this GPU."""
+    properties, card = torch.cuda.get_device_properties(gpu), card_of(gpu)
+    return {
+        "device": properties.name,
+        "processors": properties.multi_processor_count,
+        "memory_bytes": properties.total_memory,
+        "capability": "%d.%d" % Cuda(torch).capability(gpu),
+        **(card._asdict() if card else dict.fromkeys(hardware.Card._fields)),
+        "gpu": gpu,
+        "numa": hardware.numa_of(card.bus) if card else None,
+    }
+
+
+_CARDS: List[hardware.Card] = []
+
+
+def card_of(gpu: int) -> Optional[hardware.Card]:
+    """nvidia-smi is asked for all of them, once."""
+    if not _CARDS:
+        _CARDS.extend(hardware.cards())
+    return next((card for card in _CARDS if card.gpu == gpu), None)
+
+
+def host(torch: Any) -> Dict[str, Any]:
+    """Of the processor and the libraries: what decides which bits come out."""
+    return {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cpu": hardware.cpu_model(),
+        "cpu_kernels": _cpu_kernels(torch),
+        "threads": len(os.sched_getaffinity(0)),
+    }
+
+
+def _cpu_kernels(torch: Any) -> Optional[str]:
+    """Which set of instructions torch has chosen; older torch does not tell."""
+    try:
+        return str(torch.backends.cpu.get_cpu_capability())
+    except AttributeError:
+        return None

@@ -1,0 +1,105 @@
+"""A computation from a seed, the same bits on every sound device of one kind: what comes out, as digests."""
+
+import ctypes
+import hashlib
+import time
+from typing import Any, Callable, Dict, List, NamedTuple
+
+# splitmix64's constants, as signed numbers
+_STEP, _MIX = -7046029254386353131, -4658895280553007687
+_ROUNDS = 4
+
+
+class Extent(NamedTuple):
+    """How much is computed: the side of the matrices, the bytes that are moved."""
+
+    side: int
+    moved_bytes: int
+
+
+ON_GPU = Extent(4096, 512 << 20)
+ON_CPU = Extent(256, 8 << 20)
+
+
+class Computation:
+    """The operations on one device; each gives a tensor that must have the same bits every time."""
+
+    def __init__(self, torch: Any, device: Any, seed: int, extent: Extent, precisions: List[str]) -> None:
+        self.torch, self.device, self.extent = torch, device, extent
+        side = extent.side
+        self.words = self._mixed(side * side, seed)
+        self.numbers = self._fractions(self.words).reshape(side, side)
+        self.others = self._fractions(self._mixed(side * side, seed + 1)).reshape(side, side)
+        self.pattern = self._mixed(extent.moved_bytes // 8, seed + 2)
+        self.room = torch.empty_like(self.pattern)
+        self.operations: Dict[str, Callable[[], Any]] = {
+            "integers": lambda: self._mix(self.words.clone()),
+            "memory": self._moved,
+            "functions": self._functions,
+        }
+        for name in precisions:
+            self.operations["product %s" % name] = self._product(name)
+
+    def digests(self) -> Dict[str, str]:
+        """The digest of each operation's result, by its name."""
+        return {name: digest(work()) for name, work in self.operations.items()}
+
+    def _mixed(self, count: int, seed: int) -> Any:
+        """Integers of all bits, by arithmetic that wraps around alike everywhere."""
+        words = self.torch.arange(count, dtype=self.torch.int64, device=self.device)
+        return self._mix(words.mul_(_STEP).add_(seed * 1000003))
+
+    def _mix(self, words: Any) -> Any:
+        for _ in range(_ROUNDS):
+            words ^= words >> 29
+            words *= _MIX
+        return words
+
+    def _fractions(self, words: Any) -> Any:
+        """-1 to 1, each exact in 24 bits."""
+        return (words >> 40).to(self.torch.float32).div_(1 << 23)
+
+    def _moved(self) -> Any:
+        """There and back, each time reversed by halves; what arrives is added up per stretch."""
+        here, there = self.pattern, self.room
+        half = here.numel() // 2
+        there[:half].copy_(here[half:])
+        there[half:].copy_(here[:half])
+        return there.reshape(-1, 256).sum(dim=1)
+
+    def _functions(self) -> Any:
+        x = self.numbers
+        return x.sin().add_(x.abs().add(1.0).log_()).mul_(x.exp()).add_(x.abs().sqrt_())
+
+    def _product(self, name: str) -> Callable[[], Any]:
+        torch = self.torch
+        if name in ("fp32", "tf32"):
+
+            def full() -> Any:
+                torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+                return self.numbers @ self.others
+
+            return full
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[name]
+        a, b = self.numbers.to(dtype), self.others.to(dtype)
+        return lambda: a @ b
+
+
+def digest(result: Any) -> str:
+    """64 bits of the SHA-256 of all its bytes, in hexadecimal."""
+    here = result.contiguous().cpu()
+    size = here.numel() * here.element_size()
+    return hashlib.sha256(ctypes.string_at(here.data_ptr(), size)).hexdigest()[:16]
+
+
+def repeated(computation: Computation, times: int, seconds: float) -> Dict[str, Dict[str, int]]:
+    """How often each digest came out of each operation: `times` times, each time over and over for `seconds`."""
+    counts: Dict[str, Dict[str, int]] = {name: {} for name in computation.operations}
+    for _ in range(times):
+        until = time.monotonic() + seconds
+        while True:
+            for name, value in computation.digests().items():
+                counts[name][value] = counts[name].get(value, 0) + 1
+            if time.monotonic() >= until:
+                break
+    return counts

@@ -1,0 +1,157 @@
+"""nccl-tests on this host: which programs there are, and what they print."""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from ...common import machine
+from ...common.events import say
+from .log import Log, reduced
+
+ANY = "all_reduce_perf"
+# how their programs call what has another name here
+NAMES = {"all_to_all": "alltoall"}
+NET = Path("/sys/class/net")
+GPUS = Path("/proc/driver/nvidia/gpus")
+# buffers of one GPU: sent, received, and the values to compare with
+BUFFERS = 3
+SMI_S = 20.0
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+MOST_BYTES = 8 << 20
+_LOGGED = re.compile(r"NCCL (?:INFO|WARN|TRACE)\b")
+
+
+def look(folder: str, interface: str) -> Dict[str, Any]:
+    """What a plan needs of this host."""
+    home = programs_in(folder)
+    # a virtual interface tells a speed that means nothing
+    speed_mbit = machine.number(NET / interface / "speed") if (NET / interface / "device").exists() else None
+    nodes = [scope for scope in machine.scopes() if scope.numa is not None]
+    return {
+        "machine": machine.boot_id(),
+        "numa_nodes": max(1, len(nodes)),
+        "bus_ids": bus_ids(),
+        "speed_mbit": speed_mbit,
+        "programs": home,
+        "with_mpi": bool(home) and uses_mpi(str(Path(home) / ANY)),
+        "mpirun": shutil.which("mpirun"),
+    }
+
+
+def programs_in(folder: str) -> str:
+    """The newest build below the folder, or where the search path has them; empty where there are none."""
+    built = [*Path(folder).glob("*/" + ANY), Path(folder) / ANY]
+    folders = [path.parent for path in built if os.access(str(path), os.X_OK)]
+    if folders:
+        return str(max(folders, key=lambda path: path.stat().st_mtime))
+    program = shutil.which(ANY)
+    return str(Path(program).resolve().parent) if program else ""
+
+
+def uses_mpi(program: str) -> bool:
+    """Built with MPI: only then several processes are one test."""
+    try:
+        done = subprocess.run(["ldd", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return b"libmpi" in done.stdout
+
+
+def bus_ids() -> List[str]:
+    """The GPUs' places on the bus in the order of their indices; empty where the driver does not tell."""
+    rows = machine.smi("--query-gpu=index,pci.bus_id", "--format=csv,noheader", timeout_s=SMI_S) or ""
+    places = re.findall(r"^\s*(\d+), *([0-9A-Fa-f:.]+)\s*$", rows, re.MULTILINE)
+    return [place for _, place in sorted((int(index), place) for index, place in places)]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Each collective so often, its output whole; what was not run for lack of time is said."""
+    ends = time.monotonic() + options.deadline if options.deadline else None
+    for collective in options.collectives.split(","):
+        program = str(Path(options.folder) / (NAMES.get(collective, collective) + "_perf"))
+        if not os.access(program, os.X_OK):
+            say(event="unsupported", collective=collective, asked_bytes=0, text="no %s on the host" % program)
+            continue
+        for repetition in range(options.repetitions):
+            left = None if ends is None else ends - time.monotonic()
+            if left is not None and left <= 0:
+                say(event="cut", collective=collective, asked_bytes=0, reason="the time was over")
+                break
+            status, text, lines = one(command(options, program), options, left)
+            say(event="printed", collective=collective, repetition=repetition, status=status, text=text, log=lines)
+            if status:
+                return status
+    return 0
+
+
+def command(options: argparse.Namespace, program: str) -> List[str]:
+    """One program over this host's GPUs, or under mpirun a process for each GPU of all hosts."""
+    sizes = [int(size) for size in options.sizes.split(",")]
+    least, most, factor = sizes[0], sizes[-1], options.grow or _factor(sizes)
+    if options.grow:
+        most = limit_bytes(options)
+    gpus = 1 if options.hosts else options.gpus
+    argv = [program, "-b", str(least), "-e", str(max(least, most)), "-f", str(factor), "-g", str(gpus), "-c", "1"]
+    argv += ["-n", "20", "-w", "5"]
+    if not options.hosts:
+        return argv
+    hosts = options.hosts.split(",")
+    ranks = sum(int(host.rpartition(":")[2]) for host in hosts)
+    passed: List[str] = []
+    for name in ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", *(["NCCL_SOCKET_IFNAME"] if options.nccl_interface else [])):
+        passed += ["-x", name]
+    agent = ["--mca", "plm_rsh_agent", " ".join(SSH)]
+    return ["mpirun", "--allow-run-as-root", "-np", str(ranks), "-H", ",".join(hosts), *agent, *passed, *argv]
+
+
+def _factor(sizes: List[int]) -> int:
+    """nccl-tests measures a series; of sizes that are none, all powers of two between the ends."""
+    return sizes[1] // sizes[0] if len(sizes) > 1 and sizes[1] >= 2 * sizes[0] else 2
+
+
+def limit_bytes(options: argparse.Namespace) -> int:
+    """The size for which the GPU with the least free memory has room; the largest asked for where none is known."""
+    rows = machine.smi("--query-gpu=memory.free", "--format=csv,noheader,nounits", timeout_s=SMI_S) or ""
+    free_mib = rows.split()
+    if not free_mib or not all(map(str.isdigit, free_mib)):
+        return int(options.sizes.split(",")[-1])
+    return int(0.8 * min(map(int, free_mib)) * (1 << 20) / BUFFERS)
+
+
+def one(argv: List[str], options: argparse.Namespace, left_s: Optional[float]) -> Tuple[int, str, List[str]]:
+    """Exit status (124: it was ended for lack of time), the output without NCCL's log, and what that log proves."""
+    nccl_log = Log()
+    environment = {**os.environ, **nccl_log.environment()}
+    if options.devices:
+        environment["CUDA_VISIBLE_DEVICES"] = options.devices
+    if options.nccl_interface:
+        environment["NCCL_SOCKET_IFNAME"] = "=" + options.nccl_interface
+    if options.hosts:
+        # of several hosts each would write its own
+        del environment["NCCL_DEBUG_FILE"]
+    late = False
+    child = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+    )
+    try:
+        signal.signal(signal.SIGTERM, lambda *_: os.killpg(child.pid, signal.SIGKILL))
+        try:
+            out, _ = child.communicate(timeout=left_s)
+        except subprocess.TimeoutExpired:
+            late = True
+            os.killpg(child.pid, signal.SIGKILL)
+            out, _ = child.communicate()
+        lines = out[:MOST_BYTES].decode(errors="replace").splitlines()
+        proof = nccl_log.lines() if nccl_log.file.exists() else reduced(lines)
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+        nccl_log.remove()
+    text = "\n".join(line for line in lines if not _LOGGED.search(line))
+    return 124 if late else abs(child.returncode), text, proof

@@ -1,0 +1,118 @@
+"""Measures collectives over sizes; all ranks take the same decisions, so that none waits for another for ever."""
+
+import argparse
+import time
+from typing import Any, List, Optional
+
+from ...common.events import first_line, say
+from .cases import BUFFERS, Case
+from .group import Group
+from .log import Log
+
+MAX_ITERATIONS = 1000
+# a sweep up to the memory's limit ends where one operation takes longer: what comes would take twice that
+LONGEST_S = 4.0
+# of the memory that is free: what a size that was asked for may need, and what a sweep leaves to others on processors
+FREE_PART, SHARED_PART = 0.8, 0.25
+UNSUPPORTED_WORDS = ("not implemented", "not support", "unsupported", "Unsupported", "no backend")
+NO_ROOM_WORDS = ("out of memory", "allocate memory", "not enough memory")
+
+
+class CutError(Exception):
+    """The sweep of a collective ends here, for a reason that all ranks know."""
+
+
+class Sweep:
+    """All cases of one run."""
+
+    def __init__(self, group: Group, options: argparse.Namespace, log: Optional[Log], began: float) -> None:
+        self.group, self.options, self.log = group, options, log
+        self.ends = began + options.deadline if options.deadline else None
+        self.sizes = [int(size) for size in options.sizes.split(",")]
+
+    def run(self) -> None:
+        free = self.group.least(self.group.free_bytes(self.group.neighbours()) / BUFFERS)
+        limit = FREE_PART * free
+        # a GPU is the probe's alone, the memory of a machine is not
+        sizes = self._grown(limit if self.group.device.type == "cuda" else SHARED_PART * free)
+        for collective in self.options.collectives.split(","):
+            for size in sizes:
+                if not self._tried(collective, size, limit):
+                    break
+
+    def _grown(self, limit: float) -> List[int]:
+        sizes = list(self.sizes)
+        while self.options.grow and sizes[-1] * self.options.grow <= limit:
+            sizes.append(sizes[-1] * self.options.grow)
+        return sizes
+
+    def _tried(self, collective: str, size: int, limit: float) -> bool:
+        """Whether larger sizes of this collective are worth a try."""
+        case = {"collective": collective, "asked_bytes": size}
+        try:
+            if size > limit:
+                raise CutError("no room: the ranks have memory for %d bytes" % limit)
+            once = self._measured(collective, size)
+        except CutError as error:
+            self._say_once(event="cut", reason=str(error), **case)
+            return False
+        except RuntimeError as error:
+            # every rank has the same backend, so all pass over it together
+            if not any(word in str(error) for word in UNSUPPORTED_WORDS):
+                raise
+            self._say_once(event="unsupported", text=first_line(error), **case)
+            return False
+        if self.options.grow and once > LONGEST_S and size >= self.sizes[-1]:
+            reason = "one operation takes %.0f s here: larger ones were not tried" % once
+            self._say_once(event="cut", reason=reason, collective=collective, asked_bytes=size * self.options.grow)
+            return False
+        return True
+
+    def _say_once(self, **event: Any) -> None:
+        if self.group.rank == 0:
+            say(**event)
+
+    def _measured(self, collective: str, size: int) -> float:
+        """Warm up and check, time the repetitions, check again; how long one operation takes."""
+        group, options = self.group, self.options
+        self._require(0.0)
+        case = self._built(collective, size)
+        if self.log is not None:
+            self.log.resume()
+        wrong = group.checked(case)
+        if self.log is not None:
+            self.log.pause()
+        once = group.largest(group.timed(case, 1))
+        self._require(once * (options.repetitions + 1))
+        iterations = max(1, min(MAX_ITERATIONS, int(options.seconds / max(once, 1e-9))))
+        seconds = [group.timed(case, iterations) for _ in range(options.repetitions)]
+        wrong += group.checked(case)
+        say(
+            event="times",
+            collective=collective,
+            asked_bytes=size,
+            size_bytes=case.size_bytes,
+            rank=group.rank,
+            wrong=wrong,
+            iterations=iterations,
+            seconds=[round(took, 9) for took in seconds],
+        )
+        return once
+
+    def _built(self, collective: str, size: int) -> Case:
+        case: Optional[Case] = None
+        try:
+            case = self.group.cases.case(collective, size)
+        except (RuntimeError, MemoryError) as error:
+            if isinstance(error, RuntimeError) and not any(word in str(error) for word in NO_ROOM_WORDS):
+                raise
+        if self.group.least(float(case is not None)) < 1 or case is None:
+            raise CutError("no room: a rank could not allocate its buffers")
+        return case
+
+    def _require(self, seconds: float) -> None:
+        if self.ends is None:
+            return
+        late = time.monotonic() + seconds > self.ends
+        if self.group.largest(float(late)):
+            raise CutError("the time was over")

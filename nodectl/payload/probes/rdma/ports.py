@@ -1,0 +1,157 @@
+"""RDMA ports of this host as sysfs and libibverbs show them, and what a program may lock and reach."""
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from ...common.machine import cpu_list, number, text
+
+INFINIBAND = Path("/sys/class/infiniband")
+PCI = Path("/sys/bus/pci/devices")
+CAP_IPC_LOCK = 14
+VERBS_S = 15.0
+# PCI class of an InfiniBand adapter, and the vendor whose Ethernet adapters all do RDMA
+INFINIBAND_CLASS, NETWORK_CLASS, MELLANOX, NVIDIA = "0x0207", "0x02", "0x15b3", "0x10de"
+DISPLAY_CLASS = "0x03"
+VERBS = Path(__file__).with_name("verbs.py")
+UNASKED: Dict[str, Any] = {}
+
+
+def text_of(path: Path) -> Optional[str]:
+    """None where it is not there, is empty or cannot be read (a GID that is not set is an error)."""
+    return text(path) or None
+
+
+def last_word(path: Path) -> Optional[str]:
+    """`4: ACTIVE` is ACTIVE."""
+    return text(path).rpartition(":")[2].strip() or None
+
+
+def gids_of(port: Path) -> List[Dict[str, Any]]:
+    """The entries that are set."""
+    found = []
+    for path in sorted((port / "gids").glob("*"), key=lambda path: int(path.name)):
+        gid = text_of(path)
+        if not gid or gid.endswith(":0000:0000:0000:0000"):
+            continue
+        kind = text_of(port / "gid_attrs/types" / path.name)
+        netdev = text_of(port / "gid_attrs/ndevs" / path.name)
+        found.append({"index": int(path.name), "gid": gid, "type": kind, "netdev": netdev})
+    return found
+
+
+def netdev_of(device: Path, port: Path) -> Optional[str]:
+    """The interface beside an RDMA port."""
+    for path in sorted((port / "gid_attrs/ndevs").glob("*"), key=lambda path: int(path.name)):
+        name = text_of(path)
+        if name:
+            return name
+    nets = sorted(path for path in device.glob("device/net/*") if path.is_dir())
+    mine = [path.name for path in nets if number(path / "dev_port") == int(port.name) - 1]
+    return mine[0] if mine else text_of(device / "parent")
+
+
+def ports() -> List[Dict[str, Any]]:
+    """Every port of every device."""
+    found = []
+    verbs = query_verbs()
+    for port in sorted(INFINIBAND.glob("*/ports/*")):
+        device = port.parent.parent
+        rate = re.match(r"([\d.]+)\s*Gb/sec", text(port / "rate"))
+        netdev = netdev_of(device, port)
+        attributes = verbs
+        if verbs is not None and verbs is not UNASKED:
+            attributes = verbs.get("%s/%s" % (device.name, port.name), {"error": "not listed"})
+        found.append(
+            {
+                "device": device.name,
+                "port": int(port.name),
+                "state": last_word(port / "state"),
+                "physical_state": last_word(port / "phys_state"),
+                "rate_gbit_s": float(rate.group(1)) if rate else None,
+                "link_layer": text_of(port / "link_layer"),
+                "netdev": netdev,
+                "carrier_changes": carrier_changes(netdev),
+                "numa_node": number(device / "device/numa_node"),
+                "cpus": cpu_list(text(device / "device/local_cpulist")),
+                "pci": os.path.realpath(str(device / "device")) if (device / "device").exists() else None,
+                "gids": gids_of(port),
+                # None: libibverbs is not there; empty: it gave no answer, and perftest will tell
+                "verbs": attributes,
+            }
+        )
+    return found
+
+
+def carrier_changes(netdev: Optional[str]) -> Optional[int]:
+    """How often an interface has lost or found its link."""
+    return number(Path("/sys/class/net") / netdev / "carrier_changes") if netdev else None
+
+
+def state_of(device: str, port: int) -> Dict[str, Any]:
+    """What may have changed while a test ran."""
+    folder = INFINIBAND / device / "ports" / str(port)
+    netdev = netdev_of(INFINIBAND / device, folder) if folder.is_dir() else None
+    return {"state": last_word(folder / "state"), "carrier_changes": carrier_changes(netdev)}
+
+
+def packets(device: str, port: int) -> Optional[int]:
+    """RDMA packets received so far: of adapters, and of RDMA in software, which counts elsewhere."""
+    folder = INFINIBAND / device / "ports" / str(port)
+    in_software = number(folder / "hw_counters/rcvd_pkts")
+    return number(folder / "counters/port_rcv_packets") if in_software is None else in_software
+
+
+def query_verbs() -> Optional[Dict[str, Any]]:
+    """Each port as a user's program sees it, asked in a process of its own: a sick device can hang or kill it.
+
+    None where libibverbs is not there, UNASKED where it gave no answer.
+    """
+    argv = [sys.executable, str(VERBS)]
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=VERBS_S)
+        answer: Optional[Dict[str, Any]] = json.loads(done.stdout.decode())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return UNASKED
+    return answer
+
+
+def memlock() -> Dict[str, Any]:
+    """What a program started from here may lock; -1 is no limit. Root's programs are not limited."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", text(Path("/proc/self/status")), re.MULTILINE)
+    exempt = bool(match and int(match.group(1), 16) >> CAP_IPC_LOCK & 1)
+    return {"soft": soft, "hard": hard, "exempt": exempt}
+
+
+def adapters_on_bus() -> List[str]:
+    """PCI addresses of adapters that can do RDMA, whether or not a driver has them."""
+    found = []
+    for path in sorted(PCI.glob("*")):
+        kind, vendor = text(path / "class"), text(path / "vendor")
+        if kind.startswith(INFINIBAND_CLASS) or (kind.startswith(NETWORK_CLASS) and vendor == MELLANOX):
+            found.append(path.name)
+    return found
+
+
+def gpus() -> Dict[str, Any]:
+    """NVIDIA's GPUs that a driver has, in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID, and how NICs may reach them."""
+    there = [
+        path.name
+        for path in sorted(PCI.glob("*"))
+        if text(path / "vendor") == NVIDIA and text(path / "class").startswith(DISPLAY_CLASS)
+    ]
+    driven = [place for place in there if (PCI / place / "driver").resolve().name == "nvidia"]
+    modules = Path("/sys/module")
+    version = text(Path("/proc/driver/nvidia/version"))
+    return {
+        "on_bus": len(there),
+        "paths": [os.path.realpath(str(PCI / place)) for place in driven],
+        "peermem": any((modules / name).exists() for name in ("nvidia_peermem", "nv_peer_mem")),
+        "open_modules": "Open Kernel Module" in version,
+    }

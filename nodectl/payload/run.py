@@ -1,0 +1,14 @@
+"""Runs a program of this folder: `python3 run.py probes.tcp ARGUMENT…` calls `main` of probes/tcp.py.
+
+The programs import each other relatively, as one package that is named as the folder is: on nodes by a hash.
+"""
+
+import importlib
+import os
+import sys
+
+if __name__ == "__main__":
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[0] = os.path.dirname(folder)
+    program = importlib.import_module("." + sys.argv[1], os.path.basename(folder))
+    sys.exit(program.main(sys.argv[2:]))
