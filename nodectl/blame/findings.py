@@ -21,15 +21,20 @@ _LEAST_OTHERS = 2
 _REMEDY = "look at its cable, its switch's port and its interface's errors (`nodectl health` there)"
 
 
-def blame(found: Sequence[Measurement], failed: Iterable[Finding]) -> tuple[Finding, ...]:
+def blame(measurements: Sequence[Measurement], failed: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings that name a host: its pairs lose packets or fail, and pairs without it do not."""
     broken = [finding.hosts for finding in failed if finding.kind == "path" and finding.status is Status.FAILED]
-    names = sorted({name for each in found for name in each.hosts} | {name for pair in broken for name in pair})
-    return (*_losing(found, names), *_cut(found, broken, names))
+    names = sorted(
+        {name for measurement in measurements for name in measurement.hosts}
+        | {name for pair in broken for name in pair}
+    )
+    return (*_losing(measurements, names), *_cut(measurements, broken, names))
 
 
-def _losing(found: Sequence[Measurement], names: Sequence[str]) -> Iterator[Finding]:
-    shares = {each.hosts: share for each in found if (share := _lost_share(each)) is not None}
+def _losing(measurements: Sequence[Measurement], names: Sequence[str]) -> Iterator[Finding]:
+    shares = {
+        measurement.hosts: share for measurement in measurements if (share := _lost_share(measurement)) is not None
+    }
     for name in names:
         own = [share for hosts, share in shares.items() if hosts[1] == name]
         others = [share for hosts, share in shares.items() if name not in hosts]
@@ -44,22 +49,24 @@ def _losing(found: Sequence[Measurement], names: Sequence[str]) -> Iterator[Find
             yield _finding(name, "loses packets", expected, actual)
 
 
-def _lost_share(each: Measurement) -> float | None:
+def _lost_share(measurement: Measurement) -> float | None:
     """Segments sent again, of all that must have been sent; None where nobody counted."""
-    again, seconds, runs = (each.conditions.get(name) for name in ("retransmits", "duration_s", "repetitions"))
+    again, seconds, runs = (measurement.conditions.get(name) for name in ("retransmits", "duration_s", "repetitions"))
     if not (isinstance(again, int) and isinstance(seconds, int | float) and isinstance(runs, int)):
         return None
-    segments = each.value * 1e9 * seconds * runs / _SEGMENT_BITS
+    segments = measurement.value * 1e9 * seconds * runs / _SEGMENT_BITS
     return again / (segments + again) if segments + again else None
 
 
-def _cut(found: Sequence[Measurement], broken: Sequence[tuple[str, ...]], names: Sequence[str]) -> Iterator[Finding]:
+def _cut(
+    measurements: Sequence[Measurement], broken: Sequence[tuple[str, ...]], names: Sequence[str]
+) -> Iterator[Finding]:
     """The one host that is in every broken pair, where others have pairs that work."""
     common = set(names).intersection(*map(set, broken)) if broken else set()
     for name in sorted(common):
-        others = [each for each in found if name not in each.hosts]
+        others = [measurement for measurement in measurements if name not in measurement.hosts]
         # of two hosts of a single broken pair, the one whose other pairs work is not to blame
-        works = [each for each in found if name in each.hosts and each.value > 0]
+        works = [measurement for measurement in measurements if name in measurement.hosts and measurement.value > 0]
         if len(others) >= _LEAST_OTHERS and (len(broken) > 1 or not works):
             pairs = "1 pair" if len(broken) == 1 else f"{len(broken)} pairs"
             yield _finding(name, "fails", "every pair is measured", f"is in all that failed: {pairs}")
@@ -78,9 +85,13 @@ _PATH = "both ends are fast with others: look at what lies between them, such as
 _SWITCH = "its hosts are fast among themselves: look at the switch's links to the others"
 
 
-def readings_of(found: Iterable[Measurement]) -> list[Reading]:
+def readings_of(measurements: Iterable[Measurement]) -> list[Reading]:
     """A measurement between two hosts, as blame reads it."""
-    return [Reading(each.hosts[0], each.hosts[1], each.value) for each in found if len(each.hosts) == 2]
+    return [
+        Reading(measurement.hosts[0], measurement.hosts[1], measurement.value)
+        for measurement in measurements
+        if len(measurement.hosts) == 2
+    ]
 
 
 def slow_findings(probe: str, verdict: Verdict, unit: str, known: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -88,7 +99,7 @@ def slow_findings(probe: str, verdict: Verdict, unit: str, known: Collection[str
 
     Nothing is left unsettled of hosts that are `known` to be at fault.
     """
-    blamed = sorted(verdict.blamed, key=lambda each: each.suspect.effect)
+    blamed = sorted(verdict.blamed, key=lambda blame: blame.suspect.effect)
     causes = [blame.suspect.cause for blame in blamed]
     guilty = {*known, *(name for cause in causes if cause.kind == "host" for name in cause.hosts)}
     unsettled = [suspect for suspect in verdict.unsettled if not guilty & set(suspect.cause.hosts)]
@@ -98,11 +109,16 @@ def slow_findings(probe: str, verdict: Verdict, unit: str, known: Collection[str
     )
 
 
-def two_hosts(probe: str, found: Sequence[Measurement]) -> tuple[Finding, ...]:
+def two_hosts(probe: str, measurements: Sequence[Measurement]) -> tuple[Finding, ...]:
     """Of two hosts only their two directions can be compared, and neither host be blamed."""
-    if len({name for each in found for name in each.hosts}) != 2 or {len(each.hosts) for each in found} != {2}:
+    if len({name for measurement in measurements for name in measurement.hosts}) != 2 or {
+        len(measurement.hosts) for measurement in measurements
+    } != {2}:
         return ()
-    slow, fast = min(found, key=lambda each: each.value), max(found, key=lambda each: each.value)
+    slow, fast = (
+        min(measurements, key=lambda measurement: measurement.value),
+        max(measurements, key=lambda measurement: measurement.value),
+    )
     if fast.value <= 0:
         return ()
     once = slow.spread is None or fast.spread is None
@@ -160,13 +176,13 @@ def _blamed(probe: str, blamed: Blamed, noise: float, unit: str) -> Finding:
 def _unsettled(probe: str, suspect: Suspect, noise: float) -> Finding:
     causes = (suspect.cause, *suspect.rivals)
     hosts = tuple(dict.fromkeys(name for cause in causes for name in cause.hosts))
-    what = " or ".join(_named(cause) for cause in causes)
+    named = " or ".join(_named(cause) for cause in causes)
     names = fold(hosts)
     if suspect.rivals:
-        actual = f"at {_percent(suspect.share)} of the fleet; it cannot be told which: {what}"
+        actual = f"at {_percent(suspect.share)} of the fleet; it cannot be told which: {named}"
         remedy = f"measure {names} with further hosts: `nodectl -l {names},… probe {probe} --rounds all`"
     else:
-        actual = f"{what} at {_percent(suspect.share)} of the fleet, but not each time: noise of {_percent(noise)}"
+        actual = f"{named} at {_percent(suspect.share)} of the fleet, but not each time: noise of {_percent(noise)}"
         remedy = f"measure longer: `nodectl -l {names},… probe {probe} --repetitions 10`"
     return Finding(hosts[0], probe, Status.WARNING, "unsettled", actual=actual, remedy=remedy, hosts=hosts)
 

@@ -56,13 +56,13 @@ def fit(entries: Mapping[HostPair, Entry], switch_of: Mapping[str, str] | None =
     rest: list[float] = []
     for _ in range(_PASSES):
         search = _Search(entries, usual, noise, switches)
-        found = search.run()
+        causes = search.run()
         rest = search.unexplained()
         shift = median(rest) if rest else 0.0
         usual = {link: level + shift for link, level in usual.items()}
-        noise = _noise([each - shift for each in rest])
-        same = [each.cause for each in found] == [suspect.cause for suspect in suspects]
-        suspects = found
+        noise = _noise([residual - shift for residual in rest])
+        same = [suspect.cause for suspect in causes] == [suspect.cause for suspect in suspects]
+        suspects = causes
         if same:
             break
     return Fit(usual, noise, tuple(suspects), MEDIAN_ERROR * noise / math.sqrt(max(1, len(rest))))
@@ -75,9 +75,9 @@ def strictness(count: int) -> float:
 
 def _noise(residuals: Sequence[float], *, above: bool = False) -> float:
     """The standard deviation, by the median; `above`: from those only that are faster than usual, as no fault is."""
-    told = [abs(each) for each in residuals if each >= 0 or not above]
-    spread = robust_deviation(told) if told else _PRIOR_NOISE
-    square = (len(told) * spread**2 + _PRIOR_COUNT * _PRIOR_NOISE**2) / (len(told) + _PRIOR_COUNT)
+    deviations = [abs(residual) for residual in residuals if residual >= 0 or not above]
+    spread = robust_deviation(deviations) if deviations else _PRIOR_NOISE
+    square = (len(deviations) * spread**2 + _PRIOR_COUNT * _PRIOR_NOISE**2) / (len(deviations) + _PRIOR_COUNT)
     return max(_LEAST_NOISE, math.sqrt(square))
 
 
@@ -112,29 +112,31 @@ class _Search:
     def run(self) -> list[Suspect]:
         """The causes, in the order in which they were accepted."""
         accepted: list[Suspect] = []
-        judged = {cause: found for cause in self._candidates() if (found := self._judge(cause)) is not None}
+        judged = {cause: judgement for cause in self._candidates() if (judgement := self._judge(cause)) is not None}
         touching: dict[HostPair, list[Cause]] = defaultdict(list)
         for cause, (_, _, links) in judged.items():
             for link in links:
                 touching[link].append(cause)
         while judged and len(accepted) < _MOST_CAUSES:
-            _, best, links = max(judged.values(), key=lambda each: (each[0], each[1].cause.kind == "host"))
+            _, best, links = max(
+                judged.values(), key=lambda judgement: (judgement[0], judgement[1].cause.kind == "host")
+            )
             covered = self._links(best.cause)
             near = {cause: None for link in covered for cause in touching[link] if cause in judged}
             same = frozenset(links)
-            rivals = [each for each in near if each != best.cause and frozenset(judged[each][2]) == same]
+            rivals = [cause for cause in near if cause != best.cause and frozenset(judged[cause][2]) == same]
             accepted.append(replace(best, rivals=tuple(rivals)))
             for link in covered:
                 self.ceiling[link] = min(self.ceiling[link], best.effect)
             del judged[best.cause]
             # ceilings only fall: what was not worth a look before is not so now
             for cause in near:
-                found = self._judge(cause) if cause in judged else None
-                if found is None:
+                judgement = self._judge(cause) if cause in judged else None
+                if judgement is None:
                     judged.pop(cause, None)
                 else:
-                    judged[cause] = found
-        return sorted(accepted, key=lambda each: -each.score)
+                    judged[cause] = judgement
+        return sorted(accepted, key=lambda suspect: -suspect.score)
 
     def unexplained(self) -> list[float]:
         """How far the links without a cause are from the usual."""
@@ -171,7 +173,7 @@ class _Search:
         score = -step / self._error(cause, links)
         if score < self.score:
             return None
-        gain = sum(each**2 - (each - step) ** 2 for each in lower)
+        gain = sum(level**2 - (level - step) ** 2 for level in lower)
         ceiling = median(self.ceiling[link] for link in links)
         return gain, Suspect(cause, ceiling + step, score, len(links), ceiling=ceiling), links
 
@@ -212,5 +214,5 @@ def _slow(*levels: float) -> bool:
 
 def _together(lower: Sequence[float], step: float) -> bool:
     """Whether enough of them are slow: a host with one slow path is no slow host."""
-    slow = sum(each < step / 2 for each in lower)
+    slow = sum(level < step / 2 for level in lower)
     return slow >= (_SLOW_PART * len(lower) if len(lower) >= _MANY else len(lower))

@@ -69,9 +69,9 @@ class Inquiry:
 
     def add(self, readings: Iterable[Reading]) -> None:
         """Take what was measured, first or again."""
-        told = self._asked if self.stage else None
+        asked = self._asked if self.stage else None
         self.readings += [
-            replace(reading, stage=self.stage, control=told is not None and frozenset(reading.link) not in told)
+            replace(reading, stage=self.stage, control=asked is not None and frozenset(reading.link) not in asked)
             for reading in readings
         ]
 
@@ -84,7 +84,7 @@ class Inquiry:
         if not open_ones:
             return []
         plan = Plan(self.readings, view.fit.suspects)
-        rounds = plan.rounds([each.cause for each in open_ones], turn=self.stage)
+        rounds = plan.rounds([suspect.cause for suspect in open_ones], turn=self.stage)
         if rounds:
             self.stage += 1
             self._asked = plan.asked(rounds)
@@ -95,8 +95,8 @@ class Inquiry:
         view = self._view()
         blamed = [(suspect, self._blamed(suspect, view)) for suspect in view.fit.suspects]
         return Verdict(
-            tuple(_merged([each for _, each in blamed if each is not None])),
-            tuple(each for each, settled in blamed if settled is None and self._stubborn(each)),
+            tuple(_merged([blame for _, blame in blamed if blame is not None])),
+            tuple(suspect for suspect, settled in blamed if settled is None and self._stubborn(suspect)),
             view.fit.noise,
         )
 
@@ -111,18 +111,20 @@ class Inquiry:
         """Computed once for the same readings."""
         if self._known is None or self._known[0] != len(self.readings):
             shifts = self._shifts()
-            found = self._first_look()[1] if not self.stage else fit(entries_of(self.readings, shifts), self.switch_of)
+            current = (
+                self._first_look()[1] if not self.stage else fit(entries_of(self.readings, shifts), self.switch_of)
+            )
             links = len({reading.link for reading in self.readings})
-            self._known = (len(self.readings), _View(found, shifts, links, self._beside(found, shifts)))
+            self._known = (len(self.readings), _View(current, shifts, links, self._beside(current, shifts)))
         return self._known[1]
 
-    def _beside(self, found: Fit, shifts: Mapping[int, float]) -> dict[int, list[float]]:
+    def _beside(self, current: Fit, shifts: Mapping[int, float]) -> dict[int, list[float]]:
         """How far from the usual the controls of each stage were."""
         levels: dict[int, list[float]] = defaultdict(list)
         for reading in self.readings:
-            if reading.control and reading.value > 0 and reading.link in found.usual:
+            if reading.control and reading.value > 0 and reading.link in current.usual:
                 level = math.log(reading.value) - shifts.get(reading.stage, 0.0)
-                levels[reading.stage].append(level - found.usual[reading.link])
+                levels[reading.stage].append(level - current.usual[reading.link])
         return levels
 
     def _first_look(self) -> tuple[Mapping[HostPair, Entry], Fit]:
@@ -151,34 +153,38 @@ class Inquiry:
 
     def _blamed(self, suspect: Suspect, view: _View) -> Blamed | None:
         """The suspect as one to blame, by what was measured again alone; None where that does not suffice."""
-        cause, found, shifts = suspect.cause, view.fit, view.shifts
+        cause, current, shifts = suspect.cause, view.fit, view.shifts
         again = [
             reading for reading in self.readings if reading.stage and not reading.control and cause.covers(reading.link)
         ]
         lower = [
-            math.log(each.value) - shifts.get(each.stage, 0.0) - found.usual[each.link] - suspect.ceiling
-            if each.value > 0
+            math.log(reading.value) - shifts.get(reading.stage, 0.0) - current.usual[reading.link] - suspect.ceiling
+            if reading.value > 0
             else suspect.effect - suspect.ceiling
-            for each in again
+            for reading in again
         ]
         ends = set(cause.hosts)
-        partners = sorted({name for each in again for name in each.link} - ends)
+        partners = sorted({name for reading in again for name in reading.link} - ends)
         enough = len(again) >= AGAIN if cause.kind in ("path", "direction") else len(partners) >= OTHERS
         if suspect.rivals or not enough:
             return None
         effect = median(lower)
-        error = math.hypot(found.noise * MEDIAN_ERROR / math.sqrt(len(lower)), found.error)
+        error = math.hypot(current.noise * MEDIAN_ERROR / math.sqrt(len(lower)), current.error)
         score = -effect / error / strictness(view.links)
-        if effect > -BLAME_EFFECT or score < BLAME_SCORE or sum(each < effect / 2 for each in lower) < 0.8 * len(lower):
+        if (
+            effect > -BLAME_EFFECT
+            or score < BLAME_SCORE
+            or sum(level < effect / 2 for level in lower) < 0.8 * len(lower)
+        ):
             return None
-        if effect > -_MILD and len({each.stage for each in again}) < _MILD_STAGES:
+        if effect > -_MILD and len({reading.stage for reading in again}) < _MILD_STAGES:
             return None
-        stages = {each.stage for each in again}
-        beside = [each for stage in stages for each in view.controls.get(stage, ())]
-        if sum(each <= suspect.ceiling + effect for each in beside) > max(1, _ODD_CONTROLS * len(beside)):
+        stages = {reading.stage for reading in again}
+        beside = [offset for stage in stages for offset in view.controls.get(stage, ())]
+        if sum(offset <= suspect.ceiling + effect for offset in beside) > max(1, _ODD_CONTROLS * len(beside)):
             return None
         doubt = 3 * len(self._names()) * NormalDist().cdf(-score)
-        usual = median(found.usual[each.link] for each in again)
+        usual = median(current.usual[reading.link] for reading in again)
         return Blamed(
             replace(suspect, effect=suspect.ceiling + effect, score=score),
             min(_MOST_CERTAIN, 1 - doubt),
@@ -195,21 +201,21 @@ class Inquiry:
 
 def _merged(blamed: Sequence[Blamed]) -> list[Blamed]:
     """One for each host, path and switch: what is slow both ways is one thing."""
-    found: dict[tuple[str, tuple[str, ...]], Blamed] = {}
-    for blamed_one in blamed:
-        cause = blamed_one.suspect.cause
+    merged: dict[tuple[str, tuple[str, ...]], Blamed] = {}
+    for blame in blamed:
+        cause = blame.suspect.cause
         kind = "path" if cause.kind == "direction" else cause.kind
         key = (kind, tuple(sorted(cause.hosts)))
-        other = found.get(key)
+        other = merged.get(key)
         if other is None:
-            found[key] = blamed_one
+            merged[key] = blame
             continue
-        deeper = min(blamed_one, other, key=lambda one: one.suspect.effect)
+        deeper = min(blame, other, key=lambda candidate: candidate.suspect.effect)
         both = replace(cause, kind=kind, hosts=key[1], side="both" if kind == "host" else "")
         if cause == other.suspect.cause:
             both = cause
-        found[key] = replace(deeper, suspect=replace(deeper.suspect, cause=both))
-    return list(found.values())
+        merged[key] = replace(deeper, suspect=replace(deeper.suspect, cause=both))
+    return list(merged.values())
 
 
 # a stage measures a suspect path so often, a suspect host with so many others
@@ -245,7 +251,7 @@ class Plan:
         """Rounds of what is asked, each with the controls that run beside it; others with each `turn`."""
         wanted = [link for cause in causes for link in self._wanted(cause)]
         asked = packed(wanted)[:_MOST_ROUNDS]
-        return [(each, self._controls(each, turn * _MOST_ROUNDS + number)) for number, each in enumerate(asked)]
+        return [(links, self._controls(links, turn * _MOST_ROUNDS + number)) for number, links in enumerate(asked)]
 
     @staticmethod
     def asked(rounds: Iterable[Round]) -> set[frozenset[str]]:
@@ -261,7 +267,7 @@ class Plan:
         if cause.kind == "switch":
             outside = [name for name in self._good if name not in cause.hosts]
             inside = cause.hosts[: 2 * OTHERS] if outside else ()
-            return [(each, outside[number % len(outside)]) for number, each in enumerate(inside)]
+            return [(host, outside[number % len(outside)]) for number, host in enumerate(inside)]
         return self._partners(cause.hosts[0])
 
     def _partners(self, host: str) -> list[HostPair]:
@@ -278,14 +284,14 @@ class Plan:
         """Healthy pairs of the first look: the same load as then, and what is usual now."""
         busy = {name for pair in asked for name in pair}
         start = 7 * turn % max(1, len(self._usual))
-        found: list[HostPair] = []
+        controls: list[HostPair] = []
         for pair in (*self._usual[start:], *self._usual[:start]):
-            if len(found) == _MOST_CONTROLS:
+            if len(controls) == _MOST_CONTROLS:
                 break
             if not busy & set(pair):
-                found.append(pair)
+                controls.append(pair)
                 busy |= set(pair)
-        return found
+        return controls
 
 
 def packed(pairs: Sequence[HostPair]) -> list[list[HostPair]]:

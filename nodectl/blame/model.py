@@ -91,14 +91,14 @@ def entries_of(readings: Iterable[Reading], shifts: Mapping[int, float]) -> dict
 
     `shifts` is by how much all of a later stage was faster or slower than the first look.
     """
-    found = [reading for reading in readings if not reading.control]
-    positive = [each.value for each in found if each.value > 0]
+    taken = [reading for reading in readings if not reading.control]
+    positive = [reading.value for reading in taken if reading.value > 0]
     least = _NOTHING * median(positive) if positive else 1.0
     first: dict[HostPair, list[float]] = defaultdict(list)
     again: dict[HostPair, list[float]] = defaultdict(list)
-    for each in found:
-        level = math.log(max(each.value, least)) - shifts.get(each.stage, 0.0)
-        (again if each.stage else first)[each.link].append(level)
+    for reading in taken:
+        level = math.log(max(reading.value, least)) - shifts.get(reading.stage, 0.0)
+        (again if reading.stage else first)[reading.link].append(level)
     return {link: Entry(median(levels), len(levels)) for link, levels in {**first, **again}.items()}
 
 

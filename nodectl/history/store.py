@@ -186,9 +186,9 @@ class History:
     def past(self, probes: Sequence[str] = (), *, since: float = 0.0, run: int | None = None) -> list[Past]:
         """The fleet's measurements in the order of time: of some probes, since a moment, or of one run."""
         wanted = f" AND m.probe IN ({_marks(probes)})" if probes else ""
-        one = "" if run is None else " AND m.run = ?"
+        of_run = "" if run is None else " AND m.run = ?"
         return self._past(
-            f" WHERE r.fleet = ? AND r.time >= ?{wanted}{one} ORDER BY r.time, m.run, m.rowid",
+            f" WHERE r.fleet = ? AND r.time >= ?{wanted}{of_run} ORDER BY r.time, m.run, m.rowid",
             (self.fleet, since, *probes, *(() if run is None else (run,))),
         )
 

@@ -51,11 +51,11 @@ def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> Pr
     """The measurements with `expected` and where that comes from, and a finding for each that misses it."""
     measurements, findings = [], []
     for measurement in result.measurements:
-        found = _reference(measurement, references)
-        if isinstance(found, str):
-            measurements.append(measurement.with_conditions(reference=None, no_reference=found))
+        reference = _reference(measurement, references)
+        if isinstance(reference, str):
+            measurements.append(measurement.with_conditions(reference=None, no_reference=reference))
             continue
-        name, floor = found
+        name, floor = reference
         known = measurement.with_conditions(reference=f"{name}: {floor.source}")
         known = replace(known, expected=floor.value)
         measurements.append(known)
@@ -78,7 +78,7 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
     """(profile, floor) that hold for it, or why none does; of several hosts the one of which least is expected."""
     if measurement.conditions.get("complete") is False:
         return "the run was cut short"
-    found = []
+    own_floors = []
     for host in measurement.hosts:
         own = references.get(host)
         if own is None:
@@ -88,10 +88,10 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
             return "measured on processors"
         if floor is None:
             return f"the hardware profile {own.name} has no floor for these conditions"
-        found.append((own.name, floor))
-    if not found:
+        own_floors.append((own.name, floor))
+    if not own_floors:
         return "of no host"
-    return (max if _is_ceiling(measurement) else min)(found, key=lambda pair: pair[1].value)
+    return (max if _is_ceiling(measurement) else min)(own_floors, key=lambda pair: pair[1].value)
 
 
 def _floor(measurement: Measurement, reference: Reference) -> Floor | None:
@@ -100,9 +100,9 @@ def _floor(measurement: Measurement, reference: Reference) -> Floor | None:
     link = measurement.conditions.get("link_class") or reference.link
     fitting = [
         floor
-        for each in reference.hardware.floors
-        if each.probe == measurement.probe
-        and (floor := _in_unit(each, measurement.unit)) is not None
+        for known in reference.hardware.floors
+        if known.probe == measurement.probe
+        and (floor := _in_unit(known, measurement.unit)) is not None
         and _is_met(floor, measurement)
         # the class of links between the GPUs of one node says nothing of what leaves it
         and (floor.link_class is None or (floor.link_class == link and len(measurement.hosts) == 1))
@@ -150,12 +150,12 @@ def _agrees(name: str, wanted: object, measurement: Measurement) -> bool:
     if name == "nvls" and "nvls" not in given:
         algorithm = given.get("algorithm")
         return isinstance(algorithm, str) and algorithm.upper().startswith("NVLS") is wanted
-    found = given.get(name)
-    if isinstance(wanted, str) and isinstance(found, str):
-        return wanted.casefold() == found.casefold()
-    if isinstance(wanted, bool) is not isinstance(found, bool):
+    value = given.get(name)
+    if isinstance(wanted, str) and isinstance(value, str):
+        return wanted.casefold() == value.casefold()
+    if isinstance(wanted, bool) is not isinstance(value, bool):
         return False
-    return _plain(found) == _plain(wanted)
+    return _plain(value) == _plain(wanted)
 
 
 def _plain(value: object) -> object:
@@ -195,7 +195,7 @@ def _in_unit(floor: Floor, unit: str) -> Floor | None:
     own, wanted = _unit(floor.unit), _unit(unit)
     if own == wanted:
         return floor
-    (kind, scale), (other, per) = (_MULTIPLES.get(each, (each, 1.0)) for each in (own, wanted))
+    (kind, scale), (other, per) = (_MULTIPLES.get(name, (name, 1.0)) for name in (own, wanted))
     return floor.model_copy(update={"value": floor.value * scale / per, "unit": unit}) if kind == other else None
 
 

@@ -77,9 +77,9 @@ def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeRe
         return ProbeResult(findings=(no_server_finding(NAME, pair[1], played.no_server),))
     measurements = []
     for reverse, ends in ((False, pair), (True, pair[::-1])):
-        told = [event for event in played.events.of("run") if event["reverse"] is reverse]
-        if told:
-            measurements.append(_measurement(ends, told, options))
+        answers = [event for event in played.events.of("run") if event["reverse"] is reverse]
+        if answers:
+            measurements.append(_measurement(ends, answers, options))
     return ProbeResult(tuple(measurements), tuple(_failed(pair, played)))
 
 
@@ -88,7 +88,7 @@ def _failed(pair: Pair, played: Played) -> list[Finding]:
     if done is None or done.ok:
         return []
     reason, remedy = played.reason
-    asking, echoing = (each.host.name for each in pair)
+    asking, echoing = (endpoint.host.name for endpoint in pair)
     if done.outcome is not Outcome.RAN:
         return [host_finding(NAME, asking, Status.UNKNOWN, reason, remedy)]
     return [path_finding(NAME, asking, echoing, reason, remedy or connection_remedy(reason))]
@@ -111,11 +111,11 @@ def _measurement(ends: tuple[Endpoint, ...], runs: Sequence[Event], options: Pro
         "values_us": middles,
         # there and back, where both ends have the same clock: nobody could tell them apart otherwise
         "one_way_us": [round(median(way[side] for way in ways), 3) for side in (0, 1)] if ways else None,
-        "mtu": [each.mtu for each in ends],
-        "addresses": [each.address for each in ends],
-        "interfaces": [each.interface for each in ends],
+        "mtu": [endpoint.mtu for endpoint in ends],
+        "addresses": [endpoint.address for endpoint in ends],
+        "interfaces": [endpoint.interface for endpoint in ends],
     }
-    names = tuple(each.host.name for each in ends)
+    names = tuple(endpoint.host.name for endpoint in ends)
     return Measurement(NAME, names, value, "us", " -> ".join(names), None, spread(middles, value), conditions)
 
 
@@ -160,25 +160,25 @@ def _is_slow(suspect: Suspect) -> bool:
 
 
 def _findings(verdict: Verdict) -> Iterator[Finding]:
-    for blamed_one in verdict.blamed:
-        if _is_slow(blamed_one.suspect):
-            yield _blamed(blamed_one)
+    for blamed in verdict.blamed:
+        if _is_slow(blamed.suspect):
+            yield _blamed(blamed)
     for suspect in verdict.unsettled:
         if _is_slow(suspect):
             yield _unsettled(suspect)
 
 
-def _blamed(found: Blamed) -> Finding:
-    cause = found.suspect.cause
-    usual_us = 1e6 / found.usual
+def _blamed(blamed: Blamed) -> Finding:
+    cause = blamed.suspect.cause
+    usual_us = 1e6 / blamed.usual
     return Finding(
         cause.hosts[0],
         NAME,
         Status.FAILED,
         "round trips are slow" if cause.kind == "host" else " - ".join(cause.hosts),
         expected=f"about {usual_us:.3g} us, as between the others",
-        actual=f"{1 / found.suspect.share:.1f} times as long as between the others, measured again with "
-        f"{', '.join(found.partners[:4]) or 'the same ends'}; confidence {100 * found.confidence:.2f} %",
+        actual=f"{1 / blamed.suspect.share:.1f} times as long as between the others, measured again with "
+        f"{', '.join(blamed.partners[:4]) or 'the same ends'}; confidence {100 * blamed.confidence:.2f} %",
         remedy=_REMEDY,
         kind="path" if cause.kind == "switch" else cause.kind,
         hosts=cause.hosts,

@@ -46,14 +46,14 @@ class Holds:
 
 @contextmanager
 def held(
-    transport: Transport, hosts: Sequence[Host], what: str, *, forks: int, force: bool, note: Note
+    transport: Transport, hosts: Sequence[Host], purpose: str, *, forks: int, force: bool, note: Note
 ) -> Iterator[Holds]:
     """The lock of each host that can be reached, from here to the end of the block.
 
     A host that does not answer is left to what is run on it, which will say so.
     """
     _room_for(len(hosts))
-    args = ["--token", secrets.token_hex(8), "--operator", operator(), "--what", what]
+    args = ["--token", secrets.token_hex(8), "--operator", operator(), "--what", purpose]
     holders: list[Background] = []
 
     def take(host: Host) -> list[Finding]:

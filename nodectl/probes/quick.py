@@ -57,7 +57,7 @@ def choice(facts: Sequence[Facts], time_s: float) -> Choice:
     priced = sorted(((_cost(probe, rounds), probe) for probe in able), key=lambda pair: pair[0].least_s)
     kept: list[tuple[Cost, AnyProbe]] = []
     for cost, probe in priced:
-        if sum(each.least_s for each, _ in kept) + cost.least_s <= time_s:
+        if sum(cost_kept.least_s for cost_kept, _ in kept) + cost.least_s <= time_s:
             kept.append((cost, probe))
         else:
             reasons.setdefault(f"no room in {said(time_s)}: more with --budget", []).append(probe.name)

@@ -23,16 +23,16 @@ _PACKAGES = ("nodectl.probes", "nodectl.articles")
 @cache
 def declarations() -> Mapping[str, AnyProbe]:
     """All declarations by name.  DeclarationError where one is incomplete, or a name is there twice."""
-    found: dict[str, AnyProbe] = {}
+    probes: dict[str, AnyProbe] = {}
     for module in _modules():
         probe = getattr(module, "PROBE", None)
         if probe is None:
             continue
         if not isinstance(probe, Probe):
             raise DeclarationError(f"{module.__name__}: PROBE is no nodectl.probes.base.Probe")
-        if found.setdefault(probe.name, probe) is not probe:
+        if probes.setdefault(probe.name, probe) is not probe:
             raise DeclarationError(f"{module.__name__}: there is another probe {probe.name}")
-    return MappingProxyType(dict(sorted(found.items())))
+    return MappingProxyType(dict(sorted(probes.items())))
 
 
 def listed() -> tuple[AnyProbe, ...]:
@@ -42,8 +42,8 @@ def listed() -> tuple[AnyProbe, ...]:
 
 def kind_of(probe: str) -> MeasurementKind:
     """What this probe says of its values; nothing, for a probe that this nodectl does not have."""
-    found = declarations().get(probe)
-    return MeasurementKind() if found is None else found.results
+    declared = declarations().get(probe)
+    return MeasurementKind() if declared is None else declared.results
 
 
 def chosen(text: str) -> tuple[AnyProbe, ...]:
@@ -53,7 +53,7 @@ def chosen(text: str) -> tuple[AnyProbe, ...]:
     """
     known = {probe.name: probe for probe in listed()}
     wanted: dict[str, AnyProbe] = {}
-    for name in (each.strip() for each in text.split(",")):
+    for name in (part.strip() for part in text.split(",")):
         if name in known:
             wanted[name] = known[name]
         elif name in GROUPS:

@@ -51,7 +51,7 @@ def run_probes(
     while turns:
         number, (probe, options) = turns.popleft()
         now = time.monotonic()
-        own = [costs[each] for each in (number, *(each for each, _ in turns))] if costs else []
+        own = [costs[place] for place in (number, *(place for place, _ in turns))] if costs else []
         share = None
         if ends_at is not None:
             # who has waited takes all but the least of those after it

@@ -48,14 +48,14 @@ def comparison_table(compared: Comparison) -> str:
 
 
 def _row(change: Change) -> tuple[str, ...]:
-    what = ", ".join(
+    subject = ", ".join(
         filter(None, [change.subject, "" if change.size_bytes is None else format_size(change.size_bytes)])
     )
     percent = "-" if change.change_percent is None else f"{change.change_percent:+.1f} %"
     return (
         change.probe,
         change.direction or fold(change.hosts),
-        what or "-",
+        subject or "-",
         f"{change.old:.4g} {change.unit}",
         f"{change.new:.4g} {change.unit}",
         percent,
@@ -64,8 +64,8 @@ def _row(change: Change) -> tuple[str, ...]:
     )
 
 
-def _without(said: str, labels: Sequence[str]) -> list[str]:
+def _without(heading: str, labels: Sequence[str]) -> list[str]:
     if not labels:
         return []
     more = f" and {len(labels) - _LISTED} more" if len(labels) > _LISTED else ""
-    return [f"{said}: {'; '.join(labels[:_LISTED])}{more}"]
+    return [f"{heading}: {'; '.join(labels[:_LISTED])}{more}"]

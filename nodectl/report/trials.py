@@ -138,8 +138,10 @@ def summary_lines(summary: Summary, baseline: Side, names: Names) -> list[str]:
 
 
 def _told(verdict: Verdict, names: Names) -> str:
-    what = names.short(verdict.probe, verdict.subject)
-    where = " ".join(filter(None, [verdict.probe, what, format_size(verdict.size_bytes) if verdict.size_bytes else ""]))
+    subject = names.short(verdict.probe, verdict.subject)
+    where = " ".join(
+        filter(None, [verdict.probe, subject, format_size(verdict.size_bytes) if verdict.size_bytes else ""])
+    )
     if verdict.gain_percent is None:
         return f"{where}: {verdict.reason}"
     failed = f", failed {verdict.failed_candidate} times" if verdict.failed_candidate else ""

@@ -103,14 +103,14 @@ def measurement(probe: str, node: Node, event: Event, unit: str, where: str, con
     """The median of the runs; what was seen of the device while they went on stands beside it."""
     values = [float(value) for value in event["rates"]]
     value = median(values)
-    told = {
+    all_conditions = {
         **conditions,
         **(event.get("seen") or {}),
         "repetitions": len(values),
         "passes": event.get("passes"),
         "values": [round(value, 4) for value in values],
     }
-    return Measurement(probe, (node.host.name,), value, unit, where, None, spread(values, value), told)
+    return Measurement(probe, (node.host.name,), value, unit, where, None, spread(values, value), all_conditions)
 
 
 def device_of(events: Events, gpu: int | None) -> dict[str, object]:
@@ -216,7 +216,7 @@ def _one(transport: Transport, plan: Plan, node: Node) -> ProbeResult:
 
 def _unseen(kind: Kind, node: Node, events: Events) -> list[Finding]:
     """GPUs that are there and that torch does not see."""
-    seen = [len(told["gpus"]) for told in events.of("devices")]
+    seen = [len(event["gpus"]) for event in events.of("devices")]
     if not seen or (node.gpus is not None and seen[0] >= node.gpus):
         return []
     if node.gpus is None:

@@ -108,25 +108,25 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
     return measurement(_NAME, node, event, "TFLOPS", f"{node.host.name} {called(gpu)}", conditions)
 
 
-def _wrong(node: Node, told: Sequence[Event]) -> list[Finding]:
-    found = []
-    for event in told:
+def _wrong(node: Node, measured: Sequence[Event]) -> list[Finding]:
+    findings = []
+    for event in measured:
         if event["wrong"]:
             actual = (
                 f"{event['wrong']} of {event['checked']} elements are wrong, by up to {event['error']:.3g} of the usual"
             )
-            found.append(broken(_NAME, node, event["gpu"], event["precision"], actual))
+            findings.append(broken(_NAME, node, event["gpu"], event["precision"], actual))
         # on processors another number of threads may sum up in another order
         elif event["changed"] and event["gpu"] is not None:
             actual = f"the same product came out differently: {event['changed']} elements in {len(event['rates'])} runs"
-            found.append(broken(_NAME, node, event["gpu"], event["precision"], actual))
-    return found
+            findings.append(broken(_NAME, node, event["gpu"], event["precision"], actual))
+    return findings
 
 
-def _throttled(node: Node, told: Sequence[Event]) -> list[Finding]:
+def _throttled(node: Node, measured: Sequence[Event]) -> list[Finding]:
     """A warning for each GPU that slowed itself down for heat or power, whatever the number of precisions."""
     findings: dict[object, Finding] = {}
-    for event in told:
+    for event in measured:
         seen = event.get("seen") or {}
         bad = sorted(_BAD_REASONS & set(seen.get("throttled") or ()))
         if bad and event["gpu"] not in findings:

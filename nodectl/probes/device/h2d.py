@@ -52,7 +52,7 @@ def _alike(measurement: Measurement) -> tuple[object, ...]:
 def _read(node: Node, events: Events) -> ProbeResult:
     measured = events.of("measured")
     links = {
-        each["gpu"]: (each["pcie_gen"], each["pcie_width"]) for found in events.of("devices") for each in found["gpus"]
+        gpu["gpu"]: (gpu["pcie_gen"], gpu["pcie_width"]) for event in events.of("devices") for gpu in event["gpus"]
     }
     measurements = tuple(_measurement(node, events, event, links) for event in measured)
     findings = [
@@ -91,29 +91,29 @@ def _measurement(
 
 
 def _trained_down(
-    node: Node, told: Sequence[Event], links: dict[object, tuple[int | None, int | None]]
+    node: Node, measured: Sequence[Event], links: dict[object, tuple[int | None, int | None]]
 ) -> list[Finding]:
     """GPUs whose link is narrower or slower under load than it and its slot can be; the best moment counts."""
     now: dict[int, tuple[float, float]] = {}
-    for event in told:
+    for event in measured:
         seen = event.get("seen") or {}
         if seen.get("pcie_gen_now") and seen.get("pcie_width_now"):
             before = now.get(event["gpu"], (0.0, 0.0))
             now[event["gpu"]] = (max(before[0], seen["pcie_gen_now"]), max(before[1], seen["pcie_width_now"]))
-    found = []
+    findings = []
     for gpu, (gen, width) in now.items():
         most_gen, most_width = links.get(gpu, (None, None))
         if most_gen and most_width and (gen < most_gen or width < most_width):
             possible = f"gen {most_gen} x{most_width} is possible"
             actual = f"{called(gpu)} runs at PCIe gen {gen:g} x{width:g} under load; {possible}"
             remedy = "reseat the GPU or its riser, and look for PCIe errors with `nodectl health`"
-            found.append(host_finding(_NAME, node.host.name, Status.FAILED, actual, remedy))
-    return found
+            findings.append(host_finding(_NAME, node.host.name, Status.FAILED, actual, remedy))
+    return findings
 
 
-def _not_there(node: Node, told: Sequence[Event]) -> list[Finding]:
+def _not_there(node: Node, measured: Sequence[Event]) -> list[Finding]:
     """Memory that was asked for on one node and lies on another: those figures are of another way."""
-    for event in told:
+    for event in measured:
         if event["numa"] is not None and event["numa_found"] not in (None, event["numa"]):
             actual = f"memory for NUMA node {event['numa']} was put on node {event['numa_found']}"
             remedy = "is there free memory on that node, and may this login bind memory?"

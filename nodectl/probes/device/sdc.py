@@ -63,7 +63,7 @@ def vote(units: Sequence[Device]) -> Votes:
     kinds: dict[Hashable, list[Device]] = defaultdict(list)
     for unit in units:
         kinds[unit.kind].append(unit)
-        changing = [name for name, found in unit.digests.items() if len(found) > 1]
+        changing = [name for name, counts in unit.digests.items() if len(counts) > 1]
         if changing:
             votes.unstable[unit.place] = changing
     for alike in kinds.values():
@@ -84,9 +84,9 @@ def _camps(units: Sequence[Device], operation: str) -> dict[str, list[tuple[str,
     """The places of each digest; those that differ from themselves have no vote."""
     camps: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for unit in units:
-        found = unit.digests.get(operation, {})
-        if len(found) == 1:
-            camps[next(iter(found))].append(unit.place)
+        counts = unit.digests.get(operation, {})
+        if len(counts) == 1:
+            camps[next(iter(counts))].append(unit.place)
     return camps
 
 
@@ -144,9 +144,9 @@ def run_sdc(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
     repeated = None
     if again and has_time(plan.options, plan.cost_s(again)):
         note(f"{_NAME}: once more on {', '.join(sorted(suspects))}")
-        told = set(result.findings)
+        known = set(result.findings)
         more = measured(transport, plan, again)
-        result += ProbeResult(findings=tuple(finding for finding in more.findings if finding not in told))
+        result += ProbeResult(findings=tuple(finding for finding in more.findings if finding not in known))
         repeated = vote([*(unit for unit in first if unit.host not in suspects), *gathered.units])
     measurements = tuple(_measurements(first, gathered.conditions, votes, plan.amount))
     verdict = ProbeResult(measurements, (*_blamed(votes, repeated), *_unclear(votes)))
@@ -172,23 +172,25 @@ def _measurements(
     doubtful = {place for doubt in votes.doubts for camp in doubt.camps for place in camp}
     for (host, name), own in shown.items():
         wrong = sum(len({*votes.unstable.get(unit.place, ()), *votes.odd.get(unit.place, ())}) for unit in own)
-        told = {
+        device_conditions = {
             **conditions[own[0].place],
             "operations": sorted(own[0].digests),
             "units": len(own),
             "compared_with": alike[own[0].kind] - len(own),
-            "rounds": min(sum(found.values()) for unit in own for found in unit.digests.values()),
+            "rounds": min(sum(counts.values()) for unit in own for counts in unit.digests.values()),
             "repetitions": amount.repetitions,
             "duration_s": amount.duration_s,
             "digest": _fingerprint(own[0]),
             "unclear": any(unit.place in doubtful for unit in own),
         }
-        yield Measurement(_NAME, (host,), float(wrong), "wrong results", f"{host} {name}", None, None, told)
+        yield Measurement(
+            _NAME, (host,), float(wrong), "wrong results", f"{host} {name}", None, None, device_conditions
+        )
 
 
 def _fingerprint(unit: Device) -> str:
     """Of all its results: the same for units that agree."""
-    results = {name: sorted(found) for name, found in unit.digests.items()}
+    results = {name: sorted(counts) for name, counts in unit.digests.items()}
     return hashlib.sha256(json.dumps(results, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -198,8 +200,8 @@ def _blamed(votes: Votes, again: Votes | None) -> Iterator[Finding]:
     for host, name in {**votes.unstable, **votes.odd}:
         hosts[host].append(name)
     for host, names in sorted(hosts.items()):
-        unstable = sorted({each for name in names for each in votes.unstable.get((host, name), ())})
-        odd = sorted({each for name in names for each in votes.odd.get((host, name), ())})
+        unstable = sorted({operation for name in names for operation in votes.unstable.get((host, name), ())})
+        odd = sorted({operation for name in names for operation in votes.odd.get((host, name), ())})
         words = [f"differs from itself in {', '.join(unstable)}"] if unstable else []
         words += [f"differs from most others of its kind in {', '.join(odd)}"] if odd else []
         yield host_finding(

@@ -29,9 +29,9 @@ def blamed(
     kept: list[Measurement] = []
 
     def again(pairs: Sequence[HostPair]) -> ProbeResult:
-        found = measure(pairs, collective, size if isinstance(size, int) else 0)
-        kept.extend(found.measurements)
-        return ProbeResult(both_ways(found.measurements), found.findings)
+        second = measure(pairs, collective, size if isinstance(size, int) else 0)
+        kept.extend(second.measurements)
+        return ProbeResult(both_ways(second.measurements), second.findings)
 
     looked = ProbeResult(both_ways(judged), first.findings)
     slow, seen = inquire(NAME, looked, again, switches, note)
@@ -54,12 +54,20 @@ def _judged(measurements: Sequence[Measurement]) -> list[Measurement]:
         for measurement in measurements
         if len(measurement.hosts) == 2 and measurement.conditions["verdict_size"] == "large"
     ]
-    return [each for each in large if each.conditions["collective"] == large[0].conditions["collective"]]
+    return [
+        measurement
+        for measurement in large
+        if measurement.conditions["collective"] == large[0].conditions["collective"]
+    ]
 
 
 def both_ways(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
     """Each pair once in either direction: a collective loads both, and blame knows only directions."""
-    return tuple(each for one in measurements for each in (one, replace(one, hosts=one.hosts[::-1])))
+    return tuple(
+        way
+        for measurement in measurements
+        for way in (measurement, replace(measurement, hosts=measurement.hosts[::-1]))
+    )
 
 
 # whether each of these groups fails; groups of one call have no host in common and can run at once
@@ -108,9 +116,11 @@ class _Search:
                 culprits += self._single_out(group)
             if not groups:
                 break
-            told = self._ask(groups)
-            failing = [group for group, failed in zip(groups, told, strict=True) if failed]
-            self.good += [name for group, failed in zip(groups, told, strict=True) if not failed for name in group]
+            failed_groups = self._ask(groups)
+            failing = [group for group, failed in zip(groups, failed_groups, strict=True) if failed]
+            self.good += [
+                name for group, failed in zip(groups, failed_groups, strict=True) if not failed for name in group
+            ]
             if not failing and not culprits:
                 return self._left_out()
         return self._done(culprits)
@@ -122,12 +132,12 @@ class _Search:
             return list(group)
         if len(fresh) < self.least - 1:
             return list(group)
-        found = []
+        culprits = []
         for name in group:
             if self._ask([(name, *fresh[: self.least - 1])])[0]:
-                found.append(name)
+                culprits.append(name)
         # it fails in this company alone
-        return found or list(group)
+        return culprits or list(group)
 
     def _left_out(self) -> Isolation:
         """The whole fails, its halves pass: narrow down the part without which it passes."""
@@ -145,11 +155,11 @@ class _Search:
     def _ask(self, groups: Sequence[Sequence[str]]) -> list[bool]:
         self.calls += 1
         self.tests += len(groups)
-        told = list(self.fails(groups))
-        for group, failed in zip(groups, told, strict=True):
+        failures = list(self.fails(groups))
+        for group, failed in zip(groups, failures, strict=True):
             if failed and len(group) < len(self.smallest):
                 self.smallest = tuple(group)
-        return told
+        return failures
 
     def _done(self, culprits: Sequence[str], *, only_together: bool = False) -> Isolation:
         return Isolation(tuple(dict.fromkeys(culprits)), self.smallest, only_together, self.calls, self.tests)
@@ -191,23 +201,27 @@ def settled(
     note(f"nccl: {_said(case)} fails over {len(hosts)} hosts and nobody can be named: in smaller groups again")
 
     def fails(groups: Sequence[Sequence[str]]) -> list[bool]:
-        return [failing_case(each, [case]) is not None for each in measure(groups, case)]
+        return [failing_case(result, [case]) is not None for result in measure(groups, case)]
 
-    found = isolate(hosts, fails)
+    isolation = isolate(hosts, fails)
     kept = tuple(_without_blame(finding) if finding in failures else finding for finding in result.findings)
-    return ProbeResult(result.measurements, (*kept, *_findings(found, hosts, case)))
+    return ProbeResult(result.measurements, (*kept, *_findings(isolation, hosts, case)))
 
 
 def failing_case(result: ProbeResult, cases: Sequence[Case]) -> Case | None:
     """The first case with a wrong result, else the one at which a run that is incomplete ended."""
-    told = _measured(result)
-    wrong = [case for case, each in zip(told, result.measurements, strict=True) if each.conditions.get("wrong")]
+    measured = _measured(result)
+    wrong = [
+        case
+        for case, measurement in zip(measured, result.measurements, strict=True)
+        if measurement.conditions.get("wrong")
+    ]
     if wrong and isinstance(wrong[0][1], int):
         return wrong[0][0], wrong[0][1]
     if all(finding.kind != "incomplete" for finding in result.findings):
         return None
     # ranks share a size evenly, so that it may be a little smaller than asked for: the number of cases counts
-    done = {name: sum(1 for each, _ in told if each == name) for name, _ in cases}
+    done = {name: sum(1 for collective, _ in measured if collective == name) for name, _ in cases}
     lacking = {finding.subject for finding in result.findings if finding.status is Status.SKIPPED}
     asked: dict[str, int] = {}
     for name, size in cases:
@@ -223,7 +237,7 @@ def _failures(result: ProbeResult, cases: Sequence[Case]) -> list[Finding]:
     """Ranks that ended and results that are wrong; not what is said of the way that the data went."""
     subjects = {"", *(f"{name} {size} B" for name, size in _measured(result)), *(f"{n} {size} B" for n, size in cases)}
     bad = [finding for finding in result.findings if finding.status in _BAD and finding.kind != "incomplete"]
-    return [each for each in bad if each.subject in subjects]
+    return [finding for finding in bad if finding.subject in subjects]
 
 
 def _measured(result: ProbeResult) -> list[tuple[str, object]]:
@@ -238,24 +252,25 @@ def _without_blame(finding: Finding) -> Finding:
     return replace(finding, kind="", action="none", remedy="seen here, and on others, too: see who is named below")
 
 
-def _findings(found: Isolation, hosts: Sequence[str], case: Case) -> list[Finding]:
-    took = f"{found.tests} smaller groups"
-    if found.culprits:
+def _findings(isolation: Isolation, hosts: Sequence[str], case: Case) -> list[Finding]:
+    took = f"{isolation.tests} smaller groups"
+    if isolation.culprits:
         actual = f"{_said(case)} fails in groups with it and passes in those without it, {took}"
         remedy = "take it out of the fleet, run the probe again, and look at it by --scope node and `nodectl health`"
         return [
             host_finding(NAME, name, Status.FAILED, actual, remedy, subject="group", action="drain")
-            for name in found.culprits
+            for name in isolation.culprits
         ]
-    if found.only_together:
-        actual = (
-            f"{_said(case)} fails over {len(found.smallest)} hosts and passes over fewer, whichever they are ({took})"
-        )
+    if isolation.only_together:
+        count = len(isolation.smallest)
+        actual = f"{_said(case)} fails over {count} hosts and passes over fewer, whichever they are ({took})"
         remedy = "look for what runs out: descriptors and memlock of the login, connections that a firewall tracks"
     else:
         actual = f"{_said(case)} failed over {len(hosts)} hosts, but no part of them fails again ({took})"
         remedy = "run it again: what comes and goes may be a link that resets (`nodectl health` counts those)"
-    return [Finding(hosts[0], NAME, Status.FAILED, "group", "none", "", actual, remedy, hosts=tuple(found.smallest))]
+    return [
+        Finding(hosts[0], NAME, Status.FAILED, "group", "none", "", actual, remedy, hosts=tuple(isolation.smallest))
+    ]
 
 
 def _said(case: Case) -> str:

@@ -58,12 +58,12 @@ def part_of(ready: Ready, backend: str, *, alone: bool = False) -> Part:
 
 def group_of(ready: Sequence[Ready], backend: str) -> Group:
     """One group of all ranks of these hosts."""
-    return Group(tuple(part_of(ready_host, backend) for ready_host in ready))
+    return Group(tuple(part_of(host, backend) for host in ready))
 
 
 def node_groups(fleet: Fleet) -> list[Group]:
     """A group for each host, of its own ranks only."""
-    return [Group((part_of(ready_host, fleet.backend, alone=True),)) for ready_host in fleet.ready]
+    return [Group((part_of(host, fleet.backend, alone=True),)) for host in fleet.ready]
 
 
 def rail_groups(fleet: Fleet, should: Mapping[str, Should]) -> list[Group]:
@@ -72,17 +72,13 @@ def rail_groups(fleet: Fleet, should: Mapping[str, Should]) -> list[Group]:
     UsageError where nobody says what a rail is.
     """
     rails: dict[str, list[Part]] = {}
-    for ready_host in fleet.ready:
-        parts = (
-            _rails_by_gpu(ready_host, should[ready_host.name])
-            if fleet.backend == "nccl"
-            else _rails_by_interface(ready_host)
-        )
+    for host in fleet.ready:
+        parts = _rails_by_gpu(host, should[host.name]) if fleet.backend == "nccl" else _rails_by_interface(host)
         for rail, part in parts.items():
             rails.setdefault(rail, []).append(part)
     if not rails:
         remedy = "set nodectl_rail: {eth1: rail0, eth2: rail1} on each host, with its own interfaces or RDMA devices"
-        unknown = next((f"{name}: {each.unknown}" for name, each in should.items() if each.unknown), "")
+        unknown = next((f"{name}: {way.unknown}" for name, way in should.items() if way.unknown), "")
         raise UsageError(f"no rail is known: {unknown or 'the hosts have no NICs on one'}", remedy)
     return [Group(tuple(rails[rail]), rail) for rail in sorted(rails, key=natural)]
 
@@ -108,7 +104,7 @@ def _rails_by_interface(ready: Ready) -> dict[str, Part]:
 
 def _named(ready: Ready) -> dict[str, str]:
     """NIC → rail; a single rail is that of the interface by which the host is reached."""
-    said = ready.host.variables.get("nodectl_rail")
-    if isinstance(said, Mapping):
-        return {str(nic): str(rail) for nic, rail in said.items()}
-    return {ready.endpoint.interface: str(said)} if isinstance(said, str | int) and said != "" else {}
+    rails = ready.host.variables.get("nodectl_rail")
+    if isinstance(rails, Mapping):
+        return {str(nic): str(rail) for nic, rail in rails.items()}
+    return {ready.endpoint.interface: str(rails)} if isinstance(rails, str | int) and rails != "" else {}

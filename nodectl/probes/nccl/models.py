@@ -21,30 +21,30 @@ def fits(measurements: Sequence[Measurement]) -> dict[str, AlphaBeta]:
     series: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in measurements:
         series[str(measurement.conditions["collective"])].append(measurement)
-    found = {}
+    fits_by_collective = {}
     for collective, own in series.items():
-        samples = [(size(each), time_us / 1e6) for each in own for time_us in _times_us(each)]
+        samples = [(size(measurement), time_us / 1e6) for measurement in own for time_us in _times_us(measurement)]
         if len({size for size, _ in samples}) < LEAST_SIZES:
             continue
         try:
-            found[collective] = fit_alpha_beta(samples)
+            fits_by_collective[collective] = fit_alpha_beta(samples)
         except UsageError:
             continue
-    return found
+    return fits_by_collective
 
 
 def with_fits(measurements: Sequence[Measurement]) -> list[Measurement]:
     """The fit of its collective in each measurement."""
-    found = fits(measurements)
-    return [measurement.with_conditions(**_fit(found, measurement)) for measurement in measurements]
+    fits_by_collective = fits(measurements)
+    return [measurement.with_conditions(**_fit(fits_by_collective, measurement)) for measurement in measurements]
 
 
-def said(found: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
+def said(fits_by_collective: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
     """A line for each collective."""
     return [
         f"nccl: {hosts}: {collective}: {fit.alpha_s * 1e6:.3g} us to start, then {fit.bandwidth_gb_s:.3g} GB/s;"
         f" half of that at {fit.half_size_bytes:.3g} B; the sizes miss it by {100 * fit.error:.2g} %"
-        for collective, fit in found.items()
+        for collective, fit in fits_by_collective.items()
     ]
 
 
@@ -76,14 +76,14 @@ def _links(part: Part, backend: str, should: Should | None, hosts: int) -> NodeL
     if part.ranks > 1 and should.inside_gb_s is None:
         return None
     chosen = part.adapter.split(",") if part.adapter else should.adapters
-    nics = tuple(should.rates_gb_s[each] for each in chosen if each in should.rates_gb_s)
+    nics = tuple(should.rates_gb_s[adapter] for adapter in chosen if adapter in should.rates_gb_s)
     if hosts > 1 and (not nics or len(nics) < len(chosen)):
         return None
     return NodeLinks(part.ranks, should.inside_gb_s or 0.0, nics)
 
 
-def _fit(found: Mapping[str, AlphaBeta], measurement: Measurement) -> dict[str, object]:
-    fit = found.get(str(measurement.conditions["collective"]))
+def _fit(fits_by_collective: Mapping[str, AlphaBeta], measurement: Measurement) -> dict[str, object]:
+    fit = fits_by_collective.get(str(measurement.conditions["collective"]))
     if fit is None:
         return {}
     return {
@@ -97,5 +97,5 @@ def _fit(found: Mapping[str, AlphaBeta], measurement: Measurement) -> dict[str, 
 
 
 def _times_us(measurement: Measurement) -> list[float]:
-    told = measurement.conditions.get("times_us")
-    return [float(event) for event in told] if isinstance(told, list) else []
+    times_us = measurement.conditions.get("times_us")
+    return [float(event) for event in times_us] if isinstance(times_us, list) else []

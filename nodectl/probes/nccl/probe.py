@@ -82,7 +82,7 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
     ready = fleet.ready
     ranks = group_of(ready, fleet.backend).ranks
     if options.scope == "node" and ready:
-        if fleet.backend != "nccl" or any(ready_host.endpoint.gpus > 1 for ready_host in ready):
+        if fleet.backend != "nccl" or any(host.endpoint.gpus > 1 for host in ready):
             return None
         return ProbeResult(findings=_alone(fleet))
     needed = 2 if options.scope in ("pairs", "rail") else 1
@@ -91,7 +91,7 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
     if len(hosts) == len(ready):
         remedy = "widen --limit, or measure each host by itself with --scope node"
         raise UsageError("the nccl probe needs two ranks, and one host with one is selected", remedy)
-    names = ", ".join(ready_host.name for ready_host in ready) or "no host"
+    names = ", ".join(host.name for host in ready) or "no host"
     actual = f"not measured: only {names} is ready"
     return ProbeResult(findings=tuple(host_finding(NAME, host.name, Status.UNKNOWN, actual) for host in ready))
 
@@ -109,16 +109,16 @@ def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Roun
     if scope == "node":
         return f"{count} hosts, each by itself", [node_groups(fleet)]
     if scope == "rail":
-        rails = [each for each in rail_groups(fleet, run.should) if each.ranks > 1]
-        names = ", ".join(each.rail for each in rails)
+        rails = [group for group in rail_groups(fleet, run.should) if group.ranks > 1]
+        names = ", ".join(group.rail for group in rails)
         if not rails:
             raise UsageError("no rail has two ranks", "give the hosts' NICs the same rails in nodectl_rail")
-        return f"{count} hosts, one rail after the other: {names}", [[each] for each in rails]
+        return f"{count} hosts, one rail after the other: {names}", [[group] for group in rails]
     if scope == "pairs":
-        by_host = {ready_host.name: ready_host for ready_host in fleet.ready}
-        how, planned = planned_rounds([ready_host.endpoint for ready_host in fleet.ready], switches, run.options)
-        pairs = [[[by_host[end.host.name] for end in pair] for pair in each] for each in planned]
-        rounds = [[group_of(pair, fleet.backend) for pair in each] for each in pairs]
+        by_host = {host.name: host for host in fleet.ready}
+        how, planned = planned_rounds([host.endpoint for host in fleet.ready], switches, run.options)
+        pairs = [[[by_host[end.host.name] for end in pair] for pair in pairs_of_round] for pairs_of_round in planned]
+        rounds = [[group_of(pair, fleet.backend) for pair in pairs_of_round] for pairs_of_round in pairs]
         return f"{count} hosts, pairs {how}: {len(rounds)} rounds", rounds
     return f"{count} hosts together", [[group_of(fleet.ready, fleet.backend)]]
 
@@ -145,7 +145,7 @@ def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) 
 def _blame(
     transport: Transport, fleet: Fleet, run: Run, first: ProbeResult, switches: dict[str, str], note: Note
 ) -> ProbeResult:
-    by_host = {ready_host.name: ready_host for ready_host in fleet.ready}
+    by_host = {host.name: host for host in fleet.ready}
 
     def measure(pairs: Sequence[HostPair], collective: str, size_bytes: int) -> ProbeResult:
         only = replace(run.options, collectives=(collective,), sizes=Sizes((size_bytes,)))
@@ -161,7 +161,7 @@ def _blame(
 
 def _in_smaller_groups(transport: Transport, fleet: Fleet, run: Run, result: ProbeResult, note: Note) -> ProbeResult:
     """Where all hosts together fail and nobody is to blame by its own word: who makes smaller groups fail."""
-    by_host = {ready_host.name: ready_host for ready_host in fleet.ready}
+    by_host = {host.name: host for host in fleet.ready}
     cases = [(name, size) for name in run.collectives for size in run.options.sizes.bytes]
 
     def measure(groups: Sequence[Sequence[str]], case: tuple[str, int]) -> list[ProbeResult]:

@@ -57,7 +57,7 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     for event in events.of("printed"):
         outputs[event["collective"]].append(event)
     printed = [read(name, own, group, first.name) for name, own in outputs.items()]
-    cut = [reason for each in printed for reason in each.cut]
+    cut = [reason for outputs_read in printed for reason in outputs_read.cut]
     cut += [f"{event['collective']}: {event['reason']}" for event in events.of("cut")]
     findings = [
         *(
@@ -65,20 +65,20 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
             for event in events.of("unsupported")
             if (name := event["collective"])
         ),
-        *(finding for each in printed for finding in each.findings),
+        *(finding for outputs_read in printed for finding in outputs_read.findings),
     ]
     if not outputs and not done.ok:
         findings.append(host_finding(NAME, first.name, Status.FAILED, *failure(done, events)))
     lines = [line for own in outputs.values() for event in own for line in event["log"]]
-    told = [told_by(first.name, lines)]
-    findings += judged(told[0], run.should_on(first.name), alone=len(group.parts) == 1)
-    cases = [case for each in printed for case in each.cases]
+    logs = [told_by(first.name, lines)]
+    findings += judged(logs[0], run.should_on(first.name), alone=len(group.parts) == 1)
+    cases = [case for outputs_read in printed for case in outputs_read.cases]
     complete = done.ok and not cut and not any(finding.status is Status.FAILED for finding in findings)
     if not complete:
         findings.append(incomplete(group, len(cases), cut or [finding.actual for finding in findings[:1]]))
-    loaded = {"nccl": told[0].log.version if told[0].log else None, "programs": first.programs}
-    found = measurements(cases, group, run, told, loaded, complete=complete)
-    return ProbeResult(tuple(with_fits(found)), tuple(findings))
+    loaded = {"nccl": logs[0].log.version if logs[0].log else None, "programs": first.programs}
+    measured = measurements(cases, group, run, logs, loaded, complete=complete)
+    return ProbeResult(tuple(with_fits(measured)), tuple(findings))
 
 
 def read(collective: str, outputs: Sequence[Mapping[str, object]], group: Group, host: str) -> Printed:
@@ -104,18 +104,18 @@ def read(collective: str, outputs: Sequence[Mapping[str, object]], group: Group,
             series = sizes.setdefault(row.size_bytes, _Series())
             series.out_of_place += [row.out_of_place] if row.out_of_place else []
             series.in_place += [row.in_place] if row.in_place else []
-    cases = [_case(collective, size, each, cut) for size, each in sizes.items()]
+    cases = [_case(collective, size, series, cut) for size, series in sizes.items()]
     return Printed(tuple(case for case in cases if case), tuple(dict.fromkeys(findings)), tuple(dict.fromkeys(cut)))
 
 
 def _case(collective: str, size_bytes: int, series: _Series, cut: Sequence[str]) -> Case | None:
     """None for a size that took no time: nothing was sent."""
-    seconds = tuple(each.time_us / 1e6 for each in series.out_of_place if each.time_us)
+    seconds = tuple(side.time_us / 1e6 for side in series.out_of_place if side.time_us)
     if not seconds or not size_bytes:
         return None
-    known = [each.wrong for each in (*series.out_of_place, *series.in_place) if each.wrong is not None]
-    in_place = [each.busbw_gb_s for each in series.in_place if each.busbw_gb_s is not None]
-    printed = [each.busbw_gb_s for each in series.out_of_place if each.busbw_gb_s is not None]
+    known = [side.wrong for side in (*series.out_of_place, *series.in_place) if side.wrong is not None]
+    in_place = [side.busbw_gb_s for side in series.in_place if side.busbw_gb_s is not None]
+    printed = [side.busbw_gb_s for side in series.out_of_place if side.busbw_gb_s is not None]
     more = {
         "in_place_busbw_gb_s": median(in_place) if in_place else None,
         "printed_busbw_gb_s": median(printed) if printed else None,

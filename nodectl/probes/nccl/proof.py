@@ -47,32 +47,34 @@ def told_by(host: str, lines: Sequence[str]) -> Told:
         return Told(host, None, None, error.message)
 
 
-def choice(told: Sequence[Told], collective: str, size_bytes: int) -> NcclChoice | None:
+def choice(logs: Sequence[Told], collective: str, size_bytes: int) -> NcclChoice | None:
     """What NCCL took for this collective and size; transfers between two ranks are never chosen, but always direct."""
     function = _FUNCTIONS.get(collective)
-    listed = [each for one in told if one.log for each in one.log.algorithms]
-    exact = [each for each in listed if (each.collective, each.size_bytes) == (function, size_bytes)]
+    listed = [chosen for told in logs if told.log for chosen in told.log.algorithms]
+    exact = [chosen for chosen in listed if (chosen.collective, chosen.size_bytes) == (function, size_bytes)]
     # NCCL before 2.23 does not name the collective
-    nameless = {(each.algorithm, each.protocol): each for each in listed if each.collective is None}
-    sized = [each for each in nameless.values() if each.size_bytes == size_bytes]
+    nameless = {(chosen.algorithm, chosen.protocol): chosen for chosen in listed if chosen.collective is None}
+    sized = [chosen for chosen in nameless.values() if chosen.size_bytes == size_bytes]
     if function is None:
         return None
     return exact[-1] if exact else sized[0] if len(sized) == 1 else None
 
 
-def conditions(told: Sequence[Told]) -> dict[str, object]:
+def conditions(logs: Sequence[Told]) -> dict[str, object]:
     """What goes into each measurement: by host where they differ."""
-    known = {event.host: event for event in told if event.paths and event.log}
+    known = {event.host: event for event in logs if event.paths and event.log}
     if not known:
         return {}
-    paths = {host: each.paths for host, each in known.items() if each.paths}
+    paths = {host: told.paths for host, told in known.items() if told.paths}
     return {
-        "network": common({host: network(each) for host, each in known.items()}),
-        "nics": common({host: sorted({net.name for net in each.nets if net.name}) for host, each in paths.items()}),
-        "gpu_direct": common({host: _gpu_direct(each.nets) for host, each in paths.items()}),
-        "transports": sorted({_kind(transport) for one in paths.values() for transport in one.transports}),
-        "channels": common({host: each.channels for host, each in paths.items()}),
-        "nccl_environment": common({host: dict(each.environment) for host, each in paths.items()}),
+        "network": common({host: network(told) for host, told in known.items()}),
+        "nics": common(
+            {host: sorted({net.name for net in log_paths.nets if net.name}) for host, log_paths in paths.items()}
+        ),
+        "gpu_direct": common({host: _gpu_direct(log_paths.nets) for host, log_paths in paths.items()}),
+        "transports": sorted({_kind(transport) for log_paths in paths.values() for transport in log_paths.transports}),
+        "channels": common({host: log_paths.channels for host, log_paths in paths.items()}),
+        "nccl_environment": common({host: dict(log_paths.environment) for host, log_paths in paths.items()}),
     }
 
 
@@ -151,7 +153,7 @@ def _adapters(host: str, nets: Sequence[NcclNet], wanted: Sequence[str]) -> Iter
 
 
 def _warnings(told: Told) -> Iterator[Finding]:
-    texts = dict.fromkeys(each.text for each in told.log.warnings) if told.log else {}
+    texts = dict.fromkeys(warning.text for warning in told.log.warnings) if told.log else {}
     for text in list(texts)[:_SHOWN_WARNINGS]:
         yield _finding(told.host, Status.WARNING, "nccl warning", "", text, "")
 

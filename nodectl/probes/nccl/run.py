@@ -91,18 +91,18 @@ class Case:
 
 
 def measurements(
-    cases: Sequence[Case], group: Group, run: Run, told: Sequence[Told], own: Mapping[str, object], *, complete: bool
+    cases: Sequence[Case], group: Group, run: Run, logs: Sequence[Told], own: Mapping[str, object], *, complete: bool
 ) -> list[Measurement]:
     """A measurement for each case, with all conditions."""
     verdicts = verdict_sizes(cases, run.options, complete=complete)
-    shared = {**_conditions(group, run), **own, **conditions(told), "complete": complete}
+    shared = {**_conditions(group, run), **own, **conditions(logs), "complete": complete}
     return [
         _measurement(
             case,
             group,
             {
                 **shared,
-                **_choice(told, case, run),
+                **_choice(logs, case, run),
                 **_ceiling(case, group, run),
                 "verdict_size": verdicts.get((case.collective, case.size_bytes)),
                 **case.more,
@@ -120,19 +120,19 @@ def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool
     sizes: dict[str, list[int]] = {}
     for case in cases:
         sizes.setdefault(case.collective, []).append(case.size_bytes)
-    found = {}
+    verdicts = {}
     for collective, own in sizes.items():
         if len(own) > 1:
-            found[collective, min(own)] = "small"
+            verdicts[collective, min(own)] = "small"
         # ranks share a size evenly, so that it may be a little smaller than asked for
         *smaller, largest = sorted(set(options.sizes.bytes))
         reached = complete if options.sizes.grow else max(own) > max([0.5 * largest, *smaller])
         if reached:
-            found[collective, max(own)] = "large"
-    return found
+            verdicts[collective, max(own)] = "large"
+    return verdicts
 
 
-def incomplete(group: Group, found: int, reasons: Sequence[str]) -> Finding:
+def incomplete(group: Group, cases: int, reasons: Sequence[str]) -> Finding:
     """A run cut short is never a pass."""
     reason = "; ".join(dict.fromkeys(reasons)) or "the ranks did not come to an end"
     more = f" over {', '.join(group.hosts)}" + (f" on {group.rail}" if group.rail else "")
@@ -142,20 +142,20 @@ def incomplete(group: Group, found: int, reasons: Sequence[str]) -> Finding:
         Status.UNKNOWN,
         "incomplete",
         expected="every collective at every size",
-        actual=f"cut short after {found} cases{more}: {reason}",
+        actual=f"cut short after {cases} cases{more}: {reason}",
         remedy="name fewer collectives or smaller sizes (--collectives, --sizes), or give more time with --budget",
         kind="incomplete",
         hosts=group.hosts,
     )
 
 
-def wrong(host: str, collective: str, size_bytes: int, count: int, who: str) -> Finding:
+def wrong(host: str, collective: str, size_bytes: int, count: int, where: str) -> Finding:
     """A result that is not what it must be; `who` computed it."""
     return host_finding(
         NAME,
         host,
         Status.FAILED,
-        f"{count} wrong elements {who}",
+        f"{count} wrong elements {where}",
         "run the probe again over pairs (--scope pairs): the host that is in every wrong pair is at fault",
         subject=f"{collective} {size_bytes} B",
         action="drain",
@@ -207,19 +207,19 @@ def _conditions(group: Group, run: Run) -> dict[str, object]:
     }
 
 
-def _choice(told: Sequence[Told], case: Case, run: Run) -> dict[str, object]:
-    found = choice(told, case.collective, case.size_bytes)
+def _choice(logs: Sequence[Told], case: Case, run: Run) -> dict[str, object]:
+    chosen_by_nccl = choice(logs, case.collective, case.size_bytes)
     chosen: dict[str, object] = {
-        "algorithm": found.algorithm if found else None,
-        "protocol": found.protocol if found else None,
+        "algorithm": chosen_by_nccl.algorithm if chosen_by_nccl else None,
+        "protocol": chosen_by_nccl.protocol if chosen_by_nccl else None,
     }
-    if run.backend == "nccl" and found is not None:
-        chosen["nvls"] = found.algorithm.upper().startswith("NVLS")
+    if run.backend == "nccl" and chosen_by_nccl is not None:
+        chosen["nvls"] = chosen_by_nccl.algorithm.upper().startswith("NVLS")
     return chosen
 
 
 def _ceiling(case: Case, group: Group, run: Run) -> dict[str, object]:
-    found = ceiling(case.collective, group, run.backend, run.should)
-    if found is None:
+    model = ceiling(case.collective, group, run.backend, run.should)
+    if model is None:
         return {"model_busbw_gb_s": None}
-    return {"model_busbw_gb_s": found.busbw_gb_s, "model_limit": found.limit, "model_why": found.why}
+    return {"model_busbw_gb_s": model.busbw_gb_s, "model_limit": model.limit, "model_why": model.why}

@@ -52,30 +52,32 @@ class Should:
 def find_should(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, Should]:
     """Ask all hosts once; by name."""
     facts = facts_named(*WANTED)
-    found: dict[str, Mapping[str, object]] = {}
+    facts_of: dict[str, Mapping[str, object]] = {}
     unknown: dict[str, str] = {}
     source = LiveSource(tuple(hosts), transport, forks)
     for host, answer in source.recordings(lambda host: commands_for(host, facts)):
         if isinstance(answer, Recording):
-            found[host.name] = read_facts(answer, facts)
+            facts_of[host.name] = read_facts(answer, facts)
         else:
             unknown[host.name] = answer.error or str(answer.outcome)
-    told = should_of([(host, found[host.name]) for host in hosts if host.name in found])
-    return {**told, **{name: Should(unknown=reason) for name, reason in unknown.items()}}
+    known = should_of([(host, facts_of[host.name]) for host in hosts if host.name in facts_of])
+    return {**known, **{name: Should(unknown=reason) for name, reason in unknown.items()}}
 
 
 def should_of(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, Should]:
     """From facts; together, because the socket interface must reach all."""
-    ports = {host.name: training_ports(host, found) for host, found in hosts}
-    sockets = choose([(host, nics_in(found)) for host, found in hosts], rdma=all(ports.values()))
-    return {host.name: _one(host, found, ports[host.name], sockets[host.name].interface) for host, found in hosts}
+    ports = {host.name: training_ports(host, host_facts) for host, host_facts in hosts}
+    sockets = choose([(host, nics_in(host_facts)) for host, host_facts in hosts], rdma=all(ports.values()))
+    return {
+        host.name: _one(host, host_facts, ports[host.name], sockets[host.name].interface) for host, host_facts in hosts
+    }
 
 
-def _one(host: Host, found: Mapping[str, object], ports: Sequence[IbPort], socket: str) -> Should:
-    told = found.get("ib_ports")
-    if isinstance(told, Unread) and told.kind == "unknown":
-        return Should(unknown=f"RDMA ports could not be read: {told.reason}")
-    node = node_topology(host, found)
+def _one(host: Host, host_facts: Mapping[str, object], ports: Sequence[IbPort], socket: str) -> Should:
+    read_ports = host_facts.get("ib_ports")
+    if isinstance(read_ports, Unread) and read_ports.kind == "unknown":
+        return Should(unknown=f"RDMA ports could not be read: {read_ports.reason}")
+    node = node_topology(host, host_facts)
     rates = {port.device: port.rate_gbit_s / 8 for port in ports if port.rate_gbit_s}
     adapters = tuple(dict.fromkeys(port.device for port in ports))
     if isinstance(node, Unread):
@@ -92,7 +94,7 @@ def _one(host: Host, found: Mapping[str, object], ports: Sequence[IbPort], socke
         gpu_direct=near and able,
         nvlink=link_class == "nvswitch" or (link_class == "nvlink-bridge" and len(node.gpus) == 2),
         link_class=link_class,
-        inside_gb_s=_inside_gb_s(node, found, link_class),
+        inside_gb_s=_inside_gb_s(node, host_facts, link_class),
     )
 
 
@@ -111,10 +113,10 @@ def _link_class(node: NodeTopology) -> str | None:
     return "pcie"
 
 
-def _inside_gb_s(node: NodeTopology, found: Mapping[str, object], link_class: str | None) -> float | None:
+def _inside_gb_s(node: NodeTopology, host_facts: Mapping[str, object], link_class: str | None) -> float | None:
     """What a GPU's links to the others carry each way; of the GPU that has least."""
     if link_class in ("nvswitch", "nvlink-bridge"):
-        return _nvlink_gb_s(found.get("nvlink"))
+        return _nvlink_gb_s(host_facts.get("nvlink"))
     rates = [
         _PCIE_LANE_GB_S[gpu.pcie_gen] * gpu.pcie_width
         for gpu in node.gpus
@@ -123,12 +125,12 @@ def _inside_gb_s(node: NodeTopology, found: Mapping[str, object], link_class: st
     return min(rates) if len(rates) == len(node.gpus) and rates else None
 
 
-def _nvlink_gb_s(told: object) -> float | None:
+def _nvlink_gb_s(nvlink: object) -> float | None:
     from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink
 
-    if not isinstance(told, NvidiaSmiNvlink):
+    if not isinstance(nvlink, NvidiaSmiNvlink):
         return None
-    sums = [sum(_data_gb_s(each.speed_gb_s or 0.0) for each in gpu.links or () if each.active) for gpu in told.gpus]
+    sums = [sum(_data_gb_s(link.speed_gb_s or 0.0) for link in gpu.links or () if link.active) for gpu in nvlink.gpus]
     return min(sums) if sums and min(sums) > 0 else None
 
 

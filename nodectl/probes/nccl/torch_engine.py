@@ -32,21 +32,23 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     left = left_s(run.options.ends_at)
     played = play(transport, _members(group, run, left), _RUN_S if left is None else left + 2 * run.timeout_s)
     cases = _cases(played, group.ranks)
-    cut = [f"{each['collective']} {each['asked_bytes']} B: {each['reason']}" for each in _events(played, "cut")]
-    failed = [_failed(each) for each in culprits(played)]
+    cut = [f"{event['collective']} {event['asked_bytes']} B: {event['reason']}" for event in _events(played, "cut")]
+    failed = [_failed(culprit) for culprit in culprits(played)]
     whole = not cut and not failed and len(_events(played, "done")) == group.ranks
-    seen = {case.collective for case in cases} | {each["collective"] for each in _events(played, "unsupported")}
+    seen = {case.collective for case in cases} | {event["collective"] for event in _events(played, "unsupported")}
     if whole:
-        cut += [f"{each}: not all ranks told what it took" for each in run.collectives if each not in seen]
+        cut += [
+            f"{collective}: not all ranks told what it took" for collective in run.collectives if collective not in seen
+        ]
     complete = whole and not cut
-    told = [_told(member_run) for member_run in played] if run.backend == "nccl" else []
-    found = measurements(cases, group, run, told, _loaded(played), complete=complete)
-    findings = [*_wrong(played), *_unsupported(played, group, run.backend), *_proven(played, group, run, told), *failed]
+    logs = [_told(member) for member in played] if run.backend == "nccl" else []
+    measured = measurements(cases, group, run, logs, _loaded(played), complete=complete)
+    findings = [*_wrong(played), *_unsupported(played, group, run.backend), *_proven(played, group, run, logs), *failed]
     if not complete:
         findings.append(
             incomplete(group, len(cases), [*cut, *(f"{failure.host}: {failure.actual}" for failure in failed)])
         )
-    return ProbeResult(tuple(with_fits(found)), tuple(findings))
+    return ProbeResult(tuple(with_fits(measured)), tuple(findings))
 
 
 def _members(group: Group, run: Run, left: float | None) -> list[Member]:
@@ -81,7 +83,7 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
 
 
 def _events(played: Sequence[Played], kind: str) -> list[Event]:
-    return [event for member_run in played for event in member_run.events.of(kind)]
+    return [event for member in played for event in member.events.of(kind)]
 
 
 def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
@@ -90,7 +92,7 @@ def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
     for event in _events(played, "times"):
         # small sizes that were asked for can come to the same when ranks share them; the first counts
         by_rank[event["collective"], event["size_bytes"]].setdefault(event["rank"], event)
-    told = {case: list(events.values()) for case, events in by_rank.items()}
+    events_of = {case: list(events.values()) for case, events in by_rank.items()}
     return [
         # a repetition is as slow as its slowest rank
         Case(
@@ -100,7 +102,7 @@ def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
             events[0]["iterations"],
             sum(event["wrong"] for event in events),
         )
-        for (collective, size_bytes), events in told.items()
+        for (collective, size_bytes), events in events_of.items()
         if len(events) == ranks
     ]
 
@@ -108,15 +110,15 @@ def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
 def _loaded(played: Sequence[Played]) -> dict[str, object]:
     """What was loaded and on what it ran, by host where they differ."""
     ready = _events(played, "ready")
-    by_host = {member_run.member.host.name: member_run for member_run in played}
-    numa = {name: [event["numa"] for event in each.events.of("ready")] for name, each in by_host.items()}
-    clocks = {name: (each.events.of("clocks") or [{}])[0].get("clocks") or None for name, each in by_host.items()}
-    used = {name: _interfaces(each) for name, each in by_host.items()}
+    by_host = {member.member.host.name: member for member in played}
+    numa = {name: [event["numa"] for event in member.events.of("ready")] for name, member in by_host.items()}
+    clocks = {name: (member.events.of("clocks") or [{}])[0].get("clocks") or None for name, member in by_host.items()}
+    used = {name: _interfaces(member) for name, member in by_host.items()}
     return {
         **{key: _one_of(ready, key) for key in ("torch", "nccl", "cuda", "device")},
-        "numa_nodes": common({name: sorted(each, key=str) for name, each in numa.items()}),
+        "numa_nodes": common({name: sorted(nodes, key=str) for name, nodes in numa.items()}),
         "clocks": clocks,
-        "interfaces_used": common({name: sorted(each) for name, each in used.items()}),
+        "interfaces_used": common({name: sorted(interfaces) for name, interfaces in used.items()}),
     }
 
 
@@ -128,11 +130,11 @@ def _one_of(events: Sequence[Event], key: str) -> object:
 
 def _interfaces(played: Played) -> dict[str, int]:
     """Connections of all ranks of a host, by interface."""
-    found: dict[str, int] = defaultdict(int)
+    connections: dict[str, int] = defaultdict(int)
     for event in played.events.of("sockets"):
         for name, count in event["interfaces"].items():
-            found[name] += count
-    return dict(found)
+            connections[name] += count
+    return dict(connections)
 
 
 def _told(played: Played) -> Told:
@@ -140,19 +142,23 @@ def _told(played: Played) -> Told:
     return told_by(played.member.host.name, lines)
 
 
-def _proven(played: Sequence[Played], group: Group, run: Run, told: Sequence[Told]) -> Iterator[Finding]:
+def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[Told]) -> Iterator[Finding]:
     """Of ranks that met: whether the data went the way it should."""
     alone = len(group.parts) == 1
-    for part, each in zip(group.parts, played, strict=True):
+    for part, member in zip(group.parts, played, strict=True):
         name = part.ready.name
-        if not each.events.of("ready"):
+        if not member.events.of("ready"):
             continue
         if run.backend == "nccl":
-            log = next(one for one in told if one.host == name)
+            log = next(log for log in logs if log.host == name)
             yield from judged(log, run.should_on(name), alone=alone, adapter=part.adapter)
-        elif not alone and each.events.of("sockets"):
+        elif not alone and member.events.of("sockets"):
             # several ranks of a host also meet by its loopback
-            used = {one: count for one, count in _interfaces(each).items() if part.ranks == 1 or one != _LOOPBACK}
+            used = {
+                interface: count
+                for interface, count in _interfaces(member).items()
+                if part.ranks == 1 or interface != _LOOPBACK
+            }
             yield from sockets_judged(name, used, part.interface)
 
 
@@ -182,6 +188,6 @@ def _failed(played: Played) -> Finding:
     if played.done is None:
         return host_finding(NAME, host, Status.UNKNOWN, "stopped answering while it was measured", "is its link up?")
     status = Status.FAILED if played.done.outcome is Outcome.RAN else Status.UNKNOWN
-    found = host_finding(NAME, host, status, *failure(played.done, played.events))
+    finding = host_finding(NAME, host, status, *failure(played.done, played.events))
     # it only saw another fail, and none said so of itself
-    return replace(found, kind="") if played.blames_peer else found
+    return replace(finding, kind="") if played.blames_peer else finding

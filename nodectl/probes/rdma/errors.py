@@ -135,8 +135,8 @@ def classify(run: Run, partner: Run | None = None, *, server_listens: bool | Non
     if other is not None and (own is None or (own.kind in _ECHOES and other.kind not in _ECHOES)):
         return Failure(other.kind, other.text, by_partner=True)
     open_to_it = own is None or own.kind in ("peer_lost", "mismatch", "timeout", "other")
-    if partner is not None and open_to_it and (told := _told_differently(run.argv, partner.argv)):
-        return Failure("mismatch", told)
+    if partner is not None and open_to_it and (difference := _told_differently(run.argv, partner.argv)):
+        return Failure("mismatch", difference)
     if own is None:
         return None
     listens = server_listens if server_listens is not None else partner is not None and _waited(partner)
@@ -149,12 +149,12 @@ def classify(run: Run, partner: Run | None = None, *, server_listens: bool | Non
 
 def _alone(run: Run) -> Failure | None:
     argv = without_timeout(run.argv)
-    found = _parsed(run.text)
-    if found is not None and found.error is not None:
-        return _of_error(run, argv, found)
-    if found is not None and found.rows and (found_told := _other_count(argv, found)):
+    parsed = _parsed(run.text)
+    if parsed is not None and parsed.error is not None:
+        return _of_error(run, argv, parsed)
+    if parsed is not None and parsed.rows and (found_told := _other_count(argv, parsed)):
         return Failure("mismatch", found_told)
-    if found is not None and found.rows and not run.timed_out and run.exit_status == 0:
+    if parsed is not None and parsed.rows and not run.timed_out and run.exit_status == 0:
         return None
     return _without_words(run, argv)
 
@@ -166,15 +166,15 @@ def _parsed(text: str) -> Perftest | None:
         return None
 
 
-def _of_error(run: Run, argv: Sequence[str], found: Perftest) -> Failure:
-    error = found.error
+def _of_error(run: Run, argv: Sequence[str], parsed: Perftest) -> Failure:
+    error = parsed.error
     assert error is not None  # noqa: S101 - the caller looked
     kind, text = error.kind, error.text
-    if kind == "peer_lost" and _is_idle(found) and run.exit_status == 0:
+    if kind == "peer_lost" and _is_idle(parsed) and run.exit_status == 0:
         return Failure("link_cut", f"nothing was carried: {text}")
     if kind == "peer_lost" and re.search(r"Failed status 1[23]\b", text):
         return Failure("link_cut", text)
-    if kind == "memlock" and any(each.startswith("--use_cuda") for each in argv):
+    if kind == "memlock" and any(word.startswith("--use_cuda") for word in argv):
         return Failure("gpu_memory", text)
     if kind == "refused":
         return Failure("no_server", text)
@@ -213,8 +213,8 @@ def _is_perftest(argv: Sequence[str]) -> bool:
     return bool(argv) and _PROGRAM.search(argv[0]) is not None
 
 
-def _is_idle(found: Perftest) -> bool:
-    return any(row.iterations == 0 for row in found.rows)
+def _is_idle(parsed: Perftest) -> bool:
+    return any(row.iterations == 0 for row in parsed.rows)
 
 
 def _waited(partner: Run) -> bool:
@@ -228,17 +228,17 @@ def _waited(partner: Run) -> bool:
     )
 
 
-def _other_count(argv: Sequence[str], found: Perftest) -> str:
+def _other_count(argv: Sequence[str], parsed: Perftest) -> str:
     """perftest says nothing when its two ends were told different numbers: one reports the other's."""
-    told = given(argv, "-n", "--iters")
+    iterations = given(argv, "-n", "--iters")
     pairs = given(argv, "-q", "--qp") or "1"
-    done = {row.iterations for row in found.rows}
-    if not (told and told.isdigit() and pairs.isdigit()) or given(argv, "-D", "--duration"):
+    done = {row.iterations for row in parsed.rows}
+    if not (iterations and iterations.isdigit() and pairs.isdigit()) or given(argv, "-D", "--duration"):
         return ""
-    if done == {int(told) * int(pairs)}:
+    if done == {int(iterations) * int(pairs)}:
         return ""
     reported = ", ".join(map(str, sorted(done)))
-    return f"told to do {told} iterations, it reports {reported}: the other end was told otherwise"
+    return f"told to do {iterations} iterations, it reports {reported}: the other end was told otherwise"
 
 
 def _told_differently(own: Sequence[str], other: Sequence[str]) -> str:
@@ -246,11 +246,11 @@ def _told_differently(own: Sequence[str], other: Sequence[str]) -> str:
     own, other = without_timeout(own), without_timeout(other)
     if not (_is_perftest(own) and _is_perftest(other)):
         return ""
-    programs = [each[0].rpartition("/")[2] for each in (own, other)]
+    programs = [argv[0].rpartition("/")[2] for argv in (own, other)]
     if programs[0] != programs[1]:
         return f"{programs[0]} here, {programs[1]} there"
     for short, long in _TOLD.items():
-        values = [given(each, short, long) for each in (own, other)]
+        values = [given(argv, short, long) for argv in (own, other)]
         if values[0] != values[1]:
             return f"{short} {values[0] or 'not given'} here, {values[1] or 'not given'} there"
     return ""

@@ -42,18 +42,18 @@ def ready(
     nics: dict[str, dict[str, Nic]] = {}
     findings: list[Finding] = []
     for site in sites:
-        lacking = [each for each in programs if each not in site.programs]
+        lacking = [program for program in programs if program not in site.programs]
         # where there is no device nothing need be installed
         if site.ports and lacking:
             findings.append(failed_finding("not_installed", f"not installed: {', '.join(lacking)}", site.name))
             continue
         nics[site.name] = {}
         for rail, port in rails_of(site, options.device):
-            found = _nic(site, rail, port, options)
-            if isinstance(found, Nic):
-                nics[site.name][rail] = found
+            nic = _nic(site, rail, port, options)
+            if isinstance(nic, Nic):
+                nics[site.name][rail] = nic
             else:
-                findings.append(found)
+                findings.append(nic)
         if not rails_of(site, options.device):
             findings.append(_without_device(site, options.device, anybody))
     return nics, [*findings, *_unlike(nics), *_versions([site for site in sites if nics.get(site.name)])]
@@ -62,13 +62,13 @@ def ready(
 def rails_of(site: Site, devices: Sequence[str] = ()) -> list[tuple[str, Port]]:
     """The host's ports (of these devices, if any are named) with their rails: by nodectl_rail, else by place."""
     chosen = [port for port in site.ports if not devices or port.device in devices or port.netdev in devices]
-    chosen.sort(key=lambda each: (natural(each.device), each.port))
-    said = site.endpoint.host.variables.get("nodectl_rail")
-    if isinstance(said, Mapping):
-        names = [str(said.get(each.device, said.get(each.netdev, ""))) for each in chosen]
+    chosen.sort(key=lambda port: (natural(port.device), port.port))
+    rails = site.endpoint.host.variables.get("nodectl_rail")
+    if isinstance(rails, Mapping):
+        names = [str(rails.get(port.device, rails.get(port.netdev, ""))) for port in chosen]
     else:
-        listed = said if isinstance(said, list) else [said] if said not in (None, "") else []
-        names = [str(each) for each in listed] if len(listed) == len(chosen) else [""] * len(chosen)
+        listed = rails if isinstance(rails, list) else [rails] if rails not in (None, "") else []
+        names = [str(rail) for rail in listed] if len(listed) == len(chosen) else [""] * len(chosen)
     # two ports on one rail must still be told apart
     taken = Counter(names)
     labels = [name if name and taken[name] == 1 else str(place) for place, name in enumerate(names)]
@@ -102,8 +102,8 @@ def _nic(site: Site, rail: str, port: Port, options: RdmaOptions) -> Nic | Findi
         return failed_finding(kind, f"{port.label} cannot be opened: {port.refused}", site.name)
     if port.state != "ACTIVE":
         waits = port.state == "INIT" and port.link_layer == "InfiniBand"
-        told = f"{port.label} is {port.state or 'in no known state'}, link {port.physical_state or 'not told'}"
-        return failed_finding("no_subnet_manager" if waits else "port_down", told, site.name)
+        actual = f"{port.label} is {port.state or 'in no known state'}, link {port.physical_state or 'not told'}"
+        return failed_finding("no_subnet_manager" if waits else "port_down", actual, site.name)
     gid = None
     if port.is_ethernet or options.gid_index is not None:
         chosen = choose_gid(port, options.gid_index)
@@ -130,8 +130,8 @@ def choose_gid(port: Port, index: int | None) -> Gid | str:
             return f"the GID at index {index} is of RoCE v1, which does not pass routers"
         return asked[0]
     v2 = [gid for gid in port.gids if gid.version == "v2"]
-    own = [each for each in v2 if each.ipv4 and each.netdev in (None, port.netdev)]
-    wide = [each for each in v2 if not each.gid.startswith("fe80:")]
+    own = [gid for gid in v2 if gid.ipv4 and gid.netdev in (None, port.netdev)]
+    wide = [gid for gid in v2 if not gid.gid.startswith("fe80:")]
     best = own or wide or v2
     return best[0] if best else "no GID of RoCE v2"
 
@@ -143,10 +143,10 @@ def _gpu(site: Site, port: Port) -> tuple[int, bool] | Finding:
         return failed_finding("gpu_memory", "no NVIDIA GPU on the bus", site.name, status=Status.SKIPPED)
     if not gpus.paths:
         return failed_finding("gpu_memory", "no driver has the GPUs", site.name, status=Status.UNKNOWN)
-    offered = [set(each.options) for each in site.programs.values()]
-    if not all("--use_cuda" in each for each in offered):
+    offered = [set(program.options) for program in site.programs.values()]
+    if not all("--use_cuda" in options_of for options_of in offered):
         return failed_finding("gpu_memory", _NO_CUDA, site.name, status=Status.UNKNOWN)
-    has_dmabuf = all("--use_cuda_dmabuf" in each for each in offered)
+    has_dmabuf = all("--use_cuda_dmabuf" in options_of for options_of in offered)
     if not (has_dmabuf or gpus.peermem):
         return failed_finding(
             "gpu_memory", "neither nvidia-peermem is loaded, nor does perftest know DMA-BUF", site.name
@@ -171,17 +171,19 @@ def _unlike(nics: Mapping[str, Mapping[str, Nic]]) -> Iterator[Finding]:
         yield from _odd(
             "mtu", of_rail, {host: f"{port.mtu_active} B" for host, port in ports.items() if port.mtu_active}
         )
-        rates = {host: f"{each.rate_gbit_s:g} Gbit/s" for host, each in ports.items() if each.rate_gbit_s}
+        rates = {host: f"{port.rate_gbit_s:g} Gbit/s" for host, port in ports.items() if port.rate_gbit_s}
         yield from _odd("speed", of_rail, rates)
 
 
 def _versions(sites: Sequence[Site]) -> Iterator[Finding]:
-    told = {site.name: {each.version for each in site.programs.values() if each.version} for site in sites}
-    known = {host: f"perftest {', '.join(sorted(versions))}" for host, versions in told.items() if versions}
+    versions_of = {
+        site.name: {program.version for program in site.programs.values() if program.version} for site in sites
+    }
+    known = {host: f"perftest {', '.join(sorted(versions))}" for host, versions in versions_of.items() if versions}
     yield from _odd("version", "", known)
 
 
-def _odd(what: str, where: str, known: Mapping[str, str]) -> Iterator[Finding]:
+def _odd(quantity: str, where: str, known: Mapping[str, str]) -> Iterator[Finding]:
     counted = Counter(known.values()).most_common()
     if len(counted) < 2:
         return
@@ -189,9 +191,11 @@ def _odd(what: str, where: str, known: Mapping[str, str]) -> Iterator[Finding]:
     if count == counted[1][1]:
         values = ", ".join(f"{host} has {value}" for host, value in known.items())
         actual, hosts = f"they differ{where}: {values}", tuple(known)
-        yield Finding(hosts[0], NAME, Status.WARNING, what, actual=actual, remedy=_REMEDIES[what], hosts=hosts)
+        yield Finding(hosts[0], NAME, Status.WARNING, quantity, actual=actual, remedy=_REMEDIES[quantity], hosts=hosts)
         return
     expected = f"{usual}, as its peers{where}"
     for host, value in known.items():
         if value != usual:
-            yield host_finding(NAME, host, Status.WARNING, value, _REMEDIES[what], subject=what, expected=expected)
+            yield host_finding(
+                NAME, host, Status.WARNING, value, _REMEDIES[quantity], subject=quantity, expected=expected
+            )

@@ -49,11 +49,11 @@ def result_of(
     failed = []
     for event in events:
         case = cases[int(event["test"])]
-        found = read(case, event)
-        if isinstance(found, Reading):
-            readings[case.rail, case.operation, case.flow].append((case, found))
+        reading = read(case, event)
+        if isinstance(reading, Reading):
+            readings[case.rail, case.operation, case.flow].append((case, reading))
         else:
-            failed.append(found)
+            failed.append(reading)
     measured = tuple(_measurement(own, programs) for own in readings.values())
     return ProbeResult(measured, tuple(_findings(failed)))
 
@@ -61,7 +61,7 @@ def result_of(
 def read(case: Case, event: Event) -> Reading | Failed:
     """One test's figures, or why there are none."""
     client, server = event.get("client"), event.get("server")
-    evidence = "\n".join(_shown(each) for each in (client, server) if each)[-_EVIDENCE_CHARS:]
+    evidence = "\n".join(_shown(run) for run in (client, server) if run)[-_EVIDENCE_CHARS:]
     failure = failure_of(client, server, event.get("gone") or "")
     # a table that cannot be read, of a run that ended well, may still stand in the JSON
     unread = failure is not None and failure.kind == "other" and client is not None and client["status"] == 0
@@ -79,18 +79,18 @@ def read(case: Case, event: Event) -> Reading | Failed:
 def _figures(client: Event) -> tuple[BwRow | LatRow, str]:
     """The text's figures, those of `--out_json` where it has none that can be read."""
     try:
-        found = parse_perftest(client["stdout"])
+        parsed = parse_perftest(client["stdout"])
     except ParseError:
         if not client["json"]:
             raise
-        found = parse_perftest(client["json"])
-    return found.rows[-1], _printed(client["stdout"], found)
+        parsed = parse_perftest(client["json"])
+    return parsed.rows[-1], _printed(client["stdout"], parsed)
 
 
-def _printed(text: str, found: Perftest) -> str:
+def _printed(text: str, parsed: Perftest) -> str:
     """The table as perftest printed it: its header and its last row."""
     head = [line.strip() for line in text.splitlines() if line.lstrip().startswith("#bytes")]
-    start = str(found.rows[-1].size_bytes)
+    start = str(parsed.rows[-1].size_bytes)
     rows = [line.strip() for line in text.splitlines() if line.split()[:1] == [start]]
     return "\n".join([*head[-1:], *rows[-1:]])
 
@@ -115,7 +115,7 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
         "memory": "host" if pair[0].end.gpu is None else "gpu",
         "size_bytes": first.size_bytes,
         "rail": case.rail,
-        "device": [each.port.label for each in pair],
+        "device": [nic.port.label for nic in pair],
         "client": case.client,
         "repetitions": len(readings),
         "values": values,
@@ -156,18 +156,18 @@ def _peaks(readings: Sequence[Reading]) -> dict[str, object]:
 
 
 def _links(pair: Sequence[Nic]) -> dict[str, object]:
-    ports = [each.port for each in pair]
+    ports = [nic.port for nic in pair]
     conditions: dict[str, object] = {
         "link_layer": ports[0].link_layer,
         "rate_gbit_s": [port.rate_gbit_s for port in ports],
         "mtu": [port.mtu_active for port in ports],
         "numa_node": [port.numa_node for port in ports],
-        "gid_index": [each.end.gid_index for each in pair],
+        "gid_index": [nic.end.gid_index for nic in pair],
     }
     if pair[0].end.gpu is not None:
-        conditions["gpu"] = [each.end.gpu for each in pair]
-        conditions["gpu_path"] = [each.gpu_path for each in pair]
-        conditions["gpu_method"] = ["DMA-BUF" if each.end.dmabuf else "peer memory" for each in pair]
+        conditions["gpu"] = [nic.end.gpu for nic in pair]
+        conditions["gpu_path"] = [nic.gpu_path for nic in pair]
+        conditions["gpu_method"] = ["DMA-BUF" if nic.end.dmabuf else "peer memory" for nic in pair]
     return conditions
 
 

@@ -37,7 +37,7 @@ class Window:
     def conditions(self, rate_gbit_s: float, streams: int, *, reverse: bool) -> dict[str, object]:
         """What the path's length and the buffers allow: at best, or as measured where the window has grown."""
         receive, send = (self.client[0], self.server[1]) if reverse else (self.server[0], self.client[1])
-        told: dict[str, object] = {
+        known: dict[str, object] = {
             "rtt_ms": self.rtt_ms,
             "receive_buffer_bytes": receive,
             "send_buffer_bytes": send,
@@ -45,7 +45,7 @@ class Window:
             "window_bytes": None if reverse else self.window_bytes,
         }
         if not (self.rtt_ms and receive and send):
-            return {**told, "model_bit_s": None, "limited_by": None}
+            return {**known, "model_bit_s": None, "limited_by": None}
         window = receive * streams * (self.share or 1.0)
         in_flight = bdp_bytes(rate_gbit_s * 1e9, self.rtt_ms / 1000)
         model = 8000 * min(window, float(send * streams)) / self.rtt_ms
@@ -54,7 +54,7 @@ class Window:
             limited = "send buffer"
         elif self.share and in_flight >= _FULL_WINDOW * window:
             limited = "receive buffer"
-        return {**told, "model_bit_s": model, "limited_by": limited}
+        return {**known, "model_bit_s": model, "limited_by": limited}
 
 
 def window_of(played: Played, forward: Sequence[Iperf3], streams: int) -> Window:
@@ -73,7 +73,7 @@ def buffer_hint(measurements: Sequence[Measurement]) -> tuple[Finding, ...]:
     held = [measurement for measurement in measurements if measurement.conditions.get("limited_by")]
     if not held:
         return ()
-    least = min(held, key=lambda each: each.value)
+    least = min(held, key=lambda measurement: measurement.value)
     others = f"; as in {len(held) - 1} more of {len(measurements)} directions" if len(held) > 1 else ""
     return (
         Finding(
