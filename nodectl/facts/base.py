@@ -93,12 +93,14 @@ def text_fact(
 ) -> Fact[T]:
     """What `parse` makes of one command's output; Absent with `absent` where its script exits with NOT_THERE."""
 
-    def read(recording: Recording) -> T:
-        if absent and entry(recording, command.key).exit_status == NOT_THERE:
-            raise AbsentError(absent)
-        return parse(output(recording, command.key))
-
-    return Fact(subject, (command,), read, words, row, occasion=occasion)
+    return Fact(
+        subject,
+        (command,),
+        lambda recording: parse(output(recording, command.key, absent)),
+        words,
+        row,
+        occasion=occasion,
+    )
 
 
 def entry(recording: Recording, key: str) -> Entry:
@@ -115,20 +117,18 @@ def entry(recording: Recording, key: str) -> Entry:
     return output
 
 
-def output(recording: Recording, key: str) -> str:
-    """The standard output of a command that succeeded; Unknown with its complaint where it failed."""
+def output(recording: Recording, key: str, absent: str = "") -> str:
+    """The standard output of a command that succeeded; Unknown with its complaint where it failed.
+
+    With `absent`: Absent for this reason where the script says that the host has no such thing.
+    """
     done = entry(recording, key)
+    if absent and done.exit_status == NOT_THERE:
+        raise AbsentError(absent)
     if done.exit_status != 0:
         complaint = (done.stderr.strip() or done.stdout.strip()).splitlines()[:1]
         raise UnknownError(f"{tool(done)}: exit status {done.exit_status}: {''.join(complaint)}")
     return done.stdout
-
-
-def output_unless_missing(recording: Recording, key: str, missing: str) -> str:
-    """As `output`; Absent with `missing` where the script says that the host has no such thing."""
-    if entry(recording, key).exit_status == NOT_THERE:
-        raise AbsentError(missing)
-    return output(recording, key)
 
 
 def file_text(recording: Recording, key: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nodectl.facts.base import Fact, output_unless_missing, whole
+from nodectl.facts.base import Fact, output, whole
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 
@@ -34,7 +34,7 @@ def _commands(host: Host) -> tuple[Command, ...]:
 
 
 def _read(recording: Recording) -> HealthTimer:
-    text = output_unless_missing(recording, "health-timer", f"no {TIMER} there")
+    text = output(recording, "health-timer", f"no {TIMER} there")
     lines = [*text.splitlines(), "", "", ""]
     path = recording.entries["health-timer"].argv[-1]
     return HealthTimer(lines[1].strip(), path, whole(lines[2].strip() or None), lines[0] == "systemd")

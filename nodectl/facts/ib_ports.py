@@ -9,18 +9,7 @@ from typing import Any
 
 from nodectl.common.natural import natural
 from nodectl.errors import ParseError
-from nodectl.facts.base import (
-    AbsentError,
-    Fact,
-    UnknownError,
-    matches,
-    output_unless_missing,
-    parse,
-    parsed_as,
-    script,
-    tally,
-    whole,
-)
+from nodectl.facts.base import AbsentError, Fact, UnknownError, matches, output, parse, parsed_as, script, tally, whole
 from nodectl.model.recording import Command, Recording
 
 _NO_DEVICE = "the kernel has no RDMA device"
@@ -152,7 +141,7 @@ def _port(name: str, port: int, device: Device) -> IbPort:
 
 
 def _word(text: str | None) -> str | None:
-    """`4: ACTIVE` is ACTIVE."""
+    """The state's name: `4: ACTIVE` is ACTIVE."""
     return None if text is None else text.rpartition(":")[2].strip()
 
 
@@ -184,7 +173,7 @@ def _first(recording: Recording) -> Iterable[IbPort]:
 
 def sysfs_devices(recording: Recording) -> dict[str, Device]:
     """The RDMA devices in sysfs by name; Absent where the kernel has none."""
-    return parse(read_sysfs, output_unless_missing(recording, "ib-sysfs", _NO_DEVICE))
+    return parse(read_sysfs, output(recording, "ib-sysfs", _NO_DEVICE))
 
 
 def _from_sysfs(recording: Recording) -> Iterable[IbPort]:

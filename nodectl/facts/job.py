@@ -100,7 +100,7 @@ class RunningJobs:
 
 @dataclass(frozen=True, slots=True)
 class RdmaDevices:
-    """Names below /sys/class/infiniband."""
+    """Names of the RDMA devices, as below /sys/class/infiniband."""
 
     names: tuple[str, ...]
 
@@ -128,7 +128,7 @@ def job_facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
 
 def _read(subject: str, kind: type[Kind], recording: Recording) -> Kind:
     answer = parsed(recording, KEY, _answer).get(subject)
-    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    names = [item.name for item in fields(kind)]  # type: ignore[arg-type]
     if not isinstance(answer, dict) or set(answer) != set(names):
         raise ParseError(f"{KEY}: {subject} is {str(answer)[:200]!r}, not {', '.join(names)}")
     return kind(**{name: _frozen(value) for name, value in answer.items()})

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from nodectl.common import node_paths
-from nodectl.facts.base import Fact, output_unless_missing
+from nodectl.facts.base import Fact, output
 from nodectl.facts.versions import venv_of
 from nodectl.model.recording import Command, Recording
 
@@ -29,11 +29,11 @@ class Launcher:
 
 
 def _read(recording: Recording) -> Launcher:
-    text = output_unless_missing(recording, "launcher", f"no {node_paths.ROOT} there")
+    text = output(recording, "launcher", f"no {node_paths.ROOT} there")
     answers = {}
     for line in text.splitlines():
-        name, status, said = (line + "  ").split(" ", 2)
-        reason = said.strip() if status == "127" else f"exit status {status}: {said.strip()}"
+        name, status, message = (line + "  ").split(" ", 2)
+        reason = message.strip() if status == "127" else f"exit status {status}: {message.strip()}"
         answers[name] = "" if status == "0" else reason
     return Launcher(answers["launcher"], answers["torchrun"])
 

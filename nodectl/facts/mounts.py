@@ -13,7 +13,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One mounted file system."""
+    """One mounted file system, as a line of /proc/self/mounts."""
 
     target: str
     source: str

@@ -101,18 +101,18 @@ def _interface(row: Any) -> Interface:
         addresses = tuple(f"{info['local']}/{info['prefixlen']}" for info in row["addr_info"] if "local" in info)
         # "eth0@if7" is how ip names the near end of a veth pair
         name = row["ifname"].partition("@")[0]
-        made = row.get("linkinfo") or {}
+        link = row.get("linkinfo") or {}
         nic = Nic(
             name,
             row["operstate"].lower(),
             row["mtu"],
             row.get("address"),
             addresses,
-            kind=made.get("info_kind"),
+            kind=link.get("info_kind"),
             carrier="LOWER_UP" in row["flags"] if "flags" in row else None,
             master=row.get("master"),
             mtu_max=row.get("max_mtu") or None,
-            bond_mode=(made.get("info_data") or {}).get("mode") if made.get("info_kind") == "bond" else None,
+            bond_mode=(link.get("info_data") or {}).get("mode") if link.get("info_kind") == "bond" else None,
             counters=_counters(row.get("stats64") or row.get("stats") or {}),
         )
         return Interface(row["ifindex"], nic)

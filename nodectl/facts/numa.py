@@ -27,7 +27,7 @@ class NumaNode:
 
 @dataclass(frozen=True, slots=True)
 class Numa:
-    """The host's NUMA nodes."""
+    """The host's NUMA nodes, sorted by number."""
 
     nodes: tuple[NumaNode, ...]
 
@@ -48,7 +48,7 @@ def _node(number: int, values: dict[str, str]) -> NumaNode:
 
 
 def _mib(text: str) -> int | None:
-    """`2048 kB` is 2."""
+    """Whole MiB of a text such as `2048 kB`; None for any other text."""
     value = whole(text.removesuffix(" kB"))
     return None if value is None else value // 1024
 

@@ -89,7 +89,7 @@ def _read(recording: Recording) -> Versions:
     venv, wheels, reason = _venv(recording)
     unavailable: dict[str, str] = {}
 
-    def of(name: str, read: Callable[[], str | None], why: str) -> str | None:
+    def version(name: str, read: Callable[[], str | None], why: str) -> str | None:
         """One version; where there is none, why."""
         try:
             value, reason = read(), why
@@ -101,22 +101,24 @@ def _read(recording: Recording) -> Versions:
 
     no_venv = reason or f"no venv in {venv}"
     missing = no_venv if "python" not in wheels else "no such wheel in the venv"
+    no_cuda = "torch is built without CUDA" if "torch" in wheels else missing
+    not_loaded = "no library of NCCL there could be loaded"
     return Versions(
         venv=venv,
-        python3=of("python3", lambda: _after(output(recording, "python3"), r"Python (\S+)"), "not printed"),
-        venv_python=of("venv_python", lambda: wheels.get("python"), no_venv),
-        torch=of("torch", lambda: wheels.get("torch"), missing),
-        cuda=of("cuda", lambda: wheels.get("cuda"), "torch is built without CUDA" if "torch" in wheels else missing),
-        cudnn=of("cudnn", lambda: wheels.get("cudnn"), missing),
-        nccl=of("nccl", lambda: wheels.get("nccl"), missing),
-        nccl_loaded=of("nccl_loaded", lambda: wheels.get("nccl_loaded"), "no library of NCCL there could be loaded"),
-        deepspeed=of("deepspeed", lambda: wheels.get("deepspeed"), missing),
-        driver=of("driver", lambda: _driver(recording), "no NVIDIA driver is loaded"),
-        driver_installed=of("driver_installed", lambda: _first_line(recording, "driver-installed"), "not printed"),
-        driver_library=of("driver_library", lambda: _smi(recording, "NVML"), "not printed by this nvidia-smi"),
-        driver_flavour=of("driver_flavour", lambda: _flavour(recording), "no NVIDIA driver is loaded"),
-        driver_cuda=of("driver_cuda", lambda: _driver_cuda(recording), "not printed by this nvidia-smi"),
-        iperf3=of("iperf3", lambda: _after(output(recording, "iperf3-version"), r"iperf (\S+)"), "not printed"),
+        python3=version("python3", lambda: _after(output(recording, "python3"), r"Python (\S+)"), "not printed"),
+        venv_python=version("venv_python", lambda: wheels.get("python"), no_venv),
+        torch=version("torch", lambda: wheels.get("torch"), missing),
+        cuda=version("cuda", lambda: wheels.get("cuda"), no_cuda),
+        cudnn=version("cudnn", lambda: wheels.get("cudnn"), missing),
+        nccl=version("nccl", lambda: wheels.get("nccl"), missing),
+        nccl_loaded=version("nccl_loaded", lambda: wheels.get("nccl_loaded"), not_loaded),
+        deepspeed=version("deepspeed", lambda: wheels.get("deepspeed"), missing),
+        driver=version("driver", lambda: _driver(recording), "no NVIDIA driver is loaded"),
+        driver_installed=version("driver_installed", lambda: _first_line(recording, "driver-installed"), "not printed"),
+        driver_library=version("driver_library", lambda: _smi(recording, "NVML"), "not printed by this nvidia-smi"),
+        driver_flavour=version("driver_flavour", lambda: _flavour(recording), "no NVIDIA driver is loaded"),
+        driver_cuda=version("driver_cuda", lambda: _driver_cuda(recording), "not printed by this nvidia-smi"),
+        iperf3=version("iperf3", lambda: _after(output(recording, "iperf3-version"), r"iperf (\S+)"), "not printed"),
         unavailable=unavailable,
     )
 
@@ -175,10 +177,10 @@ def _first_line(recording: Recording, key: str) -> str | None:
     return next((line.strip() for line in output(recording, key).splitlines() if line.strip()), None)
 
 
-def _smi(recording: Recording, what: str) -> str | None:
+def _smi(recording: Recording, component: str) -> str | None:
     """A line of `nvidia-smi --version`, whose wording changed with the drivers."""
     text = entry(recording, "nvidia-smi-version").stdout
-    return _after(text, rf"{what}\s+[Vv]ersion\s*:\s*(\d[\d.]*)")
+    return _after(text, rf"{component}\s+[Vv]ersion\s*:\s*(\d[\d.]*)")
 
 
 def _driver_cuda(recording: Recording) -> str | None:

@@ -12,6 +12,7 @@ import ipaddress
 import re
 import string
 from collections.abc import Callable, Mapping
+from typing import AnyStr
 
 # of the 24 bits below a maker's own: 4,096 machines with 4,096 addresses each, scattered by an odd factor (one to one)
 _TAILS, _SCATTER = 4096, 0x9E3779
@@ -50,7 +51,7 @@ class Pseudonyms:
         text = b"\0".join(part if isinstance(part, bytes) else part.encode() for part in parts)
         return hmac.new(self._key, text, hashlib.sha256).digest()
 
-    def _fresh(self, kind: str, original: str | bytes, make: Callable[[bytes], str | bytes]) -> str | bytes:
+    def _fresh(self, kind: str, original: AnyStr, make: Callable[[bytes], AnyStr]) -> AnyStr:
         """The first of the values that `make` draws which is neither taken nor the original."""
         for attempt in range(10_000):
             drawn = make(self._stream(kind, original, str(attempt)))
@@ -83,8 +84,7 @@ class Pseudonyms:
             place = (self._number * _TAILS + len(self._tails)) * _SCATTER
             known = self._tails[maker, tail] = (place % 2**24).to_bytes(3, "big")
         elif known is None:
-            made = self._fresh(f"tail {maker.hex()}", tail, lambda drawn: drawn[:3])
-            known = self._tails[maker, tail] = made if isinstance(made, bytes) else tail
+            known = self._tails[maker, tail] = self._fresh(f"tail {maker.hex()}", tail, lambda drawn: drawn[:3])
         return known
 
     def _eui64(self, octets: bytes) -> bytes:
@@ -160,8 +160,7 @@ class Pseudonyms:
         def make(drawn: bytes) -> str:
             return "".join(_letter(letter, drawn[i % 32]) for i, letter in enumerate(value))
 
-        made = self._fresh("serial", value, make)
-        return made if isinstance(made, str) else value
+        return self._fresh("serial", value, make)
 
 
 def _letter(letter: str, drawn: int) -> str:

@@ -75,16 +75,16 @@ def parse_dmesg(text: str) -> Dmesg:
     """ParseError where the text is no kernel log, says why there is none, or an Xid is cut."""
     text = plain(text)
     events: list[KernelEvent] = []
-    named: Line | None = None  # the GPU of which the next lines tell
+    header: Line | None = None  # it names the GPU of which the next lines tell
     chosen: KernelEvent | None = None  # whom the kernel is about to kill, until it says that it did
     for line in readable(lines_with(text, _WORTH)):
         if "NVRM: The NVIDIA GPU" in line.text:
-            named = line
+            header = line
         event = _event(line)
         if event is None:
             continue
-        if event.kind == "gpu_lost" and event.pci is None and named is not None and line.number - named.number <= 3:
-            event = _of_named(event, named)
+        if event.kind == "gpu_lost" and event.pci is None and header is not None and line.number - header.number <= 3:
+            event = _with_gpu(event, header)
         if event.kind == "oom":
             if "Killed process" in event.text:
                 chosen = None
@@ -110,22 +110,22 @@ def _event(line: Line) -> KernelEvent | None:
     link = link_change(text)
     if link is None:
         return None
-    return replace(_found(link.kind, text), time=time, device=link.device, state=link.state)
+    return replace(_event_of(link.kind, text), time=time, device=link.device, state=link.state)
 
 
-def _found(kind: str, text: str, match: re.Match[str] | None = None) -> KernelEvent:
-    named = match.groupdict() if match else {}
-    address = named.get("pci")
+def _event_of(kind: str, text: str, match: re.Match[str] | None = None) -> KernelEvent:
+    values = match.groupdict() if match else {}
+    address = values.get("pci")
     if address is None and kind not in ("oom", "segfault", "mce"):
-        somewhere = _FIND_ADDRESS.search(text)
-        address = somewhere[0] if somewhere else None
+        mention = _FIND_ADDRESS.search(text)
+        address = mention[0] if mention else None
     return KernelEvent(
         kind=kind,
         time=None,
         pci=address,
-        code=whole(named.get("code") or ""),
-        pid=whole(named.get("pid") or ""),
-        process=named.get("name") or None,
+        code=whole(values.get("code") or ""),
+        pid=whole(values.get("pid") or ""),
+        process=values.get("name") or None,
         severity=None,
         device=None,
         state=None,
@@ -136,22 +136,22 @@ def _found(kind: str, text: str, match: re.Match[str] | None = None) -> KernelEv
 def _nvidia(text: str) -> KernelEvent | None:
     if "Xid" not in text:
         if "fallen off the bus" in text and "NVRM" in text:
-            return _found("gpu_lost", text)
-        return _found("peermem", text) if _PEERMEM.search(text) else None
+            return _event_of("gpu_lost", text)
+        return _event_of("peermem", text) if _PEERMEM.search(text) else None
     if match := _XID.search(text):
-        event = _found("xid", text, match)
-        if who := _PROCESS.match(match["rest"]):
-            name = (who["name"] or "").strip()
-            event = replace(event, pid=whole(who["pid"]), process=None if name in ("", "<unknown>") else name)
+        event = _event_of("xid", text, match)
+        if process := _PROCESS.match(match["rest"]):
+            name = (process["name"] or "").strip()
+            event = replace(event, pid=whole(process["pid"]), process=None if name in ("", "<unknown>") else name)
         return replace(event, severity=_severity(match["rest"])) if event.code in _NVLINK5 else event
     if match := _SXID.search(text):
-        return replace(_found("sxid", text, match), severity=_severity(match["rest"]))
+        return replace(_event_of("sxid", text, match), severity=_severity(match["rest"]))
     return None
 
 
-def _of_named(event: KernelEvent, named: Line) -> KernelEvent:
+def _with_gpu(event: KernelEvent, header: Line) -> KernelEvent:
     """Drivers wrap the sentence: its first line has the GPU and the time, its third what happened."""
-    time, text = message_of(named.text)
+    time, text = message_of(header.text)
     address = _FIND_ADDRESS.search(text)
     return replace(event, time=event.time or time, pci=address[0] if address else None, text=f"{text} … {event.text}")
 
@@ -165,17 +165,17 @@ def _severity(text: str) -> str | None:
 
 def _memory(text: str) -> KernelEvent | None:
     if "available PCIe bandwidth, limited by" in text:
-        return _found("pcie_limited", text)
+        return _event_of("pcie_limited", text)
     if match := _MCE_KILL.search(text):
-        return _found("mce", text, match)
-    return _found("mce", text) if _MCE.search(text) else None
+        return _event_of("mce", text, match)
+    return _event_of("mce", text) if _MCE.search(text) else None
 
 
 def _crash(text: str) -> KernelEvent | None:
     if match := _KILLED.search(text) or _CHOSEN.search(text) or _OOM_TASK.search(text):
-        return _found("oom", text, match)
+        return _event_of("oom", text, match)
     if match := _SEGFAULT.match(text):
-        return _found("segfault", text, match)
+        return _event_of("segfault", text, match)
     return None
 
 

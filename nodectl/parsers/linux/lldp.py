@@ -54,23 +54,23 @@ def read_lldp(document: object) -> Lldp:
     if not isinstance(document, dict) or "lldp" not in document:
         raise ParseError(f"{_TOOL}: no 'lldp' in the document", "run lldpctl -f json")
     neighbors = []
-    for part in _each(document["lldp"]):
+    for part in _as_list(document["lldp"]):
         if not isinstance(part, dict):
             raise ParseError(f"{_TOOL}: 'lldp' holds {part!r:.80}, not an object")
-        for name, interface in _named(part.get("interface", []), "interface"):
+        for name, interface in _objects(part.get("interface", []), "interface"):
             neighbors.append(_neighbor(name, interface))
     return Lldp(tuple(neighbors))
 
 
 def _neighbor(name: str, interface: Mapping[str, Any]) -> LldpNeighbor:
-    called, chassis = next(_named(interface.get("chassis", {}), "chassis"), ("", {}))
-    port = next((item for item in _each(interface.get("port", {})) if isinstance(item, dict)), {})
+    name_of_chassis, chassis = next(_objects(interface.get("chassis", {}), "chassis"), ("", {}))
+    port = next((item for item in _as_list(interface.get("port", {})) if isinstance(item, dict)), {})
     chassis_id = _value(chassis.get("id"))
-    if not (called or chassis_id):
+    if not (name_of_chassis or chassis_id):
         raise ParseError(f"{_TOOL}: interface {name}: a neighbour without name and id")
     return LldpNeighbor(
         interface=name,
-        chassis=called or chassis_id or "",
+        chassis=name_of_chassis or chassis_id or "",
         chassis_id=chassis_id,
         port=_value(port.get("id")),
         port_description=_value(port.get("descr")),
@@ -79,22 +79,22 @@ def _neighbor(name: str, interface: Mapping[str, Any]) -> LldpNeighbor:
     )
 
 
-def _named(value: object, what: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _objects(value: object, kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(name, object) of `{"eth0": {…}}`, a list of those, or json0's `{"name": …}`; a lone object is a list of one."""
-    for item in _each(value):
+    for item in _as_list(value):
         if not isinstance(item, dict):
-            raise ParseError(f"{_TOOL}: {what} is {item!r:.80}, not an object")
+            raise ParseError(f"{_TOOL}: {kind} is {item!r:.80}, not an object")
         name = item.get("name")
         if name is not None or "id" in item:
             yield _value(name) or "", item
             continue
         for key, inner in item.items():
             if not isinstance(inner, dict):
-                raise ParseError(f"{_TOOL}: {what} {key!r:.80} is {inner!r:.80}, not an object")
+                raise ParseError(f"{_TOOL}: {kind} {key!r:.80} is {inner!r:.80}, not an object")
             yield str(key), inner
 
 
-def _each(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     """A list as it is; what stands alone as a list of one."""
     if value is None:
         return []
@@ -103,7 +103,7 @@ def _each(value: object) -> list[Any]:
 
 def _value(value: object) -> str | None:
     """The text of `"x"`, `{"type": …, "value": "x"}` or a list of one of those."""
-    for item in _each(value):
+    for item in _as_list(value):
         text = item.get("value") if isinstance(item, dict) else item
         if isinstance(text, str | int):
             return str(text)
@@ -111,14 +111,14 @@ def _value(value: object) -> str | None:
 
 
 def _forwards(value: object) -> bool | None:
-    capabilities = [item for item in _each(value) if isinstance(item, dict)]
+    capabilities = [item for item in _as_list(value) if isinstance(item, dict)]
     if not capabilities:
         return None
     return any(item.get("enabled") is True and str(item.get("type")).lower() in _FORWARDS for item in capabilities)
 
 
 def _gbit_s(value: object) -> float | None:
-    for item in _each(value):
+    for item in _as_list(value):
         current = _value(item.get("current")) if isinstance(item, dict) else None
         match = _RATE.search(current or "")
         if match:

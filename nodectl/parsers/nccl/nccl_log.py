@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from nodectl.parsers.text import Line, foreign, lines_of, unreadable, untagged, whole
 
 TOOL = "nccl-log"
-_LINE = re.compile(r"NCCL (?P<level>INFO|WARN|TRACE|VERSION|ABORT)\b ?(?P<said>.*)")
-_WHO = re.compile(r"(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>-?\d{1,5})\]")
+_LINE = re.compile(r"NCCL (?P<level>INFO|WARN|TRACE|VERSION|ABORT)\b ?(?P<message>.*)")
+_ORIGIN = re.compile(r"(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} \[(?P<device>-?\d{1,5})\]")
 _VERSION = re.compile(r"NCCL version (?P<version>\d{1,4}\.\S{1,60})")
 _NETWORK = re.compile(
     r"Using network (?P<name>\S.{0,80}?)\s*$|Assigned NET plugin (?P<assigned>\S.{0,80}?) to comm\b"  # since 2.27
@@ -101,7 +101,7 @@ class _Log:
         if match is None:
             return
         self.is_ours = True
-        message = match["said"].strip()
+        message = match["message"].strip()
         if match["level"] == "WARN":
             self.warnings.append(_warning(line.text[: match.start()], message))
         if "Bytes -> Algo" in message:
@@ -131,12 +131,12 @@ class _Log:
 
 def _warning(before: str, message: str) -> NcclWarning:
     # the last before `NCCL`: a scheduler may have put its own name first
-    who = max(_WHO.finditer(before), key=lambda match: match.start(), default=None)
+    origin = max(_ORIGIN.finditer(before), key=lambda match: match.start(), default=None)
     kind = next((kind for kind, pattern in _KINDS if pattern.search(message)), "other")
     return NcclWarning(
-        host=who["host"] if who else None,
-        pid=int(who["pid"]) if who else None,
-        device=int(who["device"]) if who else None,
+        host=origin["host"] if origin else None,
+        pid=int(origin["pid"]) if origin else None,
+        device=int(origin["device"]) if origin else None,
         text=message,
         kind=kind,
     )
@@ -167,7 +167,7 @@ def _first(names: Iterable[str | None]) -> str | None:
     return next((name for name in names if name is not None), None)
 
 
-_SAID = re.compile(r"NCCL (?:INFO|WARN)\b ?(?P<said>.*)")
+_MESSAGE = re.compile(r"NCCL (?:INFO|WARN)\b ?(?P<message>.*)")
 _VIA_OF_CHANNEL = re.compile(
     r"\bvia (?P<transport>NET/[A-Za-z][\w .+-]{0,60}/\d{1,4}[^\s,;]{0,60}"
     r"|[A-Z][A-Za-z0-9]{1,15}(?:/[^\s,;]{1,60}| direct pointer){0,6})"
@@ -220,9 +220,9 @@ def parse_nccl_paths(text: str) -> NcclPaths:
     """The same text as for parse_nccl_log, which judges whether it is a log; here what is not told is left out."""
     paths = _Paths()
     for line in untagged(lines_of(text, TOOL)):
-        match = _SAID.search(line.text)
+        match = _MESSAGE.search(line.text)
         if match is not None:
-            paths.read(match["said"].strip())
+            paths.read(match["message"].strip())
     return paths.result()
 
 

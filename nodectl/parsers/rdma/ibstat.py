@@ -6,15 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from nodectl.parsers.rdma.labelled import (
-    LINK_LAYERS,
-    Block,
-    first_match,
-    is_cut_label,
-    labelled,
-    nothing_found,
-    rows_of,
-)
+from nodectl.parsers.rdma.labelled import Block, first_match, is_cut_label, labelled, nothing_found, rows_of
 from nodectl.parsers.text import Line, unreadable
 
 TOOL = "ibstat"
@@ -44,7 +36,7 @@ class Port:
     rate_gbit_s: float | None = labelled(Block.number, "Rate", r"(\S+)(?: \(FDR10\))?")
     lid: int | None = labelled(Block.whole, "Base lid")
     sm_lid: int | None = labelled(Block.whole, "SM lid")
-    link_layer: str | None = labelled(Block.text, "Link layer", LINK_LAYERS)
+    link_layer: str | None = labelled(Block.link_layer, "Link layer")
     guid: str | None = labelled(Block.guid, "Port GUID")
     unavailable: Mapping[str, str] = field(default_factory=dict)
 

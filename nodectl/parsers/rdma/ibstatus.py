@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodectl.parsers.rdma.labelled import LINK_LAYERS, Block, is_cut_label, labelled, nothing_found, rows_of
+from nodectl.parsers.rdma.labelled import Block, is_cut_label, labelled, nothing_found, rows_of
 from nodectl.parsers.text import unreadable
 
 TOOL = "ibstatus"
@@ -36,7 +36,7 @@ class PortStatus:
     physical_state: str | None = labelled(Block.text, "phys state", _PHYSICAL_STATES)
     rate_gbit_s: float | None = labelled(Block.number, "rate", _RATE)
     rate_text: str | None = labelled(Block.text, "rate")
-    link_layer: str | None = labelled(Block.text, "link_layer", LINK_LAYERS)
+    link_layer: str | None = labelled(Block.link_layer, "link_layer")
     gid: str | None = labelled(Block.text, "default gid")
     lid: int | None = labelled(Block.whole, "base lid")
     unavailable: Mapping[str, str] = field(default_factory=dict)
@@ -70,5 +70,5 @@ def parse_ibstatus(text: str) -> Ibstatus:
 
 
 def _without_code(label: str, value: str) -> str:
-    """`4: ACTIVE` → `ACTIVE`"""
+    """A state without its number: `4: ACTIVE` is `ACTIVE`."""
     return re.sub(r"^\s*\d+:(?: |$)", "", value) if label in ("state", "phys state") else value

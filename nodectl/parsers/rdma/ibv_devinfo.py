@@ -6,15 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from nodectl.parsers.rdma.labelled import (
-    LINK_LAYERS,
-    Block,
-    first_match,
-    is_cut_label,
-    labelled,
-    nothing_found,
-    rows_of,
-)
+from nodectl.parsers.rdma.labelled import Block, first_match, is_cut_label, labelled, nothing_found, rows_of
 from nodectl.parsers.text import Line, unreadable
 
 TOOL = "ibv-devinfo"
@@ -52,7 +44,7 @@ class DevicePort:
     state: str | None = labelled(Block.text, "state")
     max_mtu_bytes: int | None = labelled(Block.whole, "max_mtu")
     active_mtu_bytes: int | None = labelled(Block.whole, "active_mtu")
-    link_layer: str | None = labelled(Block.text, "link_layer", LINK_LAYERS)
+    link_layer: str | None = labelled(Block.link_layer, "link_layer")
     lid: int | None = labelled(Block.whole, "port_lid")
     active_width: str | None = labelled(Block.text, "active_width")
     active_speed: str | None = labelled(Block.text, "active_speed")
@@ -62,7 +54,7 @@ class DevicePort:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One RDMA device."""
+    """One RDMA device with the ports that were printed."""
 
     name: str
     transport: str | None = labelled(Block.text, "transport")

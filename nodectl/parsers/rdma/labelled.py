@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?")
 _GUID = re.compile(r"(?:0x)?([0-9a-fA-F:]*)")
 _GUID_DIGITS = 16
 T = TypeVar("T")
-LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "Unknown", "IB")
+_LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "Unknown", "IB")
 
 
 def rows_of(text: str, tool: str) -> Iterator[Line]:
@@ -71,6 +71,10 @@ class Block:
         if value not in vocabulary and any(word.startswith(value) for word in vocabulary):
             raise unreadable(self._tool, line, "the row is cut")
         return value
+
+    def link_layer(self, name: str, label: str) -> str | None:
+        """InfiniBand, Ethernet or what else the tools call it."""
+        return self.text(name, label, _LINK_LAYERS)
 
     def guid(self, name: str, label: str) -> str | None:
         """As printed, masked ones too; ParseError where digits are missing."""
