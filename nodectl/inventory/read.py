@@ -56,35 +56,31 @@ class Inventory:
     def hosts(self, limit: str | None = None) -> tuple[Host, ...]:
         """The hosts that the Ansible pattern `limit` selects, in the inventory's order."""
         try:
-            with _listening() as heard:
+            with _listening() as listener:
                 self._manager.subset(limit)
                 selected = [host for host in self._manager.get_hosts("all") if not host.implicit]
         except (AnsibleError, OSError, re.error) as error:
             raise InventoryError(f"--limit {limit}: {_message(error)}", "give an Ansible host pattern") from error
         if not selected:
             known = ", ".join(sorted(set(self._manager.groups) - {"all", "ungrouped"})) or "none"
-            hints = "".join(f"; {text}" for text in heard.warnings if not text.startswith("Could not match"))
+            hints = "".join(f"; {text}" for text in listener.warnings if not text.startswith("Could not match"))
             raise InventoryError(
-                f"no host of {_join(self.sources)} matches '{limit}'{hints}",
+                f"no host of {', '.join(self.sources)} matches '{limit}'{hints}",
                 f"name a host or a group (groups here: {known})",
             )
-        for warning in heard.warnings:  # of a pattern of several, one part matched nothing
-            heard.display.warning(warning)
+        for warning in listener.warnings:  # of a pattern of several, one part matched nothing
+            listener.display.warning(warning)
         return tuple(self._host(host) for host in selected)
 
     def _host(self, host: Any) -> Host:
-        variables = HostVariables(host.name, {**_configured(), **self._all_variables(host)}, self._render)
         try:
-            return _as_host(host.name, variables)
-        except AnsibleError as error:
-            raise InventoryError(f"host {host.name}: {_message(error)}", "correct the variable") from error
-
-    def _all_variables(self, host: Any) -> Mapping[str, Any]:
-        try:
-            variables: Mapping[str, Any] = self._variables.get_vars(host=host, include_hostvars=False)
+            raw: Mapping[str, Any] = self._variables.get_vars(host=host, include_hostvars=False)
         except AnsibleError as error:
             raise InventoryError(f"variables of {host.name}: {_message(error)}", "correct the file it names") from error
-        return variables
+        try:
+            return _as_host(host.name, HostVariables(host.name, {**_configured(), **raw}, self._render))
+        except AnsibleError as error:
+            raise InventoryError(f"host {host.name}: {_message(error)}", "correct the variable") from error
 
     def _render(self, name: str, variables: Mapping[str, Any], value: object) -> object:
         from ansible.template import Templar
@@ -161,36 +157,32 @@ def _resolve(source: str) -> str:
 def _parse(loader: Any, sources: tuple[str, ...]) -> Any:
     """Ansible only warns of what it cannot read, and goes on without: here that is an error."""
     constants.INVENTORY_ANY_UNPARSED_IS_FAILED = True
-    with _listening() as heard:
+    with _listening() as listener:
         try:
             manager = ansible_manager.InventoryManager(loader=loader, sources=list(sources))
         except AnsibleError as error:
-            detail = heard.reason() or _message(error)
+            detail = listener.reason() or _message(error)
             raise InventoryError(f"cannot read the inventory: {detail}", "correct the file it names") from error
     if not manager.hosts:
         raise InventoryError(
-            f"{_join(sources)} holds no host" + "".join(f"; {text}" for text in heard.warnings),
+            f"{', '.join(sources)} holds no host" + "".join(f"; {text}" for text in listener.warnings),
             "list hosts in it, or give another inventory with -i",
         )
-    for warning in heard.warnings:
-        heard.display.warning(warning)
+    for warning in listener.warnings:
+        listener.display.warning(warning)
     return manager
 
 
 @contextmanager
 def _listening() -> Iterator[_Listener]:
     """Hear what Ansible would only have printed, and keep our own files out of a folder's inventories."""
-    heard, ignored = _Listener(ansible_manager.display), ansible_manager.IGNORED
-    ansible_manager.display = heard
+    listener, ignored = _Listener(ansible_manager.display), ansible_manager.IGNORED
+    ansible_manager.display = listener
     ansible_manager.IGNORED = re.compile(ignored.pattern + b"|" + _OURS)
     try:
-        yield heard
+        yield listener
     finally:
-        ansible_manager.display, ansible_manager.IGNORED = heard.display, ignored
-
-
-def _join(sources: Sequence[str]) -> str:
-    return ", ".join(sources)
+        ansible_manager.display, ansible_manager.IGNORED = listener.display, ignored
 
 
 def _unlock_vault(loader: Any) -> None:
@@ -256,10 +248,9 @@ def _plain(value: object) -> object:
         return [_plain(item) for item in value]
     if value is None or isinstance(value, bool):
         return value
-    for kind in (int, float, str):
-        if isinstance(value, kind):
-            return kind(value)  # type: ignore[call-overload, no-any-return, unused-ignore]
-    return str(value)
+    if isinstance(value, int):
+        return int(value)
+    return float(value) if isinstance(value, float) else str(value)
 
 
 class _Listener:

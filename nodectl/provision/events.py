@@ -142,8 +142,11 @@ def failure_text(result: Mapping[str, Any]) -> str:
             return next(iter(reasons.values()))
         return "\n".join(f"{item}: {reason}" for item, reason in reasons.items())
     parts = [str(result.get(key, "")).strip() for key in ("msg", "stderr", "module_stderr")]
-    seen = list(dict.fromkeys(part for part in parts if part))
-    text = "\n".join(seen) or str(result.get("stdout", "")).strip() or "no reason given"
+    text = (
+        "\n".join(dict.fromkeys(part for part in parts if part))
+        or str(result.get("stdout", "")).strip()
+        or "no reason given"
+    )
     return text.rpartition(_PROFILE_ERROR)[2]
 
 

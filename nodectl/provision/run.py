@@ -44,7 +44,7 @@ class ProvisionRequest:
 
 
 def command_line(request: ProvisionRequest) -> str:
-    """ansible-playbook's options, quoted once."""
+    """The request as options of ansible-playbook, quoted for a shell."""
     words = [word for source in request.inventory for word in ("-i", source)]
     words += ["--check"] * request.check + ["--diff"] * request.diff
     for option, tags in (("--tags", request.tags), ("--skip-tags", request.skip_tags)):
@@ -112,8 +112,9 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
     if not listener.tallies:
         stdout = folder / "artifacts" / name / "stdout"
         raise ProvisionError(f"Ansible ended with {runner.rc}: {listener.tail()}", f"see {stdout}")
-    heard = (tuple(listener.problems), tuple(listener.reports), tuple(listener.answers))
-    return ProvisionRun(name, listener.tallies, *heard)
+    return ProvisionRun(
+        name, listener.tallies, tuple(listener.problems), tuple(listener.reports), tuple(listener.answers)
+    )
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,12 +78,11 @@ def _fill_wheels(wheels: Path, stack: Stack, python: str, note: Note) -> None:
     # --target is needed beside --python-version, and nothing is put there
     tags = ["--only-binary", ":all:", "--python-version", python]
     index = addresses().index(stack.index)
-    source = ["--index-url", index] if _answers(index) else []
-    report = _dry_run(pip, [*tags, *source], stack.requirements)
-    if report is None and source:
-        source = []
-        report = _dry_run(pip, tags, stack.requirements)
-    if report is None:
+    for source in ([["--index-url", index]] if _answers(index) else []) + [[]]:
+        report = _dry_run(pip, [*tags, *source], stack.requirements)
+        if report is not None:
+            break
+    else:
         raise ProvisionError(
             f"neither {index} nor pip's own settings give {' '.join(stack.requirements)} for Python {python}",
             f"put the wheels into {wheels}, or set pip's index-url or find-links",
@@ -147,7 +146,7 @@ def _refuse_cuda(packages: dict[str, str], source: Sequence[str]) -> None:
         )
 
 
-def _size_text(urls: Any) -> str:
+def _size_text(urls: Iterable[str]) -> str:
     """`, 219 MB` where all sizes can be told, else nothing."""
     total = 0
     for url in urls:
@@ -187,14 +186,10 @@ def _run(argv: Sequence[str]) -> None:
         raise ProvisionError(f"{Path(argv[0]).name} ended with {done.returncode}: {' '.join(lines[-3:])}", "try again")
 
 
-def _tell(text: str) -> None:
-    sys.stderr.write(f"nodectl: {text}\n")
-
-
 if __name__ == "__main__":
     from nodectl.errors import NodectlError
 
     try:
-        ensure_lab_share(_tell)
+        ensure_lab_share(lambda text: print(f"nodectl: {text}", file=sys.stderr))  # noqa: T201  # a program of its own
     except NodectlError as error:
         sys.exit(f"nodectl: {error.message}\n  try: {error.remedy}")

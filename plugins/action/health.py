@@ -58,13 +58,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
         try:
             host = Host(name, name, variables=_Rendered(variables, self._templar))
             asking = verification(host, profile_dirs(variables.get("ansible_inventory_sources") or ()), roles)
-            asked = time.time()
+            started = time.time()
             done = self._execute_module("nodectl.fleet.health", {"script": asking.script}, task_vars=variables)
-            heard = time.time()
+            received = time.time()
             if done.get("failed") or "output" not in done:
                 return {**result, **done}
             output = base64.b64decode(done["output"])
-            findings = asking.findings(output, asked=asked, ended=float(done["ended"]), heard=heard)
+            findings = asking.findings(output, asked=started, ended=float(done["ended"]), heard=received)
         except NodectlError as error:
             raise AnsibleActionFail(". ".join(part for part in (error.message, error.remedy) if part)) from None
         wrong = lines(findings, {Status.FAILED})

@@ -60,8 +60,8 @@ def driver_objection(node: Look, mode: str) -> str:
 def gpu_work(node: Look) -> str:
     """Processes on a GPU, as one line, without the driver's own services."""
     own = ("nvidia-persiste", "nv-hostengine", "nv-fabricmanage", "nvidia-smi")
-    found = [f"{each['name']} (pid {each['pid']})" for each in node["gpu_users"] if each["name"] not in own]
-    return f"a GPU is in use by {', '.join(found)}: stop them first" if found else ""
+    users = [f"{user['name']} (pid {user['pid']})" for user in node["gpu_users"] if user["name"] not in own]
+    return f"a GPU is in use by {', '.join(users)}: stop them first" if users else ""
 
 
 def nvidia_pins(stack: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ class FilterModule:
     """Where Ansible looks for filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Names and functions."""
+        """{name of a filter: its function}."""
         return {
             "driver_mode": driver_mode,
             "driver_objection": driver_objection,

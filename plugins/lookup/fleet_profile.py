@@ -52,13 +52,13 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         _refuse_slips(variables or {})
         self.set_options(var_options=variables, direct=options)
         options = {OVERRIDES: "overrides", NCCL_ENV: "nccl", ALLOW: "allow_unsupported"}
-        given = {name: _plain(self.get_option(option)) for name, option in options.items()}
-        named = {f"nodectl_{kind}": name for kind, name in zip(KINDS, _plain(terms), strict=True)}
+        host_variables = {name: self.get_option(option) for name, option in options.items()}
+        host_variables |= {f"nodectl_{kind}": name for kind, name in zip(KINDS, _plain(terms), strict=True)}
         folders = profile_dirs((variables or {}).get("ansible_inventory_sources") or ())
         try:
             node = _plain(self.get_option("node"))
             look = HostLook.create(node, _plain(self.get_option("driver"))) if node else None
-            resolved = of_variables(named | given, extra_dirs=folders, look=look)
+            resolved = of_variables(host_variables, extra_dirs=folders, look=look)
         except NodectlError as error:
             # Ansible prints each cause again
             raise AnsibleError(". ".join(part for part in (error.message, error.remedy) if part)) from None
@@ -75,8 +75,8 @@ def _refuse_slips(variables: dict[str, Any]) -> None:
 
     slips = misspelled(variables, share_dir())
     if slips:
-        told = "; ".join(f"{name} is no variable of nodectl's: {meant} is one" for name, meant in slips)
-        raise AnsibleError(f"{told}. Correct it in the inventory, or give a variable of your own another name")
+        lines = "; ".join(f"{name} is no variable of nodectl's: {meant} is one" for name, meant in slips)
+        raise AnsibleError(f"{lines}. Correct it in the inventory, or give a variable of your own another name")
 
 
 def _plain(value: Any) -> Any:

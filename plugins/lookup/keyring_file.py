@@ -29,7 +29,7 @@ from ansible.plugins.lookup import LookupBase
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
-    """Reads bytes."""
+    """Reads keyrings of the controller as bytes."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **options: Any) -> list[str]:
         """One text a path; AnsibleError with the reason and the remedy."""
@@ -42,10 +42,10 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
             data = path.read_bytes()
         except OSError as error:
             raise AnsibleError(f"nvidia_repo_keyring {path}: {error.strerror}: name a file of this machine") from None
-        found = hashlib.sha256(data).hexdigest()
-        if wanted and found != wanted:
+        digest = hashlib.sha256(data).hexdigest()
+        if wanted and digest != wanted:
             raise AnsibleError(
-                f"nvidia_repo_keyring {path} has the SHA-256 {found}, nvidia_repo_keyring_sha256 is {wanted}: "
+                f"nvidia_repo_keyring {path} has the SHA-256 {digest}, nvidia_repo_keyring_sha256 is {wanted}: "
                 "take the file anew from where you trust it"
             )
         return base64.b64encode(data).decode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text, write_text
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference, read_text, write_text
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable, Mapping
@@ -61,8 +61,7 @@ def set_all(
             module.fail_json(msg="; ".join(reasons))
         held.settle(entries)
     if todo:
-        lines = "".join(" ".join(command) + "\n" for command in todo)
-        changes.append({"before_header": "live", "after_header": "live", "before": "", "after": lines})
+        changes.append(difference("live", "", "".join(" ".join(command) + "\n" for command in todo)))
     return changes
 
 
@@ -94,7 +93,7 @@ def _put(module: AnsibleModule, path: str, text: str, mode: int) -> list[Change]
             write_text(path, text, mode)
         else:
             os.unlink(path)
-    return [{"before_header": path, "after_header": path, "before": before, "after": text}]
+    return [difference(path, before, text)]
 
 
 def _enable(module: AnsibleModule, unit: str, wanted: bool) -> list[Change]:
@@ -107,4 +106,4 @@ def _enable(module: AnsibleModule, unit: str, wanted: bool) -> list[Change]:
         now = ["--now"] if unit.endswith(".timer") else []
         module.run_command(["systemctl", "enable" if wanted else "disable", "--quiet", *now, unit], check_rc=True)
     words = {True: "enabled\n", False: "disabled\n"}
-    return [{"before_header": unit, "after_header": unit, "before": words[enabled], "after": words[wanted]}]
+    return [difference(unit, words[enabled], words[wanted])]

@@ -148,6 +148,11 @@ def read_or(path: str, default: str = "") -> str:
         return default
 
 
+def difference(name: str, before: str, after: str) -> dict[str, str]:
+    """One part of what `--diff` shows: a file, or whatever else has this name, before and after."""
+    return {"before_header": name, "after_header": name, "before": before, "after": after}
+
+
 def read_json(path: str) -> dict[str, Any]:
     """A document; {} where there is none or it cannot be read."""
     try:

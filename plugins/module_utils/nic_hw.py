@@ -107,7 +107,7 @@ def _text(path: str) -> str:
 
 
 def cpu_set(text: str) -> frozenset[int]:
-    """`0-2,8` as numbers."""
+    """The CPUs of a list as the kernel writes it, such as `0-2,8`."""
     cpus: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _unused, last = part.partition("-")

@@ -52,6 +52,7 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import plan as apt_plan
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import BROKEN
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import CONFOLD, Apt
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Steps = list[dict[str, str]]
@@ -134,7 +135,7 @@ class Pinned:
             changed=bool(plan or unknown or hold or broken),
             plan=plan,
             installed=self.installed(),
-            diff={"before_header": "packages", "after_header": "packages", "before": before, "after": after},
+            diff=difference("packages", before, after),
         )
 
     def choose(self) -> tuple[dict[str, str], dict[str, str]]:
@@ -191,7 +192,7 @@ class Pinned:
         return sorted(name for name in names if self.params["hold"] and not self.is_held(name))
 
     def apply(self, choice: dict[str, str], gone: list[str]) -> None:
-        """Install, and look again."""
+        """Have apt follow the plan, and read dpkg's files again; ends the module where a version is not as wanted."""
         if choice or gone:
             self.apt.run("apt-get", *self.words(choice, gone), doing=f"install {' '.join(choice) or ', '.join(gone)}")
             self.packages = self.apt.packages()

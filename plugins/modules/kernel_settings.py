@@ -45,7 +45,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import sysctl_path
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import sysctl_path, write_value
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
@@ -71,11 +71,6 @@ def read_live(path: Path) -> tuple[str, str | None]:
     return value, None
 
 
-def wanted_value(setting: Setting) -> str:
-    """The setting's value as the kernel is compared with it."""
-    return " ".join(str(setting["value"]).split())
-
-
 def merge(present: str, wanted: str, never_lower: bool) -> str:
     """`wanted`, but with `never_lower` each number not below the one that stands there."""
     old, new = present.split(), wanted.split()
@@ -84,18 +79,13 @@ def merge(present: str, wanted: str, never_lower: bool) -> str:
     return " ".join(map(str, map(max, map(int, old), map(int, new))))
 
 
-def kept(key: str, value: str, wanted: str) -> str:
-    """The line for a value that is higher than the profile's."""
-    return f"{key}: kept at {value}, the profile's {wanted} would lower it"
-
-
 def plan(settings: list[Setting], held: Held, read: Read) -> tuple[dict[str, str], Entries, list[str]]:
     """Pure: (live changes, what the role then holds, report); `read(key)` gives (value, reason)."""
     changes: dict[str, str] = {}
     entries: Entries = {}
     report: list[str] = []
     for setting in settings:
-        key, wanted = setting["key"], wanted_value(setting)
+        key, wanted = setting["key"], " ".join(str(setting["value"]).split())
         live, reason = read(key)
         if reason:
             report.append(f"{key}: not settable on this host ({reason})")
@@ -103,45 +93,44 @@ def plan(settings: list[Setting], held: Held, read: Read) -> tuple[dict[str, str
         before = held.before(key, live)
         effective = merge(before, wanted, setting.get("never_lower", True))
         if effective != wanted:
-            report.append(kept(key, effective, wanted))
+            report.append(f"{key}: kept at {effective}, the profile's {wanted} would lower it")
         if effective != before:
             entries[key] = {"before": before, "after": effective}
         if effective != live:
             changes[key] = effective
-    changes.update(held.unwanted({setting["key"] for setting in settings}, lambda key: settable(*read(key))))
+    # a key that cannot be written here holds nothing that could be given back
+    changes.update(
+        held.unwanted(
+            {setting["key"] for setting in settings}, lambda key: None if read(key)[1] is not None else read(key)[0]
+        )
+    )
     return changes, entries, report
-
-
-def settable(value: str, reason: str | None) -> str | None:
-    """The value of a key that can be written here."""
-    return None if reason else value
 
 
 def drop_in(entries: Entries) -> str:
     """The file's text; empty where there is nothing to set."""
-    lines = [f"{key} = {entries[key]['after']}\n" for key in sorted(entries)]
-    return HEADER + "".join(lines) if lines else ""
+    return HEADER + as_lines({key: entry["after"] for key, entry in entries.items()}) if entries else ""
+
+
+def as_lines(values: dict[str, str]) -> str:
+    """`key = value` a line, as sysctl.d has it."""
+    return "".join(f"{key} = {value}\n" for key, value in sorted(values.items()))
 
 
 def apply_live(module: AnsibleModule, root: str, changes: dict[str, str]) -> None:
     """Write each value into the kernel, and read it back."""
     for key, value in sorted(changes.items()):
-        path = Path(sysctl_path(key, root))
-        try:
-            path.write_text(value)
-        except OSError as error:
-            module.fail_json(msg=f"{key}: the kernel refuses {value!r}: {error.strerror}")
-        if read_live(path)[0] != value:
-            module.fail_json(msg=f"{key}: wrote {value!r}, the kernel holds {read_live(path)[0]!r}")
+        reason = write_value(sysctl_path(key, root), value)
+        if reason:
+            module.fail_json(msg=f"{key}: the kernel refuses {value!r}: {reason}")
 
 
-def converge(module: AnsibleModule, wanted: list[Setting], read: Read) -> None:
+def converge(module: AnsibleModule, read: Read) -> None:
     """Record first, then the file, then the kernel: a run killed between them is finished by the next."""
     path, held = module.params["file"], Held(module.params["record"])
-    changes, entries, report = plan(wanted, held, read)
+    changes, entries, report = plan(module.params["settings"], held, read)
     old, new = files.read_text(path), drop_in(entries)
-    before = "".join(f"{key} = {read(key)[0]}\n" for key in sorted(changes))
-    after = "".join(f"{key} = {changes[key]}\n" for key in sorted(changes))
+    before, after = as_lines({key: read(key)[0] for key in changes}), as_lines(changes)
     if not module.check_mode:
         held.begin(entries)
         if new and new != old:
@@ -150,15 +139,12 @@ def converge(module: AnsibleModule, wanted: list[Setting], read: Read) -> None:
             os.unlink(path)
         apply_live(module, module.params["root"], changes)
         held.settle(entries)
-    diff = [
-        {"before_header": path, "after_header": path, "before": old, "after": new},
-        {"before_header": "live kernel", "after_header": "live kernel", "before": before, "after": after},
-    ]
+    diff = [files.difference(path, old, new), files.difference("live kernel", before, after)]
     module.exit_json(changed=old != new or bool(changes), report=report, diff=diff)
 
 
 def main() -> None:
-    """Run as Ansible asks."""
+    """Set what should be, and say what was kept or cannot be held here."""
     setting = {
         "key": {"type": "str", "required": True, "no_log": False},
         "value": {"type": "str", "required": True},
@@ -174,12 +160,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    wanted, root = module.params["settings"], module.params["root"]
-
-    def read(key: str) -> tuple[str, str | None]:
-        return read_live(Path(sysctl_path(key, root)))
-
-    converge(module, wanted, read)
+    converge(module, lambda key: read_live(Path(sysctl_path(key, module.params["root"]))))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 
 PROGRAM = "all_reduce_perf"
 NOTE = "nodectl-build.json"
@@ -140,7 +141,7 @@ def build(module: AnsibleModule, note: dict[str, Any], target: Path) -> None:
 
 
 def main() -> None:
-    """Look or build."""
+    """Build the programs where they are missing, outdated and a compiler is there."""
     place = {"type": "path", "required": True}
     module = AnsibleModule(
         argument_spec={
@@ -164,8 +165,7 @@ def main() -> None:
         module.exit_json(changed=False, built=built, note=note)
     if not module.check_mode:
         build(module, note, target)
-    diff = {"before_header": str(target), "after_header": str(target), "before": "", "after": f"{json.dumps(note)}\n"}
-    module.exit_json(changed=True, built=True, note=note, diff=diff)
+    module.exit_json(changed=True, built=True, note=note, diff=difference(str(target), "", f"{json.dumps(note)}\n"))
 
 
 if __name__ == "__main__":

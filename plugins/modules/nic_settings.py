@@ -151,7 +151,7 @@ def as_text(sizes: dict[str, int]) -> dict[str, str]:
 
 
 def balancer_runs(run: Run) -> bool:
-    """irqbalance moves interrupts here."""
+    """Whether the service irqbalance runs, which moves interrupts."""
     return systemd_runs() and run(["systemctl", "is-active", "--quiet", "irqbalance.service"])[0] == 0
 
 

@@ -37,6 +37,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import settle
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.restore import Restore, RestoreError, chosen
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, SECTIONS, START, Store
@@ -60,14 +61,8 @@ def shown(way: Restore) -> dict[str, Any]:
     """The plan for people and programs."""
     packages, kept = way.package_changes()
     values, warnings = way.value_changes()
-    changes = [
-        *way.unit_changes(),
-        *way.path_changes(),
-        *way.tree_changes(),
-        *packages,
-        *values,
-        *way.live_changes(),
-    ]
+    paths = [*way.path_changes(), *way.tree_changes()]
+    changes = [*way.unit_changes(), *paths, *packages, *values, *way.live_changes()]
     for change in changes:
         if change.get("conflict"):
             folder = os.path.join(way.store.undone, way.runs[-1], "conflicts")
@@ -90,22 +85,19 @@ def text_of(path: str) -> str:
         return ""
 
 
-def diff(way: Restore) -> list[dict[str, str]]:
+def diff(way: Restore, changes: list[dict[str, str]]) -> list[dict[str, str]]:
     """File by file, and everything else as lines."""
     result = []
     for change in way.path_changes():
         path, old = change["subject"], way.before["paths"][change["subject"]]
         after = text_of(way.content(old["sha256"])) if old["kind"] == "file" else ""
-        result.append({"before_header": path, "after_header": path, "before": text_of(path), "after": after})
-    lines = [change for change in shown(way)["changes"] if change["what"] != "path"]
-    text = "".join("%s %s: %s\n" % (line["what"], line["subject"], line["action"]) for line in lines)
-    return (
-        [*result, {"before_header": "node", "after_header": "node", "before": "", "after": text}] if lines else result
-    )
+        result.append(difference(path, text_of(path), after))
+    lines = ["%(what)s %(subject)s: %(action)s\n" % change for change in changes if change["what"] != "path"]
+    return [*result, difference("node", "", "".join(lines))] if lines else result
 
 
 def main() -> None:
-    """List, look or undo."""
+    """List the runs, show the way back, or go it."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["runs", "look", "undone"], "required": True},
@@ -129,7 +121,7 @@ def main() -> None:
 
 
 def work(module: AnsibleModule, store: Store, state: str, to: str) -> None:
-    """Under the store's lock."""
+    """Do what the state asks for, under the store's lock; the module ends here."""
     known = to in ("", START) or to in store.names()
     if state == "runs":
         module.exit_json(changed=False, rollback={"runs": listed(store), "known": known})
@@ -142,7 +134,7 @@ def work(module: AnsibleModule, store: Store, state: str, to: str) -> None:
     plan = {**shown(way), "known": known}
     answer: dict[str, Any] = {"changed": bool(plan["changes"]), "rollback": plan}
     if module._diff and runs:
-        answer["diff"] = diff(way)
+        answer["diff"] = diff(way, plan["changes"])
     if state == "look":
         answer["changed"] = False
     elif acts and runs:

@@ -86,7 +86,7 @@ def outlook(other: Trial) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A time for people."""
+    """Seconds since 1970 as date and time in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 

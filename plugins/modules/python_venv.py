@@ -61,6 +61,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import env_store as store_of
 from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 
 
 def interpreter_version(module: AnsibleModule) -> str:
@@ -196,14 +197,8 @@ def make(module: AnsibleModule) -> list[str]:
 
 
 def pins(held: dict[str, str]) -> str:
-    """One name==version a line."""
+    """The distributions as requirements, one name==version a line."""
     return "".join(f"{name}=={held[name]}\n" for name in sorted(held))
-
-
-def difference(module: AnsibleModule, before: dict[str, Any], held: str) -> dict[str, str]:
-    """The environment's pins before and after, as `--diff` shows them."""
-    path = module.params["path"]
-    return {"before_header": path, "after_header": path, "before": pins(before["found"]), "after": held}
 
 
 def main() -> None:
@@ -228,12 +223,12 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    before = look(module)
+    before, path = look(module), module.params["path"]
     if module.params["state"] == "look" or before["complete"]:
         module.exit_json(changed=False, **before)
     if module.check_mode:
-        held = pins(before["found"]) + "".join(f"{requirement}\n" for requirement in before["missing"])
-        module.exit_json(changed=True, diff=difference(module, before, held), **before)
+        foreseen = pins(before["found"]) + "".join(f"{requirement}\n" for requirement in before["missing"])
+        module.exit_json(changed=True, diff=difference(path, pins(before["found"]), foreseen), **before)
     try:
         gone = make(module)
     except (store_of.BusyError, OSError) as error:
@@ -241,7 +236,8 @@ def main() -> None:
     after = look(module)
     if not after["complete"]:
         module.fail_json(msg=f"the environment lacks {' '.join(after['missing'])}", **after)
-    module.exit_json(changed=True, diff=difference(module, before, pins(after["found"])), pruned=gone, **after)
+    diff = difference(path, pins(before["found"]), pins(after["found"]))
+    module.exit_json(changed=True, diff=diff, pruned=gone, **after)
 
 
 if __name__ == "__main__":

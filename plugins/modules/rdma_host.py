@@ -70,7 +70,7 @@ def ports(root: Path) -> list[dict[str, str]]:
 
 
 def kernel_version(text: str) -> tuple[int, int]:
-    """(6, 1) of `6.1.0-18-amd64`."""
+    """Major and minor of a release such as `6.1.0-18-amd64`; zeros where it names none."""
     match = re.match(r"(\d+)\.(\d+)", text)
     return (int(match.group(1)), int(match.group(2))) if match else (0, 0)
 
@@ -111,7 +111,7 @@ def look(wanted: dict[str, Any], kernel: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Look, compare, report."""
+    """Report devices, packages and the GPUDirect path of this host."""
     module = AnsibleModule(
         argument_spec={
             "packages": {"type": "list", "elements": "str", "required": True},

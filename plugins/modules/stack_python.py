@@ -50,6 +50,7 @@ from ansible.module_utils.urls import ConnectionError, open_url
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
 from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import runner
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 
 _TIMEOUT_S = 10
 
@@ -212,8 +213,7 @@ def main() -> None:
         if after["how"] != "present":
             module.fail_json(msg=f"{before['how']} ended well, but {before['path']} is not there", **after)
         before = after
-    diff = {"before_header": "python", "after_header": "python", "before": "", "after": f"{before['path']}\n"}
-    module.exit_json(changed=True, diff=diff, **before)
+    module.exit_json(changed=True, diff=difference("python", "", f"{before['path']}\n"), **before)
 
 
 if __name__ == "__main__":

@@ -72,24 +72,26 @@ PLACES = ("/opt/nodectl/python/*/bin/python3", "/usr/local/bin/python3*", "/usr/
 
 def interpreter(run: Run) -> tuple[str, str]:
     """(path, '') of the first interpreter that is new enough, else ('', what there is)."""
-    seen = []
+    others = []
     for path in [path for place in PLACES for path in sorted(glob.glob(place), reverse=True)]:
         if not re.search(r"/python3(\.\d+)?$", path):
             continue
         version = ".".join(version_of(run, path).split(".")[:2])
         if version and key(version) >= LOWEST:
             return path, ""
-        seen.append(f"{path} is {version or 'broken'}")
-    return "", "; ".join(seen) or "none"
+        others.append(f"{path} is {version or 'broken'}")
+    return "", "; ".join(others) or "none"
 
 
 def refusal(run: Run) -> str:
     """Why the tool cannot be here; empty where it can."""
-    path, seen = interpreter(run)
+    path, others = interpreter(run)
     if path:
         return ""
     lowest = ".".join(map(str, LOWEST))
-    return f"health_timer needs Python {lowest} or newer on the node, there is: {seen}; set nodectl_health_timer: false"
+    return (
+        f"health_timer needs Python {lowest} or newer on the node, there is: {others}; set nodectl_health_timer: false"
+    )
 
 
 def install(module: AnsibleModule, run: Run) -> bool:
@@ -146,11 +148,6 @@ def texts(module: AnsibleModule, present: bool) -> tuple[str, dict[str, tuple[st
 
 def set_all(module: AnsibleModule, run: Run) -> None:
     """Have the tool and its timer; look once at once, so that a first file is there."""
-    if not systemd_runs():
-        module.exit_json(changed=False, systemd=False)
-    reason = refusal(run)
-    if reason:
-        module.fail_json(msg=reason)
     folder = Path(module.params["folder"])
     missing = not folder.is_dir()
     if missing and not module.check_mode:
@@ -193,7 +190,7 @@ def take_away(module: AnsibleModule, run: Run) -> None:
 
 
 def main() -> None:
-    """Run as Ansible asks."""
+    """Take it away; or refuse what cannot be, and have it where that is asked for."""
     path, text = {"type": "path", "required": True}, {"type": "str", "default": ""}
     module = AnsibleModule(
         argument_spec={
@@ -212,13 +209,13 @@ def main() -> None:
         supports_check_mode=True,
     )
     run, state = runner(module), module.params["state"]
-    if state == "present":
-        set_all(module, run)
     if state == "absent":
         take_away(module, run)
     reason = refusal(run) if systemd_runs() else ""
     if reason:
         module.fail_json(msg=reason)
+    if state == "present" and systemd_runs():
+        set_all(module, run)
     module.exit_json(changed=False, systemd=systemd_runs())
 
 

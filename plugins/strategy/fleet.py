@@ -101,12 +101,12 @@ def _base() -> tuple[type, str]:
 _DECISION = _base()
 _BASE = _DECISION[0]
 _WHY_NOT = _DECISION[1]
-_said: set[str] = set()
 
 
+@functools.cache
 def _say(reason: str) -> None:
-    if reason and reason not in _said:
-        _said.add(reason)
+    """Once a run, not once a play."""
+    if reason:
         _display.display(f"mitogen is not used: {reason}. Slower, with the same results")
 
 
@@ -116,17 +116,17 @@ def _warm() -> None:
     for plugins in (loader.filter_loader, loader.test_loader):
         for _unused in plugins.all():
             pass
-    for name in (
+    for name in [
         "assert",
+        "copy",
         "debug",
         "fail",
         "include_tasks",
+        "normal",
         "set_fact",
         "template",
-        "copy",
-        "normal",
         "validate_argument_spec",
-    ):
+    ]:
         loader.action_loader.get(f"ansible.legacy.{name}", class_only=True)
     for name in ("vars", "varnames", "file", "template", "nodectl.fleet.run_identity", "nodectl.fleet.fleet_profile"):
         loader.lookup_loader.get(name, class_only=True)
@@ -164,7 +164,7 @@ class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships n
         if not self._carried:
             _read_whole()
         _say(reason)
-        run = super().run if self._carried else lambda *given: LinearStrategy.run(self, *given)
+        run = super().run if self._carried else lambda *rest: LinearStrategy.run(self, *rest)
         return run(iterator, play_context)
 
     def _become_methods(self, iterator: Any, play_context: Any) -> dict[str, str]:
@@ -184,5 +184,5 @@ class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships n
         return super()._queue_task(host=host, task=task, task_vars=task_vars, play_context=play_context)
 
     def _execute_meta(self, task: Any, *args: Any) -> Any:
-        execute = super()._execute_meta if self._carried else lambda *given: LinearStrategy._execute_meta(self, *given)
+        execute = super()._execute_meta if self._carried else lambda *rest: LinearStrategy._execute_meta(self, *rest)
         return execute(task, *args)

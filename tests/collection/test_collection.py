@@ -58,11 +58,6 @@ def test_what_is_promised_is_what_is_tried() -> None:
     )
     assert pin == f"ansible-core>={oldest},<{major}.{int(minor) + 1}"
     assert yaml.safe_load((_ROOT / "meta/runtime.yml").read_text()) == {"requires_ansible": f">={oldest}.0"}
-    versions = {
-        yaml.safe_load(path.read_text())["galaxy_info"]["min_ansible_version"]
-        for path in _ROOT.glob("roles/*/meta/main.yml")
-    }
-    assert versions == {oldest}
 
 
 @pytest.mark.lab

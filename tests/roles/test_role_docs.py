@@ -25,7 +25,6 @@ _SKELETON = (
     "README.md",
     "defaults/main.yml",
     "meta/argument_specs.yml",
-    "meta/main.yml",
     "tasks/configure.yml",
     "tasks/main.yml",
     "tasks/validate.yml",

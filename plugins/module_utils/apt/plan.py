@@ -77,9 +77,9 @@ def choose(wanted: Wanted, offers: Offers) -> tuple[str, str]:
                 return name, near
     if not any(offers.get(name) for name in names):
         raise NoVersionError(f"no repository of this host has {' or '.join(names)}")
-    seen = [f"{name} {', '.join(offers[name][:8])}" for name in names if offers.get(name)]
+    offered = [f"{name} {', '.join(offers[name][:8])}" for name in names if offers.get(name)]
     asked = " or ".join(f"{name}={pattern}" for name in names)
-    raise NoVersionError(f"no repository of this host has {asked}; it has {'; '.join(seen)}")
+    raise NoVersionError(f"no repository of this host has {asked}; it has {'; '.join(offered)}")
 
 
 def objections(

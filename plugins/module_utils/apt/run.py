@@ -36,7 +36,7 @@ class Apt:
         self.options = ["-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", *private]
 
     def call(self, program: str, *args: str) -> tuple[int, str, str]:
-        """(exit status, output, errors)."""
+        """Run a program of apt's on this root: (exit status, output, errors)."""
         return self.module.run_command([program, *self.options, *args], environ_update=ENVIRONMENT)
 
     def run(self, program: str, *args: str, doing: str) -> str:

@@ -86,7 +86,8 @@ def restore(trial: Trial, store: Store, settle_s: float, why: str, since: float)
             written = True
         passed_s = time.monotonic() - started
         if not errors and passed_s > settle_s:
-            return end(trial, store)
+            end(trial, store)
+            return 0
         if passed_s > GIVE_UP_S:
             return 0
         time.sleep(RETRY_S if errors else min(1.0, settle_s / 4))
@@ -165,21 +166,20 @@ def forget(store: Store, trial: str) -> None:
         settle(store, run, trial)
 
 
-def end(trial: Trial, store: Store) -> int:
-    """Nothing is left but the guard's last state."""
+def end(trial: Trial, store: Store) -> None:
+    """Remove the record, the unit and the trial's files but the guard's last state."""
     with contextlib.suppress(OSError):
         forget(store, trial.name)
     trials.remove_unit(run)
     trial.reduce()
-    return 0
 
 
-def end_marked(trial: str, proc: str = "/proc", patience_s: float = _GONE_S) -> int:
+def end_marked(trial: str) -> int:
     """Kill what the trial's playbooks still run here, until nothing is left of it; how many processes there were."""
     killed: set[int] = set()
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + _GONE_S
     while True:
-        pids = marked(trial, proc)
+        pids = marked(trial)
         killed |= pids
         for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -189,12 +189,12 @@ def end_marked(trial: str, proc: str = "/proc", patience_s: float = _GONE_S) -> 
         time.sleep(0.02)
 
 
-def marked(trial: str, proc: str = "/proc") -> set[int]:
+def marked(trial: str) -> set[int]:
     """Processes that were started through the trial's own Python, and their children."""
     mark, pids = ("%s=%s" % (trials.MARK, trial)).encode(), set()
-    for name in os.listdir(proc):
+    for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
-            with contextlib.suppress(OSError), open(os.path.join(proc, name, "environ"), "rb") as stream:
+            with contextlib.suppress(OSError), open("/proc/%s/environ" % name, "rb") as stream:
                 if mark in stream.read().split(b"\0"):
                     pids.add(int(name))
     return pids

@@ -87,7 +87,7 @@ def by_netlink(path: str, value: str) -> bool:
 
 
 def live_key(item: dict[str, str]) -> str:
-    """`rings eth0`, `gpu`."""
+    """The item's key in a record: `rings eth0`, `gpu`."""
     return " ".join([item["kind"], *(str(item[name]) for name in sorted(item) if name != "kind")])
 
 

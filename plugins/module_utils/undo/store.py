@@ -46,7 +46,7 @@ class Store:
             yield
 
     def folder(self, run: str) -> str:
-        """A run's folder."""
+        """The folder of a run's record, which need not be there."""
         return os.path.join(self.runs, run)
 
     def names(self) -> list[str]:

@@ -44,6 +44,8 @@ WRAPPER = """\
 #!/bin/sh
 %s='%s' exec '%s' "$@"
 """
+# a guard is asked to end for so long, then killed, and after that waited for
+_POLITE_S, _ENDS_S = 4.0, 10.0
 UNIT = "nodectl-trial.service"
 UNIT_PATH = "/etc/systemd/system/" + UNIT
 # at a boot it comes before whatever reads the files that a trial may have changed, and before all ordinary services
@@ -225,20 +227,20 @@ class Trial:
                 return "%s: %s" % (" ".join(argv), (err or out).strip())
         return ""
 
-    def end_guard(self, run: Run, patience_s: float = 5.0) -> None:
+    def end_guard(self, run: Run) -> None:
         """The process goes, and changes nothing while it does; its unit first, or systemd would start it again."""
         if live.systemd_runs() and os.path.lexists(UNIT_PATH):
             run(["systemctl", "stop", UNIT])
             run(["systemctl", "reset-failed", UNIT])
-        until = time.monotonic() + patience_s
-        while self.guard() is not None:
-            pid = self.guard()
+        started, pid = time.monotonic(), self.guard()
+        while pid is not None:
             if pid:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM if time.monotonic() < until - 1 else signal.SIGKILL)
-            if time.monotonic() > until + patience_s:
+                    os.kill(pid, signal.SIGTERM if time.monotonic() - started < _POLITE_S else signal.SIGKILL)
+            if time.monotonic() - started > _ENDS_S:
                 raise OSError("the guard of trial %s (process %s) does not end" % (self.name, pid))
             time.sleep(0.02)
+            pid = self.guard()
         remove_unit(run)
 
     def reduce(self) -> None:
