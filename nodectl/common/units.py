@@ -43,7 +43,7 @@ def format_number(value: float) -> str:
 
 
 def lower_is_better(unit: str) -> bool | None:
-    """None for a unit that is not known: nobody can then say which of two values is the better one."""
+    """Whether the smaller of two values in this unit is the better one; None for a unit that is not known."""
     if unit in _TIMES:
         return True
     return False if unit in _RATES or unit.endswith("/s") else None

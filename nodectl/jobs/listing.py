@@ -31,7 +31,7 @@ class Listing:
     asked: int
 
     def find(self, wanted: str) -> Job:
-        """By id, by the beginning of an id that fits one job alone, or `last`; UsageError where there is none."""
+        """The job of an id, or of the beginning of one job's id, or `last`; UsageError where there is none."""
         exact = [job for job in self.jobs if job.id == wanted]
         matches = exact or [job for job in self.jobs if job.id.startswith(wanted)]
         if wanted == "last":

@@ -74,7 +74,7 @@ class Plan:
         return len(self.hosts) * self.nproc_per_node
 
     def document(self) -> dict[str, object]:
-        """As JSON for the nodes and for --dry-run."""
+        """The plan as plain data for JSON, as the nodes and --dry-run get it."""
         return asdict(self)
 
 
@@ -137,7 +137,7 @@ class LaunchRequest:
     checkpoint: str | None = None
 
     def checkpoint_folder(self) -> str | None:
-        """As the nodes' program takes it: an absolute path, or `state:NAME` for nodectl's own folder on each node."""
+        """The folder as the nodes' program takes it: an absolute path, or `state:NAME` for nodectl's own on each."""
         if self.checkpoint is None or self.checkpoint.startswith("/"):
             return self.checkpoint
         if self.checkpoint != "auto":

@@ -143,7 +143,7 @@ def _not_copied(copied: CommandResult) -> Finding:
 
 
 def _no_payload(host: str, actual: str, remedy: str) -> Finding:
-    """It was reached, and what a job needs first is missing there: Python, or room for the payload."""
+    """The finding on a host that answers but lacks Python, or room for the payload."""
     expected = "nodectl's programs run there"
     return Finding(host, PAYLOAD.id, Status.FAILED, expected=expected, actual=actual, remedy=remedy)
 

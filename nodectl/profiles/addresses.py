@@ -21,7 +21,7 @@ class NvidiaRepository(Strict):
 
 
 class Addresses(Strict):
-    """Where PyTorch's wheels, NVIDIA's packages and the sources of nccl-tests are."""
+    """The addresses of PyTorch's wheels, NVIDIA's packages and the sources of nccl-tests."""
 
     pytorch: _Url
     nvidia: NvidiaRepository

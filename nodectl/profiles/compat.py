@@ -47,7 +47,7 @@ class Problem:
 
 
 class IncompatibleError(ProfileError):
-    """Each profile is well formed, but they cannot work together: a finding (1), not a slip of the operator (2)."""
+    """Well-formed profiles that cannot work together: exit status 1 as for a finding, not 2 as for a usage error."""
 
     exit_status = 1
 
@@ -209,7 +209,7 @@ def _sockets(env: dict[str, str]) -> Iterator[Problem]:
 
 
 def torch_problems(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
-    """Where the stack contradicts the matrix's row of its torch, or has none."""
+    """Problems of a stack that contradicts the matrix's row of its torch, or has no row."""
     if version_key(stack.python.min) > version_key(stack.python.max):
         reason = f"python.min {stack.python.min} is above python.max {stack.python.max}"
         yield Problem("python-range", reason, _THEMSELVES, f"python.min {stack.python.max}")

@@ -56,7 +56,7 @@ def of_variables(
 
 
 def _names(variables: Mapping[str, Any], names: Mapping[str, str] | None) -> dict[str, str]:
-    """By kind; empty where none is named."""
+    """The profile names by kind; empty where none is named."""
     return {kind: str((names or {}).get(kind) or variables.get(f"nodectl_{kind}") or "") for kind in KINDS}
 
 

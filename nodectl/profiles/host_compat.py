@@ -55,7 +55,7 @@ class HostLook:
 
     @classmethod
     def create(cls, node: Mapping[str, Any], driver: Any = None) -> HostLook:
-        """From what node_look told; ProfileError where it, or nodectl_driver, is malformed."""
+        """A look from node_look's document; ProfileError where it, or nodectl_driver, is malformed."""
         if driver not in ("keep", "manage", None, ""):
             raise ProfileError(f"nodectl_driver is {driver!r}", "make it keep or manage, or leave it away")
         try:

@@ -163,7 +163,7 @@ def _judge(
 
 
 def load_stacks(extra_dirs: Sequence[Path] = ()) -> dict[str, Stack]:
-    """All stacks known here; a fleet's own that is malformed is no choice, and complains where it is used."""
+    """All stacks known here by name, without malformed ones: those are refused where they are used."""
     known: dict[str, Stack] = {}
     for name in find_profiles("stack", extra_dirs):
         with suppress(ProfileError):
@@ -196,7 +196,7 @@ def _load(kind: str, name: str, extra_dirs: Sequence[Path]) -> Document:
 
 
 def _with_origin(document: Document, origin: str) -> Document:
-    """Each setting told where it came from; what is malformed is left for the schema to refuse."""
+    """The document with its origin in each setting; malformed settings are left for the schema to refuse."""
     marked = dict(document)
     for group in SETTINGS:
         settings = document.get(group)

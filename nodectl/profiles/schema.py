@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def _matching(pattern: str, complaint: str) -> AfterValidator:
-    """For a text that the whole pattern matches; else a ValueError with the text before the complaint."""
+    """A validator of texts that the whole pattern matches; its ValueError is the text and the complaint."""
 
     def checked(text: str) -> str:
         if not re.fullmatch(pattern, text):

@@ -20,7 +20,7 @@ Network = IPv4Network | IPv6Network
 
 
 def interfaces_of(nic: Nic) -> Iterator[IPv4Interface | IPv6Interface]:
-    """Its addresses with their networks, without those that only reach the same cable."""
+    """An interface's addresses with their networks, without link-local ones."""
     for text in nic.addresses:
         try:
             interface = ip_interface(text)

@@ -33,7 +33,7 @@ class Parts:
 
 
 def bottlenecks(parts: Parts) -> Iterator[Finding]:
-    """All of them, the narrowest places first."""
+    """A warning for each bottleneck of a host, those of PCIe widths first."""
     for looks in (_gpu_width, _nic_width, _peer_access, _no_near_nic, _far_nic, _shared_nic, _shared_uplink, _mixed):
         yield from looks(parts)
 
@@ -182,7 +182,7 @@ def _shared_uplink(parts: Parts) -> Iterator[Finding]:
 
 
 def _below_one(parts: Parts, a: str, b: str) -> bool:
-    """Two GPUs below one root port: by the PCIe tree, else by the matrix, where a NIC shows what NVLink hides."""
+    """Whether two GPUs are below one root port: by the PCIe tree, else by the matrix, if need be by a NIC near both."""
     pcie = parts.facts.get("pcie")
     if isinstance(pcie, Pcie) and pcie.parents and a in parts.bus_ids and b in parts.bus_ids:
         return bool(set(pcie.above(parts.bus_ids[a])) & set(pcie.above(parts.bus_ids[b])))

@@ -60,7 +60,7 @@ class _Proposal:
         self.values[name], self.why[name] = value, why
 
     def leave(self, name: str, why: str, status: Status | None = None, remedy: str = "") -> None:
-        """Without a value; a finding where that is no good news."""
+        """Leave a variable unset, with the reason; `status` makes it a finding too."""
         self.unset[name] = why
         if status is not None:
             self.findings.append(

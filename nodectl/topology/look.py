@@ -86,14 +86,14 @@ def _recorded(facts: Mapping[str, object], answer: Recording) -> str:
 
 
 def _unseen(host: Host, node: NodeTopology) -> Iterator[Finding]:
-    """Where a bottleneck could hide: what was not read."""
+    """An unknown finding on a host of which some facts were not read: a bottleneck could hide there."""
     if node.unknown:
         remedy = "record it again with all of them; what needs root, `nodectl sudoers` prints"
         yield _finding(host, "topology", Status.UNKNOWN, f"not read: {'; '.join(node.unknown)}", remedy)
 
 
 def _unread(host: Host, node: Unread, profile_dirs: Sequence[Path]) -> Finding:
-    """Without GPUs there is nothing to see, where the hardware profile says that there are none."""
+    """The finding on a host without a picture: skipped where its hardware profile says that it has no GPUs."""
     if node.kind == "absent" and _without_gpus(host, profile_dirs):
         return _finding(host, "topology", Status.SKIPPED, "no GPUs, as its hardware profile says")
     remedy = "set nodectl_hardware to a profile with `gpus: 0` if it has none" if node.kind == "absent" else ""

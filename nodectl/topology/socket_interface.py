@@ -21,7 +21,7 @@ class SocketInterface:
 
 
 def choose(hosts: Sequence[tuple[Host, Mapping[str, Nic]]], *, rdma: bool) -> dict[str, SocketInterface]:
-    """For every host; `rdma`: data goes another way, and any common network will do for the start-up."""
+    """Each host's interface, by host name; with `rdma` sockets serve the start-up alone, and need no fast network."""
     usable = {host.name: _usable(nics) for host, nics in hosts}
     network = _common(hosts, usable, rdma=rdma)
     return {host.name: _chosen(host, usable[host.name], network, len(hosts)) for host, _ in hosts}

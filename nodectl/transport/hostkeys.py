@@ -39,7 +39,7 @@ class Server:
 
     @property
     def known_hosts_file(self) -> Path:
-        """Where its keys are accepted into."""
+        """The known_hosts file into which its keys are accepted."""
         return self.target.known_hosts_files[0]
 
 

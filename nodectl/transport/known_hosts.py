@@ -31,7 +31,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line: `key` is base64, decoded by nobody until it has to be compared."""
+    """One line of a file; `key` is base64, and is compared as it stands."""
 
     marker: str
     kind: str

@@ -111,7 +111,7 @@ class _Wake(threading.Event):
         """Streams that run dry say so here; it does not matter."""
 
     def reset(self) -> None:
-        """Before a look at both streams."""
+        """Clear the event, before a look at both streams."""
         super().clear()
 
 

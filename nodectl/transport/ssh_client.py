@@ -215,7 +215,7 @@ def _accepted(transport: paramiko.Transport, login: Callable[[], list[str]], dea
 
 @contextmanager
 def _explained(target: Target) -> Iterator[None]:
-    """Whatever goes wrong on the way becomes an UnreachableError that names the target."""
+    """Turn the errors of sockets and of paramiko into an UnreachableError that names the target."""
     try:
         yield
     except (OSError, EOFError, paramiko.SSHException) as error:

@@ -117,7 +117,7 @@ def _settings(address: str, options: SshOptions) -> dict[str, list[str]]:
 
 
 def _as_arguments(options: SshOptions) -> list[str]:
-    """For `ssh -G`, which puts them together with its files by its own rules."""
+    """The options as arguments of `ssh -G`, which merges them with its files."""
     pairs = [
         ("User", options.user),
         ("Port", options.port),

@@ -30,7 +30,7 @@ class Proposed:
 
     @property
     def lines(self) -> list[str]:
-        """For the operator who is asked."""
+        """What the operator is shown before the proposal is applied."""
         head = [
             line.removeprefix("# ") for line in self.path.read_text(encoding="utf-8").splitlines() if line[:2] == "# "
         ]

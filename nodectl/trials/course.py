@@ -88,7 +88,7 @@ class Course:
         return taken
 
     def _gain(self, number: int) -> float | None:
-        """One pair of a candidate; a second one where it was the baseline that could not be measured."""
+        """The gain of one more pair; of a second one where only the baseline could not be measured in the first."""
         for _ in range(2):
             pair = self._pair(number)
             if all(taken.measurements for taken in pair if not taken.turn.candidate):

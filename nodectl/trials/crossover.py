@@ -46,7 +46,7 @@ def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
 
 
 def crossovers(many: Iterable[Series], seed: int = 0) -> tuple[Crossover, ...]:
-    """Those that there are, of everything that was measured at several sizes."""
+    """The crossovers among series of the same thing at several sizes."""
     groups: dict[tuple[str, ...], list[Series]] = defaultdict(list)
     for series in many:
         if series.size_bytes is not None:
@@ -64,7 +64,7 @@ def _by_size(many: Sequence[Series]) -> list[Series]:
 
 
 def _crossing(sizes: Sequence[float], gains: Sequence[float]) -> float:
-    """Where the gains go from above 0 to below: the split that fits best, then a straight line through zero there."""
+    """The size (log2) at which gains fall below 0: at the split that fits best, by a straight line between its two."""
     splits = range(len(sizes) + 1)
     best = max(splits, key=lambda split: sum(gains[:split]) - sum(gains[split:]))
     if best in (0, len(sizes)):

@@ -65,7 +65,7 @@ def halve(
 
 
 def _rungs(count: int, *, deep: bool) -> Iterator[tuple[int, int]]:
-    """After a first pair of each: how many are kept, and how many more pairs each of those gets; one, if not deep."""
+    """The rungs after a first pair of each: (how many are kept, how many more pairs each gets; one if not deep)."""
     more = KEEP_ONE_IN if deep else 1
     if 1 < count <= KEEP_ONE_IN:
         yield count, more
@@ -111,7 +111,7 @@ class _Halving:
         return Search(tuple(ranked), final, complete)
 
     def _first_rung(self) -> list[Standing]:
-        """One pair of each, of as many as leave the budget enough for the rungs after it."""
+        """Measure one pair of each candidate, as long as the budget then still has room for the later rungs."""
         for candidate in self.candidates:
             if self.standings and not self._affordable(len(self.standings)):
                 break
@@ -122,12 +122,12 @@ class _Halving:
         return [standing for standing in self.standings if not standing.failed]
 
     def _affordable(self, measured: int) -> bool:
-        """There is time for one more candidate's pair, all later rungs and the final; for a few, for shallow ones."""
+        """Whether there is time for one more candidate, all later rungs (shallow for a few) and the final."""
         later = _cost(measured + 1, deep=measured >= _BROAD)
         return self._left_s() >= (1 + later + self.final_pairs) * self._mean_s()
 
     def _rung(self, alive: Sequence[Standing], pairs: int) -> bool:
-        """In turns, so that what drifts meets all of them; False where the budget ends it."""
+        """Measure more pairs of each, in turns, so that a drift meets all of them; False where the budget ends it."""
         for _ in range(pairs):
             for standing in alive:
                 if not standing.failed and not self._measure(standing, reserve=self.final_pairs):
@@ -135,7 +135,7 @@ class _Halving:
         return True
 
     def _measure(self, standing: Standing, reserve: int) -> bool:
-        """One more pair; False where there is no time for it beside the reserve."""
+        """Measure one more pair; False where there is no time for it beside `reserve` pairs."""
         if self.pairs and self._left_s() < self.longest_s + reserve * self._mean_s():
             return False
         before = self.clock()
@@ -159,7 +159,7 @@ class _Halving:
         return sorted((standing for standing in alive if not standing.failed), key=lambda standing: -standing.gain)
 
     def _ranked(self, alive: Sequence[Standing]) -> list[Standing]:
-        """Those of the last rung first: one lucky pair is no match for many."""
+        """All candidates, those of the last rung first: one lucky pair counts less than many."""
         last = {standing.candidate for standing in alive}
 
         def key(standing: Standing) -> tuple[bool, bool, int, float]:

@@ -97,5 +97,5 @@ class Ledger:
 
 
 def now() -> str:
-    """To the second, with its zone."""
+    """The time now in UTC as ISO 8601, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -47,7 +47,7 @@ class Measuring:
         return result
 
     def warm_up(self, side: Side) -> ProbeResult:
-        """All of them once, for nothing: what is slow only the first time is over then.
+        """Run every probe once before the first turn, so that what is slow only the first time is over.
 
         Probes that measure nothing here are left out of the trial, and `dropped` says why.
         """

@@ -116,7 +116,7 @@ def inventory_yaml(proposal: Proposal, beside: str) -> str:
 
 
 class _NoAliases(yaml.SafeDumper):
-    """Each host's values in full: what is to be reviewed has no references."""
+    """A dumper that writes each host's values in full: what is to be reviewed has no references."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

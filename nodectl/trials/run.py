@@ -60,7 +60,7 @@ class TrialRun:
         return self._ledger.close(reason)
 
     def _warm_up(self) -> None:
-        """With what is on the hosts: nothing is changed before it is known that everything can be measured."""
+        """Measure once with what is on the hosts, so that nothing is changed where something cannot be measured."""
         started = self.clock()
         self.measuring.warm_up(Side(OWN))
         self._turn_s = self.clock() - started
@@ -123,7 +123,7 @@ class TrialRun:
         return left_s is None or left_s >= seconds
 
     def _left_s(self) -> float | None:
-        """Less what putting the former values back will take: about what arming took."""
+        """Seconds left of the budget, less what putting the former values back will take; None without a budget."""
         return None if self.ends_at is None else self.ends_at - self.clock() - 2 * self._arming_s
 
 

@@ -64,7 +64,7 @@ def series_of(profile: str, baseline: str, taken: Sequence[Taken], varied: Colle
 
 
 def _same(measurement: Measurement, varied: Collection[str]) -> Identity:
-    """Its identity without what the trial changes, ranks in whatever order."""
+    """The measurement's identity without the conditions that the trial changes, and whatever the order of ranks."""
     conditions = {key: value for key, value in measurement.conditions.items() if key not in varied}
     hosts = measurement.hosts if measurement.direction else tuple(sorted(measurement.hosts))
     return identity_of(replace(measurement, hosts=hosts, conditions=conditions))

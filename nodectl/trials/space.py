@@ -68,7 +68,7 @@ class Candidate:
 
     @property
     def changes(self) -> bool:
-        """It is not the point at which everything is as it was."""
+        """Whether it changes anything."""
         return bool(self.overrides or self.run_with)
 
 

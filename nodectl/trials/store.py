@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def new_id(now: datetime) -> str:
-    """In the order of time, and unlike that of another trial of the same second."""
+    """A new id: ids sort by time, and two of the same second differ."""
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
 
 
@@ -42,7 +42,7 @@ def folder() -> Path:
 
 
 def document_of(trial: Trial) -> dict[str, object]:
-    """As JSON, without the schema: the verdicts stand in `trials`."""
+    """The trial as plain data for JSON, without the schema; the verdicts stand in `trials`."""
     whole = asdict(trial)
     verdicts, summaries = whole.pop("verdicts"), whole.pop("summaries")
     head = {key: whole.pop(key) for key in ("id", "started", "ended", "complete", "reason")}
@@ -73,7 +73,7 @@ def prune() -> None:
 
 
 def trials() -> Iterator[Trial | str]:
-    """Those that are kept, the latest first, with what was said of them then; a text where one cannot be read."""
+    """The trials that are kept, latest first, with their summaries as saved; an error text for one that cannot be read."""
     for path in sorted(folder().glob("[0-9]*.json"), reverse=True):
         try:
             yield read(path, anew=False)

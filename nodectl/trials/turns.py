@@ -27,7 +27,7 @@ class TurnFindings:
     _labels: dict[_Key, list[str]] = field(default_factory=dict)
 
     def add_settings(self, label: str, findings: Iterable[Finding]) -> None:
-        """While settings were put on: what failed there has failed."""
+        """Add findings from putting settings on, with their status."""
         for finding in findings:
             key = (finding.check, finding.host, finding.subject, finding.kind, finding.status)
             self._findings.setdefault(key, finding)
@@ -38,12 +38,12 @@ class TurnFindings:
         self._settled.add(label)
 
     def add_measured(self, label: str, findings: Iterable[Finding]) -> None:
-        """While it was measured: a warning, for the verdict on the pairs says what it comes to."""
+        """Add findings from measuring, as warnings at most: the verdict on the pairs says what a failure costs."""
         made = [finding for finding in findings if finding.status is not Status.SKIPPED]
         self.add_settings(label, [replace(row, status=Status.WARNING) if row.status in _BAD else row for row in made])
 
     def findings(self) -> tuple[Finding, ...]:
-        """Each with its turns; what did not last is a warning."""
+        """Each finding with its number of turns; a warning where the settings could be put on another time."""
         return tuple(
             replace(finding, actual=f"{finding.actual} ({_turns(labels)})", status=self._status(finding.status, labels))
             for finding, labels in ((finding, self._labels[key]) for key, finding in self._findings.items())
@@ -92,7 +92,7 @@ class Turns:
         return self._on
 
     def given_up(self, number: int) -> bool:
-        """Its settings could not be put on, more than once."""
+        """Whether its settings could not be put on, more than once."""
         return self._refused.get(number, 0) >= _REFUSALS
 
     def take(self, number: int, side: Side, what: str) -> tuple[Measurement, ...]:

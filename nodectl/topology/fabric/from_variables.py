@@ -12,7 +12,7 @@ _FORM = "a switch's name, a list of names, or a mapping from NIC to name"
 
 
 def variables_graph(hosts: Sequence[Host]) -> FabricGraph | None:
-    """None where no host says anything."""
+    """The graph that nodectl_switch and nodectl_rail describe; None where no host has them."""
     attachments = [attachment for host in hosts for attachment in _attachments(host)]
     if not attachments:
         return None

@@ -28,7 +28,7 @@ def majority(values: Mapping[K, V]) -> V | None:
 
 
 def differing(values: Mapping[K, V]) -> dict[K, V]:
-    """Who differs from the majority; all of them where they differ and there is no majority."""
+    """The entries that differ from the majority; all of them where they differ and there is no majority."""
     usual = majority(values)
     if usual is None:
         return dict(values) if len(set(values.values())) > 1 else {}

@@ -28,7 +28,7 @@ _BEAT = 'cd -- "$1" 2>/dev/null || { echo "{}"; exit 0; }; [ ! -f lease ] || ech
 
 @dataclass(slots=True)
 class _Lease:
-    """One host's: beats sent (number, monotonic time), the time of the last answer, and why it is silent or lost."""
+    """One host's lease: beats sent (number, monotonic time), time of the last answer, why it is silent or lost."""
 
     beat: int = 0
     sent: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=32))
@@ -52,12 +52,12 @@ class Leases:
         self._stop = threading.Event()
 
     def start(self, hosts: Sequence[Host]) -> None:
-        """From now on these are renewed; the others were not armed, and are only asked at the end."""
+        """Renew the leases of these hosts from now on; the others were not armed, and are only asked at the end."""
         for host in hosts:
             threading.Thread(target=self._renew, args=(host,), name=f"lease {host.name}", daemon=True).start()
 
     def stop(self) -> None:
-        """No further renewal; what is on its way may still arrive."""
+        """Renew no more; a renewal that is on its way may still arrive."""
         self._stop.set()
 
     def beat(self, hosts: Sequence[Host]) -> None:

@@ -111,7 +111,7 @@ def _answers(run: ProvisionRun) -> dict[str, Mapping[str, Any]]:
 
 
 def _findings(run: ProvisionRun, hosts: Sequence[Host], subject: str) -> list[Finding]:
-    """One for each host on which a task failed or that was not reached."""
+    """A finding for each host on which a task failed or that was not reached."""
     findings: dict[str, Finding] = {}
     for event in run.problems:
         status = Status.FAILED if event.outcome == "failed" else Status.UNKNOWN
