@@ -73,7 +73,7 @@ def prune() -> None:
 
 
 def trials() -> Iterator[Trial | str]:
-    """The trials that are kept, latest first, with their summaries as saved; an error text for one that cannot be read."""
+    """The trials that are kept, latest first, with their summaries as saved; a text for one that cannot be read."""
     for path in sorted(folder().glob("[0-9]*.json"), reverse=True):
         try:
             yield read(path, anew=False)

@@ -133,7 +133,7 @@ def logarithms(series: Series) -> Logs:
 
 
 def lower_is_better(series: Series) -> bool | None:
-    """Whether less is better, by what the probe declares of its unit, else by the unit itself; None where neither says."""
+    """Whether less is better, as the probe declares its unit, else by the unit; None where neither says."""
     return kind_of(series.probe).lower_is_better(series.unit)
 
 
