@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nodectl.errors import ProfileError
-from nodectl.profiles.matrix import CsvRow, Matrix, TorchRow
+from nodectl.profiles.matrix import GpuRow, Matrix, TorchRow
 from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index, version_key
 from nodectl.profiles.schema import Hardware, Stack, Tuning
 
@@ -108,7 +108,7 @@ def _gpus_and_cuda(hardware: Hardware, stack: Stack) -> Iterator[Problem]:
         yield Problem("cuda-without-gpus", reason, _THEMSELVES, other_stack=True)
 
 
-def _gpu_and_cuda(row: CsvRow, stack: Stack) -> Iterator[Problem]:
+def _gpu_and_cuda(row: GpuRow, stack: Stack) -> Iterator[Problem]:
     cuda = str(stack.cuda)
     if version_key(cuda) < version_key(row.min_cuda):
         reason = f"{row.name}, compute capability {row.compute_capability}, needs CUDA {row.min_cuda}"

@@ -12,7 +12,7 @@ from nodectl.profiles.nccl import version_key
 from nodectl.profiles.schema import Flavour, PythonRange, Stack, Strict, Version
 
 
-class CsvRow(Strict):
+class GpuRow(Strict):
     """A generation of GPUs: the first CUDA with code for it, and the one that dropped it."""
 
     compute_capability: Version
@@ -73,14 +73,14 @@ class DeepspeedRow(Strict):
 class Matrix(Strict):
     """The rows of compat.yml, by what they are about."""
 
-    gpus: tuple[CsvRow, ...]
+    gpus: tuple[GpuRow, ...]
     devices: tuple[DeviceRow, ...]
     cuda: tuple[CudaRow, ...]
     flavours: tuple[FlavourRow, ...]
     torch: tuple[TorchRow, ...]
     deepspeed: tuple[DeepspeedRow, ...]
 
-    def gpu(self, compute_capability: str | None) -> CsvRow | None:
+    def gpu(self, compute_capability: str | None) -> GpuRow | None:
         """The row of a compute capability; None where the matrix does not know it."""
         return next((row for row in self.gpus if row.compute_capability == compute_capability), None)
 

@@ -14,6 +14,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.links import FAR_SOCKET, NEAR, between, closeness, meaning
 from nodectl.model.status import Status
 from nodectl.model.topology import GpuNic, NodeGpu, NodeNic
+from nodectl.topology.groups import joined
 from nodectl.topology.port_uses import TRAINING
 
 _RESEAT = "reseat the card or its riser; then compare with a host of the same kind"
@@ -169,7 +170,9 @@ def _shared_nic(parts: Parts) -> Iterator[Finding]:
 
 def _shared_uplink(parts: Parts) -> Iterator[Finding]:
     names = [gpu.name for gpu in parts.gpus]
-    groups = _groups(names, [pair for pair in combinations(names, 2) if _below_one(parts, *pair)])
+    pairs = [pair for pair in combinations(names, 2) if _below_one(parts, *pair)]
+    unique = {group for group in joined(names, pairs).values() if len(group) > 1}
+    groups = sorted([name for name in names if name in group] for group in unique)
     if groups:
         yield _warning(
             parts,
@@ -191,16 +194,6 @@ def _below_one(parts: Parts, a: str, b: str) -> bool:
     return any(
         between(parts.links, a, nic.name) in NEAR and between(parts.links, b, nic.name) in NEAR for nic in parts.nics
     )
-
-
-def _groups(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
-    group = {name: {name} for name in names}
-    for a, b in pairs:
-        joined = group[a] | group[b]
-        for name in joined:
-            group[name] = joined
-    unique = {frozenset(members) for members in group.values() if len(members) > 1}
-    return sorted([name for name in names if name in members] for members in unique)
 
 
 def _mixed(parts: Parts) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from nodectl.errors import InventoryError
@@ -112,23 +112,22 @@ def _option(text: str, variable: str) -> tuple[str, str]:
 
 
 def _single(key: str, value: str, variable: str) -> SshOptions:
-    empty = SshOptions()
     match key:
         case "identityfile":
-            return replace(empty, identity_files=(value.strip('"'),))
+            return SshOptions(identity_files=(value.strip('"'),))
         case "userknownhostsfile":
-            return replace(empty, known_hosts_files=tuple(shlex.split(value)))
+            return SshOptions(known_hosts_files=tuple(shlex.split(value)))
         case "proxyjump":
-            return replace(empty, proxy_jump=value)
+            return SshOptions(proxy_jump=value)
         case "proxycommand":
-            return replace(empty, proxy_command=value)
+            return SshOptions(proxy_command=value)
         case "user":
-            return replace(empty, user=value.strip('"'))
+            return SshOptions(user=value.strip('"'))
         case "config":
-            return replace(empty, config_file=value)
+            return SshOptions(config_file=value)
         case "port":
-            return replace(empty, port=_port(value, variable))
-    return empty  # host key checking is always on; connection sharing is not ours
+            return SshOptions(port=_port(value, variable))
+    return SshOptions()  # host key checking is always on; connection sharing is not ours
 
 
 def _port(value: str, variable: str) -> int:

@@ -72,7 +72,7 @@ class TrialEndError(Exception):
 
 @dataclass(slots=True)
 class Turns:
-    """The hosts of a trial: what is on them, and what turns cost."""
+    """The hosts of a trial; `on` is the number of the side whose settings they have, where that is certain."""
 
     put_on: Callable[[Side], tuple[Finding, ...]]
     lost: Callable[[], Mapping[str, str]]
@@ -80,16 +80,10 @@ class Turns:
     note: Note
     clock: Callable[[], float]
     collected: TurnFindings = field(default_factory=TurnFindings)
-    longest_s: float = 0.0
-    _on: int | None = None
+    on: int | None = None
     _silent: int = 0
     _why: str = ""
     _refused: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def on(self) -> int | None:
-        """The number of the side whose settings are on the hosts."""
-        return self._on
 
     def given_up(self, number: int) -> bool:
         """Whether its settings could not be put on, more than once."""
@@ -98,9 +92,7 @@ class Turns:
     def take(self, number: int, side: Side, what: str) -> tuple[Measurement, ...]:
         """What the hosts measure with the settings of a side; nothing where it failed; TrialEndError where all ends."""
         self._end_if_lost()
-        started = self.clock()
         measurements = self._measured(side) if self._is_on(number, side) else ()
-        self.longest_s = max(self.longest_s, self.clock() - started)
         # before it counts: a host that went away in the middle has measured nothing that can be compared
         self._end_if_lost()
         self.note(f"{what}, {side.label}: {_brief(measurements) or f'nothing measured: {self._why}'}")
@@ -110,16 +102,16 @@ class Turns:
         return measurements
 
     def _is_on(self, number: int, side: Side) -> bool:
-        if self._on == number:
+        if self.on == number:
             return True
         # whatever becomes of it, what was on before is not to be relied on
-        self._on = None
+        self.on = None
         for _ in range(_TRIES):
             findings = self.put_on(side)
             self.collected.add_settings(side.label, findings)
             bad = [finding for finding in findings if finding.status in _BAD]
             if not bad:
-                self._on = number
+                self.on = number
                 self.collected.mark_settled(side.label)
                 return True
             self._why = _first(bad)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from nodectl.common.natural import natural
 from nodectl.model.topology import Attachment, FabricGraph, Rail, SwitchLoad
 from nodectl.topology.fabric.distances import Distances
+from nodectl.topology.groups import joined
 
 
 def names_of(graph: FabricGraph) -> dict[str, str]:
@@ -78,57 +79,37 @@ def rails_of(graph: FabricGraph) -> Rails:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for port in graph.attachments:
         counts[port.switch][_label(port)] += 1
-    groups = _Groups()
+    pairs: list[tuple[str, str]] = []
     regular: dict[str, str] = {}
     for switch, labels in counts.items():
         most = max(labels.values())
         # a crossed cable or two are no design
         usual = sorted((label for label, count in labels.items() if 2 * count > most), key=natural)
         regular[switch] = usual[0]
-        for label in usual:
-            groups.join(usual[0], label)
+        pairs += [(usual[0], label) for label in usual]
+    groups = joined({label for labels in counts.values() for label in labels}, pairs)
     names = names_of(graph)
-    on: dict[str, list[str]] = defaultdict(list)
+    # what is regular nowhere is no rail of its own
+    on: dict[frozenset[str], list[str]] = defaultdict(list)
     for switch, label in regular.items():
-        on[groups.head(label)].append(names[switch])
+        on[groups[label]].append(names[switch])
     if len(on) < 2:
         return Rails((), ())
-    members: dict[str, set[str]] = {head: set() for head in on}
-    for port in graph.attachments:
-        # what is regular nowhere is no rail of its own
-        members.get(groups.head(_label(port)), set()).add(_label(port))
-    rails = [
-        Rail("+".join(labels), tuple(labels), tuple(sorted(on[head], key=natural)))
-        for head, labels_of_rail in members.items()
-        for labels in [sorted(labels_of_rail, key=natural)]
-    ]
+    rails = []
+    for group, switches in on.items():
+        nics = tuple(sorted(group, key=natural))
+        rails.append(Rail("+".join(nics), nics, tuple(sorted(switches, key=natural))))
     title = {label: rail.name for rail in rails for label in rail.nics}
     crossed = [
         (port, title[regular[port.switch]])
         for port in graph.attachments
-        if groups.head(_label(port)) != groups.head(regular[port.switch])
+        if groups[_label(port)] != groups[regular[port.switch]]
     ]
     return Rails(tuple(sorted(rails, key=lambda rail: natural(rail.name))), tuple(crossed))
 
 
 def _label(port: Attachment) -> str:
     return port.rail or port.nic
-
-
-class _Groups:
-    """Labels joined into groups, each known by one of its members."""
-
-    def __init__(self) -> None:
-        self._parent: dict[str, str] = {}
-
-    def head(self, label: str) -> str:
-        while self._parent.get(label, label) != label:
-            label = self._parent[label]
-        return label
-
-    def join(self, a: str, b: str) -> None:
-        first, second = sorted((self.head(a), self.head(b)), key=natural)
-        self._parent[second] = first
 
 
 def shared_switches(graph: FabricGraph) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
