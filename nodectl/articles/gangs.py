@@ -1,8 +1,10 @@
-"""What measurements by a gang of ranks share: who can take part, with which backend, and who is to blame."""
+"""What measurements by a gang of ranks share: who can take part, the run itself, settings in turn, and who is to blame."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import ip_address
 
 from nodectl.facts.versions import venv_of
@@ -10,35 +12,110 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeOptions, host_finding
+from nodectl.probes.base import Amount, Note, Own, Probe, ProbeOptions, ProbeResult, host_finding
+from nodectl.probes.budget import Cost, fit, given_up, marked, said
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event, failure
-from nodectl.probes.gang import Played, culprits
+from nodectl.probes.gang import Member, Played, culprits, play
 from nodectl.transport.base import Transport
 
+_RUN_S = 3600.0
+_KILL_S = 10.0
 _NOT_PROVISIONED = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
-
 _OTHER_NETWORK = "name another one with --interface"
+
+
+class Turns:
+    """One measurement under several settings, so that what drifts meanwhile touches all of them alike.
+
+    Turn `n` is measured under `settings[n % len(settings)]`; use it for one gang after the other.
+    """
+
+    def __init__(self, transport: Transport, settings: Sequence[Callable[[], None]]) -> None:
+        self.settings = tuple(settings)
+        self._transport = transport
+        self._error: BaseException | None = None
+
+    def on_event(self, member: Member, event: Event) -> None:
+        """Give to `gang.play`: put the setting on, then let the member that waits go on."""
+        if event["event"] == "turn":
+            # not in the thread that reads the host's output
+            threading.Thread(target=self._go, args=(member, event), daemon=True).start()
+
+    def check(self) -> None:
+        """Raise what went wrong with a setting."""
+        if self._error is not None:
+            raise self._error
+
+    def _go(self, member: Member, event: Event) -> None:
+        signal = "USR1"
+        try:
+            self.settings[int(event["number"]) % len(self.settings)]()
+        except Exception as error:  # raised by `check`, in the thread that waits for the gang
+            self._error, signal = error, "TERM"
+        self._transport.run(member.host, ["kill", "-s", signal, str(int(event["pid"]))], timeout_s=_KILL_S)
+
+
+def measure(
+    transport: Transport,
+    hosts: Sequence[Host],
+    probe: Probe[Own],
+    options: Own,
+    note: Note,
+    turns: Turns | None,
+    *,
+    about: Callable[[Sequence[Endpoint], str], str],
+    members: Callable[[Sequence[Endpoint], str, Amount], list[Member]],
+    results: Callable[[Sequence[Endpoint], str, Sequence[Played]], ProbeResult],
+    cost_s: Cost | None = None,
+) -> ProbeResult:
+    """Run one program on every host at once, and what `results` makes of it; nothing where one host cannot take part.
+
+    `about` says for the operator's line what runs, `members` are the programs, both given the endpoints and the device
+    (`cuda` or `cpu`). With `turns` every round of the amount is one of their settings.
+    """
+    ready, findings = with_torch(transport, hosts, probe.name, options)
+    if len(ready) < len(hosts):  # fewer ranks or other shards would be another measurement
+        actual = "not measured: another host cannot take part"
+        findings += [host_finding(probe.name, endpoint.host.name, Status.UNKNOWN, actual) for endpoint in ready]
+        return ProbeResult(findings=tuple(findings))
+    rounds = len(turns.settings) if turns else 1
+    options, amount = fit(probe, options, rounds, cost_s, least_rounds=rounds)
+    device = device_of(ready)
+    note(
+        f"{probe.name}: {about(ready, device)} on {len(ready)} hosts, {device}, "
+        f"{said((cost_s or probe.cost_s)(amount))} or more{given_up(options)}"
+    )
+    gang = members(ready, device, amount)
+    if turns:
+        gang = [replace(member, args=(*member.args, "--turns")) for member in gang]
+    played = play(transport, gang, _RUN_S, turns.on_event if turns else None)
+    if turns:
+        turns.check()
+    failed = ProbeResult(findings=(*findings, *(_failed(probe.name, culprit) for culprit in culprits(played))))
+    return marked(failed + results(ready, device, played), options)
 
 
 def with_torch(
     transport: Transport, hosts: Sequence[Host], name: str, options: ProbeOptions
 ) -> tuple[list[Endpoint], list[Finding]]:
     """The hosts that have a torch, and an unknown finding for each that has none or does not answer."""
-    found, findings = find_endpoints(transport, hosts, name, options)
-    alone = [each for each in found if len(hosts) > 1 and _only_itself(each)]
-    findings += [host_finding(name, each.host.name, Status.UNKNOWN, _said(each), _OTHER_NETWORK) for each in alone]
-    endpoints = [each for each in found if each not in alone]
-    ready = [endpoint for endpoint in endpoints if endpoint.torch]
-    bare = [each.host for each in endpoints if not each.torch]
-    findings += [
-        host_finding(name, host.name, Status.UNKNOWN, f"no torch in {venv_of(host)}", _NOT_PROVISIONED) for host in bare
-    ]
+    endpoints, findings = find_endpoints(transport, hosts, name, options)
+    ready = []
+    for endpoint in endpoints:
+        if len(hosts) > 1 and _only_itself(endpoint):
+            actual = f"the other hosts cannot reach it at {endpoint.address} ({endpoint.interface or 'loopback'})"
+            findings.append(host_finding(name, endpoint.host.name, Status.UNKNOWN, actual, _OTHER_NETWORK))
+        elif not endpoint.torch:
+            actual = f"no torch in {venv_of(endpoint.host)}"
+            findings.append(host_finding(name, endpoint.host.name, Status.UNKNOWN, actual, _NOT_PROVISIONED))
+        else:
+            ready.append(endpoint)
     return ready, findings
 
 
 def _only_itself(endpoint: Endpoint) -> bool:
-    """Its address is one at which it reaches itself alone, and it was not asked for by such a one."""
+    """The host answers at a loopback address, though the operator reaches it at another one."""
     own = endpoint.host.address
     return _is_loopback(endpoint.address) and own != "localhost" and not _is_loopback(own)
 
@@ -50,30 +127,24 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-def _said(endpoint: Endpoint) -> str:
-    return f"the other hosts cannot reach it at {endpoint.address} ({endpoint.interface or 'loopback'})"
-
-
 def device_of(endpoints: Sequence[Endpoint]) -> str:
     """`cuda` where every host has GPUs and a torch that is not built for CPUs, else `cpu`."""
     return "cuda" if all(endpoint.gpus and "+cpu" not in (endpoint.torch or "") for endpoint in endpoints) else "cpu"
 
 
-def python_of(endpoint: Endpoint) -> str:
-    """The interpreter that has torch."""
-    return f"{venv_of(endpoint.host)}/bin/python"
+def member(
+    endpoint: Endpoint, module: str, arguments: Mapping[str, object], flags: Sequence[str], stdin: bytes
+) -> Member:
+    """The payload program `module` on that host, run by the Python that has torch; `arguments` as `--name=value`."""
+    args = (*(f"--{name}={value}" for name, value in arguments.items()), *flags)
+    return Member(endpoint.host, module, args, f"{venv_of(endpoint.host)}/bin/python", stdin)
 
 
 def common(events: Sequence[Event], key: str) -> object:
-    """The value that all have, or the list of their values; None where nobody said one."""
+    """The value that all events have, or the list of their values, sorted; None where none has one."""
     values = {str(event[key]): event[key] for event in events if event.get(key) is not None}
     texts = [values[text] for text in sorted(values)]
     return texts[0] if len(texts) == 1 else texts or None
-
-
-def failures(name: str, played: Sequence[Played]) -> tuple[Finding, ...]:
-    """A finding for each host that failed by itself; the others ended with it."""
-    return tuple(_failed(name, culprit) for culprit in culprits(played))
 
 
 def _failed(name: str, played: Played) -> Finding:

@@ -6,28 +6,26 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import median
 
-from nodectl.articles.gangs import common, device_of, failures, python_of, with_torch
-from nodectl.articles.turns import Turns, groups_of
+from nodectl.articles.gangs import Turns, common, measure, member
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, marked, said
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.events import Event
-from nodectl.probes.gang import Member, Played, play
+from nodectl.probes.gang import Member, Played
 from nodectl.transport.base import Transport
 
 NAME = "retrieval"
 # importing torch, making the table
 _START_S = 8.0
 _WARM_UP_PART = 1.2
-_RUN_S = 3600.0
 _SEED = 1
 _TOKEN_BYTES = 32
 # scores are exact in float32 up to here (payload/articles/retrieval/table.py); requests and answers are below 1 GiB
@@ -77,54 +75,38 @@ def run_retrieval(
     """
     table = table or Table()
     table.check(len(hosts))
-    ready, findings = with_torch(transport, hosts, NAME, options)
-    result = ProbeResult(findings=tuple(findings))
-    if len(ready) < len(hosts):  # other shards would be another measurement
-        actual = "not measured: another host cannot take part"
-        return result + ProbeResult(
-            findings=tuple(host_finding(NAME, endpoint.host.name, Status.UNKNOWN, actual) for endpoint in ready)
-        )
-    groups = groups_of(turns)
-    cost_s = _Cost(len(table.batches))
-    options, amount = fit(PROBE, options, groups, cost_s, least_rounds=groups)
-    device = device_of(ready)
-    note(
-        f"retrieval: {table.rows} rows of {table.dim} on {len(ready)} hosts, {device}, "
-        f"{said(cost_s(amount))} or more{given_up(options)}"
+    return measure(
+        transport,
+        hosts,
+        PROBE,
+        options,
+        note,
+        turns,
+        about=lambda *_: f"{table.rows} rows of {table.dim}",
+        members=partial(_members, table, options.port),
+        results=partial(_results, table),
+        cost_s=partial(_cost_s, len(table.batches)),
     )
-    members = _members(ready, device, table, options, amount, in_turns=turns is not None)
-    played = play(transport, members, _RUN_S, turns.heard if turns else None)
-    if turns:
-        turns.check()
-    result += ProbeResult(findings=failures(NAME, played))
-    return marked(result + _results(ready, played, table), options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """Seconds that an amount takes at least."""
-
-    batches: int
-
-    def __call__(self, amount: Amount) -> float:
-        return _START_S + self.batches * _WARM_UP_PART * amount.rounds * amount.repetitions * amount.duration_s
+def _cost_s(batch_sizes: int, amount: Amount) -> float:
+    """Seconds that the amount takes at least, for so many sizes of batches."""
+    return _START_S + batch_sizes * _WARM_UP_PART * amount.rounds * amount.repetitions * amount.duration_s
 
 
-def _members(
-    ready: Sequence[Endpoint], device: str, table: Table, options: ProbeOptions, amount: Amount, *, in_turns: bool
-) -> list[Member]:
+def _members(table: Table, port: int | None, ready: Sequence[Endpoint], device: str, amount: Amount) -> list[Member]:
     token, shards = secrets.token_hex(_TOKEN_BYTES), table.shards(len(ready))
-    ports = [options.port or endpoint.free_port for endpoint in ready]
+    addresses = [(endpoint.address, port or endpoint.free_port) for endpoint in ready]
     front: dict[str, object] = {
         "token": token,
-        "shards": [(endpoint.address, port) for endpoint, port in zip(ready[1:], ports[1:], strict=True)],
+        "shards": addresses[1:],
         "rows": [(rows.start, rows.stop) for rows in shards],
     }
     members = []
     for number, (endpoint, rows) in enumerate(zip(ready, shards, strict=True)):
-        own = {
+        arguments = {
             "address": endpoint.address,
-            "port": ports[number],
+            "port": addresses[number][1],
             "device": device,
             "first-row": rows.start,
             "end-row": rows.stop,
@@ -136,20 +118,19 @@ def _members(
             "groups": amount.rounds,
             "seconds": amount.duration_s,
         }
-        args = (*(f"--{name}={value}" for name, value in own.items()), *["--turns"] * in_turns)
         # by standard input: everybody on a host can read what its processes were given
         given = json.dumps({"token": token} if number else front).encode()
-        members.append(Member(endpoint.host, "articles.retrieval.host", args, python_of(endpoint), given))
+        members.append(member(endpoint, "articles.retrieval.host", arguments, (), given))
     return members
 
 
-def _results(ready: Sequence[Endpoint], played: Sequence[Played], table: Table) -> ProbeResult:
+def _results(table: Table, ready: Sequence[Endpoint], device: str, played: Sequence[Played]) -> ProbeResult:
     """A measurement for each batch size, once the result has been checked; nothing of a run that was cut short."""
     checked = played[0].events.of("checked")
     if not checked:
         return ProbeResult()
     started = [event for player in played for event in player.events.of("ready")]
-    names = tuple(player.host.name for player in ready)
+    names = tuple(endpoint.host.name for endpoint in ready)
     conditions = {
         "rows": table.rows,
         "dim": table.dim,
@@ -164,8 +145,8 @@ def _results(ready: Sequence[Endpoint], played: Sequence[Played], table: Table) 
         "checked_rows": checked[0]["rows"],
         "checked_queries": checked[0]["queries"],
         "correct": not checked[0]["wrong"] and checked[0]["merged"],
-        "interfaces": [player.interface for player in ready],
-        "mtu": [player.mtu for player in ready],
+        "interfaces": [endpoint.interface for endpoint in ready],
+        "mtu": [endpoint.mtu for endpoint in ready],
     }
     measured = tuple(_measurement(event, names, table, conditions) for event in played[0].events.of("runs"))
     return ProbeResult(measured, tuple(_wrong(checked[0], names)))
@@ -222,7 +203,7 @@ PROBE = Probe(
     ),
     usual=Amount(repetitions=3, duration_s=1.0),
     least=Amount(repetitions=2, duration_s=0.2),
-    cost_s=_Cost(len(Table().batches)),
+    cost_s=partial(_cost_s, len(Table().batches)),
     between_hosts=True,
     listed=False,
 )

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
+from nodectl.articles.gangs import Turns
 from nodectl.articles.retrieval import Table, run_retrieval
 from nodectl.articles.training import TrainingOptions, run_training
-from nodectl.articles.turns import Turns
 from nodectl.errors import LabError, UsageError
 from nodectl.facts import nics
 from nodectl.facts.base import read_fact

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import accumulate
 from statistics import median
 
-from nodectl.articles.gangs import common, device_of, failures, python_of, with_torch
-from nodectl.articles.turns import Turns, dealt, groups_of
+from nodectl.articles.gangs import Turns, common, measure, member
 from nodectl.common.resources import payload_dir
 from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
@@ -17,10 +18,9 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, marked, said
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.events import Event
-from nodectl.probes.gang import Member, Played, play
+from nodectl.probes.gang import Member, Played
 from nodectl.transport.base import Transport
 
 NAME = "training"
@@ -28,7 +28,6 @@ NAME = "training"
 _START_S = 10.0
 # how long one step may take before a rank gives up on the others
 _STEP_S = 180.0
-_RUN_S = 3600.0
 _SEED = 1
 # the modules of the workload that a step needs
 _MODULES = ("settings", "ranks", "training")
@@ -82,26 +81,21 @@ def run_training(
     The model, its data and the seed are the same on the same kind of device, so that two runs differ by their network
     and hosts alone. With `turns` a measurement for each of their settings, in one run.
     """
-    ready, findings = with_torch(transport, hosts, NAME, options)
-    result = ProbeResult(findings=tuple(findings))
-    if len(ready) < len(hosts):  # fewer ranks would be another measurement
-        return result + _not_measured(ready)
-    groups = groups_of(turns)
-    options, amount = fit(PROBE, options, groups, least_rounds=groups)
-    device = device_of(ready)
-    shape = shape_for(device, options.gradient_bytes)
-    ranks = sum(_ranks_on(endpoint, device) for endpoint in ready)
-    note(f"training: {ranks} ranks on {len(ready)} hosts, {device}, {said(_cost_s(amount))} or more{given_up(options)}")
-    members = _members(ready, device, shape, options, amount, in_turns=turns is not None)
-    played = play(transport, members, _RUN_S, turns.heard if turns else None)
-    if turns:
-        turns.check()
-    result += ProbeResult(findings=failures(NAME, played))
-    return marked(result + _result(ready, played, device, shape, groups), options)
+    return measure(
+        transport,
+        hosts,
+        PROBE,
+        options,
+        note,
+        turns,
+        about=lambda ready, device: f"{sum(_ranks_on(endpoint, device) for endpoint in ready)} ranks",
+        members=partial(_members, options),
+        results=partial(_results, options, len(turns.settings) if turns else 1),
+    )
 
 
 def _cost_s(amount: Amount) -> float:
-    """At least: a window has one step, however long that takes."""
+    """Seconds of the measurement at least: a window has one step, however long that takes."""
     return _START_S + amount.rounds * amount.repetitions * amount.duration_s
 
 
@@ -109,43 +103,25 @@ def _ranks_on(endpoint: Endpoint, device: str) -> int:
     return endpoint.gpus if device == "cuda" else 1
 
 
-def _not_measured(ready: Sequence[Endpoint]) -> ProbeResult:
-    actual = "not measured: another host cannot take part"
-    return ProbeResult(
-        findings=tuple(host_finding(NAME, endpoint.host.name, Status.UNKNOWN, actual) for endpoint in ready)
-    )
-
-
-def _members(
-    ready: Sequence[Endpoint], device: str, shape: Shape, options: TrainingOptions, amount: Amount, *, in_turns: bool
-) -> list[Member]:
+def _members(options: TrainingOptions, ready: Sequence[Endpoint], device: str, amount: Amount) -> list[Member]:
     first, modules = ready[0], _modules()
-    world = sum(_ranks_on(endpoint, device) for endpoint in ready)
-    members, base = [], 0
-    for endpoint in ready:
-        ranks = _ranks_on(endpoint, device)
-        own = {
-            "rank-base": base,
-            "world-size": world,
-            "nproc": ranks,
-            "master-addr": first.address,
-            "master-port": options.port or first.free_port,
-            "backend": "nccl" if device == "cuda" else "gloo",
-            "interface": endpoint.interface,
-            "windows": amount.repetitions * amount.rounds,
-            "seconds": amount.duration_s,
-            "timeout": _STEP_S,
-            "layers": shape.layers,
-            "d-model": shape.d_model,
-            "heads": shape.heads,
-            "batch": shape.batch,
-            "seq": shape.seq,
-            "seed": _SEED,
-        }
-        args = [f"--{name}={value}" for name, value in own.items()]
-        args += ["--interface-asked"] * bool(options.interface) + ["--turns"] * in_turns
-        members.append(Member(endpoint.host, "articles.training", tuple(args), python_of(endpoint), modules))
-        base += ranks
+    ranks = [_ranks_on(endpoint, device) for endpoint in ready]
+    shared = {
+        "world-size": sum(ranks),
+        "master-addr": first.address,
+        "master-port": options.port or first.free_port,
+        "backend": "nccl" if device == "cuda" else "gloo",
+        "windows": amount.repetitions * amount.rounds,
+        "seconds": amount.duration_s,
+        "timeout": _STEP_S,
+        "seed": _SEED,
+        **{name.replace("_", "-"): value for name, value in asdict(shape_for(device, options.gradient_bytes)).items()},
+    }
+    flags = ["--interface-asked"] * bool(options.interface)
+    members = []
+    for endpoint, count, end in zip(ready, ranks, accumulate(ranks), strict=True):
+        own = {"rank-base": end - count, "nproc": count, "interface": endpoint.interface}
+        members.append(member(endpoint, "articles.training", own | shared, flags, modules))
     return members
 
 
@@ -154,12 +130,15 @@ def _modules() -> bytes:
     return json.dumps({name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in _MODULES}).encode()
 
 
-def _result(ready: Sequence[Endpoint], played: Sequence[Played], device: str, shape: Shape, groups: int) -> ProbeResult:
-    """A measurement a group where every rank came to the end, and what is wrong with what they came to."""
+def _results(
+    options: TrainingOptions, settings: int, ready: Sequence[Endpoint], device: str, played: Sequence[Played]
+) -> ProbeResult:
+    """A measurement a setting where every rank came to the end, and what is wrong with what they came to."""
     trained = [(event, player.member.host.name) for player in played for event in player.events.of("trained")]
     ranks = [event for event, _ in trained]
-    if len(ranks) != sum(_ranks_on(player, device) for player in ready):
+    if len(ranks) != sum(_ranks_on(endpoint, device) for endpoint in ready):
         return ProbeResult()
+    shape = shape_for(device, options.gradient_bytes)
     started = [event for player in played for event in player.events.of("ready")]
     conditions = {
         "backend": ("nccl" if device == "cuda" else "gloo") if len(ranks) > 1 else "none",
@@ -178,17 +157,16 @@ def _result(ready: Sequence[Endpoint], played: Sequence[Played], device: str, sh
         "nccl_env": common(started, "nccl_env") if device == "cuda" else None,
         "device": common(started, "device"),
         "threads": common(started, "threads"),
-        "interfaces": [player.interface for player in ready],
-        "mtu": [player.mtu for player in ready],
+        "interfaces": [endpoint.interface for endpoint in ready],
+        "mtu": [endpoint.mtu for endpoint in ready],
     }
-    names = tuple(player.host.name for player in ready)
+    names = tuple(endpoint.host.name for endpoint in ready)
     # a window is as slow as its slowest rank
     slowest_s = [max(times) for times in zip(*(event["seconds"] for event in ranks), strict=True)]
     windows = list(zip(ranks[0]["steps"], slowest_s, strict=True))
-    measured = tuple(
-        _measurement(group, names, shape.batch * len(ranks), conditions) for group in dealt(windows, groups)
-    )
-    return ProbeResult(measured, (*_unequal(trained), *_not_learnt(names, ranks)))
+    samples = shape.batch * len(ranks)
+    measured = [_measurement(windows[turn::settings], names, samples, conditions) for turn in range(settings)]
+    return ProbeResult(tuple(measured), (*_unequal(trained), *_not_learnt(names, ranks)))
 
 
 def _measurement(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.articles.gangs import Turns
 from nodectl.articles.training import TrainingOptions, run_training, shape_for
-from nodectl.articles.turns import Turns
 from nodectl.common.units import MIB
 from nodectl.model.host import Host
 from nodectl.model.status import Status

@@ -8,10 +8,10 @@ import pytest
 
 from nodectl.articles import sweep as sweep_module
 from nodectl.articles.document import published, sweep_document, sweep_table
+from nodectl.articles.gangs import Turns
 from nodectl.articles.retrieval import Table
 from nodectl.articles.sweep import LinkRate, Sweep, run_sweep, table_for
 from nodectl.articles.training import TrainingOptions
-from nodectl.articles.turns import Turns
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement

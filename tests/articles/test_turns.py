@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.articles.turns import Turns, dealt
+from nodectl.articles.gangs import Turns
 from nodectl.common.resources import payload_dir
 from nodectl.errors import LabError
 from nodectl.model.host import Host
@@ -41,9 +41,9 @@ class Hosts:
 def test_settings_come_in_turn_before_who_waits_goes_on() -> None:
     hosts, done = Hosts(), []
     turns = Turns(hosts, [lambda: done.append("a"), lambda: done.append("b")])  # type: ignore[arg-type]
-    turns.heard(MEMBER, {"event": "ready"})
+    turns.on_event(MEMBER, {"event": "ready"})
     for number, so_far in ((0, ["a"]), (1, ["a", "b"]), (2, ["a", "b", "a"])):
-        turns.heard(MEMBER, {"event": "turn", "number": number, "pid": 70 + number})
+        turns.on_event(MEMBER, {"event": "turn", "number": number, "pid": 70 + number})
         assert hosts.wait() == ["kill", "-s", "USR1", str(70 + number)]
         assert done == so_far
     turns.check()
@@ -55,14 +55,10 @@ def test_a_setting_that_fails_ends_who_waits_and_is_raised() -> None:
 
     hosts = Hosts()
     turns = Turns(hosts, [fail])  # type: ignore[arg-type]
-    turns.heard(MEMBER, {"event": "turn", "number": 0, "pid": 70})
+    turns.on_event(MEMBER, {"event": "turn", "number": 0, "pid": 70})
     assert hosts.wait() == ["kill", "-s", "TERM", "70"]
     with pytest.raises(LabError, match="the lab is gone"):
         turns.check()
-
-
-def test_every_setting_gets_its_own() -> None:
-    assert dealt([1, 2, 3, 4, 5, 6], 3) == [[1, 4], [2, 5], [3, 6]]
 
 
 @pytest.mark.parametrize(("told", "end"), [(True, "went on"), (False, "nobody said within 0 s that turn 3 may begin")])
