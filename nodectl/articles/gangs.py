@@ -1,4 +1,4 @@
-"""What measurements by a gang of ranks share: who can take part, the run itself, settings in turn, and who is to blame."""
+"""What measurements by a gang of ranks share: who can take part, the run, settings in turn, and who is to blame."""
 
 from __future__ import annotations
 

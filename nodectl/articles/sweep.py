@@ -178,7 +178,7 @@ _MBIT = 10**6
 @contextmanager
 def lab_links(hosts: Sequence[Host], rates: Sequence[int]) -> Iterator[list[LinkRate] | None]:
     """Links whose rate can be chosen, put back at the end; None where the hosts are no lab's."""
-    marked = [host for host in hosts if _is_lab(host)]
+    marked = [host for host in hosts if host.is_true("nodectl_lab")]
     folder = lab_of(hosts) if marked else None
     if not marked:
         yield None
@@ -217,8 +217,3 @@ def _speed_mbit(transport: Transport, endpoint: Endpoint) -> int | None:
     interfaces = read_fact(nics.FACT, recording)
     nic = interfaces.get(endpoint.interface) if isinstance(interfaces, dict) else None
     return nic.speed_mbit if nic else None
-
-
-def _is_lab(host: Host) -> bool:
-    mark = host.variables.get("nodectl_lab")
-    return mark is True or str(mark).lower() in ("true", "yes", "1")

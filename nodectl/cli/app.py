@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nodectl.cli.terminal import emit_json, result
 from nodectl.transport.fanout import FORKS
 
 if TYPE_CHECKING:
+    from nodectl.history.store import History
     from nodectl.inventory.read import Inventory
     from nodectl.model.host import Host
     from nodectl.recordings.source import Source
@@ -73,6 +75,13 @@ class App:
         """The result is to be one JSON document."""
         return self.output == "json"
 
+    def show(self, name: str, document: Mapping[str, object], text: str) -> None:
+        """Print the result: the JSON document where that was asked for, else the text, where there is any."""
+        if self.json:
+            emit_json(name, document)
+        elif text:
+            result(text)
+
     @cached_property
     def inventory(self) -> Inventory:
         """The inventory, read once."""
@@ -97,6 +106,18 @@ class App:
 
         named = self.inventory.hosts(self.limit) if self.inventory_sources else None
         return replay_source(open_recording(self.replay), self.limit, named)
+
+    @property
+    def fleet(self) -> str:
+        """The fleet's name in histories: its inventory, for hosts of two fleets may share their names."""
+        return "\n".join(self.inventory.sources)
+
+    def history(self) -> History:
+        """The fleet's measurements of the past; to be closed, as by `with`."""
+        from nodectl.common.paths import state_dir
+        from nodectl.history.store import FILE, History
+
+        return History(state_dir() / FILE, self.fleet)
 
     @property
     def profile_dirs(self) -> tuple[Path, ...]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import asdict
 
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.option_types import Seconds
-
-if TYPE_CHECKING:
-    from nodectl.model.result import CommandResult
+from nodectl.cli.options import Seconds
+from nodectl.model.result import CommandResult
+from nodectl.report.exec_table import exec_table
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -29,31 +28,12 @@ def exec_(app: App, timeout_s: float, argv: tuple[str, ...]) -> None:
     from nodectl.transport.fanout import run_all
 
     results = run_all(app.transport, app.hosts, argv, timeout_s=timeout_s, forks=app.forks)
-    _show(app, results)
+    app.show("exec", {"results": [_row(result) for result in results]}, exec_table(results))
     raise SystemExit(_exit_status(results))
 
 
-def _show(app: App, results: Sequence[CommandResult]) -> None:
-    from nodectl.cli.terminal import emit_json, result
-    from nodectl.report.exec_table import exec_table
-
-    if app.json:
-        emit_json("exec", {"results": [_row(item) for item in results]})
-    else:
-        result(exec_table(results))
-
-
 def _row(result: CommandResult) -> dict[str, object]:
-    return {
-        "host": result.host,
-        "outcome": str(result.outcome),
-        "exit_status": result.exit_status,
-        "stdout": result.stdout,
-        "stderr": result.stderr,
-        "duration_s": result.duration_s,
-        "error": result.error,
-        "remedy": result.remedy,
-    }
+    return {key: value for key, value in asdict(result).items() if key != "argv"}
 
 
 def _exit_status(results: Sequence[CommandResult]) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from nodectl.cli.app import App
-
-if TYPE_CHECKING:
-    from nodectl.model.result import CommandResult
+from nodectl.cli.terminal import note
+from nodectl.model.recording import Recording
+from nodectl.model.result import CommandResult
+from nodectl.report.facts import as_document, facts_table
 
 
 @click.command()
@@ -20,10 +19,7 @@ def facts(app: App) -> None:
     One round trip a host, nothing written there.  A value that a host does not give is null; a subject without values
     says `absent` (no such tool or device) or `unknown` (it could not be read), with the reason.
     """
-    from nodectl.cli.terminal import emit_json, note, result
     from nodectl.facts.catalogue import commands_for, read_facts, words_of
-    from nodectl.model.recording import Recording
-    from nodectl.report.facts import as_document, facts_table
 
     source = app.source
     facts: dict[str, dict[str, object]] = {}
@@ -36,13 +32,11 @@ def facts(app: App) -> None:
         else:
             unreachable[host.name] = _reason(answer)
     answered = {host.name: facts[host.name] for host in source.hosts if host.name in facts}
-    if app.json:
-        documents = {
-            host: {name: as_document(value) for name, value in each.items()} for host, each in answered.items()
-        }
-        emit_json("facts", {"hosts": documents, "unreachable": unreachable, "recorded": source.recorded})
-    elif answered:
-        result(facts_table(answered, words_of))
+    hosts = {
+        host: {subject: as_document(value) for subject, value in values.items()} for host, values in answered.items()
+    }
+    document = {"hosts": hosts, "unreachable": unreachable, "recorded": source.recorded}
+    app.show("facts", document, facts_table(answered, words_of) if answered else "")
     for name in sorted(recorded):
         note(f"recorded: {name}")
     for name, reason in unreachable.items():

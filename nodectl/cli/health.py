@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.option_types import Seconds
-from nodectl.cli.profile_option import profile_option
+from nodectl.cli.options import Seconds, profile_option
+from nodectl.cli.terminal import as_json, note, result, safe, writing
+from nodectl.common.files import replace_file
+from nodectl.common.nodeset import fold
+from nodectl.model.status import exit_status
+from nodectl.report.findings import changes, counts, finding_document, findings_table, one_line
+from nodectl.report.junit import junit
+from nodectl.report.prometheus import prometheus
+from nodectl.report.table import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,93 +73,80 @@ def health(
         return
     if rounds and watch is None:
         raise click.UsageError("--rounds goes with --watch")
-    from nodectl.model.status import exit_status
     from nodectl.profiles.host import check_names
 
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
     names = {kind: name for kind, name in given.items() if name}
     shape = "one-line" if one_line else form or app.output
     check_names(names, app.profile_dirs)
-    found = _look(app, names)
-    _show(found, shape, write, everything=everything, strict=strict)
+    health = _look(app, names)
+    _show(health, shape, write, everything=everything, strict=strict)
     left = None if rounds is None else rounds - 1
     while watch is not None and left != 0:
         time.sleep(watch)
-        before, found = found, _look(app, names)
-        _again(before, found, shape, write, strict=strict)
+        before, health = health, _look(app, names)
+        _again(before, health, shape, write, strict=strict)
         left = None if left is None else left - 1
-    status = exit_status((each.status for each in found.findings), strict=strict)
+    status = exit_status((finding.status for finding in health.findings), strict=strict)
     if status == 3 and unknown:
         status = {"ok": 0, "fail": 1}[unknown]
     raise SystemExit(status)
 
 
 def _look(app: App, names: Mapping[str, str]) -> Health:
-    from nodectl.cli.terminal import note
     from nodectl.common.paths import state_dir
     from nodectl.health.fleet import look
     from nodectl.health.history import StateFile
 
     source = app.source
     # a recording is a fleet of its own: what it counts is not held against live hosts
-    fleet = f"recorded {source.recorded}" if source.recorded else "\n".join(app.inventory.sources)
-    found = look(source, names=names, extra_dirs=app.profile_dirs, state=StateFile(state_dir() / "health", fleet))
-    for text in found.notes:
+    fleet = f"recorded {source.recorded}" if source.recorded else app.fleet
+    health = look(source, names=names, extra_dirs=app.profile_dirs, state=StateFile(state_dir() / "health", fleet))
+    for text in health.notes:
         note(f"warning: {text}")
-    return found
+    return health
 
 
-def _show(found: Health, form: str, write: Path | None, *, everything: bool, strict: bool) -> None:
-    from nodectl.cli.terminal import note, result, safe
-    from nodectl.common.nodeset import fold
-
-    text = _rendered(found, form, everything=everything, strict=strict)
+def _show(health: Health, form: str, write: Path | None, *, everything: bool, strict: bool) -> None:
+    text = _rendered(health, form, everything=everything, strict=strict).rstrip("\n")
     if write is None:
-        result(text.rstrip("\n"))
+        result(text)
     else:
-        _put(write, safe(text).rstrip("\n") + "\n")
-    for name in dict.fromkeys(found.recorded.values()):
-        note(f"recorded: {fold([host for host, each in found.recorded.items() if each == name])} from {name}")
+        # a reader sees the old file or the new one; everybody may read it, as node_exporter must
+        with writing(write, "--write"):
+            replace_file(write, safe(text) + "\n", mode=0o644)
+    for name in dict.fromkeys(health.recorded.values()):
+        hosts = [host for host, recording in health.recorded.items() if recording == name]
+        note(f"recorded: {fold(hosts)} from {name}")
 
 
-def _again(before: Health, found: Health, form: str, write: Path | None, *, strict: bool) -> None:
+def _again(before: Health, health: Health, form: str, write: Path | None, *, strict: bool) -> None:
     """A terminal is told what changed, a program and a file all of it."""
-    from nodectl.cli.terminal import result
-    from nodectl.report.findings import changes, counts
-
     if write is not None or form not in ("table", "one-line"):
-        _show(found, form, write, everything=False, strict=strict)
+        _show(health, form, write, everything=False, strict=strict)
         return
-    told = changes(before.findings, found.findings)
+    changed, now = changes(before.findings, health.findings), counts(health.findings)
     clock = time.strftime("%H:%M:%S")
-    result(f"{clock}\n{told}\n{counts(found.findings)}" if told else f"{clock}  no change; {counts(found.findings)}")
+    result(f"{clock}\n{changed}\n{now}" if changed else f"{clock}  no change; {now}")
 
 
-def _rendered(found: Health, form: str, *, everything: bool, strict: bool) -> str:
-    from nodectl.report.findings import finding_document, findings_table, one_line
-    from nodectl.report.junit import junit
-    from nodectl.report.prometheus import prometheus
-
+def _rendered(health: Health, form: str, *, everything: bool, strict: bool) -> str:
     if form == "json":
-        from nodectl.cli.terminal import as_json
-
-        documents = [finding_document(each) for each in found.findings]
-        recorded = ", ".join(dict.fromkeys(found.recorded.values())) or None
-        document = {"hosts": found.hosts, "profiles": found.profiles, "findings": documents, "recorded": recorded}
+        findings = [finding_document(finding) for finding in health.findings]
+        recorded = ", ".join(dict.fromkeys(health.recorded.values())) or None
+        document = {"hosts": health.hosts, "profiles": health.profiles, "findings": findings, "recorded": recorded}
         return as_json("health", document)
     if form == "prometheus":
-        return prometheus(found.findings, found.profiles, time_s=time.time(), recorded=found.recorded)
+        return prometheus(health.findings, health.profiles, time_s=time.time(), recorded=health.recorded)
     if form == "junit":
-        return junit(found.findings, time_s=time.time(), strict=strict)
+        return junit(health.findings, time_s=time.time(), strict=strict)
     if form == "one-line":
-        return one_line(found.findings)
-    return findings_table(found.findings, everything=everything)
+        return one_line(health.findings)
+    return findings_table(health.findings, everything=everything)
 
 
 def _list(as_document: bool) -> None:
     from nodectl.checks.catalogue import checks, launch_checks, thresholds
-    from nodectl.cli.terminal import emit_json, result
-    from nodectl.report.table import aligned
 
     known = [
         *(("health", check) for check in checks().values()),
@@ -164,22 +158,9 @@ def _list(as_document: bool) -> None:
             for command, check in known
         ]
         numbers = {limit.name: {"value": limit.value, "why": limit.why} for limit in thresholds().values()}
-        emit_json("health-checks", {"checks": listed, "thresholds": numbers})
+        click.echo(as_json("health-checks", {"checks": listed, "thresholds": numbers}))
         return
     rows = [(check.id, command, check.looks_at, check.fires) for command, check in known]
-    result(aligned([("CHECK", "ASKED BY", "LOOKS AT", "NOT OK WHEN"), *rows]))
     limits = [(limit.name, f"{limit.value:g}", limit.why) for limit in thresholds().values()]
+    result(aligned([("CHECK", "ASKED BY", "LOOKS AT", "NOT OK WHEN"), *rows]))
     result("\n" + aligned([("THRESHOLD", "DEFAULT", "WHY"), *limits]))
-
-
-def _put(path: Path, text: str) -> None:
-    """A reader sees the old file or the new one; everybody may read it, as node_exporter must."""
-    from nodectl.common.files import replace_file
-    from nodectl.errors import UsageError
-
-    try:
-        replace_file(path, text, mode=0o644)
-    except OSError as error:
-        raise UsageError(
-            f"--write {path}: {error.strerror or error}", "name a file in a folder that is there"
-        ) from error

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from nodectl.cli.app import App
+from nodectl.errors import UsageError
+from nodectl.report.findings import findings_list
+from nodectl.report.measurements import measurements_table
+from nodectl.report.table import aligned
 
 if TYPE_CHECKING:
-    from nodectl.history.store import History, Past
+    from nodectl.history.store import Past
 
 
 @click.group()
@@ -22,18 +27,14 @@ def history() -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """The runs of `nodectl probe`, the latest first."""
-    from nodectl.cli.terminal import emit_json, result
     from nodectl.history.store import iso
-    from nodectl.report.table import aligned
 
-    with _opened(app) as opened:
-        runs = opened.runs()
-    if app.json:
-        rows = [{"run": run, "time": iso(when), "probes": probes, "measurements": n} for run, when, probes, n in runs]
-        emit_json("history", {"runs": rows})
-    elif runs:
-        lines = [(str(run), iso(when), probes.replace(",", ", "), str(count)) for run, when, probes, count in runs]
-        result(aligned([("RUN", "TIME", "PROBES", "MEASUREMENTS"), *lines]))
+    with app.history() as past:
+        runs = past.runs()
+    rows = [{"run": run, "time": iso(when), "probes": probes, "measurements": n} for run, when, probes, n in runs]
+    lines = [(str(run), iso(when), probes.replace(",", ", "), str(count)) for run, when, probes, count in runs]
+    table = aligned([("RUN", "TIME", "PROBES", "MEASUREMENTS"), *lines]) if runs else ""
+    app.show("history", {"runs": rows}, table)
 
 
 @history.command()
@@ -41,19 +42,14 @@ def list_(app: App) -> None:
 @click.pass_obj
 def show(app: App, run: int) -> None:
     """What one run measured."""
-    from nodectl.cli.terminal import emit_json, result
-    from nodectl.errors import UsageError
     from nodectl.probes.registry import kind_of
-    from nodectl.report.measurements import measurements_table
 
-    with _opened(app) as opened:
-        found = opened.past(run=run)
-    if not found:
+    with app.history() as past:
+        kept = past.past(run=run)
+    if not kept:
         raise UsageError(f"no run {run} of this fleet", "see `nodectl history list`")
-    if app.json:
-        emit_json("history", {"run": run, "measurements": _rows(found)})
-    else:
-        result(measurements_table([each.measurement for each in found], kind_of))
+    table = measurements_table([row.measurement for row in kept], kind_of)
+    app.show("history", {"run": run, "measurements": [_row(row) for row in kept]}, table)
 
 
 @history.command()
@@ -61,37 +57,23 @@ def show(app: App, run: int) -> None:
 @click.pass_obj
 def export(app: App, probes: tuple[str, ...]) -> None:
     """All measurements of the fleet, or of some probes, as JSON lines."""
-    import json
-
-    with _opened(app) as opened:
-        for row in _rows(opened.past(probes)):
-            click.echo(json.dumps(row))
+    with app.history() as past:
+        for kept in past.past(probes):
+            click.echo(json.dumps(_row(kept)))
 
 
 @history.command()
 @click.pass_obj
 def drift(app: App) -> None:
     """What became worse over the last 60 runs, against its own past and its peers; warnings, exit status 0."""
-    from nodectl.cli.terminal import emit_json, result
     from nodectl.history.drift import WINDOW, drifts
-    from nodectl.report.findings import findings_list
 
-    with _opened(app) as opened:
-        found = list(drifts(opened.points(opened.probes(), WINDOW)).values())
-    if app.json:
-        emit_json("history", {"findings": [asdict(each) for each in found]})
-    elif found:
-        result(findings_list(found))
+    with app.history() as past:
+        findings = list(drifts(past.points(past.probes(), WINDOW)).values())
+    app.show("history", {"findings": [asdict(finding) for finding in findings]}, findings_list(findings))
 
 
-def _opened(app: App) -> History:
-    from nodectl.common.paths import state_dir
-    from nodectl.history.store import FILE, History
-
-    return History(state_dir() / FILE, "\n".join(app.inventory.sources))
-
-
-def _rows(found: list[Past]) -> list[dict[str, object]]:
+def _row(kept: Past) -> dict[str, object]:
     from nodectl.history.store import iso
 
-    return [{"run": each.run, "time": iso(each.time), **asdict(each.measurement)} for each in found]
+    return {"run": kept.run, "time": iso(kept.time), **asdict(kept.measurement)}

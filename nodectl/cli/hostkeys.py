@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.terminal import emit_json, note, result
+from nodectl.cli.terminal import note, result
+from nodectl.errors import UsageError
 
 if TYPE_CHECKING:
     from nodectl.transport.hostkeys import Survey
 
-_BAD = ("changed", "revoked")
+_BAD = {"changed", "revoked"}
 
 
 @click.group("hostkeys")
@@ -30,11 +31,8 @@ def show(app: App) -> None:
     """
     from nodectl.transport.hostkeys import servers, survey
 
-    surveys = [item for stage in servers(app.hosts) for item in survey(stage, app.forks)]
-    if app.json:
-        emit_json("hostkeys", {"hosts": [_row(item) for item in surveys]})
-    else:
-        result("\n".join(line for item in surveys for line in _lines(item)))
+    surveys = [row for stage in servers(app.hosts) for row in survey(stage, app.forks)]
+    app.show("hostkeys", {"hosts": [_row(row) for row in surveys]}, _text(surveys))
     raise SystemExit(_exit_status(surveys))
 
 
@@ -53,24 +51,22 @@ def accept(app: App, yes: bool, replace: bool) -> None:
     left: list[Survey] = []
     for stage in servers(app.hosts):
         surveys = survey(stage, app.forks)
-        wanted = [item for item in surveys if _wanted(item, replace=replace)]
-        left += [item for item in surveys if item not in wanted and not _known(item)]
+        wanted = [row for row in surveys if _wanted(row, replace=replace)]
+        left += [row for row in surveys if row not in wanted and not _known(row)]
         if wanted:
-            result("\n".join(line for item in wanted for line in _lines(item)))
+            result(_text(wanted))
             _agree(len(wanted), yes=yes)
             store(wanted)
-            files = sorted({str(item.server.known_hosts_file) for item in wanted})
+            files = sorted({str(row.server.known_hosts_file) for row in wanted})
             note(f"accepted the keys of {len(wanted)} in {', '.join(files)}")
-    for item in left:
-        note("\n".join(_lines(item)))
-    if any(key.standing in _BAD for item in left for key in item.keys):
+    for row in left:
+        note(_text([row]))
+    if _any_bad(left):
         note("  try: only if these hosts were rebuilt: nodectl hostkeys accept --replace")
     raise SystemExit(_exit_status(left))
 
 
 def _agree(count: int, *, yes: bool) -> None:
-    from nodectl.errors import UsageError
-
     if yes:
         return
     try:
@@ -81,23 +77,35 @@ def _agree(count: int, *, yes: bool) -> None:
         raise UsageError("no key was accepted", "compare the fingerprints, then answer y or give --yes")
 
 
+def _standings(survey: Survey) -> set[str]:
+    return {str(key.standing) for key in survey.keys}
+
+
 def _wanted(survey: Survey, *, replace: bool) -> bool:
     """Something new to store, and nothing that speaks against it."""
-    standings = {str(key.standing) for key in survey.keys}
+    standings = _standings(survey)
     if "revoked" in standings or ("changed" in standings and not replace):
         return False
     return "changed" in standings or ("known" not in standings and bool(standings))
 
 
 def _known(survey: Survey) -> bool:
-    standings = {str(key.standing) for key in survey.keys}
-    return "known" in standings and not standings & set(_BAD)
+    return "known" in _standings(survey) and not _any_bad([survey])
+
+
+def _any_bad(surveys: Sequence[Survey]) -> bool:
+    return any(_standings(survey) & _BAD for survey in surveys)
 
 
 def _exit_status(surveys: Sequence[Survey]) -> int:
-    if any(key.standing in _BAD for item in surveys for key in item.keys):
+    if _any_bad(surveys):
         return 1
-    return 3 if any(item.error for item in surveys) else 0
+    return 3 if any(survey.error for survey in surveys) else 0
+
+
+def _text(surveys: Sequence[Survey]) -> str:
+    """A line a key; for a host without an answer the reason, and what to try."""
+    return "\n".join(line for survey in surveys for line in _lines(survey))
 
 
 def _lines(survey: Survey) -> list[str]:

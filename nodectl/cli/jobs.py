@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.terminal import emit_json, note, result
+from nodectl.cli.terminal import note, result
+from nodectl.common.nodeset import fold
+from nodectl.model.host import Host
+from nodectl.model.job import Job, JobState
+from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table
 
 if TYPE_CHECKING:
     from nodectl.jobs.listing import Listing
-    from nodectl.model.host import Host
-    from nodectl.model.job import Job
 
 _SETTLING_S = 15.0
 _TAIL_BYTES = 4000
@@ -31,10 +33,8 @@ def jobs() -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """List the jobs on the hosts, newest last."""
-    from nodectl.report.jobs import jobs_table
-
     listing = _read(app)
-    _emit(app, listing.jobs, jobs_table(listing.jobs))
+    _show(app, listing.jobs, jobs_table(listing.jobs))
     raise click.exceptions.Exit(3 if listing.unreachable else 0)
 
 
@@ -43,11 +43,9 @@ def list_(app: App) -> None:
 @click.pass_obj
 def show(app: App, job: str) -> None:
     """Show one job: its hosts, its state, and what failed first."""
-    from nodectl.report.jobs import job_text
-
     listing = _read(app)
     selected = listing.find(job)
-    _emit(app, [selected], job_text(selected))
+    _show(app, [selected], job_text(selected))
     raise click.exceptions.Exit(_status(listing, selected))
 
 
@@ -56,11 +54,9 @@ def show(app: App, job: str) -> None:
 @click.pass_obj
 def why(app: App, job: str) -> None:
     """Say why a job ended: the cause, what followed, and the failing host's last words."""
-    from nodectl.report.jobs import conclusion
-
     listing = _read(app)
     selected = listing.find(job)
-    _emit(app, [selected], conclusion(selected))
+    _show(app, [selected], conclusion(selected))
     cause = selected.first_failure
     hosts = [host for host in app.hosts if cause is not None and host.name == cause.host]
     if hosts and cause is not None and cause.host not in selected.unreachable and not app.json:
@@ -77,8 +73,7 @@ def logs(app: App, following: bool, job: str) -> None:
     """Show the output of all ranks, each line with its host."""
     listing = _read(app)
     selected = listing.find(job)
-    reached = _members(app, selected)
-    follow_output(app, reached, selected.id, offset=0, once=not following)
+    follow_output(app, _members(app, selected), selected.id, offset=0, once=not following)
     raise click.exceptions.Exit(_status(listing, selected))
 
 
@@ -87,12 +82,10 @@ def logs(app: App, following: bool, job: str) -> None:
 @click.pass_obj
 def stop(app: App, job: str) -> None:
     """End a job on all its hosts, and leave nothing of it running."""
-    from nodectl.report.jobs import conclusion
-
     selected = _read(app).find(job)
     problems = stop_job(app, _members(app, selected), selected.id)
     after = _read(app, selected.id).find(selected.id)
-    _emit(app, [after], conclusion(after))
+    _show(app, [after], conclusion(after))
     raise click.exceptions.Exit(3 if problems or after.unreachable else 0)
 
 
@@ -104,18 +97,14 @@ def clean(app: App, job: tuple[str, ...]) -> None:
     from nodectl.jobs.nodes import clean as clean_hosts
 
     listing = _read(app)
-    chosen = [listing.find(wanted) for wanted in job] or [item for item in listing.jobs if item.state.ended]
-    for item in chosen:
-        if not item.state.ended:
-            raise click.UsageError(f"{item.id} is {item.state.value}; stop it first: nodectl jobs stop {item.id}")
-    if chosen:
-        answers = clean_hosts(app.transport, app.hosts, [item.id for item in chosen], app.forks)
-        _note_problems(answers.problems)
-    ids = [item.id for item in chosen]
-    if app.json:
-        emit_json("jobs", {"removed": ids})
-    else:
-        result(f"removed {', '.join(ids)}" if ids else "nothing to remove")
+    chosen = [listing.find(name) for name in job] or [listed for listed in listing.jobs if listed.state.ended]
+    for ended in chosen:
+        if not ended.state.ended:
+            raise click.UsageError(f"{ended.id} is {ended.state.value}; stop it first: nodectl jobs stop {ended.id}")
+    ids = [ended.id for ended in chosen]
+    if ids:
+        _note_problems(clean_hosts(app.transport, app.hosts, ids, app.forks).problems)
+    app.show("jobs", {"removed": ids}, f"removed {', '.join(ids)}" if ids else "nothing to remove")
     raise click.exceptions.Exit(3 if listing.unreachable else 0)
 
 
@@ -129,15 +118,12 @@ def follow_output(app: App, hosts: Sequence[Host], job_id: str, *, offset: int, 
     for event in follow(app.transport, hosts, job_id, offset=offset, once=once):
         if isinstance(event, Line):
             silent.pop(event.host, None)
-            show_line(f"{event.host.ljust(width)} | {_TORCHRUN_MARK.sub(_local_rank, event.text)}")
+            text = _TORCHRUN_MARK.sub(r"[\1] ", event.text)
+            show_line(f"{event.host.ljust(width)} | {text}")
         else:
             silent[event.host] = event.why
             note(f"{event.host}: {event.why}")
     return silent
-
-
-def _local_rank(mark: re.Match[str]) -> str:
-    return f"[{mark.group(1)}] "
 
 
 def stop_job(app: App, hosts: Sequence[Host], job_id: str) -> Mapping[str, str]:
@@ -151,15 +137,12 @@ def stop_job(app: App, hosts: Sequence[Host], job_id: str) -> Mapping[str, str]:
 
 def conclude(app: App, job_id: str, gone: Mapping[str, str]) -> int:
     """Print what became of the job, and return the exit status of a launch; hosts that are `gone` are not asked."""
-    from nodectl.model.job import JobState
-    from nodectl.report.jobs import conclusion
-
     until = time.monotonic() + _SETTLING_S
     ended = _read(app, job_id, gone=gone).find(job_id)
     while not ended.state.ended and ended.state is not JobState.UNKNOWN and time.monotonic() < until:
         time.sleep(0.5)
         ended = _read(app, job_id, gone=gone).find(job_id)
-    _emit(app, [ended], conclusion(ended))
+    _show(app, [ended], conclusion(ended))
     if ended.state is JobState.FINISHED:
         return 0
     return 3 if ended.state is JobState.UNKNOWN else 1
@@ -187,16 +170,9 @@ def _status(listing: Listing, job: Job) -> int:
 
 
 def _note_problems(problems: Mapping[str, str]) -> None:
-    from nodectl.common.nodeset import fold
-
     for reason in dict.fromkeys(problems.values()):
         note(f"{fold(host for host, problem in problems.items() if problem == reason)}: {reason}")
 
 
-def _emit(app: App, selected: Sequence[Job], text: str) -> None:
-    from nodectl.report.jobs import job_document
-
-    if app.json:
-        emit_json("jobs", {"jobs": [job_document(job) for job in selected]})
-    else:
-        result(text)
+def _show(app: App, selected: Sequence[Job], text: str) -> None:
+    app.show("jobs", {"jobs": [job_document(job) for job in selected]}, text)

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.terminal import emit_json, note, result
+from nodectl.cli.jobs import conclude, follow_output, stop_job
+from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.jobs.plan import LEASE_S
+from nodectl.model.status import Status, exit_status
+from nodectl.report.jobs import findings_lines, plan_text
 
 if TYPE_CHECKING:
     from nodectl.jobs.package import Code
-    from nodectl.jobs.plan import LaunchRequest, Plan, Surroundings
+    from nodectl.jobs.plan import LaunchRequest, Surroundings
     from nodectl.model.host import Host
 
 _CHANCE_S = 2.0
@@ -94,11 +97,18 @@ def launch(
     if dry_run:
         if folder is not None:
             clear_survey(app.transport, hosts, job_id, folder, app.forks)
-        _show_plan(app, plan)
+        app.show("plan", {"plan": plan.document()}, plan_text(plan.document()))
         return
     start(app.transport, hosts, plan, pack(plan, code, env), app.forks)
     if detach:
-        _show_started(app, plan)
+        job = {
+            "id": plan.id,
+            "state": "starting",
+            "hosts": [host.name for host in plan.hosts],
+            "exit_status": None,
+            "first_failure": None,
+        }
+        app.show("jobs", {"jobs": [job]}, plan.id)
         return
     note(f"job {plan.id} runs on {len(hosts)} hosts; it goes on without this terminal: nodectl jobs logs -f {plan.id}")
     raise click.exceptions.Exit(_follow(app, plan.id))
@@ -110,8 +120,6 @@ def _preflight(
     """Show what preflight found; the launch ends here where something failed or could not be told."""
     from nodectl.jobs.plan import PlanHost, Surroundings, candidate_ports
     from nodectl.jobs.preflight import JobNeeds, run_preflight
-    from nodectl.model.status import Status, exit_status
-    from nodectl.report.jobs import findings_lines
 
     folder = request.checkpoint_folder()
     needs = JobNeeds(
@@ -123,44 +131,23 @@ def _preflight(
         code_bytes=code.size_bytes,
     )
     report = run_preflight(app.transport, hosts, needs, app.forks)
-    shown = [item for item in report.findings if item.status not in (Status.OK, Status.SKIPPED)]
+    shown = [finding for finding in report.findings if finding.status not in (Status.OK, Status.SKIPPED)]
     for line in findings_lines(shown):
         note(line)
-    status = exit_status(item.status for item in report.findings)
+    status = exit_status(finding.status for finding in report.findings)
     if status:
         note("not launched: preflight found what is named above")
-        if app.json:
-            emit_json("jobs", {"jobs": [], "findings": [asdict(item) for item in shown]})
+        app.show("jobs", {"jobs": [], "findings": [asdict(finding) for finding in shown]}, "")
         raise click.exceptions.Exit(status)
     candidates = [report.candidates[host.name] for host in hosts]
     return Surroundings(
-        hosts=tuple(PlanHost(each.host, each.address.address, each.address.interface) for each in candidates),
-        gpu_counts=tuple(each.gpu_count or 0 for each in candidates),
+        hosts=tuple(PlanHost(row.host, row.address.address, row.address.interface) for row in candidates),
+        gpu_counts=tuple(row.gpu_count or 0 for row in candidates),
         free_ports=tuple(report.ports),
     )
 
 
-def _show_plan(app: App, plan: Plan) -> None:
-    from nodectl.report.jobs import plan_text
-
-    if app.json:
-        emit_json("plan", {"plan": plan.document()})
-    else:
-        result(plan_text(plan.document()))
-
-
-def _show_started(app: App, plan: Plan) -> None:
-    if app.json:
-        hosts = [host.name for host in plan.hosts]
-        job = {"id": plan.id, "state": "starting", "hosts": hosts, "exit_status": None, "first_failure": None}
-        emit_json("jobs", {"jobs": [job]})
-    else:
-        result(plan.id)
-
-
 def _follow(app: App, job_id: str) -> int:
-    from nodectl.cli.jobs import conclude, follow_output, stop_job
-
     gone: dict[str, str] = {}
     try:
         gone = follow_output(app, app.hosts, job_id, offset=0)

@@ -1,8 +1,10 @@
-"""The global options: declared once, accepted before a command and after its name (`nodectl exec --limit gpu01`)."""
+"""Options that commands share: types and helps that click lacks, and the global ones, which all commands take."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -12,6 +14,82 @@ from nodectl.transport.fanout import FORKS
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _MARK = "_takes_global_options"
+
+
+class Seconds(click.FloatRange):
+    """A range of numbers, and nothing else: NaN lies in every range of click's."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is no time; write seconds, as in 0.5", param, ctx)
+        return number
+
+
+class Read(click.ParamType[Any]):
+    """The value that `read` makes of a text; its ValueError says what is wrong with the text."""
+
+    def __init__(self, read: Callable[[str], object], name: str = "text") -> None:
+        self.read = read
+        self.name = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class LateHelp(click.Option):
+    """An option whose help ends with the text of `ending`, which is called only when the help is shown."""
+
+    def __init__(self, *declarations: Any, ending: Callable[[], str], **attributes: Any) -> None:
+        super().__init__(*declarations, **attributes)
+        self.ending = ending
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        return record and (record[0], f"{record[1]}  {self.ending()}".strip())
+
+
+def profile_names(kind: str) -> str:
+    """`One of: stock, …`, for the help of an option that takes profiles of that kind."""
+    from nodectl.profiles.load import find_profiles
+
+    return f"One of: {', '.join(find_profiles(kind))}."
+
+
+def profile_option(kind: str, **attributes: Any) -> Callable[[_Command], _Command]:
+    """`--hardware NAME`, `--stack NAME` or `--tuning NAME`."""
+    return click.option(f"--{kind}", cls=LateHelp, ending=partial(profile_names, kind), metavar="NAME", **attributes)
+
+
+def options(*decorators: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+    """Several options as one decorator, shown in this order."""
+
+    def decorate(command: _Command) -> _Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+check_and_diff = options(
+    click.option("--check", is_flag=True, help="Change nothing, and say what would change."),
+    click.option("--diff", is_flag=True, help="Show what changes, line by line."),
+)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask before changing several hosts.")
+force_option = click.option(
+    "--force", is_flag=True, help="Go on on hosts that another nodectl, a job or a process on a GPU uses."
+)
+become_option = click.option(
+    "-K", "--ask-become-pass", is_flag=True, help="Ask for the password that sudo wants on the hosts."
+)
 
 # names → click's settings and the help line
 _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
@@ -29,13 +107,7 @@ _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
     ("--output",): {"type": click.Choice(["table", "json"]), "help": "Default: table."},
     ("--forks",): {"type": click.IntRange(1, 1024), "help": f"Hosts at a time.  Default: {FORKS}."},
 }
-
-
-def global_options(command: _Command) -> _Command:
-    """Give the root command all of them."""
-    for names, settings in reversed(_GLOBAL.items()):
-        command = click.option(*names, **settings)(command)
-    return command
+global_options = options(*(click.option(*names, **settings) for names, settings in _GLOBAL.items()))
 
 
 def take_global_options(command: click.Command) -> click.Command:

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.option_types import Read
-from nodectl.cli.option_types import Seconds as SecondsType
-from nodectl.cli.options import take_global_options
-from nodectl.probes.options import duration
+from nodectl.cli.measuring import conclude, hold, keep
+from nodectl.cli.options import Read, take_global_options
+from nodectl.cli.options import Seconds as SecondsType
+from nodectl.cli.terminal import note
+from nodectl.errors import UsageError
+from nodectl.probes.base import BETWEEN_HOSTS, GROUPS, ProbeOptions
+from nodectl.probes.options import Choice, Declared, Kind, Seconds, Text, Whole, declared, duration
 
 if TYPE_CHECKING:
     from nodectl.model.comparison import Comparison
-    from nodectl.probes.base import Amount, ProbeOptions, ProbeResult
-    from nodectl.probes.options import Declared, Kind
+    from nodectl.probes.base import Amount, ProbeResult
     from nodectl.probes.registry import AnyProbe
 
 QUICK = "quick"
@@ -46,7 +48,6 @@ class ProbeGroup(click.Group):
         return take_global_options(_several(cmd_name) if several else _single(first))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from nodectl.probes.base import GROUPS
         from nodectl.probes.registry import group, listed
 
         with formatter.section("Probes"):
@@ -102,10 +103,7 @@ class _Command(click.Command):
 
 def _single(probe: AnyProbe) -> click.Command:
     """The command of one probe."""
-    from nodectl.probes.base import BETWEEN_HOSTS, ProbeOptions
-    from nodectl.probes.options import declared
-
-    common = [each for each in declared(ProbeOptions) if probe.between_hosts or each.field not in BETWEEN_HOSTS]
+    common = [option for option in declared(ProbeOptions) if probe.between_hosts or option.field not in BETWEEN_HOSTS]
     own = _own(probe)
 
     @click.pass_context
@@ -114,16 +112,13 @@ def _single(probe: AnyProbe) -> click.Command:
         options = probe.options(**_values(declared(ProbeOptions), given), **_values(own, given), forks=app.forks)
         _measure(app, [(probe, options)], probe.name, given)
 
-    params = [_click_option(each, probe.name, probe.usual) for each in (*own, *common)]
+    params = [_click_option(option, probe.name, probe.usual) for option in (*own, *common)]
     text = "\n\n".join(filter(None, [probe.summary, probe.help, _EXIT_STATUS]))
     return _Command(probe.name, callback=run, params=[*params, *_of_the_run()], help=text)
 
 
 def _several(names: str) -> click.Command:
     """The command of `NAME,NAME`, or of a group."""
-    from nodectl.probes.base import ProbeOptions
-    from nodectl.probes.options import declared
-
     common = declared(ProbeOptions)
 
     @click.pass_context
@@ -136,33 +131,31 @@ def _several(names: str) -> click.Command:
         _measure(app, wanted, names, given)
 
     text = f"{names}, one after the other, with the options that probes have in common.\n\n{_EXIT_STATUS}"
-    return _Command(names, callback=run, params=[*(_click_option(each) for each in common), *_of_the_run()], help=text)
+    return _Command(names, callback=run, params=[*map(_click_option, common), *_of_the_run()], help=text)
 
 
 def _own(probe: AnyProbe) -> tuple[Declared, ...]:
-    from nodectl.probes.base import ProbeOptions
-    from nodectl.probes.options import declared
-
-    common = {each.field for each in declared(ProbeOptions)}
-    return tuple(each for each in declared(probe.options) if each.field not in common)
+    common = {option.field for option in declared(ProbeOptions)}
+    return tuple(option for option in declared(probe.options) if option.field not in common)
 
 
 def _from_settings(probe: AnyProbe, parent: click.Context | None) -> dict[str, Any]:
     """A probe's own options among several probes: what the environment and nodectl.toml say."""
     own = _own(probe)
-    command = _Command(probe.name, params=[_click_option(each, probe.name) for each in own])
+    command = _Command(probe.name, params=[_click_option(option, probe.name) for option in own])
     with command.make_context(probe.name, [], parent) as ctx:
         return _values(own, ctx.params)
 
 
-def _click_option(each: Declared, probe: str = "", usual: Amount | None = None) -> click.Option:
-    option = each.option
-    name = each.flag.strip("-").replace("-", "_")
-    shown = option.default or (str(each.value) if each.value not in (None, ()) else "")
-    if usual is not None and each.field in ("duration_s", "repetitions"):
-        shown = f"{getattr(usual, each.field):g}"
+def _click_option(declared_option: Declared, probe: str = "", usual: Amount | None = None) -> click.Option:
+    option, field = declared_option.option, declared_option.field
+    name = _name(declared_option)
+    value = declared_option.value
+    shown = option.default or (str(value) if value not in (None, ()) else "")
+    if usual is not None and field in ("duration_s", "repetitions"):
+        shown = f"{getattr(usual, field):g}"
     return click.Option(
-        [name, each.flag],
+        [name, declared_option.flag],
         type=_type(option.kind),
         help=option.help + (f"  Default: {shown}." if shown else ""),
         metavar=getattr(option.kind, "metavar", None),
@@ -170,9 +163,12 @@ def _click_option(each: Declared, probe: str = "", usual: Amount | None = None) 
     )
 
 
-def _type(kind: Kind) -> click.ParamType[Any]:
-    from nodectl.probes.options import Choice, Seconds, Text, Whole
+def _name(option: Declared) -> str:
+    """The option as click names its parameter: `gid_index`."""
+    return option.flag.strip("-").replace("-", "_")
 
+
+def _type(kind: Kind) -> click.ParamType[Any]:
     match kind:
         case Whole(least, most):
             return click.IntRange(least, most)
@@ -186,8 +182,7 @@ def _type(kind: Kind) -> click.ParamType[Any]:
 
 def _values(options: Sequence[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
     """By field, what was given; the rest is the options' own default."""
-    names = {each.field: each.flag.strip("-").replace("-", "_") for each in options}
-    return {field: given[name] for field, name in names.items() if given.get(name) is not None}
+    return {option.field: given[_name(option)] for option in options if given.get(_name(option)) is not None}
 
 
 def _of_the_run() -> list[click.Option]:
@@ -218,16 +213,15 @@ def _of_the_run() -> list[click.Option]:
 
 def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, given: Mapping[str, Any]) -> None:
     """Measure under the hosts' locks, keep and show; `given` are the options of the run."""
-    from nodectl.cli.probe_history import keep, wished
-    from nodectl.cli.terminal import note
-    from nodectl.errors import UsageError
+    from nodectl.history.compare import read_against
     from nodectl.probes.base import ProbeResult
-    from nodectl.probes.locks import held
     from nodectl.probes.series import run_probes
 
-    against, budget = wished(given["compare"]), given["budget"]
+    # read before anything is measured: a typo costs no minutes
+    against = None if given["compare"] is None else read_against(given["compare"])
+    budget = given["budget"]
     ends_at = budget and monotonic() + budget
-    with held(app.transport, app.hosts, f"probe {names}", forks=app.forks, force=given["force"], note=note) as holds:
+    with hold(app, f"probe {names}", force=given["force"]) as holds:
         result = ProbeResult(findings=holds.findings)
         if holds.refused:
             _show(app, result, None)
@@ -242,7 +236,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
                 note(f"left out: {line}")
             if not choice.probes:
                 raise UsageError("nothing is left to measure on these hosts", "name a probe: nodectl probe --help")
-            options = {probe.name: each for probe, each in wanted}
+            options = {probe.name: own for probe, own in wanted}
             wanted, costs = [(probe, options[probe.name]) for probe in choice.probes], choice.costs
             ends_at = ends_at or monotonic() + quick.BUDGET_S
         result += run_probes(app.transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
@@ -250,25 +244,11 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     _show(app, result + ProbeResult(findings=noticed), compared)
 
 
-def _show(app: App, found: ProbeResult, compared: Comparison | None) -> None:
-    from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.model.status import exit_status
+def _show(app: App, result: ProbeResult, compared: Comparison | None) -> None:
     from nodectl.probes.registry import kind_of
-    from nodectl.report.findings import findings_list
     from nodectl.report.measurements import comparison_table, measurements_table
 
-    if app.json:
-        document: dict[str, object] = {"measurements": [asdict(measurement) for measurement in found.measurements]}
-        document["findings"] = [asdict(finding) for finding in found.findings]
-        if compared is not None:
-            document["comparison"] = asdict(compared)
-        emit_json("probe", document)
-    elif found.measurements:
-        result(measurements_table(found.measurements, kind_of))
-        if compared is not None:
-            result(f"\n{comparison_table(compared)}")
-    if found.findings:
-        note(findings_list(found.findings))
-    status = exit_status(finding.status for finding in found.findings)
-    if status:
-        raise SystemExit(status)
+    tables = [measurements_table(result.measurements, kind_of)] if result.measurements else []
+    tables += [comparison_table(compared)] if compared is not None and tables else []
+    document = asdict(result) | ({"comparison": asdict(compared)} if compared is not None else {})
+    conclude(app, "probe", document, "\n\n".join(tables), result.findings)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.profile_learn import learn
-from nodectl.cli.profile_option import profile_option
-from nodectl.cli.terminal import emit_json, note, result
-from nodectl.errors import ProfileError
+from nodectl.cli.options import profile_option
+from nodectl.cli.terminal import note, writing
+from nodectl.common.nodeset import fold
+from nodectl.errors import ProfileError, UnreachableError
+from nodectl.model.measurement import Measurement
+from nodectl.model.recording import Recording
 
 if TYPE_CHECKING:
     from nodectl.profiles.schema import Hardware, Stack, Tuning
@@ -20,9 +25,6 @@ if TYPE_CHECKING:
 @click.group()
 def profile() -> None:
     """What should be: hardware, stack and tuning profiles."""
-
-
-profile.add_command(learn)
 
 
 @profile.command("list")
@@ -35,22 +37,18 @@ def list_(app: App) -> None:
     from nodectl.profiles.resolve import load_profile
 
     folders = _own_dirs(app)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for kind in KINDS:
         for name, path in find_profiles(kind, folders).items():
-            shown = load_profile(kind, name, folders)
-            warns = list(own_warnings(shown))
-            rows.append(
-                {"kind": kind, "name": name, "description": shown.description, "file": str(path), "warnings": warns}
-            )
-    if app.json:
-        emit_json("profile-list", {"profiles": rows})
-        return
-    width = max(len(str(row["name"])) for row in rows)
-    for row in rows:
-        mark = "!" if row["warnings"] else " "
-        result(f"{row['kind']:8}  {row['name']:{width}} {mark} {row['description']}")
-    if any(row["warnings"] for row in rows):
+            loaded = load_profile(kind, name, folders)
+            row = {"kind": kind, "name": name, "description": loaded.description, "file": str(path)}
+            rows.append({**row, "warnings": list(own_warnings(loaded))})
+    width = max(len(row["name"]) for row in rows)
+    lines = [
+        f"{row['kind']:8}  {row['name']:{width}} {'!' if row['warnings'] else ' '} {row['description']}" for row in rows
+    ]
+    app.show("profile-list", {"profiles": rows}, "\n".join(lines))
+    if not app.json and any(row["warnings"] for row in rows):
         note("! warns when it is used: nodectl profile show NAME says of what")
 
 
@@ -61,16 +59,14 @@ def show(app: App, name: str) -> None:
     """Each value of the profile NAME (or KIND/NAME), with its reason, its source and where it comes from."""
     from nodectl.profiles.describe import own_warnings, values
 
-    kind, shown = _named(app, name)
-    lines, warnings = dict(values(shown)), own_warnings(shown)
-    if app.json:
-        document = {"kind": kind, "name": name.rpartition("/")[2], "values": lines, "warnings": list(warnings)}
-        emit_json("profile", document)
-    else:
-        result(f"{kind} {name.rpartition('/')[2]}: {shown.description}")
-        for path, row in lines.items():
-            if row["value"] not in (None, [], {}):
-                result(f"  {path} = {_text(row['value'])}" + "".join(f"\n      {word}" for word in _reasons(row)))
+    kind, loaded = _named(app, name)
+    rows, warnings, bare = dict(values(loaded)), own_warnings(loaded), name.rpartition("/")[2]
+    lines = [f"{kind} {bare}: {loaded.description}"]
+    for path, row in rows.items():
+        if not _is_empty(row):
+            lines += [f"  {path} = {_text(row)}", *(f"      {reason}" for reason in _reasons(row))]
+    document = {"kind": kind, "name": bare, "values": rows, "warnings": list(warnings)}
+    app.show("profile", document, "\n".join(lines))
     for warning in warnings:
         note(f"warning: {warning}")
 
@@ -88,15 +84,15 @@ def diff(app: App, first: str, second: str) -> None:
     if kind != other:
         raise ProfileError(f"{first} is a {kind} profile and {second} a {other} profile", "compare two of one kind")
     before, after = dict(values(left)), dict(values(right))
-    paths = sorted(path for path in before | after if _plain(before.get(path)) != _plain(after.get(path)))
-    if app.json:
-        rows = [{"path": p, "first": _plain(before.get(p)), "second": _plain(after.get(p))} for p in paths]
-        emit_json("profile-diff", {"differences": rows})
-        return
-    for path in paths:
-        for sign, side in (("-", before), ("+", after)):
-            if _plain(side.get(path)) not in (None, [], {}):
-                result(f"{sign} {path} = {_text(side[path]['value'])}")
+    paths = sorted(path for path in before | after if _value(before.get(path)) != _value(after.get(path)))
+    rows = [{"path": path, "first": _value(before.get(path)), "second": _value(after.get(path))} for path in paths]
+    lines = [
+        f"{sign} {path} = {_text(side[path])}"
+        for path in paths
+        for sign, side in (("-", before), ("+", after))
+        if not _is_empty(side.get(path))
+    ]
+    app.show("profile-diff", {"differences": rows}, "\n".join(lines))
 
 
 @profile.command()
@@ -119,28 +115,113 @@ def validate(ctx: click.Context, hardware: str, stack: str, tuning: str, allow_u
             raise
         warnings = [problem.text for problem in error.problems if not problem.refuses]
         rows = [problem_row(problem) for problem in error.refusals]
-        emit_json("profile-validate", {"valid": False, "refusals": rows, "warnings": warnings})
+        app.show("profile-validate", {"valid": False, "refusals": rows, "warnings": warnings}, "")
         note(error.message)
         ctx.exit(error.exit_status)
     for warning in resolved.warnings:
         note(f"warning: {warning}")
-    if app.json:
-        document = {
-            "valid": True,
-            "refusals": [],
-            "warnings": list(resolved.warnings),
-            "unsupported": list(resolved.unsupported),
-        }
-        emit_json("profile-validate", document)
-    else:
-        verdict = "unsupported, and allowed" if resolved.unsupported else "can work together"
-        result(f"hardware {hardware}, stack {stack}, tuning {tuning}: {verdict}")
+    document = {
+        "valid": True,
+        "refusals": [],
+        "warnings": list(resolved.warnings),
+        "unsupported": list(resolved.unsupported),
+    }
+    verdict = "unsupported, and allowed" if resolved.unsupported else "can work together"
+    app.show("profile-validate", document, f"hardware {hardware}, stack {stack}, tuning {tuning}: {verdict}")
+
+
+@profile.command()
+@click.argument("hosts", nargs=-1, required=True, metavar="HOST...")
+@click.option("--name", metavar="NAME", help="What it is called; else the output file's name.")
+@click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Instead of standard output.")
+@click.option(
+    "--measurements",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What `nodectl --output json probe` said on these hosts: its least values become floors; repeatable.",
+)
+@click.option("--compute-capability", metavar="X.Y", help="Of GPUs that nodectl does not know.")
+@click.pass_obj
+def learn(
+    app: App,
+    hosts: tuple[str, ...],
+    name: str | None,
+    output_file: Path | None,
+    measurements: tuple[Path, ...],
+    compute_capability: str | None,
+) -> None:
+    """Write a hardware profile from HOSTs that are known to be good; refused where they disagree.
+
+    Each value says from which hosts, when and by which command it was learned.  Put the file into profiles/hardware/
+    beside the inventory, and its name into nodectl_hardware.
+    """
+    import yaml
+
+    from nodectl.profiles.learn import learn as learned_from
+
+    app.limit = ",".join(hosts)
+    facts = _facts_of(app)
+    learned = learned_from(
+        facts,
+        names=fold(list(facts)),
+        day=datetime.now(UTC).strftime("%Y-%m-%d"),
+        measurements=[measurement for path in measurements for measurement in _measured(path)],
+        capability=compute_capability,
+    )
+    text = yaml.safe_dump(learned.document, sort_keys=False, allow_unicode=True, width=120)
+    called = name or (output_file.stem if output_file else "learned")
+    document = {"name": called, "profile": learned.document, "notes": list(learned.notes)}
+    app.show("profile-learn", document, text if output_file is None else "")
+    if output_file is not None:
+        remedy = "name a file in a folder that is there and may be written to"
+        with writing(output_file, "--output-file", remedy):
+            output_file.write_text(text, encoding="utf-8")
+        note(f"wrote {output_file}; as profiles/hardware/{called}.yml beside the inventory it is hardware {called!r}")
+    for warning in learned.notes:
+        note(f"warning: {warning}")
+
+
+def _facts_of(app: App) -> dict[str, dict[str, object]]:
+    """All facts of the hosts; UnreachableError where one did not answer."""
+    from nodectl.facts.catalogue import commands_for, facts_for, read_facts
+
+    wanted = facts_for(root=False)
+    source = app.source
+    answers = {host.name: answer for host, answer in source.recordings(lambda host: commands_for(host, wanted))}
+    facts: dict[str, dict[str, object]] = {}
+    for host in source.hosts:
+        answer = answers[host.name]
+        if not isinstance(answer, Recording):
+            raise UnreachableError(
+                f"{host.name}: {answer.error or answer.outcome}", f"nodectl exec -l {host.name} -- true"
+            )
+        facts[host.name] = read_facts(answer, wanted)
+    return facts
+
+
+def _measured(path: Path) -> list[Measurement]:
+    """Those of which more is better: a latency has a ceiling and no floor, and a count of errors has neither."""
+    from nodectl.probes.registry import kind_of
+
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["measurements"]
+        return [
+            Measurement(
+                probe=str(row["probe"]),
+                hosts=tuple(map(str, row["hosts"])),
+                value=float(row["value"]),
+                unit=str(row["unit"]),
+                conditions=kind_of(str(row["probe"])).chosen(dict(row.get("conditions") or {})),
+            )
+            for row in rows
+            if kind_of(str(row["probe"])).lower_is_better(str(row["unit"])) is False
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProfileError(f"{path}: {error!r}", "give what `nodectl --output json probe …` printed") from error
 
 
 def _own_dirs(app: App) -> tuple[Path, ...]:
     """The fleet's own profiles; the inventory itself need not be readable for that."""
-    import os
-
     from nodectl.profiles.load import profile_dirs
 
     named = app.inventory_sources or tuple(filter(None, os.environ.get("ANSIBLE_INVENTORY", "").split(",")))
@@ -171,9 +252,14 @@ def _reasons(row: dict[str, Any]) -> list[str]:
     return [f"{word}: {row[word]}" for word in words if row.get(word)]
 
 
-def _plain(row: dict[str, Any] | None) -> Any:
+def _value(row: dict[str, Any] | None) -> Any:
     return row["value"] if row else None
 
 
-def _text(value: Any) -> str:
+def _is_empty(row: dict[str, Any] | None) -> bool:
+    return _value(row) in (None, [], {})
+
+
+def _text(row: dict[str, Any]) -> str:
+    value = row["value"]
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -5,34 +5,40 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nodectl.cli.terminal import note, result, safe, stderr_console
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.terminal import note, result, safe
+from nodectl.common.nodeset import fold
 
 if TYPE_CHECKING:
     from nodectl.provision.events import ProvisionRun, TaskEvent
     from nodectl.provision.run import ProvisionRequest
 
 
-def run_playbook(request: ProvisionRequest, names: list[str]) -> ProvisionRun:
-    """Run it with progress on stderr."""
+def run_playbook(app: App, playbook: str, names: Sequence[str] = (), **options: Any) -> ProvisionRun:
+    """Run it on the fleet's hosts, or on those named, with progress on stderr; `options` as ProvisionRequest has."""
+    from nodectl.provision.run import ProvisionRequest
+
+    limit = ",".join(names) or app.limit
+    names = names or [host.name for host in app.hosts]
+    forks = min(app.forks, max(len(names), 1))
+    return play(ProvisionRequest(playbook, app.inventory.sources, limit, forks=forks, **options), names)
+
+
+def play(request: ProvisionRequest, names: Sequence[str]) -> ProvisionRun:
+    """Run the request on the hosts of these names: on a terminal a live line a host, else a line a change."""
     from nodectl.provision.run import provision
 
-    with _progress(names) as on_event:
+    if not sys.stderr.isatty():
+        return provision(request, _print_event)
+    with _live(names) as on_event:
         return provision(request, on_event)
 
 
-@contextmanager
-def _progress(names: list[str]) -> Iterator[Callable[[TaskEvent], None]]:
-    """A live line a host on a terminal; else one line for each change and each problem."""
-    if sys.stderr.isatty():
-        with _live(names) as on_event:
-            yield on_event
-    else:
-        yield _tell
-
-
-def _tell(event: TaskEvent) -> None:
+def _print_event(event: TaskEvent) -> None:
     if event.diff:
         note(f"{event.host}:\n{event.diff}")
     elif event.outcome in ("changed", "failed", "unreachable"):
@@ -40,11 +46,13 @@ def _tell(event: TaskEvent) -> None:
 
 
 @contextmanager
-def _live(names: list[str]) -> Iterator[Callable[[TaskEvent], None]]:
+def _live(names: Sequence[str]) -> Iterator[Callable[[TaskEvent], None]]:
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.fields[host]}"), TextColumn("{task.completed:.0f} tasks"))
-    with Progress(*columns, BarColumn(8), TextColumn("{task.description}"), console=stderr_console()) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, BarColumn(8), TextColumn("{task.description}"), console=console) as progress:
         rows = {name: progress.add_task("", host=name, total=None) for name in names}
         current = progress.add_task("", host="", total=None, visible=len(names) > 1)
 
@@ -80,11 +88,11 @@ def show_table(run: ProvisionRun) -> None:
     rows: dict[tuple[int, int, int, int], list[str]] = {}
     for name, t in run.hosts.items():
         rows.setdefault((t.failed, t.unreachable, t.changed, t.ok), []).append(name)
-    lines = [(folded(names), ok, changed, failed, gone) for (failed, gone, changed, ok), names in rows.items()]
+    lines = [(fold(names), ok, changed, failed, gone) for (failed, gone, changed, ok), names in rows.items()]
     width = max([len("hosts"), *(len(line[0]) for line in lines)])
     result(f"{'hosts':{width}}  {'ok':>5} {'changed':>8} {'failed':>7} {'unreachable':>12}")
-    for names, ok, changed, failed, gone in lines:
-        result(f"{names:{width}}  {ok:5} {changed:8} {failed:7} {gone:12}")
+    for hosts, ok, changed, failed, gone in lines:
+        result(f"{hosts:{width}}  {ok:5} {changed:8} {failed:7} {gone:12}")
     note(f"run {run.run}")
 
 
@@ -94,18 +102,9 @@ def _grouped(events: tuple[TaskEvent, ...]) -> Iterator[tuple[TaskEvent, str]]:
     for event in events:
         groups.setdefault((event.outcome, event.task, event.text), []).append(event)
     for same in groups.values():
-        yield same[0], folded([event.host for event in same])
-
-
-def folded(names: Sequence[str]) -> str:
-    """`gpu[01-08]`."""
-    from nodectl.common.nodeset import fold
-
-    return fold(list(names))
+        yield same[0], fold(event.host for event in same)
 
 
 def become_password(wanted: bool) -> str | None:
-    """The password that sudo wants on the hosts, asked for once."""
-    import click
-
+    """The password that sudo wants on the hosts, asked for once; None where it is not wanted."""
     return click.prompt("sudo password", hide_input=True, err=True) if wanted else None

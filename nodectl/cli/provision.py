@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.progress import become_password, folded, run_playbook, show_table, tallies, tell_messages
+from nodectl.cli.options import become_option, check_and_diff, yes_option
+from nodectl.cli.progress import become_password, run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note
-
-if TYPE_CHECKING:
-    from nodectl.provision.events import ProvisionRun
+from nodectl.common.nodeset import fold
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Change nothing, and say what would change.")
-@click.option("--diff", is_flag=True, help="Show what changes, line by line.")
+@check_and_diff
 @click.option("-t", "--tags", multiple=True, metavar="ROLE", help="Only these roles; may be repeated.")
 @click.option("--skip-tags", multiple=True, metavar="ROLE", help="All but these roles.")
 @click.option("--allow-reboot", is_flag=True, help="Reboot a host, one at a time, where a change needs it.")
-@click.option("--yes", is_flag=True, help="Do not ask before changing several hosts.")
-@click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the password that sudo wants on the hosts.")
+@yes_option
+@become_option
 @click.pass_obj
 def provision(
     app: App,
@@ -36,27 +34,31 @@ def provision(
 ) -> None:
     """Make the hosts what their profiles say; the same as `ansible-playbook playbooks/site.yml`."""
     from nodectl.provision.outlook import described, selected_roles
-    from nodectl.provision.run import ProvisionRequest
 
     roles, hosts = selected_roles(tags, skip_tags), app.hosts
     if not check:
         lines = described(hosts, roles, allow_reboot)
-        ask(hosts, f"provision {len(hosts)} hosts ({folded([host.name for host in hosts])})?", lines, yes=yes)
+        ask(hosts, f"provision {len(hosts)} hosts ({fold(host.name for host in hosts)})?", lines, yes=yes)
     _fill_lab_share([host.variables for host in hosts])
-    request = ProvisionRequest(
-        playbook="site",
-        inventory=app.inventory.sources,
-        limit=app.limit,
+    run = run_playbook(
+        app,
+        "site",
         check=check,
         diff=diff,
         tags=tags,
         skip_tags=skip_tags,
-        forks=min(app.forks, max(len(hosts), 1)),
         become_password=become_password(ask_become_pass),
         variables={"nodectl_allow_reboot": True} if allow_reboot else {},
     )
-    run = run_playbook(request, [host.name for host in hosts])
-    _show(app, run)
+    tell_messages(run)
+    if app.json:
+        from nodectl.provision.events import findings_of
+        from nodectl.report.findings import finding_document
+
+        findings = [finding_document(finding) for finding in findings_of(run.answers)]
+        emit_json("provision", {"run": run.run, "hosts": tallies(run), "findings": findings})
+    else:
+        show_table(run)
     raise SystemExit(run.exit_status)
 
 
@@ -67,15 +69,3 @@ def _fill_lab_share(variables: list[Any]) -> None:
 
     if any(str(host.get("nodectl_wheelhouse", "")).startswith(LAB_SHARE) for host in variables):
         ensure_lab_share(note)
-
-
-def _show(app: App, run: ProvisionRun) -> None:
-    tell_messages(run)
-    if app.json:
-        from nodectl.provision.events import findings_of
-        from nodectl.report.findings import finding_document
-
-        found = [finding_document(each) for each in findings_of(run.answers)]
-        emit_json("provision", {"run": run.run, "hosts": tallies(run), "findings": found})
-        return
-    show_table(run)

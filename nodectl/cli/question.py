@@ -26,7 +26,7 @@ def ask(hosts: Sequence[Host], question: str, shown: Sequence[str], *, yes: bool
         return
     for line in shown:
         note(line)
-    if _at_terminal():
+    if sys.stdin is not None and sys.stdin.isatty():
         if not click.confirm(safe(question), err=True):
             raise DeclinedError("nothing was changed")
         return
@@ -35,17 +35,13 @@ def ask(hosts: Sequence[Host], question: str, shown: Sequence[str], *, yes: bool
         note(f"{question} {answer}")
     elif answer:
         raise DeclinedError(f"{question} {answer}: nothing was changed")
-    elif all(_is_true(host.variables.get("nodectl_lab")) for host in hosts):
+    elif all(host.is_true("nodectl_lab") for host in hosts):
         note(f"{question} these are a lab's hosts: going on without an answer")
     else:
         raise UsageError(
             f"{question} there is no terminal to ask on: nothing was changed",
             "add --yes, or look first with --check --diff",
         )
-
-
-def _at_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _waiting_answer() -> str:
@@ -56,7 +52,3 @@ def _waiting_answer() -> str:
     except (OSError, ValueError):  # closed, or not a file that can be waited for
         return ""
     return ""
-
-
-def _is_true(value: object) -> bool:
-    return value is True or str(value).lower() in ("true", "yes", "1")

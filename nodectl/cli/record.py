@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from nodectl.cli.app import App
-
-if TYPE_CHECKING:
-    from nodectl.recordings.save import Saved
+from nodectl.cli.terminal import note
+from nodectl.common.nodeset import fold
 
 
 @click.command()
@@ -26,21 +24,12 @@ def record(app: App, folder: Path, mask: bool) -> None:
     from nodectl.recordings.save import save
 
     saved = save(app.source, folder, app.profile_dirs, mask=mask)
-    _show(app, folder, saved)
-    if saved.failed:
-        raise SystemExit(3)
-
-
-def _show(app: App, folder: Path, saved: Saved) -> None:
-    from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.common.nodeset import fold
-
-    if app.json:
-        hosts = {host: {"folder": name} for host, name in saved.folders.items()}
-        emit_json("record", {"folder": str(folder), "hosts": hosts, "unreachable": saved.failed})
-    elif saved.folders:
-        result(f"{folder}: {fold(saved.folders)}")
+    hosts = {host: {"folder": name} for host, name in saved.folders.items()}
+    document = {"folder": str(folder), "hosts": hosts, "unreachable": saved.failed}
+    app.show("record", document, f"{folder}: {fold(saved.folders)}" if saved.folders else "")
     for host, reason in saved.failed.items():
         note(f"{host}: {reason}")
     if saved.source:
         note(f"recorded: {saved.source}")
+    if saved.failed:
+        raise SystemExit(3)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from nodectl.errors import UsageError
 
 # C0 without tab and newline, DEL, C1, and the bidirectional overrides: what a host may not do to a terminal
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -46,8 +46,10 @@ def emit_json(name: str, document: Mapping[str, object]) -> None:
     click.echo(as_json(name, document))
 
 
-def stderr_console() -> Console:
-    """A rich console on stderr, for progress."""
-    from rich.console import Console
-
-    return Console(stderr=True)
+@contextmanager
+def writing(path: Path, option: str = "", remedy: str = "name a file in a folder that is there") -> Iterator[None]:
+    """Turn a file that cannot be written into a UsageError that names it, and the option that it came from."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror or error}".strip(), remedy) from error

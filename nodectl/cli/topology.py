@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.terminal import note, writing
+from nodectl.errors import UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.status import exit_status
+from nodectl.model.topology import Fabric, NcclEnvironment
+from nodectl.report.findings import whole_finding
+from nodectl.report.topology.document import environment_document, fabric_document, node_document
+from nodectl.report.topology.environment import MARK, environment_yaml, variables_yaml
+from nodectl.report.topology.text import fabric_text, findings_text, nodes_text
 
 if TYPE_CHECKING:
-    from nodectl.model.finding import Finding
-    from nodectl.model.host import Host
-    from nodectl.model.topology import Fabric, NcclEnvironment
     from nodectl.topology.fabric.limits import Limits
     from nodectl.topology.look import Looked
 
@@ -51,7 +58,6 @@ def topology(
     `--fabric --fabric-from FILE` alone asks no host: the hosts are those in FILE.  Ends with 1 if anything failed, else
     3 if anything could not be told or reached, else 0.
     """
-    from nodectl.model.status import exit_status
     from nodectl.topology.fabric.limits import MAX_HOPS, MAX_OVERSUBSCRIPTION, Limits
 
     with_fabric = with_fabric or fabric_from is not None
@@ -59,12 +65,19 @@ def topology(
     looked = _look(app, wanted, fabric_from, with_fabric=with_fabric, asked=hosts, needed=propose_env)
     limits = Limits(max_hops or MAX_HOPS, max_oversubscription or MAX_OVERSUBSCRIPTION)
     judged = _judge(wanted, looked, fabric_from, limits) if with_fabric else None
-    proposed = _proposed(wanted, looked) if propose_env else None
+    proposed = None
+    if propose_env:
+        from nodectl.topology.env import propose
+
+        proposed = propose([(host, looked.facts[host.name]) for host in wanted if host.name in looked.facts])
     findings = [*looked.findings, *(judged.findings if judged else ())]
     for environment in (proposed or {}).values():
         findings += environment.findings
     if svg is not None:
-        _draw(svg, looked, judged)
+        from nodectl.report.topology.svg import topology_svg
+
+        with writing(svg, "--svg"):
+            svg.write_text(topology_svg(looked.nodes, judged), encoding="utf-8")
     if write is not None and proposed is not None:
         _write(write, proposed)
     _show(app, looked, judged, proposed, findings)
@@ -108,38 +121,17 @@ def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, li
     return judge_fabric(graph, limits, [host.name for host in hosts])
 
 
-def _proposed(hosts: tuple[Host, ...], looked: Looked) -> dict[str, NcclEnvironment]:
-    from nodectl.topology.env import propose
-
-    return propose([(host, looked.facts[host.name]) for host in hosts if host.name in looked.facts])
-
-
-def _draw(path: Path, looked: Looked, judged: Fabric | None) -> None:
-    from nodectl.errors import UsageError
-    from nodectl.report.topology.svg import topology_svg
-
-    try:
-        path.write_text(topology_svg(looked.nodes, judged), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--svg {path}: {error.strerror or error}", "name a file in a folder that is there") from error
-
-
 def _write(folder: Path, proposed: Mapping[str, NcclEnvironment]) -> None:
     """`DIR/<host>/nccl.yml`, as Ansible reads host_vars; a file of ours is written anew, nobody else's."""
-    from nodectl.errors import UsageError
-    from nodectl.report.topology.environment import MARK, variables_yaml
-
     for host, environment in proposed.items():
         if "/" in host or "\0" in host or host.startswith("."):
             raise UsageError(f"--write: a host named {host!r} has no folder", "take the YAML from standard output")
         file = folder / host / "nccl.yml"
-        try:
+        with writing(file, remedy="name a folder that you may write"):
             file.parent.mkdir(parents=True, exist_ok=True)
             if file.exists() and not file.read_text(encoding="utf-8").startswith(MARK):
                 raise UsageError(f"{file} is not nodectl's", "move it away, or name another folder")
             file.write_text("\n".join([MARK, *variables_yaml(environment), ""]), encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{file}: {error.strerror or error}", "name a folder that you may write") from error
 
 
 def _show(
@@ -149,28 +141,19 @@ def _show(
     proposed: Mapping[str, NcclEnvironment] | None,
     findings: list[Finding],
 ) -> None:
-    from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.report.findings import whole_finding
-    from nodectl.report.topology.document import environment_document, fabric_document, node_document
-    from nodectl.report.topology.environment import environment_yaml
-    from nodectl.report.topology.text import fabric_text, findings_text, nodes_text
-
-    if app.json:
-        document: dict[str, object] = {
-            "hosts": {host: node_document(node) for host, node in looked.nodes.items()},
-            "fabric": fabric_document(judged) if judged else None,
-            "findings": [whole_finding(finding) for finding in findings],
-            "recorded": app.replay and app.source.recorded,
-        }
-        if proposed is not None:
-            document["environment"] = environment_document(proposed)
-        emit_json("topology", document)
-        return
+    document: dict[str, object] = {
+        "hosts": {host: node_document(node) for host, node in looked.nodes.items()},
+        "fabric": fabric_document(judged) if judged else None,
+        "findings": [whole_finding(finding) for finding in findings],
+        "recorded": app.replay and app.source.recorded,
+    }
     if proposed is not None:
-        result(environment_yaml(proposed))
+        document["environment"] = environment_document(proposed)
+        text = environment_yaml(proposed)
     else:
         parts = [nodes_text(looked.nodes), fabric_text(judged) if judged else ""]
-        result("\n\n".join(filter(None, parts)) or "nothing to show")
+        text = "\n\n".join(filter(None, parts)) or "nothing to show"
+    app.show("topology", document, text)
     lines = findings_text(findings)
-    if lines:
+    if lines and not app.json:
         note(lines)

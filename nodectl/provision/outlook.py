@@ -27,7 +27,7 @@ def described(hosts: Sequence[Host], roles: Sequence[str], allow_reboot: bool) -
         groups.setdefault(", ".join(names), []).append(host.name)
     lines = [f"{fold(names)}: {profiles}" for profiles, names in groups.items()]
     lines.append(f"roles: {', '.join(roles) or 'none'}")
-    rebooted = [host.name for host in hosts if allow_reboot or _is_true(host.variables.get("nodectl_allow_reboot"))]
+    rebooted = [host.name for host in hosts if allow_reboot or host.is_true("nodectl_allow_reboot")]
     if rebooted:
         lines.append(f"rebooted one at a time where a change needs it: {fold(rebooted)}")
     lines.append("what stands there is recorded first, and `nodectl rollback` puts it back; --check --diff shows all")
@@ -61,7 +61,3 @@ def _roles() -> Iterator[tuple[str, list[str]]]:
                 role: Mapping[str, Any] = task.get("ansible.builtin.import_role", {})
                 if role:
                     yield str(role["name"]).rpartition(".")[2], list(task.get("tags", ()))
-
-
-def _is_true(value: object) -> bool:
-    return str(value).lower() in ("true", "yes", "1")

@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-import click
 import pytest
 
 from nodectl.articles.sweep import lab_links
-from nodectl.cli.bench.options import Counts, Rates
+from nodectl.cli.bench import read_counts, read_rates
 from nodectl.errors import LabError, UsageError
 from nodectl.lab.spec import LabSpec
 from nodectl.lab.state import HostRecord, LabFolder, LabState
@@ -21,13 +20,13 @@ MARKED = {"nodectl_lab": True}
     ("text", "counts"), [("1", (1,)), ("1,8, 64", (1, 8, 64)), ("8,1,8", (8, 1)), ("1048576", (1048576,))]
 )
 def test_counts(text: str, counts: tuple[int, ...]) -> None:
-    assert Counts().convert(text, None, None) == counts
+    assert read_counts(text) == counts
 
 
 @pytest.mark.parametrize("text", ["", "0", "1,", "-1", "1.5", "all", "1048577", "99999999"])
 def test_what_is_no_count(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="no count"):
-        Counts().convert(text, None, None)
+    with pytest.raises(ValueError, match="no count"):
+        read_counts(text)
 
 
 @pytest.mark.parametrize(
@@ -35,13 +34,13 @@ def test_what_is_no_count(text: str) -> None:
     [("1gbit", (10**9,)), ("100mbit,1gbit,2gbit", (10**8, 10**9, 2 * 10**9)), ("2.5g,2.5gbit", (2_500_000_000,))],
 )
 def test_rates(text: str, rates: tuple[int, ...]) -> None:
-    assert Rates().convert(text, None, None) == rates
+    assert read_rates(text) == rates
 
 
 @pytest.mark.parametrize("text", ["", "fast", "1gbit,", "1tbit", "1bit"])
 def test_what_is_no_rate(text: str) -> None:
-    with pytest.raises(click.BadParameter):
-        Rates().convert(text, None, None)
+    with pytest.raises(ValueError, match=r"rate|unit"):
+        read_rates(text)
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,7 @@ def rollback(
     monkeypatch: pytest.MonkeyPatch, inventory: str, held: Mapping[str, Sequence[str]]
 ) -> tuple[Any, Playbooks]:
     playbooks = Playbooks(held)
-    monkeypatch.setattr("nodectl.cli.progress.run_playbook", playbooks)
-    monkeypatch.setattr("nodectl.cli.rollback.run_playbook", playbooks)
+    monkeypatch.setattr("nodectl.cli.progress.play", playbooks)
     return CliRunner().invoke(cli, ["-i", inventory, "tune", "rollback", "--yes"]), playbooks
 
 

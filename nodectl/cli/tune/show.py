@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from nodectl.cli.app import App
-
-if TYPE_CHECKING:
-    from nodectl.model.trial import Trial
+from nodectl.cli.terminal import note
+from nodectl.model.trial import Trial
+from nodectl.report.findings import findings_list
 
 
 @click.command("list")
 @click.pass_obj
 def list_(app: App) -> None:
     """The trials that are kept, the latest first."""
-    from nodectl.cli.terminal import emit_json, note, result
     from nodectl.report.trials import trials_table
     from nodectl.trials.store import trials
 
-    readable = []
+    readable: list[Trial] = []
     for trial in trials():
-        if isinstance(trial, str):
-            note(trial)
-        else:
+        if isinstance(trial, Trial):
             readable.append(trial)
-    if app.json:
-        emit_json("tune-list", {"trials": [_line(readable_trial) for readable_trial in readable]})
-    elif readable:
-        result(trials_table(readable))
-    else:
+        else:
+            note(trial)
+    app.show("tune-list", {"trials": [_row(trial) for trial in readable]}, trials_table(readable) if readable else "")
+    if not (readable or app.json):
         note("no trial is kept: see `nodectl tune trial --help`")
 
 
@@ -52,7 +47,6 @@ def show(app: App, trial: str) -> None:
 @click.pass_obj
 def judge(app: App, file: Path, seed: int) -> None:
     """The verdicts on recorded series: a file of series, or of a trial.  Exit status 3: one is undecided."""
-    from nodectl.cli.terminal import emit_json, result
     from nodectl.model.verdict import Outcome
     from nodectl.report.trials import Names, crossover_line, verdicts_table
     from nodectl.trials.crossover import crossovers
@@ -61,35 +55,24 @@ def judge(app: App, file: Path, seed: int) -> None:
 
     series = series_in(file)
     verdicts, crossings = [judge_series(row, seed) for row in series], crossovers(series, seed)
-    if app.json:
-        document = {"trials": [asdict(row) for row in verdicts], "crossovers": [asdict(row) for row in crossings]}
-        emit_json("tune-trial", document)
-    elif verdicts:
-        result(
-            "\n".join(
-                [verdicts_table(verdicts), *(crossover_line(crossing, Names.of(verdicts)) for crossing in crossings)]
-            )
-        )
+    document = {"trials": [asdict(verdict) for verdict in verdicts], "crossovers": [asdict(row) for row in crossings]}
+    lines = [crossover_line(crossing, Names.of(verdicts)) for crossing in crossings]
+    app.show("tune-trial", document, "\n".join([verdicts_table(verdicts), *lines]) if verdicts else "")
     if not verdicts or any(verdict.verdict is Outcome.UNKNOWN for verdict in verdicts):
         raise SystemExit(3)
 
 
 def show_trial(app: App, trial: Trial) -> None:
-    """As the table or the JSON that was asked for."""
-    from nodectl.cli.terminal import emit_json, note, result
-    from nodectl.report.findings import findings_list
+    """Show one trial as the table or the JSON that was asked for, its findings on stderr."""
     from nodectl.report.trials import trial_text
     from nodectl.trials.store import document_of
 
-    if app.json:
-        emit_json("tune-trial", document_of(trial))
-    else:
-        result(trial_text(trial))
+    app.show("tune-trial", document_of(trial), trial_text(trial))
     if trial.findings:
         note(findings_list(trial.findings))
 
 
-def _line(trial: Trial) -> dict[str, object]:
+def _row(trial: Trial) -> dict[str, object]:
     return {
         "id": trial.id,
         "started": trial.started,

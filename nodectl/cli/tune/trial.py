@@ -1,8 +1,11 @@
-"""`nodectl tune trial`: options to one interleaved trial, its verdicts and its exit status."""
+"""`nodectl tune trial`: one interleaved trial under the hosts' locks, on armed hosts, and kept."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -10,16 +13,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.option_types import Read, Seconds
-from nodectl.cli.profile_option import ProfileOption
+from nodectl.cli.measuring import hold, note_not_kept
+from nodectl.cli.options import LateHelp, Read, Seconds, become_option, force_option, profile_names, yes_option
+from nodectl.cli.progress import become_password
+from nodectl.cli.question import ask
+from nodectl.cli.terminal import note
+from nodectl.cli.tune.show import show_trial
+from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size
+from nodectl.errors import UsageError
+from nodectl.probes.options import Sizes
 from nodectl.probes.options import duration as as_seconds
 from nodectl.probes.options import names as as_names
 from nodectl.probes.options import sizes as as_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from nodectl.model.trial import Side, Trial
     from nodectl.probes.registry import AnyProbe
 
@@ -28,29 +36,26 @@ _DRAWN = 500
 _BUDGET_S = 1200.0
 
 
-class TrialOption(click.Option):
-    """Its help ends with what the probes take in a trial where it is not given, as they declare it."""
+def trial_option(name: str, field: str, **attributes: Any) -> Callable[[Any], Any]:
+    """An option whose help ends with what the probes take for that field in a trial, as they declare it."""
+    return click.option(name, cls=LateHelp, ending=partial(_trial_defaults, field), **attributes)
 
-    def __init__(self, *declarations: Any, of: str, **attributes: Any) -> None:
-        super().__init__(*declarations, **attributes)
-        self.of = of
 
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        from nodectl.probes.registry import declarations
-        from nodectl.trials.measuring import trial_defaults
+def _trial_defaults(field: str) -> str:
+    from nodectl.probes.registry import declarations
+    from nodectl.trials.measuring import trial_defaults
 
-        record = super().get_help_record(ctx)
-        shown = {probe: _shown(value) for probe, value in trial_defaults(self.of).items()}
-        usual = Counter(shown.values()).most_common(1)[0][0] if set(shown) == set(declarations()) else ""
-        words = [f"{probe}: {text}" for probe, text in shown.items() if text != usual]
-        words += [f"others: {usual}"] if usual else []
-        return record and (record[0], f"{record[1]}  {', '.join(words)}.".strip())
+    shown = {probe: _shown(value) for probe, value in trial_defaults(field).items()}
+    usual = Counter(shown.values()).most_common(1)[0][0] if set(shown) == set(declarations()) else ""
+    words = [f"{probe}: {text}" for probe, text in shown.items() if text != usual]
+    words += [f"others: {usual}"] if usual else []
+    return f"{', '.join(words)}."
 
 
 def _shown(value: object) -> str:
     """A default as it would be typed."""
     if sizes := getattr(value, "bytes", None):
-        return ",".join(format_size(each).replace(" ", "") for each in sizes)
+        return ",".join(format_size(size_bytes).replace(" ", "") for size_bytes in sizes)
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -59,8 +64,8 @@ def _shown(value: object) -> str:
 @click.command()
 @click.option(
     "--profiles",
-    cls=ProfileOption,
-    kind="tuning",
+    cls=LateHelp,
+    ending=partial(profile_names, "tuning"),
     metavar="NAME[,NAME…]",
     help="Tuning profiles; the first is the baseline.",
 )
@@ -73,15 +78,11 @@ def _shown(value: object) -> str:
 @click.option(
     "--budget", type=Read(as_seconds), metavar="SECONDS|20m", help="For all of it.  A search takes 20m by default."
 )
-@click.option(
-    "--duration", cls=TrialOption, of="duration_s", type=Seconds(0.001, 3600), help="Seconds of a measurement."
-)
-@click.option("--repetitions", cls=TrialOption, of="repetitions", type=click.IntRange(1, 100), help="In one turn.")
+@trial_option("--duration", "duration_s", type=Seconds(0.001, 3600), help="Seconds of a measurement.")
+@trial_option("--repetitions", "repetitions", type=click.IntRange(1, 100), help="In one turn.")
 @click.option("--training/--no-training", default=None, help="A short training step.  Default: where it can be run.")
-@click.option(
-    "--sizes", cls=TrialOption, of="sizes", type=Read(as_sizes), metavar="SIZE[,SIZE…]", help="Message sizes."
-)
-@click.option("--collectives", cls=TrialOption, of="collectives", type=Read(as_names), metavar="NAME[,NAME…]")
+@trial_option("--sizes", "sizes", type=Read(as_sizes), metavar="SIZE[,SIZE…]", help="Message sizes.")
+@trial_option("--collectives", "collectives", type=Read(as_names), metavar="NAME[,NAME…]")
 @click.option(
     "--paths",
     type=click.Choice(["all", "ring", "first", "sample"]),
@@ -89,12 +90,12 @@ def _shown(value: object) -> str:
     show_default=True,
     help="Which pairs of hosts tcp and latency measure.",
 )
-@click.option("--streams", cls=TrialOption, of="streams", type=click.IntRange(1, 128), help="At the same time.")
+@trial_option("--streams", "streams", type=click.IntRange(1, 128), help="At the same time.")
 @click.option("--interface", help="The network to measure.  Default: that of the host's address.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the candidates of a space.")
-@click.option("--yes", is_flag=True, help="Do not ask before changing several hosts.")
-@click.option("--force", is_flag=True, help="Go on on hosts that another nodectl, a job or a process on a GPU uses.")
-@click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the password that sudo wants on the hosts.")
+@yes_option
+@force_option
+@become_option
 @click.pass_obj
 def trial(
     app: App,
@@ -122,10 +123,6 @@ def trial(
     Every host is armed first: it puts its former values back by itself when nodectl is gone.  At the end they are put
     back in any case; `tune propose` and `tune apply` keep what won.  Exit status 3: undecided, or ended early.
     """
-    from nodectl.cli.progress import become_password
-    from nodectl.cli.tune.run import keep, run
-    from nodectl.cli.tune.show import show_trial
-    from nodectl.probes.options import Sizes
     from nodectl.trials.run import failed
 
     started = monotonic()
@@ -145,7 +142,7 @@ def trial(
     _ask(app, head, searched=space is not None, yes=yes)
     budget = budget or (_BUDGET_S if space else None)
     ends_at = None if budget is None else started + budget
-    trial = run(
+    trial = _run(
         app,
         head,
         wanted,
@@ -156,7 +153,7 @@ def trial(
         training=training,
         password=become_password(ask_become_pass),
     )
-    keep(app, trial)
+    _keep(app, trial)
     show_trial(app, trial)
     raise SystemExit(failed(trial))
 
@@ -165,8 +162,6 @@ def _sides(
     app: App, profiles: str | None, space: Path | None, baseline: str | None, seed: int
 ) -> tuple[Side, tuple[Side, ...]]:
     """Who is tried against whom; refused where a host cannot have it, before any is asked."""
-    from nodectl.cli.terminal import note
-    from nodectl.errors import UsageError
     from nodectl.trials.sides import (
         OWN,
         overruled,
@@ -198,7 +193,6 @@ def _sides(
 
 
 def _probes(names: str, training: bool | None) -> list[AnyProbe]:
-    from nodectl.errors import UsageError
     from nodectl.probes.registry import chosen, declarations
     from nodectl.trials.measuring import TRAINING, with_direction
 
@@ -252,15 +246,66 @@ def _head(
 
 
 def _ask(app: App, head: Trial, *, searched: bool, yes: bool) -> None:
-    from nodectl.cli.progress import folded
-    from nodectl.cli.question import ask
-
-    count = len(app.hosts)
     names = [candidate.label for candidate in head.candidates]
     what = f"{len(names)} candidates of a space" if searched else ", ".join(names)
     lines = [
-        f"{folded([host.name for host in app.hosts])}: {what} against {head.baseline.label}",
+        f"{fold(host.name for host in app.hosts)}: {what} against {head.baseline.label}",
         f"measured: {', '.join(head.probes)}; what runs there meanwhile is disturbed",
         "each host is armed first and puts its former values back by itself; at the end they are put back in any case",
     ]
-    ask(app.hosts, f"change the settings of {count} hosts in turns?", lines, yes=yes)
+    ask(app.hosts, f"change the settings of {len(app.hosts)} hosts in turns?", lines, yes=yes)
+
+
+def _run(
+    app: App,
+    head: Trial,
+    wanted: Sequence[AnyProbe],
+    asked: Mapping[str, object],
+    ends_at: float | None,
+    *,
+    force: bool,
+    search: bool,
+    training: bool | None,
+    password: str | None,
+) -> Trial:
+    """The trial from the locks to its record; refused where the hosts are not free."""
+    from nodectl.trials.arming.armed import armed
+    from nodectl.trials.measuring import TRAINING, Measuring
+    from nodectl.trials.run import TrialRun
+
+    measuring = Measuring(app.transport, app.hosts, wanted, asked, frozenset(() if training else (TRAINING,)))
+    with hold(app, "tune trial", force=force) as holds:
+        if holds.refused:
+            return replace(head, reason="the hosts are not free", findings=holds.findings)
+        note(f"trial {head.id}")
+        arm = partial(
+            armed,
+            app.inventory.sources,
+            app.limit,
+            app.hosts,
+            app.transport,
+            purpose=f"tune trial {head.id}",
+            note=note,
+            force=force,
+            become_password=password,
+            forks=app.forks,
+        )
+        trial = TrialRun(head, measuring, arm, note, monotonic, ends_at, search).run()
+    return replace(trial, findings=(*holds.findings, *trial.findings))
+
+
+def _keep(app: App, trial: Trial) -> None:
+    """In the history too, where it came to its end."""
+    from nodectl.history.store import HistoryError
+    from nodectl.trials.store import prune
+
+    prune()
+    if not trial.complete:
+        return
+    try:
+        with app.history() as history:
+            for summary in trial.summaries:
+                verdicts = [verdict for verdict in trial.verdicts if verdict.profile == summary.profile]
+                history.add_trial(summary, trial.baseline.label, verdicts)
+    except HistoryError as error:
+        note_not_kept(error)

@@ -1,0 +1,88 @@
+"""What commands that measure share: the hosts' locks, what is kept and held against the past, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from nodectl.cli.app import App
+from nodectl.cli.terminal import note
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status, exit_status
+from nodectl.report.findings import findings_list
+
+if TYPE_CHECKING:
+    from nodectl.history.compare import Against
+    from nodectl.history.store import HistoryError
+    from nodectl.model.comparison import Comparison
+    from nodectl.model.measurement import Measurement
+    from nodectl.probes.base import ProbeResult
+    from nodectl.probes.locks import Holds
+
+
+def hold(app: App, what: str, *, force: bool) -> AbstractContextManager[Holds]:
+    """The locks of the hosts for as long as the block lasts; `what` is shown to others who want them."""
+    from nodectl.probes.locks import held
+
+    return held(app.transport, app.hosts, what, forks=app.forks, force=force, note=note)
+
+
+def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comparison | None, tuple[Finding, ...]]:
+    """Keep the measurements; with `against`, what has changed and drifts since, with findings.
+
+    A history that cannot be written costs a line on stderr, not the result of minutes; one that was asked for is an
+    unknown.
+    """
+    from nodectl.history.compare import by_identity, compare, findings
+    from nodectl.history.store import HistoryError
+
+    compared = None
+    if against is not None and against.saved is not None:
+        compared = compare(against.text, measured.measurements, by_identity(against.saved))
+    drifting: list[Finding] = []
+    try:
+        if measured.measurements:
+            from_history, drifting = _kept(app, measured.measurements, against)
+            compared = compared or from_history
+    except HistoryError as error:
+        note_not_kept(error)
+        if against is not None and compared is None:
+            actual = f"no history to compare with: {error}"
+            return None, (Finding("", "compare", Status.UNKNOWN, actual=actual),)
+    if against is None:
+        return None, ()
+    compared = compared or compare(against.text, measured.measurements, {})
+    return compared, (*findings(compared), *drifting)
+
+
+def _kept(
+    app: App, measurements: Sequence[Measurement], against: Against | None
+) -> tuple[Comparison | None, list[Finding]]:
+    from nodectl.history.compare import compare
+    from nodectl.history.drift import WINDOW, drifts
+    from nodectl.history.identity import identity_of
+
+    with app.history() as history:
+        run = history.add(measurements)
+        if against is None or against.saved is not None:
+            return None, []
+        old = history.last(measurements, upto=against.upto, before_run=run)
+        probes = sorted({measurement.probe for measurement in measurements})
+        measured = {identity_of(measurement).key for measurement in measurements}
+        drifting = drifts(history.points(probes, WINDOW))
+        return compare(against.text, measurements, old), [drifting[key] for key in drifting if key in measured]
+
+
+def note_not_kept(error: HistoryError) -> None:
+    """Say on stderr why the history has not got it."""
+    note(f"nodectl: not kept in the history: {error.message}\n  try: {error.remedy}")
+
+
+def conclude(app: App, name: str, document: Mapping[str, object], text: str, findings: Sequence[Finding]) -> None:
+    """Show what was measured, then the findings on stderr; the process ends with their status where that is not 0."""
+    app.show(name, document, text)
+    if findings:
+        note(findings_list(findings))
+    if status := exit_status(finding.status for finding in findings):
+        raise SystemExit(status)
