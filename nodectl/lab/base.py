@@ -106,33 +106,33 @@ def _accounts(base: Path) -> None:
     """Root as a fresh installation has it; sshd refuses an account that is locked by `!`."""
     passwd = Path("/etc/passwd").read_text(encoding="utf-8", errors="surrogateescape")
     shell = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
-    _file(base / "etc/passwd", re.sub(r"(?m)^root:.*$", f"root:x:0:0:root:/root:{shell}", passwd))
+    write_file(base / "etc/passwd", re.sub(r"(?m)^root:.*$", f"root:x:0:0:root:/root:{shell}", passwd))
     names = [line.split(":", 1)[0] for line in passwd.splitlines() if ":" in line]
-    _file(base / "etc/shadow", "".join(f"{name}:*:19000:0:99999:7:::\n" for name in names), 0o640)
+    write_file(base / "etc/shadow", "".join(f"{name}:*:19000:0:99999:7:::\n" for name in names), 0o640)
 
 
 def _names(base: Path, hosts: Iterable[HostRecord]) -> None:
     lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in hosts)]
-    _file(base / "etc/hosts", "\n".join(lines) + "\n")
-    _file(base / "etc/resolv.conf", "")  # no name server: else every unknown name waits 10 s
-    _file(base / "etc/environment", f"PATH={PATH}\n")
+    write_file(base / "etc/hosts", "\n".join(lines) + "\n")
+    write_file(base / "etc/resolv.conf", "")  # no name server: else every unknown name waits 10 s
+    write_file(base / "etc/environment", f"PATH={PATH}\n")
 
 
 def _login(base: Path, authorized_key: str) -> None:
     pam = Path("/etc/pam.d").is_dir()
     config = _SSHD_CONFIG.format(path=PATH, pam="yes" if pam else "no")
     if pam:
-        _file(base / "etc/pam.d/sshd", _PAM)
+        write_file(base / "etc/pam.d/sshd", _PAM)
     if _sshd_version() >= (9, 8):
         config += "PerSourcePenalties no\n"  # a fan-out is no attack
-    _file(base / "etc/ssh/sshd_config", config)
-    _file(base / "etc/ssh/ssh_config", "Host *\n    SendEnv LANG LC_*\n")
-    _file(base / "etc/bash.bashrc", "")
+    write_file(base / "etc/ssh/sshd_config", config)
+    write_file(base / "etc/ssh/ssh_config", "Host *\n    SendEnv LANG LC_*\n")
+    write_file(base / "etc/bash.bashrc", "")
     for name in (".bashrc", ".profile"):
-        _file(base / "root" / name, _PROFILE)
-    _file(base / "root/.hushlogin", "")
+        write_file(base / "root" / name, _PROFILE)
+    write_file(base / "root/.hushlogin", "")
     (base / "root/.ssh").mkdir(mode=0o700)
-    _file(base / "root/.ssh/authorized_keys", authorized_key, 0o600)
+    write_file(base / "root/.ssh/authorized_keys", authorized_key, 0o600)
     (base / LAB_SHARE[1:]).mkdir()
 
 
@@ -142,11 +142,11 @@ def _sshd_version() -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def _file(path: Path, text: str, mode: int = 0o644) -> None:
-    _parents(path)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
-        stream.write(text)
+def write_file(path: Path, content: str | bytes, mode: int = 0o644) -> None:
+    """Write a file that never had another mode, and the folders above it."""
+    descriptor = os.open(_parents(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content.encode(errors="surrogateescape") if isinstance(content, str) else content)
 
 
 def _parents(path: Path) -> Path:

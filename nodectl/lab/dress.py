@@ -29,11 +29,6 @@ _GENERAL = {"sh", "cat", "grep", "readlink", "ls", "head", "python3", "ldconfig"
 _PROFILES = {"hardware": "unknown", "stack": "cpu", "tuning": "stock"}
 
 
-def recorded_folder(root: Path) -> Path:
-    """Where the answers lie on a host whose file system is at `root`."""
-    return root / RECORDED
-
-
 @dataclass(frozen=True)
 class Garment:
     """One recorded host's hardware, with gaps where its identity stands."""

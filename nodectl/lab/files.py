@@ -20,13 +20,6 @@ def new_key() -> tuple[bytes, str]:
     return private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
-def write_secret(path: Path, content: bytes) -> None:
-    """Only its owner ever could read it."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-
-
 def write_files(
     folder: LabFolder,
     state: LabState,

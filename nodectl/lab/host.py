@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from nodectl.common.node_paths import LAB_SHARE
 from nodectl.lab import syscalls as sys
-from nodectl.lab.base import PATH, SSHD
+from nodectl.lab.base import PATH, SSHD, write_file
 from nodectl.lab.disk import mount_image
 from nodectl.lab.dress import Outfit
 from nodectl.lab.network import configure_interface
@@ -104,15 +104,15 @@ def _fill(plan: HostPlan) -> None:
         upper.mkdir(exist_ok=True)
         work.mkdir(exist_ok=True)
         if number == 0:
-            _write_files(upper, plan.files)
-            if plan.outfit:
-                _write_files(upper, plan.outfit.files())
+            files = {**plan.files, **(plan.outfit.files() if plan.outfit else {})}
+            for name, (content, mode) in files.items():
+                write_file(upper / name, content, mode)
         options = f"lowerdir={lower},upperdir={_escaped(upper)},workdir={_escaped(work)}"
         sys.mount("overlay", root + place.rstrip("/"), "overlay", 0, options)
     _mount_dev(root)
     _mount_proc_and_sys(root, own_cgroup=plan.cgroup is not None)
-    for name, mode in (("run", "755"), ("tmp", "1777")):
-        sys.mount("tmpfs", f"{root}/{name}", "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, f"mode={mode}")
+    for name, bits in (("run", "755"), ("tmp", "1777")):
+        sys.mount("tmpfs", f"{root}/{name}", "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, f"mode={bits}")
     Path(root, "run/sshd").mkdir()
     Path(root, "run/lock").mkdir(mode=0o1777)
     sys.bind(str(plan.share), root + LAB_SHARE, read_only=True)
@@ -122,15 +122,6 @@ def _fill(plan: HostPlan) -> None:
 def _escaped(path: Path) -> str:
     """A path as overlayfs options want it."""
     return str(path).replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
-
-
-def _write_files(upper: Path, files: Mapping[str, tuple[bytes, int]]) -> None:
-    for name, (content, mode) in files.items():
-        path = upper / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
 
 
 def _mount_proc_and_sys(root: str, *, own_cgroup: bool) -> None:

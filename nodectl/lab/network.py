@@ -3,41 +3,29 @@
 import fcntl
 import ipaddress
 import json
-import os
 import socket
 import struct
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from nodectl.errors import LabError
 from nodectl.lab.shape import port_shaping, run_tc
 from nodectl.lab.state import HostRecord, LabFolder, LabState
-from nodectl.lab.syscalls import CLONE_NEWNET, bind, inside_network, setns, unshare
+from nodectl.lab.syscalls import CLONE_NEWNET, bind, inside_network, leaving, unshare
 
 PREFIX_BITS = 16
 _BRIDGE, _TRUNK = "switch", "uplink"
 _HOSTS_A_BLOCK = 250
+# locked, it keeps labs of other folders from taking the same subnet meanwhile
+ADDRESSES_LOCK = Path("/run")
 
 _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSARP = 0x8914, 0x8916, 0x891C, 0x8955
 _IFF_UP, _IFF_RUNNING, _ATF_COM, _ATF_PERM, _ARPHRD_ETHER = 1, 0x40, 2, 4, 1
 
 
-@contextmanager
-def choosing_addresses() -> Iterator[None]:
-    """Keep labs of other folders from taking the same subnet meanwhile."""
-    descriptor = os.open("/run", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # processes that were forked meanwhile hold the same lock
-        os.close(descriptor)
-
-
 def free_subnet() -> str:
-    """A private /16 that no route of this machine touches."""
+    """A private /16 that no route of this machine touches; hold ADDRESSES_LOCK until there is a route to it."""
     shown = ip(["-json", "-4", "route", "show", "table", "all"])
     destinations = [route["dst"] for route in json.loads(shown or "[]") if route["dst"] != "default"]
     taken = [ipaddress.ip_network(destination, strict=False) for destination in destinations]
@@ -67,16 +55,10 @@ def mac_of(address: str) -> str:
 def make_switch(folder: LabFolder) -> None:
     """An empty network namespace that lasts as long as `folder.switch` is mounted."""
     folder.switch.touch()
-    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with leaving(CLONE_NEWNET):
         unshare(CLONE_NEWNET)
-        try:
-            bind("/proc/self/ns/net", str(folder.switch))
-            forbid_ipv6("all", "default")
-        finally:
-            setns(own, CLONE_NEWNET)
-    finally:
-        os.close(own)
+        bind("/proc/self/ns/net", str(folder.switch))
+        forbid_ipv6("all", "default")
 
 
 def join_machine(folder: LabFolder, subnet: str) -> None:

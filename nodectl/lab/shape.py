@@ -10,7 +10,7 @@ from nodectl.lab.base import PATH
 from nodectl.lab.spec import LabSpec, show_delay, show_rate
 from nodectl.lab.syscalls import inside_network
 
-_QUANTUM_BYTES = 60_000
+QUANTUM_BYTES = 60_000
 _MAX_BURST_BYTES = 10**6  # 1 MB: htb then holds 95 % of 1 Gbit/s and more
 _BURST_S, _QUEUE_S = 0.008, 0.05
 _MIN_BURST_BYTES, _MIN_QUEUE_BYTES = 2 * 65_536, 4 * 65_536  # a few of the kernel's 64 KiB super-packets
@@ -41,12 +41,12 @@ def run_tc(lines: Sequence[str]) -> None:
 
 def host_shaping(spec: LabSpec) -> tuple[str, ...]:
     """What the host's own end sends: never above the rate."""
-    return _rate("eth0", spec.rate_bits) if spec.rate_bits else ()
+    return rate_shaping("eth0", spec.rate_bits) if spec.rate_bits else ()
 
 
 def port_shaping(port: str, spec: LabSpec, link: Literal["veth", "netem", "wire"]) -> tuple[str, ...]:
     """What the switch sends to the host: the rate, and one way of the delay and loss."""
-    lines = _rate(port, spec.rate_bits) if spec.rate_bits else ()
+    lines = rate_shaping(port, spec.rate_bits) if spec.rate_bits else ()
     if link != "netem":
         return lines
     netem = f"netem limit {_netem_limit(spec)}"
@@ -61,10 +61,11 @@ def queue_bytes(rate_bits: int) -> int:
     return max(_MIN_QUEUE_BYTES, round(rate_bits / 8 * _QUEUE_S))
 
 
-def _rate(interface: str, rate_bits: int) -> tuple[str, ...]:
+def rate_shaping(interface: str, rate_bits: int) -> tuple[str, ...]:
+    """All that leaves by the interface in class 1:10, at that rate, with its queue."""
     rate = show_rate(rate_bits)
     burst_bytes = max(_MIN_BURST_BYTES, min(_MAX_BURST_BYTES, round(rate_bits / 8 * _BURST_S)))
-    htb = f"htb rate {rate} ceil {rate} burst {burst_bytes} cburst {burst_bytes} quantum {_QUANTUM_BYTES}"
+    htb = f"htb rate {rate} ceil {rate} burst {burst_bytes} cburst {burst_bytes} quantum {QUANTUM_BYTES}"
     return (
         f"qdisc add dev {interface} root handle 1: htb default 10",
         f"class add dev {interface} parent 1: classid 1:10 {htb}",

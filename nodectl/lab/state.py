@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,11 +91,6 @@ class LabFolder:
     """Where one lab lives, and the names that follow from it."""
 
     path: Path
-    lab_id: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]
-        object.__setattr__(self, "lab_id", digest)
 
     @classmethod
     def named(cls, name: str) -> "LabFolder":
@@ -108,6 +103,11 @@ class LabFolder:
     def name(self) -> str:
         """The lab's name, which is that of its folder."""
         return self.path.name
+
+    @property
+    def lab_id(self) -> str:
+        """Eight hex digits that tell this lab from those in other folders."""
+        return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]
 
     @property
     def uplink(self) -> str:
@@ -177,13 +177,14 @@ class LabFolder:
 
 
 @contextmanager
-def locked() -> Iterator[None]:
-    """Keep a second `lab` command of this operator waiting; the lock leaves no file."""
-    descriptor = os.open(state_dir(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def locked(folder: Path | None = None) -> Iterator[None]:
+    """Keep others who lock this folder waiting, by default this operator's `lab` commands; the lock leaves no file."""
+    descriptor = os.open(folder or state_dir(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # processes that were forked meanwhile hold the same lock
         os.close(descriptor)
 
 
@@ -210,20 +211,14 @@ def _start_time(pid: int) -> int:
 
 
 def _from_json(document: dict[str, Any]) -> LabState:
-    return LabState(
-        spec=LabSpec(**document["spec"]),
-        subnet=document["subnet"],
-        link=document["link"],
-        hosts=tuple(_host(**host) for host in document["hosts"]),
-        wire=_process(document["wire"]),
-        faults=tuple(FaultRecord(**fault) for fault in document["faults"]),
-        first_loop=document["first_loop"],
-        complete=document["complete"],
-    )
-
-
-def _host(*, process: dict[str, int] | None, **rest: str) -> HostRecord:
-    return HostRecord(process=_process(process), **rest)
+    hosts = (HostRecord(**{**host, "process": _process(host["process"])}) for host in document["hosts"])
+    values = {
+        "spec": LabSpec(**document["spec"]),
+        "hosts": tuple(hosts),
+        "wire": _process(document["wire"]),
+        "faults": tuple(FaultRecord(**fault) for fault in document["faults"]),
+    }
+    return LabState(**{**document, **values})
 
 
 def _process(document: dict[str, int] | None) -> Process | None:

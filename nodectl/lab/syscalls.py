@@ -64,21 +64,23 @@ def setns(descriptor: int, kind: int) -> None:
 
 
 @contextmanager
-def inside_network(path: Path | str) -> Iterator[None]:
-    """Run the block, and what it starts, in the network namespace that `path` names."""
-    own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        other = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            setns(other, CLONE_NEWNET)
-        finally:
-            os.close(other)
+def leaving(kind: int) -> Iterator[None]:
+    """Let the block leave its network (CLONE_NEWNET) or its children's PID namespace (CLONE_NEWPID); then come back."""
+    name = {CLONE_NEWNET: "net", CLONE_NEWPID: "pid"}[kind]
+    with Path(f"/proc/self/ns/{name}").open("rb") as own:
         try:
             yield
         finally:
-            setns(own, CLONE_NEWNET)
-    finally:
-        os.close(own)
+            setns(own.fileno(), kind)
+
+
+@contextmanager
+def inside_network(path: Path | str) -> Iterator[None]:
+    """Run the block, and what it starts, in the network namespace that `path` names."""
+    with leaving(CLONE_NEWNET):
+        with Path(path).open("rb") as other:
+            setns(other.fileno(), CLONE_NEWNET)
+        yield
 
 
 def drop_capability(number: int) -> None:

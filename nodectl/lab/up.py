@@ -1,31 +1,30 @@
 """Bringing a lab up: the order in which its parts are made, each one in the journal before it exists."""
 
+import asyncio
 import json
 import os
-import selectors
+import platform
 import shutil
-import socket
-import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from nodectl.common.paths import state_dir
 from nodectl.errors import LabError, UsageError
 from nodectl.lab import network
-from nodectl.lab.base import SSHD, build_base, share_folder
+from nodectl.lab.base import SSHD, build_base, share_folder, write_file
 from nodectl.lab.cgroups import make_groups
 from nodectl.lab.disk import default_disk_bytes, extra_mounts, loop_count, make_images, store_needs_tmpfs
 from nodectl.lab.down import down
 from nodectl.lab.dress import Wardrobe
-from nodectl.lab.files import give_to_operator, new_key, write_files, write_secret
+from nodectl.lab.files import give_to_operator, new_key, write_files
 from nodectl.lab.host import GO, READY, HostPlan, become
 from nodectl.lab.shape import host_shaping, kernel_has_netem
 from nodectl.lab.spec import MAX_WIRED_HOSTS, LabSpec
-from nodectl.lab.state import HostRecord, LabFolder, LabState, LinkKind, Process
-from nodectl.lab.syscalls import CLONE_NEWPID, mount, setns, unshare
+from nodectl.lab.state import HostRecord, LabFolder, LabState, LinkKind, Process, locked
+from nodectl.lab.syscalls import CLONE_NEWPID, leaving, mount, unshare
 from nodectl.lab.wiring import start_wire
 
 _ANSWER_S = 60.0
@@ -73,7 +72,7 @@ def _as_found(folder: LabFolder, present: LabState, spec: LabSpec) -> LabState:
 def _make(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None) -> LabState:
     folder.path.mkdir(mode=0o755, parents=True)
     with ExitStack() as claim:
-        claim.enter_context(network.choosing_addresses())
+        claim.enter_context(locked(network.ADDRESSES_LOCK))
         subnet = network.free_subnet()
         hosts = network.hosts_for(subnet, spec.names())
         loops = loop_count() if spec.disk_bytes else 0
@@ -109,7 +108,7 @@ def _choose_link(folder: LabFolder, spec: LabSpec) -> LinkKind:
 
 def _write_keys(folder: LabFolder, state: LabState) -> None:
     private, public = new_key()
-    write_secret(folder.client_key, private)
+    write_file(folder.client_key, private, 0o600)
     folder.client_key.with_suffix(".pub").write_text(f"{public} nodectl-lab\n", encoding="utf-8")
     build_base(folder, state.hosts, f"{public} nodectl-lab\n")
 
@@ -173,7 +172,10 @@ def _start(folder: LabFolder, state: LabState, plans: Sequence[HostPlan]) -> Lab
         hosts = tuple(replace(host, process=Process.of(pid)) for host, pid in zip(state.hosts, pids, strict=True))
         state = folder.write(replace(state, hosts=hosts))
         _expect_ready(ready_read, len(plans))
-        state = start_wire(folder, state) if state.link == "wire" else _plug_in(folder, state)
+        if state.link == "wire":
+            state = start_wire(folder, state)
+        else:
+            network.plug_in(folder, state)
         os.write(go_write, GO * len(plans))
         _expect_silence(ready_read)  # it ends when the last host has become its sshd
         return state
@@ -182,23 +184,14 @@ def _start(folder: LabFolder, state: LabState, plans: Sequence[HostPlan]) -> Lab
             os.close(descriptor)
 
 
-def _plug_in(folder: LabFolder, state: LabState) -> LabState:
-    network.plug_in(folder, state)
-    return state
-
-
 def _fork_host(plan: HostPlan, ready: int, go: int, not_ours: tuple[int, int]) -> int:
     """A child that is the first process of a PID namespace of its own."""
-    own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with leaving(CLONE_NEWPID):
         unshare(CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
             become(plan, ready, go)
-        setns(own, CLONE_NEWPID)
         return pid
-    finally:
-        os.close(own)
 
 
 def _expect_ready(ready: int, count: int) -> None:
@@ -217,7 +210,7 @@ def _expect_silence(ready: int) -> None:
 
 
 def _wait_for_answers(state: LabState) -> None:
-    silent = _silent_hosts([host.address for host in state.hosts], _ANSWER_S)
+    silent = asyncio.run(_silent_hosts([host.address for host in state.hosts], _ANSWER_S))
     if silent:
         raise LabError(
             f"{len(silent)} of {len(state.hosts)} hosts did not answer on port 22: {', '.join(silent[:5])}",
@@ -229,50 +222,23 @@ _SSH_PORT = 22
 _RETRY_S = 0.02
 
 
-def _silent_hosts(addresses: Sequence[str], timeout_s: float) -> list[str]:
+async def _silent_hosts(addresses: Sequence[str], timeout_s: float) -> list[str]:
     """The addresses that showed no SSH banner within `timeout_s`."""
-    waiting = set(addresses)
-    deadline = time.monotonic() + timeout_s
-    with selectors.DefaultSelector() as selector:
-        retry = dict.fromkeys(addresses, 0.0)
-        while waiting and time.monotonic() < deadline:
-            _connect_due(selector, retry)
-            for key, _ in selector.select(_RETRY_S if retry else min(1.0, max(0.0, deadline - time.monotonic()))):
-                _hear(selector, key, waiting, retry)
-        for key in list(selector.get_map().values()):
-            _close(selector, key)
-    return sorted(waiting)
+    greetings = {address: asyncio.create_task(_greeting(address)) for address in addresses}
+    await asyncio.wait(greetings.values(), timeout=timeout_s)
+    return sorted(address for address, greeting in greetings.items() if not greeting.done())
 
 
-def _connect_due(selector: selectors.BaseSelector, retry: dict[str, float]) -> None:
-    now = time.monotonic()
-    for address in [address for address, due in retry.items() if due <= now]:
-        del retry[address]
-        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        connection.setblocking(False)
-        connection.connect_ex((address, _SSH_PORT))
-        selector.register(connection, selectors.EVENT_READ, address)
-
-
-def _hear(
-    selector: selectors.BaseSelector, key: selectors.SelectorKey, waiting: set[str], retry: dict[str, float]
-) -> None:
-    connection, address = key.fileobj, key.data
-    try:
-        banner = connection.recv(64) if isinstance(connection, socket.socket) else b""
-    except OSError:  # refused: sshd does not listen yet
-        banner = b""
-    _close(selector, key)
-    if banner.startswith(b"SSH-"):
-        waiting.discard(address)
-    else:
-        retry[address] = time.monotonic() + _RETRY_S
-
-
-def _close(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
-    selector.unregister(key.fileobj)
-    if isinstance(key.fileobj, socket.socket):
-        key.fileobj.close()
+async def _greeting(address: str) -> None:
+    """Return once sshd has shown its banner there."""
+    while True:
+        with suppress(OSError):  # refused: sshd does not listen yet
+            reader, writer = await asyncio.open_connection(address, _SSH_PORT)
+            banner = await reader.read(64)
+            writer.close()
+            if banner.startswith(b"SSH-"):
+                return
+        await asyncio.sleep(_RETRY_S)
 
 
 # program: package by family of distributions
@@ -303,11 +269,9 @@ def _require(spec: LabSpec) -> None:
 def _distribution_family() -> str:
     """`debian`, `fedora`, `arch` or `suse`; debian where it cannot be told."""
     try:
-        text = Path("/etc/os-release").read_text(encoding="utf-8")
+        release = platform.freedesktop_os_release()
     except OSError:
         return "debian"
-    pairs = (line.partition("=")[::2] for line in text.splitlines())
-    fields = {key: value.strip('"') for key, value in pairs if key in ("ID", "ID_LIKE")}
     known = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora"} | {name: name for name in _INSTALL}
-    words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".split()
+    words = f"{release['ID']} {release.get('ID_LIKE', '')}".split()
     return next((known[word] for word in words if word in known), "debian")

@@ -24,8 +24,8 @@ from nodectl.lab.syscalls import precise_timers
 
 READY = b"+"
 _TUNSETCARRIER = 0x400454E2
-_HEADER_BYTES = 10  # virtio's, before every packet
-_DESTINATION = slice(_HEADER_BYTES + 16, _HEADER_BYTES + 20)
+HEADER_BYTES = 10  # virtio's, before every packet
+_DESTINATION = slice(HEADER_BYTES + 16, HEADER_BYTES + 20)
 _LARGEST_BYTES = 70_000
 _BATCH = 16  # packets read, or sent, before the other side has its turn
 _NS = 1_000_000_000
@@ -69,7 +69,7 @@ class Star:
             start_ns = max(now_ns, port.send_busy_ns)
             if start_ns - now_ns > self.queue_ns:
                 return
-            due_ns = port.send_busy_ns = start_ns + round((len(packet) - _HEADER_BYTES) * self.ns_per_byte)
+            due_ns = port.send_busy_ns = start_ns + round((len(packet) - HEADER_BYTES) * self.ns_per_byte)
         self._add(due_ns + self.delay_ns, target, packet, crossed=not self.ns_per_byte)
 
     def arrive(self, now_ns: int) -> None:
@@ -79,7 +79,7 @@ class Star:
         while travelling and travelling[0][0] <= now_ns and sent < _BATCH:
             due_ns, _, target, packet, crossed = heapq.heappop(travelling)
             if not crossed:
-                length_ns = round((len(packet) - _HEADER_BYTES) * self.ns_per_byte)
+                length_ns = round((len(packet) - HEADER_BYTES) * self.ns_per_byte)
                 # it has been coming in for as long as it was going out
                 free_ns = max(due_ns, target.receive_busy_ns + length_ns)
                 if free_ns - due_ns > self.queue_ns:

@@ -22,12 +22,12 @@ from nodectl.lab.network import PREFIX_BITS, forbid_ipv6, ip_batch, operator_add
 from nodectl.lab.shape import queue_bytes
 from nodectl.lab.state import HostRecord, LabFolder, LabState, Process
 from nodectl.lab.syscalls import inside_network
-from nodectl.lab.wire import READY
+from nodectl.lab.wire import HEADER_BYTES, READY
 
 _TUNSETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ, _SIOCSIFTXQLEN = 0x400454CA, 0x400454D0, 0x400454D8, 0x8943
 _IFF_TUN, _IFF_NO_PI, _IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
 _TUN_F_CSUM, _TUN_F_TSO4, _TUN_F_TSO6 = 1, 2, 4
-_HEADER_BYTES, _QUEUE_PACKETS = 10, 10_000
+_QUEUE_PACKETS = 10_000
 _SETTLE_S, _RETRY_S = 5.0, 0.005
 
 
@@ -71,7 +71,7 @@ def _device(name: str) -> Iterator[int]:
     try:
         flags = _IFF_TUN | _IFF_NO_PI | _IFF_VNET_HDR
         fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
-        fcntl.ioctl(descriptor, _TUNSETVNETHDRSZ, struct.pack("i", _HEADER_BYTES))
+        fcntl.ioctl(descriptor, _TUNSETVNETHDRSZ, struct.pack("i", HEADER_BYTES))
         fcntl.ioctl(descriptor, _TUNSETOFFLOAD, _TUN_F_CSUM | _TUN_F_TSO4 | _TUN_F_TSO6)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
             fcntl.ioctl(control, _SIOCSIFTXQLEN, struct.pack("16si20x", name.encode(), _QUEUE_PACKETS))
@@ -89,7 +89,8 @@ def _start(folder: LabFolder, state: LabState, descriptors: list[int]) -> LabSta
         "rate_bits": state.spec.rate_bits,
         "delay_s": state.spec.delay_s,
         "loss": state.spec.loss,
-        "queue_bytes": queue_bytes(state.spec.rate_bits) + _in_flight_bytes(state),
+        # with what a full link of that rate has on its way, there and back
+        "queue_bytes": queue_bytes(state.spec.rate_bits) + round(state.spec.rate_bits / 8 * 2 * state.spec.delay_s),
         "cut_file": str(cut_file(folder.path)),
     }
     process = subprocess.Popen(
@@ -113,8 +114,3 @@ def _start(folder: LabFolder, state: LabState, descriptors: list[int]) -> LabSta
     uplink = folder.uplink
     ip_batch([f"addr add {addresses[-1]}/{PREFIX_BITS} dev {uplink}", f"link set {uplink} up"])
     return state
-
-
-def _in_flight_bytes(state: LabState) -> int:
-    """What a full link of that rate has on its way, there and back."""
-    return round(state.spec.rate_bits / 8 * 2 * state.spec.delay_s)

@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 
 from nodectl.common.node_paths import LAB_SHARE
-from nodectl.lab.files import new_key, write_secret
+from nodectl.lab.base import write_file
+from nodectl.lab.files import new_key
 from tests.booted.journal import Journal
 from tests.booted.system import System
 
@@ -110,14 +111,14 @@ class Identity:
         self.home = home
         self.password = secrets.token_urlsafe(9)
         private, self._public = new_key()
-        write_secret(home / "client_key", private)
+        write_file(home / "client_key", private, 0o600)
         self.ssh_config = home / "ssh_config"
         (home / "known_hosts").touch()
 
     def give(self, root: Path, name: str, address: str) -> None:
         """Write a system's name, address, host key, logins and machine id into its root, before its first boot."""
         private, public = new_key()
-        write_secret(root / "etc/ssh/ssh_host_ed25519_key", private)
+        write_file(root / "etc/ssh/ssh_host_ed25519_key", private, 0o600)
         (root / "etc/ssh/ssh_host_ed25519_key.pub").write_text(public + "\n")
         (root / "etc/hostname").write_text(f"{name}\n")
         (root / "etc/hosts").write_text(f"127.0.0.1 localhost\n{address} {name}\n")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 
-from nodectl.lab.network import PREFIX_BITS, choosing_addresses, free_subnet, host_address, ip, mac_of, operator_address
+from nodectl.lab.network import ADDRESSES_LOCK, PREFIX_BITS, free_subnet, host_address, ip, mac_of, operator_address
+from nodectl.lab.state import locked
 from tests.booted.journal import Journal
 
 # what a kernel of its own starts with; a namespace would inherit this machine's, which may be tuned already
@@ -52,7 +53,7 @@ class Switch:
 
 def make_switch(journal: Journal, name: str) -> Switch:
     """The switch and the cable to this machine, on a subnet that no route of it touches."""
-    with choosing_addresses():
+    with locked(ADDRESSES_LOCK):
         subnet = free_subnet()
         journal.note("namespace", name)
         journal.note("link", name)

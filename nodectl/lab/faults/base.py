@@ -62,11 +62,8 @@ class Output:
 Outputs = Mapping[str, Output]
 # from the outputs of a recording to those that are others with the fault
 Edit = Callable[[Outputs], dict[str, Output]]
-Act = Callable[[Scene, str], None]
-
-
-def _nothing(scene: Scene, undo: str) -> None:
-    """A recorded fault has its edit instead."""
+# what is done on a host; the text is the one that `remember` returned
+Act = Callable[[Scene, str], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +79,8 @@ class Fault:
     about: str
     checks: tuple[str, ...]
     edit: Edit | None = None
-    happens: Act = _nothing
-    heal: Act = _nothing
+    happens: Act = lambda scene, undo: None
+    heal: Act = lambda scene, undo: None
     remember: Callable[[Scene], str] = lambda scene: ""
     load: bool = False
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from nodectl.common.files import replace_file
 from nodectl.errors import LabError, UsageError
-from nodectl.lab.faults.base import Edit, Output, Outputs, Scene
+from nodectl.lab.dress import RECORDED
+from nodectl.lab.faults.base import Edit, Fault, Output, Outputs, Scene
 
-_RECORDED = "var/lib/nodectl-lab/recorded"
 _PRISTINE, _CUT, _BYTES = "recorded-before", "cut", "surrogateescape"
 _GPU = re.compile(r"(?m)^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0$")
 
@@ -38,7 +38,7 @@ def edited(outputs: Outputs, kind: str, edit: Edit) -> dict[str, Output]:
 
 def write_recording(scene: Scene, change: Callable[[Outputs], dict[str, Output]], *, changed: bool) -> None:
     """Replace what the host's recording says by `change` of what it said at first; without a change, put that back."""
-    folder, pristine = scene.root / _RECORDED, scene.folder.store / scene.host.name / _PRISTINE
+    folder, pristine = scene.root / RECORDED, scene.folder.store / scene.host.name / _PRISTINE
     if not changed and not pristine.exists():
         return
     if not folder.is_dir():
@@ -111,29 +111,26 @@ def with_text(outputs: Outputs, key: str, text: str) -> dict[str, Output]:
     return {key: replace(outputs[key], stdout=text)}
 
 
-def once(key: str, pattern: str, replacement: str, *, flags: int = re.MULTILINE) -> Edit:
-    """The first place where `pattern` matches becomes `replacement`."""
+def recorded(name: str, about: str, check: str, *edits: Edit) -> Fault:
+    """A fault that edits the host's recording, and that `check` has to find."""
+    return Fault(name, about, (check,), both(*edits))
+
+
+def once(key: str, pattern: str, replacement: str, *, count: int = 1) -> Edit:
+    """The first place where `pattern` matches becomes `replacement`; each line is matched by itself."""
 
     def edit(outputs: Outputs) -> dict[str, Output]:
-        return with_text(outputs, key, _swap(text_of(outputs, key), pattern, replacement, key, flags, 1))
+        text, changes = re.subn(pattern, replacement, text_of(outputs, key), count=count, flags=re.MULTILINE)
+        if not changes:
+            raise CannotEditError(f"{key} of this recording has no place for it")
+        return with_text(outputs, key, text)
 
     return edit
 
 
 def everywhere(key: str, pattern: str, replacement: str) -> Edit:
     """All places where `pattern` matches become `replacement`."""
-
-    def edit(outputs: Outputs) -> dict[str, Output]:
-        return with_text(outputs, key, _swap(text_of(outputs, key), pattern, replacement, key, re.MULTILINE, 0))
-
-    return edit
-
-
-def _swap(text: str, pattern: str, replacement: str, key: str, flags: int, count: int) -> str:
-    changed, count_changed = re.subn(pattern, replacement, text, count=count, flags=flags)
-    if not count_changed:
-        raise CannotEditError(f"{key} of this recording has no place for it")
-    return changed
+    return once(key, pattern, replacement, count=0)
 
 
 def both(*edits: Edit) -> Edit:
@@ -141,20 +138,21 @@ def both(*edits: Edit) -> Edit:
 
     def edit(outputs: Outputs) -> dict[str, Output]:
         changed: dict[str, Output] = {}
-        for one in edits:
-            changed |= one({**outputs, **changed})
+        for part in edits:
+            changed |= part({**outputs, **changed})
         return changed
 
     return edit
 
 
-def says(key: str, stdout: str = "", stderr: str = "", exit_status: int = 0) -> Edit:
-    """The whole output is another one."""
+def says(keys: Sequence[str], stdout: str = "", *, exit_status: int) -> Edit:
+    """The whole output of these commands is another one."""
 
     def edit(outputs: Outputs) -> dict[str, Output]:
-        if key not in outputs:
-            raise CannotEditError(f"the recording has no {key}")
-        return {key: Output(stdout, stderr, exit_status)}
+        for key in keys:
+            if key not in outputs:
+                raise CannotEditError(f"the recording has no {key}")
+        return dict.fromkeys(keys, Output(stdout, "", exit_status))
 
     return edit
 
@@ -173,9 +171,7 @@ def gpu(number: int, *fields: tuple[str, str]) -> Edit:
     """In one GPU's part of `nvidia-smi -q`, fields named by `Group/Key` or `Key` get other values."""
 
     def edit(outputs: Outputs) -> dict[str, Output]:
-        parts = parts_of(text_of(outputs, "nvidia-smi-q"))
-        if number + 1 >= len(parts):
-            raise CannotEditError(f"the recording has no GPU {number}")
+        parts = parts_with(outputs, number)
         for path, value in fields:
             parts[number + 1] = _with_field(parts[number + 1], path, value)
         return with_text(outputs, "nvidia-smi-q", "".join(parts))
@@ -187,14 +183,23 @@ def every_gpu(*fields: tuple[str, str]) -> Edit:
     """The same on every GPU that the recording has."""
 
     def edit(outputs: Outputs) -> dict[str, Output]:
-        count = len(parts_of(text_of(outputs, "nvidia-smi-q"))) - 1
+        count = len(parts_of(outputs)) - 1
         return both(*(gpu(number, *fields) for number in range(count)))(outputs)
 
     return edit
 
 
-def parts_of(text: str) -> list[str]:
+def parts_with(outputs: Outputs, number: int) -> list[str]:
+    """The head of `nvidia-smi -q`, then each GPU's part; the GPU of that number has to be there."""
+    parts = parts_of(outputs)
+    if number + 1 >= len(parts):
+        raise CannotEditError(f"the recording has no GPU {number}")
+    return parts
+
+
+def parts_of(outputs: Outputs) -> list[str]:
     """The head of `nvidia-smi -q`, then each GPU's part."""
+    text = text_of(outputs, "nvidia-smi-q")
     starts = [match.start() for match in _GPU.finditer(text)]
     return [text[a:b] for a, b in zip([0, *starts], [*starts, len(text)], strict=True)]
 
@@ -216,7 +221,4 @@ def _with_field(part: str, path: str, value: str) -> str:
 
 def bus_of(outputs: Outputs, number: int) -> str:
     """A GPU's place as the kernel writes it: 0000:07:00."""
-    parts = parts_of(text_of(outputs, "nvidia-smi-q"))
-    if number + 1 >= len(parts):
-        raise CannotEditError(f"the recording has no GPU {number}")
-    return parts[number + 1].split()[1][4:-2].lower()
+    return parts_with(outputs, number)[number + 1].split()[1][4:-2].lower()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
@@ -10,28 +9,24 @@ from types import ModuleType
 
 from nodectl.errors import UsageError
 from nodectl.lab.faults import real, recorded
-from nodectl.lab.faults.base import Fault, Output, Outputs, Scene
+from nodectl.lab.faults.base import Act, Fault, Output, Outputs, Scene
 from nodectl.lab.faults.editing import edited, write_recording
 from nodectl.lab.state import FaultRecord, LabFolder, with_fault, without_fault
 
 
-def _declared(package: ModuleType) -> Iterator[Fault]:
-    """The FAULTS of each module of a package, by the modules' names."""
-    for module in iter_modules(package.__path__):
-        yield from import_module(f"{package.__name__}.{module.name}").FAULTS
-
-
-def _by_name(*packages: ModuleType) -> dict[str, Fault]:
+def _declared(*packages: ModuleType) -> dict[str, Fault]:
+    """The FAULTS of each module of the packages by name, in the order of the modules' names."""
     faults: dict[str, Fault] = {}
     for package in packages:
-        for fault in _declared(package):
-            if fault.name in faults:
-                raise ValueError(f"two faults are named {fault.name}")
-            faults[fault.name] = fault
+        for module in iter_modules(package.__path__):
+            for fault in import_module(f"{package.__name__}.{module.name}").FAULTS:
+                if fault.name in faults:
+                    raise ValueError(f"two faults are named {fault.name}")
+                faults[fault.name] = fault
     return faults
 
 
-FAULTS = _by_name(real, recorded)
+FAULTS = _declared(real, recorded)
 
 
 def kinds_table() -> str:
@@ -67,9 +62,9 @@ def break_host(folder: LabFolder, kind: str, name: str) -> None:
     undo = fault.remember(scene)
     after = folder.write(with_fault(before, FaultRecord(kind, name, undo)))
     try:
-        _happen(fault, Scene(folder, after, host), undo)
+        _act(fault, fault.happens, Scene(folder, after, host), undo)
     except BaseException:
-        _heal(fault, scene, undo)
+        _act(fault, fault.heal, scene, undo)
         folder.write(before)
         raise
 
@@ -81,12 +76,13 @@ def heal_hosts(folder: LabFolder, name: str | None, kind: str | None = None) -> 
         state.host(name)
     if kind is not None:
         _fault(kind)
-    healed = [fault for fault in reversed(state.faults) if name in (None, fault.host) and kind in (None, fault.kind)]
+    healed = [row for row in reversed(state.faults) if name in (None, row.host) and kind in (None, row.kind)]
     for record in healed:
         after = without_fault(state, record)
         scene = Scene(folder, after, state.host(record.host))
         if scene.host.up:
-            _heal(FAULTS[record.kind], scene, record.undo)
+            fault = FAULTS[record.kind]
+            _act(fault, fault.heal, scene, record.undo)
         state = folder.write(after)
     return healed
 
@@ -101,18 +97,12 @@ def spoiled(outputs: Outputs, kinds: tuple[str, ...]) -> dict[str, Output]:
     return changed
 
 
-def _happen(fault: Fault, scene: Scene, undo: str) -> None:
+def _act(fault: Fault, act: Act, scene: Scene, undo: str) -> None:
+    """Let a real fault happen, or heal; of a recorded one the host's recording is written as the scene has it."""
     if fault.recorded:
         _write_spoiled(scene)
     else:
-        fault.happens(scene, undo)
-
-
-def _heal(fault: Fault, scene: Scene, undo: str) -> None:
-    if fault.recorded:
-        _write_spoiled(scene)
-    else:
-        fault.heal(scene, undo)
+        act(scene, undo)
 
 
 def _write_spoiled(scene: Scene) -> None:

@@ -8,23 +8,15 @@ import subprocess
 from nodectl.errors import UsageError
 from nodectl.lab.faults.base import Fault, Scene
 from nodectl.lab.network import ip_batch, operator_address, port_name
-from nodectl.lab.shape import port_shaping, queue_bytes, run_tc
+from nodectl.lab.shape import QUANTUM_BYTES, port_shaping, rate_shaping, run_tc
 from nodectl.lab.spec import show_rate
 from nodectl.lab.syscalls import inside_network
 from nodectl.lab.wiring import set_carrier
 
 _SLOW_BITS, _FAST_BITS = 50 * 10**6, 100 * 10**9
-_SHORT_MTU = 1400
-_BURST_BYTES, _QUANTUM_BYTES = 2 * 65_536, 60_000
+_SHORT_MTU = "1400"
+_LENGTH_BITS = [1 << number for number in range(10, 16)]
 _SHAPING = ("loss", "mtu-hole", "slow-link")
-
-
-def _cut(scene: Scene, undo: str) -> None:
-    _set_carrier(scene, up=False)
-
-
-def _join(scene: Scene, undo: str) -> None:
-    _set_carrier(scene, up=True)
 
 
 def _set_carrier(scene: Scene, *, up: bool) -> None:
@@ -41,15 +33,11 @@ def _mtu_of(scene: Scene) -> str:
     return str(shown[0]["mtu"])
 
 
-def _shorten(scene: Scene, undo: str) -> None:
-    scene.run(["ip", "link", "set", "eth0", "mtu", str(_SHORT_MTU)])
+def _set_mtu(scene: Scene, mtu: str) -> None:
+    scene.run(["ip", "link", "set", "eth0", "mtu", mtu])
 
 
-def _lengthen(scene: Scene, undo: str) -> None:
-    scene.run(["ip", "link", "set", "eth0", "mtu", undo])
-
-
-def _settle(scene: Scene, undo: str) -> None:
+def _settle(scene: Scene, _: str) -> None:
     """Shape what the switch sends to the host as its faults of now want it, and as the lab does without any."""
     port, kinds = _port(scene), set(scene.kinds()) & set(_SHAPING)
     if scene.state.link != "veth":
@@ -69,51 +57,47 @@ def _settle(scene: Scene, undo: str) -> None:
 def _impaired(port: str, kinds: set[str], rate_bits: int, operator: str) -> tuple[str, ...]:
     """A class for what passes, and one whose queue holds nothing for what is lost; the operator's packets all pass."""
     rate_bits = min(rate_bits or _FAST_BITS, _SLOW_BITS if "slow-link" in kinds else _FAST_BITS)
-    rate, burst = show_rate(rate_bits), max(_BURST_BYTES, min(10**6, rate_bits // 1000))
-    htb = f"htb rate {rate} ceil {rate} burst {burst} cburst {burst} quantum {_QUANTUM_BYTES}"
     lines = [
-        f"qdisc add dev {port} root handle 1: htb default 10",
-        f"class add dev {port} parent 1: classid 1:10 {htb}",
-        f"qdisc add dev {port} parent 1:10 handle 10: bfifo limit {queue_bytes(rate_bits)}",
-        f"class add dev {port} parent 1: classid 1:20 htb rate {show_rate(_FAST_BITS)} quantum {_QUANTUM_BYTES}",
-        f"class add dev {port} parent 1: classid 1:99 htb rate 1mbit quantum {_QUANTUM_BYTES}",
+        *rate_shaping(port, rate_bits),
+        f"class add dev {port} parent 1: classid 1:20 htb rate {show_rate(_FAST_BITS)} quantum {QUANTUM_BYTES}",
+        f"class add dev {port} parent 1: classid 1:99 htb rate 1mbit quantum {QUANTUM_BYTES}",
         f"qdisc add dev {port} parent 1:99 handle 99: bfifo limit 1",
     ]
     base = f"filter add dev {port} parent 1: protocol ip"
     lines.append(f"{base} prio 1 u32 match ip src {operator}/32 flowid 1:20")
     if "loss" in kinds:  # by the low bits of IP's running number: one in 32, and another one when it is sent again
         lines.append(f"{base} prio 2 u32 match u16 0x0000 0x001f at 4 flowid 1:99")
-    if "mtu-hole" in kinds:  # any of the length's high bits: 1,024 bytes or more
-        lines += [f"{base} prio 3 u32 match u16 {bit:#06x} {bit:#06x} at 2 flowid 1:99" for bit in _bits(10, 15)]
+    if "mtu-hole" in kinds:  # any of these bits of the length: 1,024 bytes or more
+        lines += [f"{base} prio 3 u32 match u16 {bit:#06x} {bit:#06x} at 2 flowid 1:99" for bit in _LENGTH_BITS]
     return tuple(lines)
-
-
-def _bits(first: int, last: int) -> list[int]:
-    return [1 << number for number in range(first, last + 1)]
 
 
 def _port(scene: Scene) -> str:
     return port_name([host.name for host in scene.state.hosts].index(scene.host.name))
 
 
+def _shaped(name: str, about: str) -> Fault:
+    """A fault of the cable's shaping, which shows only under load."""
+    return Fault(name, about, ("tcp",), happens=_settle, heal=_settle, load=True)
+
+
 FAULTS = (
-    Fault("link-down", "the cable has no signal", ("reach",), happens=_cut, heal=_join),
+    Fault(
+        "link-down",
+        "the cable has no signal",
+        ("reach",),
+        happens=lambda scene, _: _set_carrier(scene, up=False),
+        heal=lambda scene, _: _set_carrier(scene, up=True),
+    ),
     Fault(
         "mtu",
         f"the interface has an MTU of {_SHORT_MTU}",
         ("fleet_mtu",),
-        happens=_shorten,
-        heal=_lengthen,
+        happens=lambda scene, _: _set_mtu(scene, _SHORT_MTU),
+        heal=_set_mtu,
         remember=_mtu_of,
     ),
-    Fault("loss", "one packet in 32 to the host is lost", ("tcp",), happens=_settle, heal=_settle, load=True),
-    Fault("slow-link", "the host receives 50 Mbit/s", ("tcp",), happens=_settle, heal=_settle, load=True),
-    Fault(
-        "mtu-hole",
-        "packets of 1,024 bytes and more to the host vanish",
-        ("tcp",),
-        happens=_settle,
-        heal=_settle,
-        load=True,
-    ),
+    _shaped("loss", "one packet in 32 to the host is lost"),
+    _shaped("slow-link", "the host receives 50 Mbit/s"),
+    _shaped("mtu-hole", "packets of 1,024 bytes and more to the host vanish"),
 )

@@ -9,23 +9,24 @@ import time
 from pathlib import Path
 
 from nodectl.errors import LabError
+from nodectl.lab.base import write_file
 from nodectl.lab.faults.base import Fault, Scene
-from nodectl.lab.files import know_host, new_key, write_secret
+from nodectl.lab.files import know_host, new_key
 
 _HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
 _RESTART_S, _RETRY_S = 10.0, 0.02
 _MUTE = {"link-down", "sshd-dead"}
 
 
-def _change(scene: Scene, undo: str) -> None:
+def _change(scene: Scene, _: str) -> None:
     for source, backup in _backups(scene):
         if not backup.exists():
-            write_secret(backup, source.read_bytes())
+            write_file(backup, source.read_bytes(), 0o600)
     _use(scene, *new_key())
 
 
 def _restore(scene: Scene, undo: str) -> None:
-    (_, private), (_, public) = _backups(scene)
+    private, public = (backup for _, backup in _backups(scene))
     if not public.exists():
         return
     line = " ".join(public.read_text(encoding="utf-8").split()[:2])
@@ -45,7 +46,7 @@ def _use(scene: Scene, private: bytes, public: str) -> None:
     """Put the pair in place, and wait until sshd shows it."""
     path = scene.root / _HOST_KEY
     draft = path.with_name("new-key")
-    write_secret(draft, private)
+    write_file(draft, private, 0o600)
     draft.replace(path)
     path.with_suffix(".pub").write_text(f"{public} root@{scene.host.name}\n", encoding="utf-8")
     os.kill(scene.pid, signal.SIGHUP)  # sshd starts itself anew, with its sessions alive

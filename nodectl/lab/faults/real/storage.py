@@ -12,11 +12,9 @@ _FILLING = "var/lib/nodectl-lab-disk-full"
 _SHM = "/dev/shm"  # noqa: S108 - of a lab host
 _STATE = "/root/.local/state/nodectl"
 _DATA = "/opt"
-# the place, as often as something is mounted there
-_UNMOUNT = 'while grep -q "^[^ ]* $1 " /proc/self/mounts; do umount -l "$1" || exit; done'
 
 
-def _fill(scene: Scene, undo: str) -> None:
+def _fill(scene: Scene, _: str) -> None:
     """Claim every free block: blocks that are promised but not written cost the machine nothing."""
     if not scene.state.spec.disk_bytes:
         raise UsageError(
@@ -46,25 +44,17 @@ def _claim(descriptor: int, size_bytes: int) -> None:
     os.lseek(descriptor, 0, os.SEEK_END)
 
 
-def _free(scene: Scene, undo: str) -> None:
-    (scene.root / _FILLING).unlink(missing_ok=True)
-
-
 def _shm_size(scene: Scene) -> str:
     """Its size in bytes, as mount takes it."""
-    seen = os.statvfs(scene.root / _SHM[1:])
-    return str(seen.f_blocks * seen.f_frsize)
+    shm = os.statvfs(scene.root / _SHM[1:])
+    return str(shm.f_blocks * shm.f_frsize)
 
 
-def _shrink(scene: Scene, undo: str) -> None:
-    scene.run(["mount", "-o", "remount,size=64m", _SHM])
+def _resize_shm(scene: Scene, size: str) -> None:
+    scene.run(["mount", "-o", f"remount,size={size}", _SHM])
 
 
-def _grow(scene: Scene, undo: str) -> None:
-    scene.run(["mount", "-o", f"remount,size={undo}", _SHM])
-
-
-def _crowd(scene: Scene, undo: str) -> None:
+def _crowd(scene: Scene, _: str) -> None:
     """A file system with 64 inodes where nodectl keeps its state, and a file for each."""
     script = (
         'mkdir -p "$1"; mount -t tmpfs -o size=2g,nr_inodes=64,mode=700 nodectl-lab-inodes "$1"; '
@@ -73,29 +63,46 @@ def _crowd(scene: Scene, undo: str) -> None:
     scene.run(["sh", "-c", script, "crowd", _STATE])
 
 
-def _protect(scene: Scene, undo: str) -> None:
+def _protect(scene: Scene, _: str) -> None:
     """A file system of the host's own that can be read only, as the kernel leaves one after an error."""
     script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
     scene.run(["sh", "-c", script, "protect", _DATA])
 
 
-def _uncrowd(scene: Scene, undo: str) -> None:
-    scene.run(["sh", "-c", _UNMOUNT, "uncrowd", _STATE])
-
-
-def _unprotect(scene: Scene, undo: str) -> None:
-    scene.run(["sh", "-c", _UNMOUNT, "unprotect", _DATA])
+def _unmount(scene: Scene, place: str) -> None:
+    """As often as something is mounted there."""
+    script = 'while grep -q "^[^ ]* $1 " /proc/self/mounts; do umount -l "$1" || exit; done'
+    scene.run(["sh", "-c", script, "unmount", place])
 
 
 FAULTS = (
-    Fault("disk-full", "the root file system has no block left", ("disk",), happens=_fill, heal=_free),
+    Fault(
+        "disk-full",
+        "the root file system has no block left",
+        ("disk",),
+        happens=_fill,
+        heal=lambda scene, _: (scene.root / _FILLING).unlink(missing_ok=True),
+    ),
     Fault(
         "inodes-full",
         "the file system of nodectl's state has no inode left",
         ("inodes",),
         happens=_crowd,
-        heal=_uncrowd,
+        heal=lambda scene, _: _unmount(scene, _STATE),
     ),
-    Fault("read-only", f"{_DATA} can be read only", ("read_only",), happens=_protect, heal=_unprotect),
-    Fault("small-shm", f"{_SHM} has 64 MiB", ("shared_memory",), happens=_shrink, heal=_grow, remember=_shm_size),
+    Fault(
+        "read-only",
+        f"{_DATA} can be read only",
+        ("read_only",),
+        happens=_protect,
+        heal=lambda scene, _: _unmount(scene, _DATA),
+    ),
+    Fault(
+        "small-shm",
+        f"{_SHM} has 64 MiB",
+        ("shared_memory",),
+        happens=lambda scene, _: _resize_shm(scene, "64m"),
+        heal=_resize_shm,
+        remember=_shm_size,
+    ),
 )

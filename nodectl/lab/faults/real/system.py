@@ -38,29 +38,12 @@ signal.pause()
 """
 
 
-def _stop(scene: Scene, undo: str) -> None:
-    """Connections are accepted by the kernel, and nobody greets."""
-    os.kill(scene.pid, signal.SIGSTOP)
-
-
-def _go_on(scene: Scene, undo: str) -> None:
-    os.kill(scene.pid, signal.SIGCONT)
-
-
 def _live(scene: Scene) -> str:
     return " ".join(scene.run(["cat", f"/proc/sys/{_SYSCTL}"]).split())
 
 
 def _write_sysctl(scene: Scene, value: str) -> None:
     scene.run(["sh", "-c", 'printf %s "$2" >"/proc/sys/$1"', "sysctl", _SYSCTL, value])
-
-
-def _lower(scene: Scene, undo: str) -> None:
-    _write_sysctl(scene, _SMALL)
-
-
-def _raise(scene: Scene, undo: str) -> None:
-    _write_sysctl(scene, undo)
 
 
 def _file(name: str, about: str, check: str, path: str, change: Callable[[str], str], mode: int = 0o644) -> Fault:
@@ -89,35 +72,26 @@ def _put(scene: Scene, path: str, text: str, mode: int) -> None:
     file.chmod(mode)
 
 
-def _take_port(scene: Scene, undo: str) -> None:
-    scene.run(["python3", "-c", _HOLD])
-
-
-def _leave_port(scene: Scene, undo: str) -> None:
+def _leave_port(scene: Scene, _: str) -> None:
     script = '[ ! -s "$1" ] || kill "$(cat "$1")"; rm -f "$1"'
     scene.run(["sh", "-c", script, "leave", f"/{_HOLDER}"])
 
 
-def _slow(scene: Scene, undo: str) -> None:
-    slow_down(scene.folder.cgroup, scene.host.name, scene.pid)
-
-
-def _fast(scene: Scene, undo: str) -> None:
-    speed_up(scene.folder.cgroup, scene.host.name, undo)
-
-
-def _cpu_group(scene: Scene) -> str:
-    return cpu_group_of(scene.pid)
-
-
 FAULTS = (
-    Fault("sshd-dead", "sshd hangs: it accepts and never greets", ("reach",), happens=_stop, heal=_go_on),
+    Fault(
+        "sshd-dead",
+        "sshd hangs: it accepts and never greets",
+        ("reach",),
+        # connections are accepted by the kernel, and nobody greets
+        happens=lambda scene, _: os.kill(scene.pid, signal.SIGSTOP),
+        heal=lambda scene, _: os.kill(scene.pid, signal.SIGCONT),
+    ),
     Fault(
         "sysctl",
         f"{_SYSCTL.replace('/', '.')} has a small maximum",
         ("fleet_sysctl",),
-        happens=_lower,
-        heal=_raise,
+        happens=lambda scene, _: _write_sysctl(scene, _SMALL),
+        heal=_write_sysctl,
         remember=_live,
     ),
     _file(
@@ -154,16 +128,16 @@ FAULTS = (
         "port-taken",
         f"something listens on port {_PORT}, torchrun's own",
         ("port_taken",),
-        happens=_take_port,
+        happens=lambda scene, _: scene.run(["python3", "-c", _HOLD]),
         heal=_leave_port,
     ),
     Fault(
         "slow-cpu",
         "the host gets a fifth of one CPU",
         ("memory",),
-        happens=_slow,
-        heal=_fast,
-        remember=_cpu_group,
+        happens=lambda scene, _: slow_down(scene.folder.cgroup, scene.host.name, scene.pid),
+        heal=lambda scene, group: speed_up(scene.folder.cgroup, scene.host.name, group),
+        remember=lambda scene: cpu_group_of(scene.pid),
         load=True,
     ),
 )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from nodectl.lab.faults.base import Edit, Fault, Output, Outputs
 from nodectl.lab.faults.editing import (
-    CannotEditError,
-    both,
     bus_of,
     every_gpu,
     everywhere,
     gpu,
     logged,
     once,
-    parts_of,
+    parts_with,
+    recorded,
     says,
     text_of,
     with_text,
@@ -23,9 +22,7 @@ def _without(number: int) -> Edit:
     """The driver knows one GPU less: it is in no table."""
 
     def edit(outputs: Outputs) -> dict[str, Output]:
-        parts = parts_of(text_of(outputs, "nvidia-smi-q"))
-        if number + 1 >= len(parts):
-            raise CannotEditError(f"the recording has no GPU {number}")
+        parts = parts_with(outputs, number)
         removed, count = parts.pop(number + 1), len(parts) - 1
         bus = removed.split()[1]
         head = parts[0].replace(f": {count + 1}\n", f": {count}\n")
@@ -49,18 +46,26 @@ def _lost(number: int) -> Edit:
     return edit
 
 
-def _fell(outputs: Outputs) -> str:
-    return f"NVRM: GPU {bus_of(outputs, 6)}.0: GPU has fallen off the bus."
-
-
 def _mixed(outputs: Outputs) -> dict[str, Output]:
     """One card with half the memory among the others."""
     changed = gpu(2, ("FB Memory Usage/Total", "40960 MiB"))(outputs)
-    parts = parts_of(changed["nvidia-smi-q"].stdout)
+    parts = parts_with(changed, 2)
     name = parts[3].partition("Product Name")[2].partition(":")[2].splitlines()[0].strip()
     other = name.replace("80GB", "40GB") if "80GB" in name else f"{name} D"
     parts[3] = parts[3].replace(f": {name}\n", f": {other}\n", 1)
     return with_text(outputs, "nvidia-smi-q", "".join(parts))
+
+
+def _fields(name: str, about: str, check: str, number: int, *fields: tuple[str, str]) -> Fault:
+    """The GPU of that number has other values in these fields of `nvidia-smi -q`."""
+    return recorded(name, about, check, gpu(number, *fields))
+
+
+def _slowed(name: str, about: str, check: str, number: int, *reasons: str) -> Fault:
+    """The GPU of that number is not idle: its clocks are held down for these reasons."""
+    fields = [("Clocks Event Reasons/Idle", "Not Active")]
+    fields += [(f"Clocks Event Reasons/{reason}", "Active") for reason in reasons]
+    return _fields(name, about, check, number, *fields)
 
 
 _UNREACHABLE = (
@@ -70,8 +75,6 @@ _UNREACHABLE = (
 _MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.105\n"
 _SMI = ("nvidia-smi-q", "nvidia-smi-query", "nvidia-smi-topo", "nvidia-smi-p2p", "nvidia-smi-version")
 _LINKS = ("nvidia-smi-nvlink", "nvidia-smi-nvlink-errors")
-_ON, _OFF = "Active", "Not Active"
-_REASONS = "Clocks Event Reasons"
 _FOREIGN = """Processes
         GPU instance ID                                : N/A
         Compute instance ID                            : N/A
@@ -81,179 +84,173 @@ _FOREIGN = """Processes
             Used GPU Memory                            : 21480 MiB"""
 
 FAULTS: tuple[Fault, ...] = (
-    Fault("gpu-missing", "the driver shows one GPU less", ("gpus",), _without(5)),
-    Fault("gpu-lost", "nvidia-smi cannot reach a GPU that it names", ("gpu_lost",), _lost(3)),
-    Fault(
+    recorded("gpu-missing", "the driver shows one GPU less", "gpus", _without(5)),
+    recorded("gpu-lost", "nvidia-smi cannot reach a GPU that it names", "gpu_lost", _lost(3)),
+    recorded(
         "gpu-fallen",
         "the kernel says that a GPU has fallen off the bus",
-        ("xid",),
-        logged(_fell),
+        "xid",
+        logged(lambda outputs: f"NVRM: GPU {bus_of(outputs, 6)}.0: GPU has fallen off the bus."),
     ),
-    Fault("gpu-other", "one GPU has half the memory", ("gpu_model",), _mixed),
-    Fault(
-        "gpu-hang",
-        "nvidia-smi does not end in time",
-        ("gpus",),
-        both(*(says(key, exit_status=124) for key in (*_SMI[:2],))),
-    ),
-    Fault(
+    recorded("gpu-other", "one GPU has half the memory", "gpu_model", _mixed),
+    recorded("gpu-hang", "nvidia-smi does not end in time", "gpus", says(_SMI[:2], exit_status=124)),
+    recorded(
         "driver-dead",
         "nvidia-smi cannot talk to the driver",
-        ("driver_loaded",),
-        both(*(says(key, _UNREACHABLE, exit_status=9) for key in _SMI)),
+        "driver_loaded",
+        says(_SMI, _UNREACHABLE, exit_status=9),
     ),
-    Fault(
+    recorded(
         "driver-mismatch",
         "driver and library have different versions",
-        ("driver_library",),
-        both(*(says(key, _MISMATCH, exit_status=18) for key in (*_SMI, *_LINKS))),
+        "driver_library",
+        says((*_SMI, *_LINKS), _MISMATCH, exit_status=18),
     ),
-    Fault(
+    _fields(
         "ecc-pending",
         "ECC is on, and will be off after the next reboot",
-        ("gpu_ecc_pending",),
-        gpu(1, ("ECC Mode/Pending", "Disabled")),
+        "gpu_ecc_pending",
+        1,
+        ("ECC Mode/Pending", "Disabled"),
     ),
-    Fault(
+    _fields(
         "ecc-off",
         "ECC is off on one GPU",
-        ("gpu_ecc_mode",),
-        gpu(4, ("ECC Mode/Current", "Disabled"), ("ECC Mode/Pending", "Disabled")),
+        "gpu_ecc_mode",
+        4,
+        ("ECC Mode/Current", "Disabled"),
+        ("ECC Mode/Pending", "Disabled"),
     ),
-    Fault(
+    _fields(
         "ecc-uncorrectable",
         "two errors that ECC could not correct since boot",
-        ("gpu_ecc_uncorrectable",),
-        gpu(2, ("ECC Errors/Volatile/DRAM Uncorrectable", "2")),
+        "gpu_ecc_uncorrectable",
+        2,
+        ("ECC Errors/Volatile/DRAM Uncorrectable", "2"),
     ),
-    Fault(
+    _fields(
         "sram-threshold",
         "SRAM errors are over NVIDIA's threshold",
-        ("gpu_sram_threshold",),
-        gpu(
-            0,
-            ("ECC Errors/Aggregate/SRAM Uncorrectable SEC-DED", "9"),
-            ("ECC Errors/Aggregate/SRAM Threshold Exceeded", "Yes"),
-        ),
+        "gpu_sram_threshold",
+        0,
+        ("ECC Errors/Aggregate/SRAM Uncorrectable SEC-DED", "9"),
+        ("ECC Errors/Aggregate/SRAM Threshold Exceeded", "Yes"),
     ),
-    Fault(
+    _fields(
         "remap-pending",
         "a row is remapped at the next reset",
-        ("gpu_remap_pending",),
-        gpu(6, ("Remapped Rows/Uncorrectable Error", "1"), ("Remapped Rows/Pending", "Yes")),
+        "gpu_remap_pending",
+        6,
+        ("Remapped Rows/Uncorrectable Error", "1"),
+        ("Remapped Rows/Pending", "Yes"),
     ),
-    Fault(
+    _fields(
         "remap-failure",
         "a row could not be remapped",
-        ("gpu_remap_failure",),
-        gpu(7, ("Remapped Rows/Remapping Failure Occurred", "Yes")),
+        "gpu_remap_failure",
+        7,
+        ("Remapped Rows/Remapping Failure Occurred", "Yes"),
     ),
-    Fault(
+    _fields(
         "remap-banks",
         "a bank of memory has no spare row left",
-        ("gpu_remap_banks",),
-        gpu(3, ("Remapped Rows/Bank Remap Availability Histogram/None", "1 bank(s)")),
+        "gpu_remap_banks",
+        3,
+        ("Remapped Rows/Bank Remap Availability Histogram/None", "1 bank(s)"),
     ),
-    Fault(
+    recorded(
         "persistence-off",
         "the driver is unloaded when nobody uses it",
-        ("gpu_persistence",),
+        "gpu_persistence",
         every_gpu(("Persistence Mode", "Disabled")),
     ),
-    Fault(
+    _fields(
         "mig-on",
         "one GPU is split into instances",
-        ("gpu_mig",),
-        gpu(5, ("MIG Mode/Current", "Enabled"), ("MIG Mode/Pending", "Enabled")),
+        "gpu_mig",
+        5,
+        ("MIG Mode/Current", "Enabled"),
+        ("MIG Mode/Pending", "Enabled"),
     ),
-    Fault("compute-mode", "one GPU takes no process", ("gpu_compute_mode",), gpu(1, ("Compute Mode", "Prohibited"))),
-    Fault(
+    _fields("compute-mode", "one GPU takes no process", "gpu_compute_mode", 1, ("Compute Mode", "Prohibited")),
+    _slowed(
         "hw-thermal",
         "one GPU slows itself down for its heat",
-        ("gpu_hw_thermal",),
-        gpu(0, (f"{_REASONS}/Idle", _OFF), (f"{_REASONS}/HW Slowdown", _ON), (f"{_REASONS}/HW Thermal Slowdown", _ON)),
+        "gpu_hw_thermal",
+        0,
+        "HW Slowdown",
+        "HW Thermal Slowdown",
     ),
-    Fault(
+    _slowed(
         "power-brake",
         "the power supply slows one GPU down",
-        ("gpu_power_brake",),
-        gpu(
-            2,
-            (f"{_REASONS}/Idle", _OFF),
-            (f"{_REASONS}/HW Slowdown", _ON),
-            (f"{_REASONS}/HW Power Brake Slowdown", _ON),
-        ),
+        "gpu_power_brake",
+        2,
+        "HW Slowdown",
+        "HW Power Brake Slowdown",
     ),
-    Fault(
-        "sw-thermal",
-        "the driver slows one GPU down for its heat",
-        ("gpu_sw_thermal",),
-        gpu(7, (f"{_REASONS}/Idle", _OFF), (f"{_REASONS}/SW Thermal Slowdown", _ON)),
-    ),
-    Fault(
+    _slowed("sw-thermal", "the driver slows one GPU down for its heat", "gpu_sw_thermal", 7, "SW Thermal Slowdown"),
+    _fields(
         "gpu-hot",
         "one GPU is at 93 C",
-        ("gpu_temperature",),
-        gpu(4, ("Temperature/GPU Current Temp", "93 C"), ("Temperature/GPU T.Limit Temp", "-3 C")),
+        "gpu_temperature",
+        4,
+        ("Temperature/GPU Current Temp", "93 C"),
+        ("Temperature/GPU T.Limit Temp", "-3 C"),
     ),
-    Fault(
+    _fields(
         "power-cap",
         "one GPU may draw less than the others",
-        ("gpu_power_limit",),
-        gpu(
-            3,
-            ("GPU Power Readings/Current Power Limit", "250.00 W"),
-            ("GPU Power Readings/Requested Power Limit", "250.00 W"),
-        ),
+        "gpu_power_limit",
+        3,
+        ("GPU Power Readings/Current Power Limit", "250.00 W"),
+        ("GPU Power Readings/Requested Power Limit", "250.00 W"),
     ),
-    Fault(
+    _fields(
         "pcie-width",
         "one GPU talks over 8 lanes of 16",
-        ("gpu_pcie_width",),
-        gpu(6, ("PCI/GPU Link Info/Link Width/Current", "8x")),
+        "gpu_pcie_width",
+        6,
+        ("PCI/GPU Link Info/Link Width/Current", "8x"),
     ),
-    Fault(
+    _fields(
         "pcie-gen",
         "one GPU's slot is of an older generation",
-        ("gpu_pcie_gen",),
-        gpu(
-            1,
-            ("PCI/GPU Link Info/PCIe Generation/Max", "3"),
-            ("PCI/GPU Link Info/PCIe Generation/Current", "3"),
-            ("PCI/GPU Link Info/PCIe Generation/Host Max", "3"),
-        ),
+        "gpu_pcie_gen",
+        1,
+        ("PCI/GPU Link Info/PCIe Generation/Max", "3"),
+        ("PCI/GPU Link Info/PCIe Generation/Current", "3"),
+        ("PCI/GPU Link Info/PCIe Generation/Host Max", "3"),
     ),
-    Fault(
-        "pcie-replays",
-        "one GPU's bus repeats packets",
-        ("gpu_pcie_replays",),
-        gpu(0, ("PCI/Replays Since Reset", "48215")),
+    _fields(
+        "pcie-replays", "one GPU's bus repeats packets", "gpu_pcie_replays", 0, ("PCI/Replays Since Reset", "48215")
     ),
-    Fault(
+    recorded(
         "foreign-process",
         "somebody else computes on a GPU",
-        ("gpu_processes",),
+        "gpu_processes",
         once("nvidia-smi-q", r"Processes +: None$", _FOREIGN),
     ),
-    Fault(
+    recorded(
         "wrong-vbios",
         "one host's GPUs have an older VBIOS",
-        ("fleet_vbios",),
-        both(
-            everywhere("nvidia-smi-q", r"(VBIOS Version +: )\S+", r"\g<1>92.00.36.00.01"),
-            everywhere("nvidia-smi-query", r"[^, ]+$(?<!vbios_version)", "92.00.36.00.01"),
-        ),
+        "fleet_vbios",
+        everywhere("nvidia-smi-q", r"(VBIOS Version +: )\S+", r"\g<1>92.00.36.00.01"),
+        everywhere("nvidia-smi-query", r"[^, ]+$(?<!vbios_version)", "92.00.36.00.01"),
     ),
-    Fault(
+    _fields(
         "fabric-state",
         "a GPU has not joined the NVLink fabric",
-        ("gpu_fabric",),
-        gpu(4, ("Fabric/State", "In Progress"), ("Fabric/Status", "N/A")),
+        "gpu_fabric",
+        4,
+        ("Fabric/State", "In Progress"),
+        ("Fabric/Status", "N/A"),
     ),
-    Fault(
+    _fields(
         "reset-needed",
         "the driver asks for a reset of one GPU",
-        ("gpu_recovery",),
-        gpu(2, ("GPU Recovery Action", "GPU Reset")),
+        "gpu_recovery",
+        2,
+        ("GPU Recovery Action", "GPU Reset"),
     ),
 )

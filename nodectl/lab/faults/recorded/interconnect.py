@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodectl.lab.faults.base import Edit, Fault
-from nodectl.lab.faults.editing import both, everywhere, once, says
+from nodectl.lab.faults.editing import everywhere, once, recorded, says
 
 _FABRIC_UNIT = r"(Id=nvidia-fabricmanager\.service\nLoadState=loaded\nActiveState=)active\nSubState=running"
 _CA = r"^(CA 'mlx5_\d+'\n(?:\t.*\n)*?\t\tState: )Active\n(\t\tPhysical state: )LinkUp"
@@ -19,43 +19,41 @@ def _counter(name: str, value: int) -> Edit:
 
 
 FAULTS: tuple[Fault, ...] = (
-    Fault(
+    recorded(
         "nvlink-down",
         "one NVLink is inactive",
-        ("nvlink_active",),
+        "nvlink_active",
         once("nvidia-smi-nvlink", r"(Link 5: )[\d.]+ GB/s", r"\1<inactive>"),
     ),
-    Fault(
+    recorded(
         "nvlink-errors",
         "one NVLink has many errors",
-        ("nvlink_errors",),
+        "nvlink_errors",
         once("nvidia-smi-nvlink-errors", r"(Link 2: CRC Errors: )0", r"\g<1>61234"),
     ),
-    Fault(
+    recorded(
         "p2p-off",
         "two GPUs cannot reach each other",
-        ("p2p",),
+        "p2p",
         once("nvidia-smi-p2p", r"^( GPU3\t)OK", r"\1TNS"),
     ),
-    Fault(
+    recorded(
         "topology",
         "two GPUs talk through the processors",
-        ("gpu_topology",),
-        both(
-            once("nvidia-smi-topo", r"^(GPU0\t X \t)NV\d+", r"\1SYS"),
-            once("nvidia-smi-topo", r"^(GPU1\t)NV\d+", r"\1SYS"),
-        ),
+        "gpu_topology",
+        once("nvidia-smi-topo", r"^(GPU0\t X \t)NV\d+", r"\1SYS"),
+        once("nvidia-smi-topo", r"^(GPU1\t)NV\d+", r"\1SYS"),
     ),
-    Fault(
+    recorded(
         "fabric-manager-down",
         "the fabric manager does not run",
-        ("fabric_manager",),
+        "fabric_manager",
         once("units", _FABRIC_UNIT, r"\1failed\nSubState=failed"),
     ),
-    Fault(
+    recorded(
         "fabric-manager-version",
         "the fabric manager is not of the driver's version",
-        ("fabric_manager_version",),
+        "fabric_manager_version",
         once("fabric-manager", r"[\d.]+$", "580.65.06"),
     ),
     Fault(
@@ -68,67 +66,71 @@ FAULTS: tuple[Fault, ...] = (
             r"\1SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+",
         ),
     ),
-    Fault(
+    recorded(
         "nic-pcie-width",
         "one InfiniBand adapter talks over 8 lanes of 16",
-        ("nic_pcie_width",),
+        "nic_pcie_width",
         once(
             "lspci-acs",
             r"((?:Infiniband|Ethernet) controller: Mellanox(?:.|\n)*?LnkSta:\tSpeed \S+ \(ok\), )Width x16 \(ok\)",
             r"\1Width x8 (downgraded)",
         ),
     ),
-    Fault(
+    recorded(
         "ib-down",
         "one InfiniBand port is switched off",
-        ("ib_state",),
-        both(_port("state", "1: DOWN"), _port("phys_state", "3: Disabled"), once("ibstat", _CA, r"\1Down\n\2Disabled")),
+        "ib_state",
+        _port("state", "1: DOWN"),
+        _port("phys_state", "3: Disabled"),
+        once("ibstat", _CA, r"\1Down\n\2Disabled"),
     ),
-    Fault(
+    recorded(
         "ib-polling",
         "one InfiniBand port looks for its cable",
-        ("ib_physical",),
-        both(_port("state", "1: DOWN"), _port("phys_state", "2: Polling"), once("ibstat", _CA, r"\1Down\n\2Polling")),
+        "ib_physical",
+        _port("state", "1: DOWN"),
+        _port("phys_state", "2: Polling"),
+        once("ibstat", _CA, r"\1Down\n\2Polling"),
     ),
-    Fault(
+    recorded(
         "ib-rate",
         "one InfiniBand port is at half its rate",
-        ("ib_rate",),
+        "ib_rate",
         _port("rate", "100 Gb/sec (2X HDR)"),
     ),
     Fault("ib-no-manager", "one InfiniBand port has no subnet manager", ("ib_subnet_manager",), _port("sm_lid", "0x0")),
-    Fault(
+    recorded(
         "ib-missing",
         "one InfiniBand adapter is gone",
-        ("ib_count",),
+        "ib_count",
         everywhere("ib-sysfs", r"^mlx5_3/.*\n", ""),
     ),
-    Fault(
-        "ib-symbol-errors", "one InfiniBand port counts symbol errors", ("ib_errors",), _counter("symbol_error", 5417)
+    recorded(
+        "ib-symbol-errors", "one InfiniBand port counts symbol errors", "ib_errors", _counter("symbol_error", 5417)
     ),
     Fault("ib-flaps", "one InfiniBand link went down nine times", ("ib_flaps",), _counter("link_downed", 9)),
-    Fault(
+    recorded(
         "ib-discards",
         "one InfiniBand port throws packets away",
-        ("ib_discards",),
+        "ib_discards",
         _counter("port_xmit_discards", 918273),
     ),
-    Fault(
+    recorded(
         "ib-retries",
         "one InfiniBand port waits for answers that do not come",
-        ("ib_retries",),
+        "ib_retries",
         _counter("local_ack_timeout_err", 61234),
     ),
-    Fault(
+    recorded(
         "ib-firmware",
         "one host's adapters have older firmware",
-        ("fleet_ib_firmware",),
+        "fleet_ib_firmware",
         everywhere("ib-sysfs", r"(/fw_ver:)[\d.]+", r"\g<1>20.35.1012"),
     ),
-    Fault(
+    recorded(
         "ib-silent",
         "nothing answers in time that asks RDMA devices",
-        ("ib_count",),
-        both(*(says(key, exit_status=124) for key in ("ib-sysfs", "ibstat", "ibv-devinfo", "show-gids"))),
+        "ib_count",
+        says(("ib-sysfs", "ibstat", "ibv-devinfo", "show-gids"), exit_status=124),
     ),
 )

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from nodectl.lab.faults.base import Fault
-from nodectl.lab.faults.editing import bus_of, logged
+from nodectl.lab.faults.base import Edit, Fault
+from nodectl.lab.faults.editing import bus_of, logged, recorded
 
 _BY_PYTHON = "pid=19174, name=python3, "
 
 
 def _xid(code: int, about: str, gpu: int, message: str) -> Fault:
     """The driver's message `code` about the GPU of that number."""
-    line = logged(lambda outputs: f"NVRM: Xid (PCI:{bus_of(outputs, gpu)}): {code}, {message}")
-    return Fault(f"xid-{code}", f"Xid {code}: {about}", ("xid",), line)
+    return recorded(f"xid-{code}", f"Xid {code}: {about}", "xid", _xid_line(code, gpu, message))
 
 
-def _line(kind: str, about: str, check: str, text: str) -> Fault:
+def _xid_line(code: int, gpu: int, message: str) -> Edit:
+    return logged(lambda outputs: f"NVRM: Xid (PCI:{bus_of(outputs, gpu)}): {code}, {message}")
+
+
+def _line(name: str, about: str, check: str, text: str) -> Fault:
     """One line more in the log, found by `check`."""
-    return Fault(kind, about, (check,), logged(lambda outputs: text))
+    return recorded(name, about, check, logged(lambda outputs: text))
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -58,11 +61,11 @@ FAULTS: tuple[Fault, ...] = (
         0,
         "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
     ),
-    Fault(
+    recorded(
         "xid-unknown",
         "an Xid that no catalogue has",
-        ("xid",),
-        _xid(887, "", 7, f"{_BY_PYTHON}engine reports an unnamed condition").edit,
+        "xid",
+        _xid_line(887, 7, f"{_BY_PYTHON}engine reports an unnamed condition"),
     ),
     _line(
         "sxid",
