@@ -101,18 +101,20 @@ def facts(count: int) -> tuple[None, str]:
 def probe(count: int) -> tuple[None, str]:
     tcp = nodectl_json("probe", "tcp", "--duration", "2", "--pairs", "ring")["measurements"]
     nccl = nodectl_json("probe", "nccl", "--sizes", "64KiB,16MiB", "--repetitions", "3")["measurements"]
-    slowest = min(tcp, key=lambda one: one["value"])
-    best = max(
-        (one for one in nccl if one["conditions"].get("collective") == "all_reduce"), key=lambda one: one["value"]
-    )
-    for one in [*tcp, *nccl]:
-        what = one["conditions"].get("collective") or one["direction"]
-        size = one["conditions"].get("size_bytes")
-        console.print(f"  {one['probe']:5} {what:28} {size or '':>9} {one['value']:9.3f} {one['unit']}")
+    slowest = min(tcp, key=_value)
+    best = max((row for row in nccl if row["conditions"].get("collective") == "all_reduce"), key=_value)
+    for row in [*tcp, *nccl]:
+        label = row["conditions"].get("collective") or row["direction"]
+        size = row["conditions"].get("size_bytes")
+        console.print(f"  {row['probe']:5} {label:28} {size or '':>9} {row['value']:9.3f} {row['unit']}")
     return None, (
         f"slowest TCP path {slowest['direction']} {slowest['value']:.2f} {slowest['unit']}; "
         f"all_reduce over {count} hosts {best['value']:.3f} {best['unit']} ({best['conditions']['backend']})"
     )
+
+
+def _value(measurement: dict[str, Any]) -> float:
+    return float(measurement["value"])
 
 
 def train(count: int) -> tuple[None, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from nodectl.checks.catalogue import checks, launch_checks, thresholds
@@ -88,7 +88,9 @@ def parser_tables() -> Tables:
 
 def profile_tables() -> Tables:
     """The profiles by kind, and which hardware a stack fits."""
-    stacks, hardware = load_stacks(), dict(_hardware())
+    stacks = load_stacks()
+    loaded = {name: load_profile("hardware", name) for name in find_profiles("hardware")}
+    hardware = {name: profile for name, profile in loaded.items() if isinstance(profile, Hardware)}
     return {
         "stacks": [
             ["stack", "torch", "CUDA", "cuDNN", "NCCL", "Python", "driver", "systems", "architectures"],
@@ -96,7 +98,7 @@ def profile_tables() -> Tables:
         ],
         "hardware": [
             ["profile", "GPUs", "model", "link", "floors"],
-            *(_hardware_row(name, found) for name, found in hardware.items()),
+            *(_hardware_row(name, profile) for name, profile in hardware.items()),
         ],
         "tunings": [
             ["profile", "what it is for"],
@@ -105,18 +107,11 @@ def profile_tables() -> Tables:
         "compatibility": [
             ["", *(f"`{name}`" for name in stacks)],
             *(
-                [f"`{name}`", *(_verdict(found, stack) for stack in stacks.values())]
-                for name, found in hardware.items()
+                [f"`{name}`", *(_verdict(profile, stack) for stack in stacks.values())]
+                for name, profile in hardware.items()
             ),
         ],
     }
-
-
-def _hardware() -> Iterator[tuple[str, Hardware]]:
-    for name in find_profiles("hardware"):
-        found = load_profile("hardware", name)
-        if isinstance(found, Hardware):
-            yield name, found
 
 
 def _stack_row(name: str, stack: Stack) -> list[str]:
@@ -148,10 +143,6 @@ def _verdict(hardware: Hardware, stack: Stack) -> str:
     return ", ".join(refusals) or ("yes, warns" if problems else "yes")
 
 
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 PAGES: dict[str, Callable[[], Tables]] = {
     "health.md": health_tables,
     "parsers.md": parser_tables,
@@ -163,7 +154,8 @@ PAGES: dict[str, Callable[[], Tables]] = {
 def filled(text: str, tables: Tables, page: str) -> str:
     """The page with its tables as the declarations have them; ends with 1 where a table has no place in it."""
     for name, (heading, *rows) in tables.items():
-        lines = [_line(heading), "|" + "---|" * len(heading), *map(_line, rows)]
+        lines = [f"| {' | '.join(cells)} |" for cells in (heading, *rows)]
+        lines.insert(1, "|" + "---|" * len(heading))
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, there, rest = text.partition(begin)
         if not there or end not in rest:

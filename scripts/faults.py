@@ -94,9 +94,9 @@ def _try(fault: Fault, inventory: str, host: str) -> Row:
         findings = _probed(inventory, fault) if fault.load else _judged(inventory)
     finally:
         _nodectl("lab", "heal", host, "--name", _LAB)
-    seen = tuple(sorted({(each["check"], each["status"], each["action"]) for each in findings if each["host"] == host}))
-    others = tuple((each["host"], each["check"]) for each in findings if each["host"] != host)
-    return Row(fault, host, seen, others)
+    own = {(finding["check"], finding["status"], finding["action"]) for finding in findings if finding["host"] == host}
+    others = tuple((finding["host"], finding["check"]) for finding in findings if finding["host"] != host)
+    return Row(fault, host, tuple(sorted(own)), others)
 
 
 def _judged(inventory: str) -> list[Mapping[str, Any]]:
@@ -106,11 +106,11 @@ def _judged(inventory: str) -> list[Mapping[str, Any]]:
 
 def _probed(inventory: str, fault: Fault) -> list[Mapping[str, Any]]:
     """What the probe says that the kind needs: which host it blames, not which paths fail because of it."""
-    said: list[Mapping[str, Any]] = []
+    findings: list[Mapping[str, Any]] = []
     for probe in fault.checks:
         arguments = ("-i", inventory, "--output", "json", "probe", probe, *_PROBE.get(probe, ()))
-        said += _findings(_nodectl(*arguments, check=False))
-    return [each for each in said if each["kind"] == "host"]
+        findings += _findings(_nodectl(*arguments, check=False))
+    return [finding for finding in findings if finding["kind"] == "host"]
 
 
 def _findings(done: subprocess.CompletedProcess[str]) -> list[Mapping[str, Any]]:
@@ -118,28 +118,28 @@ def _findings(done: subprocess.CompletedProcess[str]) -> list[Mapping[str, Any]]
         document = json.loads(done.stdout)
     except ValueError:
         sys.exit(f"{' '.join(done.args[3:])} ended with {done.returncode}: {done.stderr[-2000:]}")
-    return [each for each in document["findings"] if each["status"] not in _QUIET]
+    return [finding for finding in document["findings"] if finding["status"] not in _QUIET]
 
 
 def _healthy(inventory: str, when: str) -> int:
     """How many findings a fleet has on which no fault stands."""
-    findings = _judged(inventory)
-    for each in findings:
-        print(f"{when}: {each['host']} {each['check']}: {each['actual']}", flush=True)
-    return len(findings)
+    return _alarms(when, _judged(inventory))
 
 
 def _healthy_recordings() -> int:
-    """The same for each bundled recording."""
+    """The same for all bundled recordings."""
     alarms = 0
     for folder in sorted(recordings_dir().iterdir()):
-        done = _nodectl("--replay", folder.name, "--output", "json", "health", check=False)
-        findings = _findings(done)
-        alarms += len(findings)
+        findings = _findings(_nodectl("--replay", folder.name, "--output", "json", "health", check=False))
         print(f"{folder.name}: {len(findings)} findings", flush=True)
-        for each in findings:
-            print(f"  {each['host']} {each['check']}: {each['actual']}", flush=True)
+        alarms += _alarms(folder.name, findings)
     return alarms
+
+
+def _alarms(where: str, findings: Sequence[Mapping[str, Any]]) -> int:
+    for finding in findings:
+        print(f"{where}: {finding['host']} {finding['check']}: {finding['actual']}", flush=True)
+    return len(findings)
 
 
 def _nodectl(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -159,12 +159,11 @@ def _line(row: Row) -> str:
 
 def _row(row: Row) -> str:
     """As documentation has it: the check that has to see the kind, and what it asks for."""
-    hit = [each for each in row.seen if each[0] in row.fault.checks]
-    also = [check for check, _, _ in row.seen if check not in row.fault.checks]
-    by = ", ".join(f"`{check}`" for check, _, _ in hit) or "**not found**"
-    verdict = "; ".join(dict.fromkeys(f"{status}, {action}" for _, status, action in hit))
-    said = ", ".join(f"`{check}`" for check in also)
-    return f"{row_head(row.fault)} {by} | {verdict} | {said} |"
+    expected = [(check, status, action) for check, status, action in row.seen if check in row.fault.checks]
+    by = ", ".join(f"`{check}`" for check, _, _ in expected) or "**not found**"
+    verdict = "; ".join(dict.fromkeys(f"{status}, {action}" for _, status, action in expected))
+    also = ", ".join(f"`{check}`" for check, _, _ in row.seen if check not in row.fault.checks)
+    return f"{row_head(row.fault)} {by} | {verdict} | {also} |"
 
 
 def row_head(fault: Fault) -> str:

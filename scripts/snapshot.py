@@ -68,7 +68,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as state:
         checkout = Checkout(options.checkout.resolve(), Path(state))
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            for name, text in pool.map(lambda args: (file_name(args), said(checkout, args)), list(commands(checkout))):
+            for name, text in pool.map(lambda args: (file_name(args), output_of(checkout, args)), commands(checkout)):
                 (options.out / name).write_text(text)
         if not options.no_lab:
             tunings_on_a_lab(checkout, options.out / "written")
@@ -98,8 +98,8 @@ def commands(checkout: Checkout) -> Iterator[tuple[str, ...]]:
         for file in sorted((checkout.root / "nodectl/data/recordings" / recording / "node01").glob("*.out")):
             if file.stem in tools or file.stem.startswith("nvidia-smi"):
                 yield ("parse", file.stem, str(file.relative_to(checkout.root)))
-    for kind, each in names.items():
-        for name in each:
+    for kind, known in names.items():
+        for name in known:
             yield ("profile", "show", f"{kind}/{name}", "--output", "json")
             yield ("profile", "show", f"{kind}/{name}")
     for hardware in names["hardware"]:
@@ -127,7 +127,7 @@ def file_name(args: Sequence[str]) -> str:
     return re.sub(r"[^\w.,=-]+", "_", " ".join(args))[:200] + ".txt"
 
 
-def said(checkout: Checkout, args: Sequence[str]) -> str:
+def output_of(checkout: Checkout, args: Sequence[str]) -> str:
     """Exit status, output and errors of a command, without what changes from run to run."""
     done = checkout.nodectl(*args)
     whole = f"exit {done.returncode}\n{done.stdout}\n--- stderr\n{done.stderr}"
@@ -151,9 +151,9 @@ def tunings_on_a_lab(checkout: Checkout, out: Path) -> None:
             folder = out / tuning
             folder.mkdir(parents=True)
             (folder / "exit").write_text(f"{done.returncode}\n")
-            listed = one(checkout.nodectl(*host, "--output", "json", "exec", "--", "sh", "-c", _WRITTEN, env=env))
+            listed = stdout_of(checkout.nodectl(*host, "--output", "json", "exec", "--", "sh", "-c", _WRITTEN, env=env))
             for path in sorted(set(listed.split()) - set(_PASSED_OVER)):
-                text = one(checkout.nodectl(*host, "--output", "json", "exec", "--", "cat", path, env=env))
+                text = stdout_of(checkout.nodectl(*host, "--output", "json", "exec", "--", "cat", path, env=env))
                 kept = folder / path.lstrip("/")
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 kept.write_text(text)
@@ -168,8 +168,8 @@ def with_tuning(inventory: str, tuning: str, folder: Path) -> tuple[str, ...]:
     return ("-i", inventory, "-i", str(more))
 
 
-def one(done: subprocess.CompletedProcess[str]) -> str:
-    """What the only host printed, as `exec --output json` tells it."""
+def stdout_of(done: subprocess.CompletedProcess[str]) -> str:
+    """What the only host printed, from the JSON of `nodectl exec`."""
     return str(json.loads(done.stdout)["results"][0]["stdout"])
 
 

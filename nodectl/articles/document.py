@@ -57,31 +57,28 @@ def sweep_document(sweep: Sweep, *, scaled: bool) -> dict[str, object]:
         "rising": sweep.rising,
         "article_ratio": round(article.ratio, 4),
         "article": asdict(article),
-        "measurements": [asdict(measurement) for measurement in sweep.found.measurements],
-        "findings": [asdict(finding) for finding in sweep.found.findings],
+        "measurements": [asdict(measurement) for measurement in sweep.result.measurements],
+        "findings": [asdict(finding) for finding in sweep.result.findings],
     }
 
 
 def _row_document(row: Row) -> dict[str, object]:
-    given = row.retrieval.conditions if row.retrieval else {}
+    conditions = row.retrieval.conditions if row.retrieval else {}
+    training = {"one_node": row.one_node, "many_nodes": row.many_nodes}
+    cells = {**training, "retrieval": row.retrieval}
     return {
         "rate": row.link.name,
         "rate_bits": row.link.rate_bits,
-        "training": {"one_node": _value(row.one_node), "many_nodes": _value(row.many_nodes), "unit": "samples/s"},
-        "retrieval": {name: given.get(name) for name in ("p50_ms", "p99_ms", "queries_s")},
-        "spread": {
-            "one_node": row.one_node.spread if row.one_node else None,
-            "many_nodes": row.many_nodes.spread if row.many_nodes else None,
-            "retrieval": row.retrieval.spread if row.retrieval else None,
-        },
+        "training": {**{name: cell and cell.value for name, cell in training.items()}, "unit": "samples/s"},
+        "retrieval": {name: conditions.get(name) for name in ("p50_ms", "p99_ms", "queries_s")},
+        "spread": {name: cell and cell.spread for name, cell in cells.items()},
     }
 
 
 def sweep_table(sweep: Sweep, *, scaled: bool, hosts: int) -> str:
     """The article's table, measured, and under it what it comes to beside the article."""
     header = ("LINK", "ONE NODE samples/s", f"{hosts} NODES samples/s", "RETRIEVAL p50 ms", "p99 ms")
-    lines = [aligned([header, *(_cells(row) for row in sweep.rows)])]
-    return "\n".join([*lines, "", *_remarks(sweep, scaled=scaled)])
+    return "\n".join([aligned([header, *map(_cells, sweep.rows)]), "", *_remarks(sweep, scaled=scaled)])
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -113,25 +110,20 @@ def _remarks(sweep: Sweep, *, scaled: bool) -> list[str]:
 def retrieval_table(measurements: Sequence[Measurement]) -> str:
     """A line for each batch size."""
     header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms", "OTHER ms", "TRIP ms")
-    rows = [_retrieval_cells(measurement) for measurement in measurements]
     first = measurements[0].conditions
     title = f"exact top-{first['k']} of {first['rows']} rows of {first['dim']}, {first['shards']} shards"
     checked = f"{first['checked_queries']} queries over {first['checked_rows']} rows"
     confirmed = "equal to brute force" if first["correct"] else "NOT equal to brute force"
     title += f" on {first['device']}, asked by {first['front']}; {checked}: {confirmed}"
-    return f"{aligned([header, *rows])}\n\n{title}"
+    return f"{aligned([header, *map(_retrieval_cells, measurements)])}\n\n{title}"
 
 
 def _retrieval_cells(measured: Measurement) -> tuple[str, ...]:
-    given = measured.conditions
-    numbers = [given[name] for name in ("p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")]
+    conditions = measured.conditions
+    numbers = [conditions[name] for name in ("p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")]
     p99, *others = (f"{number:.4g}" if isinstance(number, int | float) else "-" for number in numbers)
     off = "-" if measured.spread is None else f"{100 * measured.spread:.1f} %"
-    return (fold(measured.hosts), str(given["batch_size"]), f"{measured.value:.4g}", off, p99, *others)
-
-
-def _value(measured: Measurement | None) -> float | None:
-    return measured.value if measured else None
+    return (fold(measured.hosts), str(conditions["batch_size"]), f"{measured.value:.4g}", off, p99, *others)
 
 
 def _with_spread(measured: Measurement | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,7 +59,7 @@ class Sweep:
     """Rows from the lowest rate to the highest, all measurements, and findings."""
 
     rows: tuple[Row, ...]
-    found: ProbeResult
+    result: ProbeResult
 
     @property
     def ratio(self) -> float | None:
@@ -95,8 +95,10 @@ def run_sweep(
     if len(hosts) < 2:
         raise UsageError("the network sweep needs two hosts or more, and one is selected", "widen --limit")
     table.check(len(hosts))
-    links = sorted(links, key=lambda each: each.rate_bits or 0)
-    turns = _turns(transport, links)
+    links = sorted(links, key=lambda link: link.rate_bits or 0)
+    # none where the links are what they are
+    settings = [link.put_on for link in links if link.put_on]
+    turns = Turns(transport, settings) if settings else None
     steps: list[tuple[str, Sequence[Host], Run[TrainingOptions]]] = [
         ("one_node", hosts[:1], partial(run_training, turns=turns)),
         ("many_nodes", hosts, partial(run_training, turns=turns)),
@@ -105,48 +107,30 @@ def run_sweep(
     cells: list[dict[str, Measurement]] = [{} for _ in links]
     total = ProbeResult()
     for number, (name, members, run) in enumerate(steps):
-        note(f"{NAME}: {name.replace('_', ' ')}, links at {', '.join(each.name or 'their own rate' for each in links)}")
-        result = _share(run, transport, members, options, len(steps) - number, note, bool(total.measurements))
-        measured = tuple(_at(each, link) for each, link in zip(result.measurements, links, strict=False))
-        for own, each in zip(cells, measured, strict=False):
-            own[name] = each
+        note(f"{NAME}: {name.replace('_', ' ')}, links at {', '.join(link.name or 'their own rate' for link in links)}")
+        try:
+            result = run(transport, members, _with_share(options, len(steps) - number), note)
+        except BudgetError as error:
+            if not total.measurements:  # nothing is lost by refusing
+                raise
+            finding = Finding("", NAME, Status.UNKNOWN, "budget", actual=error.message, remedy=error.remedy)
+            result = ProbeResult(findings=(finding,))
+        measured = [_at(measurement, link) for measurement, link in zip(result.measurements, links, strict=False)]
+        for cell, measurement in zip(cells, measured, strict=False):
+            cell[name] = measurement
         # who cannot take part is told of once, not by each of the measurements
-        fresh = tuple(each for each in result.findings if each not in total.findings)
-        total += ProbeResult(measured, fresh)
-    sweep = Sweep(tuple(_row(link, own) for link, own in zip(links, cells, strict=True)), total)
-    return replace(sweep, found=total + ProbeResult(findings=tuple(_flat(sweep))))
+        fresh = [finding for finding in result.findings if finding not in total.findings]
+        total += ProbeResult(tuple(measured), tuple(fresh))
+    sweep = Sweep(tuple(Row(link, **cell) for link, cell in zip(links, cells, strict=True)), total)
+    return replace(sweep, result=total + ProbeResult(findings=tuple(_flat(sweep))))
 
 
-def _row(link: LinkRate, cells: Mapping[str, Measurement]) -> Row:
-    return Row(link, cells.get("one_node"), cells.get("many_nodes"), cells.get("retrieval"))
-
-
-def _turns(transport: Transport, links: Sequence[LinkRate]) -> Turns | None:
-    """None where the links are what they are."""
-    settings = [link.put_on for link in links if link.put_on]
-    return Turns(transport, settings) if settings else None
-
-
-def _share(
-    run: Run[TrainingOptions],
-    transport: Transport,
-    hosts: Sequence[Host],
-    options: TrainingOptions,
-    left: int,
-    note: Note,
-    has_measured: bool,
-) -> ProbeResult:
-    """One measurement within its share of the time; refused only while nothing is lost by that."""
+def _with_share(options: TrainingOptions, left: int) -> TrainingOptions:
+    """The options of the next measurement of so many that are left: it ends when its share of the time is over."""
+    if options.ends_at is None:
+        return options
     now = time.monotonic()
-    own = None if options.ends_at is None else now + share_s(options.ends_at - now, left)
-    try:
-        return run(transport, hosts, replace(options, ends_at=own), note)
-    except BudgetError as error:
-        if not has_measured:
-            raise
-        return ProbeResult(
-            findings=(Finding("", NAME, Status.UNKNOWN, "budget", actual=error.message, remedy=error.remedy),)
-        )
+    return replace(options, ends_at=now + share_s(options.ends_at - now, left))
 
 
 def _at(measurement: Measurement, link: LinkRate) -> Measurement:

@@ -116,7 +116,7 @@ def network_sweep(
     )
     sweep, scaled = _sweep(app, options, rates or (), table_for(len(app.hosts), rows, dim, k), force=force)
     table = sweep_table(sweep, scaled=scaled, hosts=len(app.hosts)) if sweep.rows else ""
-    conclude(app, "bench-network-sweep", sweep_document(sweep, scaled=scaled), table, sweep.found.findings)
+    conclude(app, "bench-network-sweep", sweep_document(sweep, scaled=scaled), table, sweep.result.findings)
 
 
 def _sweep(
@@ -135,8 +135,8 @@ def _sweep(
                 note("network-sweep: these hosts are no lab: their links stay as they are, and --rates does nothing")
             links = real_links(app.transport, app.hosts, options, note)
         sweep = run_sweep(app.transport, app.hosts, links, options, table, note)
-    keep(app, sweep.found, None)
-    return replace(sweep, found=refused + sweep.found), scaled
+    keep(app, sweep.result, None)
+    return replace(sweep, result=refused + sweep.result), scaled
 
 
 @bench.command()

@@ -5,30 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.options import options
 from nodectl.cli.terminal import emit_json, note, result
 from nodectl.errors import LabError
-
-if TYPE_CHECKING:
-    from nodectl.lab.state import LabFolder, LabState
-
-_Command = TypeVar("_Command", bound=Callable[..., object])
+from nodectl.lab import spec
+from nodectl.lab.state import HostRecord, LabFolder, LabState, locked
 
 _KEPT_VARIABLES = ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PYTHONPATH", "PYTHONSAFEPATH")
 
 
-def _name_option(command: _Command) -> _Command:
-    return click.option("--name", default="lab", show_default=True, help="Several labs may be up.")(command)
-
-
-def _yes_option(command: _Command) -> _Command:
-    return click.option("--yes", is_flag=True, help="Use sudo without asking.")(command)
+_name_option = click.option("--name", default="lab", show_default=True, help="Several labs may be up.")
+_name_and_yes = options(_name_option, click.option("--yes", is_flag=True, help="Use sudo without asking."))
 
 
 @click.group()
@@ -43,8 +35,7 @@ def lab() -> None:
 @click.option("--loss", help="Of packets, each way: 0.1%.")
 @click.option("--disk", help="Size of each host's file system: 4G, or none.  [default: 8G to 64 hosts]")
 @click.option("--as", "dress", metavar="RECORDING", help="Dress the hosts in a recording: a folder or a bundled one.")
-@_name_option
-@_yes_option
+@_name_and_yes
 def up_(
     hosts: int,
     rate: str | None,
@@ -56,9 +47,7 @@ def up_(
     yes: bool,
 ) -> None:
     """Bring a lab up and print its inventory's path, and nothing else."""
-    from nodectl.lab import spec
     from nodectl.lab.base import share_folder
-    from nodectl.lab.state import LabFolder, locked
 
     wanted = spec.LabSpec(
         hosts=hosts,
@@ -74,9 +63,8 @@ def up_(
 
         wardrobe = wardrobe_for(open_recording(dress), wanted.names())
         wanted = replace(wanted, recorded=wardrobe.name)
-    folder = LabFolder.named(name)
     share_folder()  # made by the operator, so that it is the operator's
-    _become_root(yes)
+    folder = _as_root(name, yes)
     from nodectl.lab.up import up
 
     with locked():
@@ -87,14 +75,10 @@ def up_(
 
 
 @lab.command("down")
-@_name_option
-@_yes_option
+@_name_and_yes
 def down_(name: str, yes: bool) -> None:
     """Take a lab down: no process, mount, link or file of it stays."""
-    from nodectl.lab.state import LabFolder, locked
-
-    folder = LabFolder.named(name)
-    _become_root(yes)
+    folder = _as_root(name, yes)
     from nodectl.lab.down import down
 
     with locked():
@@ -104,16 +88,11 @@ def down_(name: str, yes: bool) -> None:
 
 @lab.command()
 @click.argument("rate")
-@_name_option
-@_yes_option
+@_name_and_yes
 def rate(rate: str, name: str, yes: bool) -> None:
     """Give every link of a lab that is up another RATE (1gbit, 100mbit, none), each way."""
-    from nodectl.lab.spec import parse_rate
-    from nodectl.lab.state import LabFolder
-
-    rate_bits = 0 if rate == "none" else parse_rate(rate)
-    folder = LabFolder.named(name)
-    _become_root(yes)
+    rate_bits = 0 if rate == "none" else spec.parse_rate(rate)
+    folder = _as_root(name, yes)
     from nodectl.lab.reshape import described, set_rate
 
     set_rate(folder, rate_bits)
@@ -126,8 +105,6 @@ def rate(rate: str, name: str, yes: bool) -> None:
 @click.pass_obj
 def status(app: App, output: str | None, name: str) -> None:
     """Show a lab's hosts, links and faults."""
-    from nodectl.lab.state import LabFolder
-
     folder = LabFolder.named(name)
     state = folder.read()
     if output == "json" or (output is None and app.json):
@@ -153,20 +130,18 @@ class _FaultCommand(click.Command):
 @click.argument("kind", required=False)
 @click.argument("host", required=False)
 @click.option("--list", "listing", is_flag=True, help="Show the kinds, and what finds each.")
-@_name_option
-@_yes_option
+@_name_and_yes
 @click.pass_obj
 def fault(app: App, kind: str | None, host: str | None, listing: bool, name: str, yes: bool) -> None:
     """Break HOST in the way of KIND (`--list` shows all); `heal` makes it whole."""
     if listing:
-        _show_kinds(app)
+        from nodectl.lab.faults import kinds_document, kinds_table
+
+        app.show("lab-faults", kinds_document(), kinds_table())
         return
     if kind is None or host is None:
         raise click.UsageError("name a KIND and a HOST; `nodectl lab fault --list` shows the kinds")
-    from nodectl.lab.state import LabFolder, locked
-
-    folder = LabFolder.named(name)
-    _become_root(yes)
+    folder = _as_root(name, yes)
     from nodectl.lab.faults import break_host
 
     with locked():
@@ -174,26 +149,13 @@ def fault(app: App, kind: str | None, host: str | None, listing: bool, name: str
     note(f"{host}: {kind}; `nodectl lab heal {host}` undoes it")
 
 
-def _show_kinds(app: App) -> None:
-    from nodectl.lab.faults import kinds_document, kinds_table
-
-    if app.json:
-        emit_json("lab-faults", kinds_document())
-    else:
-        result(kinds_table())
-
-
 @lab.command()
 @click.argument("host", required=False)
 @click.argument("kind", required=False)
-@_name_option
-@_yes_option
+@_name_and_yes
 def heal(host: str | None, kind: str | None, name: str, yes: bool) -> None:
     """Undo the faults of HOST (or one KIND of them), or of all hosts."""
-    from nodectl.lab.state import LabFolder, locked
-
-    folder = LabFolder.named(name)
-    _become_root(yes)
+    folder = _as_root(name, yes)
     from nodectl.lab.faults import heal_hosts
 
     with locked():
@@ -202,8 +164,6 @@ def heal(host: str | None, kind: str | None, name: str, yes: bool) -> None:
 
 
 def _document(folder: LabFolder, state: LabState | None) -> dict[str, object]:
-    from nodectl.lab.spec import show_delay, show_rate
-
     if state is None:
         return {"inventory": None, "known_hosts": None, "ssh_config": None, "hosts": [], "faults": []}
     return {
@@ -214,8 +174,8 @@ def _document(folder: LabFolder, state: LabState | None) -> dict[str, object]:
         "complete": state.complete,
         "subnet": state.subnet,
         "link": state.link,
-        "rate": show_rate(state.spec.rate_bits) if state.spec.rate_bits else None,
-        "delay": show_delay(state.spec.delay_s) if state.spec.delay_s else None,
+        "rate": spec.show_rate(state.spec.rate_bits) if state.spec.rate_bits else None,
+        "delay": spec.show_delay(state.spec.delay_s) if state.spec.delay_s else None,
         "loss": state.spec.loss or None,
         "disk_bytes": state.spec.disk_bytes or None,
         "recorded": state.spec.recorded or None,
@@ -224,7 +184,7 @@ def _document(folder: LabFolder, state: LabState | None) -> dict[str, object]:
                 "name": host.name,
                 "address": host.address,
                 "pid": host.process.pid if host.process and host.up else None,
-                "state": "up" if host.up else "down",
+                "state": _word(host),
             }
             for host in state.hosts
         ],
@@ -237,16 +197,20 @@ def _table(folder: LabFolder, state: LabState) -> str:
     lines = [f"{folder.name}: {state.spec.described()}, {state.subnet}" + ("" if state.complete else ", not complete")]
     for host in state.hosts:
         pid = host.process.pid if host.process and host.up else "-"
-        state_word = "up" if host.up else "down"
-        line = f"  {host.name}  {host.address:<14} {state_word:<5} pid {pid:<8} {', '.join(faults[host.name])}"
+        line = f"  {host.name}  {host.address:<14} {_word(host):<5} pid {pid:<8} {', '.join(faults[host.name])}"
         lines.append(line.rstrip())
     return "\n".join([*lines, f"inventory {folder.inventory}"])
 
 
-def _become_root(yes: bool) -> None:
-    """Go on as root by sudo, asked for; a lab makes namespaces, mounts and links."""
+def _word(host: HostRecord) -> str:
+    return "up" if host.up else "down"
+
+
+def _as_root(name: str, yes: bool) -> LabFolder:
+    """The folder of the lab; the command goes on as root, by sudo, asked for: a lab makes namespaces and mounts."""
+    folder = LabFolder.named(name)
     if os.geteuid() == 0:
-        return
+        return folder
     if not shutil.which("sudo"):
         raise LabError(
             "a lab needs root: mounts, network namespaces, an overlay of /", "run it as root, or install sudo"

@@ -1,7 +1,7 @@
 """A control group (version 2) a host, so that a host can end a job with everything that it started."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -79,8 +79,7 @@ def slow_down(lab_group: str, name: str, pid: int) -> None:
     group.mkdir(parents=True, exist_ok=True)
     (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
     (group / "cpu.cfs_quota_us").write_text(str(_SLOW_US))
-    namespace = Path(f"/proc/{pid}/ns/pid").stat().st_ino
-    _move(group, lambda pid: Path(f"/proc/{pid}/ns/pid").stat().st_ino == namespace)
+    _move(group, Path(f"/proc/{pid}/ns/pid").stat().st_ino)
 
 
 def cpu_group_of(pid: int) -> str:
@@ -101,14 +100,14 @@ def speed_up(lab_group: str, name: str, back: str) -> None:
     _remove_v1(_CPU_V1 / lab_group / name, _CPU_V1 / back)
 
 
-def _move(group: Path, chosen: Callable[[int], bool]) -> None:
-    """Put processes into the group until all that are chosen are in it: they go on starting others meanwhile."""
+def _move(group: Path, namespace: int) -> None:
+    """Put processes into the group until all of the PID namespace are in it: they go on starting others meanwhile."""
     for _ in range(_MOVES):
         inside = set((group / "cgroup.procs").read_text(encoding="utf-8").split())
         moved = False
         for entry in Path("/proc").glob("[1-9]*"):
             with suppress(OSError):  # it has ended
-                if entry.name not in inside and chosen(int(entry.name)):
+                if entry.name not in inside and (entry / "ns/pid").stat().st_ino == namespace:
                     (group / "cgroup.procs").write_text(entry.name)
                     moved = True
         if not moved:

@@ -42,15 +42,24 @@ class Garment:
         return Template.of(self.texts(), self.host.host)
 
     def texts(self) -> dict[str, str]:
-        """By file name."""
+        """What its commands printed, by the name of the file that holds it."""
         entries = self.host.entries.items()
         texts = {f"{key}.out": entry.stdout for key, entry in entries}
         return texts | {f"{key}.err": entry.stderr for key, entry in entries if entry.stderr}
 
+    def programs(self) -> dict[str, str]:
+        """argv by key, of what an operator would type, too; what is not installed there is not here."""
+        hardware = {command.key: command.argv for command in hardware_commands()}
+        return {
+            key: " ".join(hardware[key])
+            for key, entry in self.host.entries.items()
+            if key in hardware and hardware[key][0] not in _GENERAL and entry.exit_status != 127
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Outfit:
-    """A garment on one lab host; who is not the first to wear it has an identity of its own."""
+    """A garment on one lab host; every host but the `first` to wear it has an identity of its own."""
 
     garment: Garment
     name: str
@@ -59,29 +68,17 @@ class Outfit:
 
     def files(self) -> dict[str, tuple[bytes, int]]:
         """(content, mode) by path below the host's root."""
-        garment = self.garment
+        garment, programs = self.garment, self.garment.programs()
         texts = garment.texts() if self.first else garment.template.filled(self.name)
-        programs = self._programs()
-        texts |= {
-            "name": f"{self.garment.recording}\n",
-            "argv": "".join(f"{k}\t{argv}\n" for k, argv in programs.items()),
-        }
-        for key, entry in self.garment.host.entries.items():
+        texts["name"] = f"{garment.recording}\n"
+        texts["argv"] = "".join(f"{key}\t{argv}\n" for key, argv in programs.items())
+        for key, entry in garment.host.entries.items():
             texts[f"{key}.status"] = "cut\n" if entry.exit_status is None else f"{entry.exit_status}\n"
-        found = {f"{RECORDED}/{name}": (text.encode(errors="replace"), 0o644) for name, text in texts.items()}
-        lines = [f"{who} - {kind} {value}\n" for kind, value in self.limits.items() for who in ("*", "root")]
-        found[_LIMITS] = ("".join(lines).encode(), 0o644)
+        files = {f"{RECORDED}/{name}": (text.encode(errors="replace"), 0o644) for name, text in texts.items()}
+        lines = [f"{user} - {kind} {value}\n" for kind, value in self.limits.items() for user in ("*", "root")]
+        files[_LIMITS] = ("".join(lines).encode(), 0o644)
         shim = (payload_dir() / "lab" / "recorded.sh").read_bytes()
-        return found | {f"{_SHIMS}/{argv.split()[0]}": (shim, 0o755) for argv in programs.values()}
-
-    def _programs(self) -> dict[str, str]:
-        """argv by key, of what an operator would type, too; what is not installed there is not here."""
-        hardware = {entry.key: entry for entry in hardware_commands()}
-        return {
-            key: " ".join(hardware[key].argv)
-            for key, entry in self.garment.host.entries.items()
-            if key in hardware and hardware[key].argv[0] not in _GENERAL and entry.exit_status != 127
-        }
+        return files | {f"{_SHIMS}/{argv.split()[0]}": (shim, 0o755) for argv in programs.values()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +120,9 @@ def _limits_of(profiles: Mapping[str, str]) -> dict[str, str]:
 
 def _garment(fleet: RecordedFleet, host: str, folder: Path, keys: set[str]) -> Garment:
     try:
-        found = read_host(folder, host, fleet.name, keys)
+        recording = read_host(folder, host, fleet.name, keys)
     except ParseError as error:
         raise LabError(error.message, error.remedy) from error
-    if not found.entries:
+    if not recording.entries:
         raise LabError(f"{shlex.quote(str(folder))} holds no output of any hardware's tool", "give another recording")
-    return Garment(fleet.name, found)
+    return Garment(fleet.name, recording)

@@ -106,7 +106,7 @@ def test_three_rates_make_the_articles_table(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_rate_that_brings_nothing_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     swept = Lab(monkeypatch, SPEED | {"2gbit": (51.0, 80.0, 15.0)}).sweep()
     assert swept.rising is False
-    (told,) = swept.found.findings
+    (told,) = swept.result.findings
     assert (told.status, told.subject) == (Status.WARNING, "at 2gbit")
     assert "80 to 90 samples/s" in told.actual
 
@@ -118,7 +118,7 @@ def test_what_failed_is_missing_in_its_column_alone(monkeypatch: pytest.MonkeyPa
     assert [row.many_nodes is None for row in swept.rows] == [True] * 3
     assert [row.one_node is None or row.retrieval is None for row in swept.rows] == [False] * 3
     assert (swept.ratio, swept.rising) == (None, None)
-    assert [(each.status, each.host) for each in swept.found.findings] == [(Status.FAILED, "node04")]
+    assert [(each.status, each.host) for each in swept.result.findings] == [(Status.FAILED, "node04")]
     assert "-" in sweep_table(swept, scaled=True, hosts=4)
 
 
@@ -130,7 +130,7 @@ def test_who_cannot_take_part_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -
 
     lab = Lab(monkeypatch, SPEED)
     monkeypatch.setattr(sweep_module, "run_training", training)
-    assert lab.sweep().found.findings == (bare,)
+    assert lab.sweep().result.findings == (bare,)
 
 
 def test_real_hosts_have_one_row_and_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def test_a_budget_that_ends_is_told_but_for_the_first(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sweep_module, "run_training", training)
     refused_from = 1
     swept = lab.sweep()
-    assert [(each.subject, each.status) for each in swept.found.findings] == [("budget", Status.UNKNOWN)]
+    assert [(each.subject, each.status) for each in swept.result.findings] == [("budget", Status.UNKNOWN)]
     assert [row.many_nodes for row in swept.rows] == [None] * 3
     refused_from = 0
     lab.asked.clear()
