@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from dataclasses import replace
+from typing import NoReturn
 
 import click
 
@@ -207,10 +208,15 @@ def _word(host: HostRecord) -> str:
 
 
 def _as_root(name: str, yes: bool) -> LabFolder:
-    """The folder of the lab; the command goes on as root, by sudo, asked for: a lab makes namespaces and mounts."""
+    """The folder of the lab, with which the command goes on as root: a lab makes namespaces, mounts and links."""
     folder = LabFolder.named(name)
-    if os.geteuid() == 0:
-        return folder
+    if os.geteuid() != 0:
+        _become_root(yes)
+    return folder
+
+
+def _become_root(yes: bool) -> NoReturn:
+    """Run this command again by sudo, asked for."""
     if not shutil.which("sudo"):
         raise LabError(
             "a lab needs root: mounts, network namespaces, an overlay of /", "run it as root, or install sudo"
