@@ -79,7 +79,8 @@ def section_of(title: str, text: str) -> Section:
         elif language == "diff":
             diffs.append(rest)
         elif named:
-            files[named[1]] = rest.lstrip("\n")
+            # to the letter: the line with the file's name is copied, too, where it is a comment
+            files[named[1]] = rest if named[1].endswith(".txt") else body
     return Section(title, files, tuple(diffs), tuple(commands))
 
 

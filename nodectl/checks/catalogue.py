@@ -6,15 +6,14 @@ them (GPUs that are missing). Modules without one follow in the order of their n
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import nodectl.checks
 from nodectl.checks.check import Check, Comparison, Field, Judgement, Subject, Threshold
+from nodectl.common.declarations import load, names_below
+from nodectl.errors import DeclarationError
 
 # checks of a job's hosts before it starts are asked by preflight only
 _LAUNCH = "nodectl.checks.launch."
@@ -23,7 +22,7 @@ _LAST = 1000
 
 @cache
 def modules() -> tuple[ModuleType, ...]:
-    """Every module of checks, in the order of their findings; ValueError where one declares what cannot be."""
+    """Every module of checks, in the order of their findings; DeclarationError where one declares what cannot be."""
     return _loaded(lambda name: not name.startswith(_LAUNCH))
 
 
@@ -34,8 +33,7 @@ def launch_modules() -> tuple[ModuleType, ...]:
 
 
 def _loaded(wanted: Callable[[str], bool]) -> tuple[ModuleType, ...]:
-    names = [found.name for found in pkgutil.walk_packages(nodectl.checks.__path__, "nodectl.checks.")]
-    ordered = tuple(sorted((import_module(name) for name in names if wanted(name)), key=_place))
+    ordered = tuple(sorted((load(name) for name in names_below("nodectl.checks") if wanted(name)), key=_place))
     _refuse_doubles(ordered)
     return ordered
 
@@ -119,8 +117,8 @@ def _refuse_doubles(ordered: tuple[ModuleType, ...]) -> None:
         for name, value in (*names, *((f"threshold {limit.name!r}", limit) for limit in limits)):
             first, where = seen.setdefault(name, (value, module.__name__))
             if first is not value:
-                raise ValueError(f"the {name} is declared twice: in {where} and in {module.__name__}")
+                raise DeclarationError(f"the {name} is declared twice: in {where} and in {module.__name__}")
         judged = {check for value in vars(module).values() if isinstance(value, Judgement) for check in value.checks}
         for check in declared(module):
             if judged and check not in judged:
-                raise ValueError(f"the check {check.id!r} is judged by no function of {module.__name__}")
+                raise DeclarationError(f"the check {check.id!r} is judged by no function of {module.__name__}")

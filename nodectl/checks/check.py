@@ -18,6 +18,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nodectl.checks.counters import Growth, Previous, growth
+from nodectl.errors import DeclarationError
 from nodectl.facts.lab import Lab
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
@@ -50,7 +51,9 @@ class Threshold:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or not self.why:
-            raise ValueError(f"threshold {self.name!r}: give it a name of a-z, 0-9 and _, and the reason for its value")
+            raise DeclarationError(
+                f"threshold {self.name!r}: give it a name of a-z, 0-9 and _, and the reason for its value"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,12 +77,12 @@ class Check:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.id):
-            raise ValueError(f"check {self.id!r}: an id has a-z, 0-9 and _ only")
+            raise DeclarationError(f"check {self.id!r}: an id has a-z, 0-9 and _ only")
         lacking = [name for name in ("looks_at", "fires") if not getattr(self, name)]
         if lacking:
-            raise ValueError(f"check {self.id!r} does not say {' and '.join(lacking)}")
+            raise DeclarationError(f"check {self.id!r} does not say {' and '.join(lacking)}")
         if self.action not in ACTIONS:
-            raise ValueError(f"check {self.id!r}: {self.action!r} is none of the actions {', '.join(ACTIONS)}")
+            raise DeclarationError(f"check {self.id!r}: {self.action!r} is none of the actions {', '.join(ACTIONS)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +99,7 @@ class Judgement(Generic[Judged]):
 
     def __post_init__(self) -> None:
         if not self.checks or not self.reads:
-            raise ValueError(
+            raise DeclarationError(
                 f"{self.function.__qualname__}: name the checks that it judges and the facts that it reads"
             )
 

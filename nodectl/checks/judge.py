@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from traceback import walk_tb
 
 from nodectl.checks.catalogue import judgements
 from nodectl.checks.check import Check, Judgement, Subject
@@ -22,7 +24,20 @@ REACH = Check("reach", looks_at="the host", fires="no answer")
 def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tuple[Finding, ...]:
     """The findings of these judgements (of all where None) on one host."""
     chosen = judgements() if by is None else by
-    return tuple(_shortened(finding) for judgement in chosen for finding in judgement.function(host))
+    return tuple(_shortened(finding) for judgement in chosen for finding in _judged(judgement, host))
+
+
+def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:
+    """The findings; where the function fails, what it found so far, and its checks as unknown on this host."""
+    try:
+        yield from judgement.function(host)
+    except Exception as error:  # a mistake in one check, or what nobody thought a host could print, ends no other look
+        *_, (frame, line) = walk_tb(error.__traceback__)
+        name = judgement.function.__module__
+        reason = f"{type(error).__name__}: {error} (line {line} of {Path(frame.f_code.co_filename).name})"
+        for check in judgement.checks:
+            remedy = f"a mistake in {name}: please report it, with `nodectl record` of this host"
+            yield host.finding(check, Status.UNKNOWN, actual=f"the check failed: {reason}", remedy=remedy)
 
 
 def _shortened(finding: Finding) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -16,16 +17,24 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 _MARK = "_takes_global_options"
 
 
+_UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME = re.compile(r"([-+]?[0-9.]{1,20}(?:e[-+]?[0-9]{1,3})?) ?(ms|s|m|h|)", re.IGNORECASE)
+
+
 class Seconds(click.FloatRange):
-    """A range of numbers, and nothing else: NaN lies in every range of click's."""
+    """A time in a range of seconds: `0.5`, `500ms`, `30s`, `5m`; NaN, which lies in every range of click's, is none."""
 
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = float(super().convert(value, param, ctx))
+        time = _TIME.fullmatch(str(value).strip())
+        try:
+            number = float(time[1]) * _UNITS_S[time[2].lower()] if time else math.nan
+        except ValueError:
+            number = math.nan
         if math.isnan(number):
-            self.fail(f"{value!r} is no time; write seconds, as in 0.5", param, ctx)
-        return number
+            self.fail(f"{value!r} is no time; write 0.5, 500ms, 30s or 5m", param, ctx)
+        return float(super().convert(number, param, ctx))
 
 
 class Read(click.ParamType[Any]):

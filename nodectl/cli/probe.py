@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from time import monotonic
@@ -114,7 +115,18 @@ def _single(probe: AnyProbe) -> click.Command:
 
     params = [_click_option(option, probe.name, probe.usual) for option in (*own, *common)]
     text = "\n\n".join(filter(None, [probe.summary, probe.help, _EXIT_STATUS]))
-    return _Command(probe.name, callback=run, params=[*params, *_of_the_run()], help=text)
+    return _refuse_doubles(_Command(probe.name, callback=run, params=[*params, *_of_the_run()], help=text))
+
+
+def _refuse_doubles(command: _Command) -> _Command:
+    """The command; DeclarationError where an option of the probe is called like one that every probe has."""
+    from nodectl.errors import DeclarationError
+
+    flags = Counter(["--help", *(flag for param in command.params for flag in param.opts)])
+    doubles = [flag for flag, number in flags.items() if number > 1]
+    if doubles:
+        raise DeclarationError(f"probe {command.name}: there is another option {', '.join(doubles)}", "rename it")
+    return command
 
 
 def _several(names: str) -> click.Command:

@@ -17,18 +17,19 @@ from nodectl import __version__
 from nodectl.cli.app import App
 from nodectl.cli.options import global_options, take_global_options
 
-# the first line of a command's module: the command has the module's name, and this help line
+# the first line of a command's docstring: the command has the module's name, and this help line
 _HEAD = re.compile(r'"""`nodectl (\w+)`: (.+?)(?:""")?$')
 
 
 @cache
 def commands() -> dict[str, str]:
-    """The help line of each command, by its name: the modules here whose first line says so, read and not imported."""
+    """The help line of each command, by its name: the modules here whose docstring says so, read and not imported."""
     here = Path(__file__).parent
     helps = {}
     for path in [*here.glob("*.py"), *here.glob("*/__init__.py")]:
         with path.open(encoding="utf-8") as source:
-            head = _HEAD.match(source.readline().rstrip())
+            # a line of comment may stand before it: a licence, the file's own name
+            head = _HEAD.match(next((line.rstrip() for line in source if line.strip() and line[0] != "#"), ""))
         if head and head[1] == (path.parent.name if path.stem == "__init__" else path.stem):
             helps[head[1]] = head[2]
     return helps

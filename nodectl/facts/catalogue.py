@@ -1,12 +1,12 @@
 """Which facts there are: one for each module of this folder that has a FACT; and a host's facts from its recording."""
 
-import importlib
-import pkgutil
 from collections.abc import Sequence
 from functools import cache
+from types import ModuleType
 from typing import Any
 
-import nodectl.facts
+from nodectl.common.declarations import load, modules_below
+from nodectl.errors import DeclarationError
 from nodectl.facts.base import Fact, Occasion, read_fact
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
@@ -16,11 +16,19 @@ _ANY = Host("", "")
 
 @cache
 def registered() -> tuple[Fact[Any], ...]:
-    """Every fact of this folder, in the order of their lines."""
-    names = (module.name for module in pkgutil.iter_modules(nodectl.facts.__path__))
-    modules = (importlib.import_module(f"nodectl.facts.{name}") for name in names)
-    facts = [module.FACT for module in modules if hasattr(module, "FACT")]
+    """Every fact of this folder, in the order of their lines; DeclarationError where one cannot be."""
+    facts = [_fact(module) for module in modules_below("nodectl.facts", "FACT")]
     return tuple(sorted(facts, key=lambda fact: (fact.row, fact.subject)))
+
+
+def _fact(module: ModuleType) -> Fact[Any]:
+    """The module's fact, which is called as the module."""
+    fact, subject = module.FACT, module.__name__.rpartition(".")[2]
+    if not isinstance(fact, Fact):
+        raise DeclarationError(f"{module.__name__}: FACT is no nodectl.facts.base.Fact")
+    if fact.subject != subject:
+        raise DeclarationError(f"{module.__name__}: its fact is called {fact.subject!r}; it is found as {subject!r}")
+    return fact
 
 
 @cache
@@ -31,7 +39,7 @@ def all_facts() -> tuple[Fact[Any], ...]:
 
 def facts_named(*subjects: str) -> tuple[Fact[Any], ...]:
     """These, in the order of their lines; no other fact is imported for it."""
-    facts = (importlib.import_module(f"nodectl.facts.{subject}").FACT for subject in subjects)
+    facts = (_fact(load(f"nodectl.facts.{subject}")) for subject in subjects)
     return tuple(sorted(facts, key=lambda fact: (fact.row, fact.subject)))
 
 

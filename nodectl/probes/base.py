@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar, cast
 
-from nodectl.errors import UsageError
+from nodectl.errors import DeclarationError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement, MeasurementKind
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.options import Choice, Seconds, Text, Whole, option, rounds
 from nodectl.transport.base import Transport
@@ -90,10 +90,6 @@ class Need(StrEnum):
     TORCH = "torch"
 
 
-class DeclarationError(Exception):
-    """A probe's declaration is incomplete or contradicts itself."""
-
-
 Own = TypeVar("Own", bound=ProbeOptions)
 # a line for the operator while it goes on
 Note = Callable[[str], None]
@@ -131,16 +127,24 @@ class Probe(Generic[Own]):
 
     def __post_init__(self) -> None:
         """What is wrong with the declaration is told when its file is imported, not when an operator asks for it."""
+        units = self.results.units
+        not_units = ", ".join(repr(unit) for unit in units if not isinstance(unit, Unit))
         problems = {
             f"the name {self.name!r} is not a word of a to z and 0 to 9": not re.fullmatch("[a-z][a-z0-9]*", self.name),
             f"{self.name!r} is the name of a group": self.name in GROUPS,
             "the summary is not one line that ends with a full stop": not re.fullmatch(r"\S.*\.", self.summary),
-            "results: a unit is needed": not self.results.units,
+            "run is no function": not callable(self.run),
+            "cost_s is no function": not callable(self.cost_s),
+            "results: a unit is needed": not units,
+            f"results: {not_units} is no Unit": bool(not_units),
             f"groups: known are {', '.join(GROUPS)}": not set(self.groups) <= set(GROUPS),
-            f"in_a_trial is no {self.options.__name__}": type(self.trial_options) is not self.options,
             "least is more than usual": self.least.repetitions > self.usual.repetitions
             or self.least.duration_s > self.usual.duration_s,
         }
+        if isinstance(self.options, type) and issubclass(self.options, ProbeOptions):
+            problems[f"in_a_trial is no {self.options.__name__}"] = type(self.trial_options) is not self.options
+        else:
+            problems["options is no class of ProbeOptions"] = True
         wrong = [text for text, is_wrong in problems.items() if is_wrong]
         if wrong:
             raise DeclarationError(f"probe {self.name}: {'; '.join(wrong)}")

@@ -76,7 +76,7 @@ def fitted(probe: str, wish: Amount, least: Amount, cost: Cost, time_s: float | 
     for amount in _smaller(wish, least):
         if cost(amount) <= time_s:
             return amount, _trimmed(wish, amount)
-    message = f"the {probe} probe takes at least {cost(least):.0f} s here, and {max(0.0, time_s):.0f} s are left"
+    message = f"the {probe} probe takes at least {cost(least):.3g} s here, and {max(0.0, time_s):.3g} s are left"
     raise BudgetError(message, "give it more with --budget, or fewer hosts with --limit")
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import pkgutil
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from nodectl.errors import UsageError
+from nodectl.common.declarations import modules_below
+from nodectl.errors import DeclarationError, UsageError
 from nodectl.model.measurement import MeasurementKind
-from nodectl.probes.base import GROUPS, DeclarationError, Probe
+from nodectl.probes.base import GROUPS, Probe
 
 AnyProbe = Probe[Any]
 _PACKAGES = ("nodectl.probes", "nodectl.articles")
@@ -23,15 +20,16 @@ _PACKAGES = ("nodectl.probes", "nodectl.articles")
 @cache
 def declarations() -> Mapping[str, AnyProbe]:
     """All declarations by name.  DeclarationError where one is incomplete, or a name is there twice."""
+    homes: dict[str, str] = {}
     probes: dict[str, AnyProbe] = {}
-    for module in _modules():
-        probe = getattr(module, "PROBE", None)
-        if probe is None:
-            continue
+    # what declares nothing need not be imported: the help of all probes would take three times as long
+    for module in (module for package in _PACKAGES for module in modules_below(package, "PROBE")):
+        probe = module.PROBE
         if not isinstance(probe, Probe):
             raise DeclarationError(f"{module.__name__}: PROBE is no nodectl.probes.base.Probe")
         if probes.setdefault(probe.name, probe) is not probe:
-            raise DeclarationError(f"{module.__name__}: there is another probe {probe.name}")
+            raise DeclarationError(f"there are two probes {probe.name}: {homes[probe.name]}, {module.__name__}")
+        homes.setdefault(probe.name, module.__name__)
     return MappingProxyType(dict(sorted(probes.items())))
 
 
@@ -74,20 +72,3 @@ def unknown(name: str) -> UsageError:
     near = get_close_matches(name, [*names, *GROUPS], n=1)
     meant = f"did you mean {near[0]}?  " if near else ""
     return UsageError(f"no probe '{name}'", f"{meant}one of: {', '.join(names)}; or a group: {', '.join(GROUPS)}")
-
-
-def _modules() -> Iterator[Any]:
-    for package in _PACKAGES:
-        for info in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            # what declares nothing need not be imported: the help of all probes would take three times as long
-            if not re.search(r"^PROBE\b", _source(info.name), re.MULTILINE):
-                continue
-            try:
-                yield importlib.import_module(info.name)
-            except TypeError as error:  # arguments that a declaration lacks
-                raise DeclarationError(f"{info.name}: {error}") from error
-
-
-def _source(module: str) -> str:
-    spec = importlib.util.find_spec(module)
-    return Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""

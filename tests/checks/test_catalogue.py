@@ -11,6 +11,7 @@ import nodectl.checks.system
 from nodectl.checks import catalogue
 from nodectl.checks.catalogue import checks, comparisons, judgements, launch_judgements, thresholds
 from nodectl.checks.check import Comparison, Judgement, Subject
+from nodectl.errors import DeclarationError
 from nodectl.facts.catalogue import registered
 from nodectl.facts.job import KINDS
 
@@ -85,5 +86,5 @@ def test_what_is_declared_wrongly_is_refused_at_load(
     module_with: Callable[[str], None], text: str, message: str
 ) -> None:
     module_with(GOOD + JUDGE)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(DeclarationError, match=message):
         module_with(text)

@@ -4,15 +4,20 @@ import importlib
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click import BadParameter
 
-from nodectl.errors import UsageError
+from nodectl.cli.options import Seconds
+from nodectl.cli.probe import _single
+from nodectl.errors import DeclarationError, UsageError
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.probes import registry
-from nodectl.probes.base import Amount, DeclarationError, Probe, ProbeOptions
+from nodectl.probes.base import Amount, Probe, ProbeOptions
+from nodectl.probes.options import Whole, option
 from nodectl.probes.registry import AnyProbe, chosen, declarations, kind_of, listed
 from nodectl.profiles.load import find_profiles
 from nodectl.profiles.resolve import load_profile
@@ -35,6 +40,9 @@ def nothing(*_: object) -> Any:
         ({"groups": ("fast",)}, "groups: known are quick, network, gpu, all"),
         ({"in_a_trial": 7}, "in_a_trial is no ProbeOptions"),
         ({"least": Amount(9, 9.0)}, "least is more than usual"),
+        ({"run": None}, "run is no function"),
+        ({"options": dict}, "options is no class of ProbeOptions"),
+        ({"results": MeasurementKind(units=("GB/s",))}, "results: 'GB/s' is no Unit"),  # type: ignore[arg-type]
     ],
 )
 def test_a_declaration_that_is_wrong_is_refused(wrong: dict[str, Any], message: str) -> None:
@@ -72,15 +80,18 @@ def as_before() -> Any:
                 "from nodectl.probes.base import Probe, ProbeOptions\n"
                 "PROBE = Probe(name='mine', summary='Mine.', run=print, options=ProbeOptions)\n"
             ),
-            "nodectl.probes.added_by_a_test: .* missing .*'results'",
+            "added_by_a_test.py, line 2: .* missing .*'results'",
         ),
+        ("import json\nPROBE = (\n", "added_by_a_test.py, line 2: SyntaxError: .*never closed"),
+        ("from json import no_such\nPROBE = no_such\n", "added_by_a_test.py, line 1: ImportError"),
+        ("PROBE = {}['x']\n", "added_by_a_test.py, line 1: KeyError"),
         ("PROBE = print\n", "nodectl.probes.added_by_a_test: PROBE is no nodectl.probes.base.Probe"),
         (
             (
                 "import dataclasses\nfrom nodectl.probes.tcp.probe import PROBE as TCP\n"
                 "PROBE = dataclasses.replace(TCP, summary='Another.')\n"
             ),
-            "there is another probe tcp",
+            "two probes tcp: nodectl.probes.tcp.probe, nodectl.probes.added_by_a_test",
         ),
     ],
 )
@@ -148,3 +159,25 @@ def test_options_are_types() -> None:
     for probe in listed():
         assert isinstance(probe, Probe) and issubclass(probe.options, ProbeOptions)
         assert probe.options() == probe.given(ProbeOptions())
+
+
+def test_an_option_that_is_called_as_a_common_one_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Renamed(ProbeOptions):
+        spending: int | None = option(None, Whole(1, 9), "Money.", flag="budget")
+
+    with pytest.raises(DeclarationError, match="probe mine: there is another option --budget"):
+        _single(probe_of("mine", nothing, options=Renamed))
+
+
+@pytest.mark.parametrize(
+    ("text", "time_s"), [("0.5", 0.5), ("500ms", 0.5), ("30s", 30.0), ("2 m", 120.0), ("1h", 3600.0), (7, 7.0)]
+)
+def test_a_time_is_written_with_its_unit_or_in_seconds(text: object, time_s: float) -> None:
+    assert Seconds(0.001, 3600).convert(text, None, None) == time_s
+
+
+@pytest.mark.parametrize("text", ["nan", "s", "1..2", "1d", "-1", "2h", ""])
+def test_what_is_no_time_or_out_of_range_is_refused(text: str) -> None:
+    with pytest.raises(BadParameter):
+        Seconds(0.001, 3600).convert(text, None, None)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from importlib import import_module
-from pkgutil import iter_modules
 from types import ModuleType
 
-from nodectl.errors import UsageError
+from nodectl.common.declarations import modules_below
+from nodectl.errors import DeclarationError, UsageError
 from nodectl.lab.faults import real, recorded
 from nodectl.lab.faults.base import Act, Fault, Output, Outputs, Scene
 from nodectl.lab.faults.editing import edited, write_recording
@@ -18,10 +17,10 @@ def _declared(*packages: ModuleType) -> dict[str, Fault]:
     """The FAULTS of each module of the packages by name, in the order of the modules' names."""
     faults: dict[str, Fault] = {}
     for package in packages:
-        for module in iter_modules(package.__path__):
-            for fault in import_module(f"{package.__name__}.{module.name}").FAULTS:
+        for module in modules_below(package.__name__, "FAULTS"):
+            for fault in module.FAULTS:
                 if fault.name in faults:
-                    raise ValueError(f"two faults are named {fault.name}")
+                    raise DeclarationError(f"two faults are named {fault.name}")
                 faults[fault.name] = fault
     return faults
 

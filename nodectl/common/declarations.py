@@ -1,0 +1,74 @@
+"""Modules that declare something by being there: probes, checks, facts, kinds of faults."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from traceback import walk_tb
+from types import ModuleType
+
+from nodectl.errors import DeclarationError
+
+_REMEDY = "correct that file, or take it away"
+# file:line of a module that was being imported when something went wrong
+Place = tuple[str, int]
+
+
+def modules_below(package: str, declares: str = "") -> Iterator[ModuleType]:
+    """The modules of a package and of its folders, in the order of their names.
+
+    With `declares` only those that assign this name at their left margin: the others are not imported.
+    DeclarationError with file and line where one cannot be imported.
+    """
+    for name in names_below(package):
+        if not declares or re.search(rf"^{declares}\b", _source(name), re.MULTILINE):
+            yield load(name)
+
+
+def names_below(package: str) -> list[str]:
+    """The names of these modules."""
+    found = pkgutil.walk_packages(load(package).__path__, f"{package}.", onerror=_cannot_be_loaded)
+    return [module.name for module in found]
+
+
+def load(module: str) -> ModuleType:
+    """The module; DeclarationError with file and line where it cannot be imported, for whatever reason."""
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        file, line = _place(error) or (module, 0)
+        where = f"{file}, line {line}" if line else file
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise DeclarationError(f"{where}: {type(error).__name__}: {reason}", _REMEDY) from error
+
+
+def _cannot_be_loaded(package: str) -> None:
+    load(package)
+
+
+def _place(error: Exception) -> Place | None:
+    """Where the module stands that was imported last: in it the declaration, not in the class that refused it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return _short(error.filename), error.lineno or 0
+    places = [
+        (frame.f_code.co_filename, line)
+        for frame, line in walk_tb(error.__traceback__)
+        if frame.f_code.co_name == "<module>"
+    ]
+    return (_short(places[-1][0]), places[-1][1]) if places else None
+
+
+def _short(file: str) -> str:
+    """The path below the folder that holds nodectl, where it is below it."""
+    home = Path(__file__).resolve().parents[2]
+    path = Path(file)
+    return str(path.relative_to(home)) if path.is_relative_to(home) else file
+
+
+def _source(module: str) -> str:
+    spec = importlib.util.find_spec(module)
+    return Path(spec.origin).read_text(encoding="utf-8", errors="replace") if spec and spec.origin else ""

@@ -1,0 +1,44 @@
+"""What is wrong with a fact's file is told with its name."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import nodectl.facts
+from nodectl.errors import DeclarationError
+from nodectl.facts.catalogue import registered
+
+GOOD = "from nodectl.facts.base import Fact\nFACT = Fact('odd_one', (), len, str)\n"
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], object]]:
+    """All facts with one more file, of this text."""
+    monkeypatch.setattr(nodectl.facts, "__path__", [*nodectl.facts.__path__, str(tmp_path)])
+
+    def with_file(text: str) -> object:
+        (tmp_path / "odd_one.py").write_text(text)
+        sys.modules.pop("nodectl.facts.odd_one", None)
+        importlib.invalidate_caches()
+        return registered.__wrapped__()
+
+    yield with_file
+    sys.modules.pop("nodectl.facts.odd_one", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD.replace("'odd_one'", "'cpu'"), "nodectl.facts.odd_one: its fact is called 'cpu'"),
+        ("FACT = 7\n", "nodectl.facts.odd_one: FACT is no nodectl.facts.base.Fact"),
+        (GOOD + "def\n", "odd_one.py, line 3: SyntaxError"),
+        (GOOD + "import no_such_library\n", "odd_one.py, line 3: ModuleNotFoundError: .*no_such_library"),
+    ],
+)
+def test_a_wrong_file_is_named(load: Callable[[str], object], text: str, message: str) -> None:
+    load(GOOD)
+    with pytest.raises(DeclarationError, match=message):
+        load(text)
