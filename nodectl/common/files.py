@@ -1,4 +1,4 @@
-"""Files: replaced so that a reader sees the old or the new one, never a mixture; and read as JSON."""
+"""Files: named after hosts, replaced so that a reader sees old or new and never a mixture, and read as JSON."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ import os
 import tempfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from nodectl.errors import UsageError
+
+_NAME_CHARACTERS = "@+:,=~"
+
+
+def folder_name(host: str) -> str:
+    """The name of a host's folder: one path component, whatever the host is called."""
+    quoted = quote(host, safe=_NAME_CHARACTERS) or "%00"
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: bool = False) -> None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
+from nodectl.common.files import folder_name
 from nodectl.errors import ParseError
 from nodectl.model.recording import Entry, Recording
 from nodectl.recordings.frames import CAP_BYTES, TOTAL_BYTES, as_text
@@ -21,13 +22,6 @@ from nodectl.recordings.frames import CAP_BYTES, TOTAL_BYTES, as_text
 INDEX, OUT, ERR, CLOCK = "index.json", ".out", ".err", "clock"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _END_OF_TIME = 2**40
-_NAME_CHARACTERS = "@+:,=~"
-
-
-def folder_name(host: str) -> str:
-    """The name of a host's folder: one path component, whatever the host is called."""
-    quoted = quote(host, safe=_NAME_CHARACTERS) or "%00"
-    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
 def host_name(folder: str) -> str:

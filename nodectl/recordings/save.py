@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from nodectl.common.files import replace_file
+from nodectl.common.files import folder_name, replace_file
 from nodectl.errors import UsageError
 from nodectl.facts.catalogue import commands_for, facts_for
 from nodectl.model.host import Host
@@ -24,7 +24,7 @@ from nodectl.profiles.load import find_profiles
 from nodectl.profiles.resolve import base_tuning, load_profile
 from nodectl.profiles.schema import Tuning
 from nodectl.recordings.fleet import ABOUT, SCHEMA, open_recording, read_about
-from nodectl.recordings.folder import CLOCK, ERR, INDEX, OUT, folder_name
+from nodectl.recordings.folder import CLOCK, ERR, INDEX, OUT
 from nodectl.recordings.mask import Masker
 from nodectl.recordings.source import ReplaySource, Source
 

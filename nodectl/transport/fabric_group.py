@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -11,18 +12,24 @@ from fabric.exceptions import GroupException
 from fabric.group import GroupResult
 from fabric.runners import Remote
 
+from nodectl.common.files import folder_name
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.transport.fanout import FORKS, fan_out
 from nodectl.transport.ssh_client import SshClient
 from nodectl.transport.ssh_target import password_of, target_of
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
 
 class QuotingRemote(Remote):  # type: ignore[misc]  # fabric ships no types
     """Fabric's runner pastes `env=` into the command line as it stands; here each value is quoted for the shell."""
 
     def start(self, command: str, shell: str, env: dict[str, str], timeout: float | None = None) -> None:
-        """Send the command, with `env` exported before it."""
+        """Send the command, with `env` exported before it; UsageError for what is no name of a variable."""
+        for name in env:
+            if not _VARIABLE.fullmatch(name):
+                raise UsageError(f"env: {name!r} is no name of a variable", "write it with A-Z, a-z, 0-9 and _ only")
         super().start(command, shell, {name: shlex.quote(str(value)) for name, value in env.items()}, timeout)
 
 
@@ -51,6 +58,12 @@ class CheckedConnection(Connection):  # type: ignore[misc]
         if not self.is_connected:
             self.transport = self._nodectl_client.login(self._nodectl_target, self._nodectl_password)
             self.client._transport = self.transport
+
+    def get(self, remote: str, local: Any = None, preserve_mode: bool = True) -> Any:
+        """As Fabric's; for `{host}` in `local` stands the host's name as one path component, whatever it is called."""
+        if isinstance(local, str):
+            local = local.replace("{host}", folder_name(self.host))
+        return super().get(remote, local, preserve_mode)
 
     def close(self) -> None:
         """Close the session, and those to jump hosts that no group shares."""

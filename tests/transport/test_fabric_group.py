@@ -48,6 +48,26 @@ def test_environment_values_reach_the_command_as_they_are(sshd: Sshd) -> None:
     assert shown.stdout == value
 
 
+@pytest.mark.parametrize("name", ["X;touch {0};Y", "X$(touch {0})", "1X", "", "X Y", "X\n"])
+def test_what_is_no_name_of_a_variable_never_reaches_the_shell(sshd: Sshd, tmp_path: Path, name: str) -> None:
+    mark = tmp_path / "made"
+    with CheckedConnection(sshd.host()) as connection, pytest.raises(UsageError, match="no name of a variable"):
+        connection.run("true", env={name.format(mark): "1"}, hide=True, in_stream=False)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("host", ["../out", "a/b", "..", "{port}"])
+def test_what_is_fetched_stays_in_its_folder_whatever_the_host_is_called(sshd: Sshd, tmp_path: Path, host: str) -> None:
+    (tmp_path / "log").write_text("its log\n")
+    target = tmp_path / "in" / "folder"
+    with CheckedGroup([sshd.host(host)]) as group:
+        group.get(str(tmp_path / "log"), f"{target}/{{host}}.log")
+        group.get(str(tmp_path / "log"), local=f"{target}/{{host}}/")
+    assert sorted(path.parent.parent == target or path.parent == target for path in target.rglob("*.log")) == [True]
+    assert len([path for path in target.rglob("*") if path.is_file()]) == 2
+    assert not [path for path in tmp_path.glob("*") if "log" in path.name and path != tmp_path / "log"]
+
+
 def test_fleet_is_a_fabric_group_over_an_inventory(sshd: Sshd, tmp_path: Path) -> None:
     inventory = sshd.inventory(tmp_path, "web1\nweb2\ndb1")
     with fleet(inventory, limit="web1,web2") as group:
