@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -94,12 +93,6 @@ def _outside(collective: str, node: NodeLinks, ranks: int) -> ExpectedBusBandwid
             value, "network", f"{ranks - node.ranks} of {ranks - 1} parts cross the root's NICs"
         )
     return ExpectedBusBandwidth(node.outside_gb_s, "network", "rings cross the node over all NICs at once")
-
-
-def algbw(collective: str, busbw_gb_s: float, ranks: int) -> float:
-    """Size over time, from bus bandwidth."""
-    factor = BUS_FACTORS[collective](ranks)
-    return busbw_gb_s / factor if factor else math.inf
 
 
 # what the nccl probe runs

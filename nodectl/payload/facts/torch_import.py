@@ -1,4 +1,4 @@
-"""What a package of the stack is when it is imported, and the libraries that it loads: `import_look.py torch`.
+"""What a package of the stack is when it is imported, and the libraries that it loads: `torch_import.py torch`.
 
 Prints `NODECTL` and JSON. An import takes seconds, so its answer is kept, and given again for as long as no package,
 loader setting or driver has changed.
@@ -52,19 +52,19 @@ def look_torch(torch: Any) -> dict[str, str]:
 
 def site_packages() -> tuple[Path, list[str]]:
     """The environment's, and where the big packages in it really lie."""
-    site = next((Path(each) for each in sys.path if each.endswith("site-packages")), Path("/nonexistent"))
+    site = next((Path(entry) for entry in sys.path if entry.endswith("site-packages")), Path("/nonexistent"))
     places = [Path(sys.prefix), *(site / name for name in ("nvidia", "torch"))]
     return site, sorted({os.path.realpath(str(place)) for place in places if place.exists()})
 
 
 def distributions(site: Path) -> dict[str, str]:
     """{canonical name: version} of what is wholly there."""
-    found = {}
+    versions = {}
     for folder in site.glob("*.dist-info"):
         name, _, version = folder.name[: -len(".dist-info")].rpartition("-")
         if (folder / "RECORD").is_file():
-            found[re.sub(r"[-_.]+", "-", name).lower()] = version
-    return found
+            versions[re.sub(r"[-_.]+", "-", name).lower()] = version
+    return versions
 
 
 def shadowing(own: list[str]) -> dict[str, list[str]]:
@@ -73,13 +73,13 @@ def shadowing(own: list[str]) -> dict[str, list[str]]:
     text = path.read_text() if path.is_file() else ""
     lines = re.findall(r"^\s*(?:export\s+)?LD_LIBRARY_PATH=(.*)$", text, re.MULTILINE)
     parts = [os.environ.get("LD_LIBRARY_PATH", ""), *(line.strip().strip("\"'") for line in lines)]
-    found = {}
-    for folder in sorted({each for part in parts for each in part.split(":") if each.startswith("/")}):
+    libraries = {}
+    for folder in sorted({entry for part in parts for entry in part.split(":") if entry.startswith("/")}):
         names = {path.name.partition(".so")[0] for path in Path(folder).glob("lib*.so*")} & {"libnccl", "libcudnn"}
         real = os.path.realpath(folder) + "/"
-        if names and not any(real.startswith(each + "/") for each in own):
-            found[folder] = sorted(names)
-    return found
+        if names and not any(real.startswith(place + "/") for place in own):
+            libraries[folder] = sorted(names)
+    return libraries
 
 
 def stamp(site: Path) -> str:

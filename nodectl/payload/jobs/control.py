@@ -13,10 +13,10 @@ from typing import Any, Callable, Dict, List
 
 from . import checkpoints
 from .contain import Containment
-from .folder import JobFolder, JobFolderError, jobs_root, known_jobs, state_root
+from .folder import JobFolder, JobFolderError, jobs_root, known_jobs, payload_folder, state_root
 from .heartbeat import STOPPED
 from .logs import stream
-from .process import is_alive, send
+from .nsinit import redirect
 from .supervisor import Supervisor
 
 _FRESH_S = 3600.0
@@ -82,12 +82,7 @@ def start(job_id: str) -> None:
 
 
 def _supervise(job: JobFolder, pipe: int) -> None:
-    log = os.open(job.at("supervisor.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
-    os.close(log)
-    os.close(nothing)
+    redirect(job.at("supervisor.log"))
     os.chdir(job.path)
     try:
         supervisor = Supervisor(job)
@@ -155,7 +150,7 @@ def clean(*job_ids: str) -> None:
 def _clean_payloads() -> None:
     """Remove payload folders other than this one that no living supervisor was started from."""
     root = os.path.join(state_root(), "payload")
-    used = {os.path.realpath(_own_folder())}
+    used = {os.path.realpath(payload_folder())}
     for job_id in known_jobs():
         job = JobFolder(job_id)
         if job.supervisor_alive():
@@ -164,10 +159,6 @@ def _clean_payloads() -> None:
         path = os.path.realpath(os.path.join(root, name))
         if path not in used and not _is_fresh(path):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _own_folder() -> str:
-    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _is_fresh(path: str) -> bool:
@@ -200,23 +191,17 @@ def _detach(body: Callable[[int], None]) -> str:
 
 def _end(job: JobFolder) -> None:
     """Stop the job on this host; returns when nothing of it is left, or after about 9 s."""
-    state = job.state()
-    pid, ticks = int(state.get("pid", 0)), int(state.get("start_ticks", 0))
-    if is_alive(pid, ticks):
-        send(pid, signal.SIGTERM)
+    if job.signal_supervisor(signal.SIGTERM):
         ends_s = time.monotonic() + _SUPERVISOR_S
-        while is_alive(pid, ticks) and time.monotonic() < ends_s:
+        while job.supervisor_alive() and time.monotonic() < ends_s:
             time.sleep(_POLL_S)
     _force(job)
 
 
 def _force(job: JobFolder) -> None:
     """Kill what is left of supervisor and ranks, and write the last state where the supervisor could not."""
+    job.signal_supervisor(signal.SIGKILL)
     state = job.state()
-    pid, ticks = int(state.get("pid", 0)), int(state.get("start_ticks", 0))
-    was_alive = is_alive(pid, ticks)
-    if was_alive:
-        send(pid, signal.SIGKILL)
     containment = Containment.recorded(job.id, state.get("containment", {}))
     if state.get("containment"):
         containment.kill(_FORCE_S)

@@ -8,7 +8,7 @@ import os
 import re
 from typing import Any, Dict, Iterator, List
 
-from .process import is_alive
+from .process import is_alive, send
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _RESERVE_BYTES = 64 * 1024
@@ -22,6 +22,11 @@ def state_root() -> str:
     """`${XDG_STATE_HOME:-$HOME/.local/state}/nodectl`: everything nodectl writes on a node lies below it."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(base, "nodectl")
+
+
+def payload_folder() -> str:
+    """The folder of the programs of which this one is."""
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def jobs_root() -> str:
@@ -99,6 +104,13 @@ class JobFolder:
         """The supervisor that wrote the state still runs."""
         state = self.state()
         return is_alive(int(state.get("pid", 0)), int(state.get("start_ticks", 0)))
+
+    def signal_supervisor(self, number: int) -> bool:
+        """Send the supervisor a signal; False where it does not run."""
+        alive = self.supervisor_alive()
+        if alive:
+            send(int(self.state()["pid"]), number)
+        return alive
 
     def _read_json(self, name: str) -> Dict[str, Any]:
         with open(self.at(name), encoding="utf-8") as file:

@@ -11,7 +11,7 @@ import time
 from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 from . import cgroup, syscalls
-from .process import descendants, send
+from .process import descendants, exit_status, send
 
 NOT_STARTED = 127
 _GUARD_POLL_S = 0.1
@@ -75,7 +75,7 @@ def _outer(command: Command, group: Optional[str], namespace: bool, supervisor: 
     if os.getppid() != supervisor:
         os._exit(NOT_STARTED)
     os.setsid()
-    _redirect(command.output)
+    redirect(command.output)
     if group:
         cgroup.join(group)
     if not namespace:
@@ -106,7 +106,7 @@ def _guard(command: Command, supervisor: int) -> NoReturn:
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == launcher:
-            _leave_with(status)
+            os._exit(exit_status(status))
         if os.getppid() != supervisor:
             _end_descendants()
         if pid == 0:
@@ -151,12 +151,7 @@ def _pass_on_and_wait(child: int) -> NoReturn:
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:
-            _leave_with(status)
-
-
-def _leave_with(status: int) -> NoReturn:
-    ended_by = status & 0x7F
-    os._exit(128 + ended_by if ended_by else status >> 8)
+            os._exit(exit_status(status))
 
 
 def _execute(command: Command) -> NoReturn:
@@ -165,12 +160,14 @@ def _execute(command: Command) -> NoReturn:
     os.execvpe(command.argv[0], command.argv, command.env)  # noqa: S606 - an argv, and no shell is the point
 
 
-def _redirect(output: str) -> None:
+def redirect(output: str) -> None:
+    """Standard input from nowhere, standard output and error to the end of this file."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(nothing, 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(log)
+    os.close(nothing)
 
 
 def _reset_signals() -> None:

@@ -71,6 +71,12 @@ def read_environ(pid: int) -> Dict[str, str]:
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
+def exit_status(wait_status: int) -> int:
+    """A wait status as a shell has it: 128 plus the signal where one ended the process."""
+    number = wait_status & 0x7F
+    return 128 + number if number else wait_status >> 8
+
+
 def send(pid: int, number: int) -> None:
     """Send a signal; a process that has gone is no error."""
     with contextlib.suppress(ProcessLookupError):

@@ -13,9 +13,9 @@ from . import heartbeat as hb
 from .checkpoint_copy import Courier
 from .classify import first
 from .contain import MARKER, Containment
-from .folder import JobFolder
+from .folder import JobFolder, payload_folder
 from .nsinit import Command
-from .process import read_stat
+from .process import exit_status, read_stat
 from .ranks import Death, RankWatch, describe, tail, unseen
 
 _TICK_S = 0.2
@@ -127,8 +127,7 @@ class Supervisor:
             if pid == 0:
                 return
             if pid == self.containment.outer:
-                number = status & 0x7F
-                self.exit_status = 128 + number if number else status >> 8
+                self.exit_status = exit_status(status)
             self.courier.reaped(pid, status)
 
     def _decide(self, now_s: float) -> None:
@@ -277,7 +276,7 @@ def _identity() -> Dict[str, Any]:
         "pid": os.getpid(),
         "start_ticks": stat.start_ticks if stat else 0,
         "started_at": time.time(),
-        "payload": os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+        "payload": payload_folder(),
     }
 
 

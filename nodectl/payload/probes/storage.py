@@ -18,6 +18,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..common import machine, program
 from ..common.events import say
+from ..common.folders import made
 from ..jobs.folder import state_root
 
 MIB = 1 << 20
@@ -98,22 +99,14 @@ def remove_stale(parent: Path) -> None:
 @contextlib.contextmanager
 def own_folder(parent: Path) -> Iterator[Path]:
     """A folder for the files, gone at the end; so is what had to be made for it."""
-    made = []
-    for ancestor in [parent, *parent.parents]:
-        if ancestor.exists():
-            break
-        made.append(ancestor)
-    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=str(parent)))
-    try:
-        with (folder / LOCK).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield folder
-    finally:
-        shutil.rmtree(str(folder), ignore_errors=True)
-        for ancestor in made:
-            with contextlib.suppress(OSError):  # somebody else uses it by now
-                ancestor.rmdir()
+    with made(parent):
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=str(parent)))
+        try:
+            with (folder / LOCK).open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield folder
+        finally:
+            shutil.rmtree(str(folder), ignore_errors=True)
 
 
 def fio_version() -> Optional[str]:

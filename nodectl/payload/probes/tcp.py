@@ -16,7 +16,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from ..common import program
 from ..common.events import say
-from ..common.sockets import family
+from ..common.sockets import ESTABLISHED, LISTEN, family, kernel_rows
 from ..jobs.syscalls import die_with_parent
 
 POLL_S = 0.01
@@ -30,21 +30,11 @@ ATTEMPTS = 5
 CONNECTIONS = 5
 CONNECT_S = 1.0
 SYSCTL = Path("/proc/sys/net/ipv4")
-LISTEN = "0A"
-ESTABLISHED = "01"
 
 
 def port_states(port: int) -> List[str]:
     """States of the TCP sockets of this network namespace with this local port."""
-    states = []
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with Path(path).open() as table:
-                rows = [line.split() for line in table][1:]
-        except OSError:
-            continue
-        states += [row[3] for row in rows if int(row[1].rpartition(":")[2], 16) == port]
-    return states
+    return [row[3] for row in kernel_rows() if int(row[1].rpartition(":")[2], 16) == port]
 
 
 def buffers() -> List[Optional[int]]:

@@ -28,21 +28,21 @@ class Interface(NamedTuple):
 
 def interfaces() -> List[Interface]:
     """Every interface of this network namespace."""
-    found: Dict[int, Interface] = {}
+    links: Dict[int, Interface] = {}
     for body in _dump(_GETLINK):
         _, _, index, flags, _ = struct.unpack_from("=BxHiII", body)
         fields = dict(_attributes(body[16:]))
         state = fields.get(_IFLA_OPERSTATE, b"\0")[0]
         name = fields[_IFLA_IFNAME].rstrip(b"\0").decode(errors="replace")
         mtu = struct.unpack("=I", fields[_IFLA_MTU])[0]
-        found[index] = Interface(name, bool(flags & _UP), _OPERSTATE_NAMES[min(state, 6)], mtu, [])
+        links[index] = Interface(name, bool(flags & _UP), _OPERSTATE_NAMES[min(state, 6)], mtu, [])
     for body in _dump(_GETADDR):
         family, prefix, _, _, index = struct.unpack_from("=BBBBI", body)
         fields = dict(_attributes(body[8:]))
         raw = fields.get(_IFA_LOCAL) or fields.get(_IFA_ADDRESS)
-        if raw and index in found and family in (socket.AF_INET, socket.AF_INET6):
-            found[index].addresses.append(f"{socket.inet_ntop(family, raw)}/{prefix}")
-    return list(found.values())
+        if raw and index in links and family in (socket.AF_INET, socket.AF_INET6):
+            links[index].addresses.append(f"{socket.inet_ntop(family, raw)}/{prefix}")
+    return list(links.values())
 
 
 def _dump(kind: int) -> Iterator[bytes]:

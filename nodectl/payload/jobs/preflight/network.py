@@ -19,8 +19,8 @@ _RESOLVE_DEADLINE_S = 5.0
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
     """The facts `names`, `job_address` and `free_ports`."""
-    found = interfaces()
-    address, link = choose(found, request["interface"], list(candidates(request)), not request["others"])
+    links = interfaces()
+    address, link = choose(links, request["interface"], list(candidates(request)), not request["others"])
     hostname = socket.gethostname()
     addresses = resolve([hostname, *request["peers"]])
     return {
@@ -35,7 +35,7 @@ def look(request: Dict[str, Any]) -> Dict[str, Any]:
             "interface": link.name if link else "",
             "mtu": link.mtu if link else 0,
             "link_up": link is None or (link.up and link.state not in ("down", "lowerlayerdown")),
-            "interfaces": [one.name for one in found if usable(one)],
+            "interfaces": [own.name for own in links if usable(own)],
         },
         "free_ports": {"free": free_ports(request["ports"], family(address)), "ephemeral": ephemeral_ports()},
     }
@@ -60,14 +60,14 @@ def source_towards(address: str) -> Iterator[str]:
 
 
 def choose(
-    found: Sequence[Interface], interface: str, wanted: Sequence[str], alone: bool
+    links: Sequence[Interface], interface: str, wanted: Sequence[str], alone: bool
 ) -> Tuple[str, Optional[Interface]]:
     """Address (CIDR) and link for the job: of the named interface, else the first wanted one that is held here."""
     if interface:
-        named = [link for link in found if link.name == interface]
+        named = [link for link in links if link.name == interface]
         held = usable(named[0]) if named else []
         return (held[0] if held else ""), (named[0] if named else None)
-    here = {cidr.split("/")[0]: (cidr, link) for link in found for cidr in usable(link)}
+    here = {cidr.split("/")[0]: (cidr, link) for link in links for cidr in usable(link)}
     for address in wanted:
         if address in here:
             return here[address]
@@ -90,8 +90,8 @@ def resolve(names: Sequence[str]) -> Dict[str, Optional[List[str]]]:
 
     def ask(name: str) -> None:
         try:
-            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-            answers[name] = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+            entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            answers[name] = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
         except (OSError, UnicodeError):
             answers[name] = []
 

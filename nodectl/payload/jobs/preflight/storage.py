@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from ...common.folders import made
 from ..folder import JobFolder, known_jobs, state_root
 
 _BLOCK_BYTES = 64 * 1024
@@ -33,18 +33,12 @@ def folder(path: Path) -> Dict[str, Any]:
 
 
 def write_error(folder: Path) -> str:
-    """Why nothing can be written there; empty where it can. What is missing of the path is made, and removed again."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    """Why nothing can be written there; empty where it can."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_block(folder / f".nodectl-preflight-{os.getpid()}-{time.time_ns()}")
+        with made(folder):
+            _write_block(folder / f".nodectl-preflight-{os.getpid()}-{time.time_ns()}")
     except OSError as error:
         return error.strerror or str(error)
-    finally:
-        for path in missing:
-            # not empty: somebody else began to use it meanwhile
-            with contextlib.suppress(OSError):
-                path.rmdir()
     return ""
 
 

@@ -33,12 +33,12 @@ def measure(cpus: List[int], size_bytes: int, seconds: float, repetitions: int) 
         _compile(program)
         words = [str(size_bytes), "%g" % seconds, str(repetitions), ",".join(map(str, cpus))]
         # a host with little processor time needs long to touch its pages
-        told = _run([str(program), *words], 4 * seconds * repetitions + _SLACK_S)
-    found: Dict[str, List[Rates]] = {}
-    for line in told.splitlines():
+        output = _run([str(program), *words], 4 * seconds * repetitions + _SLACK_S)
+    rates: Dict[str, List[Rates]] = {}
+    for line in output.splitlines():
         kernel, whole, *passes = line.split()
-        found.setdefault(kernel, []).append(Rates(float(whole), [float(each) for each in passes]))
-    return found
+        rates.setdefault(kernel, []).append(Rates(float(whole), list(map(float, passes))))
+    return rates
 
 
 def _compile(program: Path) -> None:
@@ -57,7 +57,7 @@ def _run(argv: List[str], deadline_s: float) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RuntimeError("%s: %s" % (Path(argv[0]).name, error)) from error
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        last = said[-1] if said else "ended with %d" % done.returncode
+        complaint = done.stderr.decode(errors="replace").strip().splitlines()
+        last = complaint[-1] if complaint else "ended with %d" % done.returncode
         raise RuntimeError("%s: %s" % (Path(argv[0]).name, last))
     return done.stdout.decode()

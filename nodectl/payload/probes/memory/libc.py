@@ -27,7 +27,7 @@ class Worker(threading.Thread):
         try:
             os.sched_setaffinity(threading.get_native_id(), {self.cpu})
             maps = [mmap.mmap(-1, self.size) for _ in range(ARRAYS)]
-            to, source = (ctypes.addressof(ctypes.c_char.from_buffer(each)) for each in maps)
+            to, source = (ctypes.addressof(ctypes.c_char.from_buffer(array)) for array in maps)
             ctypes.memset(source, 1, self.size)
             for _ in range(self.rounds):
                 self.rates.append(self._round(to, source))

@@ -19,13 +19,13 @@ def best_of_ten(repetitions: Sequence[Rates]) -> float:
 
     Without passes the best repetition.
     """
-    passes = [rate for each in repetitions for rate in each.passes]
+    passes = [rate for repetition in repetitions for rate in repetition.passes]
     if not passes:
-        return max(each.sustained for each in repetitions)
+        return sustained(repetitions)
     tens = max(1, len(passes) // BEST_OF)
     return median(max(passes[first::tens]) for first in range(tens))
 
 
 def sustained(repetitions: Sequence[Rates]) -> float:
     """The best repetition: something else may have run during the others."""
-    return max(each.sustained for each in repetitions)
+    return max(repetition.sustained for repetition in repetitions)

@@ -24,11 +24,11 @@ def measure(cpus: List[int], size_bytes: int, seconds: float, repetitions: int) 
         "copy": (2, lambda: a.copy_(b)),
         "triad": (3, lambda: torch.add(b, c, alpha=3.0, out=a)),
     }
-    found: Dict[str, List[Rates]] = {name: [] for name in kernels}
+    rates: Dict[str, List[Rates]] = {name: [] for name in kernels}
     for _ in range(repetitions):
         for name, (streams, kernel) in kernels.items():
-            found[name].append(_rate(kernel, streams * count * _ELEMENT_BYTES, seconds))
-    return found
+            rates[name].append(_rate(kernel, streams * count * _ELEMENT_BYTES, seconds))
+    return rates
 
 
 def _rate(kernel: Callable[[], Any], size_bytes: int, seconds: float) -> Rates:

@@ -7,11 +7,9 @@ import struct
 from pathlib import Path
 from typing import Any, Dict, Iterator, Set, Tuple
 
-from ...common.machine import text
+from ...common.sockets import ESTABLISHED, kernel_rows
 from ..endpoints import addresses
 
-TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-ESTABLISHED = "01"
 _MAPPED = "::ffff:"
 
 
@@ -43,13 +41,12 @@ def own_inodes() -> Set[str]:
 
 def connections(inodes: Set[str], but_port: int) -> Iterator[Tuple[str, str]]:
     """(own address, other's address) of established connections."""
-    for table in TABLES:
-        for fields in map(str.split, text(table).splitlines()[1:]):
-            if len(fields) < 10 or fields[3] != ESTABLISHED or fields[9] not in inodes:
-                continue
-            (local, own_port), (peer, their_port) = parsed(fields[1]), parsed(fields[2])
-            if but_port not in (own_port, their_port):
-                yield local, peer
+    for row in kernel_rows():
+        if len(row) < 10 or row[3] != ESTABLISHED or row[9] not in inodes:
+            continue
+        (local, own_port), (peer, their_port) = parsed(row[1]), parsed(row[2])
+        if but_port not in (own_port, their_port):
+            yield local, peer
 
 
 def parsed(entry: str) -> Tuple[str, int]:

@@ -14,8 +14,8 @@ SUBSYSTEMS = "INIT,NET,ENV,TUNING"
 MOST_LINES = 400
 MOST_CHARS = 300
 MOST_BYTES = 64 << 20
-_SAID = re.compile(r"NCCL (?:INFO|WARN|VERSION|ABORT)\b.*|NCCL version \S+.*")
-_TELLS = re.compile(
+_MESSAGE = re.compile(r"NCCL (?:INFO|WARN|VERSION|ABORT)\b.*|NCCL version \S+.*")
+_PROVES = re.compile(
     r"NET/|Using network|Bootstrap ?:|NET plugin|\bvia [A-Z]|GPU Direct RDMA|coll channels|Bytes -> Algo"
     r"|set by environment|libibverbs|NCCL version|NCCL WARN"
 )
@@ -82,10 +82,10 @@ def reduced(lines: Iterable[str]) -> List[str]:
     seen: Set[str] = set()
     kept: List[str] = []
     for line in lines:
-        said = _SAID.search(line)
-        if said is None or not _TELLS.search(line):
+        message = _MESSAGE.search(line)
+        if message is None or not _PROVES.search(line):
             continue
-        text = said.group()[:MOST_CHARS].rstrip()
+        text = message.group()[:MOST_CHARS].rstrip()
         key = _VIA.sub("", text, count=1)
         if key not in seen and len(kept) < MOST_LINES:
             seen.add(key)

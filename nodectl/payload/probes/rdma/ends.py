@@ -3,7 +3,8 @@
 import time
 from typing import Any, Dict, List, Optional
 
-from ..tcp import LISTEN, port_states, reserve
+from ...common.sockets import LISTEN
+from ..tcp import port_states, reserve
 from . import ports, programs
 
 LISTEN_S = 15.0

@@ -34,15 +34,15 @@ def last_word(path: Path) -> Optional[str]:
 
 def gids_of(port: Path) -> List[Dict[str, Any]]:
     """The entries that are set."""
-    found = []
+    entries = []
     for path in sorted((port / "gids").glob("*"), key=lambda path: int(path.name)):
         gid = text_of(path)
         if not gid or gid.endswith(":0000:0000:0000:0000"):
             continue
         kind = text_of(port / "gid_attrs/types" / path.name)
         netdev = text_of(port / "gid_attrs/ndevs" / path.name)
-        found.append({"index": int(path.name), "gid": gid, "type": kind, "netdev": netdev})
-    return found
+        entries.append({"index": int(path.name), "gid": gid, "type": kind, "netdev": netdev})
+    return entries
 
 
 def netdev_of(device: Path, port: Path) -> Optional[str]:
@@ -58,7 +58,7 @@ def netdev_of(device: Path, port: Path) -> Optional[str]:
 
 def ports() -> List[Dict[str, Any]]:
     """Every port of every device."""
-    found = []
+    known = []
     verbs = query_verbs()
     for port in sorted(INFINIBAND.glob("*/ports/*")):
         device = port.parent.parent
@@ -67,7 +67,7 @@ def ports() -> List[Dict[str, Any]]:
         attributes = verbs
         if verbs is not None and verbs is not UNASKED:
             attributes = verbs.get("%s/%s" % (device.name, port.name), {"error": "not listed"})
-        found.append(
+        known.append(
             {
                 "device": device.name,
                 "port": int(port.name),
@@ -85,11 +85,11 @@ def ports() -> List[Dict[str, Any]]:
                 "verbs": attributes,
             }
         )
-    return found
+    return known
 
 
 def carrier_changes(netdev: Optional[str]) -> Optional[int]:
-    """How often an interface has lost or found its link."""
+    """How often an interface has lost or adapters its link."""
     return number(Path("/sys/class/net") / netdev / "carrier_changes") if netdev else None
 
 
@@ -131,12 +131,12 @@ def memlock() -> Dict[str, Any]:
 
 def adapters_on_bus() -> List[str]:
     """PCI addresses of adapters that can do RDMA, whether or not a driver has them."""
-    found = []
+    adapters = []
     for path in sorted(PCI.glob("*")):
         kind, vendor = text(path / "class"), text(path / "vendor")
         if kind.startswith(INFINIBAND_CLASS) or (kind.startswith(NETWORK_CLASS) and vendor == MELLANOX):
-            found.append(path.name)
-    return found
+            adapters.append(path.name)
+    return adapters
 
 
 def gpus() -> Dict[str, Any]:
