@@ -13,7 +13,7 @@ from nodectl.model.host import Host
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Own, Probe, ProbeOptions, ProbeResult, host_finding
-from nodectl.probes.budget import Cost, fit, given_up, marked, said
+from nodectl.probes.budget import Cost, fit, given_up, marked, time_text
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event, failure
 from nodectl.probes.gang import Member, Played, culprits, play
@@ -84,7 +84,7 @@ def measure(
     device = device_of(ready)
     note(
         f"{probe.name}: {about(ready, device)} on {len(ready)} hosts, {device}, "
-        f"{said((cost_s or probe.cost_s)(amount))} or more{given_up(options)}"
+        f"{time_text((cost_s or probe.cost_s)(amount))} or more{given_up(options)}"
     )
     gang = members(ready, device, amount)
     if turns:

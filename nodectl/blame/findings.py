@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from statistics import median
 
 from nodectl.blame.inquiry import BLAME_SCORE, Blamed, Verdict
@@ -24,17 +25,13 @@ _REMEDY = "look at its cable, its switch's port and its interface's errors (`nod
 def blame(measurements: Sequence[Measurement], failed: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings that name a host: its pairs lose packets or fail, and pairs without it do not."""
     broken = [finding.hosts for finding in failed if finding.kind == "path" and finding.status is Status.FAILED]
-    names = sorted(
-        {name for measurement in measurements for name in measurement.hosts}
-        | {name for pair in broken for name in pair}
-    )
+    pairs = [*(measurement.hosts for measurement in measurements), *broken]
+    names = sorted({name for pair in pairs for name in pair})
     return (*_losing(measurements, names), *_cut(measurements, broken, names))
 
 
-def _losing(measurements: Sequence[Measurement], names: Sequence[str]) -> Iterator[Finding]:
-    shares = {
-        measurement.hosts: share for measurement in measurements if (share := _lost_share(measurement)) is not None
-    }
+def _losing(flows: Sequence[Measurement], names: Sequence[str]) -> Iterator[Finding]:
+    shares = {flow.hosts: share for flow in flows if (share := _lost_share(flow)) is not None}
     for name in names:
         own = [share for hosts, share in shares.items() if hosts[1] == name]
         others = [share for hosts, share in shares.items() if name not in hosts]
@@ -58,15 +55,13 @@ def _lost_share(measurement: Measurement) -> float | None:
     return again / (segments + again) if segments + again else None
 
 
-def _cut(
-    measurements: Sequence[Measurement], broken: Sequence[tuple[str, ...]], names: Sequence[str]
-) -> Iterator[Finding]:
+def _cut(flows: Sequence[Measurement], broken: Sequence[tuple[str, ...]], names: Sequence[str]) -> Iterator[Finding]:
     """The one host that is in every broken pair, where others have pairs that work."""
     common = set(names).intersection(*map(set, broken)) if broken else set()
     for name in sorted(common):
-        others = [measurement for measurement in measurements if name not in measurement.hosts]
+        others = [flow for flow in flows if name not in flow.hosts]
         # of two hosts of a single broken pair, the one whose other pairs work is not to blame
-        works = [measurement for measurement in measurements if name in measurement.hosts and measurement.value > 0]
+        works = [flow for flow in flows if name in flow.hosts and flow.value > 0]
         if len(others) >= _LEAST_OTHERS and (len(broken) > 1 or not works):
             pairs = "1 pair" if len(broken) == 1 else f"{len(broken)} pairs"
             yield _finding(name, "fails", "every pair is measured", f"is in all that failed: {pairs}")
@@ -87,11 +82,7 @@ _SWITCH = "its hosts are fast among themselves: look at the switch's links to th
 
 def readings_of(measurements: Iterable[Measurement]) -> list[Reading]:
     """A measurement between two hosts, as blame reads it."""
-    return [
-        Reading(measurement.hosts[0], measurement.hosts[1], measurement.value)
-        for measurement in measurements
-        if len(measurement.hosts) == 2
-    ]
+    return [Reading(flow.hosts[0], flow.hosts[1], flow.value) for flow in measurements if len(flow.hosts) == 2]
 
 
 def slow_findings(probe: str, verdict: Verdict, unit: str, known: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -111,14 +102,11 @@ def slow_findings(probe: str, verdict: Verdict, unit: str, known: Collection[str
 
 def two_hosts(probe: str, measurements: Sequence[Measurement]) -> tuple[Finding, ...]:
     """Of two hosts only their two directions can be compared, and neither host be blamed."""
-    if len({name for measurement in measurements for name in measurement.hosts}) != 2 or {
-        len(measurement.hosts) for measurement in measurements
-    } != {2}:
+    pairs = {frozenset(measurement.hosts) for measurement in measurements}
+    if len(pairs) != 1 or {len(measurement.hosts) for measurement in measurements} != {2}:
         return ()
-    slow, fast = (
-        min(measurements, key=lambda measurement: measurement.value),
-        max(measurements, key=lambda measurement: measurement.value),
-    )
+    value = attrgetter("value")
+    slow, fast = min(measurements, key=value), max(measurements, key=value)
     if fast.value <= 0:
         return ()
     once = slow.spread is None or fast.spread is None

@@ -118,9 +118,7 @@ class _Search:
             for link in links:
                 touching[link].append(cause)
         while judged and len(accepted) < _MOST_CAUSES:
-            _, best, links = max(
-                judged.values(), key=lambda judgement: (judgement[0], judgement[1].cause.kind == "host")
-            )
+            _, best, links = max(judged.values(), key=lambda item: (item[0], item[1].cause.kind == "host"))
             covered = self._links(best.cause)
             near = {cause: None for link in covered for cause in touching[link] if cause in judged}
             same = frozenset(links)

@@ -111,20 +111,18 @@ class Inquiry:
         """Computed once for the same readings."""
         if self._known is None or self._known[0] != len(self.readings):
             shifts = self._shifts()
-            current = (
-                self._first_look()[1] if not self.stage else fit(entries_of(self.readings, shifts), self.switch_of)
-            )
+            best = self._first_look()[1] if not self.stage else fit(entries_of(self.readings, shifts), self.switch_of)
             links = len({reading.link for reading in self.readings})
-            self._known = (len(self.readings), _View(current, shifts, links, self._beside(current, shifts)))
+            self._known = (len(self.readings), _View(best, shifts, links, self._beside(best, shifts)))
         return self._known[1]
 
-    def _beside(self, current: Fit, shifts: Mapping[int, float]) -> dict[int, list[float]]:
+    def _beside(self, best: Fit, shifts: Mapping[int, float]) -> dict[int, list[float]]:
         """How far from the usual the controls of each stage were."""
         levels: dict[int, list[float]] = defaultdict(list)
         for reading in self.readings:
-            if reading.control and reading.value > 0 and reading.link in current.usual:
+            if reading.control and reading.value > 0 and reading.link in best.usual:
                 level = math.log(reading.value) - shifts.get(reading.stage, 0.0)
-                levels[reading.stage].append(level - current.usual[reading.link])
+                levels[reading.stage].append(level - best.usual[reading.link])
         return levels
 
     def _first_look(self) -> tuple[Mapping[HostPair, Entry], Fit]:
@@ -153,12 +151,12 @@ class Inquiry:
 
     def _blamed(self, suspect: Suspect, view: _View) -> Blamed | None:
         """The suspect as one to blame, by what was measured again alone; None where that does not suffice."""
-        cause, current, shifts = suspect.cause, view.fit, view.shifts
+        cause, best, shifts = suspect.cause, view.fit, view.shifts
         again = [
             reading for reading in self.readings if reading.stage and not reading.control and cause.covers(reading.link)
         ]
         lower = [
-            math.log(reading.value) - shifts.get(reading.stage, 0.0) - current.usual[reading.link] - suspect.ceiling
+            math.log(reading.value) - shifts.get(reading.stage, 0.0) - best.usual[reading.link] - suspect.ceiling
             if reading.value > 0
             else suspect.effect - suspect.ceiling
             for reading in again
@@ -169,13 +167,9 @@ class Inquiry:
         if suspect.rivals or not enough:
             return None
         effect = median(lower)
-        error = math.hypot(current.noise * MEDIAN_ERROR / math.sqrt(len(lower)), current.error)
+        error = math.hypot(best.noise * MEDIAN_ERROR / math.sqrt(len(lower)), best.error)
         score = -effect / error / strictness(view.links)
-        if (
-            effect > -BLAME_EFFECT
-            or score < BLAME_SCORE
-            or sum(level < effect / 2 for level in lower) < 0.8 * len(lower)
-        ):
+        if effect > -BLAME_EFFECT or score < BLAME_SCORE or sum(step < effect / 2 for step in lower) < 0.8 * len(lower):
             return None
         if effect > -_MILD and len({reading.stage for reading in again}) < _MILD_STAGES:
             return None
@@ -184,7 +178,7 @@ class Inquiry:
         if sum(offset <= suspect.ceiling + effect for offset in beside) > max(1, _ODD_CONTROLS * len(beside)):
             return None
         doubt = 3 * len(self._names()) * NormalDist().cdf(-score)
-        usual = median(current.usual[reading.link] for reading in again)
+        usual = median(best.usual[reading.link] for reading in again)
         return Blamed(
             replace(suspect, effect=suspect.ceiling + effect, score=score),
             min(_MOST_CERTAIN, 1 - doubt),

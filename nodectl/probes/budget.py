@@ -80,7 +80,7 @@ def fitted(probe: str, wish: Amount, least: Amount, cost: Cost, time_s: float | 
     raise BudgetError(message, "give it more with --budget, or fewer hosts with --limit")
 
 
-def said(time_s: float) -> str:
+def time_text(time_s: float) -> str:
     """A time as text: in seconds up to 100, then in minutes: `45 s`, `12 min`."""
     return f"{time_s:.0f} s" if time_s < 100 else f"{time_s / 60:.0f} min"
 

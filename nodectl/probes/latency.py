@@ -15,7 +15,7 @@ from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, 
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, path_finding, spread
-from nodectl.probes.budget import fit, given_up, has_time, marked, said
+from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.duet import Duet, Pair, Played, connection_remedy, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
@@ -40,18 +40,18 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
     switches = switch_names(endpoint.host for endpoint in endpoints)
     mode, rounds = planned_rounds(endpoints, switches, options)
     options, amount = fit(PROBE, options, len(rounds))
-    rounds = rounds[: amount.rounds]
-    count, cost = sum(map(len, rounds)), said(cost_s(amount))
+    rounds, one_round = rounds[: amount.rounds], replace(amount, rounds=1)
+    count, cost = sum(map(len, rounds)), time_text(cost_s(amount))
     note(f"latency: pairs {mode}, {count} pairs in {len(rounds)} rounds, at most {cost}{given_up(options)}")
 
     def measure(pair: Pair) -> ProbeResult:
-        return _measure(transport, pair, options)
+        return _measure(transport, pair, options, one_round)
 
     result = ProbeResult(findings=tuple(findings)) + in_rounds(transport, rounds, measure, NAME, note)
     by_name = {endpoint.host.name: endpoint for endpoint in endpoints}
 
     def again(pairs: Sequence[HostPair]) -> ProbeResult | None:
-        if not has_time(options, cost_s(replace(amount, rounds=1))):
+        if not has_time(options, cost_s(one_round)):
             note("latency: no time is left to measure the suspects again")
             return None
         note(f"latency: once more between {', '.join(' and '.join(pair) for pair in pairs[:4])}")
@@ -65,11 +65,10 @@ def cost_s(amount: Amount) -> float:
     return amount.rounds * (_START_S + 2 * amount.repetitions * amount.duration_s * (1 + _WARM_UP_PART))
 
 
-def _measure(transport: Transport, pair: Pair, options: ProbeOptions) -> ProbeResult:
-    runs, seconds = options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s
-    wishes = {"runs": runs, "exchanges": EXCHANGES, "seconds": seconds}
+def _measure(transport: Transport, pair: Pair, options: ProbeOptions, amount: Amount) -> ProbeResult:
+    wishes = {"runs": amount.repetitions, "exchanges": EXCHANGES, "seconds": amount.duration_s}
     args = [f"--{name}={value}" for name, value in wishes.items()]
-    deadline_s = cost_s(Amount(runs, seconds)) + _SLACK_S
+    deadline_s = cost_s(amount) + _SLACK_S
     played = play(
         transport, pair, Duet("probes.latency", args, options.port or 0, options.interface is not None, deadline_s)
     )

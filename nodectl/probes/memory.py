@@ -11,7 +11,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, has_time, marked, said
+from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.outliers import Comparison, SlowOne, slow_finding, worst_by_host
@@ -54,11 +54,11 @@ def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOption
     method = next(method for method in _METHODS if all(method in node.methods for node in ready))
     in_turn = turns(ready, options.forks)
     options, amount = fit(PROBE, options, cost_s=lambda amount: in_turn * _cost_s(amount))
-    cost = f"about {_cost_s(amount):g} s a host and NUMA node, {said(in_turn * _cost_s(amount))} in all"
+    cost = f"about {_cost_s(amount):g} s a host and NUMA node, {time_text(in_turn * _cost_s(amount))} in all"
     note(f"memory: {len(ready)} hosts by {method}, {cost}{given_up(options)}")
 
     def measure(nodes: Sequence[_Ready]) -> ProbeResult:
-        return by_machine(transport, nodes, lambda node: _measure(transport, node.host, method, options), options.forks)
+        return by_machine(transport, nodes, lambda node: _measure(transport, node.host, method, amount), options.forks)
 
     def fits(nodes: Sequence[_Ready]) -> bool:
         return has_time(options, len(nodes) * _cost_s(amount))
@@ -72,12 +72,12 @@ def _ready(host: Host, answer: Event) -> _Ready:
     return _Ready(host, tuple(answer["methods"]), str(answer["machine"]) or host.name)
 
 
-def _measure(transport: Transport, host: Host, method: str, options: ProbeOptions) -> ProbeResult:
+def _measure(transport: Transport, host: Host, method: str, amount: Amount) -> ProbeResult:
     wishes = {
         "method": method,
-        "seconds": options.duration_s or _USUAL.duration_s,
+        "seconds": amount.duration_s,
         "repetitions": _BEST_OF,
-        "runs": options.repetitions or _USUAL.repetitions,
+        "runs": amount.repetitions,
     }
     args = ["measure", *(f"--{name}={value}" for name, value in wishes.items())]
     python = f"{venv_of(host)}/bin/python" if method == "torch" else None

@@ -12,7 +12,7 @@ from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.probes.base import Amount, Need
-from nodectl.probes.budget import said
+from nodectl.probes.budget import time_text
 from nodectl.probes.registry import AnyProbe, group, listed
 from nodectl.probes.rounds import rounds_for
 from nodectl.probes.series import Cost
@@ -60,7 +60,7 @@ def choice(facts: Sequence[Facts], time_s: float) -> Choice:
         if sum(cost_kept.least_s for cost_kept, _ in kept) + cost.least_s <= time_s:
             kept.append((cost, probe))
         else:
-            reasons.setdefault(f"no room in {said(time_s)}: more with --budget", []).append(probe.name)
+            reasons.setdefault(f"no room in {time_text(time_s)}: more with --budget", []).append(probe.name)
     others = [probe.name for probe in listed() if "quick" not in probe.groups]
     if others:
         reasons.setdefault("they take longer, or are asked for by name", []).extend(others)

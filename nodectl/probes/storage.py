@@ -16,7 +16,7 @@ from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.parsers.linux.fio import FioJob, parse_fio
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, has_time, marked, said
+from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.options import Text, option
@@ -83,18 +83,20 @@ class StorageOptions(ProbeOptions):
 
 def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOptions, note: Note) -> ProbeResult:
     """Rates of each host's storage; hosts of one machine in turn, so that none disturbs another."""
-    look = Look("probes.storage", lambda _: ["look", *_path(options)], "ready", _LOOK_S)
+    look = Look("probes.storage", lambda _: ["look", *_path(options.path)], "ready", _LOOK_S)
     ready, findings = ask_all(transport, hosts, NAME, look, _ready, options.forks)
     if not ready:
         return ProbeResult(findings=tuple(findings))
     in_turn = turns(ready, options.forks)
     options, amount = fit(PROBE, options, cost_s=lambda amount: in_turn * _cost_s(amount))
-    cost = said(in_turn * _cost_s(amount))
+    cost = time_text(in_turn * _cost_s(amount))
     note(f"storage: {len(ready)} hosts, {in_turn} in turn, about {cost}{given_up(options)}")
 
     def measure(nodes: Sequence[_Ready]) -> ProbeResult:
         at_once = min(len({node.machine for node in nodes}), options.forks)
-        return by_machine(transport, nodes, lambda node: _measure(transport, node, options, at_once), options.forks)
+        return by_machine(
+            transport, nodes, lambda node: _measure(transport, node, options.path, amount, at_once), options.forks
+        )
 
     def fits(nodes: Sequence[_Ready]) -> bool:
         return has_time(options, turns(nodes, options.forks) * _cost_s(amount))
@@ -118,28 +120,27 @@ def _ready(host: Host, answer: Event) -> _Ready | Finding:
     return host_finding(NAME, host.name, Status.UNKNOWN, "fio is not installed", "install the package fio there")
 
 
-def _path(options: StorageOptions) -> list[str]:
-    return ["--path", options.path] if options.path else []
+def _path(path: str | None) -> list[str]:
+    return ["--path", path] if path else []
 
 
-def _measure(transport: Transport, ready: _Ready, options: StorageOptions, at_once: int) -> ProbeResult:
-    runs, seconds = options.repetitions or _USUAL.repetitions, options.duration_s or _USUAL.duration_s
+def _measure(transport: Transport, ready: _Ready, path: str | None, amount: Amount, at_once: int) -> ProbeResult:
     storage = ready.storage
     wishes = {
-        "seconds": seconds,
-        "runs": runs,
+        "seconds": amount.duration_s,
+        "runs": amount.repetitions,
         "bytes": min(SIZE_BYTES, int(storage["room_bytes"])),
         "direct": int(storage["direct"]),
         "engine": storage["engine"],
     }
-    args = ["measure", *_path(options), *(f"--{name}={value}" for name, value in wishes.items())]
-    deadline_s = _cost_s(Amount(runs, seconds)) + _SLACK_S
+    args = ["measure", *_path(path), *(f"--{name}={value}" for name, value in wishes.items())]
+    deadline_s = _cost_s(amount) + _SLACK_S
     done, events = run_program(transport, ready.host, "probes.storage", args, timeout_s=deadline_s)
     try:
         jobs = _read(events)
     except ParseError as error:
         return ProbeResult(findings=(host_finding(NAME, ready.host.name, Status.UNKNOWN, error.message),))
-    conditions = _conditions(ready, events, options, at_once)
+    conditions = _conditions(ready, events, amount, at_once)
     measurements = tuple(
         measurement
         for pattern, runs_of in jobs.items()
@@ -162,13 +163,13 @@ def _read(events: Events) -> dict[str, list[FioJob]]:
     return jobs
 
 
-def _conditions(ready: _Ready, events: Events, options: StorageOptions, at_once: int) -> dict[str, object]:
+def _conditions(ready: _Ready, events: Events, amount: Amount, at_once: int) -> dict[str, object]:
     sizes = [int(event["bytes"]) for event in events.of("size")]
     return {
         # where it is not direct the page cache takes part
         **{name: ready.storage[name] for name in ("path", "file_system", "source", "direct", "engine", "fio")},
         "file_mib": sizes[0] // MIB if sizes else None,
-        "duration_s": options.duration_s,
+        "duration_s": amount.duration_s,
         "hosts_at_once": at_once,
     }
 

@@ -41,12 +41,10 @@ def prometheus(
     info: Samples = {(("host", host), *sorted(names.items())): 1 for host, names in sorted(profiles.items())}
     replayed: Samples = {(("host", host), ("recording", name)): 1 for host, name in sorted((recorded or {}).items())}
     # a family of what no host has would be noise on every other scrape
-    recorded_info = (
-        [_family("nodectl_health_recorded_info", "What answers for the host.", replayed)] if replayed else []
-    )
+    extra = [_family("nodectl_health_recorded_info", "What answers for the host.", replayed)] if replayed else []
     return "".join(
         [
-            *recorded_info,
+            *extra,
             _family("nodectl_health_findings", "Findings by check and status.", counts),
             _family("nodectl_health_problem", "A finding that is neither ok nor skipped.", problems),
             _family("nodectl_health_status", "1 for the worst status of the host.", states),

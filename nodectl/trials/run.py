@@ -12,7 +12,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.trial import Side, Trial
 from nodectl.probes.base import Note
-from nodectl.probes.budget import said
+from nodectl.probes.budget import time_text
 from nodectl.trials.course import Course, Ending
 from nodectl.trials.ledger import Ledger, now
 from nodectl.trials.measuring import Measuring
@@ -69,17 +69,18 @@ class TrialRun:
         candidates = len(self.head.candidates)
         turns = 2 * self.head.pairs * candidates
         if self.search:
-            self.note(f"a turn takes {said(self._turn_s)}, without the settings; {candidates} candidates")
+            self.note(f"a turn takes {time_text(self._turn_s)}, without the settings; {candidates} candidates")
         else:
-            all_turns = f"{turns} of them {said(turns * self._turn_s)}"
-            self.note(f"a turn takes {said(self._turn_s)}: {all_turns}, and the settings are put on between")
+            all_turns = f"{turns} of them {time_text(turns * self._turn_s)}"
+            self.note(f"a turn takes {time_text(self._turn_s)}: {all_turns}, and the settings are put on between")
 
     def _refuse_too_short(self) -> None:
         least_s = 2 * MIN_PAIRS * self._turn_s * (1 if self.search else len(self.head.candidates))
         left_s = self._left_s()
         if left_s is not None and left_s < least_s:
+            needed, left = time_text(least_s), time_text(max(0.0, left_s))
             raise UsageError(
-                f"{MIN_PAIRS} pairs take at least {said(least_s)} here, and {said(max(0.0, left_s))} are left",
+                f"{MIN_PAIRS} pairs take at least {needed} here, and {left} are left",
                 "give it more with --budget, fewer --probes or a shorter --duration; nothing was changed",
             )
 

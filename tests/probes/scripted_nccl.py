@@ -9,8 +9,8 @@ from nodectl.common.units import MIB
 from nodectl.model.host import Host
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.nccl.probe import run_nccl
+from nodectl.probes.nccl.routes import Route
 from nodectl.probes.nccl.run import NcclOptions
-from nodectl.probes.nccl.should import Should
 from nodectl.probes.options import Sizes
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, Fleet, play
 
@@ -74,12 +74,12 @@ def with_gpus(host: str, module: str, args: Sequence[str]) -> Answer:
     return Answer([{**ENDPOINT, **GPU}]) if module == "probes.endpoints" else measured(host, module, args)
 
 
-def fleet_of(monkeypatch: pytest.MonkeyPatch, answers: Answers, should: Should | None = None) -> Fleet:
+def fleet_of(monkeypatch: pytest.MonkeyPatch, answers: Answers, route: Route | None = None) -> Fleet:
     """A fleet that answers so; what NCCL should do there is `should` on each host."""
     fleet = play(monkeypatch, answers)
-    known = should or Should(socket="eth0")
+    known = route or Route(socket="eth0")
     monkeypatch.setattr(
-        "nodectl.probes.nccl.probe.find_should", lambda _, hosts, __: {host.name: known for host in hosts}
+        "nodectl.probes.nccl.probe.find_routes", lambda _, hosts, __: {host.name: known for host in hosts}
     )
     return fleet
 

@@ -12,8 +12,8 @@ from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.nccl.groups import Group, Part
 from nodectl.probes.nccl.hosts import Ready
 from nodectl.probes.nccl.programs import measure, read
+from nodectl.probes.nccl.routes import Route
 from nodectl.probes.nccl.run import NcclOptions, Run
-from nodectl.probes.nccl.should import Should
 from nodectl.probes.options import Sizes
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted_nccl import LOOK, fleet_of, probe, with_gpus
@@ -121,7 +121,7 @@ def run_fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, log: st
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     hosts = group(ready("gpu01", fake_program(tmp_path / "v1", text, log, status)))
     options = NcclOptions(sizes=Sizes((1024, 4096)), repetitions=2, collectives=("all_reduce", "sendrecv"))
-    return measure(LocalTransport(), hosts, Run("nccl-tests", "nccl", options, {"gpu01": Should(link_class="pcie")}))
+    return measure(LocalTransport(), hosts, Run("nccl-tests", "nccl", options, {"gpu01": Route(link_class="pcie")}))
 
 
 def test_a_program_that_prints_as_nccl_tests_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from nodectl.common.units import MIB
 from nodectl.model.status import Status
-from nodectl.probes.nccl.proof import choice, conditions, judged, sockets_judged, told_by
-from nodectl.probes.nccl.should import Should
+from nodectl.probes.nccl.proof import choice, conditions, host_log_of, judged, sockets_judged
+from nodectl.probes.nccl.routes import Route
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_table
 from tests.probes.scripted import Answer
@@ -16,8 +16,8 @@ from tests.probes.scripted_nccl import fleet_of, option, probe, ranks_of, ready,
 
 IB = "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eno1:10.0.0.9<0>"
 ETH = "NET/Socket : Using [0]eno1:10.0.0.9<0>"
-RDMA = Should(adapters=("mlx5_0", "mlx5_1"), socket="eno1", gpu_direct=True, nvlink=True)
-SOCKETS = Should(socket="eno1")
+RDMA = Route(adapters=("mlx5_0", "mlx5_1"), socket="eno1", gpu_direct=True, nvlink=True)
+SOCKETS = Route(socket="eno1")
 BOTH = ("[send] via NET/IB/0/GDRDMA", "[send] via NET/IB/1/GDRDMA")
 
 
@@ -25,27 +25,27 @@ def log(*said: str) -> list[str]:
     return [f"NCCL INFO {each}" for each in said]
 
 
-def told(lines: Sequence[str], should: Should, *, alone: bool = False, adapter: str = "") -> list[tuple[Status, str]]:
-    found = judged(told_by("node01", lines), should, alone=alone, adapter=adapter)
+def told(lines: Sequence[str], route: Route, *, alone: bool = False, adapter: str = "") -> list[tuple[Status, str]]:
+    found = judged(host_log_of("node01", lines), route, alone=alone, adapter=adapter)
     return [(each.status, each.subject) for each in found]
 
 
 @pytest.mark.parametrize(
-    ("lines", "should", "expected"),
+    ("lines", "route", "expected"),
     [
         (log(IB, *BOTH), RDMA, []),
         (log(ETH, "[send] via NET/Socket/0"), SOCKETS, []),
         # the fall-back that nobody is told of
         (log(ETH, "NET/IB : No device found.", "[send] via NET/Socket/0"), RDMA, [(Status.FAILED, "network")]),
-        (log(ETH, "[send] via NET/Socket/0"), Should(socket="eth2"), [(Status.FAILED, "interface")]),
+        (log(ETH, "[send] via NET/Socket/0"), Route(socket="eth2"), [(Status.FAILED, "interface")]),
         (log(IB, "[send] via NET/IB/0", "[send] via NET/IB/1"), RDMA, [(Status.FAILED, "gpu direct")]),
         (log(IB, "[send] via NET/IB/0", *BOTH), RDMA, [(Status.FAILED, "gpu direct")]),
         (log(IB, BOTH[0]), RDMA, [(Status.WARNING, "adapters")]),
-        (log(IB.replace("mlx5_1", "mlx5_bond_0"), BOTH[1]), Should(("mlx5_0",)), [(Status.FAILED, "adapters")] * 1),
+        (log(IB.replace("mlx5_1", "mlx5_bond_0"), BOTH[1]), Route(("mlx5_0",)), [(Status.FAILED, "adapters")] * 1),
         # NVLink between nodes: nothing leaves by the network that was found
         (log(ETH, "Using network Socket", "0[0] -> 8[0] via P2P/MNNVL"), RDMA, []),
         (log(IB, "0[0] -> 1[1] via SHM/direct/direct", *BOTH), RDMA, [(Status.FAILED, "peer access")]),
-        (log(IB, *BOTH), Should(unknown="no answer"), [(Status.UNKNOWN, "network")]),
+        (log(IB, *BOTH), Route(unknown="no answer"), [(Status.UNKNOWN, "network")]),
         (log(IB, "[send] via NET/IB/0/GDRDMA(PCI)", "[send] via NET/IB/1(3)/GDRDMA(PCI)/Shared"), RDMA, []),
         (log(ETH, "[send] via NET/Socket_v8/0"), RDMA, [(Status.FAILED, "network")]),
         (log(IB.replace("mlx5_1", "mlx5_9"), "[send] via NET/IBext_v10/1/GDRDMA"), RDMA, [(Status.FAILED, "adapters")]),
@@ -57,14 +57,14 @@ def told(lines: Sequence[str], should: Should, *, alone: bool = False, adapter: 
         ([*log(IB, *BOTH), "NCCL WARN Call to ibv_reg_mr failed"], RDMA, [(Status.WARNING, "nccl warning")]),
     ],
 )
-def test_what_is_said(lines: list[str], should: Should, expected: list[tuple[Status, str]]) -> None:
-    found = told(lines, should)
+def test_what_is_said(lines: list[str], route: Route, expected: list[tuple[Status, str]]) -> None:
+    found = told(lines, route)
     # an adapter that should not be used leaves the right one idle
     assert [each for each in found if each != (Status.WARNING, "adapters") or each in expected] == expected
 
 
 def test_within_a_node_the_network_is_not_judged() -> None:
-    own = Should(adapters=("mlx5_0",), link_class="pcie")
+    own = Route(adapters=("mlx5_0",), link_class="pcie")
     assert told(log(ETH, "[send] via NET/Socket/0"), own, alone=True) == []
 
 
@@ -89,15 +89,15 @@ def test_a_rail_is_judged_by_its_own_adapter() -> None:
 )
 def test_a_fall_back_names_host_interface_and_cause(said: str, remedy: str) -> None:
     lines = log(said, ETH, "[send] via NET/Socket/0")
-    (finding,) = judged(told_by("node07", lines), RDMA, alone=False)
+    (finding,) = judged(host_log_of("node07", lines), RDMA, alone=False)
     assert (finding.host, finding.kind, finding.expected) == ("node07", "host", "NET/IB over mlx5_0, mlx5_1")
     assert finding.actual.startswith("NET/Socket over eno1")
     assert finding.remedy.startswith(remedy)
 
 
 def test_conditions_are_one_value_or_one_a_host() -> None:
-    first = told_by("a", log("NCCL version 2.27.5+cuda12.9", IB, *BOTH, "16 coll channels, 0 nvls channels"))
-    second = told_by("b", log(ETH, "[send] via NET/Socket/0", "2 coll channels"))
+    first = host_log_of("a", log("NCCL version 2.27.5+cuda12.9", IB, *BOTH, "16 coll channels, 0 nvls channels"))
+    second = host_log_of("b", log(ETH, "[send] via NET/Socket/0", "2 coll channels"))
     assert conditions([first, first])["network"] == "NET/IB"
     found = conditions([first, second])
     assert found["network"] == {"a": "NET/IB", "b": "NET/Socket"}
@@ -105,7 +105,7 @@ def test_conditions_are_one_value_or_one_a_host() -> None:
     assert found["nics"] == {"a": ["mlx5_0", "mlx5_1"], "b": ["eno1"]}
     assert found["gpu_direct"] == {"a": True, "b": False}
     assert found["transports"] == ["NET/IB/GDRDMA", "NET/Socket"]
-    assert conditions([told_by("c", [])]) == {}
+    assert conditions([host_log_of("c", [])]) == {}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_conditions_are_one_value_or_one_a_host() -> None:
     ],
 )
 def test_the_choice_for_a_size(lines: list[str], collective: str, chosen: tuple[str, str] | None) -> None:
-    found = choice([told_by("a", log(*lines))], collective, 1024)
+    found = choice([host_log_of("a", log(*lines))], collective, 1024)
     assert (found and (found.algorithm, found.protocol)) == chosen
 
 

@@ -10,7 +10,7 @@ from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.topology import GpuNic
-from nodectl.probes.nccl.should import Should
+from nodectl.probes.nccl.routes import Route
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer
 from tests.probes.scripted_nccl import (
     LOOK,
@@ -63,7 +63,7 @@ def test_each_node_by_itself_has_several_ranks(monkeypatch: pytest.MonkeyPatch) 
     found = probe(fleet_of(monkeypatch, measured), scope="node")
     assert sorted(each.hosts for each in found.measurements) == [(host.name,) for host in HOSTS]
     assert {each.conditions["ranks"] for each in found.measurements} == {2}
-    gpus = probe(fleet_of(monkeypatch, with_gpus, Should(link_class="nvswitch", inside_gb_s=450.0)), scope="node")
+    gpus = probe(fleet_of(monkeypatch, with_gpus, Route(link_class="nvswitch", inside_gb_s=450.0)), scope="node")
     told = {(each.conditions["gpus"], each.conditions["link_class"]) for each in gpus.measurements}
     assert told == {(8, "nvswitch")}
     assert {each.conditions["model_busbw_gb_s"] for each in gpus.measurements} == {450.0}
@@ -86,14 +86,14 @@ def test_a_single_gpu_among_larger_hosts_is_told_too(monkeypatch: pytest.MonkeyP
             Answer([{**answer.events[0], "gpus": 1}]) if module == "probes.endpoints" and host == "node02" else answer
         )
 
-    found = probe(fleet_of(monkeypatch, answers, Should(link_class="nvswitch")), scope="node")
+    found = probe(fleet_of(monkeypatch, answers, Route(link_class="nvswitch")), scope="node")
     assert ("node02",) not in {each.hosts for each in found.measurements} and len(found.measurements) == 3
     assert ("node02", Status.SKIPPED) in {(each.host, each.status) for each in found.findings}
 
 
 def test_a_rail_is_the_gpus_beside_its_nics(monkeypatch: pytest.MonkeyPatch) -> None:
     nics = {gpu: GpuNic(f"NIC{gpu // 2}", f"mlx5_{gpu // 2}", "PIX", "") for gpu in range(8)}
-    fleet = fleet_of(monkeypatch, with_gpus, Should(adapters=("mlx5_0",), gpu_nic=nics))
+    fleet = fleet_of(monkeypatch, with_gpus, Route(adapters=("mlx5_0",), gpu_nic=nics))
     found = probe(fleet, scope="rail")
     assert [each.conditions["rail"] for each in found.measurements] == ["rail0", "rail1", "rail2", "rail3"]
     given = [args for host, _, args in fleet.asked if host == "node02" and args[0] == "ranks"]

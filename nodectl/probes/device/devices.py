@@ -15,7 +15,7 @@ from nodectl.model.measurement import Conditions, Measurement
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, has_time, marked, said
+from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.outliers import Comparison, SlowOne, hardware_known, slow_finding, worst_of
@@ -90,7 +90,7 @@ def planned(
         kind.probe, options, cost_s=lambda amount: in_turn * max(kind.cost_s(amount, node) for node in nodes)
     )
     plan = Plan(kind, tuple(nodes), options, amount)
-    note(f"{kind.name}: {_counted(nodes)}, about {said(plan.cost_s(nodes))}{given_up(options)}")
+    note(f"{kind.name}: {_counted(nodes)}, about {time_text(plan.cost_s(nodes))}{given_up(options)}")
     return plan, findings
 
 

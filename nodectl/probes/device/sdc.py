@@ -172,7 +172,7 @@ def _measurements(
     doubtful = {place for doubt in votes.doubts for camp in doubt.camps for place in camp}
     for (host, name), own in shown.items():
         wrong = sum(len({*votes.unstable.get(unit.place, ()), *votes.odd.get(unit.place, ())}) for unit in own)
-        device_conditions = {
+        given = {
             **conditions[own[0].place],
             "operations": sorted(own[0].digests),
             "units": len(own),
@@ -183,9 +183,7 @@ def _measurements(
             "digest": _fingerprint(own[0]),
             "unclear": any(unit.place in doubtful for unit in own),
         }
-        yield Measurement(
-            _NAME, (host,), float(wrong), "wrong results", f"{host} {name}", None, None, device_conditions
-        )
+        yield Measurement(_NAME, (host,), float(wrong), "wrong results", f"{host} {name}", None, None, given)
 
 
 def _fingerprint(unit: Device) -> str:

@@ -54,20 +54,12 @@ def _judged(measurements: Sequence[Measurement]) -> list[Measurement]:
         for measurement in measurements
         if len(measurement.hosts) == 2 and measurement.conditions["verdict_size"] == "large"
     ]
-    return [
-        measurement
-        for measurement in large
-        if measurement.conditions["collective"] == large[0].conditions["collective"]
-    ]
+    return [pair for pair in large if pair.conditions["collective"] == large[0].conditions["collective"]]
 
 
 def both_ways(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
     """Each pair once in either direction: a collective loads both, and blame knows only directions."""
-    return tuple(
-        way
-        for measurement in measurements
-        for way in (measurement, replace(measurement, hosts=measurement.hosts[::-1]))
-    )
+    return tuple(way for pair in measurements for way in (pair, replace(pair, hosts=pair.hosts[::-1])))
 
 
 # whether each of these groups fails; groups of one call have no host in common and can run at once
@@ -116,11 +108,9 @@ class _Search:
                 culprits += self._single_out(group)
             if not groups:
                 break
-            failed_groups = self._ask(groups)
-            failing = [group for group, failed in zip(groups, failed_groups, strict=True) if failed]
-            self.good += [
-                name for group, failed in zip(groups, failed_groups, strict=True) if not failed for name in group
-            ]
+            bad = self._ask(groups)
+            failing = [group for group, failed in zip(groups, bad, strict=True) if failed]
+            self.good += [name for group, failed in zip(groups, bad, strict=True) if not failed for name in group]
             if not failing and not culprits:
                 return self._left_out()
         return self._done(culprits)
@@ -198,7 +188,7 @@ def settled(
     # a run that was merely cut short has no failures
     if not failures or case is None or len(hosts) < LEAST_HOSTS or len(named) == 1:
         return result
-    note(f"nccl: {_said(case)} fails over {len(hosts)} hosts and nobody can be named: in smaller groups again")
+    note(f"nccl: {_case_text(case)} fails over {len(hosts)} hosts and nobody can be named: in smaller groups again")
 
     def fails(groups: Sequence[Sequence[str]]) -> list[bool]:
         return [failing_case(result, [case]) is not None for result in measure(groups, case)]
@@ -211,11 +201,8 @@ def settled(
 def failing_case(result: ProbeResult, cases: Sequence[Case]) -> Case | None:
     """The first case with a wrong result, else the one at which a run that is incomplete ended."""
     measured = _measured(result)
-    wrong = [
-        case
-        for case, measurement in zip(measured, result.measurements, strict=True)
-        if measurement.conditions.get("wrong")
-    ]
+    runs = zip(measured, result.measurements, strict=True)
+    wrong = [case for case, measurement in runs if measurement.conditions.get("wrong")]
     if wrong and isinstance(wrong[0][1], int):
         return wrong[0][0], wrong[0][1]
     if all(finding.kind != "incomplete" for finding in result.findings):
@@ -255,7 +242,7 @@ def _without_blame(finding: Finding) -> Finding:
 def _findings(isolation: Isolation, hosts: Sequence[str], case: Case) -> list[Finding]:
     took = f"{isolation.tests} smaller groups"
     if isolation.culprits:
-        actual = f"{_said(case)} fails in groups with it and passes in those without it, {took}"
+        actual = f"{_case_text(case)} fails in groups with it and passes in those without it, {took}"
         remedy = "take it out of the fleet, run the probe again, and look at it by --scope node and `nodectl health`"
         return [
             host_finding(NAME, name, Status.FAILED, actual, remedy, subject="group", action="drain")
@@ -263,16 +250,14 @@ def _findings(isolation: Isolation, hosts: Sequence[str], case: Case) -> list[Fi
         ]
     if isolation.only_together:
         count = len(isolation.smallest)
-        actual = f"{_said(case)} fails over {count} hosts and passes over fewer, whichever they are ({took})"
+        actual = f"{_case_text(case)} fails over {count} hosts and passes over fewer, whichever they are ({took})"
         remedy = "look for what runs out: descriptors and memlock of the login, connections that a firewall tracks"
     else:
-        actual = f"{_said(case)} failed over {len(hosts)} hosts, but no part of them fails again ({took})"
+        actual = f"{_case_text(case)} failed over {len(hosts)} hosts, but no part of them fails again ({took})"
         remedy = "run it again: what comes and goes may be a link that resets (`nodectl health` counts those)"
-    return [
-        Finding(hosts[0], NAME, Status.FAILED, "group", "none", "", actual, remedy, hosts=tuple(isolation.smallest))
-    ]
+    return [Finding(hosts[0], NAME, Status.FAILED, "group", "none", "", actual, remedy, hosts=isolation.smallest)]
 
 
-def _said(case: Case) -> str:
+def _case_text(case: Case) -> str:
     name, size = case
     return f"{name} of {size // MIB} MiB" if size and size % MIB == 0 else f"{name} of {size} B"

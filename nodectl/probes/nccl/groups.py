@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from nodectl.common.natural import natural
 from nodectl.errors import UsageError
 from nodectl.probes.nccl.hosts import Fleet, Ready
-from nodectl.probes.nccl.should import Should
+from nodectl.probes.nccl.routes import Route
 
 # without GPUs a node has so many ranks, or one for each of its NUMA nodes
 _RANKS_ALONE = 2
@@ -66,29 +66,29 @@ def node_groups(fleet: Fleet) -> list[Group]:
     return [Group((part_of(host, fleet.backend, alone=True),)) for host in fleet.ready]
 
 
-def rail_groups(fleet: Fleet, should: Mapping[str, Should]) -> list[Group]:
+def rail_groups(fleet: Fleet, routes: Mapping[str, Route]) -> list[Group]:
     """The GPUs beside the NICs of one rail on all hosts, or the interfaces that nodectl_rail puts on it.
 
     UsageError where nobody says what a rail is.
     """
     rails: dict[str, list[Part]] = {}
     for host in fleet.ready:
-        parts = _rails_by_gpu(host, should[host.name]) if fleet.backend == "nccl" else _rails_by_interface(host)
+        parts = _rails_by_gpu(host, routes[host.name]) if fleet.backend == "nccl" else _rails_by_interface(host)
         for rail, part in parts.items():
             rails.setdefault(rail, []).append(part)
     if not rails:
         remedy = "set nodectl_rail: {eth1: rail0, eth2: rail1} on each host, with its own interfaces or RDMA devices"
-        unknown = next((f"{name}: {way.unknown}" for name, way in should.items() if way.unknown), "")
+        unknown = next((f"{name}: {way.unknown}" for name, way in routes.items() if way.unknown), "")
         raise UsageError(f"no rail is known: {unknown or 'the hosts have no NICs on one'}", remedy)
     return [Group(tuple(rails[rail]), rail) for rail in sorted(rails, key=natural)]
 
 
-def _rails_by_gpu(ready: Ready, should: Should) -> dict[str, Part]:
+def _rails_by_gpu(ready: Ready, route: Route) -> dict[str, Part]:
     """By the NIC that topology gives each GPU; NICs are on rails by the inventory, else by their order."""
     named = _named(ready)
-    order = sorted({nic.device for nic in should.gpu_nic.values() if nic.device}, key=natural)
+    order = sorted({nic.device for nic in route.gpu_nic.values() if nic.device}, key=natural)
     rails: dict[str, Part] = {}
-    for gpu, nic in sorted(should.gpu_nic.items()):
+    for gpu, nic in sorted(route.gpu_nic.items()):
         if nic.device is None or gpu >= ready.endpoint.gpus:
             continue
         rail = named.get(nic.device) or f"rail{order.index(nic.device)}"

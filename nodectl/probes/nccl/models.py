@@ -10,7 +10,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.predict.alpha_beta import AlphaBeta, fit_alpha_beta
 from nodectl.predict.collectives import ExpectedBusBandwidth, NodeLinks, expected_busbw
 from nodectl.probes.nccl.groups import Group, Part
-from nodectl.probes.nccl.should import Should
+from nodectl.probes.nccl.routes import Route
 
 _BITS = 8
 LEAST_SIZES = 3
@@ -21,30 +21,30 @@ def fits(measurements: Sequence[Measurement]) -> dict[str, AlphaBeta]:
     series: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in measurements:
         series[str(measurement.conditions["collective"])].append(measurement)
-    fits_by_collective = {}
+    by_collective = {}
     for collective, own in series.items():
         samples = [(size(measurement), time_us / 1e6) for measurement in own for time_us in _times_us(measurement)]
         if len({size for size, _ in samples}) < LEAST_SIZES:
             continue
         try:
-            fits_by_collective[collective] = fit_alpha_beta(samples)
+            by_collective[collective] = fit_alpha_beta(samples)
         except UsageError:
             continue
-    return fits_by_collective
+    return by_collective
 
 
 def with_fits(measurements: Sequence[Measurement]) -> list[Measurement]:
     """The fit of its collective in each measurement."""
-    fits_by_collective = fits(measurements)
-    return [measurement.with_conditions(**_fit(fits_by_collective, measurement)) for measurement in measurements]
+    by_collective = fits(measurements)
+    return [measurement.with_conditions(**_fit(by_collective, measurement)) for measurement in measurements]
 
 
-def said(fits_by_collective: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
+def fit_lines(by_collective: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
     """A line for each collective."""
     return [
         f"nccl: {hosts}: {collective}: {fit.alpha_s * 1e6:.3g} us to start, then {fit.bandwidth_gb_s:.3g} GB/s;"
         f" half of that at {fit.half_size_bytes:.3g} B; the sizes miss it by {100 * fit.error:.2g} %"
-        for collective, fit in fits_by_collective.items()
+        for collective, fit in by_collective.items()
     ]
 
 
@@ -54,9 +54,9 @@ def size(measurement: Measurement) -> int:
     return value if isinstance(value, int) else 0
 
 
-def ceiling(collective: str, group: Group, backend: str, should: Mapping[str, Should]) -> ExpectedBusBandwidth | None:
+def ceiling(collective: str, group: Group, backend: str, routes: Mapping[str, Route]) -> ExpectedBusBandwidth | None:
     """The most that the links allow; None where not all of them are known."""
-    nodes = [_links(part, backend, should.get(part.ready.name), len(group.parts)) for part in group.parts]
+    nodes = [_links(part, backend, routes.get(part.ready.name), len(group.parts)) for part in group.parts]
     known = [node for node in nodes if node is not None]
     if len(known) < len(nodes) or group.ranks < 2:
         return None
@@ -66,24 +66,24 @@ def ceiling(collective: str, group: Group, backend: str, should: Mapping[str, Sh
         return None
 
 
-def _links(part: Part, backend: str, should: Should | None, hosts: int) -> NodeLinks | None:
+def _links(part: Part, backend: str, route: Route | None, hosts: int) -> NodeLinks | None:
     if backend != "nccl":
         # within a host gloo copies memory, and no link says how fast
         speed = part.ready.speed_mbit
         return NodeLinks(1, 0.0, (speed / 1e3 / _BITS,)) if speed and part.ranks == 1 else None
-    if should is None or should.unknown:
+    if route is None or route.unknown:
         return None
-    if part.ranks > 1 and should.inside_gb_s is None:
+    if part.ranks > 1 and route.inside_gb_s is None:
         return None
-    chosen = part.adapter.split(",") if part.adapter else should.adapters
-    nics = tuple(should.rates_gb_s[adapter] for adapter in chosen if adapter in should.rates_gb_s)
+    chosen = part.adapter.split(",") if part.adapter else route.adapters
+    nics = tuple(route.rates_gb_s[adapter] for adapter in chosen if adapter in route.rates_gb_s)
     if hosts > 1 and (not nics or len(nics) < len(chosen)):
         return None
-    return NodeLinks(part.ranks, should.inside_gb_s or 0.0, nics)
+    return NodeLinks(part.ranks, route.inside_gb_s or 0.0, nics)
 
 
-def _fit(fits_by_collective: Mapping[str, AlphaBeta], measurement: Measurement) -> dict[str, object]:
-    fit = fits_by_collective.get(str(measurement.conditions["collective"]))
+def _fit(by_collective: Mapping[str, AlphaBeta], measurement: Measurement) -> dict[str, object]:
+    fit = by_collective.get(str(measurement.conditions["collective"]))
     if fit is None:
         return {}
     return {

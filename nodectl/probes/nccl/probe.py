@@ -14,16 +14,15 @@ from nodectl.model.measurement import Conditions, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.predict.collectives import COLLECTIVES
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
-from nodectl.probes.budget import fit, given_up, has_time, marked, said
+from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.nccl import programs as nccl_programs
 from nodectl.probes.nccl import torch_engine as nccl_torch
 from nodectl.probes.nccl.blame import blamed, settled
 from nodectl.probes.nccl.groups import Group, group_of, node_groups, rail_groups
 from nodectl.probes.nccl.hosts import NAME, Fleet, find_fleet
-from nodectl.probes.nccl.models import fits
-from nodectl.probes.nccl.models import said as fits_said
+from nodectl.probes.nccl.models import fit_lines, fits
+from nodectl.probes.nccl.routes import find_routes
 from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
-from nodectl.probes.nccl.should import find_should
 from nodectl.probes.options import Sizes
 from nodectl.probes.rounds import planned_rounds, switch_names
 from nodectl.probes.schedule import at_once, by_machine, together, turns
@@ -47,15 +46,15 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     if lacking := _too_few(hosts, fleet, options):
         return result + lacking
     has_gpus = fleet.backend == "nccl"
-    should = find_should(transport, [host.host for host in fleet.ready], options.forks) if has_gpus else {}
+    routes = find_routes(transport, [host.host for host in fleet.ready], options.forks) if has_gpus else {}
     switches = switch_names(host.host for host in fleet.ready)
-    run = Run(fleet.engine, fleet.backend, options, should)
+    run = Run(fleet.engine, fleet.backend, options, routes)
     how, rounds = _rounds(fleet, run, switches)
     cases = len(run.collectives) * len(options.sizes.bytes)
     in_turn = turns(fleet.ready, options.forks) if options.scope == "node" else 1
     options, amount = fit(PROBE, options, len(rounds), lambda amount: in_turn * _cost_s(amount, cases))
     run, rounds = replace(run, options=options), rounds[: amount.rounds]
-    cost = said(in_turn * _cost_s(amount, cases))
+    cost = time_text(in_turn * _cost_s(amount, cases))
     note(f"nccl: {fleet.engine}, backend {fleet.backend}, {how}, {cost} or more{given_up(options)}")
     if options.scope == "node":
         result += ProbeResult(findings=_alone(fleet))
@@ -109,7 +108,7 @@ def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Roun
     if scope == "node":
         return f"{count} hosts, each by itself", [node_groups(fleet)]
     if scope == "rail":
-        rails = [group for group in rail_groups(fleet, run.should) if group.ranks > 1]
+        rails = [group for group in rail_groups(fleet, run.routes) if group.ranks > 1]
         names = ", ".join(group.rail for group in rails)
         if not rails:
             raise UsageError("no rail has two ranks", "give the hosts' NICs the same rails in nodectl_rail")
@@ -137,7 +136,7 @@ def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) 
     if run.options.scope != "pairs":
         for hosts in dict.fromkeys(measurement.hosts for measurement in result.measurements):
             own = [measurement for measurement in result.measurements if measurement.hosts == hosts]
-            for line in fits_said(fits(own), ", ".join(hosts)):
+            for line in fit_lines(fits(own), ", ".join(hosts)):
                 note(line)
     return result
 

@@ -17,7 +17,7 @@ from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME
 from nodectl.probes.nccl.models import with_fits
-from nodectl.probes.nccl.proof import judged, told_by
+from nodectl.probes.nccl.proof import host_log_of, judged
 from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, unsupported, wrong
 from nodectl.transport.base import Transport
 
@@ -70,8 +70,8 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     if not outputs and not done.ok:
         findings.append(host_finding(NAME, first.name, Status.FAILED, *failure(done, events)))
     lines = [line for own in outputs.values() for event in own for line in event["log"]]
-    logs = [told_by(first.name, lines)]
-    findings += judged(logs[0], run.should_on(first.name), alone=len(group.parts) == 1)
+    logs = [host_log_of(first.name, lines)]
+    findings += judged(logs[0], run.route_on(first.name), alone=len(group.parts) == 1)
     cases = [case for outputs_read in printed for case in outputs_read.cases]
     complete = done.ok and not cut and not any(finding.status is Status.FAILED for finding in findings)
     if not complete:

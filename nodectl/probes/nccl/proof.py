@@ -11,7 +11,7 @@ from nodectl.model.status import Status
 from nodectl.parsers.nccl.nccl_log import NcclChoice, NcclLog, NcclNet, NcclPaths, parse_nccl_log, parse_nccl_paths
 from nodectl.probes.base import host_finding
 from nodectl.probes.nccl.hosts import NAME, common
-from nodectl.probes.nccl.should import Should
+from nodectl.probes.nccl.routes import Route
 
 # what leaves a host without a network: NVLink between nodes, and reductions in the switches
 _NO_NETWORK = ("P2P/MNNVL", "COLLNET")
@@ -27,7 +27,7 @@ _GPU_DIRECT = "load nvidia-peermem, or use the open kernel modules (DMA-BUF); th
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HostLog:
     """What one host's ranks logged; None where there is no log that could be read (`unread` says why)."""
 
     host: str
@@ -36,100 +36,104 @@ class Told:
     unread: str = ""
 
 
-def told_by(host: str, lines: Sequence[str]) -> Told:
+def host_log_of(host: str, lines: Sequence[str]) -> HostLog:
     """From all ranks of a host."""
     text = "\n".join(lines)
     if not text.strip():
-        return Told(host, None, None, "NCCL wrote no log")
+        return HostLog(host, None, None, "NCCL wrote no log")
     try:
-        return Told(host, parse_nccl_log(text), parse_nccl_paths(text))
+        return HostLog(host, parse_nccl_log(text), parse_nccl_paths(text))
     except ParseError as error:
-        return Told(host, None, None, error.message)
+        return HostLog(host, None, None, error.message)
 
 
-def choice(logs: Sequence[Told], collective: str, size_bytes: int) -> NcclChoice | None:
+def choice(logs: Sequence[HostLog], collective: str, size_bytes: int) -> NcclChoice | None:
     """What NCCL took for this collective and size; transfers between two ranks are never chosen, but always direct."""
     function = _FUNCTIONS.get(collective)
-    listed = [chosen for told in logs if told.log for chosen in told.log.algorithms]
-    exact = [chosen for chosen in listed if (chosen.collective, chosen.size_bytes) == (function, size_bytes)]
-    # NCCL before 2.23 does not name the collective
-    nameless = {(chosen.algorithm, chosen.protocol): chosen for chosen in listed if chosen.collective is None}
-    sized = [chosen for chosen in nameless.values() if chosen.size_bytes == size_bytes]
     if function is None:
         return None
+    choices = [choice for host_log in logs if host_log.log for choice in host_log.log.algorithms]
+    exact = [choice for choice in choices if (choice.collective, choice.size_bytes) == (function, size_bytes)]
+    # NCCL before 2.23 does not name the collective
+    nameless = {(choice.algorithm, choice.protocol): choice for choice in choices if choice.collective is None}
+    sized = [choice for choice in nameless.values() if choice.size_bytes == size_bytes]
     return exact[-1] if exact else sized[0] if len(sized) == 1 else None
 
 
-def conditions(logs: Sequence[Told]) -> dict[str, object]:
+def conditions(logs: Sequence[HostLog]) -> dict[str, object]:
     """What goes into each measurement: by host where they differ."""
-    known = {event.host: event for event in logs if event.paths and event.log}
-    if not known:
+    paths_of = {log.host: log.paths for log in logs if log.paths and log.log}
+    if not paths_of:
         return {}
-    paths = {host: told.paths for host, told in known.items() if told.paths}
     return {
-        "network": common({host: network(told) for host, told in known.items()}),
+        "network": common({host: network(paths) for host, paths in paths_of.items()}),
         "nics": common(
-            {host: sorted({net.name for net in log_paths.nets if net.name}) for host, log_paths in paths.items()}
+            {host: sorted({net.name for net in paths.nets if net.name}) for host, paths in paths_of.items()}
         ),
-        "gpu_direct": common({host: _gpu_direct(log_paths.nets) for host, log_paths in paths.items()}),
-        "transports": sorted({_kind(transport) for log_paths in paths.values() for transport in log_paths.transports}),
-        "channels": common({host: log_paths.channels for host, log_paths in paths.items()}),
-        "nccl_environment": common({host: dict(log_paths.environment) for host, log_paths in paths.items()}),
+        "gpu_direct": common({host: _gpu_direct(paths.nets) for host, paths in paths_of.items()}),
+        "transports": sorted({_kind(transport) for paths in paths_of.values() for transport in paths.transports}),
+        "channels": common({host: paths.channels for host, paths in paths_of.items()}),
+        "nccl_environment": common({host: dict(paths.environment) for host, paths in paths_of.items()}),
     }
 
 
-def network(told: Told) -> str | None:
+def _nics(paths: NcclPaths) -> list[str]:
+    return sorted({net.name for net in paths.nets if net.name})
+
+
+def network(paths: NcclPaths) -> str | None:
     """`NET/IB`, `NET/Socket`, … as used by channels, else as chosen; None within a node."""
-    nets = dict.fromkeys(net.net for net in told.paths.nets) if told.paths else {}
-    return ", ".join(f"NET/{net}" for net in nets) or None
+    return ", ".join(f"NET/{net}" for net in dict.fromkeys(net.net for net in paths.nets)) or None
 
 
-def judged(told: Told, should: Should, *, alone: bool, adapter: str = "") -> Iterator[Finding]:
+def judged(host_log: HostLog, route: Route, *, alone: bool, adapter: str = "") -> Iterator[Finding]:
     """One host; `alone`: no other takes part, `adapter`: these NICs only were asked for."""
-    if told.paths is None or told.log is None:
+    host, paths = host_log.host, host_log.paths
+    if paths is None or host_log.log is None:
         remedy = "is NCCL_DEBUG_FILE writable there, and NCCL newer than 2.4?"
-        yield _finding(told.host, Status.UNKNOWN, "nccl log", "", f"not known which way it goes: {told.unread}", remedy)
+        actual = f"not known which way it goes: {host_log.unread}"
+        yield _finding(host, Status.UNKNOWN, "nccl log", "", actual, remedy)
         return
-    if should.unknown:
+    if route.unknown:
         remedy = "`nodectl topology --propose-env` shows what could not be read"
-        yield _finding(
-            told.host, Status.UNKNOWN, "network", "", f"not known what it should be: {should.unknown}", remedy
-        )
+        yield _finding(host, Status.UNKNOWN, "network", "", f"not known what it should be: {route.unknown}", remedy)
     elif not alone:
-        yield from _network(told, told.paths, should, adapter)
-    by_memory = any(transport.startswith("SHM") for transport in told.paths.transports)
-    if should.nvlink and (by_memory or (alone and told.paths.nets)):
-        actual = f"transfers between GPUs go through {'host memory (SHM)' if by_memory else network(told)}"
+        yield from _network(host, paths, route, adapter)
+    by_memory = any(transport.startswith("SHM") for transport in paths.transports)
+    if route.nvlink and (by_memory or (alone and paths.nets)):
+        actual = f"transfers between GPUs go through {'host memory (SHM)' if by_memory else network(paths)}"
         remedy = "is NCCL_P2P_DISABLE set? look at ACS and the IOMMU, and at `nvidia-smi topo -p2p r`"
-        yield _finding(told.host, Status.FAILED, "peer access", "P2P over NVLink", actual, remedy)
-    yield from _warnings(told)
+        yield _finding(host, Status.FAILED, "peer access", "P2P over NVLink", actual, remedy)
+    texts = list(dict.fromkeys(warning.text for warning in host_log.log.warnings))
+    for text in texts[:_SHOWN_WARNINGS]:
+        yield _finding(host, Status.WARNING, "nccl warning", "", text, "")
 
 
-def _network(told: Told, paths: NcclPaths, should: Should, adapter: str) -> Iterator[Finding]:
+def _network(host: str, paths: NcclPaths, route: Route, adapter: str) -> Iterator[Finding]:
     """Channels that leave the host; over NVLink between nodes there is nothing to judge."""
     if not paths.nets and not any(transport.startswith(_NO_NETWORK) for transport in paths.transports):
         actual = "the log names no channel that leaves the host, so the network is not proven"
-        yield _finding(told.host, Status.UNKNOWN, "network", "", actual, "is the log cut short? measure once more")
+        yield _finding(host, Status.UNKNOWN, "network", "", actual, "is the log cut short? measure once more")
     sockets = [net for net in paths.nets if _is_socket(net)]
     others = [net for net in paths.nets if not _is_socket(net)]
-    if sockets and should.rdma:
+    if sockets and route.rdma:
         over = ", ".join(sorted({net.name or "?" for net in sockets}))
         why = "; ".join(paths.no_rdma) or "the log does not say why"
-        expected, actual = f"NET/IB over {', '.join(should.adapters)}", f"NET/Socket over {over}: {why}"
-        yield _finding(told.host, Status.FAILED, "network", expected, actual, _cause(paths) or _FABRIC)
-    elif sockets and should.socket:
-        wrong = sorted({net.name for net in sockets if net.name and net.name != should.socket})
+        expected, actual = f"NET/IB over {', '.join(route.adapters)}", f"NET/Socket over {over}: {why}"
+        yield _finding(host, Status.FAILED, "network", expected, actual, _cause(paths) or _FABRIC)
+    elif sockets and route.socket:
+        wrong = sorted({net.name for net in sockets if net.name and net.name != route.socket})
         if wrong:
-            remedy = f"set NCCL_SOCKET_IFNAME: ={should.socket} (`nodectl topology --propose-env`)"
+            remedy = f"set NCCL_SOCKET_IFNAME: ={route.socket} (`nodectl topology --propose-env`)"
             actual = f"{', '.join(wrong)}"
-            yield _finding(told.host, Status.FAILED, "interface", should.socket, actual, remedy)
-    if others and should.rdma:
-        yield from _adapters(told.host, others, adapter.split(",") if adapter else should.adapters)
-        if should.gpu_direct and not all(net.gpu_direct for net in others):
+            yield _finding(host, Status.FAILED, "interface", route.socket, actual, remedy)
+    if others and route.rdma:
+        yield from _adapters(host, others, adapter.split(",") if adapter else route.adapters)
+        if route.gpu_direct and not all(net.gpu_direct for net in others):
             why = "; ".join(paths.gpu_direct_off) or "the log does not say why"
             expected = "GPUDirect: each GPU is beside a NIC"
             actual = f"data goes through host memory: {why}"
-            yield _finding(told.host, Status.FAILED, "gpu direct", expected, actual, _GPU_DIRECT)
+            yield _finding(host, Status.FAILED, "gpu direct", expected, actual, _GPU_DIRECT)
 
 
 def _is_socket(net: NcclNet) -> bool:
@@ -150,12 +154,6 @@ def _adapters(host: str, nets: Sequence[NcclNet], wanted: Sequence[str]) -> Iter
     if idle:
         actual = f"{', '.join(idle)} carries nothing of it"
         yield _finding(host, Status.WARNING, "adapters", expected, actual, remedy)
-
-
-def _warnings(told: Told) -> Iterator[Finding]:
-    texts = dict.fromkeys(warning.text for warning in told.log.warnings) if told.log else {}
-    for text in list(texts)[:_SHOWN_WARNINGS]:
-        yield _finding(told.host, Status.WARNING, "nccl warning", "", text, "")
 
 
 def _cause(paths: NcclPaths) -> str:

@@ -15,8 +15,8 @@ from nodectl.probes.base import Amount, ProbeOptions, host_finding, spread
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.models import ceiling
-from nodectl.probes.nccl.proof import Told, choice, conditions
-from nodectl.probes.nccl.should import Should
+from nodectl.probes.nccl.proof import HostLog, choice, conditions
+from nodectl.probes.nccl.routes import Route
 from nodectl.probes.options import Choice, Sizes, Text, names, option, sweep
 
 # a repetition of small operations holds as many as fit into its time
@@ -53,7 +53,7 @@ class Run:
     engine: str
     backend: str
     options: NcclOptions
-    should: Mapping[str, Should] = field(default_factory=dict)
+    routes: Mapping[str, Route] = field(default_factory=dict)
     # how long one operation, and meeting at the start, may take before a rank gives up on the others
     timeout_s: float = 120.0
 
@@ -62,9 +62,9 @@ class Run:
         """In the order in which they run, each once."""
         return tuple(dict.fromkeys(self.options.collectives)) or COLLECTIVES
 
-    def should_on(self, host: str) -> Should:
+    def route_on(self, host: str) -> Route:
         """What NCCL should use there; the interface that the operator names goes before the derived one."""
-        known = self.should.get(host, Should())
+        known = self.routes.get(host, Route())
         return replace(known, socket=self.options.interface) if self.options.interface else known
 
     @property
@@ -91,7 +91,7 @@ class Case:
 
 
 def measurements(
-    cases: Sequence[Case], group: Group, run: Run, logs: Sequence[Told], own: Mapping[str, object], *, complete: bool
+    cases: Sequence[Case], group: Group, run: Run, logs: Sequence[HostLog], own: Mapping[str, object], *, complete: bool
 ) -> list[Measurement]:
     """A measurement for each case, with all conditions."""
     verdicts = verdict_sizes(cases, run.options, complete=complete)
@@ -190,7 +190,7 @@ def _conditions(group: Group, run: Run) -> dict[str, object]:
     per_host = {part.ranks for part in group.parts}
     alone = len(group.parts) == 1
     gpus = run.backend == "nccl"
-    classes = {part.ready.name: run.should.get(part.ready.name, Should()).link_class for part in group.parts}
+    classes = {part.ready.name: run.routes.get(part.ready.name, Route()).link_class for part in group.parts}
     return {
         "engine": run.engine,
         "backend": run.backend,
@@ -207,7 +207,7 @@ def _conditions(group: Group, run: Run) -> dict[str, object]:
     }
 
 
-def _choice(logs: Sequence[Told], case: Case, run: Run) -> dict[str, object]:
+def _choice(logs: Sequence[HostLog], case: Case, run: Run) -> dict[str, object]:
     chosen_by_nccl = choice(logs, case.collective, case.size_bytes)
     chosen: dict[str, object] = {
         "algorithm": chosen_by_nccl.algorithm if chosen_by_nccl else None,
@@ -219,7 +219,7 @@ def _choice(logs: Sequence[Told], case: Case, run: Run) -> dict[str, object]:
 
 
 def _ceiling(case: Case, group: Group, run: Run) -> dict[str, object]:
-    model = ceiling(case.collective, group, run.backend, run.should)
+    model = ceiling(case.collective, group, run.backend, run.routes)
     if model is None:
         return {"model_busbw_gb_s": None}
     return {"model_busbw_gb_s": model.busbw_gb_s, "model_limit": model.limit, "model_why": model.why}

@@ -17,7 +17,7 @@ from nodectl.probes.gang import Member, Played, culprits, play
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.models import with_fits
-from nodectl.probes.nccl.proof import Told, judged, sockets_judged, told_by
+from nodectl.probes.nccl.proof import HostLog, host_log_of, judged, sockets_judged
 from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, unsupported, wrong
 from nodectl.transport.base import Transport
 
@@ -37,9 +37,7 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     whole = not cut and not failed and len(_events(played, "done")) == group.ranks
     seen = {case.collective for case in cases} | {event["collective"] for event in _events(played, "unsupported")}
     if whole:
-        cut += [
-            f"{collective}: not all ranks told what it took" for collective in run.collectives if collective not in seen
-        ]
+        cut += [f"{name}: not all ranks told what it took" for name in run.collectives if name not in seen]
     complete = whole and not cut
     logs = [_told(member) for member in played] if run.backend == "nccl" else []
     measured = measurements(cases, group, run, logs, _loaded(played), complete=complete)
@@ -137,12 +135,12 @@ def _interfaces(played: Played) -> dict[str, int]:
     return dict(connections)
 
 
-def _told(played: Played) -> Told:
+def _told(played: Played) -> HostLog:
     lines = [line for event in played.events.of("nccl_log") for line in event["lines"]]
-    return told_by(played.member.host.name, lines)
+    return host_log_of(played.member.host.name, lines)
 
 
-def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[Told]) -> Iterator[Finding]:
+def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[HostLog]) -> Iterator[Finding]:
     """Of ranks that met: whether the data went the way it should."""
     alone = len(group.parts) == 1
     for part, member in zip(group.parts, played, strict=True):
@@ -151,14 +149,10 @@ def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[Tol
             continue
         if run.backend == "nccl":
             log = next(log for log in logs if log.host == name)
-            yield from judged(log, run.should_on(name), alone=alone, adapter=part.adapter)
+            yield from judged(log, run.route_on(name), alone=alone, adapter=part.adapter)
         elif not alone and member.events.of("sockets"):
             # several ranks of a host also meet by its loopback
-            used = {
-                interface: count
-                for interface, count in _interfaces(member).items()
-                if part.ranks == 1 or interface != _LOOPBACK
-            }
+            used = {net: count for net, count in _interfaces(member).items() if part.ranks == 1 or net != _LOOPBACK}
             yield from sockets_judged(name, used, part.interface)
 
 

@@ -15,7 +15,7 @@ from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, 
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
-from nodectl.probes.budget import fit, given_up, has_time, marked, said
+from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.duet import Duet, Pair, Played, play
 from nodectl.probes.endpoints import find_endpoints
 from nodectl.probes.inquire import inquire
@@ -70,7 +70,7 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, 
     rails = max(len(nics[endpoint.host.name]) for endpoint in able)
     options, amount = fit(PROBE, options, len(rounds), lambda amount: cost_s(amount, rails, operations))
     rounds = rounds[: amount.rounds]
-    cost = said(cost_s(amount, rails, operations))
+    cost = time_text(cost_s(amount, rails, operations))
     note(
         f"rdma: pairs {mode}, {sum(map(len, rounds))} pairs in {len(rounds)} rounds, "
         f"{rails} NIC{'s' if rails > 1 else ''} a host, {', '.join(operations)}: about {cost}{given_up(options)}"

@@ -30,7 +30,7 @@ _NO_GPU_DIRECT = "GeForce"
 
 
 @dataclass(frozen=True, slots=True)
-class Should:
+class Route:
     """One host; `unknown` says why nothing is known of it, and nothing else counts then."""
 
     adapters: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Should:
         return bool(self.adapters)
 
 
-def find_should(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, Should]:
+def find_routes(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, Route]:
     """Ask all hosts once; by name."""
     facts = facts_named(*WANTED)
     facts_of: dict[str, Mapping[str, object]] = {}
@@ -60,33 +60,31 @@ def find_should(transport: Transport, hosts: Sequence[Host], forks: int) -> dict
             facts_of[host.name] = read_facts(answer, facts)
         else:
             unknown[host.name] = answer.error or str(answer.outcome)
-    known = should_of([(host, facts_of[host.name]) for host in hosts if host.name in facts_of])
-    return {**known, **{name: Should(unknown=reason) for name, reason in unknown.items()}}
+    known = routes_of([(host, facts_of[host.name]) for host in hosts if host.name in facts_of])
+    return {**known, **{name: Route(unknown=reason) for name, reason in unknown.items()}}
 
 
-def should_of(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, Should]:
+def routes_of(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, Route]:
     """From facts; together, because the socket interface must reach all."""
-    ports = {host.name: training_ports(host, host_facts) for host, host_facts in hosts}
-    sockets = choose([(host, nics_in(host_facts)) for host, host_facts in hosts], rdma=all(ports.values()))
-    return {
-        host.name: _one(host, host_facts, ports[host.name], sockets[host.name].interface) for host, host_facts in hosts
-    }
+    ports = {host.name: training_ports(host, facts) for host, facts in hosts}
+    sockets = choose([(host, nics_in(facts)) for host, facts in hosts], rdma=all(ports.values()))
+    return {host.name: _one(host, facts, ports[host.name], sockets[host.name].interface) for host, facts in hosts}
 
 
-def _one(host: Host, host_facts: Mapping[str, object], ports: Sequence[IbPort], socket: str) -> Should:
-    read_ports = host_facts.get("ib_ports")
+def _one(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], socket: str) -> Route:
+    read_ports = facts.get("ib_ports")
     if isinstance(read_ports, Unread) and read_ports.kind == "unknown":
-        return Should(unknown=f"RDMA ports could not be read: {read_ports.reason}")
-    node = node_topology(host, host_facts)
+        return Route(unknown=f"RDMA ports could not be read: {read_ports.reason}")
+    node = node_topology(host, facts)
     rates = {port.device: port.rate_gbit_s / 8 for port in ports if port.rate_gbit_s}
     adapters = tuple(dict.fromkeys(port.device for port in ports))
     if isinstance(node, Unread):
-        return Should(adapters=adapters, rates_gb_s=rates, socket=socket)
+        return Route(adapters=adapters, rates_gb_s=rates, socket=socket)
     by_index = {int(name[3:]): nic for name, nic in node.gpu_nic.items() if name[3:].isdigit()}
     near = all(nic.link in NEAR for nic in by_index.values()) and bool(by_index)
     able = all(_NO_GPU_DIRECT not in (gpu.model or _NO_GPU_DIRECT) for gpu in node.gpus)
     link_class = _link_class(node)
-    return Should(
+    return Route(
         adapters=adapters,
         rates_gb_s=rates,
         socket=socket,
@@ -94,7 +92,7 @@ def _one(host: Host, host_facts: Mapping[str, object], ports: Sequence[IbPort], 
         gpu_direct=near and able,
         nvlink=link_class == "nvswitch" or (link_class == "nvlink-bridge" and len(node.gpus) == 2),
         link_class=link_class,
-        inside_gb_s=_inside_gb_s(node, host_facts, link_class),
+        inside_gb_s=_inside_gb_s(node, facts, link_class),
     )
 
 
@@ -113,10 +111,10 @@ def _link_class(node: NodeTopology) -> str | None:
     return "pcie"
 
 
-def _inside_gb_s(node: NodeTopology, host_facts: Mapping[str, object], link_class: str | None) -> float | None:
+def _inside_gb_s(node: NodeTopology, facts: Mapping[str, object], link_class: str | None) -> float | None:
     """What a GPU's links to the others carry each way; of the GPU that has least."""
     if link_class in ("nvswitch", "nvlink-bridge"):
-        return _nvlink_gb_s(host_facts.get("nvlink"))
+        return _nvlink_gb_s(facts.get("nvlink"))
     rates = [
         _PCIE_LANE_GB_S[gpu.pcie_gen] * gpu.pcie_width
         for gpu in node.gpus

@@ -15,7 +15,7 @@ from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.nccl.groups import Group, Part
 from nodectl.probes.nccl.hosts import Ready
 from nodectl.probes.nccl.models import ceiling
-from nodectl.probes.nccl.should import WANTED, Should, should_of
+from nodectl.probes.nccl.routes import WANTED, Route, routes_of
 from nodectl.recordings.fleet import open_recording
 from nodectl.recordings.source import replay_source
 from tests.topology.test_node import topo
@@ -42,11 +42,11 @@ def nvlink(count: int, active: int = 18) -> NvidiaSmiNvlink:
     return NvidiaSmiNvlink(tuple(NvLinkGpu(n, None, None, links) for n in range(count)))
 
 
-def should(text: str | None, **facts: object) -> Should:
+def route(text: str | None, **facts: object) -> Route:
     found = {"nics": {"eno1": ETH}, "ib_ports": PORTS, "gpus": gpus(2), **facts}
     if text is not None:
         found["gpu_topology"] = parse_nvidia_smi_topo(text)
-    return should_of([(HOST, found)])["gpu01"]
+    return routes_of([(HOST, found)])["gpu01"]
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def should(text: str | None, **facts: object) -> Should:
     ],
 )
 def test_the_links_between_gpus(text: str, count: int, link_class: str, inside: float) -> None:
-    found = should(text, gpus=gpus(count), nvlink=nvlink(count))
+    found = route(text, gpus=gpus(count), nvlink=nvlink(count))
     assert found.link_class == link_class
     assert found.inside_gb_s == pytest.approx(inside)
     assert found.nvlink == (link_class != "pcie")
 
 
 def test_a_link_that_is_down_counts_nothing() -> None:
-    assert should(JOINED, nvlink=nvlink(2, active=9)).inside_gb_s == pytest.approx(9 * 25.0)
-    assert should(JOINED, nvlink=Unread("unknown", "no answer")).inside_gb_s is None
+    assert route(JOINED, nvlink=nvlink(2, active=9)).inside_gb_s == pytest.approx(9 * 25.0)
+    assert route(JOINED, nvlink=Unread("unknown", "no answer")).inside_gb_s is None
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_a_link_that_is_down_counts_nothing() -> None:
     ],
 )
 def test_gpu_direct_is_expected_of_gpus_beside_their_nics(text: str, model: str, expected: bool) -> None:
-    assert should(text, gpus=gpus(3 if text is THREE else 2, model)).gpu_direct is expected
+    assert route(text, gpus=gpus(3 if text is THREE else 2, model)).gpu_direct is expected
 
 
 def test_adapters_and_nearest_nics() -> None:
-    found = should(JOINED)
+    found = route(JOINED)
     assert (found.adapters, found.rdma, found.unknown) == (("mlx5_0", "mlx5_1"), True, "")
     assert found.rates_gb_s == {"mlx5_0": 50.0, "mlx5_1": 50.0}
     assert {gpu: nic.device for gpu, nic in found.gpu_nic.items()} == {0: "mlx5_0", 1: "mlx5_1"}
@@ -100,7 +100,7 @@ def test_adapters_and_nearest_nics() -> None:
     ],
 )
 def test_no_rdma_is_not_the_same_as_could_not_look(ports: object, rdma: bool, unknown: str) -> None:
-    found = should(None, ib_ports=ports)
+    found = route(None, ib_ports=ports)
     assert (found.rdma, found.unknown) == (rdma, unknown)
 
 
@@ -113,12 +113,12 @@ def test_no_rdma_is_not_the_same_as_could_not_look(ports: object, rdma: bool, un
     ],
 )
 def test_recorded_hosts(name: str, adapters: list[int], link_class: str, inside: float, direct: bool) -> None:
-    """What find_should asks a host for, answered by the bundled recordings."""
+    """What find_routes asks a host for, answered by the bundled recordings."""
     wanted = facts_named(*WANTED)
     source = replay_source(open_recording(name), None)
     for host, answer in source.recordings(lambda host: commands_for(host, wanted)):
         assert isinstance(answer, Recording)
-        found = should_of([(host, read_facts(answer, wanted))])[host.name]
+        found = routes_of([(host, read_facts(answer, wanted))])[host.name]
         assert (found.unknown, found.link_class, found.gpu_direct) == ("", link_class, direct)
         assert found.inside_gb_s == pytest.approx(inside)
         assert found.adapters == tuple(f"mlx5_{number}" for number in adapters)
@@ -133,23 +133,23 @@ def part(name: str, ranks: int, speed_mbit: int | None = None, adapter: str = ""
     ("parts", "backend", "known", "expected"),
     [
         # eight NICs of 50 GB/s a node, NVLink of 450
-        ([part("a", 8), part("b", 8)], "nccl", Should(("m0",), {"m0": 400.0}, inside_gb_s=450.0), (400.0, "network")),
-        ([part("a", 8)], "nccl", Should(inside_gb_s=450.0), (450.0, "inside")),
+        ([part("a", 8), part("b", 8)], "nccl", Route(("m0",), {"m0": 400.0}, inside_gb_s=450.0), (400.0, "network")),
+        ([part("a", 8)], "nccl", Route(inside_gb_s=450.0), (450.0, "inside")),
         (
             [part("a", 1, adapter="m0"), part("b", 1, adapter="m0")],
             "nccl",
-            Should(("m0",), {"m0": 50.0}),
+            Route(("m0",), {"m0": 50.0}),
             (50.0, "network"),
         ),
-        ([part("a", 8), part("b", 8)], "nccl", Should(inside_gb_s=450.0), None),
-        ([part("a", 8)], "nccl", Should(unknown="no answer"), None),
-        ([part("a", 1, 10000), part("b", 1, 25000)], "gloo", Should(), (1.25, "network")),
+        ([part("a", 8), part("b", 8)], "nccl", Route(inside_gb_s=450.0), None),
+        ([part("a", 8)], "nccl", Route(unknown="no answer"), None),
+        ([part("a", 1, 10000), part("b", 1, 25000)], "gloo", Route(), (1.25, "network")),
         # a virtual interface tells no speed
-        ([part("a", 1), part("b", 1, 25000)], "gloo", Should(), None),
-        ([part("a", 2, 10000)], "gloo", Should(), None),
+        ([part("a", 1), part("b", 1, 25000)], "gloo", Route(), None),
+        ([part("a", 2, 10000)], "gloo", Route(), None),
     ],
 )
-def test_the_ceiling(parts: list[Part], backend: str, known: Should, expected: tuple[float, str] | None) -> None:
+def test_the_ceiling(parts: list[Part], backend: str, known: Route, expected: tuple[float, str] | None) -> None:
     group = Group(tuple(parts))
     found = ceiling("all_reduce", group, backend, {each.ready.name: known for each in parts})
     assert (found and (found.busbw_gb_s, found.limit)) == expected
