@@ -73,13 +73,11 @@ class Masker:
             self._words[name] = f"user{self._users}"
 
     def _text(self, text: str) -> str:
-        made = []
-        for kind, value in shapes(text):
-            if kind:
-                made.append(self._pseudonyms.of(kind, value))
-            else:
-                made += [self._words[word] if of else word for of, word in self._finder.find(value)]
-        return "".join(made)
+        parts = _parts(text, self._finder)
+        return "".join(self._pseudonym(kind, value) if kind else value for kind, value in parts)
+
+    def _pseudonym(self, kind: str, value: str) -> str:
+        return self._words[value] if kind == "word" else self._pseudonyms.of(kind, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +112,18 @@ def _is_board(serial: str) -> bool:
     return serial.startswith("MT_")
 
 
-def _gaps(text: str, finder: Words, names: set[str]) -> Iterable[Part]:
-    for kind, value in shapes(text):
-        if kind in _ADDRESSES:
-            yield "", value
-        elif kind:
-            yield kind, value
+def _gaps(text: str, finder: Words, names: set[str]) -> Iterator[Part]:
+    for kind, value in _parts(text, finder):
+        if kind == "word" and value not in names:
+            yield "serial", value
         else:
-            for of, word in finder.find(value):
-                yield ("" if not of else "word" if word in names else "serial"), word
+            yield "" if kind in _ADDRESSES else kind, value
+
+
+def _parts(text: str, finder: Words) -> Iterator[Part]:
+    """(kind, value) of shapes and known words, in their order; kind is empty for what stands between."""
+    for kind, value in shapes(text):
+        yield from ((kind, value),) if kind else finder.find(value)
 
 
 # longer forms first; a lookahead takes care that none is a piece of a longer number
@@ -164,18 +165,7 @@ _HOSTS = (
 _USERS = re.compile(r"/home/([A-Za-z_][A-Za-z0-9_.-]{2,31})")
 # logins that images come with: no person's, and words of the tools besides
 _NOBODY = {
-    "root",
-    "nobody",
-    "ubuntu",
-    "debian",
-    "rocky",
-    "centos",
-    "fedora",
-    "admin",
-    "user",
-    "core",
-    "nvidia",
-    "slurm",
+    *("root", "nobody", "ubuntu", "debian", "rocky", "centos", "fedora", "admin", "user", "core", "nvidia", "slurm"),
 }
 _TOKEN = re.compile(r"[A-Za-z0-9_]+(?:[-.][A-Za-z0-9_]+)*")
 _PARTS = re.compile(r"([-._])")

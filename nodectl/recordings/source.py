@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -92,25 +93,8 @@ def _variables(fleet: RecordedFleet, host: str) -> dict[str, object]:
 
 def _with_profiles(fleet: RecordedFleet, host: Host) -> Host:
     missing = {key: name for key, name in _variables(fleet, host.name).items() if not host.variables.get(key)}
-    if not missing:
-        return host
-    return Host(host.name, host.address, host.port, host.user, host.connection, _Filled(host.variables, missing))
-
-
-class _Filled(Mapping[str, object]):
-    """An inventory's variables, which are rendered when asked for, with those that it lacks."""
-
-    def __init__(self, variables: Mapping[str, object], missing: Mapping[str, object]) -> None:
-        self._variables, self._missing = variables, missing
-
-    def __getitem__(self, key: str) -> object:
-        return self._missing[key] if key in self._missing else self._variables[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*self._variables, *self._missing]))
-
-    def __len__(self) -> int:
-        return len(set(self._variables) | set(self._missing))
+    # the inventory's variables are rendered when asked for: no copy of them
+    return replace(host, variables=ChainMap(missing, host.variables)) if missing else host  # type: ignore[arg-type]
 
 
 def _unreachable(host: Host, error: str, remedy: str) -> CommandResult:

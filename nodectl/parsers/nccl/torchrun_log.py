@@ -54,11 +54,11 @@ class WatchdogTimeout:
     """A collective that one rank waited for in vain, and how far that rank had come."""
 
     rank: int | None
-    op: str | None
-    sequence: int | None
-    last_enqueued: int | None
-    last_completed: int | None
-    timeout_ms: int | None
+    op: str | None = None
+    sequence: int | None = None
+    last_enqueued: int | None = None
+    last_completed: int | None = None
+    timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,27 +131,25 @@ def _signal(values: Mapping[str, Any]) -> str | None:
 def _watchdog(line: Line, timeouts: dict[tuple[int | None, int | None], WatchdogTimeout]) -> None:
     named = _RANK.search(line.text)
     rank = int(named["tag"] or named["rank"]) if named else None
+
+    def note(sequence: int | None, **values: Any) -> None:
+        known = timeouts.get((rank, sequence)) or WatchdogTimeout(rank, sequence=sequence)
+        timeouts[rank, sequence] = replace(known, **values)
+
     if work := _TIMEOUT.search(line.text):
-        sequence = int(work["sequence"])
-        known = timeouts.get((rank, sequence)) or WatchdogTimeout(rank, None, sequence, None, None, None)
-        timeouts[rank, sequence] = replace(known, op=work["op"], timeout_ms=int(work["timeout"]))
+        note(int(work["sequence"]), op=work["op"], timeout_ms=int(work["timeout"]))
     elif "WorkNCCL(" in line.text:
         raise unreadable(TOOL, line, "a watchdog's line that is cut")
     if state := _STATE.search(line.text):
         at_work = _AT_WORK.search(line.text)
-        sequence_or_none = int(at_work["sequence"]) if at_work else _latest(timeouts, rank)
-        known = timeouts.get((rank, sequence_or_none)) or WatchdogTimeout(
-            rank, None, sequence_or_none, None, None, None
-        )
-        timeouts[rank, sequence_or_none] = replace(
-            known, last_enqueued=int(state["enqueued"]), last_completed=int(state["completed"])
-        )
+        sequence = int(at_work["sequence"]) if at_work else _latest(timeouts, rank)
+        note(sequence, last_enqueued=int(state["enqueued"]), last_completed=int(state["completed"]))
     elif "last enqueued" in line.text:
         raise unreadable(TOOL, line, "a watchdog's line that is cut")
 
 
 def _latest(timeouts: dict[tuple[int | None, int | None], WatchdogTimeout], rank: int | None) -> int | None:
-    return next((sequence for of, sequence in reversed(timeouts) if of == rank), None)
+    return next((sequence for owner, sequence in reversed(timeouts) if owner == rank), None)
 
 
 def _rendezvous(line: Line) -> RendezvousTimeout:

@@ -23,15 +23,8 @@ _SECTIONS = {
     *("remapped_rows", "bank_remap_availability_histogram", "power_readings", "gpu_power_readings", "clocks"),
     *("gpu_memory_power_readings", "module_power_readings", "workload_power_profiles", "applications_clocks", "fabric"),
     *("default_applications_clocks", "deferred_clocks", "max_clocks", "max_customer_boost_clocks", "clock_policy"),
-    *(
-        "voltage",
-        "health",
-        "processes",
-        "capabilities",
-        "supported_clocks",
-        "gpu_ceiling_power_limit",
-        "gpu_base_power",
-    ),
+    *("voltage", "health", "processes", "capabilities", "supported_clocks"),
+    *("gpu_ceiling_power_limit", "gpu_base_power"),
 }
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _PREFIX_CHARS = 200
