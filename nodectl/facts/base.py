@@ -184,6 +184,12 @@ def tool(done: Entry) -> str:
     return done.key if name in ("sh", "cat") else name
 
 
+def variable(host: Host, name: str, default: str) -> str:
+    """A text among the host's variables; `default` where there is none, or a template: that is Ansible's to render."""
+    value = host.variables.get(name)
+    return value if isinstance(value, str) and value and "{{" not in value else default
+
+
 def matches(pattern: re.Pattern[str], text: str, tool_name: str) -> Iterator[re.Match[str]]:
     """Each whole line as `pattern` reads it; ParseError with the first line that it does not fit."""
     for number, line in enumerate(text.splitlines(), start=1):

@@ -1,15 +1,13 @@
 """The GID tables of RDMA ports: RoCE version, interface and IPv4 address of each entry."""
 
-import re
 from collections import Counter
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 
 from nodectl.common.natural import natural
 from nodectl.facts.base import Fact, UnknownError, parsed_as
 from nodectl.facts.ib_ports import COMMANDS, sysfs_devices
 from nodectl.model.recording import Recording
-
-_MAPPED = "0000:0000:0000:0000:0000:ffff:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +46,12 @@ def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:
 
 
 def _ipv4(gid: str) -> str | None:
-    """The address that a GID of IPv4 carries in its last four bytes."""
-    if not gid.startswith(_MAPPED) or not re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{4}", gid[len(_MAPPED) :]):
+    """The IPv4 address that a GID carries in its last four bytes; None where it carries none."""
+    try:
+        address = IPv6Address(gid).ipv4_mapped
+    except ValueError:
         return None
-    digits = gid[len(_MAPPED) :].replace(":", "")
-    return ".".join(str(int(digits[i : i + 2], 16)) for i in range(0, 8, 2))
+    return None if address is None else str(address)
 
 
 def _words(gids: tuple[Gid, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nodectl.facts.base import Fact, output, whole
+from nodectl.facts.base import Fact, output, variable, whole
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 
@@ -28,8 +28,7 @@ class HealthTimer:
 
 
 def _commands(host: Host) -> tuple[Command, ...]:
-    folder = host.variables.get("health_timer_folder")
-    path = f"{folder if isinstance(folder, str) and '{{' not in folder else _FOLDER}/nodectl.prom"
+    path = f"{variable(host, 'health_timer_folder', _FOLDER)}/nodectl.prom"
     return (Command("health-timer", ("sh", "-c", _SHOW, "sh", path)),)
 
 

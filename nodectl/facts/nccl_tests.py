@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nodectl.common import node_paths
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output
+from nodectl.facts.base import Fact, output, variable
 from nodectl.facts.versions import venv_of
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
@@ -60,8 +60,7 @@ class NcclTests:
 
 
 def _commands(host: Host) -> tuple[Command, ...]:
-    home = host.variables.get("nccl_tests_cuda_home")
-    cuda = home if isinstance(home, str) and "{{" not in home else "/usr/local/cuda"
+    cuda = variable(host, "nccl_tests_cuda_home", "/usr/local/cuda")
     argv = ("sh", "-c", _SHOW, "sh", node_paths.NCCL_TESTS, venv_of(host), cuda)
     return (Command("nccl-tests", argv, deadline_s=60),)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from nodectl.common import node_paths
 from nodectl.errors import ParseError
 from nodectl.facts import gpus
-from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output
+from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output, variable
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 
@@ -68,9 +68,7 @@ class Versions:
 
 def venv_of(host: Host) -> str:
     """Where the launcher's Python environment lies on `host`."""
-    folder = host.variables.get("pytorch_venv")
-    # a template is Ansible's to render; the role's default stands for it
-    return folder if isinstance(folder, str) and folder and "{{" not in folder else node_paths.VENV
+    return variable(host, "pytorch_venv", node_paths.VENV)
 
 
 def _commands(host: Host) -> tuple[Command, ...]:

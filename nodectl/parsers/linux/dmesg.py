@@ -100,14 +100,14 @@ def parse_dmesg(text: str) -> Dmesg:
 
 
 def _event(line: Line) -> KernelEvent | None:
-    time, text = message_of(line.text)
+    time, text = _message_of(line.text)
     for read in (_nvidia, _memory, _crash):
         event = read(text)
         if event is not None:
             return replace(event, time=time)
     if "NVRM: Xid" in text or "SXid (" in text:
         raise unreadable(TOOL, line, "an Xid without its end")
-    link = link_change(text)
+    link = _link_change(text)
     if link is None:
         return None
     return replace(_event_of(link.kind, text), time=time, device=link.device, state=link.state)
@@ -151,7 +151,7 @@ def _nvidia(text: str) -> KernelEvent | None:
 
 def _with_gpu(event: KernelEvent, header: Line) -> KernelEvent:
     """Drivers wrap the sentence: its first line has the GPU and the time, its third what happened."""
-    time, text = message_of(header.text)
+    time, text = _message_of(header.text)
     address = _FIND_ADDRESS.search(text)
     return replace(event, time=event.time or time, pci=address[0] if address else None, text=f"{text} … {event.text}")
 
@@ -194,11 +194,11 @@ def _without_details(events: list[KernelEvent]) -> Iterator[KernelEvent]:
 def _require_log(lines: list[Line]) -> None:
     written = [line for line in readable(lines) if line.text.strip()]
     for line in written:
-        if _REASON.match(line.text.strip()) and not message_of(line.text).time:
+        if _REASON.match(line.text.strip()) and not _message_of(line.text).time:
             if len(written) > 5:
                 break
             raise ParseError(f"{TOOL}: it printed no log: {line.text.strip()[:200]}")
-    if not any(is_kernel_line(line.text) for line in written):
+    if not any(_is_kernel_line(line.text) for line in written):
         raise foreign(TOOL, lines, "no line of a kernel log")
 
 
@@ -236,14 +236,14 @@ _LONGEST_TAG = 300
 _DRIVER = re.compile(r"[A-Za-z_][\w.-]{0,60}(?:\[\d{1,10}\])?(?: [\w.:/@#-]{0,40}\d[\w.:/@#-]{0,40}){0,2}:(?:\s|$)")
 
 
-class Message(NamedTuple):
+class _Message(NamedTuple):
     """One kernel message: its time as printed, None where the line has none, and what it says."""
 
     time: str | None
     text: str
 
 
-def message_of(line: str) -> Message:
+def _message_of(line: str) -> _Message:
     """The line without everything that stands before the message."""
     if "<std" in line[:_LONGEST_TAG]:
         line = RANK_TAG.sub("", line, count=1)
@@ -251,7 +251,7 @@ def message_of(line: str) -> Message:
         line = line[carried.end() :]
     match = _PREFIX.match(line)
     if match is None:
-        return Message(None, line)
+        return _Message(None, line)
     time = match["kmsg"] or match["bracket"] or match["stamp"]
     position = match.end()
     if time is not None:
@@ -259,12 +259,12 @@ def message_of(line: str) -> Message:
         position = speaker.end() if speaker else position
     elif line.startswith("kernel: "):
         position = len("kernel: ")
-    return Message(time, line[position:].strip())
+    return _Message(time, line[position:].strip())
 
 
-def is_kernel_line(line: str) -> bool:
+def _is_kernel_line(line: str) -> bool:
     """It has a time, or begins as a driver's message does."""
-    time, text = message_of(line)
+    time, text = _message_of(line)
     return time is not None or _DRIVER.match(text) is not None
 
 
@@ -289,7 +289,7 @@ _OTHER = re.compile(r"ADDRCONF|\bata\d|\bSATA\b|pciehp|NVLink|[Nn]vlink|nvswitch
 _INFINIBAND = re.compile(r"ib[a-z]{0,6}\d[\w.]*|mlx[45]_\d{1,3}|mlx[45]_ib\w*|hfi1_\d{1,3}|qib\d{1,3}")
 
 
-class LinkChange(NamedTuple):
+class _LinkChange(NamedTuple):
     """`kind` is ib_link or nic_link; `state` is up, down, or of an InfiniBand port also init, armed."""
 
     kind: str
@@ -297,18 +297,18 @@ class LinkChange(NamedTuple):
     state: str
 
 
-def link_change(text: str) -> LinkChange | None:
+def _link_change(text: str) -> _LinkChange | None:
     """None where the message is about no link, or not that of a network device."""
     if _OTHER.search(text):
         return None
     if match := _PORT.search(text):
-        return LinkChange("ib_link", match["device"] or f"port {match['port']}", _state(match))
+        return _LinkChange("ib_link", match["device"] or f"port {match['port']}", _state(match))
     match = _INTERFACE.search(text) or _CARRIER_LINK.search(text)
     if match is None:
         return None
     named = match.groupdict()
     device = named.get("slave") or named.get("member") or match["device"]
-    return LinkChange("ib_link" if _INFINIBAND.fullmatch(device) else "nic_link", device, _state(match))
+    return _LinkChange("ib_link" if _INFINIBAND.fullmatch(device) else "nic_link", device, _state(match))
 
 
 def _state(match: re.Match[str]) -> str:

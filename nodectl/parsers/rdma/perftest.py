@@ -46,9 +46,9 @@ def parse_perftest(text: str) -> Perftest:
     """ParseError for a row that is cut or garbled, and for text that is no run of perftest's."""
     output = _Output(list(rows_of(text, TOOL)))
     rows = tuple(output.table.rows)
-    if not rows and is_perftest_json(text := plain(text)):
-        rows = json_rows(text)
-    error = find_error(output.complaints, has_figures=bool(rows)) or output.silent_error(rows)
+    if not rows and _is_perftest_json(text := plain(text)):
+        rows = _json_rows(text)
+    error = _find_error(output.complaints, has_figures=bool(rows)) or output.silent_error(rows)
     if not (rows or error or output.has_begun):
         raise output.no_run()
     # a server and its client in one output show the same figures twice
@@ -70,7 +70,7 @@ def parse_perftest(text: str) -> Perftest:
 
 class _Output:
     def __init__(self, lines: list[Line]) -> None:
-        self.table = Table()
+        self.table = _Table()
         self.banners: list[re.Match[str]] = []
         self.complaints: list[Line] = []
         self.has_begun = False
@@ -88,7 +88,7 @@ class _Output:
         self.has_begun = self.has_begun or banner is not None or _WAITS.search(line.text) is not None
         for name, value in _INFO.findall(line.text):
             self._info.setdefault(name.replace("_", " ").lower(), (line, value))
-        if is_error(line.text):
+        if _is_error(line.text):
             self.complaints.append(line)
 
     def test(self) -> str | None:
@@ -179,7 +179,7 @@ _LATENCIES = ("t_min", "t_max", "t_typical", "t_avg", "t_stdev", "99", "99.9", "
 _COUNTS = ("bytes", "sl", "iterations")
 
 
-def row_of(values: Mapping[str, float | None], gbit_s: float) -> Row:
+def _row_of(values: Mapping[str, float | None], gbit_s: float) -> Row:
     """One row from values named as in the header; `gbit_s` is the unit of its throughput."""
     size, iterations = int(values["bytes"] or 0), int(values["iterations"] or 0)
     if "average" not in values:
@@ -195,7 +195,7 @@ def row_of(values: Mapping[str, float | None], gbit_s: float) -> Row:
     )
 
 
-class Table:
+class _Table:
     """Collects the rows below the header last seen; `idle` is a row of a run that moved nothing."""
 
     def __init__(self) -> None:
@@ -241,11 +241,11 @@ class Table:
         rest = line.text[position:]
         values = dict(zip(self._columns, map(_value, cells), strict=False))
         is_whole = all(cell.isdigit() for name, cell in zip(self._columns, cells, strict=False) if name in _COUNTS)
-        is_glued = bool(rest) and not rest[0].isspace() and not is_error(rest)
+        is_glued = bool(rest) and not rest[0].isspace() and not _is_error(rest)
         is_garbled = is_glued or (_CELL.match(rest) and not self._has_more_columns)
         if len(cells) < len(self._columns) or not is_whole or is_garbled:
             raise unreadable(TOOL, line, f"not the {len(self._columns)} columns of the table's header")
-        self.rows.append(row_of(values, self._gbit_s))
+        self.rows.append(_row_of(values, self._gbit_s))
         if values["iterations"] == 0:
             self.idle = self.idle or line.text[:position].strip()
         return rest.strip()
@@ -274,12 +274,12 @@ _NAMES = {
 }
 
 
-def is_perftest_json(text: str) -> bool:
+def _is_perftest_json(text: str) -> bool:
     """The text holds such a document."""
     return _STARTS.search(text) is not None
 
 
-def json_rows(text: str) -> tuple[Row, ...]:
+def _json_rows(text: str) -> tuple[Row, ...]:
     """The results; ParseError for one that is cut, and where nothing tells the unit."""
     rows: list[dict[str, float | None]] = []
     places = []
@@ -297,7 +297,7 @@ def json_rows(text: str) -> tuple[Row, ...]:
     for row, line in zip(rows, places, strict=True):
         if "iterations" not in row or not row.keys() & {"average", "t_avg"}:
             raise unreadable(TOOL, line, "the result is cut")
-    return tuple(row_of(row, _unit_gbit_s(rows)) for row in rows)
+    return tuple(_row_of(row, _unit_gbit_s(rows)) for row in rows)
 
 
 def _unit_gbit_s(rows: list[dict[str, float | None]]) -> float:
@@ -380,13 +380,13 @@ class PerftestError:
     text: str
 
 
-def is_error(text: str) -> bool:
+def _is_error(text: str) -> bool:
     """The line tells of a failure, or complains."""
     return _ANY.search(text) is not None or _COMPLAINT.match(text) is not None
 
 
-def find_error(lines: Sequence[Line], has_figures: bool) -> PerftestError | None:
-    """The cause among the lines for which `is_error` holds."""
+def _find_error(lines: Sequence[Line], has_figures: bool) -> PerftestError | None:
+    """The cause among the lines for which `_is_error` holds."""
     if has_figures:
         lines = [line for line in lines if not _LATE.search(line.text)]
     for kind, pattern in _KINDS:
