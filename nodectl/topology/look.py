@@ -13,13 +13,13 @@ from nodectl.facts.lab import Lab
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.recording import Command, Recording
+from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, NodeTopology
 from nodectl.profiles.host import hardware_of
 from nodectl.recordings.source import Source
 from nodectl.topology.fabric.from_ibnetdiscover import bare
-from nodectl.topology.fabric.sources import COMMANDS, recorded_graph
+from nodectl.topology.fabric.sources import LLDP, recorded_graph
 from nodectl.topology.node import SUBJECTS, node_topology
 
 _WANTED = frozenset({*SUBJECTS, "nics", "mounts", "gids", "versions", "lab"})
@@ -48,18 +48,20 @@ class Looked:
 def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looked:
     """Ask every host once; `fabric`: for what it knows of the fabric, too."""
     facts = facts_named(*_WANTED)
-    more = COMMANDS if fabric else ()
+    more = (LLDP,) if fabric else ()
     nodes: dict[str, NodeTopology] = {}
     facts_of: dict[str, Mapping[str, object]] = {}
     findings: dict[str, list[Finding]] = {}
-    texts: dict[str, dict[str, str]] = {}
+    lldp: dict[str, str] = {}
     for host, answer in source.recordings(lambda host: (*commands_for(host, facts), *more)):
         if not isinstance(answer, Recording):
             reason = answer.error or str(answer.outcome)
             findings[host.name] = [_finding(host, "reachable", Status.UNKNOWN, reason, answer.remedy)]
             continue
         facts_of[host.name] = read_facts(answer, facts)
-        texts[host.name] = _texts(answer, more)
+        entry = answer.entries.get(LLDP.key)
+        if entry and entry.exit_status == 0 and not entry.cut:
+            lldp[host.name] = entry.stdout
         node = node_topology(host, facts_of[host.name], recorded=_recorded(facts_of[host.name], answer))
         if isinstance(node, NodeTopology):
             nodes[host.name] = node
@@ -71,13 +73,8 @@ def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looke
         nodes={name: nodes[name] for name in order if name in nodes},
         facts={name: facts_of[name] for name in order if name in facts_of},
         findings=tuple(finding for name in order for finding in findings.get(name, ())),
-        graph=recorded_graph(texts, source.hosts) if fabric else None,
+        graph=recorded_graph(lldp, source.hosts) if fabric else None,
     )
-
-
-def _texts(answer: Recording, wanted: Sequence[Command]) -> dict[str, str]:
-    entries = {command.key: answer.entries.get(command.key) for command in wanted}
-    return {key: entry.stdout for key, entry in entries.items() if entry and entry.exit_status == 0 and not entry.cut}
 
 
 def _recorded(facts: Mapping[str, object], answer: Recording) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
 from nodectl.history.identity import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.model.trial import Pair, Series
 
-SCHEMA = "nodectl.series/1"
 # from so many on they are also judged together
 _MANY = 3
 
@@ -96,8 +95,3 @@ def _pairs(turns: Sequence[Turn], values: Mapping[Turn, float]) -> tuple[Pair, .
         if first in order and second in order:
             pairs.append(Pair(values.get(first) or None, values.get(second) or None, order[second] < order[first]))
     return tuple(pairs)
-
-
-def document(many: Sequence[Series]) -> dict[str, object]:
-    """The series as plain data for JSON, with the schema."""
-    return {"schema": SCHEMA, "series": [asdict(series) for series in many]}

@@ -18,9 +18,8 @@ from nodectl.errors import UsageError
 from nodectl.model.trial import Series, Trial
 from nodectl.model.verdict import Outcome, Summary
 from nodectl.trials.crossover import judged
-from nodectl.trials.series import SCHEMA as SERIES_SCHEMA
 
-SCHEMA = "nodectl.tune-trial/1"
+SCHEMA, SERIES_SCHEMA = "nodectl.tune-trial/1", "nodectl.series/1"
 _KEPT = 200
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _REMEDY = "give a file of `nodectl --output json tune trial`, or an id of `nodectl tune list`"

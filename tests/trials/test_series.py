@@ -9,8 +9,9 @@ import pytest
 from nodectl.errors import UsageError
 from nodectl.model.measurement import Measurement
 from nodectl.model.trial import Pair, Series
-from nodectl.trials.series import Taken, Turn, document, schedule, series_of
+from nodectl.trials.series import Taken, Turn, schedule, series_of
 from nodectl.trials.store import series_in
+from tests.trials.trials import document
 
 
 def measured(value: float, collective: str = "all_reduce", size_bytes: int = 1024) -> Measurement:

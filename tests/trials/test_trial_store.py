@@ -15,9 +15,8 @@ from nodectl.model.trial import Side
 from nodectl.trials import store
 from nodectl.trials.applied import Applied, last_applied, read_proposal, remember
 from nodectl.trials.propose import proposal_of, propose
-from nodectl.trials.series import document
 from tests.trials.saved_trial import RMEM, trial
-from tests.trials.trials import gaining
+from tests.trials.trials import document, gaining
 
 
 @pytest.fixture(autouse=True)

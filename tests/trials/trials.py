@@ -1,6 +1,7 @@
 """Series for tests: from gains in percent of a steady baseline, or from two lists."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from nodectl.model.trial import Pair, Series
 
@@ -35,3 +36,8 @@ def gaining(
     baseline = [STEADY[number % len(STEADY)] for number in range(pairs)]
     candidate = [each * (1 + percent / 100) * (1 + 0.002 * (-1) ** number) for number, each in enumerate(baseline)]
     return trial(baseline, candidate, unit, size_bytes=size_bytes, profile=profile, subject=subject)
+
+
+def document(many: Sequence[Series]) -> dict[str, object]:
+    """A file of series, as plain data."""
+    return {"schema": "nodectl.series/1", "series": [asdict(series) for series in many]}

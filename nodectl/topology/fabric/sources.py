@@ -19,7 +19,6 @@ _MAX_BYTES = 256 << 20
 _RECORDED = "lldpctl.out"
 # what a host is asked about the fabric
 LLDP = Command("lldpctl", ("lldpctl", "-f", "json"), hardware=True)
-COMMANDS = (LLDP,)
 
 
 def graph_from(path: Path, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str]]) -> FabricGraph:
@@ -78,25 +77,19 @@ def _folder(path: Path) -> dict[str, Lldp]:
     files |= {file.parent.name: file for file in sorted(path.glob(f"*/{_RECORDED}"))}
     if not files:
         raise UsageError(f"{path}: neither <host>.json nor <host>/{_RECORDED} in it", _remedy())
-    return {name: _one(file) for name, file in files.items()}
+    return {name: _parsed(file.name, _text(file)) for name, file in files.items()}
 
 
-def _one(path: Path) -> Lldp:
+def _parsed(name: str, text: str) -> Lldp:
     try:
-        return parse_lldp(_text(path))
+        return parse_lldp(text)
     except ParseError as error:
-        raise ParseError(f"{path.name}: {error.message}", error.remedy) from error
+        raise ParseError(f"{name}: {error.message}", error.remedy) from error
 
 
-def recorded_graph(texts: Mapping[str, Mapping[str, str]], hosts: Sequence[Host]) -> FabricGraph | None:
-    """The graph from recorded outputs, by host and key; None where no host knows a neighbour."""
-    neighbors: dict[str, Lldp] = {}
-    for host, outputs in texts.items():
-        if LLDP.key in outputs:
-            try:
-                neighbors[host] = parse_lldp(outputs[LLDP.key])
-            except ParseError as error:
-                raise ParseError(f"{host}: {error.message}", error.remedy) from error
+def recorded_graph(outputs: Mapping[str, str], hosts: Sequence[Host]) -> FabricGraph | None:
+    """The graph from lldpctl's outputs by host; None where no host knows a neighbour."""
+    neighbors = {host: _parsed(host, text) for host, text in outputs.items()}
     if any(lldp.neighbors for lldp in neighbors.values()):
         return lldp_graph(neighbors, hosts, "lldpctl on the hosts")
     return None

@@ -40,11 +40,6 @@ class Armed:
     # those that were asked to arm: also one of which no answer came may hold a guard
     _asked: tuple[Host, ...] = ()
 
-    @property
-    def trial(self) -> str:
-        """The trial's name, which is also that of the hosts' records."""
-        return self.playbooks.trial
-
     def put_on(self, side: Side) -> tuple[Finding, ...]:
         """Put the side's settings on all hosts that are armed still; a finding for each on which it failed."""
         self.leases.beat(self.hosts)
@@ -112,7 +107,7 @@ class Armed:
     def _take_off(self, hosts: Sequence[Host], limit: str | None) -> None:
         run = self.playbooks.take_off(hosts, self.purpose)
         option = f"-l '{limit}' " if limit else ""
-        remedy = f"nodectl {option}rollback; what stood there is record {self.trial}"
+        remedy = f"nodectl {option}rollback; what stood there is record {self.playbooks.trial}"
         self.findings += tuple(replace(finding, subject="former values", remedy=remedy) for finding in run.findings)
         for name, answer in run.answers.items():
             if answer.get("state") == "by itself":
