@@ -18,7 +18,7 @@ from nodectl.errors import ProvisionError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # what the collection is made of; galaxy.yml tells Ansible its version
-_SHARE = ("galaxy.yml", "meta", "playbooks", "plugins", "roles", "templates")
+COLLECTION_PARTS = ("galaxy.yml", "meta", "playbooks", "plugins", "roles", "templates")
 _TAG = "py3-none-any"
 _WHEEL = f"Wheel-Version: 1.0\nGenerator: nodectl\nRoot-Is-Purelib: true\nTag: {_TAG}\n"
 # a fixed date, so that the bytes tell whether anything changed
@@ -52,7 +52,7 @@ def _files() -> Iterator[tuple[str, bytes]]:
     for path in _below(_PACKAGE):
         yield f"nodectl/{path.relative_to(_PACKAGE)}", path.read_bytes()
     share = share_dir()
-    for part in _SHARE:
+    for part in COLLECTION_PARTS:
         for path in _below(share / part):
             yield str(COLLECTION / path.relative_to(share)), path.read_bytes()
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import jinja2
 import pytest
 
 from nodectl.common.resources import share_dir
-from nodectl.provision.self_wheel import build
+from nodectl.provision.self_wheel import COLLECTION_PARTS, build
 from tests.conftest import Cli, LabUnderTest
 from tests.roles.run_module import run_module
 
@@ -131,10 +132,17 @@ def test_the_wheel_is_one_and_the_same_for_the_same_files(tmp_path: Path) -> Non
     for wanted in (
         "nodectl/__main__.py",
         "ansible_collections/nodectl/fleet/playbooks/site.yml",
+        "ansible_collections/nodectl/fleet/galaxy.yml",
         "nodectl/payload/recordings/collect.sh",
     ):
         assert wanted in names
     assert not [name for name in names if name.endswith(".pyc")]
+
+
+def test_it_holds_what_the_wheel_of_the_project_holds() -> None:
+    project = tomllib.loads((share_dir() / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["include"]
+    assert sorted(included) == sorted(f"/{part}" for part in ("nodectl", *COLLECTION_PARTS))
 
 
 def test_the_wheel_installs_and_runs(tmp_path: Path) -> None:
