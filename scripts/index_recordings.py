@@ -31,7 +31,7 @@ def indexed(folder: Path) -> str:
 
 
 def main() -> None:
-    """Write or compare."""
+    """Write the indexes that are stale, or with --check name them."""
     stale = []
     for path in sorted(recordings_dir().glob("*/*/index.json")):
         text = indexed(path.parent)

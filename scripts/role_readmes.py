@@ -22,7 +22,7 @@ _CLOSING = (
 
 
 def main() -> None:
-    """Write or compare."""
+    """Write the READMEs that are stale, or with --check name them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("roles", nargs="*", metavar="ROLE")
@@ -47,7 +47,7 @@ def is_current(role: Path) -> bool:
 
 
 def readme(role: Path) -> str:
-    """The whole text."""
+    """A role's README as its specs and defaults make it."""
     entries = _load(role / "meta" / "argument_specs.yml")["argument_specs"]
     spec, defaults = entries["main"], _load(role / "defaults" / "main.yml")
     options: dict[str, Any] = {}

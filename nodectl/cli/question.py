@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DeclinedError(NodectlError):
-    """The operator said no."""
+    """The operator answered no: nothing was changed."""
 
 
 def ask(hosts: Sequence[Host], question: str, shown: Sequence[str], *, yes: bool) -> None:

@@ -22,12 +22,12 @@ def safe(text: str) -> str:
 
 
 def result(text: str) -> None:
-    """A result: to stdout."""
+    """Print a result, to stdout."""
     click.echo(safe(text))
 
 
 def note(text: str) -> None:
-    """Anything that is not the result: to stderr."""
+    """Print anything that is not the result, to stderr."""
     click.echo(safe(text), err=True)
 
 

@@ -23,7 +23,9 @@ _REMOVALS = 4
 def down(folder: LabFolder) -> bool:
     """Remove every trace of the lab; False where there was none. Safe to repeat, and after any crash."""
     existed = folder.path.exists()
-    state = _journal(folder)
+    state = None
+    with contextlib.suppress(LabError):  # a damaged journal: the search for processes and mounts finds the rest
+        state = folder.read()
     _kill(folder, state)
     if Path("/sys/class/net", folder.uplink).exists():
         ip(["link", "delete", folder.uplink])
@@ -34,13 +36,6 @@ def down(folder: LabFolder) -> bool:
         remove_loops(folder.store, state.first_loop)
     _remove_files(folder)
     return existed
-
-
-def _journal(folder: LabFolder) -> LabState | None:
-    try:
-        return folder.read()
-    except LabError:  # damaged: the search below finds the rest
-        return None
 
 
 def _kill(folder: LabFolder, state: LabState | None) -> None:
@@ -67,17 +62,13 @@ def _kill_all(pids: Iterable[int]) -> None:
         for descriptor, _ in poll.poll(1000):
             poll.unregister(descriptor)
             left.discard(descriptor)
-            _reap(waiting[descriptor])
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(waiting[descriptor], os.WNOHANG)
     for descriptor in waiting:
         os.close(descriptor)
     if left:
         names = ", ".join(str(waiting[descriptor]) for descriptor in left)
         raise LabError(f"processes do not end: {names}", "look at /proc/PID/stack, then `nodectl lab down` again")
-
-
-def _reap(pid: int) -> None:
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
 
 
 def _remove_files(folder: LabFolder) -> None:

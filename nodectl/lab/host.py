@@ -33,7 +33,6 @@ class HostPlan:
 
     name: str
     address: str
-    prefix_bits: int
     neighbour: tuple[str, str] | None
     folder: Path
     layers: tuple[tuple[str, str], ...]
@@ -58,7 +57,7 @@ def become(plan: HostPlan, ready: int, go: int) -> NoReturn:
         os.write(ready, READY)
         if os.read(go, 1) != GO:
             os._exit(0)
-        configure_interface("eth0", plan.address, plan.prefix_bits, plan.neighbour)
+        configure_interface(plan.address, plan.neighbour)
         run_tc(plan.shaping)
         _give_up_powers()
         environment = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"}

@@ -98,20 +98,19 @@ def port_name(index: int) -> str:
     return f"p{index}"
 
 
-def configure_interface(name: str, address: str, prefix_bits: int, neighbour: tuple[str, str] | None) -> None:
-    """Bring `lo` and `name` up in this network namespace, without a program; `neighbour` is (address, MAC)."""
+def configure_interface(address: str, neighbour: tuple[str, str] | None) -> None:
+    """Bring `lo` and `eth0` up in this network namespace, without a program; `neighbour` is (address, MAC)."""
     forbid_ipv6("all", "default")
-    netmask = str(ipaddress.ip_network(f"0.0.0.0/{prefix_bits}").netmask)
+    netmask = str(ipaddress.ip_network(f"0.0.0.0/{PREFIX_BITS}").netmask)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", _IFF_UP | _IFF_RUNNING))
-        fcntl.ioctl(control, _SIOCSIFADDR, struct.pack("16s16s8x", name.encode(), _sockaddr(address)))
-        fcntl.ioctl(control, _SIOCSIFNETMASK, struct.pack("16s16s8x", name.encode(), _sockaddr(netmask)))
-        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH22x", name.encode(), _IFF_UP | _IFF_RUNNING))
+        fcntl.ioctl(control, _SIOCSIFADDR, struct.pack("16s16s8x", b"eth0", _sockaddr(address)))
+        fcntl.ioctl(control, _SIOCSIFNETMASK, struct.pack("16s16s8x", b"eth0", _sockaddr(netmask)))
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH22x", b"eth0", _IFF_UP | _IFF_RUNNING))
         if neighbour:
-            hardware = struct.pack("=H14s", _ARPHRD_ETHER, bytes.fromhex(neighbour[1].replace(":", "")))
-            entry = struct.pack(
-                "16s16si16s16s", _sockaddr(neighbour[0]), hardware, _ATF_COM | _ATF_PERM, b"", name.encode()
-            )
+            peer, mac = neighbour
+            hardware = struct.pack("=H14s", _ARPHRD_ETHER, bytes.fromhex(mac.replace(":", "")))
+            entry = struct.pack("16s16si16s16s", _sockaddr(peer), hardware, _ATF_COM | _ATF_PERM, b"", b"eth0")
             fcntl.ioctl(control, _SIOCSARP, entry)
 
 

@@ -195,7 +195,7 @@ def with_fault(state: LabState, fault: FaultRecord) -> LabState:
 
 
 def without_fault(state: LabState, fault: FaultRecord) -> LabState:
-    """`state` without `fault`."""
+    """`state` after the fault was undone: without its record."""
     return replace(state, faults=tuple(f for f in state.faults if f != fault))
 
 

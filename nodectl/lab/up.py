@@ -27,7 +27,7 @@ from nodectl.lab.state import HostRecord, LabFolder, LabState, LinkKind, Process
 from nodectl.lab.syscalls import CLONE_NEWPID, leaving, mount, unshare
 from nodectl.lab.wiring import start_wire
 
-_ANSWER_S = 60.0
+_ANSWER_S, _RETRY_S, _SSH_PORT = 60.0, 0.02, 22
 _SHARED = ("cpu", "memory", "clock", "kernel", "sys")
 
 
@@ -131,7 +131,6 @@ def _plans(
         HostPlan(
             name=host.name,
             address=host.address,
-            prefix_bits=network.PREFIX_BITS,
             neighbour=None if state.link == "wire" else (operator, network.mac_of(operator)),
             folder=folder.store / host.name,
             layers=layers,
@@ -167,7 +166,7 @@ def _start(folder: LabFolder, state: LabState, plans: Sequence[HostPlan]) -> Lab
     ready_read, ready_write = os.pipe()
     go_read, go_write = os.pipe()
     try:
-        pids = [_fork_host(plan, ready_write, go_read, (ready_read, go_write)) for plan in plans]
+        pids = [_fork_host(plan, ready_write, go_read) for plan in plans]
         os.close(ready_write)
         hosts = tuple(replace(host, process=Process.of(pid)) for host, pid in zip(state.hosts, pids, strict=True))
         state = folder.write(replace(state, hosts=hosts))
@@ -184,7 +183,7 @@ def _start(folder: LabFolder, state: LabState, plans: Sequence[HostPlan]) -> Lab
             os.close(descriptor)
 
 
-def _fork_host(plan: HostPlan, ready: int, go: int, not_ours: tuple[int, int]) -> int:
+def _fork_host(plan: HostPlan, ready: int, go: int) -> int:
     """A child that is the first process of a PID namespace of its own."""
     with leaving(CLONE_NEWPID):
         unshare(CLONE_NEWPID)
@@ -216,10 +215,6 @@ def _wait_for_answers(state: LabState) -> None:
             f"{len(silent)} of {len(state.hosts)} hosts did not answer on port 22: {', '.join(silent[:5])}",
             "a firewall of this machine may block 10.0.0.0/8 on interfaces named nl-*",
         )
-
-
-_SSH_PORT = 22
-_RETRY_S = 0.02
 
 
 async def _silent_hosts(addresses: Sequence[str], timeout_s: float) -> list[str]:
