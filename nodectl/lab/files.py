@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -24,7 +23,7 @@ def write_files(
     folder: LabFolder,
     state: LabState,
     host_keys: Mapping[str, str],
-    profiles: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    profiles: Mapping[str, Mapping[str, str]],
 ) -> None:
     """Inventory, known_hosts and ssh_config of a lab whose hosts have `host_keys` (name → public line).
 

@@ -1,7 +1,7 @@
 """What a lab is asked to be: its size, its links and its disks, read from what the operator typed."""
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from nodectl.common import units
 from nodectl.errors import UsageError
@@ -56,10 +56,6 @@ class LabSpec:
         parts += [f"disk {self.disk_bytes / units.GIB:g}G"] if self.disk_bytes else []
         parts += [f"recorded {self.recorded}"] if self.recorded else []
         return ", ".join(parts)
-
-    def to_json(self) -> dict[str, object]:
-        """The spec as the journal keeps it, for JSON."""
-        return asdict(self)
 
 
 def parse_rate(text: str) -> int:
