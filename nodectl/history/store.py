@@ -152,7 +152,7 @@ class History:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the database; the history cannot be used any more."""
         self._connection.close()
 
     def add(self, measurements: Sequence[Measurement], when: float | None = None) -> int:

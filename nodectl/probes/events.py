@@ -33,7 +33,7 @@ class Events:
             self._line(line)
 
     def end(self) -> None:
-        """The run is over: nobody need wait any longer."""
+        """The run is over: wake all that wait for an event."""
         with self._arrived:
             self.all.append({"event": "end"})
             self._arrived.notify_all()

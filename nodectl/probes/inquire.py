@@ -16,7 +16,7 @@ Measure = Callable[[Sequence[HostPair]], ProbeResult]
 def inquire(
     probe: str, first: ProbeResult, measure: Measure, switches: Mapping[str, str], note: Note
 ) -> tuple[tuple[Finding, ...], ProbeResult]:
-    """Who is slow, and what was measured again to tell, which is nothing where nobody looks slow.
+    """Findings for slow hosts and paths, and what was measured again for them: nothing where no pair looks slow.
 
     `measure` does one round of pairs; more is better.
     """

@@ -185,7 +185,7 @@ def _blamed(blamed: Blamed) -> Finding:
 
 
 def _unsettled(suspect: Suspect) -> Finding:
-    """It is slow, and nobody can say whose fault that is: no culprit."""
+    """A warning without culprit: the round trips are slow, and several causes explain them."""
     causes = [suspect.cause, *suspect.rivals]
     names = "; or ".join(f"the {cause.kind} {' - '.join(cause.hosts)}" for cause in causes)
     hosts = tuple(dict.fromkeys(name for cause in causes for name in cause.hosts))

@@ -72,7 +72,7 @@ def held(
 
 
 def _refusals(transport: Transport, holder: Background) -> list[Finding]:
-    """While the lock is taken, who works on the host; and why the lock was not to be had."""
+    """Findings for jobs and processes on the host, asked while the lock is taken, and for a lock that another holds."""
     host, events = holder.host, holder.events
     recording = collect(transport, host, [gpus.REPORT, *slurm.FACT.commands_on(host)])
     findings = [] if events.wait("held", _HOLD_S) else _not_held(holder)

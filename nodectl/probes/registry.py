@@ -62,7 +62,7 @@ def chosen(text: str) -> tuple[AnyProbe, ...]:
 
 
 def group(name: str) -> Sequence[AnyProbe]:
-    """The probes of a group."""
+    """The listed probes that belong to a group; `all` is every one."""
     return [probe for probe in listed() if name == "all" or name in probe.groups]
 
 

@@ -55,7 +55,7 @@ def jobs_table(jobs: Sequence[Job]) -> str:
 
 
 def job_text(job: Job) -> str:
-    """All about one job."""
+    """One job in lines: what it is, the hosts by state, and the cause of its failure first."""
     lines = [
         f"job       {job.id}",
         f"state     {job.state.value}" + ("" if job.exit_status is None else f" (exit status {job.exit_status})"),
@@ -74,7 +74,7 @@ def job_text(job: Job) -> str:
 
 
 def conclusion(job: Job) -> str:
-    """The last words of a launch."""
+    """The lines that end a launch: the cause of a failure, else state, time and hosts."""
     unheard = f"; {fold(job.unreachable)} could not be asked" if job.unreachable else ""
     if job.state is JobState.FAILED:
         return "\n".join(_failure_lines(job)) + (f"\n  {unheard[2:]}" if unheard else "")
@@ -117,7 +117,7 @@ def _shared_remedy(members: Sequence[Finding]) -> str:
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
-    """What --dry-run shows."""
+    """The plan as `--dry-run` prints it: hosts, ports, checkpoint, and the order of ranks."""
     hosts = plan["hosts"]
     lines = [
         f"job         {plan['id']}",

@@ -165,7 +165,7 @@ def _seen(candidate: Ranked) -> str:
 
 
 def trials_table(trials: Sequence[Trial]) -> str:
-    """A line for each trial."""
+    """A line for each trial: hosts, probes, state, and the verdict on each profile."""
     rows = [
         (
             trial.id,

@@ -78,7 +78,7 @@ class Plan:
 def planned(
     transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note, kind: Kind
 ) -> tuple[Plan | None, list[Finding]]:
-    """None where nobody can be measured; a finding for each who cannot."""
+    """What to run within the budget, None where no host can be measured; and a finding for each that cannot."""
     look = Look(f"probes.device.{kind.name}", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S)
     nodes, findings = ask_all(
         transport, hosts, kind.name, look, lambda host, answer: _node(host, answer, kind), options.forks
@@ -128,7 +128,7 @@ def device_of(events: Events, gpu: int | None) -> dict[str, object]:
 
 
 def broken(probe: str, node: Node, gpu: int | None, subject: str, actual: str) -> Finding:
-    """Wrong results: not to be used any more."""
+    """A finding that takes a device with wrong results out of use."""
     remedy = f"run it again with `nodectl probe {probe},sdc`, and look for ECC errors and Xids with `nodectl health`"
     subject = f"{called(gpu)}, {subject}"
     return host_finding(
@@ -137,7 +137,7 @@ def broken(probe: str, node: Node, gpu: int | None, subject: str, actual: str) -
 
 
 def least_of(amount: Amount) -> Amount:
-    """What is left of it for a short budget."""
+    """The least of this amount, for a short budget: one repetition of a quarter of its time."""
     return Amount(1, amount.duration_s / 4)
 
 
@@ -156,7 +156,7 @@ def _seen(given: Conditions) -> list[str]:
 
 
 def called(gpu: int | None) -> str:
-    """`GPU 3`, or the processors."""
+    """The device as a finding names it: `GPU 3`, or `CPU` for the processors."""
     return "CPU" if gpu is None else f"GPU {gpu}"
 
 
@@ -215,7 +215,7 @@ def _one(transport: Transport, plan: Plan, node: Node) -> ProbeResult:
 
 
 def _unseen(kind: Kind, node: Node, events: Events) -> list[Finding]:
-    """GPUs that are there and that torch does not see."""
+    """An unknown finding where torch sees fewer GPUs than the host has."""
     seen = [len(event["gpus"]) for event in events.of("devices")]
     if not seen or (node.gpus is not None and seen[0] >= node.gpus):
         return []

@@ -178,7 +178,7 @@ Measure = Callable[[Sequence[Sequence[str]], Case], Sequence[ProbeResult]]
 def settled(
     result: ProbeResult, hosts: Sequence[str], cases: Sequence[Case], measure: Measure, note: Note
 ) -> ProbeResult:
-    """The result, and where nobody could be named for its failure, whom smaller groups name.
+    """The result, and where no host could be named for its failure, those that smaller groups name.
 
     `cases` are all that were asked for, in their order.
     """

@@ -40,7 +40,7 @@ def with_fits(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 def fit_lines(by_collective: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
-    """A line for each collective."""
+    """A line for the operator for each collective: start-up time, bandwidth, and how well the fit holds."""
     return [
         f"nccl: {hosts}: {collective}: {fit.alpha_s * 1e6:.3g} us to start, then {fit.bandwidth_gb_s:.3g} GB/s;"
         f" half of that at {fit.half_size_bytes:.3g} B; the sizes miss it by {100 * fit.error:.2g} %"

@@ -159,7 +159,7 @@ def _blame(
 
 
 def _in_smaller_groups(transport: Transport, fleet: Fleet, run: Run, result: ProbeResult, note: Note) -> ProbeResult:
-    """Where all hosts together fail and nobody is to blame by its own word: who makes smaller groups fail."""
+    """The result, and where all hosts together fail and none names itself, the hosts that make smaller groups fail."""
     by_host = {host.name: host for host in fleet.ready}
     cases = [(name, size) for name in run.collectives for size in run.options.sizes.bytes]
 

@@ -38,7 +38,7 @@ class Printed:
 
 @dataclass(slots=True)
 class _Series:
-    """One size over all repetitions."""
+    """What all repetitions printed of one size."""
 
     out_of_place: list[NcclTestsSide] = field(default_factory=list)
     in_place: list[NcclTestsSide] = field(default_factory=list)

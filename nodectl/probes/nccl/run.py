@@ -150,7 +150,7 @@ def incomplete(group: Group, cases: int, reasons: Sequence[str]) -> Finding:
 
 
 def wrong(host: str, collective: str, size_bytes: int, count: int, where: str) -> Finding:
-    """A result that is not what it must be; `who` computed it."""
+    """A failed finding for wrong elements in a result; `where` says on which rank, or over which hosts."""
     return host_finding(
         NAME,
         host,

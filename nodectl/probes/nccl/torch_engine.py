@@ -85,7 +85,7 @@ def _events(played: Sequence[Played], kind: str) -> list[Event]:
 
 
 def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
-    """Those that every rank finished."""
+    """The cases that every rank finished; a repetition takes as long as its slowest rank."""
     by_rank: dict[tuple[str, int], dict[int, Event]] = defaultdict(dict)
     for event in _events(played, "times"):
         # small sizes that were asked for can come to the same when ranks share them; the first counts

@@ -21,7 +21,7 @@ PROGRAMS = {
 
 
 def is_latency(operation: str) -> bool:
-    """It is measured in microseconds."""
+    """Whether the operation measures latency, in microseconds."""
     return operation.endswith("_lat")
 
 
@@ -69,7 +69,7 @@ def without_timeout(argv: Sequence[str]) -> Sequence[str]:
 
 
 def is_server(argv: Sequence[str]) -> bool:
-    """It names no host to connect to."""
+    """Whether this is the command of a server: it names no host to connect to."""
     words = list(without_timeout(argv))[1:]
     while words:
         word = words.pop(0)

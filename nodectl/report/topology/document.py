@@ -27,7 +27,7 @@ def node_document(node: NodeTopology) -> dict[str, Any]:
 
 
 def fabric_document(fabric: Fabric) -> dict[str, Any]:
-    """The verdict on the fabric."""
+    """The switches with their load, the greatest distance with its witness, rails, cables, and the rank order."""
     return {
         "source": fabric.source,
         "switches": [{"name": switch.switch, **_without(asdict(switch), "switch")} for switch in fabric.switches],
