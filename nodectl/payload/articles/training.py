@@ -1,7 +1,7 @@
 """One host's ranks of a short data-parallel training: times windows of steps, and says what the model came to.
 
 On standard input: the reference workload's modules as JSON (name: source), run from memory, so that nothing is written
-on the host. JSON lines; Python 3.8, the standard library and torch. It ends when one of its ranks fails.
+on the host. It ends when one of its ranks fails.
 """
 
 import argparse

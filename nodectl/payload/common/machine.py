@@ -3,7 +3,6 @@
 import os
 import re
 import resource
-import subprocess
 from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
@@ -154,6 +153,8 @@ def boot_id() -> str:
 
 def smi(*args: str, timeout_s: float = _SMI_S) -> Optional[str]:
     """What nvidia-smi prints; None where there is none, it fails or hangs."""
+    import subprocess  # most programs that read a machine need not wait for it
+
     try:
         done = subprocess.run(
             ["nvidia-smi", *args],

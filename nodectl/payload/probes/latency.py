@@ -1,7 +1,4 @@
-"""Round trips over one TCP connection: `serve` answers, `measure` connects; each end asks in turn and the other echoes.
-
-JSON lines; Python 3.8, standard library.
-"""
+"""Round trips over one TCP connection between `serve` and `measure`: each end asks in turn, and the other echoes."""
 
 import argparse
 import contextlib

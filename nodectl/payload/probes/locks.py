@@ -1,7 +1,7 @@
 """Holds this host for one nodectl, for as long as the connection lives that started this program.
 
 The lock is the kernel's (flock): it goes with this process, however that ends, and what is left in the file means
-nothing. JSON lines; Python 3.8, standard library.
+nothing.
 """
 
 import argparse

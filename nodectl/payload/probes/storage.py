@@ -1,7 +1,7 @@
 """Reads and writes on a folder of this host by fio: `look` says what may be done there, `measure` does it.
 
 Files lie in a folder of their own below it, which goes when this program ends, also by a signal; one that it could not
-remove (SIGKILL, a crash) is removed by the next `look`. JSON lines; Python 3.8, standard library.
+remove (SIGKILL, a crash) is removed by the next `look`.
 """
 
 import argparse

@@ -1,7 +1,4 @@
-"""iperf3's two ends on a host: `serve` answers a number of tests and ends by itself, `measure` runs them.
-
-JSON lines; Python 3.8, standard library.
-"""
+"""iperf3's two ends on a host: `serve` answers a number of tests and ends by itself, `measure` runs them."""
 
 import argparse
 import os

@@ -1,7 +1,6 @@
 """One host of the retrieval measurement: holds a shard of an embedding table; the first host asks all shards.
 
 On standard input a JSON object: the token that all share and, for the host that asks, the others' addresses and ports.
-JSON lines; Python 3.8, the standard library and torch.
 """
 
 import argparse

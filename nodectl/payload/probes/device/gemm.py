@@ -1,7 +1,4 @@
-"""Matrix products on every GPU of this host at once, or on its processors: TFLOP/s, and whether they are right.
-
-JSON lines; Python 3.8, the standard library and torch.
-"""
+"""Matrix products on every GPU of this host at once, or on its processors: TFLOP/s, and whether they are right."""
 
 import argparse
 import os

@@ -1,7 +1,4 @@
-"""Copies between pinned memory of the near and the far NUMA node and each GPU of this host, a GPU at a time.
-
-JSON lines; Python 3.8, the standard library and torch.
-"""
+"""Copies between pinned memory of the near and the far NUMA node and each GPU of this host, a GPU at a time."""
 
 from functools import partial
 from typing import Optional, Sequence

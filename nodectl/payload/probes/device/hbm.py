@@ -1,7 +1,4 @@
-"""Copies within the memory of every GPU of this host at once: GB/s read and written.
-
-JSON lines; Python 3.8, the standard library and torch.
-"""
+"""Copies within the memory of every GPU of this host at once: GB/s read and written."""
 
 from typing import Optional, Sequence
 

@@ -1,7 +1,4 @@
-"""Copies between all pairs of GPUs of this host, one pair at a time: one direction, the other, and both at once.
-
-JSON lines; Python 3.8, the standard library and torch.
-"""
+"""Copies between all pairs of GPUs of this host, one pair at a time: one direction, the other, and both at once."""
 
 import itertools
 from functools import partial

@@ -1,7 +1,4 @@
-"""The same seeded computation on every GPU of this host, or on each of its processors: digests of what comes out.
-
-JSON lines; Python 3.8, the standard library and torch.
-"""
+"""The same seeded computation on every GPU of this host, or on each of its processors: digests of what comes out."""
 
 import argparse
 import os

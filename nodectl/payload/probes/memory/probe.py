@@ -1,7 +1,4 @@
-"""Memory bandwidth of this host: `look` says by what means it could be measured, `measure` does it.
-
-JSON lines; Python 3.8, standard library (torch only where the launcher's environment runs this).
-"""
+"""Memory bandwidth of this host: `look` says by what means it could be measured, `measure` does it."""
 
 import argparse
 from pathlib import Path

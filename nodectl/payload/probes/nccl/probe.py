@@ -1,7 +1,7 @@
 """Collectives on this host: `look` says what there is to measure with, `ranks` is this host's part of a group by
 torch.distributed, `programs` runs nccl-tests.
 
-JSON lines; Python 3.8, the standard library and torch. It ends when one of its ranks fails, and leaves nothing behind.
+It ends when one of its ranks fails, and leaves nothing behind.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """perftest's two ends on a host: `look` says what there is, `serve` and `measure` run a plan of tests together.
 
 Who measures leads: for each test of the plan one end starts perftest's server and the other its client, as the plan
-says, and both ends' outputs are told by the one who measures. JSON lines; Python 3.8, standard library.
+says, and both ends' outputs are told by the one who measures.
 """
 
 import argparse
