@@ -17,8 +17,8 @@ from nodectl.common.resources import COLLECTION, share_dir
 from nodectl.errors import ProvisionError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# what the collection is made of; galaxy.yml tells Ansible its version
-COLLECTION_PARTS = ("galaxy.yml", "meta", "playbooks", "plugins", "roles", "templates")
+# what the collection is made of
+COLLECTION_PARTS = ("meta", "playbooks", "plugins", "roles", "templates")
 _TAG = "py3-none-any"
 _WHEEL = f"Wheel-Version: 1.0\nGenerator: nodectl\nRoot-Is-Purelib: true\nTag: {_TAG}\n"
 # a fixed date, so that the bytes tell whether anything changed
@@ -58,9 +58,7 @@ def _files() -> Iterator[tuple[str, bytes]]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """The file itself, or all files of a folder but compiled ones."""
-    paths = [folder] if folder.is_file() else sorted(folder.rglob("*"))
-    return [path for path in paths if path.is_file() and path.suffix not in (".pyc", ".pyo")]
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".pyc", ".pyo")]
 
 
 def _record(files: dict[str, bytes], own: str) -> str:

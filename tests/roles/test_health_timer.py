@@ -132,7 +132,6 @@ def test_the_wheel_is_one_and_the_same_for_the_same_files(tmp_path: Path) -> Non
     for wanted in (
         "nodectl/__main__.py",
         "ansible_collections/nodectl/fleet/playbooks/site.yml",
-        "ansible_collections/nodectl/fleet/galaxy.yml",
         "nodectl/payload/recordings/collect.sh",
     ):
         assert wanted in names
