@@ -171,7 +171,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """A function from one host's facts to its values of `fields`.
+    """A function from one host and its fact `reads[0]` to its values of `fields`.
 
     `reads` are the facts that it looks at; where the first of them could not be read, `unread` are the fields that
     say so.
@@ -180,7 +180,7 @@ class Comparison:
     fields: tuple[Field, ...]
     reads: tuple[str, ...]
     unread: tuple[Field, ...]
-    function: Callable[[Subject], Iterator[tuple[Key, str | None]]]
+    function: Callable[[Subject, Any], Iterator[tuple[Key, str | None]]]
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -192,15 +192,15 @@ class Comparison:
         value = host.facts.get(self.reads[0])
         if isinstance(value, Unread):
             return {(field.check.id, ""): None for field in self.unread} if value.kind == "unknown" else {}
-        return {} if value is None else {key: text for key, text in self.function(host) if text}
+        return {} if value is None else {key: text for key, text in self.function(host, value) if text}
 
 
 def compares(
     *fields: Field, reads: Sequence[str], unread: Sequence[Field] = ()
-) -> Callable[[Callable[[Subject], Iterator[tuple[Key, str | None]]]], Comparison]:
+) -> Callable[[Callable[[Subject, Any], Iterator[tuple[Key, str | None]]]], Comparison]:
     """Register a function that reads one host's values of `fields`."""
 
-    def register(function: Callable[[Subject], Iterator[tuple[Key, str | None]]]) -> Comparison:
+    def register(function: Callable[[Subject, Any], Iterator[tuple[Key, str | None]]]) -> Comparison:
         return Comparison(fields, tuple(reads), tuple(unread), function)
 
     return register

@@ -37,9 +37,9 @@ class Accepted(_Strict):
     def _known(cls, check: str) -> str:
         return _one_of(check, checks(), "check", "nodectl health --list")
 
-    def covers(self, found: Finding) -> bool:
+    def covers(self, finding: Finding) -> bool:
         """It is about that finding."""
-        return found.check == self.check and self.subject in (None, found.subject)
+        return finding.check == self.check and self.subject in (None, finding.subject)
 
 
 class Policy(_Strict):
@@ -65,19 +65,19 @@ class Policy(_Strict):
         check_site_xid(xid)
         return xid
 
-    def applied(self, found: Finding, today: date) -> Finding:
+    def applied(self, finding: Finding, today: date) -> Finding:
         """Skipped where it is accepted today; what has expired counts again and says so."""
-        if found.status in (Status.OK, Status.SKIPPED):
-            return found
-        rules = sorted((rule for rule in self.accept if rule.covers(found)), key=lambda rule: rule.until)
+        if finding.status in (Status.OK, Status.SKIPPED):
+            return finding
+        rules = sorted((rule for rule in self.accept if rule.covers(finding)), key=lambda rule: rule.until)
         if not rules:
-            return found
+            return finding
         last = rules[-1]
         if last.until < today:
-            said = f"was accepted until {last.until}: {last.why}"
-            return replace(found, evidence="; ".join(filter(None, [found.evidence, said])))
-        said = f"accepted until {last.until}: {last.why} (it is {found.status}: {found.actual})"
-        return replace(found, status=Status.SKIPPED, actual=said, remedy="", action="none")
+            text = f"was accepted until {last.until}: {last.why}"
+            return replace(finding, evidence="; ".join(filter(None, [finding.evidence, text])))
+        text = f"accepted until {last.until}: {last.why} (it is {finding.status}: {finding.actual})"
+        return replace(finding, status=Status.SKIPPED, actual=text, remedy="", action="none")
 
 
 def policy_of(host: str, variables: Mapping[str, object]) -> Policy:

@@ -64,7 +64,7 @@ def verification(host: Host, extra_dirs: Sequence[Path], roles: Collection[str] 
     if roles is None:
         return Verification(order_of(host, {}, extra_dirs, occasions=VERIFY), None)
     chosen = frozenset(roles)
-    judged_by = [each for each in judgements() if any(chosen & _roles_of(check) for check in each.checks)]
+    judged_by = [judge for judge in judgements() if any(chosen & _roles_of(check) for check in judge.checks)]
     return Verification(order_of(host, {}, extra_dirs, occasions=VERIFY, judged_by=judged_by), chosen)
 
 

@@ -23,9 +23,9 @@ options:
   driver_branch: {description: The only branch of the driver; empty blocks all., type: str, default: ""}
   fresh: {description: 'The key or the source was written just now, or will be.', type: bool, default: false}
   state:
-    description: Look and refuse, make it so in two steps, or compare.
+    description: Look and refuse, or make it so in two steps.
     type: str
-    choices: [look, keyed, pinned, verify]
+    choices: [look, keyed, pinned]
     required: true
   root: {description: Where the file system begins., type: path, default: /}
 """
@@ -43,7 +43,6 @@ uri: {description: Its address., type: str, returned: always}
 architecture: {description: Debian's name of it., type: str, returned: always}
 signed_by: {description: The keyring of nodectl's own source., type: str, returned: always}
 adopted: {description: The file is not nodectl's., type: bool, returned: always}
-findings: {description: What differs., type: list, elements: dict, returned: always}
 """
 
 import hashlib
@@ -53,31 +52,14 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia, sources
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Contents = dict[str, "bytes | None"]
-    Finding = dict[str, str]
-
-
-CHECK = "nvidia_repository"
-
-
-def finding(status: str, subject: str, *, expected: str, actual: str, remedy: str) -> Finding:
-    """One line of a verdict, with the keys of `nodectl health`; what is fine needs no remedy."""
-    remedy = "" if status == "ok" else remedy
-    told = {"check": CHECK, "subject": subject, "status": status, "action": "none", "evidence": ""}
-    return {**told, "expected": expected, "actual": actual, "remedy": remedy}
-
-
-def compared(subject: str, expected: object, actual: object, remedy: str) -> Finding:
-    """`ok` where both read the same, else `failed`."""
-    status = "ok" if str(expected) == str(actual) else "failed"
-    return finding(status, subject, expected=str(expected), actual=str(actual), remedy=remedy)
 
 
 def main() -> None:
-    """Look and refuse, make it so, or compare."""
+    """Look and refuse, or make it so."""
     text: dict[str, Any] = {"type": "str", "required": True}
     module = AnsibleModule(
         argument_spec={
@@ -90,7 +72,7 @@ def main() -> None:
             "pins": {"type": "list", "elements": "dict", "default": []},
             "driver_branch": {"type": "str", "default": ""},
             "fresh": {"type": "bool", "default": False},
-            "state": {**text, "choices": ["look", "keyed", "pinned", "verify"]},
+            "state": {**text, "choices": ["look", "keyed", "pinned"]},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
@@ -111,7 +93,6 @@ def main() -> None:
         signed_by=nvidia.KEYRING,
         architecture=nvidia.ARCHITECTURES[module.params["architecture"]],
         adopted=bool(adopted),
-        findings=judged(repository, adopted) if state == "verify" else [],
         diff=changes,
     )
 
@@ -145,27 +126,6 @@ def put(path: Path, content: bytes | None) -> None:
         return
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     files.write_whole(str(path), lambda stream: stream.write(content), mode=0o644)
-
-
-def judged(repository: nvidia.Repository, adopted: str) -> list[Finding]:
-    """What apt itself holds: its sources, its candidates, its settings, its trusted keys."""
-    again, found = "provision again", []
-    entries = sources.read(str(repository.root))
-    named = [entry["file"] for entry in entries if sources.same(entry["uri"], repository.uri)]
-    wanted = adopted or nvidia.SOURCE
-    found.append(compared(repository.uri, wanted, ", ".join(named) or "no source", again))
-    if not repository.lists()[0]:
-        found.append(finding("failed", "lists", expected="read", actual="apt has not read it", remedy="apt-get update"))
-    for name, version, candidate in repository.candidates():
-        found.append(compared(name, version, candidate, again))
-    listed = repository.apt.call("apt-config", "dump", "Unattended-Upgrade::Package-Blacklist")[1]
-    missing = [name for name in nvidia.FROZEN if f'"{name}"' not in listed]
-    actual = f"may touch {', '.join(missing)}" if missing else "leave driver, fabric manager and kernel alone"
-    expected = "leave driver, fabric manager and kernel alone"
-    found.append(compared("unattended upgrades", expected, actual, again))
-    for path in repository.revoked():
-        found.append(finding("failed", path, expected="no revoked key", actual="trusts one", remedy=again))
-    return found
 
 
 def shown(content: bytes | None) -> str:

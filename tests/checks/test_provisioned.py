@@ -4,10 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
-from nodectl.checks.stack.provisioned import RDMA_PACKAGES
+from nodectl.checks.stack.provisioned import FROZEN, RDMA_PACKAGES, REVOKED_KEYS
 from nodectl.common.resources import share_dir
 from nodectl.facts.libraries import Libraries, Library
 from nodectl.facts.modules import Modules
@@ -191,3 +193,62 @@ def test_software_devices_that_are_asked_for(text: str, status: str) -> None:
     soft = fact("soft_roce", soft_roce=text)
     assert statuses(found("soft_roce", variables={"rdma_soft_roce": ["eth0"]}, soft_roce=soft)) == {"rxe_eth0": status}
     assert found("soft_roce", soft_roce=soft) == {}
+
+
+URI = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/"
+PINS = {
+    name: version
+    for versions in (STACK.system.cudnn, STACK.system.nccl)
+    for name, version in (versions.packages.items() if versions else ())
+}
+
+
+def apt(changes: dict[str, str] | None = None, extra: str = "") -> object:
+    """What the script prints of a host that is as the stack says; `changes` are candidates, `extra` more lines."""
+    toolkit = STACK.system.toolkit
+    assert toolkit is not None
+    pins = PINS | ({toolkit.package: toolkit.version} if toolkit.version else {}) | (changes or {})
+    candidates = "".join(f"candidate\t{name}\t{version}\n" for name, version in pins.items())
+    frozen = "".join(f"frozen\t{name}\n" for name in FROZEN)
+    release = "list\tdeveloper.download.nvidia.com_compute_cuda_repos_ubuntu2204_x86%5f64_Release\n"
+    source = f"source\t/etc/apt/sources.list.d/nodectl-nvidia.sources\t{URI}\n"
+    text = "".join([source, release, candidates, frozen, "key\t/etc/apt/trusted.gpg\tAB\n", extra])
+    return fact("nvidia_repository", nvidia_repository=text)
+
+
+def test_a_repository_as_the_stack_says_is_fine() -> None:
+    answers = statuses(found("nvidia_repository", nvidia_repository=apt()))
+    assert set(answers.values()) == {"ok"}
+    assert {"lists", "unattended upgrades", *PINS} <= set(answers)
+    assert found("nvidia_repository", resolve("unknown", "cpu", "stock"), nvidia_repository=apt()) == {}
+    assert found("nvidia_repository") == {}, "only verify asks"
+    mirror = {"nvidia_repo_baseurl": "file:///mirror"}
+    text = "source\t/a.sources\tfile:///mirror/debian12/x86_64/\nsource\t/b.list\tfile:///mirror/archive/x86_64/\n"
+    repository = fact("nvidia_repository", nvidia_repository=text)
+    answers = found("nvidia_repository", variables=mirror, nvidia_repository=repository)
+    assert answers["file:///mirror"] == ("ok", "/a.sources"), "what else the mirror holds is not NVIDIA's"
+
+
+@pytest.mark.parametrize(
+    ("repository", "subject", "status"),
+    [
+        (fact("nvidia_repository", nvidia_repository=""), "lists", "failed"),
+        (fact("nvidia_repository", nvidia_repository=""), "unattended upgrades", "failed"),
+        (apt({"libcudnn8": "1.0"}), "libcudnn8", "failed"),
+        (apt({"libcudnn8": "1.0+cuda12.1"}), "libcudnn8", "failed"),
+        (apt({"libnccl2": "1.0+cuda12.1"}), "libnccl2", "ok"),
+        (apt({"libnccl2": "1.0"}, f"offered\tlibnccl2\t{PINS['libnccl2']}\n"), "libnccl2", "failed"),
+        (apt(extra=f"source\t/etc/apt/sources.list\t{URI}\n"), URI.partition("/ubuntu")[0], "failed"),
+        (apt(extra=f"key\t/etc/apt/trusted.gpg\t{REVOKED_KEYS[0]}\n"), "/etc/apt/trusted.gpg", "failed"),
+        (apt(extra="blind\tgpg is not installed\n"), "trusted keys", "unknown"),
+        (Unread("unknown", "it was cut"), "", "unknown"),
+    ],
+)
+def test_a_repository_that_is_another_is_found(repository: object, subject: str, status: str) -> None:
+    assert statuses(found("nvidia_repository", nvidia_repository=repository))[subject] == status
+
+
+def test_what_apt_must_leave_alone_and_distrust_is_what_the_role_says() -> None:
+    assert set(FROZEN) == set(nvidia.FROZEN)
+    defaults = yaml.safe_load((share_dir() / "roles" / "nvidia_repository" / "defaults" / "main.yml").read_text())
+    assert list(REVOKED_KEYS) == defaults["nvidia_repository_revoked_keys"]

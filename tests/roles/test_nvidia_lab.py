@@ -151,6 +151,7 @@ def test_verify_reads_dpkg_and_apt(
         "dcgm": variables["dcgm_packages"],
     }
     profiles = {"nodectl_hardware": "unknown", "nodectl_stack": "cu118", "nodectl_overrides": {"stack": stack}}
+    profiles["nvidia_repo_baseurl"] = variables["nvidia_repository_base_url"]
     gpu_host.ssh(host, "apt-mark unhold cuda-toolkit-11-8; mkdir -p /opt/nodectl")
     text = ansible_play(roles(found, "verify") + show, gpu_host, host, **variables, **profiles).text.replace('\\"', '"')
     gpu_host.ssh(host, "apt-mark hold cuda-toolkit-11-8; rmdir --ignore-fail-on-non-empty /opt/nodectl")

@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from nodectl.checks.check import Check, Field, Key, Subject, compares
-from nodectl.checks.network.infiniband import is_active, ports_of
-from nodectl.checks.network.nics import nics_of
+from nodectl.checks.network.infiniband import is_active, rdma_of_profile
 from nodectl.common import file_systems
 from nodectl.common.interfaces import VIRTUAL
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.gpus import Gpus
+from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.kernel import Kernel
 from nodectl.facts.kernel_knobs import KernelKnobs
 from nodectl.facts.libraries import Libraries
@@ -51,22 +51,19 @@ PYTHON = _field("python", "Python of the launcher's environment", _SAME_STACK)
 
 
 @compares(DRIVER, NCCL, TORCH, CUDA, CUDNN, PYTHON, reads=("versions",), unread=(DRIVER, NCCL))
-def versions(host: Subject) -> Values:
-    found = host.fact("versions", Versions)
-    if found is None:
-        return
+def versions(host: Subject, versions: Versions) -> Values:
     stack = host.wanted.stack if host.wanted else None
-    yield DRIVER.of(found.driver)
+    yield DRIVER.of(versions.driver)
     fixed_by_stack = (
-        (TORCH, "torch", found.torch),
-        (CUDA, "cuda", found.cuda),
-        (NCCL, "nccl", found.nccl),
-        (CUDNN, "cudnn", found.cudnn),
+        (TORCH, "torch", versions.torch),
+        (CUDA, "cuda", versions.cuda),
+        (NCCL, "nccl", versions.nccl),
+        (CUDNN, "cudnn", versions.cudnn),
     )
     for field, name, actual in fixed_by_stack:
         if stack is None or getattr(stack, name) is None:
             yield field.of(actual)
-    yield PYTHON.of(found.venv_python)
+    yield PYTHON.of(versions.venv_python)
 
 
 _SAME_GPUS = "ranks on unlike GPUs wait for the slowest: put these hosts into a group of their own"
@@ -78,19 +75,16 @@ GPU_SETTINGS = _field(
 
 
 @compares(GPU_MODEL, VBIOS, GPU_SETTINGS, reads=("gpus",), unread=(GPU_MODEL,))
-def gpus(host: Subject) -> Values:
-    found = host.fact("gpus", Gpus)
-    if found is None or not found.devices:
-        return
-    yield GPU_MODEL.of(_counted([gpu.name for gpu in found.devices]))
-    yield VBIOS.of(_distinct([gpu.vbios_version for gpu in found.devices]))
+def gpus(host: Subject, gpus: Gpus) -> Values:
+    yield GPU_MODEL.of(_counted([gpu.name for gpu in gpus.devices]))
+    yield VBIOS.of(_distinct([gpu.vbios_version for gpu in gpus.devices]))
     tuning = host.wanted.tuning.gpu if host.wanted else None
     settings: dict[str, list[str | None]] = {
-        "ecc": [_said(gpu.ecc_mode_current) for gpu in found.devices],
-        "mig": [_said(gpu.mig_mode) for gpu in found.devices],
-        "persistence": [_said(gpu.persistence_mode) for gpu in found.devices],
-        "compute mode": [gpu.compute_mode for gpu in found.devices],
-        "power limit": [_said(gpu.power_limit_w) for gpu in found.devices],
+        "ecc": [_text(gpu.ecc_mode_current) for gpu in gpus.devices],
+        "mig": [_text(gpu.mig_mode) for gpu in gpus.devices],
+        "persistence": [_text(gpu.persistence_mode) for gpu in gpus.devices],
+        "compute mode": [gpu.compute_mode for gpu in gpus.devices],
+        "power limit": [_text(gpu.power_limit_w) for gpu in gpus.devices],
     }
     if tuning and tuning.persistence:
         del settings["persistence"]
@@ -100,7 +94,7 @@ def gpus(host: Subject) -> Values:
         yield GPU_SETTINGS.of(_distinct(given), name)
 
 
-def _said(value: object) -> str | None:
+def _text(value: object) -> str | None:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else None if value is None else f"{value}"
 
 
@@ -109,35 +103,30 @@ OS = _field("os", "the distribution", "bring the hosts to one release")
 
 
 @compares(KERNEL, OS, reads=("kernel",), unread=(KERNEL,))
-def kernel(host: Subject) -> Values:
-    found = host.fact("kernel", Kernel)
-    if found:
-        yield KERNEL.of(found.release)
-        yield OS.of(found.os_name or found.os_id)
+def kernel(host: Subject, kernel: Kernel) -> Values:
+    yield KERNEL.of(kernel.release)
+    yield OS.of(kernel.os_name or kernel.os_id)
 
 
 SYSCTL = _field("sysctl", "kernel settings that no tuning sets", "set it in the tuning, then `nodectl provision`")
 
 
 @compares(SYSCTL, reads=("sysctl",))
-def sysctls(host: Subject) -> Values:
-    found = host.facts.get("sysctl")
+def sysctls(host: Subject, live: Mapping[str, Sysctl]) -> Values:
     fixed = host.wanted.tuning.sysctl if host.wanted else {}
-    for key, live in (found if isinstance(found, Mapping) else {}).items():
-        if isinstance(live, Sysctl) and key not in fixed and key not in _BY_SIZE:
-            yield SYSCTL.of(live.value, str(key))
+    for key, setting in live.items():
+        if key not in fixed and key not in _BY_SIZE:
+            yield SYSCTL.of(setting.value, key)
 
 
 KERNEL_KNOBS = _field("kernel_knobs", "governor, huge pages, SMT", "set it there as on the others")
 
 
 @compares(KERNEL_KNOBS, reads=("kernel_knobs",))
-def knobs(host: Subject) -> Values:
-    found = host.fact("kernel_knobs", KernelKnobs)
-    if found:
-        yield KERNEL_KNOBS.of(" ".join(sorted(found.governors)) or None, "governor")
-        yield KERNEL_KNOBS.of(found.transparent_hugepage, "huge pages")
-        yield KERNEL_KNOBS.of(found.smt, "SMT")
+def knobs(host: Subject, knobs: KernelKnobs) -> Values:
+    yield KERNEL_KNOBS.of(" ".join(sorted(knobs.governors)) or None, "governor")
+    yield KERNEL_KNOBS.of(knobs.transparent_hugepage, "huge pages")
+    yield KERNEL_KNOBS.of(knobs.smt, "SMT")
 
 
 NIC_FIRMWARE = _field("nic_firmware", "firmware of the interfaces, by driver", "update it there, then reboot")
@@ -146,11 +135,10 @@ MTU = _field("mtu", "MTU, by interface", "set one MTU on all hosts, and on every
 
 
 @compares(NIC_FIRMWARE, NICS, MTU, reads=("nics",))
-def nics(host: Subject) -> Values:
-    known = nics_of(host)
+def nics(host: Subject, nics: Mapping[str, Nic]) -> Values:
     firmware: dict[str, list[str | None]] = defaultdict(list)
     rates = []
-    for nic in known.values():
+    for nic in nics.values():
         if nic.driver and nic.kind is None:
             firmware[nic.driver].append(nic.firmware.split()[0] if nic.firmware else None)
             if nic.state == "up":
@@ -172,15 +160,15 @@ IB_PORTS = _field("ib_ports", "active RDMA ports and their rates", "look at `ibs
 
 
 @compares(IB_FIRMWARE, IB_PORTS, reads=("ib_ports",))
-def ports(host: Subject) -> Values:
+def ports(host: Subject, ports: tuple[IbPort, ...]) -> Values:
     firmware: dict[str, list[str | None]] = defaultdict(list)
-    for port in ports_of(host):
+    for port in ports:
         if board := port.board_id or port.type:  # ibstat has no board, and the device's type
             firmware[board].append(port.firmware)
     for board, versions in firmware.items():
         yield IB_FIRMWARE.of(_distinct(versions), board)
-    if not (host.wanted and any(each.kind != "ethernet" for each in host.wanted.hardware.nics)):
-        active = [port for port in ports_of(host) if is_active(port)]
+    if not rdma_of_profile(host):
+        active = [port for port in ports if is_active(port)]
         rates = [f"{port.link_layer} {port.rate_gbit_s:g} Gbit/s" for port in active if port.rate_gbit_s]
         yield IB_PORTS.of(_counted(rates))
 
@@ -189,9 +177,8 @@ ACS = _field("acs", "PCIe access control", "switch it on all bare-metal hosts al
 
 
 @compares(ACS, reads=("pcie",), unread=(ACS,))
-def bridges(host: Subject) -> Values:
-    pcie = host.fact("pcie", Pcie)
-    if pcie and not (host.wanted and host.wanted.tuning.gpu.acs):
+def bridges(host: Subject, pcie: Pcie) -> Values:
+    if not (host.wanted and host.wanted.tuning.gpu.acs):
         yield ACS.of("redirecting" if any(bridge.redirects for bridge in pcie.bridges) else "off")
 
 
@@ -199,32 +186,28 @@ CPU = _field("cpu", "processors and NUMA nodes", "compare the firmware's setting
 
 
 @compares(CPU, reads=("cpu", "numa"), unread=(CPU,))
-def cpu(host: Subject) -> Values:
-    found, numa = host.fact("cpu", Cpu), host.fact("numa", Numa)
-    if found:
-        nodes = len(numa.nodes) if numa else found.numa_nodes
-        yield CPU.of(f"{found.sockets} x {found.model}, {found.threads} threads, {nodes} NUMA nodes")
+def cpu(host: Subject, cpu: Cpu) -> Values:
+    numa = host.fact("numa", Numa)
+    nodes = len(numa.nodes) if numa else cpu.numa_nodes
+    yield CPU.of(f"{cpu.sockets} x {cpu.model}, {cpu.threads} threads, {nodes} NUMA nodes")
 
 
 MEMORY = _field("memory", "installed memory", "look for a missing module (`ipmitool sel list`)")
 
 
 @compares(MEMORY, reads=("memory",), unread=(MEMORY,))
-def memory(host: Subject) -> Values:
-    found = host.fact("memory", Memory)
-    if found:
-        yield MEMORY.of(f"{found.installed_gib} GiB")
+def memory(host: Subject, memory: Memory) -> Values:
+    yield MEMORY.of(f"{memory.installed_gib} GiB")
 
 
 MOUNTS = _field("mounts", "network file systems and their options", "mount what the others have, as they have it")
 
 
 @compares(MOUNTS, reads=("mounts",))
-def mounts(host: Subject) -> Values:
-    found = host.fact("mounts", Mounts)
-    for mount in found.mounts if found else ():
+def mounts(host: Subject, mounts: Mounts) -> Values:
+    for mount in mounts.mounts:
         if mount.kind in file_systems.NETWORK:
-            kept = sorted(each for each in mount.options if each.partition("=")[0] in _OPTIONS)
+            kept = sorted(option for option in mount.options if option.partition("=")[0] in _OPTIONS)
             yield MOUNTS.of(f"{mount.source} ({mount.kind}: {','.join(kept)})", mount.target)
 
 
@@ -232,20 +215,17 @@ MODULES = _field("modules", "modules of GPUs and RDMA", "load the same modules (
 
 
 @compares(MODULES, reads=("modules",), unread=(MODULES,))
-def modules(host: Subject) -> Values:
-    found = host.fact("modules", Modules)
-    if found:
-        yield MODULES.of(" ".join(name for name in _MODULES if name in found.loaded) or "none of them")
+def modules(host: Subject, modules: Modules) -> Values:
+    yield MODULES.of(" ".join(name for name in _MODULES if name in modules.loaded) or "none of them")
 
 
 LIBRARIES = _field("libraries", "NVIDIA's libraries of the system", "install the others' packages there")
 
 
 @compares(LIBRARIES, reads=("libraries",))
-def libraries(host: Subject) -> Values:
-    found = host.fact("libraries", Libraries)
+def libraries(host: Subject, libraries: Libraries) -> Values:
     versions: dict[str, list[str | None]] = defaultdict(list)
-    for library in found.libraries if found else ():
+    for library in libraries.libraries:
         versions[library.name.partition(".so")[0]].append(library.version)
     for name, given in versions.items():
         yield LIBRARIES.of(_distinct(given), name)
@@ -255,12 +235,10 @@ LIMITS = _field("limits", "the limits of a session", "set them in the tuning, th
 
 
 @compares(LIMITS, reads=("limits",))
-def limits(host: Subject) -> Values:
-    found = host.fact("limits", SessionLimits)
+def limits(host: Subject, limits: SessionLimits) -> Values:
     wanted = host.wanted.tuning.limits if host.wanted else {}
-    if found:
-        given = {"memlock": found.memlock, "nofile": found.nofile, "stack": found.stack}
-        yield from (LIMITS.of(value, name) for name, value in given.items() if name not in wanted)
+    given = {"memlock": limits.memlock, "nofile": limits.nofile, "stack": limits.stack}
+    yield from (LIMITS.of(value, name) for name, value in given.items() if name not in wanted)
 
 
 def _distinct(values: list[str | None]) -> str | None:

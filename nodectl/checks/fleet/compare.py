@@ -62,9 +62,10 @@ def claims_of(host: Subject) -> dict[tuple[str, str], str]:
     claims: dict[tuple[str, str], str] = {}
     for nic in nics_of(host).values():
         if is_own(nic):
-            claims.update({(ADDRESS, each.partition("/")[0]): nic.name for each in nic.addresses if _is_global(each)})
-    found = host.fact("gpus", Gpus)
-    for gpu in found.devices if found else ():
+            addresses = [address.partition("/")[0] for address in nic.addresses if _is_global(address)]
+            claims.update({(ADDRESS, address): nic.name for address in addresses})
+    gpus = host.fact("gpus", Gpus)
+    for gpu in gpus.devices if gpus else ():
         claims.update({("GPU serial", gpu.serial): gpu.label} if gpu.serial and gpu.serial.strip("0") else {})
         claims.update({("GPU UUID", gpu.uuid): gpu.label} if gpu.uuid else {})
     for port in ports_of(host):
@@ -84,23 +85,25 @@ def compare(members: Sequence[Member]) -> Iterator[Finding]:
     for group in groups.values():
         if len(group) > 1:
             for key in dict.fromkeys(key for member in group for key in member.values):
-                yield from _differing(key, {each.host: each.values[key] for each in group if key in each.values})
+                yield from _differing(
+                    key, {member.host: member.values[key] for member in group if key in member.values}
+                )
     yield from _twice(members)
 
 
 def _differing(key: Key, values: Mapping[str, str | None]) -> Iterator[Finding]:
-    told = {host: value for host, value in values.items() if value is not None}
-    counts = Counter(told.values())
-    if len(told) > 1:
+    known = {host: value for host, value in values.items() if value is not None}
+    counts = Counter(known.values())
+    if len(known) > 1:
         yield from (_unknown(key, host, counts) for host, value in values.items() if value is None)
     if len(counts) < 2:
         return
     (common, number), *_ = counts.most_common()
-    if len(told) < _FEW or 2 * number <= len(told):
-        yield from (_no_culprit(key, host, value, told) for host, value in told.items())
+    if len(known) < _FEW or 2 * number <= len(known):
+        yield from (_no_culprit(key, host, value, known) for host, value in known.items())
         return
-    expected = f"{common}, as on {number} of {len(told)} hosts"
-    for host, value in told.items():
+    expected = f"{common}, as on {number} of {len(known)} hosts"
+    for host, value in known.items():
         if value != common:
             yield _finding(key, host, fields()[key[0]].status, expected, value)
 
@@ -115,13 +118,13 @@ def _unknown(key: Key, host: str, counts: Counter[str]) -> Finding:
     return Finding(host, key[0], Status.UNKNOWN, key[1], "none", f"{common}, as on others", "not read", LOOK_THERE)
 
 
-def _no_culprit(key: Key, host: str, value: str, told: Mapping[str, str]) -> Finding:
+def _no_culprit(key: Key, host: str, value: str, known: Mapping[str, str]) -> Finding:
     others: dict[str, list[str]] = defaultdict(list)
-    for name, other in told.items():
+    for name, other in known.items():
         if other != value:
             others[other].append(name)
-    said = [f"{few(names)}: {other}" for other, names in list(others.items())[:_NAMED]]
-    return _finding(key, host, Status.WARNING, f"one value on all hosts; {'; '.join(said)}", value)
+    shown = [f"{few(names)}: {other}" for other, names in list(others.items())[:_NAMED]]
+    return _finding(key, host, Status.WARNING, f"one value on all hosts; {'; '.join(shown)}", value)
 
 
 def _twice(members: Sequence[Member]) -> Iterator[Finding]:
@@ -142,12 +145,12 @@ def _twice(members: Sequence[Member]) -> Iterator[Finding]:
 
 
 def _are_several(kind: str, having: Sequence[Member]) -> bool:
-    return len(having) > 1 and len({each.holder(kind) for each in having}) > 1
+    return len(having) > 1 and len({member.holder(kind) for member in having}) > 1
 
 
 def _double(member: Member, kind: str, claims: Sequence[Claim], holders: Mapping[Claim, Sequence[Member]]) -> Finding:
-    others = dict.fromkeys(each.host for claim in claims for each in holders[claim] if each.host != member.host)
-    said = few([f"{claim[1]} ({member.claims[claim]})" for claim in claims])
-    actual = f"{said}: also that of {few(list(others))}"
+    others = dict.fromkeys(other.host for claim in claims for other in holders[claim] if other.host != member.host)
+    shared = few([f"{claim[1]} ({member.claims[claim]})" for claim in claims])
+    actual = f"{shared}: also that of {few(list(others))}"
     expected = f"no other machine's {kind}"
     return Finding(member.host, DUPLICATE.id, Status.FAILED, kind, "none", expected, actual, DUPLICATE.remedy)

@@ -163,9 +163,9 @@ def _xids(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
         # some drivers say it in words only
         if event.kind == "gpu_lost" and (_place(event.pci), _FALLEN) not in seen:
             seen[_place(event.pci), _FALLEN].append(event)
-    asked = {place: found[-1] for (place, code), found in seen.items() if code == _RECOVERY}
-    for (place, code), found in sorted(seen.items()):
-        yield _xid(host, place, code, found, asked.get(place))
+    asked = {place: errors[-1] for (place, code), errors in seen.items() if code == _RECOVERY}
+    for (place, code), errors in sorted(seen.items()):
+        yield _xid(host, place, code, errors, asked.get(place))
 
 
 def _place(pci: str | None) -> str:
@@ -174,15 +174,15 @@ def _place(pci: str | None) -> str:
     return words[-10:] if len(words) > 10 and words[:-10].strip("0") == "" else words
 
 
-def _xid(host: Subject, place: str, code: int, found: list[KernelEvent], asked: KernelEvent | None) -> Finding:
+def _xid(host: Subject, place: str, code: int, errors: list[KernelEvent], asked: KernelEvent | None) -> Finding:
     known = meaning(code, _site(host))
-    last = found[-1]
+    last = errors[-1]
     status, action, remedy = known.severity, known.action, known.remedy
-    if code in _NVLINK5 and not any(event.severity == "fatal" for event in found):
+    if code in _NVLINK5 and not any(event.severity == "fatal" for event in errors):
         nonfatal = last.severity == "nonfatal"
         status, action = Status.WARNING, "none"
         remedy = "watch the link that the line names" if nonfatal else "the line does not say whether it is fatal"
-    actual = f"{known.title}, {_times(found)}"
+    actual = f"{known.title}, {_times(errors)}"
     if asked is not None and status is not Status.OK:
         word = _TO.search(asked.text)
         number = int(word[1], 16) if word else -1
@@ -194,9 +194,9 @@ def _xid(host: Subject, place: str, code: int, found: list[KernelEvent], asked: 
     return host.finding(XID, status, subject, actual=actual, remedy=remedy, action=action, evidence=evidence)
 
 
-def _times(found: list[KernelEvent]) -> str:
-    last = f", last at {found[-1].time}" if found[-1].time else ""
-    return f"{len(found)} time{'' if len(found) == 1 else 's'} since boot{last}"
+def _times(errors: list[KernelEvent]) -> str:
+    last = f", last at {errors[-1].time}" if errors[-1].time else ""
+    return f"{len(errors)} time{'' if len(errors) == 1 else 's'} since boot{last}"
 
 
 def _card(host: Subject, place: str) -> str:
@@ -214,15 +214,15 @@ def _switch(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]
     for event in events:
         if event.kind == "sxid":
             seen[event.pci or "?", event.code].append(event)
-    for (place, code), found in sorted(seen.items(), key=str):
-        fatal = any(event.severity == "fatal" for event in found)
-        severity = "not fatal" if found[-1].severity else "it does not say whether it is fatal"
+    for (place, code), errors in sorted(seen.items(), key=str):
+        fatal = any(event.severity == "fatal" for event in errors)
+        severity = "not fatal" if errors[-1].severity else "it does not say whether it is fatal"
         status, action, remedy = Status.WARNING, "none", "watch the link that the line names"
         if fatal:
             severity, status, action = "fatal", Status.FAILED, "reboot"
             remedy = "drain, reset all GPUs together (fabric manager stopped), or reboot"
-        actual, subject = f"{severity}, {_times(found)}", f"SXid {code} {place}"
-        evidence = found[-1].text
+        actual, subject = f"{severity}, {_times(errors)}", f"SXid {code} {place}"
+        evidence = errors[-1].text
         yield host.finding(SXID, status, subject, actual=actual, remedy=remedy, action=action, evidence=evidence)
 
 

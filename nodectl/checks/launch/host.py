@@ -64,17 +64,17 @@ INTERFACE = Check(
 @judges(INTERFACE, reads=("job_address",))
 def interface(host: Candidate) -> Iterator[Finding]:
     """The job needs one address of this host that the others reach."""
-    found, asked = host.address, host.needs.interface
+    address, asked = host.address, host.needs.interface
     expected = f"{asked} with an address, up" if asked else "an interface that the others reach, up"
-    name = found.interface or asked or ""
+    name = address.interface or asked or ""
     status, remedy = Status.OK, ""
-    if not found.address:
+    if not address.address:
         status = Status.FAILED if asked else Status.UNKNOWN
-        lacking = f"{name} has no address" if found.interface else f"no {name} there" if name else "cannot tell which"
-        actual = f"{lacking}; there are: {', '.join(found.interfaces) or 'no interface with an address'}"
+        lacking = f"{name} has no address" if address.interface else f"no {name} there" if name else "cannot tell which"
+        actual = f"{lacking}; there are: {', '.join(address.interfaces) or 'no interface with an address'}"
     else:
-        actual = f"{name or 'no interface'} {found.address}"
-        if host.hosts > 1 and not found.link_up:
+        actual = f"{name or 'no interface'} {address.address}"
+        if host.hosts > 1 and not address.link_up:
             status, actual = Status.FAILED, f"{actual} is down"
             remedy = f"bring it up (cable, switch port, `ip link set {name} up`), or choose another with --interface"
     yield host.finding(INTERFACE, status, name, expected=expected, actual=actual, remedy=remedy)

@@ -44,8 +44,8 @@ def ports(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 def common_ports(hosts: Sequence[Candidate], needs: JobNeeds) -> tuple[int, ...]:
     """Candidates that are free on every host; those that some host may give to outgoing connections come last."""
     known = [host.known("free_ports", FreePorts) for host in hosts]
-    free = [port for port in needs.candidate_ports if all(port in each.free for each in known)]
-    ranges = [each.ephemeral for each in known if each.ephemeral]
+    free = [port for port in needs.candidate_ports if all(port in ports.free for ports in known)]
+    ranges = [ports.ephemeral for ports in known if ports.ephemeral]
     return tuple(sorted(free, key=lambda port: any(first <= port <= last for first, last in ranges)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
@@ -13,9 +14,11 @@ from nodectl.facts.driver_build import DriverBuild, Tree
 from nodectl.facts.launcher import Launcher
 from nodectl.facts.modules import Modules
 from nodectl.facts.nccl_tests import NcclTests, NcclTestsBuild
+from nodectl.facts.nvidia_repository import NvidiaRepository
 from nodectl.facts.packages import Packages
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.profiles.addresses import addresses
 from nodectl.profiles.driver_policy import driver_packages
 from nodectl.profiles.schema import Driver, Stack
 
@@ -222,3 +225,84 @@ def _loaded(host: Subject, tests: NcclTests, build: NcclTestsBuild) -> Iterator[
     if build.run_error is not None:
         expected, status = "no wrong value", failed_unless(not build.run_error)
         yield host.finding(NCCL_TESTS, status, "run", expected=expected, actual=build.run_error or expected)
+
+
+NVIDIA_REPOSITORY = Check(
+    "nvidia_repository",
+    looks_at="apt's sources, lists, candidates and trusted keys, at the end of provision and verify",
+    fires="not one source of NVIDIA's packages, other candidates than the stack's, a revoked key, upgrades of drivers",
+    remedy=provision("nvidia_repository"),
+    roles=("nvidia_repository",),
+)
+# NVIDIA's layout below any host; a mirror keeps it, and the machine-learning repository had it too
+_LAYOUT = re.compile(r"/compute/(cuda|machine-learning)/repos/")
+# as in roles/nvidia_repository/defaults/main.yml, unless the inventory names others
+REVOKED_KEYS = ("AE09FE4BBD223A84B2CCFCE3F60F4B3D7FA2AF80",)
+# as in plugins/module_utils/apt/nvidia.py
+FROZEN = (
+    *("^cuda-drivers", "^libnvidia-", "^libxnvctrl", "^nvidia-", "^xserver-xorg-video-nvidia"),
+    "^linux-(generic|headers|image|modules|nvidia|objects|signatures)",
+)
+
+
+@judges_fact(
+    NvidiaRepository,
+    NVIDIA_REPOSITORY,
+    reads=("nvidia_repository",),
+    unread="one source",
+    or_absent=True,
+    where=lambda host: host.has_stack and bool(host.wanted and host.wanted.stack.cuda),
+    variables=("nvidia_repo_baseurl", "nvidia_repository_revoked_keys"),
+)
+def nvidia_repository(host: Subject, repository: NvidiaRepository) -> Iterator[Finding]:
+    """What apt itself holds: one source, its lists, the stack's versions as candidates, no key that was revoked."""
+    base = str(host.variables.get("nvidia_repo_baseurl") or addresses().nvidia.base_url).rstrip("/")
+    own = re.compile(rf"{re.escape(base)}/(ubuntu|debian)[0-9]+/(x86_64|sbsa)/?")
+    sources = {(file, uri) for file, uri in repository.sources if own.fullmatch(uri) or _LAYOUT.search(uri)}
+    actual = ", ".join(sorted({file for file, _ in sources})) or "no source"
+    yield host.finding(NVIDIA_REPOSITORY, failed_unless(len(sources) == 1), base, expected="one source", actual=actual)
+    is_read = any(_list_name(uri) in name for _, uri in sources for name in repository.lists)
+    actual, remedy = "read" if is_read else "apt has not read it", "apt-get update"
+    yield host.finding(
+        NVIDIA_REPOSITORY, failed_unless(is_read), "lists", expected="read", actual=actual, remedy=remedy
+    )
+    for check, versions in _wanted(host.wanted.stack).items() if host.wanted else ():
+        for name, version in versions.items():
+            if version is not None:
+                yield _candidate(host, name, version, repository, nearest=check is NCCL)
+    expected = "leave driver, fabric manager and kernel alone"
+    touched = [name for name in FROZEN if name not in repository.frozen]
+    actual = f"may touch {', '.join(touched)}" if touched else expected
+    yield host.finding(
+        NVIDIA_REPOSITORY, failed_unless(not touched), "unattended upgrades", expected=expected, actual=actual
+    )
+    yield from _trusted(host, repository)
+
+
+def _list_name(uri: str) -> str:
+    """As apt names a repository's lists: the address with slashes as underscores."""
+    return f"{uri.rstrip('/')}/".partition(":/")[2].replace("_", "%5f").replace("/", "_").lstrip("_")
+
+
+def _candidate(host: Subject, name: str, version: str, repository: NvidiaRepository, *, nearest: bool) -> Finding:
+    """`nearest`: where no repository has the version, another one for the same CUDA stands in."""
+    actual, suffix = repository.candidates.get(name, "(none)"), version.partition("+")[2]
+    stands_in = nearest and bool(suffix) and version not in repository.offered.get(name, ())
+    status = failed_unless(fnmatchcase(actual, version) or (stands_in and actual.endswith(f"+{suffix}")))
+    return host.finding(NVIDIA_REPOSITORY, status, name, expected=version, actual=actual)
+
+
+def _trusted(host: Subject, repository: NvidiaRepository) -> Iterator[Finding]:
+    revoked = host.variables.get("nvidia_repository_revoked_keys") or REVOKED_KEYS
+    if repository.blind:
+        remedy = "install gpg there, and verify again"
+        yield host.finding(
+            NVIDIA_REPOSITORY,
+            Status.UNKNOWN,
+            "trusted keys",
+            expected="no revoked key",
+            actual=repository.blind,
+            remedy=remedy,
+        )
+    for file in dict.fromkeys(file for file, key in repository.keys if key in revoked):
+        yield host.finding(NVIDIA_REPOSITORY, Status.FAILED, file, expected="no revoked key", actual="trusts one")

@@ -49,10 +49,10 @@ def versions(host: Subject, versions: Versions) -> Iterator[Finding]:
         yield _driver(host, stack.driver.min, versions)
 
 
-def _library(host: Subject, name: str, wanted: str, actual: str | None, found: Versions) -> Finding:
-    shown = actual or found.unavailable.get(name, "none")
+def _library(host: Subject, name: str, wanted: str, actual: str | None, versions: Versions) -> Finding:
+    shown = actual or versions.unavailable.get(name, "none")
     # nobody looked into the environment; or an older wheel bundles the library, and its files name no version
-    is_unknown = actual is None and (not found.venv or (name != "torch" and found.torch is not None))
+    is_unknown = actual is None and (not versions.venv or (name != "torch" and versions.torch is not None))
     status = Status.UNKNOWN if is_unknown else failed_unless(same(wanted, actual))
     return host.finding(VERSIONS, status, name, expected=wanted, actual=shown, remedy=_INSTALL)
 
@@ -70,16 +70,16 @@ def same(wanted: str, actual: str | None) -> bool:
     return plain == wanted or plain.startswith(f"{wanted}.")
 
 
-def _driver(host: Subject, lowest: str, found: Versions) -> Finding:
+def _driver(host: Subject, lowest: str, versions: Versions) -> Finding:
     expected = f"{lowest} or newer"
-    if found.driver is None:
-        reason = found.unavailable.get("driver", "none is loaded")
+    if versions.driver is None:
+        reason = versions.unavailable.get("driver", "none is loaded")
         remedy = provision("nvidia_driver")
         return host.finding(VERSIONS, Status.UNKNOWN, "driver", expected=expected, actual=reason, remedy=remedy)
-    enough = numbers(found.driver) >= numbers(lowest)
+    enough = numbers(versions.driver) >= numbers(lowest)
     remedy = "install a newer driver, or choose a stack that this one can run: `nodectl profile validate`"
     return host.finding(
-        VERSIONS, failed_unless(enough), "driver", expected=expected, actual=found.driver, remedy=remedy
+        VERSIONS, failed_unless(enough), "driver", expected=expected, actual=versions.driver, remedy=remedy
     )
 
 
@@ -146,11 +146,11 @@ def driver(host: Subject) -> Iterator[Finding]:
         yield from _cuda(host, versions)
 
 
-def _library_of_driver(host: Subject, found: Versions, loaded: str) -> Iterator[Finding]:
+def _library_of_driver(host: Subject, versions: Versions, loaded: str) -> Iterator[Finding]:
     """nvidia-smi names its library's version with fewer parts."""
-    library = found.driver_library
+    library = versions.driver_library
     if library is None:
-        reason = found.unavailable.get("driver_library")
+        reason = versions.unavailable.get("driver_library")
         # drivers before 535 do not print it, and a recording may lack the command
         lacks = reason is None or "not printed" in reason or "not in the recording" in reason
         if not lacks:
@@ -162,10 +162,10 @@ def _library_of_driver(host: Subject, found: Versions, loaded: str) -> Iterator[
     yield host.finding(DRIVER_LIBRARY, status, expected=loaded, actual=library)
 
 
-def _pending(host: Subject, found: Versions, loaded: str) -> Iterator[Finding]:
-    installed = found.driver_installed
+def _pending(host: Subject, versions: Versions, loaded: str) -> Iterator[Finding]:
+    installed = versions.driver_installed
     if installed is None:
-        reason = found.unavailable.get("driver_installed", "not installed")
+        reason = versions.unavailable.get("driver_installed", "not installed")
         status = Status.SKIPPED if "not in the recording" in reason or "not installed" in reason else Status.UNKNOWN
         remedy = "run `modinfo -F version nvidia` there"
         yield host.finding(DRIVER_PENDING, status, expected=loaded, actual=reason, remedy=remedy)
@@ -174,21 +174,21 @@ def _pending(host: Subject, found: Versions, loaded: str) -> Iterator[Finding]:
     yield host.finding(DRIVER_PENDING, warning_unless(installed == loaded), expected=loaded, actual=actual)
 
 
-def _cuda(host: Subject, found: Versions) -> Iterator[Finding]:
+def _cuda(host: Subject, versions: Versions) -> Iterator[Finding]:
     """Within one major version of CUDA an older driver runs newer programs; never across."""
-    wanted = found.cuda or (host.wanted.stack.cuda if host.wanted else None)
+    wanted = versions.cuda or (host.wanted.stack.cuda if host.wanted else None)
     if wanted is None:
         return
     expected = f"CUDA {wanted.split('.')[0]} or newer"
-    if found.driver_cuda is None:
-        reason = found.unavailable.get("driver_cuda")
+    if versions.driver_cuda is None:
+        reason = versions.unavailable.get("driver_cuda")
         if reason is None:
             return
         remedy = "look at the head of `nvidia-smi` there"
         yield host.finding(DRIVER_CUDA, Status.UNKNOWN, expected=expected, actual=reason, remedy=remedy)
         return
-    enough = numbers(found.driver_cuda)[0] >= numbers(wanted)[0]
-    yield host.finding(DRIVER_CUDA, failed_unless(enough), expected=expected, actual=found.driver_cuda)
+    enough = numbers(versions.driver_cuda)[0] >= numbers(wanted)[0]
+    yield host.finding(DRIVER_CUDA, failed_unless(enough), expected=expected, actual=versions.driver_cuda)
 
 
 MANAGED_DRIVER = Check(
@@ -205,29 +205,29 @@ def managed_driver(host: Subject) -> Iterator[Finding]:
     wanted = host.wanted.stack.driver if host.wanted else None
     if wanted is None or host.variables.get("nodectl_driver") != "manage":
         return
-    found, branch = host.facts.get("versions"), f"branch {wanted.branch}"
-    yield from host.unread(MANAGED_DRIVER, found, branch)
-    if not isinstance(found, Versions):
+    versions, branch = host.facts.get("versions"), f"branch {wanted.branch}"
+    yield from host.unread(MANAGED_DRIVER, versions, branch)
+    if not isinstance(versions, Versions):
         return
-    if found.driver is None:
-        reason = found.unavailable.get("driver", "none is loaded")
+    if versions.driver is None:
+        reason = versions.unavailable.get("driver", "none is loaded")
         remedy = provision("nvidia_driver")
         yield host.finding(MANAGED_DRIVER, Status.UNKNOWN, "branch", expected=branch, actual=reason, remedy=remedy)
         return
     status, remedy = (
-        failed_unless(found.driver.split(".")[0] == wanted.branch),
+        failed_unless(versions.driver.split(".")[0] == wanted.branch),
         f"{provision('nvidia_driver')}, then reboot",
     )
     yield host.finding(
-        MANAGED_DRIVER, status, "branch", expected=branch, actual=found.driver, remedy=remedy, action="reboot"
+        MANAGED_DRIVER, status, "branch", expected=branch, actual=versions.driver, remedy=remedy, action="reboot"
     )
-    yield _flavour(host, wanted.flavour, found)
+    yield _flavour(host, wanted.flavour, versions)
 
 
-def _flavour(host: Subject, wanted: str, found: Versions) -> Finding:
+def _flavour(host: Subject, wanted: str, versions: Versions) -> Finding:
     """Either kind serves CUDA; which one a GPU may have is NVIDIA's to say."""
-    actual = found.driver_flavour or found.unavailable.get("driver_flavour", "not told")
-    status = Status.UNKNOWN if found.driver_flavour is None else warning_unless(found.driver_flavour == wanted)
+    actual = versions.driver_flavour or versions.unavailable.get("driver_flavour", "not told")
+    status = Status.UNKNOWN if versions.driver_flavour is None else warning_unless(versions.driver_flavour == wanted)
     remedy = "none needed, either kind serves CUDA; else name the flavour in nodectl_overrides, or provision again"
     return host.finding(MANAGED_DRIVER, status, "kernel modules", expected=wanted, actual=actual, remedy=remedy)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,15 +183,6 @@ class Repository:
         if wanted in offered or not pin.get("nearest"):
             return wanted
         return plan.nearest(wanted, offered) or wanted
-
-    def candidates(self) -> list[tuple[str, str, str]]:
-        """(package, the version that it should be, apt's live candidate) of each pin."""
-        if not self.params["pins"]:
-            return []
-        pins = self.settled()
-        out = self.apt.call("apt-cache", "policy", *(pin["name"] for pin in pins))[1]
-        candidates = dict(re.findall(r"^(\S+):\n.*\n\s+Candidate: (\S+)", out, re.MULTILINE))
-        return [(pin["name"], pin["version"], candidates.get(pin["name"], "(none)")) for pin in pins]
 
     def settled(self) -> Pins:
         """The pins as the lists that apt has would resolve them; nothing is read anew."""

@@ -1,0 +1,90 @@
+"""NVIDIA's apt repository as apt itself has it: sources, lists, candidates, what upgrades leave alone, trusted keys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nodectl.facts.base import Fact, output_unless_missing
+from nodectl.model.recording import Command, Recording
+
+# one repository a line: its file and its address, of enabled entries in either of apt's two forms
+_ONE_LINE = '$1 == "deb" { for (i = 2; i <= NF; i++) if ($i ~ "^[a-z+]+:/") { print "source\\t" file "\\t" $i; next } }'
+_DEB822 = """\
+tolower($0) !~ /(^|\\n)enabled: *(no|false|0) *(\\n|$)/ && tolower($0) ~ /(^|\\n)types:[^\\n]*deb( |\\n|$)/ {
+  for (i = 1; i <= split($0, lines, "\\n"); i++)
+    if (tolower(lines[i]) ~ /^uris:/)
+      for (j = split(lines[i], words, " "); j > 1; j--) print "source\\t" file "\\t" words[j]
+}"""
+_POLICY = """\
+/^[^ ]/ { name = substr($1, 1, length($1) - 1) }
+/^  Candidate:/ { print "candidate\\t" name "\\t" $2 }
+/^( \\*\\*\\*|    ) [^ ]/ { print "offered\\t" name "\\t" ($1 == "***" ? $2 : $1) }"""
+_SHOW = f"""\
+command -v apt-cache >/dev/null && cd /etc/apt || exit 3
+for file in sources.list sources.list.d/*.list; do
+  [ ! -e "$file" ] || awk -v file="/etc/apt/$file" '{_ONE_LINE}' "$file"
+done
+for file in sources.list.d/*.sources; do
+  [ ! -e "$file" ] || awk -v RS= -v file="/etc/apt/$file" '{_DEB822}' "$file"
+done
+ls /var/lib/apt/lists | sed -n 's/.*Release$/list\\t&/p'
+for prefix in cuda-toolkit- libcudnn libnccl; do apt-cache pkgnames "$prefix"; done |
+  LC_ALL=C xargs -r apt-cache policy | awk '{_POLICY}'
+apt-config dump Unattended-Upgrade::Package-Blacklist | sed -n 's/^[^"]*"\\(..*\\)";$/frozen\\t\\1/p'
+command -v gpg >/dev/null || printf 'blind\\tgpg is not installed\\n'
+# gpg makes files in its home, wherever that is
+home=$(mktemp -d) && trap 'rm -rf "$home"' EXIT
+for file in trusted.gpg trusted.gpg.d/*; do
+  [ ! -e "$file" ] || gpg --homedir "$home" --no-options --no-keyring --show-keys --with-colons "$file" 2>/dev/null |
+    awk -F: -v file="/etc/apt/$file" '$1 == "fpr" {{ print "key\\t" file "\\t" $10 }}'
+done
+exit 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaRepository:
+    """`sources` are pairs of a file and an address, `keys` of a keyring that is trusted for all and a fingerprint.
+
+    `lists` are the Release files that apt has read; `blind` is why the keyrings could not be read, else empty.
+    """
+
+    sources: tuple[tuple[str, str], ...]
+    lists: tuple[str, ...]
+    candidates: Mapping[str, str]
+    offered: Mapping[str, tuple[str, ...]]
+    frozen: frozenset[str]
+    keys: tuple[tuple[str, str], ...]
+    blind: str = ""
+
+
+def _read(recording: Recording) -> NvidiaRepository:
+    rows: dict[str, list[list[str]]] = {}
+    for line in output_unless_missing(recording, "nvidia-repository", "no apt there").splitlines():
+        kind, *cells = line.split("\t")
+        rows.setdefault(kind, []).append(cells)
+    offered: dict[str, tuple[str, ...]] = {}
+    for name, version in rows.get("offered", ()):
+        offered[name] = (*offered.get(name, ()), version)
+    return NvidiaRepository(
+        sources=tuple((file, address) for file, address in rows.get("source", ())),
+        lists=tuple(name for (name,) in rows.get("list", ())),
+        candidates=dict(rows.get("candidate", ())),
+        offered=offered,
+        frozen=frozenset(name for (name,) in rows.get("frozen", ())),
+        keys=tuple((file, fingerprint) for file, fingerprint in rows.get("key", ())),
+        blind="".join(reason for (reason,) in rows.get("blind", ())),
+    )
+
+
+def _words(repository: NvidiaRepository) -> str:
+    return f"{len(repository.sources)} sources, {len(repository.candidates)} candidates"
+
+
+FACT = Fact(
+    "nvidia_repository",
+    (Command("nvidia-repository", ("sh", "-c", _SHOW)),),
+    _read,
+    _words,
+    row=509,
+    occasion="verify",
+)
