@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
@@ -85,16 +86,17 @@ def policy_of(host: str, variables: Mapping[str, object]) -> Policy:
     given = variables.get(VARIABLE)
     if given is None:
         return Policy()
-    problem = _checked(_frozen(given))
+    # equal policies of many hosts are read once
+    problem = _checked(json.dumps(given, default=str))
     if isinstance(problem, Policy):
         return problem
     raise UsageError(f"{VARIABLE} of {host}: {problem}", "correct it in the inventory; see docs/health.md")
 
 
 @lru_cache(maxsize=256)
-def _checked(given: Any) -> Policy | str:
+def _checked(given: str) -> Policy | str:
     try:
-        return Policy.model_validate(_thawed(given))
+        return Policy.model_validate(json.loads(given))
     except ValidationError as error:
         return "; ".join(f"{'.'.join(map(str, item['loc'])) or VARIABLE}: {_reason(item)}" for item in error.errors())
 
@@ -108,21 +110,3 @@ def _one_of(name: str, known: Mapping[str, object], what: str, where: str) -> st
         return name
     near = difflib.get_close_matches(name, list(known), n=3)
     raise ValueError(f"no {what} {name!r}" + (f", is it {' or '.join(near)}?" if near else f"; see {where}"))
-
-
-class _Table(tuple[Any, ...]):
-    """A mapping as its items, so that equal policies of many hosts are read once."""
-
-
-def _frozen(value: object) -> Any:
-    if isinstance(value, Mapping):
-        return _Table((key, _frozen(item)) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return tuple(_frozen(item) for item in value)
-    return value
-
-
-def _thawed(value: Any) -> Any:
-    if isinstance(value, _Table):
-        return {key: _thawed(item) for key, item in value}
-    return [_thawed(item) for item in value] if isinstance(value, tuple) else value

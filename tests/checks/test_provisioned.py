@@ -225,8 +225,8 @@ def test_a_repository_as_the_stack_says_is_fine() -> None:
     mirror = {"nvidia_repo_baseurl": "file:///mirror"}
     text = "source\t/a.sources\tfile:///mirror/debian12/x86_64/\nsource\t/b.list\tfile:///mirror/archive/x86_64/\n"
     repository = fact("nvidia_repository", nvidia_repository=text)
-    answers = found("nvidia_repository", variables=mirror, nvidia_repository=repository)
-    assert answers["file:///mirror"] == ("ok", "/a.sources"), "what else the mirror holds is not NVIDIA's"
+    mirrored = found("nvidia_repository", variables=mirror, nvidia_repository=repository)
+    assert mirrored["file:///mirror"] == ("ok", "/a.sources"), "what else the mirror holds is not NVIDIA's"
 
 
 @pytest.mark.parametrize(
