@@ -15,6 +15,8 @@ from nodectl.model.status import Status
 
 ORDER = 170
 
+_SETTINGS = "the kernel's settings beside its sysctls"
+
 CPU_GOVERNOR = Check(
     "cpu_governor",
     looks_at="sysfs cpufreq",
@@ -92,6 +94,21 @@ def _clocksource(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
         yield host.finding(CLOCKSOURCE, warning_unless(source not in _SLOW_CLOCKS), actual=source)
 
 
+_KNOBS: dict[Check, Callable[[Subject, KernelKnobs], Iterator[Finding]]] = {
+    CPU_GOVERNOR: _governor,
+    HUGE_PAGES: _huge_pages,
+    NUMA_BALANCING: _numa_balancing,
+    CLOCKSOURCE: _clocksource,
+}
+
+
+@judges_fact(KernelKnobs, *_KNOBS, reads=("kernel_knobs", "numa", "cpu"), unread=_SETTINGS, borrowed="kernel")
+def knobs(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+    """Frequency governor, huge pages, NUMA balancing and clock source."""
+    for judge in _KNOBS.values():
+        yield from judge(host, knobs)
+
+
 _UNTRANSLATED = {"iommu=pt", "iommu.passthrough=1", "iommu=off", "intel_iommu=off", "amd_iommu=off"}
 IOMMU = Check(
     "iommu",
@@ -135,35 +152,15 @@ KERNEL_TAINT = Check(
 )
 
 
-def _taint(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+@judges_fact(KernelKnobs, KERNEL_TAINT, reads=("kernel_knobs",), unread=_SETTINGS, borrowed="kernel")
+def taint(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
+    """No mark of what makes a kernel not to be trusted."""
     if knobs.taint is None:
         yield _untold(host, KERNEL_TAINT, "/proc/sys/kernel/tainted")
         return
     marks = [name for bit, name in _TAINTS.items() if knobs.taint >> bit & 1]
     actual = f"{knobs.taint}: {', '.join(marks)}" if marks else str(knobs.taint)
     yield host.finding(KERNEL_TAINT, warning_unless(not marks), actual=actual)
-
-
-_KNOBS: dict[Check, Callable[[Subject, KernelKnobs], Iterator[Finding]]] = {
-    CPU_GOVERNOR: _governor,
-    HUGE_PAGES: _huge_pages,
-    NUMA_BALANCING: _numa_balancing,
-    CLOCKSOURCE: _clocksource,
-    KERNEL_TAINT: _taint,
-}
-
-
-@judges_fact(
-    KernelKnobs,
-    *_KNOBS,
-    reads=("kernel_knobs", "numa", "cpu"),
-    unread="the kernel's settings beside its sysctls",
-    borrowed="kernel",
-)
-def knobs(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
-    """Frequency governor, huge pages, NUMA balancing, clock source and taint."""
-    for judge in _KNOBS.values():
-        yield from judge(host, knobs)
 
 
 MEMORY_UNCORRECTED = Check(
