@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodectl.facts.base import Fact, output_unless_missing
-from nodectl.model.recording import Command, Recording
+from nodectl.facts.base import script, text_fact
 
 # one repository a line: its file and its address, of enabled entries in either of apt's two forms
 _ONE_LINE = '$1 == "deb" { for (i = 2; i <= NF; i++) if ($i ~ "^[a-z+]+:/") { print "source\\t" file "\\t" $i; next } }'
@@ -57,9 +56,9 @@ class NvidiaRepository:
     blind: str = ""
 
 
-def _read(recording: Recording) -> NvidiaRepository:
+def _parse(text: str) -> NvidiaRepository:
     rows: dict[str, list[list[str]]] = {}
-    for line in output_unless_missing(recording, "nvidia-repository", "no apt there").splitlines():
+    for line in text.splitlines():
         kind, *cells = line.split("\t")
         rows.setdefault(kind, []).append(cells)
     offered: dict[str, tuple[str, ...]] = {}
@@ -80,11 +79,12 @@ def _words(repository: NvidiaRepository) -> str:
     return f"{len(repository.sources)} sources, {len(repository.candidates)} candidates"
 
 
-FACT = Fact(
+FACT = text_fact(
     "nvidia_repository",
-    (Command("nvidia-repository", ("sh", "-c", _SHOW)),),
-    _read,
+    script("nvidia-repository", _SHOW),
+    _parse,
     _words,
+    absent="no apt there",
     row=509,
     occasion="verify",
 )
