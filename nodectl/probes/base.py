@@ -127,16 +127,25 @@ class Probe(Generic[Own]):
 
     def __post_init__(self) -> None:
         """What is wrong with the declaration is told when its file is imported, not when an operator asks for it."""
-        units = self.results.units
-        not_units = ", ".join(repr(unit) for unit in units if not isinstance(unit, Unit))
+        parts: dict[str, tuple[object, type]] = {
+            "results.units": (self.results.units, Unit),
+            "results.identity": (self.results.identity, str),
+            "groups": (self.groups, str),
+            "needs": (self.needs, Need),
+            "floors": (self.floors, str),
+        }
+        wrong = [
+            f"{name} is no tuple of {kind.__name__}: {value!r}"
+            for name, (value, kind) in parts.items()
+            if not isinstance(value, tuple) or not all(isinstance(part, kind) for part in value)
+        ]
         problems = {
             f"the name {self.name!r} is not a word of a to z and 0 to 9": not re.fullmatch("[a-z][a-z0-9]*", self.name),
             f"{self.name!r} is the name of a group": self.name in GROUPS,
             "the summary is not one line that ends with a full stop": not re.fullmatch(r"\S.*\.", self.summary),
             "run is no function": not callable(self.run),
             "cost_s is no function": not callable(self.cost_s),
-            "results: a unit is needed": not units,
-            f"results: {not_units} is no Unit": bool(not_units),
+            "results: a unit is needed": not self.results.units,
             f"groups: known are {', '.join(GROUPS)}": not set(self.groups) <= set(GROUPS),
             "least is more than usual": self.least.repetitions > self.usual.repetitions
             or self.least.duration_s > self.usual.duration_s,
@@ -145,7 +154,7 @@ class Probe(Generic[Own]):
             problems[f"in_a_trial is no {self.options.__name__}"] = type(self.trial_options) is not self.options
         else:
             problems["options is no class of ProbeOptions"] = True
-        wrong = [text for text, is_wrong in problems.items() if is_wrong]
+        wrong += [text for text, is_wrong in problems.items() if is_wrong]
         if wrong:
             raise DeclarationError(f"probe {self.name}: {'; '.join(wrong)}")
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.probes.registry import listed
+
 LOCAL = "[all]\nhere ansible_connection=local\n"
 UNKNOWN, USAGE = 3, 2
 LINK_GBIT_S = 1.0
@@ -51,9 +53,9 @@ def test_a_dead_host_costs_one_line_and_the_other_is_shown(nodectl: Callable[...
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["tpc"], "one of: gemm, h2d, hbm, latency, memory, nccl, p2p, rdma, sdc, storage, tcp"),
+        (["tpc"], f"one of: {', '.join(probe.name for probe in listed())}; or a group: quick, network, gpu, all"),
         (["tcp", "--duration", "nan"], "is no time"),
-        (["tcp,"], "one of: gemm, h2d, hbm, latency, memory, nccl, p2p, rdma, sdc, storage, tcp"),
+        (["tcp,"], f"one of: {', '.join(probe.name for probe in listed())}; or a group: quick, network, gpu, all"),
         (["tcp"], "only one is selected"),
         (["latency"], "only one is selected"),
         (["memory", "--budget", "5x"], "write 90, 90s, 5m or 1h"),

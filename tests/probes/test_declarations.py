@@ -42,7 +42,11 @@ def nothing(*_: object) -> Any:
         ({"least": Amount(9, 9.0)}, "least is more than usual"),
         ({"run": None}, "run is no function"),
         ({"options": dict}, "options is no class of ProbeOptions"),
-        ({"results": MeasurementKind(units=("GB/s",))}, "results: 'GB/s' is no Unit"),  # type: ignore[arg-type]
+        ({"results": MeasurementKind(units=("GB/s",))}, r"results.units is no tuple of Unit: \('GB/s',\)"),  # type: ignore[arg-type]
+        ({"results": MeasurementKind(units=Unit("x"))}, "results.units is no tuple"),  # type: ignore[arg-type]
+        ({"results": MeasurementKind(units=(Unit("x"),), identity="size")}, "results.identity is no tuple"),  # type: ignore[arg-type]
+        ({"needs": ("fio",)}, r"needs is no tuple of Need: \('fio',\)"),
+        ({"floors": "program"}, "floors is no tuple of str: 'program'"),
     ],
 )
 def test_a_declaration_that_is_wrong_is_refused(wrong: dict[str, Any], message: str) -> None:
