@@ -61,7 +61,10 @@ class Fact(Generic[T]):
         """The value's words, or why there is none."""
         if isinstance(value, Unread):
             return "" if self.quiet and value.kind == "absent" else f"{value.kind}: {value.reason}"
-        return self.words(value)
+        try:
+            return self.words(value)
+        except Exception as error:  # a mistake in one line of the table ends no other
+            return f"unknown: not shown: {type(error).__name__}: {str(error)[:_LONGEST_REASON]}"
 
 
 def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
@@ -109,7 +112,9 @@ def entry(recording: Recording, key: str) -> Entry:
     if output is None:
         raise UnknownError(f"{key} is not in the recording")
     if output.exit_status == NOT_INSTALLED:
-        raise AbsentError(f"{tool(output)} is not installed")
+        # a program that is named by its path is another one than that of the same name in PATH
+        path = output.argv[0] if output.argv and output.argv[0].startswith("/") else ""
+        raise AbsentError(f"{path} is not there" if path else f"{tool(output)} is not installed")
     if output.exit_status == DEADLINE:
         raise UnknownError(f"{tool(output)} did not end in time")
     if output.cut or output.exit_status is None:

@@ -10,8 +10,8 @@ description: Resolves hardware, stack and tuning profiles with the host's overri
 author: The nodectl authors (!UNKNOWN)
 options:
   _terms: {description: "Names of the hardware, stack and tuning profile.", required: true}
-  overrides: {description: The host's nodectl_overrides., type: dict, default: {}}
-  nccl: {description: The host's nodectl_nccl_env., type: dict, default: {}}
+  overrides: {description: The host's nodectl_overrides., type: raw, default: {}}
+  nccl: {description: The host's nodectl_nccl_env., type: raw, default: {}}
   allow_unsupported: {description: The host's nodectl_allow_unsupported., type: raw, default: []}
   node: {description: What node_look found on the host; without it the profiles alone are judged., type: dict}
   driver: {description: The host's nodectl_driver (keep or manage)., type: raw}

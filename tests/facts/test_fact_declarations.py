@@ -9,6 +9,7 @@ import pytest
 
 import nodectl.facts
 from nodectl.errors import DeclarationError
+from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import registered
 
 GOOD = "from nodectl.facts.base import Fact\nFACT = Fact('odd_one', (), len, str)\n"
@@ -42,3 +43,8 @@ def test_a_wrong_file_is_named(load: Callable[[str], object], text: str, message
     load(GOOD)
     with pytest.raises(DeclarationError, match=message):
         load(text)
+
+
+def test_a_line_that_fails_is_a_line() -> None:
+    fact: Fact[int] = Fact("odd", (), lambda _: 1, lambda _: {}["x"])
+    assert fact.line(1) == "unknown: not shown: KeyError: 'x'"
