@@ -17,14 +17,20 @@ _POLICY = """\
 /^[^ ]/ { name = substr($1, 1, length($1) - 1) }
 /^  Candidate:/ { print "candidate\\t" name "\\t" $2 }
 /^( \\*\\*\\*|    ) [^ ]/ { print "offered\\t" name "\\t" ($1 == "***" ? $2 : $1) }"""
-_SHOW = f"""\
-command -v apt-cache >/dev/null && cd /etc/apt || exit 3
+_SOURCES = f"""\
 for file in sources.list sources.list.d/*.list; do
   [ ! -e "$file" ] || awk -v file="/etc/apt/$file" '{_ONE_LINE}' "$file"
 done
 for file in sources.list.d/*.sources; do
   [ ! -e "$file" ] || awk -v RS= -v file="/etc/apt/$file" '{_DEB822}' "$file"
 done
+"""
+# without such a source there is nothing more to tell, and a second of apt's time is saved
+_SHOW = f"""\
+command -v apt-cache >/dev/null && cd /etc/apt || exit 3
+sources=$({_SOURCES})
+[ -z "$sources" ] || printf '%s\\n' "$sources"
+case $sources in *nvidia* | *cuda*) ;; *) exit 0 ;; esac
 ls /var/lib/apt/lists | sed -n 's/.*Release$/list\\t&/p'
 for prefix in cuda-toolkit- libcudnn libnccl; do apt-cache pkgnames "$prefix"; done |
   LC_ALL=C xargs -r apt-cache policy | awk '{_POLICY}'
