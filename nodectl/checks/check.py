@@ -191,7 +191,8 @@ class Comparison:
         """None for what the host could not tell; fields of which it has nothing are not there."""
         value = host.facts.get(self.reads[0])
         if isinstance(value, Unread):
-            return {(field.check.id, ""): None for field in self.unread} if value.kind == "unknown" else {}
+            could_tell = value.kind == "absent" or value.hung
+            return {} if could_tell else {(field.check.id, ""): None for field in self.unread}
         return {} if value is None else {key: text for key, text in self.function(host, value) if text}
 
 

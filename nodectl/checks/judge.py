@@ -9,6 +9,7 @@ from traceback import walk_tb
 
 from nodectl.checks.catalogue import judgements
 from nodectl.checks.check import Check, Judgement, Subject
+from nodectl.checks.system.hung import told_once
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
@@ -24,7 +25,8 @@ REACH = Check("reach", looks_at="the host", fires="no answer")
 def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tuple[Finding, ...]:
     """The findings of these judgements (of all where None) on one host."""
     chosen = judgements() if by is None else by
-    return tuple(_shortened(finding) for judgement in chosen for finding in _judged(judgement, host))
+    findings = [finding for judgement in chosen for finding in _judged(judgement, host)]
+    return tuple(_shortened(finding) for finding in told_once(host, findings))
 
 
 def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:

@@ -17,6 +17,8 @@ NOT_INSTALLED = 127
 DEADLINE = 124
 # exit status of our scripts where the kernel or the system has no such thing at all
 NOT_THERE = 3
+# what the collector says of a command for which a host's other commands left no time
+NO_TIME = "no time left"
 _LONGEST_REASON = 200
 # no counter of a kernel has more digits
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
@@ -34,6 +36,10 @@ class AbsentError(Exception):
 
 class UnknownError(Exception):
     """It could not be read: whether it is there cannot be told."""
+
+
+class HungError(UnknownError):
+    """Its tool did not end in time, or was not asked as no time was left: the check `hung` says so once for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
     except AbsentError as error:
         return Unread("absent", str(error))
     except (UnknownError, ParseError) as error:
-        return Unread("unknown", str(error))
+        return Unread("unknown", str(error), hung=isinstance(error, HungError))
     except Exception as error:  # a number of no computer, a cell that is not there, braces nested without end
         return Unread("unknown", f"not understood: {str(error)[:_LONGEST_REASON]}")
 
@@ -116,7 +122,7 @@ def entry(recording: Recording, key: str) -> Entry:
         path = output.argv[0] if output.argv and output.argv[0].startswith("/") else ""
         raise AbsentError(f"{path} is not there" if path else f"{tool(output)} is not installed")
     if output.exit_status == DEADLINE:
-        raise UnknownError(f"{tool(output)} did not end in time")
+        raise HungError(NO_TIME if NO_TIME in output.stderr else hung(tool(output)))
     if output.cut or output.exit_status is None:
         raise UnknownError(f"the output of {tool(output)} was cut")
     return output
@@ -181,6 +187,11 @@ def parsed_as(recording: Recording, tool_name: str, key: str | None = None) -> A
     """As `parsed`, by the parser of `nodectl parse`, which is imported only where there is text for it."""
     entry(recording, key or tool_name)
     return parsed(recording, key or tool_name, parser_of(tool_name))
+
+
+def hung(name: str) -> str:
+    """What is said of a tool that did not end in time, wherever its output is missed."""
+    return f"{name} did not end in time"
 
 
 def tool(done: Entry) -> str:

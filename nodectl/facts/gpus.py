@@ -13,7 +13,7 @@ from nodectl.parsers.nvidia.smi_query import CsvRow, parse_nvidia_smi_query
 from nodectl.parsers.text import bus_id
 
 _COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version"
-REPORT = Command("nvidia-smi-q", ("nvidia-smi", "-q"), deadline_s=30, hardware=True)
+REPORT = Command("nvidia-smi-q", ("nvidia-smi", "-q"), deadline_s=20, hardware=True)
 _TABLE = Command(
     "nvidia-smi-query", ("nvidia-smi", f"--query-gpu={_COLUMNS}", "--format=csv"), deadline_s=20, hardware=True
 )

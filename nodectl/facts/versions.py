@@ -75,7 +75,7 @@ def _commands(host: Host) -> tuple[Command, ...]:
     return (
         Command("python3", ("python3", "--version")),
         Command("venv", ("sh", "-c", _VENV, "venv", venv_of(host), _LOAD), deadline_s=20, hardware=True),
-        Command("nvidia-smi-version", ("nvidia-smi", "--version"), hardware=True),
+        Command("nvidia-smi-version", ("nvidia-smi", "--version"), deadline_s=20, hardware=True),
         Command("proc-driver-nvidia", ("cat", "/proc/driver/nvidia/version"), hardware=True),
         Command("driver-installed", ("modinfo", "-F", "version", "nvidia"), hardware=True),
         Command("iperf3-version", ("iperf3", "--version")),

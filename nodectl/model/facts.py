@@ -6,7 +6,11 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A subject without values: `absent` (the tool or device is not there) or `unknown` (it could not be read)."""
+    """A subject without values: `absent` (the tool or device is not there) or `unknown` (it could not be read).
+
+    `hung`: unknown because a tool did not end in time.
+    """
 
     kind: Literal["absent", "unknown"]
     reason: str
+    hung: bool = False

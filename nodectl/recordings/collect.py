@@ -24,7 +24,9 @@ _SLACK_S = 30.0
 def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S, pack: bool = True) -> bytes:
     """The collector for these commands, as text for a POSIX shell."""
     settings = f"nonce={nonce} budget={budget_s} pack={int(pack)}"
-    takes = "\n".join(f"    {_take(command)}" for command in commands)
+    # what is answered at once comes before what may hang
+    cheap_first = sorted(commands, key=lambda command: command.deadline_s)
+    takes = "\n".join(f"    {_take(command)}" for command in cheap_first)
     return f"{settings}\n{_body()}\ntake_all() {{\n    :\n{takes}\n}}\nmain\n".encode()
 
 

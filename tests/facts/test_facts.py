@@ -122,7 +122,9 @@ def test_every_version() -> None:
     ],
 )
 def test_gpus_that_cannot_be_counted_are_not_zero(status: int | None, kind: str, reason: str) -> None:
-    assert facts(nvidia_smi_query=status)["gpus"] == Unread(kind, reason)  # type: ignore[arg-type]
+    found = facts(nvidia_smi_query=status)["gpus"]
+    assert isinstance(found, Unread)
+    assert (found.kind, found.reason, found.hung) == (kind, reason, status == 124)
 
 
 def test_no_gpu_is_a_number_where_the_driver_answers() -> None:

@@ -74,6 +74,25 @@ class TestCollector:
         commands = (Command("first", ("sleep", "30")), Command("second", ("echo", "x")), Command("no", ("no-tool",)))
         found = gather(shell, *commands, budget_s=1).entries
         assert [found[key].exit_status for key in ("first", "second", "no")] == [124, 124, 127]
+        assert found["second"].stderr.strip() == "nodectl: not asked: no time left"
+
+    def test_a_tool_that_hung_is_not_asked_again(self, shell: str, tmp_path: Path) -> None:
+        slow = tmp_path / "slow-tool"
+        slow.write_text("#!/bin/sh\nsleep 30\n")
+        slow.chmod(0o755)
+        asked = [Command(f"slow-{number}", ("slow-tool", str(number)), deadline_s=1) for number in range(5)]
+        last = Command("last", ("echo", "x"), deadline_s=2)
+        began = time.monotonic()
+        found = gather(shell, *asked, last, path=str(tmp_path)).entries
+        assert time.monotonic() - began < 8
+        assert [found[each.key].exit_status for each in asked] == [124] * 5
+        assert [found[each.key].stderr.strip() for each in asked[1:]] == ["nodectl: not asked: slow-tool hung"] * 4
+        assert found["last"].stdout == "x\n"
+
+    def test_what_is_answered_at_once_is_asked_before_what_may_hang(self, shell: str) -> None:
+        slow, quick = Command("slow", ("sleep", "30"), deadline_s=9), Command("quick", ("echo", "x"), deadline_s=5)
+        found = gather(shell, slow, quick, budget_s=1).entries
+        assert (found["quick"].stdout, found["slow"].exit_status) == ("x\n", 124)
 
     def test_a_status_is_the_commands_own(self, shell: str) -> None:
         # 138 is also what a shell says of a wait that a signal cut short

@@ -3,6 +3,7 @@
 #   NONCE out KEY       then what it printed
 #   NONCE end STATUS    exit status, 124 for its deadline, 127 for not installed; missing where the output was cut; the
 #                       last one counts
+#                       A tool that once did not end in time is not asked again: 124, and its standard error says so
 #   NONCE took CENTISECONDS [recorded]
 #   NONCE done          after the last
 #   NONCE err KEY       then what it printed on standard error; after all others
@@ -52,7 +53,14 @@ run() { # DEADLINE_S ARGV...
             end_all TERM
         fi
     done
-    [ -z "$late" ] || printf '\n%s end 124\n' "$nonce"
+    [ -n "$late" ] || return 0
+    printf '\n%s end 124\n' "$nonce"
+    hung="$hung$tool "
+}
+
+not_asked() { # WHY
+    printf 'nodectl: not asked: %s\n' "$1" >&2
+    printf '\n%s end 124\n' "$nonce"
 }
 
 end_all() { # SIGNAL: to the command, and to all that it started
@@ -93,6 +101,7 @@ answer() { # KEY: what the recording has
 take() { # KEY DEADLINE_S LOGIN|root ARGV...
     key=$1 deadline=$2 as=$3 mark=
     shift 3
+    case $1 in sh | cat) tool=$key ;; *) tool=$1 ;; esac
     clock
     began=$centiseconds
     left=$((budget - (began - started) / 100))
@@ -105,7 +114,9 @@ take() { # KEY DEADLINE_S LOGIN|root ARGV...
     elif ! command -v "$1" >/dev/null 2>&1; then
         printf '\n%s end 127\n' "$nonce"
     elif [ "$deadline" -le 0 ]; then
-        printf '\n%s end 124\n' "$nonce"
+        not_asked 'no time left'
+    elif [ "$hung" != "${hung#*" $tool "}" ]; then
+        not_asked "$tool hung"
     elif [ "$as" != root ] || [ "$uid" -eq 0 ]; then
         run "$deadline" "$@"
     elif command -v sudo >/dev/null 2>&1; then
@@ -128,6 +139,7 @@ body() {
     ticker=$!
     clock
     started=$centiseconds
+    hung=' '
     take_all
     printf '\n%s done\n' "$nonce"
     printf '\n%s stop\n\n' "$nonce" >&2 # and a line more, for a sed that reads ahead

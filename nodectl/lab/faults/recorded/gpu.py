@@ -93,7 +93,7 @@ FAULTS: tuple[Fault, ...] = (
         logged(lambda outputs: f"NVRM: GPU {bus_of(outputs, 6)}.0: GPU has fallen off the bus."),
     ),
     recorded("gpu-other", "one GPU has half the memory", "gpu_model", _mixed),
-    recorded("gpu-hang", "nvidia-smi does not end in time", "gpus", says(_SMI[:2], exit_status=124)),
+    recorded("gpu-hang", "nvidia-smi does not end in time", "hung", says(_SMI[:2], exit_status=124)),
     recorded(
         "driver-dead",
         "nvidia-smi cannot talk to the driver",

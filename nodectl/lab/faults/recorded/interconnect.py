@@ -130,7 +130,7 @@ FAULTS: tuple[Fault, ...] = (
     recorded(
         "ib-silent",
         "nothing answers in time that asks RDMA devices",
-        "ib_count",
+        "hung",
         says(("ib-sysfs", "ibstat", "ibv-devinfo", "show-gids"), exit_status=124),
     ),
 )

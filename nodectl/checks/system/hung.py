@@ -1,0 +1,56 @@
+"""Tools that did not end in time: one finding for each, in the place of one for all that they would have told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nodectl.checks.check import Check, Subject, judges
+from nodectl.facts.base import NO_TIME, hung
+from nodectl.facts.hung import Hung
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+
+ORDER = 20
+
+# why a tool hangs, and what ends it
+_REMEDIES = {
+    "nvidia-smi": "`dmesg` there says why the driver does not answer (Xid, GSP); drain the node and reboot it",
+    "df": "a file system there does not answer: `cat /proc/mounts`, then look at its server",
+}
+HUNG = Check(
+    "hung",
+    looks_at="all commands",
+    fires="unknown: a tool did not end in time, or no time was left for others; what it tells is not known",
+    expected="an answer in time",
+    remedy="run it there; a process in state D waits for a driver or a file system",
+)
+
+
+@judges(HUNG, reads=("hung",))
+def in_time(host: Subject) -> Iterator[Finding]:
+    """Each tool once, whatever it was asked for."""
+    late = host.fact("hung", Hung)
+    if late is None:
+        return
+    for name, waited_s, keys in late.tools:
+        asked = f" ({len(keys)} commands: {', '.join(keys)})" if len(keys) > 1 else ""
+        actual = f"{hung(name)}, {waited_s:.0f} s{asked}"
+        yield host.finding(HUNG, Status.UNKNOWN, name, actual=actual, remedy=_REMEDIES.get(name, ""))
+    if late.no_time:
+        actual = f"{NO_TIME} for {len(late.no_time)} commands: {', '.join(late.no_time)}"
+        yield host.finding(HUNG, Status.UNKNOWN, actual=actual, remedy="look at what took the time there")
+
+
+def told_once(host: Subject, findings: Sequence[Finding]) -> Sequence[Finding]:
+    """Without the unknown ones that only repeat what the check `hung` says, where it is among them."""
+    late = host.fact("hung", Hung)
+    if late is None or not any(finding.check == HUNG.id for finding in findings):
+        return findings
+    reasons = (*(hung(name) for name, *_ in late.tools), *([NO_TIME] if late.no_time else []))
+    return [
+        finding
+        for finding in findings
+        if finding.check == HUNG.id
+        or finding.status is not Status.UNKNOWN
+        or not any(reason in finding.actual for reason in reasons)
+    ]

@@ -1,0 +1,64 @@
+"""A tool that hangs is one finding; what it would have told is not repeated by every check that wanted it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from nodectl.checks.fleet.compare import compare
+from nodectl.health.host import REPLAYED, HostHealth, judge_answer, order_of
+from nodectl.model.finding import Finding
+from nodectl.model.recording import Entry, Recording
+from nodectl.model.status import Status
+from nodectl.recordings.fleet import open_recording
+from nodectl.recordings.source import replay_source
+
+Edit = Callable[[Entry], Entry]
+
+
+def judged(edit: Edit = lambda entry: entry) -> HostHealth:
+    """The host of a bundled recording, its entries edited."""
+    source = replay_source(open_recording("dgx-a100"), None)
+    order = order_of(source.hosts[0], {}, (), occasions=REPLAYED)
+    recording = source.one(order.host, order.commands)
+    assert isinstance(recording, Recording)
+    entries = {key: edit(entry) for key, entry in recording.entries.items()}
+    return judge_answer(order, replace(recording, entries=entries))
+
+
+def hang(entry: Entry) -> Entry:
+    if not entry.key.startswith("nvidia-smi"):
+        return entry
+    waited_s, said = (0.0, "nodectl: not asked: nvidia-smi hung") if entry.key != "nvidia-smi-q" else (20.0, "")
+    return replace(entry, exit_status=124, stdout="", stderr=said, duration_s=waited_s)
+
+
+def no_time(entry: Entry) -> Entry:
+    if entry.key not in ("df", "mounts", "nccl-conf", "listening"):
+        return entry
+    return replace(entry, exit_status=124, stdout="", stderr="nodectl: not asked: no time left")
+
+
+def bad(findings: tuple[Finding, ...]) -> set[Finding]:
+    return {finding for finding in findings if finding.status not in (Status.OK, Status.SKIPPED)}
+
+
+def test_a_hung_nvidia_smi_is_one_finding() -> None:
+    well, ill = judged(), judged(hang)
+    (found,) = bad(ill.findings) - bad(well.findings)
+    assert (found.check, found.subject, found.status) == ("hung", "nvidia-smi", Status.UNKNOWN)
+    assert "nvidia-smi did not end in time, 20 s (7 commands" in found.actual
+    assert not [finding for finding in ill.findings if finding.check in ("df", "mounts") and finding in bad((finding,))]
+
+
+def test_the_comparison_of_the_fleet_does_not_repeat_it() -> None:
+    well, ill = judged().member, judged(hang).member
+    assert well is not None
+    assert ill is not None
+    members = [ill, *(replace(well, host=f"well{number}", claims={}) for number in range(3))]
+    assert [finding for finding in compare(members) if finding.host == ill.host] == []
+
+
+def test_commands_without_time_are_one_finding() -> None:
+    well, ill = judged(), judged(no_time)
+    (found,) = bad(ill.findings) - bad(well.findings)
+    assert (found.check, found.subject) == ("hung", "")
+    assert "df" in found.actual
