@@ -43,9 +43,12 @@ _CHOSEN = re.compile(r"\bKill process (?P<pid>\d{1,10}) \((?P<name>.{0,64}?)\)(?
 _OOM_TASK = re.compile(r"\boom-kill:.{0,4000}\btask=(?P<name>[^,]{0,64}),pid=(?P<pid>\d{1,10})")
 _SEGFAULT = re.compile(r"(?P<name>[^\s\[]{1,64}[^\[]{0,64})\[(?P<pid>\d{1,10})\]: segfault at ")
 _REASON = re.compile(
-    r"^(?:sudo: |bash: |sh: \d{0,5}:? ?|dmesg: |journalctl: |-- No entries|No journal files|Failed to open).*"
+    r"^(?:sudo: |bash: |sh: \d{0,5}:? ?|dmesg: |journalctl: |No journal files|Failed to open).*"
     r"|.*(?:command not found|Operation not permitted|Permission denied)\s*$"
 )
+
+# journalctl's own lines, in the words of any language: where the log begins, a boot, or that there is no entry
+_NOTE = re.compile(r"\s*-- .{1,200}--\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,8 @@ def _without_details(events: list[KernelEvent]) -> Iterator[KernelEvent]:
 
 def _require_log(lines: list[Line]) -> None:
     written = [line for line in readable(lines) if line.text.strip()]
+    if all(_NOTE.fullmatch(line.text) for line in written) and written:
+        raise ParseError(f"{TOOL}: it printed no log: {written[-1].text.strip()[:200]}")
     for line in written:
         if _REASON.match(line.text.strip()) and not _message_of(line.text).time:
             if len(written) > 5:
@@ -205,6 +210,9 @@ def _require_log(lines: list[Line]) -> None:
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+# `Mär`, `févr.`, `3月`, `мар`
+_ANY_MONTH = r"(?:\d{1,2}[月월]|[^\W\d_]{2,9}\.?)"
+_ANY_DAY = r"(?:[^\W\d_]{1,9}\.?)"
 _BRACKET = (
     r"\d{1,12}\.\d{1,9}(?:\s+<\s*\d{1,12}\.\d{1,9}>)?"  # seconds since boot, --show-delta
     rf"|\S{{1,10}}\s+\S{{1,10}}\s+\d{{1,2}}\s+{_CLOCK}\s+\d{{4}}"  # -T, in the words of any language
@@ -212,8 +220,8 @@ _BRACKET = (
 )
 _STAMP = (
     rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"  # iso, short-iso
-    rf"|{_MONTH}\s+\d{{1,2}}\s{_CLOCK}"  # short
-    rf"|{_DAY}\s\d{{4}}-\d\d-\d\d\s{_CLOCK}\s[A-Z]{{2,5}}"  # short-full
+    rf"|{_ANY_MONTH}\s+\d{{1,2}}\.?\s{_CLOCK}"  # short, in the words of any language
+    rf"|{_ANY_DAY}\s\d{{4}}-\d\d-\d\d\s{_CLOCK}\s(?:[A-Z]{{2,5}}|[+-]\d\d(?:\d\d)?)"  # short-full
     r"|\d{9,12}\.\d{6}"  # short-unix
 )
 # what a parallel shell or a quotation puts before a line that has a time or a level of its own

@@ -86,6 +86,7 @@ class _Log:
     def __init__(self) -> None:
         self.version: str | None = None
         self.networks: dict[str, str] = {}
+        self.socket_of = ""
         self.interfaces: dict[str, None] = {}
         self.nics: dict[str, None] = {}
         self.choices: dict[NcclChoice, None] = {}
@@ -107,13 +108,19 @@ class _Log:
         if "Bytes -> Algo" in message:
             self.choices[_choice(line, message)] = None
         elif "Using" in message or "NET plugin" in message or "via NET/" in message:
-            self._network(message)
+            self._network(message, _process_of(line.text[: match.start()]))
 
-    def _network(self, message: str) -> None:
+    def _network(self, message: str, process: str) -> None:
         for source, pattern in (("using", _NETWORK), ("listed", _NET_USING), ("via", _VIA)):
             named = pattern.search(message)
-            if named is not None:
-                self.networks.setdefault(source, named["name"] or named["assigned"])
+            if named is None:
+                continue
+            if source == "listed" and self.networks.get(source) == "Socket" and self.socket_of == process:
+                # NCCL 2.4 lists its sockets first, for its own messages, and takes the adapters that follow
+                del self.networks[source]
+            if source not in self.networks:
+                self.networks[source] = named["name"] or named["assigned"]
+                self.socket_of = process
         if "Bootstrap" in message or "NET/" in message:
             self.nics.update(dict.fromkeys(match["name"] for match in _NIC.finditer(message)))
             self.interfaces.update(dict.fromkeys(match["name"] for match in _INTERFACE.finditer(message)))
@@ -127,6 +134,11 @@ class _Log:
             algorithms=tuple(self.choices),
             warnings=tuple(self.warnings),
         )
+
+
+def _process_of(before: str) -> str:
+    origin = _ORIGIN.search(before)
+    return f"{origin['host']}:{origin['pid']}" if origin else ""
 
 
 def _warning(before: str, message: str) -> NcclWarning:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nodectl.errors import ParseError
+from nodectl.parsers.json_values import find_document, number, objects, section, text_of
+from nodectl.parsers.json_values import whole as whole_of
 from nodectl.parsers.text import Line, foreign, lines_of, readable, real, unreadable, untagged, whole
 
 TOOL = "nccl-tests"
@@ -63,6 +66,8 @@ class NcclTests:
 def parse_nccl_tests(text: str) -> NcclTests:
     """ParseError where there is no output of such a test, or a row is cut."""
     lines = lines_of(text, TOOL)
+    if _DOCUMENT.search(text) and (run_of_document := _run_of_json(text)) is not None:
+        return run_of_document
     run = _Run()
     for line in _unlabelled(lines):
         run.read(line)
@@ -70,6 +75,10 @@ def parse_nccl_tests(text: str) -> NcclTests:
     if not (run.ranks or run.rows or run.columns or run.began or run.verdicts):
         raise _refusal(run, lines)
     return run.result()
+
+
+# the file that `-J` writes, in any order of its keys
+_DOCUMENT = re.compile(r'"(?:results|out_of_bounds)"\s{0,20}:')
 
 
 class _Run:
@@ -183,6 +192,10 @@ _TYPE = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|(?:f8|fp8)\w{0,
 _SIDE = ("time", "algbw", "busbw")
 _SIDES = ("out-of-place", "in-place")
 _JUDGED = ("#wrong", "wrong", "error")
+_OF_A_SIDE = (*_SIDE, *_JUDGED)
+_SPREAD = re.compile(r"i_")  # over iterations, in programs of 2026
+_TIMESTAMP = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$")
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _NO_VALUE = re.compile(r"N/A|-?nan(?:\(\w{0,8}\))?|[+-]?inf", re.IGNORECASE)
 _DIGITS = re.compile(r"\d{1,18}")
 _LONGEST_ROW = 2000
@@ -218,6 +231,7 @@ def _columns_of(text: str) -> tuple[str, ...] | None:
     if "algbw" not in text or "size" not in text:
         return None
     names = tuple(text.lstrip("# ").split())
+    names = tuple("time" if name == "cputime" else name for name in names)
     return names if names[:1] == ("size",) and "time" in names else None
 
 
@@ -241,11 +255,13 @@ def _is_row(text: str, *, in_table: bool) -> bool:
 def _row_of(line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] = _SIDES) -> NcclTestsRow:
     """ParseError where a column is missing or no value; `order` is what `_sides_of` found above the header."""
     # an asterisk marks an error beyond the threshold
-    words = [word for cell in line.text.split() if (word := cell.rstrip("*"))]
-    side = _side_columns(columns)
+    words = [word for cell in _TIMESTAMP.sub(r"\1T\2", line.text).split() if (word := cell.rstrip("*"))]
+    side, trailing = _side_columns(columns)
     sides = 2 if columns is None or columns.count("time") == 2 else 1
-    if len(words) < 3 + sides * len(side):
+    if len(words) < 3 + sides * len(side) + len(trailing):
         raise unreadable(TOOL, line, "a row that is cut")
+    words, behind = words[: len(words) - len(trailing)], words[len(words) - len(trailing) :]
+    _require_trailing(line, trailing, behind)
     head, tail = words[: len(words) - sides * len(side)], words[len(words) - sides * len(side) :]
     size, count, kind, operation, root = _head(line, head, has_root="root" in (columns or ()))
     judged = _judged(columns, side, tail)
@@ -254,12 +270,27 @@ def _row_of(line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] 
     return NcclTestsRow(size, count, kind, operation, root, *(named.get(name) for name in _SIDES))
 
 
-def _side_columns(columns: tuple[str, ...] | None) -> tuple[str, ...]:
+def _side_columns(columns: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of one side, and those that follow both sides: what the header names once for the row."""
     if columns is None:
-        return (*_SIDE, "#wrong")
+        return (*_SIDE, "#wrong"), ()
     first = columns.index("time")
     rest = columns[first + 1 :]
-    return ("time", *(rest[: rest.index("time")] if "time" in rest else rest))
+    if "time" in rest:
+        size = 1 + rest.index("time")
+    else:
+        size = 1 + max((at for at, name in enumerate(rest, 1) if name in _OF_A_SIDE or _SPREAD.match(name)), default=0)
+    sides = columns.count("time")
+    return columns[first : first + size], columns[first + sides * size :]
+
+
+def _require_trailing(line: Line, names: tuple[str, ...], words: list[str]) -> None:
+    """ParseError where a word cannot be the value of its column: the row is then cut, and all cells are shifted."""
+    for name, word in zip(names, words, strict=True):
+        if name == "timestamp" and not _STAMP.fullmatch(word):
+            raise unreadable(TOOL, line, f"{word[:40]!r} is no timestamp: the row is cut")
+        if name.startswith("#") and not _DIGITS.fullmatch(word):
+            raise unreadable(TOOL, line, f"{word[:40]!r} is no count of {name}: the row is cut")
 
 
 def _head(line: Line, head: list[str], *, has_root: bool) -> tuple[int, int, str, str | None, int | None]:
@@ -294,7 +325,7 @@ def _side(line: Line, words: list[str], names: tuple[str, ...], judged: str) -> 
     for name, word in zip(names, words, strict=True):
         key = judged if name in _JUDGED else keys.get(name)
         if key is None:
-            continue  # the spread over iterations, in programs of 2026
+            continue
         value = values[key] = real(word)
         if value is None or value < 0:
             if name == "time" or value is not None or not _NO_VALUE.fullmatch(word):
@@ -318,7 +349,10 @@ _HEAD = re.compile(
     rf"\s*(?P<head>\d{{1,18}}\s+\d{{1,18}}\s+[a-z]\w{{1,20}}(?:\s+[a-z]\w{{0,24}})?(?:\s+(?:-1|\d{{1,9}}))?)\s*{_LOG}"
 )
 _VALUE = r"(?:\d[\d.e+-]{0,20}|N/A|-?nan|-?inf)"
-_PART = re.compile(rf"\s*(?P<part>{_VALUE}(?:\s+{_VALUE}){{0,15}})\s*(?:{_LOG}.*)?")
+_END = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+_PART = re.compile(
+    rf"\s*(?P<part>(?:{_VALUE}(?:\s+{_VALUE}){{0,15}}(?:\s+(?P<stamp>{_END}))?|(?P<late>{_END})))\s*(?:{_LOG}.*)?"
+)
 _HEADLESS_COLUMNS = 8
 _HEAD_COLUMNS = ("size", "count", "type", "redop", "root")
 
@@ -340,7 +374,7 @@ class _TornRow:
             return None
         if self._line is not None and (part := _PART.fullmatch(line.text)):
             self._parts.append(part["part"])
-            self._missing -= len(part["part"].split())
+            self._missing -= len(part["part"].split()) - bool(part["stamp"] or part["late"])
             if self._missing <= 0:
                 line, self._line = Line(self._line.number, " ".join(self._parts)), None
                 return line
@@ -351,3 +385,107 @@ class _TornRow:
         """ParseError where a row was begun and its rest did not come."""
         if self._line is not None:
             raise unreadable(TOOL, self._line, "a row that a log line cut off")
+
+
+# the program writes a number that is none as this text
+_NO_NUMBER = "nan"
+
+
+def _run_of_json(text: str) -> NcclTests | None:
+    """The run; None where the text holds no such document, ParseError where a value has another type."""
+    document = find_document(text, TOOL, _is_run)
+    return None if document is None else _json_run(document)
+
+
+def _is_run(document: Any) -> bool:
+    return isinstance(document, dict) and isinstance(document.get("results"), list) and "config" in document
+
+
+def _json_run(document: Mapping[str, Any]) -> NcclTests:
+    bounds, average = section(document, "out_of_bounds", TOOL), section(document, "average_bus_bandwidth", TOOL)
+    rows = tuple(_json_row(result) for result in objects(document, "results", TOOL))
+    unavailable: dict[str, str] = {}
+    failures = tuple(str(error) for error in document.get("errors") or () if error and not _is_no_error(str(error)))
+    out_of_bounds = whole_of(bounds, "count", TOOL)
+    return NcclTests(
+        collective=_json_collective(document),
+        ranks=tuple(_json_rank(device) for device in objects(section(document, "config", TOOL), "devices", TOOL)),
+        rows=rows,
+        out_of_bounds=out_of_bounds,
+        average_busbw_gb_s=_json_value(average, "bandwidth", "average_busbw_gb_s", unavailable),
+        ok=_json_ok(rows, failures, out_of_bounds, (bounds.get("okay"), average.get("okay"))),
+        failures=failures,
+        unavailable=unavailable,
+    )
+
+
+def _is_no_error(text: str) -> bool:
+    return text.strip().lower() in ("", "no error")
+
+
+def _json_ok(
+    rows: tuple[NcclTestsRow, ...], failures: tuple[str, ...], bounds: int | None, words: tuple[Any, ...]
+) -> bool | None:
+    """As the text's: wrong values, a failed summary or an error; None where the file ends before its summary."""
+    wrong = any(side.wrong for row in rows for side in (row.out_of_place, row.in_place) if side is not None)
+    if failures or wrong or bounds or "false" in words or False in words:
+        return False
+    return None if bounds is None else True
+
+
+def _json_collective(document: Mapping[str, Any]) -> str | None:
+    arguments = document.get("args")
+    program = str(arguments[0]) if isinstance(arguments, list) and arguments else ""
+    match = _COLLECTIVE.search(program)
+    return match[1] if match else None
+
+
+def _json_rank(device: Mapping[str, Any]) -> NcclTestsRank:
+    rank, pid, ordinal = (whole_of(device, key, TOOL) for key in ("rank", "pid", "device"))
+    host, name, bus = (text_of(device, key, TOOL) for key in ("hostname", "device_info", "device_hex"))
+    if rank is None or pid is None or ordinal is None or host is None or name is None:
+        raise ParseError(f"{TOOL}: a device without its rank, host or name: {str(device)[:200]!r}")
+    return NcclTestsRank(rank, host, ordinal, name.strip(), pid, whole_of(device, "group", TOOL), bus or "")
+
+
+def _json_row(result: Mapping[str, Any]) -> NcclTestsRow:
+    size, count, kind = whole_of(result, "size", TOOL), whole_of(result, "count", TOOL), text_of(result, "type", TOOL)
+    if size is None or count is None or kind is None:
+        raise ParseError(f"{TOOL}: a result without size, count or type: {str(result)[:200]!r}")
+    root = str(result.get("root", "")).strip()
+    return NcclTestsRow(
+        size_bytes=size,
+        count=count,
+        type=kind,
+        redop=text_of(result, "redop", TOOL),
+        root=int(root) if root.lstrip("-").isdigit() and len(root) < 10 else None,
+        out_of_place=_json_side(result, "out_of_place"),
+        in_place=_json_side(result, "in_place"),
+    )
+
+
+def _json_side(result: Mapping[str, Any], key: str) -> NcclTestsSide | None:
+    """None where that way was not measured, as in a replay."""
+    if result.get(key) is None:
+        return None
+    measured = section(result, key, TOOL)
+    unavailable: dict[str, str] = {}
+    time = "time" if "time" in measured else "cpu_time"
+    if time not in measured or not {"alg_bw", "bus_bw"} <= measured.keys():
+        raise ParseError(f"{TOOL}: {key!r} without its time or bandwidth: {str(measured)[:200]!r}")
+    wrong = _json_value(measured, "nwrong", "wrong", unavailable)
+    return NcclTestsSide(
+        time_us=_json_value(measured, time, "time_us", unavailable),
+        algbw_gb_s=_json_value(measured, "alg_bw", "algbw_gb_s", unavailable),
+        busbw_gb_s=_json_value(measured, "bus_bw", "busbw_gb_s", unavailable),
+        wrong=None if wrong is None else int(wrong),
+        max_error=None,
+        unavailable=unavailable,
+    )
+
+
+def _json_value(part: Mapping[str, Any], key: str, name: str, unavailable: dict[str, str]) -> float | None:
+    if part.get(key) == _NO_NUMBER:
+        unavailable[name] = _NO_NUMBER
+        return None
+    return number(part, key, TOOL)

@@ -93,7 +93,7 @@ def _require_answer(lines: list[Line]) -> None:
             "command not found" in text[:400]
         ):
             raise ParseError(f"{TOOL}: it got no answer: {text[:200]}")
-        if text.startswith(("Job summary", "Group ", "Communicators")):
+        if text.startswith(("Job summary", "Group ", "Communicators", "Errors", "Warnings")):
             return
 
 
@@ -206,11 +206,11 @@ _LIMIT = 100_000
 
 
 def _ras_of_text(lines: list[Line]) -> NcclRas:
-    """ParseError where there is no table, or a row of it is cut."""
+    """ParseError where there is neither a table nor a section of errors, or a row is cut."""
     answer = _Answer()
     for line in untagged(lines):
         answer.read(line)
-    if not answer.has_table:
+    if not (answer.has_table or answer.has_findings):
         raise foreign(TOOL, lines, "no table of communicators")
     return answer.result()
 
@@ -222,8 +222,10 @@ class _Answer:
         self.version: str | None = None
         self.job = RasJob(None, None, None)
         self.has_table = False
+        self.has_findings = False
         self.in_summary = False
         self.communicators: dict[tuple[int, int], RasCommunicator] = {}
+        self.named: dict[tuple[int, int], str] = {}
         self.section = ""
         self.current: tuple[int, int] | None = None
         self.dead: list[RasProcess] = []
@@ -279,22 +281,25 @@ class _Answer:
     def _named(self, line: Line) -> None:
         match = _NAMED.fullmatch(line.text.rstrip())
         key = (int(match["group"]), int(match["index"])) if match else None
-        if match is None or key is None or key not in self.communicators:
+        if match is None or key is None or (self.has_table and key not in self.communicators):
             raise unreadable(TOOL, line, "a communicator that is cut, or not in the table")
-        self.section, self.current = match["what"], key
-        self.communicators[key] = replace(self.communicators[key], id=match["id"])
+        self.section, self.current, self.has_findings = match["what"], key, True
+        self.named[key] = match["id"]
+        if key in self.communicators:
+            self.communicators[key] = replace(self.communicators[key], id=match["id"])
 
     def _detail(self, line: Line) -> None:
         text = line.text.rstrip()
         if process := _PROCESS.fullmatch(text):
             silent = RasProcess(process["host"], int(process["pid"]), int(process["device"]))
             (self.dead if self.section == "DEAD" else self.unresponsive).append(silent)
+            self.has_findings = self.has_findings or bool(self.section)
             if not process["more"]:
                 self.sole.append(silent)
         elif rank := _RANK.fullmatch(text):
             device = int(rank["device"]) if rank["device"] else None
             self._rank(RasRank(int(rank["rank"]), rank["host"], device, self._id()))
-        elif self.current is not None and (count := _MISSING_COUNT.fullmatch(text)):
+        elif self.current in self.communicators and (count := _MISSING_COUNT.fullmatch(text)):
             known = self.communicators[self.current]
             self.communicators[self.current] = replace(known, missing=int(count["count"]))
         elif ranks := _MISSING_RANKS.fullmatch(text):
@@ -307,7 +312,7 @@ class _Answer:
         (self.missing if self.section == "INCOMPLETE" else self.outliers).append(rank)
 
     def _id(self) -> str | None:
-        return self.communicators[self.current].id if self.current else None
+        return self.named.get(self.current) if self.current else None
 
     def result(self) -> NcclRas:
         silent = [*self.dead, *self.unresponsive]

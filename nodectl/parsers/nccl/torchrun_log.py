@@ -21,6 +21,8 @@ _AT_WORK = re.compile(r"\bat (?:NCCL )?work(?: sequence id)?: (?P<sequence>\d{1,
 _STATE = re.compile(
     r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: (?P<completed>-?\d{1,18})"
 )
+_STUCK = re.compile(r"watchdog got stuck for (?P<seconds>\d{1,9}) seconds")
+_HEARTBEAT = re.compile(r"Heartbeat monitor timed out")
 _RENDEZVOUS = re.compile(
     r"client socket has timed out after \S{1,20} while trying to connect to "
     r"(?:\((?P<old_host>[^,()]{1,255}), (?P<old_port>\d{1,5})\)"
@@ -51,7 +53,10 @@ class TorchrunFailure:
 
 @dataclass(frozen=True, slots=True)
 class WatchdogTimeout:
-    """A collective that one rank waited for in vain, and how far that rank had come."""
+    """A collective that one rank waited for in vain, and how far that rank had come.
+
+    `kind` is `stuck` where the watchdog itself made no progress for `timeout_ms`: a call of CUDA or NCCL hangs there.
+    """
 
     rank: int | None
     op: str | None = None
@@ -59,6 +64,7 @@ class WatchdogTimeout:
     last_enqueued: int | None = None
     last_completed: int | None = None
     timeout_ms: int | None = None
+    kind: str = "timeout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +90,23 @@ def parse_torchrun_log(text: str) -> TorchrunLog:
     lines = lines_of(text, TOOL)
     summary = _SummaryReader()
     watchdog: dict[tuple[int | None, int | None], WatchdogTimeout] = {}
+    stuck: dict[int | None, WatchdogTimeout] = {}
     rendezvous: RendezvousTimeout | None = None
     is_ours = False
     for line in untagged(lines):
         summary.read(line)
         if "atchdog" in line.text or "last enqueued" in line.text:
             _watchdog(line, watchdog)
+        if "watchdog got stuck" in line.text or "monitor timed out" in line.text:
+            _stuck(line, stuck)
         if "client socket has timed out" in line.text:
             rendezvous = rendezvous or _rendezvous(line)
         is_ours = is_ours or _OURS.search(line.text) is not None
     failures = summary.failures()
-    if not (is_ours or failures or watchdog):
+    if not (is_ours or failures or watchdog or stuck):
         raise foreign(TOOL, lines, "no line of torch.distributed")
     root, others = _ordered(failures)
-    return TorchrunLog(root, others, tuple(watchdog.values()), rendezvous)
+    return TorchrunLog(root, others, (*watchdog.values(), *stuck.values()), rendezvous)
 
 
 def _ordered(failures: list[_Failure]) -> tuple[TorchrunFailure | None, tuple[TorchrunFailure, ...]]:
@@ -146,6 +155,17 @@ def _watchdog(line: Line, timeouts: dict[tuple[int | None, int | None], Watchdog
         note(sequence, last_enqueued=int(state["enqueued"]), last_completed=int(state["completed"]))
     elif "last enqueued" in line.text:
         raise unreadable(TOOL, line, "a watchdog's line that is cut")
+
+
+def _stuck(line: Line, stuck: dict[int | None, WatchdogTimeout]) -> None:
+    """The monitor's two sentences of one rank are one event; only the second tells the seconds."""
+    got_stuck = _STUCK.search(line.text)
+    if got_stuck is None and not _HEARTBEAT.search(line.text):
+        raise unreadable(TOOL, line, "a watchdog's line that is cut")
+    named = _RANK.search(line.text)
+    rank = int(named["tag"] or named["rank"]) if named else None
+    known = stuck.get(rank) or WatchdogTimeout(rank, kind="stuck")
+    stuck[rank] = replace(known, timeout_ms=int(got_stuck["seconds"]) * 1000) if got_stuck else known
 
 
 def _latest(timeouts: dict[tuple[int | None, int | None], WatchdogTimeout], rank: int | None) -> int | None:

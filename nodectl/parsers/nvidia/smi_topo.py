@@ -21,6 +21,9 @@ _LABELS = re.compile(r"CPU Affinity|NUMA Affinity|GPU NUMA ID")
 _NAME = re.compile(r"GPU[0-9]{1,4}|NIC[0-9]{1,4}|[a-z][\w.-]*[0-9]")
 _ROW_NAME = re.compile(r"(?:GPU|NIC)[0-9]{1,4}")
 _GPU = re.compile(r"GPU[0-9]{1,4}")
+_LIST = re.compile(r"[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1,5})?)*")
+_NUMBER = re.compile(r"[0-9]{1,5}")
+_VALUES = {"CPU Affinity": _LIST, "NUMA Affinity": _LIST, "GPU NUMA ID": _NUMBER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,21 @@ def _read_row(tool: str, matrix: _Matrix, line: Line, prefix: str, word: re.Patt
         else:
             row[column] = cell
     matrix.behind[name] = behind
+    if _GPU.fullmatch(name):
+        _require_affinities(tool, matrix, line, behind)
+
+
+def _require_affinities(tool: str, matrix: _Matrix, line: Line, cells: list[str]) -> None:
+    """ParseError where two cells grew together: `0-23` and `0` are then `0-230`, or the node is read as the next."""
+    if len(cells) < len(matrix.labels):
+        why = (
+            f"{len(cells)} cells behind the links, under {len(matrix.labels)} columns: two grew together, or it is cut"
+        )
+        raise unreadable(tool, line, why)
+    written = [cell for cell in cells if cell]
+    for label, cell in zip(matrix.labels, written if len(written) == len(matrix.labels) else cells, strict=False):
+        if cell and not refused(cell) and not _VALUES[label].fullmatch(cell):
+            raise unreadable(tool, line, f"{cell[:40]!r} is no value of {label}")
 
 
 def _split(text: str, word: re.Pattern[str]) -> list[str]:

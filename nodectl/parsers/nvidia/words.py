@@ -14,6 +14,7 @@ _REFUSED = re.compile(
     r"\[?(?:N/A|ERR!|Unknown Error|Not (?:Supported|Available|Found|Allowed)|Function Not Found|No Permission"
     r"|Requested functionality has been deprecated|Insufficient (?:Permissions|External Power|Resources|Memory|Size)"
     r"|GPU (?:is lost|requires (?:reset|restart))|Reset Required|Driver Not Loaded|Corrupted infoROM|Timeout"
+    r"|Not available in (?:the )?\w{2,8} driver model"
     r"|Invalid Argument|Uninitialized|Interrupt Request Issue|In use by another client|No data"
     r"|(?:The operating system|GPU access) (?:has )?blocked[^\]]*)\.?\]?",
     re.IGNORECASE,

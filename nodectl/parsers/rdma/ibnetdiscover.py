@@ -89,6 +89,7 @@ def parse_ibnetdiscover(text: str) -> IbNetDiscover:
 @dataclass(slots=True)
 class _Node:
     kind: str
+    guid: str
     name: str | None = None
     # where its own block is, else where a row first mentions it
     line: int = 0
@@ -118,7 +119,7 @@ class _Fabric:
         ordered = sorted(self.nodes.items(), key=lambda entry: entry[1].line)
 
         def of(kind: str) -> tuple[FabricNode, ...]:
-            return tuple(FabricNode(guid, node.name, len(node.ports)) for guid, node in ordered if node.kind == kind)
+            return tuple(FabricNode(node.guid, node.name, len(node.ports)) for _, node in ordered if node.kind == kind)
 
         return IbNetDiscover(of("S"), of("H"), tuple(self.links.values()), of("R"))
 
@@ -144,22 +145,22 @@ class _Fabric:
         self._link(*ends, match["width"], match["speed"], line)
 
     def _node(self, kind: str, guid: str, name: str | None, line: Line, has_block: bool = False) -> str:
-        guid = guid.lower()
-        node = self.nodes.get(guid)
+        key = guid.lower()
+        node = self.nodes.get(key)
         if node is None:
-            node = self.nodes[guid] = _Node(kind, line=line.number)
+            node = self.nodes[key] = _Node(kind, guid, line=line.number)
         elif node.kind != kind:
             raise unreadable(TOOL, line, f"{guid} is both {node.kind!r} and {kind!r}")
         if has_block and not node.has_block:
             node.line, node.has_block = line.number, True
         node.name = node.name or ((name or "").strip() or None)
-        return guid
+        return node.guid
 
     def _link(self, a: tuple[str, int], b: tuple[str, int], width: str | None, speed: str | None, line: Line) -> None:
         if speed is not None and speed not in _LANE_GBIT_S and any(known.startswith(speed) for known in _LANE_GBIT_S):
             raise unreadable(TOOL, line, f"the speed {speed!r} is cut")
         for guid, port in (a, b):
-            self.nodes[guid].ports.add(port)
+            self.nodes[guid.lower()].ports.add(port)
         lanes = int(width[:-1]) if width and width != "??" else None
         lane_gbit_s = _LANE_GBIT_S.get(speed or "")
         link = FabricLink(

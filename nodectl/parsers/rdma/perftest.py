@@ -355,6 +355,8 @@ _KINDS = tuple(
         ("peer_lost", r"Couldn't read remote address|Failed to exchange data"),
         ("peer_lost", r"Unable to (?:read|write) (?:from|to) socket|Connection reset|Broken pipe"),
         ("peer_lost", r"RDMA_CM_EVENT_DISCONNECTED|CM event bl blka 10\b"),
+        # what every program prints after its own words for an option that it does not take
+        ("bad_option", r"Parser function exited with Error"),
         ("other", r"Failed status \d"),
         ("other", r"Failed status \d|Completion with error|Failed to complete run|Segmentation fault"),
     )

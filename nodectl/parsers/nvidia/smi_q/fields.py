@@ -113,8 +113,9 @@ class MigDevice:
     index: int | None = _at(COUNT, "index")
     gpu_instance_id: int | None = _at(COUNT, "gpu_instance_id")
     compute_instance_id: int | None = _at(COUNT, "compute_instance_id")
-    memory_total_mib: int | None = _at(MIB, "fb_memory_usage/total")
-    memory_used_mib: int | None = _at(MIB, "fb_memory_usage/used")
+    # since driver 590 the text says that the instances of one GPU instance share it
+    memory_total_mib: int | None = _at(MIB, "fb_memory_usage/total", "shared_fb_memory_usage/total")
+    memory_used_mib: int | None = _at(MIB, "fb_memory_usage/used", "shared_fb_memory_usage/used")
     multiprocessors: int | None = _at(COUNT, "device_attributes/shared/multiprocessor_count")
     ecc_volatile_sram_uncorrectable: int | None = _at(
         COUNT, "ecc_errors/volatile/sram_uncorrectable", "ecc_error_count/volatile_count/sram_uncorrectable"

@@ -18,6 +18,7 @@ _SECTIONS = {
     *("inforom_bbx_object_flush", "gpu_operation_mode", "gpu_virtualization_mode", "gpu_reset_status", "ibmnpu", "pci"),
     *("gpu_link_info", "pcie_generation", "link_width", "bridge_chip", "clocks_throttle_reasons", "utilization"),
     *("clocks_event_reasons", "clocks_event_reasons_counters", "fb_memory_usage", "bar1_memory_usage", "encoder_stats"),
+    *("shared_fb_memory_usage", "shared_bar1_memory_usage", "shared_bar1_usage", "shared_bar1_memory"),
     *("conf_compute_protected_memory_usage", "fbc_stats", "dram_encryption_mode", "ecc_mode", "ecc_errors", "volatile"),
     *("aggregate", "single_bit", "double_bit", "aggregate_uncorrectable_sram_sources", "retired_pages", "temperature"),
     *("remapped_rows", "bank_remap_availability_histogram", "power_readings", "gpu_power_readings", "clocks"),
