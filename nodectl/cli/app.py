@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodectl.cli.terminal import emit_json, result
+from nodectl.common.access import Access
 from nodectl.transport.fanout import FORKS
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from nodectl.model.host import Host
     from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
+
+# Ansible's own options: the fields of Access that a command line fills
+ACCESS = frozenset(one.name for one in fields(Access) if one.metadata.get("option"))
 
 
 @dataclass
@@ -33,6 +37,7 @@ class App:
     output: str
     forks: int
     settings: dict[str, Any] = field(default_factory=dict)
+    access: Access = field(default_factory=lambda: Access(ask=_ask_unseen))
 
     @classmethod
     def create(
@@ -43,10 +48,11 @@ class App:
         replay: str | None,
         output: str | None,
         forks: int | None,
+        **access: Any,
     ) -> App:
-        """Flags over the settings of the nodectl.toml that lies beside the inventory."""
+        """Flags over the settings of the nodectl.toml that lies beside the inventory; `access` as Access has it."""
         settings = _read_settings(inventory)
-        return cls(
+        app = cls(
             inventory_sources=inventory,
             limit=limit or settings.get("limit"),
             replay=replay,
@@ -54,6 +60,17 @@ class App:
             forks=forks or settings.get("forks", FORKS),
             settings=settings,
         )
+        for name, value in access.items():
+            app.take_access(name, value or settings.get(name))
+        return app
+
+    def take_access(self, name: str, value: Any) -> None:
+        """One of Ansible's own options; as for Ansible, those that may be repeated add up."""
+        former = getattr(self.access, name)
+        if isinstance(former, tuple) and value:
+            setattr(self.access, name, (*former, *([value] if isinstance(value, str) else value)))
+        elif not isinstance(former, tuple) and value is not None:
+            setattr(self.access, name, value)
 
     def use_inventory(self, sources: tuple[str, ...]) -> None:
         """Take another inventory, and the settings beside it."""
@@ -87,7 +104,7 @@ class App:
         """The inventory, read once."""
         from nodectl.inventory import read_inventory
 
-        return read_inventory(self.inventory_sources)
+        return read_inventory(self.inventory_sources, self.access)
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:
@@ -142,6 +159,10 @@ class App:
         """Close the transport, where one was opened."""
         if "transport" in self.__dict__:
             self.transport.close()
+
+
+def _ask_unseen(prompt: str) -> str:
+    return str(click.prompt(prompt, hide_input=True, default="", show_default=False, err=True))
 
 
 def _read_settings(inventory: tuple[str, ...]) -> dict[str, Any]:

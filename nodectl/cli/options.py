@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from nodectl.cli.app import App
+from nodectl.cli.app import ACCESS, App
 from nodectl.transport.fanout import FORKS
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -96,10 +96,6 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask before changin
 force_option = click.option(
     "--force", is_flag=True, help="Go on on hosts that another nodectl, a job or a process on a GPU uses."
 )
-become_option = click.option(
-    "-K", "--ask-become-pass", is_flag=True, help="Ask for the password that sudo wants on the hosts."
-)
-
 # names → click's settings and the help line
 _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
     ("-i", "--inventory"): {
@@ -115,6 +111,28 @@ _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
     },
     ("--output",): {"type": click.Choice(["table", "json"]), "help": "Default: table."},
     ("--forks",): {"type": click.IntRange(1, 1024), "help": f"Hosts at a time.  Default: {FORKS}."},
+    # Ansible's own, under the names of Access's fields
+    ("-e", "--extra-vars"): {
+        "multiple": True,
+        "metavar": "VARS",
+        "help": "KEY=VALUE, JSON or @FILE, over the inventory's variables; may be repeated.",
+    },
+    ("--vault-id",): {"multiple": True, "metavar": "ID", "help": "LABEL@FILE or LABEL@prompt; may be repeated."},
+    ("--vault-password-file", "--vault-pass-file"): {
+        "multiple": True,
+        "metavar": "FILE",
+        "help": "A vault's password, or a program that prints it; may be repeated.",
+    },
+    ("-J", "--ask-vault-pass", "--ask-vault-password"): {"is_flag": True, "help": "Ask for the vault's password."},
+    ("-k", "--ask-pass"): {"is_flag": True, "help": "Ask for the password that SSH wants on the hosts."},
+    ("-K", "--ask-become-pass"): {
+        "is_flag": True,
+        "help": "Ask for the password that sudo wants on the hosts; playbooks become root.",
+    },
+    ("--private-key", "--key-file"): {
+        "metavar": "FILE",
+        "help": "The SSH key of hosts that the inventory names no other for.",
+    },
 }
 global_options = options(*(click.option(*names, **settings) for names, settings in _GLOBAL.items()))
 
@@ -148,9 +166,11 @@ def _hidden(names: tuple[str, ...]) -> click.Option:
 
 def _set_on_app(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     app = ctx.find_object(App)
-    if app is None or value in (None, ()):
+    if app is None or value in (None, (), False):
         return
-    if param.name == "inventory":
+    if param.name in ACCESS:
+        app.take_access(str(param.name), value)
+    elif param.name == "inventory":
         app.use_inventory(value)
         ctx.default_map = app.defaults_for(ctx.command_path.split()[1:])
     else:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, result, safe
 from nodectl.common.nodeset import fold
@@ -25,7 +23,9 @@ def run_playbook(app: App, playbook: str, names: Sequence[str] = (), **options: 
     limit = ",".join(names) or app.limit
     names = names or [host.name for host in app.hosts]
     forks = min(app.forks, max(len(names), 1))
-    return play(ProvisionRequest(playbook, app.inventory.sources, limit, forks=forks, **options), names)
+    return play(
+        ProvisionRequest(playbook, app.inventory.sources, limit, forks=forks, access=app.access, **options), names
+    )
 
 
 def play(request: ProvisionRequest, names: Sequence[str]) -> ProvisionRun:
@@ -103,8 +103,3 @@ def _grouped(events: tuple[TaskEvent, ...]) -> Iterator[tuple[TaskEvent, str]]:
         groups.setdefault((event.outcome, event.task, event.text), []).append(event)
     for same in groups.values():
         yield same[0], fold(event.host for event in same)
-
-
-def become_password(wanted: bool) -> str | None:
-    """The password that sudo wants on the hosts, asked for once; None where it is not wanted."""
-    return click.prompt("sudo password", hide_input=True, err=True) if wanted else None

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import become_option, check_and_diff, yes_option
-from nodectl.cli.progress import become_password, run_playbook, show_table, tallies, tell_messages
+from nodectl.cli.options import check_and_diff, yes_option
+from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note
 from nodectl.common.nodeset import fold
@@ -20,7 +20,6 @@ from nodectl.common.nodeset import fold
 @click.option("--skip-tags", multiple=True, metavar="ROLE", help="All but these roles.")
 @click.option("--allow-reboot", is_flag=True, help="Reboot a host, one at a time, where a change needs it.")
 @yes_option
-@become_option
 @click.pass_obj
 def provision(
     app: App,
@@ -30,7 +29,6 @@ def provision(
     skip_tags: tuple[str, ...],
     allow_reboot: bool,
     yes: bool,
-    ask_become_pass: bool,
 ) -> None:
     """Make the hosts what their profiles say; the same as `ansible-playbook playbooks/site.yml`."""
     from nodectl.provision.outlook import described, selected_roles
@@ -47,7 +45,6 @@ def provision(
         diff=diff,
         tags=tags,
         skip_tags=skip_tags,
-        become_password=become_password(ask_become_pass),
         variables={"nodectl_allow_reboot": True} if allow_reboot else {},
     )
     tell_messages(run)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import become_option, check_and_diff, yes_option
-from nodectl.cli.progress import become_password, run_playbook, show_table, tallies, tell_messages
+from nodectl.cli.options import check_and_diff, yes_option
+from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note, result
 from nodectl.common.nodeset import fold
@@ -28,22 +28,17 @@ Plans = Mapping[str, Mapping[str, Any]]
 @click.option("--packages", is_flag=True, help="Also take the packages of the GPU driver back.")
 @check_and_diff
 @yes_option
-@become_option
 @click.pass_obj
-def rollback(
-    app: App, to: str, list_: bool, packages: bool, check: bool, diff: bool, yes: bool, ask_become_pass: bool
-) -> None:
+def rollback(app: App, to: str, list_: bool, packages: bool, check: bool, diff: bool, yes: bool) -> None:
     """Put back what stood before the last run that changed something; the same as playbooks/rollback.yml."""
     _check_name(to)
     hosts = app.hosts
-    password = become_password(ask_become_pass)
     if list_:
-        run = run_playbook(app, "runs", become_password=password)
+        run = run_playbook(app, "runs")
         tell_messages(run)
         _show_runs(app, run)
         raise SystemExit(run.exit_status)
     options: dict[str, Any] = {
-        "become_password": password,
         "variables": {"rollback_to": to, "rollback_packages": packages},
     }
     if len(hosts) > 1 and not (check or yes):

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nodectl.common.access import Access
     from nodectl.inventory.read import Inventory
 
 
-def read_inventory(sources: Sequence[str]) -> Inventory:
+def read_inventory(sources: Sequence[str], access: Access | None = None) -> Inventory:
     """The hosts of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; see Inventory.read."""
     from nodectl.common.paths import state_dir
 
@@ -18,4 +19,4 @@ def read_inventory(sources: Sequence[str]) -> Inventory:
     os.environ.setdefault("ANSIBLE_LOCAL_TEMP", str(state_dir() / "ansible"))
     from nodectl.inventory.read import Inventory
 
-    return Inventory.read(sources)
+    return Inventory.read(sources, access)

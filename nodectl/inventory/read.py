@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import traceback
@@ -11,12 +12,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from ansible import constants
-from ansible.errors import AnsibleError
+from ansible import constants, context
+from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 from ansible.inventory import manager as ansible_manager
+from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
+from ansible.parsing.vault import AnsibleVaultError, PromptVaultSecret
+from ansible.plugins.loader import init_plugin_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
+from ansible.utils.vars import load_extra_vars
 from ansible.vars.manager import VariableManager
 
+from nodectl.common.access import Access
+from nodectl.common.resources import collections_dir
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
 from nodectl.transport.ssh_options import options_of
@@ -29,29 +37,37 @@ _SSH_CONNECTIONS = {"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin
 _LOCAL_CONNECTIONS = {"local", "ansible.builtin.local"}
 # nodectl's own files beside an inventory that is a folder
 _OURS = rb"^nodectl\.toml$|^profiles$"
+# how Ansible says that it has no such plug-in, 2.16 to 2.21
+_NO_PLUGIN = re.compile(
+    r"(?:lookup|inventory) plugin \(?'?([\w.]+)'?\)? (?:was )?not found"
+    r"|unknown plugin '([\w.]+)'|No filter named '([\w.]+)'"
+)
 
 
 class Inventory:
     """The hosts of one or more Ansible inventories."""
 
-    def __init__(self, manager: Any, loader: Any, sources: tuple[str, ...]) -> None:
+    def __init__(self, manager: Any, loader: Any, sources: tuple[str, ...], access: Access) -> None:
         self.sources = sources
+        self._access = access
         self._manager = manager
         self._loader = loader
         self._variables = VariableManager(loader=loader, inventory=manager)
         self._hostvars: Any = None
 
     @classmethod
-    def read(cls, sources: Sequence[str]) -> Inventory:
-        """Read `sources` (by default what ansible.cfg or ANSIBLE_INVENTORY say).
+    def read(cls, sources: Sequence[str], access: Access | None = None) -> Inventory:
+        """Read `sources` (by default what ansible.cfg or ANSIBLE_INVENTORY say), with Ansible's own options.
 
         Raises InventoryError with file and line where a source cannot be read, or where all of them hold no host.
         """
         resolved = tuple(_resolve(source) for source in sources or constants.DEFAULT_HOST_LIST)
-        loader = DataLoader()
-        _unlock_vault(loader)
+        loader, access = DataLoader(), access or Access()
+        _load_collections()
+        _unlock_vault(loader, access)
+        _take_extra_vars(loader, access)
         manager = _parse(loader, resolved)
-        return cls(manager, loader, resolved)
+        return cls(manager, loader, resolved, access)
 
     def hosts(self, limit: str | None = None) -> tuple[Host, ...]:
         """The hosts that the Ansible pattern `limit` selects, in the inventory's order."""
@@ -76,11 +92,24 @@ class Inventory:
         try:
             raw: Mapping[str, Any] = self._variables.get_vars(host=host, include_hostvars=False)
         except AnsibleError as error:
-            raise InventoryError(f"variables of {host.name}: {_message(error)}", "correct the file it names") from error
+            remedy = _remedy(error, "correct the file it names")
+            raise InventoryError(f"variables of {host.name}: {_message(error)}", remedy) from error
+        variables = HostVariables(host.name, {**self._defaults(), **raw}, self._render, self._typed())
         try:
-            return _as_host(host.name, HostVariables(host.name, {**_configured(), **raw}, self._render))
+            return _as_host(host.name, variables)
         except AnsibleError as error:
-            raise InventoryError(f"host {host.name}: {_message(error)}", "correct the variable") from error
+            remedy = _remedy(error, "correct the variable")
+            raise InventoryError(f"host {host.name}: {_message(error)}", remedy) from error
+
+    def _defaults(self) -> Mapping[str, str]:
+        """What comes before the inventory's variables: of the command line, else of ansible.cfg."""
+        key = self._access.private_key_file
+        return {**_configured(), **({"ansible_ssh_private_key_file": key} if key else {})}
+
+    def _typed(self) -> Mapping[str, str]:
+        """What the operator typed, for hosts that the inventory says no other of; no template."""
+        password = self._access.connection_password()
+        return {} if password is None else {"ansible_password": password}
 
     def _render(self, name: str, variables: Mapping[str, Any], value: object) -> object:
         from ansible.template import Templar
@@ -91,7 +120,7 @@ class Inventory:
         try:
             return Templar(loader=self._loader, variables={**variables, "hostvars": self._hostvars}).template(value)
         except AnsibleError as error:
-            raise InventoryError(f"host {name}: {_message(error)}", "define what the template uses") from error
+            raise InventoryError(f"host {name}: {_message(error)}", _remedy(error, "correct the variable")) from error
 
 
 def _as_host(name: str, variables: HostVariables) -> Host:
@@ -161,8 +190,9 @@ def _parse(loader: Any, sources: tuple[str, ...]) -> Any:
         try:
             manager = ansible_manager.InventoryManager(loader=loader, sources=list(sources))
         except AnsibleError as error:
-            detail = listener.reason() or _message(error)
-            raise InventoryError(f"cannot read the inventory: {detail}", "correct the file it names") from error
+            detail, cause = listener.reason() or (_message(error), error)
+            remedy = _remedy(cause, "correct the file it names")
+            raise InventoryError(f"cannot read the inventory: {detail}", remedy) from error
     if not manager.hosts:
         raise InventoryError(
             f"{', '.join(sources)} holds no host" + "".join(f"; {text}" for text in listener.warnings),
@@ -185,23 +215,62 @@ def _listening() -> Iterator[_Listener]:
         ansible_manager.display, ansible_manager.IGNORED = listener.display, ignored
 
 
-def _unlock_vault(loader: Any) -> None:
-    """Vault passwords from where Ansible looks for them (ANSIBLE_VAULT_PASSWORD_FILE, ansible.cfg), never a prompt."""
-    if not (constants.DEFAULT_VAULT_PASSWORD_FILE or constants.DEFAULT_VAULT_IDENTITY_LIST):
-        return
+def _load_collections() -> None:
+    """Have Ansible find the plug-ins of collections, ours and those where the operator's own lie; idempotent."""
+    if AnsibleCollectionConfig.collection_finder is None:
+        init_plugin_loader([str(collections_dir())])
+
+
+def _take_extra_vars(loader: Any, access: Access) -> None:
+    """What `-e` says, to Ansible's own reader, which keeps the first answer for the whole process."""
+    context.CLIARGS = ImmutableDict(extra_vars=access.extra_vars)
+    vars(load_extra_vars).pop("extra_vars", None)
+    try:
+        load_extra_vars(loader)
+    except AnsibleError as error:
+        remedy = _remedy(error, "give KEY=VALUE, JSON, or @FILE")
+        raise InventoryError(f"--extra-vars: {_message(error)}", remedy) from error
+
+
+def _unlock_vault(loader: Any, access: Access) -> None:
+    """Vault passwords from the command line and from where Ansible looks for them; a prompt only where one is named."""
+    wanted = [*constants.DEFAULT_VAULT_IDENTITY_LIST, *access.vault_id]
+    if access.vault_secrets is None:
+        files = list(access.vault_password_file)
+        any_named = wanted or files or access.ask_vault_pass or constants.DEFAULT_VAULT_PASSWORD_FILE
+        access.vault_secrets = _vault_secrets(loader, wanted, files, access.ask_vault_pass) if any_named else []
+        for _, secret in access.vault_secrets:
+            if isinstance(secret, PromptVaultSecret):
+                prompt = secret.prompt_formats[0] % {"vault_id": secret.vault_id}
+                access.answer_vault(prompt, secret.bytes.decode())
+    _use_secrets(loader, access.vault_secrets)
+
+
+def _vault_secrets(loader: Any, ids: list[str], files: list[str], ask: bool) -> list[Any]:
     from ansible.cli import CLI
 
+    # Ansible would set its context up once a process, and fail at the second time
+    known = inspect.signature(CLI.setup_vault_secrets).parameters
+    later = {"initialize_context": False} if "initialize_context" in known else {}
     try:
-        secrets = CLI.setup_vault_secrets(
-            loader, vault_ids=list(constants.DEFAULT_VAULT_IDENTITY_LIST), auto_prompt=False, initialize_context=False
+        return list(
+            CLI.setup_vault_secrets(
+                loader, vault_ids=ids, vault_password_files=files, ask_vault_pass=ask, auto_prompt=False, **later
+            )
         )
     except AnsibleError as error:
-        raise InventoryError(f"vault password: {_message(error)}", "check ANSIBLE_VAULT_PASSWORD_FILE") from error
-    from ansible.parsing.vault import VaultSecretsContext
+        remedy = "check --vault-password-file, --vault-id, ANSIBLE_VAULT_PASSWORD_FILE and ansible.cfg"
+        raise InventoryError(f"vault password: {_message(error)}", remedy) from error
 
-    if VaultSecretsContext.current(optional=True) is None:
-        VaultSecretsContext.initialize(VaultSecretsContext(secrets))
+
+def _use_secrets(loader: Any, secrets: list[Any]) -> None:
     loader.set_vault_secrets(secrets)
+    try:
+        from ansible.parsing.vault import VaultSecretsContext
+    except ImportError:  # ansible-core before 2.19 has them of the loader alone
+        return
+    if secrets and VaultSecretsContext.current(optional=True) is None:
+        VaultSecretsContext.initialize(VaultSecretsContext(secrets))
 
 
 class HostVariables(Mapping[str, object]):
@@ -212,9 +281,12 @@ class HostVariables(Mapping[str, object]):
         name: str,
         raw: Mapping[str, Any],
         render: Callable[[str, Mapping[str, Any], object], object],
+        typed: Mapping[str, object] | None = None,
     ) -> None:
-        self._name, self._raw, self._render = name, raw, render
-        self._rendered: dict[str, object] = {}
+        """`typed` are values that are no templates, for names that `raw` has not."""
+        plain = {key: value for key, value in (typed or {}).items() if key not in raw}
+        self._name, self._raw, self._render = name, {**raw, **plain}, render
+        self._rendered: dict[str, object] = dict(plain)
 
     def __getitem__(self, key: str) -> object:
         if key not in self._rendered:
@@ -270,9 +342,11 @@ class _Listener:
     def warning(self, msg: str, *_: object, **__: object) -> None:
         self.warnings.append(msg)
 
-    def reason(self) -> str:
-        """The refusal that knows its place best: every plugin that tried has left one."""
-        return max((_located(error) for error in self.refusals), default=(0, ""), key=lambda located: located[0])[1]
+    def reason(self) -> tuple[str, BaseException] | None:
+        """The refusal that knows its place best, and its words: every plugin that tried has left one."""
+        located = [(*_located(error), error) for error in self.refusals]
+        _, text, error = max(located, default=(0, "", None), key=lambda one: one[0])
+        return None if error is None else (text, error)
 
 
 def _located(error: BaseException) -> tuple[int, str]:
@@ -284,7 +358,7 @@ def _located(error: BaseException) -> tuple[int, str]:
         return 3, f"{_message(error)} {described}"
     if path and (line := line or _ini_line(error)):
         return 2, f"{path}:{line}: {_message(error)}"
-    return 1, f"{path or described}: {_message(error)}"
+    return (2 if _is_vault(error) else 1), f"{path or described}: {_message(error)}"
 
 
 def _ini_line(error: BaseException) -> int | None:
@@ -299,3 +373,32 @@ def _ini_line(error: BaseException) -> int | None:
 def _message(error: BaseException) -> str:
     """The error's own words, on one line."""
     return " ".join(str(getattr(error, "message", None) or error).split())
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it."""
+    left: BaseException | None = error
+    known: set[int] = set()
+    while left is not None and id(left) not in known:  # a chain may come back to itself
+        known.add(id(left))
+        yield left
+        left = left.__cause__ or left.__context__
+
+
+def _is_vault(error: BaseException) -> bool:
+    return any(isinstance(cause, AnsibleVaultError) for cause in _causes(error))
+
+
+def _remedy(error: BaseException, otherwise: str) -> str:
+    """What to do about the cause, which may lie below the error that came out."""
+    if _is_vault(error):
+        return "give the password that it was encrypted with: --vault-password-file, --vault-id or --ask-vault-pass"
+    if missing := next(filter(None, map(_missing_plugin, _causes(error))), None):
+        return f"install what holds {missing}: ansible-galaxy collection install, or set ANSIBLE_COLLECTIONS_PATH"
+    undefined = any(isinstance(cause, AnsibleUndefinedVariable) for cause in _causes(error))
+    return "define what the template uses" if undefined else otherwise
+
+
+def _missing_plugin(error: BaseException) -> str | None:
+    found = _NO_PLUGIN.search(_message(error))
+    return None if found is None else f"the plug-in {next(filter(None, found.groups()))}"

@@ -17,19 +17,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nodectl.common.access import Access
 from nodectl.common.paths import state_dir
 from nodectl.common.resources import collections_dir, share_dir
 from nodectl.errors import ProvisionError
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
 
 KEPT_RUNS = 20
+# what comes first in Ansible's order of variables, all else goes over: the group_vars/all beside the playbooks
+_OURS_FIRST = ["all_plugins_play"]
 # as module_utils/undo/store.py has it on the nodes
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
 class ProvisionRequest:
-    """What to run on which hosts; `become_password` is handed over on Ansible's prompt and written nowhere."""
+    """What to run on which hosts; passwords of `access` are handed over on Ansible's prompts and written nowhere."""
 
     playbook: str
     inventory: tuple[str, ...]
@@ -39,7 +42,7 @@ class ProvisionRequest:
     tags: tuple[str, ...] = ()
     skip_tags: tuple[str, ...] = ()
     forks: int = 20
-    become_password: str | None = None
+    access: Access = field(default_factory=Access)
     variables: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -49,8 +52,9 @@ def command_line(request: ProvisionRequest) -> str:
     words += ["--check"] * request.check + ["--diff"] * request.diff
     for option, tags in (("--tags", request.tags), ("--skip-tags", request.skip_tags)):
         words += [option, ",".join(tags)] if tags else []
+    words += request.access.words()
+    # what nodectl itself asks for comes last, and stands
     words += ["--extra-vars", json.dumps(dict(request.variables))] if request.variables else []
-    words += ["--ask-become-pass"] if request.become_password else []
     return shlex.join(words)
 
 
@@ -65,6 +69,10 @@ def environment(run: str, sockets: Path) -> dict[str, str]:
         "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(collections_dir()), *constants.COLLECTIONS_PATHS]),
         "ANSIBLE_LOCAL_TEMP": str(state_dir() / "ansible" / "tmp"),
         "ANSIBLE_STRATEGY": "nodectl.fleet.fleet",
+        # a fleet's group_vars/all, and what its inventory says inline, over that of our playbooks
+        "ANSIBLE_PRECEDENCE": ",".join(
+            _OURS_FIRST + [name for name in constants.VARIABLE_PRECEDENCE if name not in _OURS_FIRST]
+        ),
         # groups that the play makes, such as nodectl_cuda, are not there on a fleet that needs none
         "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",
         # the name under which the nodes record what this run changes
@@ -98,7 +106,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
             limit=request.limit,
             cmdline=command_line(request),
             envvars=environment(name, sockets),
-            passwords={r"^BECOME password.*:\s*?$": request.become_password} if request.become_password else None,
+            passwords=dict(request.access.answers()) or None,
             forks=request.forks,
             event_handler=listener.hear,
             status_handler=_forget_environment,

@@ -10,8 +10,8 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.measuring import hold
-from nodectl.cli.options import become_option, check_and_diff, force_option, yes_option
-from nodectl.cli.progress import become_password, run_playbook, show_table, tallies, tell_messages
+from nodectl.cli.options import check_and_diff, force_option, yes_option
+from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.rollback import plans_of
 from nodectl.cli.rollback import rollback as rollback_command
@@ -54,9 +54,8 @@ def propose(app: App, trial: str, path: Path, profile: str | None, group: str, a
 @check_and_diff
 @yes_option
 @force_option
-@become_option
 @click.pass_obj
-def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: bool, ask_become_pass: bool) -> None:
+def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: bool) -> None:
     """Set what a proposal says, by playbooks/tune.yml with the proposal as one more inventory."""
     from nodectl.model.status import exit_status
     from nodectl.report.findings import finding_document, findings_list
@@ -67,7 +66,6 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
     names = [host.name for host in fleet.hosts]
     if not check:
         ask(fleet.hosts, f"apply it to {len(names)} hosts ({fold(names)})?", proposed.lines, yes=yes)
-    password = become_password(ask_become_pass)
     try:
         with hold(fleet, "tune apply", force=force) as holds:
             findings = [finding_document(finding) for finding in holds.findings]
@@ -76,7 +74,7 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
             if holds.refused:
                 app.show("tune-apply", {"hosts": {}, "findings": findings}, "")
                 raise SystemExit(exit_status(finding.status for finding in holds.findings))
-            run = run_playbook(fleet, "tune", check=check, diff=diff, become_password=password)
+            run = run_playbook(fleet, "tune", check=check, diff=diff)
     finally:
         fleet.close()
     if not check:
@@ -114,9 +112,8 @@ def _remember(app: App, run: ProvisionRun, proposed: Proposed, hosts: list[str])
 @click.command()
 @check_and_diff
 @yes_option
-@become_option
 @click.pass_context
-def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool, ask_become_pass: bool) -> None:
+def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool) -> None:
     """Take the last `tune apply` back: `nodectl rollback` of its run, refused where a later run came over it."""
     from nodectl.trials.applied import last_applied
 
@@ -137,7 +134,6 @@ def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool, ask_become_
             check=check,
             diff=diff,
             yes=yes,
-            ask_become_pass=ask_become_pass,
         )
     finally:
         fleet.close()

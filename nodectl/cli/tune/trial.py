@@ -14,8 +14,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.measuring import hold, note_not_kept
-from nodectl.cli.options import LateHelp, Read, Seconds, become_option, force_option, profile_names, yes_option
-from nodectl.cli.progress import become_password
+from nodectl.cli.options import LateHelp, Read, Seconds, force_option, profile_names, yes_option
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import note
 from nodectl.cli.tune.show import show_trial
@@ -95,7 +94,6 @@ def _shown(value: object) -> str:
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the candidates of a space.")
 @yes_option
 @force_option
-@become_option
 @click.pass_obj
 def trial(
     app: App,
@@ -116,7 +114,6 @@ def trial(
     seed: int,
     yes: bool,
     force: bool,
-    ask_become_pass: bool,
 ) -> None:
     """Measure tunings in turns, A B B A, and say which is better, worse, or neither.
 
@@ -151,7 +148,6 @@ def trial(
         force=force,
         search=space is not None,
         training=training,
-        password=become_password(ask_become_pass),
     )
     _keep(app, trial)
     show_trial(app, trial)
@@ -266,7 +262,6 @@ def _run(
     force: bool,
     search: bool,
     training: bool | None,
-    password: str | None,
 ) -> Trial:
     """The trial from the locks to its record; refused where the hosts are not free."""
     from nodectl.trials.arming.armed import armed
@@ -287,7 +282,7 @@ def _run(
             purpose=f"tune trial {head.id}",
             note=note,
             force=force,
-            become_password=password,
+            access=app.access,
             forks=app.forks,
         )
         trial = TrialRun(head, measuring, arm, note, monotonic, ends_at, search).run()

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from nodectl.common.access import Access
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -127,7 +128,7 @@ def armed(
     note: Note,
     lease_s: float = LEASE_S,
     force: bool = False,
-    become_password: str | None = None,
+    access: Access | None = None,
     forks: int = 20,
 ) -> Iterator[Armed]:
     """Arm the hosts (those that `limit` left), and put their former values back at the end of the block.
@@ -138,7 +139,7 @@ def armed(
     if lease_s <= 0:
         raise UsageError(f"a lease of {lease_s:g} s is none", "give a positive number of seconds")
     trial = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-trial-{secrets.token_hex(3)}"
-    playbooks = TrialPlaybooks(trial, tuple(inventory_sources), forks, become_password, note)
+    playbooks = TrialPlaybooks(trial, tuple(inventory_sources), forks, access or Access(), note)
     state = Armed(playbooks, Leases(transport, hosts, trial, lease_s), purpose, note, lease_s)
     with interruptible():
         try:

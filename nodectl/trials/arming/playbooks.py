@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from nodectl import __version__
+from nodectl.common.access import Access
 from nodectl.common.node_paths import TRIALS
 from nodectl.common.operator import operator
 from nodectl.model.finding import Finding
@@ -46,7 +47,7 @@ class TrialPlaybooks:
     trial: str
     sources: tuple[str, ...]
     forks: int
-    become_password: str | None
+    access: Access
     note: Note
     # lines that were shown already: each turn reports the same ones
     shown: set[str] = field(default_factory=set)
@@ -83,7 +84,7 @@ class TrialPlaybooks:
             (*self.sources, *more),
             limit=",".join(host.name for host in hosts),
             forks=max(1, min(self.forks, len(hosts))),
-            become_password=self.become_password,
+            access=self.access,
             variables={**variables, "run_identity": identity},
         )
         with handlers_kept():
