@@ -10,6 +10,7 @@ from traceback import walk_tb
 from nodectl.checks.catalogue import judgements
 from nodectl.checks.check import Check, Judgement, Subject
 from nodectl.checks.system.hung import told_once
+from nodectl.common.patience import patience
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
@@ -25,7 +26,8 @@ REACH = Check("reach", looks_at="the host", fires="no answer")
 def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tuple[Finding, ...]:
     """The findings of these judgements (of all where None) on one host."""
     chosen = judgements() if by is None else by
-    findings = [finding for judgement in chosen for finding in _judged(judgement, host)]
+    with patience():
+        findings = [finding for judgement in chosen for finding in _judged(judgement, host)]
     return tuple(_shortened(finding) for finding in told_once(host, findings))
 
 
@@ -61,6 +63,13 @@ def unreachable(host: str, reason: str, remedy: str = "") -> Finding:
     """A host that did not answer is unknown, and never passes."""
     remedy = remedy or f"run `nodectl exec -l {host} -- true`"
     return Finding(host, REACH.id, Status.UNKNOWN, expected="an answer", actual=reason, remedy=remedy)
+
+
+def not_judged(host: str, error: Exception) -> Finding:
+    """A host whose answer nobody foresaw is unknown, and ends no look at others."""
+    actual = clipped(f"its answer could not be judged: {type(error).__name__}: {error}")
+    remedy = "a mistake in nodectl: please report it, with `nodectl record` of this host"
+    return Finding(host, REACH.id, Status.UNKNOWN, expected="an answer", actual=actual, remedy=remedy)
 
 
 def no_profile(host: str, reason: str, remedy: str, *, impossible: bool) -> Finding:

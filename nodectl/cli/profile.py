@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.options import profile_option
 from nodectl.cli.terminal import note, writing
+from nodectl.common import bounded_json
 from nodectl.common.nodeset import fold
 from nodectl.errors import ProfileError, UnreachableError
 from nodectl.model.measurement import Measurement
@@ -204,7 +204,7 @@ def _measured(path: Path) -> list[Measurement]:
     from nodectl.probes.registry import kind_of
 
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["measurements"]
+        rows = bounded_json.loads(path.read_text(encoding="utf-8"))["measurements"]
         return [
             Measurement(
                 probe=str(row["probe"]),

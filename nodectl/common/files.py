@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from nodectl.common import bounded_json
 from nodectl.errors import UsageError
 
 _NAME_CHARACTERS = "@+:,=~"
@@ -43,8 +43,8 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: b
 def read_json(path: Path, remedy: str) -> Any:
     """What an operator's file holds; UsageError with the remedy where it cannot be read or is no JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return bounded_json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", remedy) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}", remedy) from error

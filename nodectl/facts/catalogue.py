@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from nodectl.common.declarations import load, modules_below
+from nodectl.common.patience import patience
 from nodectl.errors import DeclarationError
 from nodectl.facts.base import Fact, Occasion, read_fact
 from nodectl.model.host import Host
@@ -77,4 +78,5 @@ def words_of(subject: str, value: object) -> str:
 
 def read_facts(recording: Recording, facts: Sequence[Fact[Any]] | None = None) -> dict[str, object]:
     """The value (or Unread) of each subject, of all facts where None."""
-    return {fact.subject: read_fact(fact, recording) for fact in (all_facts() if facts is None else facts)}
+    with patience():
+        return {fact.subject: read_fact(fact, recording) for fact in (all_facts() if facts is None else facts)}

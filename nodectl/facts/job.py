@@ -3,12 +3,12 @@
 All of it comes from one program on the node (`look` of payload/jobs/preflight), as it depends on what the job needs.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, TypeVar
 
+from nodectl.common import bounded_json
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, parsed
 from nodectl.model.recording import Command, Recording
@@ -136,7 +136,7 @@ def _read(subject: str, kind: type[Kind], recording: Recording) -> Kind:
 
 def _answer(text: str) -> dict[str, Any]:
     try:
-        answer = json.loads(text)
+        answer = bounded_json.loads(text)
     except ValueError as error:
         raise ParseError(f"{KEY}: {text[:200]!r}: {error}") from error
     if not isinstance(answer, dict):

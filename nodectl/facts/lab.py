@@ -1,8 +1,8 @@
 """Whether the host is one of a lab, and what it then shares with the machine."""
 
-import json
 from dataclasses import dataclass
 
+from nodectl.common import bounded_json
 from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, entry
 from nodectl.model.recording import Command, Recording
@@ -27,7 +27,7 @@ def _read(recording: Recording) -> Lab:
     if done.exit_status != 0:
         raise AbsentError("not a lab host")
     try:
-        mark = json.loads(done.stdout)
+        mark = bounded_json.loads(done.stdout)
         return Lab(str(mark["lab"]), tuple(map(str, mark["shared"])), str(mark.get("recorded") or ""))
     except (ValueError, KeyError, TypeError) as error:
         raise ParseError(f"{_MARK}: {done.stdout[:80]!r}: {error!r}") from error

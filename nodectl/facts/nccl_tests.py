@@ -1,11 +1,10 @@
 """The programs of nccl-tests on the host: from what they were built, which NCCL they load, and whether they run."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodectl.common import node_paths
+from nodectl.common import bounded_json, node_paths
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, output, variable
 from nodectl.facts.versions import venv_of
@@ -82,7 +81,7 @@ def _read(recording: Recording) -> NcclTests:
 
 def _build(lines: Mapping[str, str]) -> NcclTestsBuild:
     try:
-        note = {str(key): str(value) for key, value in json.loads(lines["note"]).items()}
+        note = {str(key): str(value) for key, value in bounded_json.loads(lines["note"]).items()}
     except (ValueError, KeyError, AttributeError) as error:
         raise ParseError(f"nccl-tests: {lines}") from error
     run = lines.get("run")

@@ -1,11 +1,11 @@
 """Ring sizes and interrupts of the interfaces that are devices on the PCI bus, and what is set again at boot."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nodectl.common import bounded_json
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, output, script, whole
 from nodectl.model.recording import Recording
@@ -77,8 +77,8 @@ def _read(recording: Recording) -> NicSetup:
     systemd = recording.entries["nic-boot"].exit_status != 3
     state, _, text = output(recording, "nic-boot").partition("\n") if systemd else ("", "", "")
     try:
-        boot = json.loads(text) if text.strip() else None
-    except json.JSONDecodeError as error:
+        boot = bounded_json.loads(text) if text.strip() else None
+    except ValueError as error:
         raise ParseError(f"nic.json: {error}") from error
     return NicSetup(queues, systemd, state == "active", boot)
 

@@ -1,10 +1,10 @@
 """The host's network interfaces: state, MTU, addresses, speed, driver, firmware, PCI address, queues, counters."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nodectl.common import bounded_json
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, UnknownError, output, rows, script, whole
 from nodectl.model.recording import Command, Recording
@@ -88,9 +88,9 @@ class Interface:
 def parse_ip_address(text: str) -> tuple[Interface, ...]:
     """`ip -json [-s -s] [-d] address show`: all interfaces, the loopback too; ParseError for what is no such list."""
     try:
-        rows = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ParseError(f"ip line {error.lineno}: {error}") from error
+        rows = bounded_json.loads(text)
+    except ValueError as error:
+        raise ParseError(f"ip: {error}") from error
     if not isinstance(rows, list):
         raise ParseError(f"ip: {text[:80]!r} is no list")
     return tuple(_interface(row) for row in rows if row)  # ip prints {} for what a filter left out

@@ -1,11 +1,11 @@
 """What PyTorch is when a job imports it: versions and files of the libraries that it really loads."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodectl.common import bounded_json
 from nodectl.common.resources import payload_dir
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, entry
@@ -49,7 +49,7 @@ def read_import(recording: Recording, name: str) -> Imported:
         lines = done.stderr.strip().splitlines()
         return Imported(None, lines[-1] if lines else f"ended with {done.exit_status}")
     try:
-        answer: dict[str, Any] = json.loads(match[1])
+        answer: dict[str, Any] = bounded_json.loads(match[1])
         libraries = {library: str(answer[library]) for library in ("cuda", "cudnn", "nccl") if answer.get(library)}
         files = {name: str(answer[f"{name}_path"]) for name in ("cudnn", "nccl") if answer.get(f"{name}_path")}
         shadowing = {folder: tuple(names) for folder, names in answer["shadowing"].items()}

@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from nodectl.checks.fleet.compare import compare
+from nodectl.checks.judge import not_judged
 from nodectl.checks.reboots import REBOOTS_LIMIT, known_faults, with_history
 from nodectl.health.history import HostState, StateFile
 from nodectl.health.host import LIVE, REPLAYED, HostHealth, Order, judge_answer, order_of
@@ -98,14 +99,14 @@ def _results(source: Source, orders: Mapping[str, Order]) -> Iterator[HostHealth
         yield from _judge_recordings(source.one, list(orders.values()))
         return
     for host, answer in source.recordings(lambda host: orders[host.name].commands):
-        yield judge_answer(orders[host.name], answer)
+        yield _judged(orders[host.name], answer)
 
 
 def _judge_recordings(read: ReadHost, orders: Sequence[Order]) -> Iterator[HostHealth]:
     """Each order's host, in their order."""
     processes = min(len(os.sched_getaffinity(0)), len(orders) // _FEW + 1)
     if processes < 2:
-        yield from (judge_answer(order, read(order.host, order.commands)) for order in orders)
+        yield from (_read_and_judged(read, order) for order in orders)
         return
     global _work
     _work = read, orders
@@ -129,5 +130,24 @@ def _judge_one(index: int) -> HostHealth:
     if _work is None:
         raise RuntimeError("a worker was started without its orders")
     read, orders = _work
-    order = orders[index]
-    return judge_answer(order, read(order.host, order.commands))
+    return _read_and_judged(read, orders[index])
+
+
+def _read_and_judged(read: ReadHost, order: Order) -> HostHealth:
+    try:
+        answer = read(order.host, order.commands)
+    except Exception as error:  # a folder that nobody thought of
+        return _unforeseen(order, error)
+    return _judged(order, answer)
+
+
+def _judged(order: Order, answer: Recording | CommandResult) -> HostHealth:
+    """The host's health; what one host answers ends no look at the others."""
+    try:
+        return judge_answer(order, answer)
+    except Exception as error:  # what nobody thought a host could print
+        return _unforeseen(order, error)
+
+
+def _unforeseen(order: Order, error: Exception) -> HostHealth:
+    return HostHealth(order.host.name, (*order.wanted.findings, not_judged(order.host.name, error)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 import time
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from nodectl.common import bounded_json
 from nodectl.jobs.nodes import MODULE, why
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
@@ -140,7 +140,12 @@ class _Reader:
             self._take_frame(frame)
 
     def _take_frame(self, frame: bytes) -> None:
-        document = json.loads(frame)
+        try:
+            document = bounded_json.loads(frame)
+        except ValueError:  # a profile's or a library's own words
+            return
+        if not isinstance(document, dict):
+            return
         if "text" in document:
             self.offset = int(document["offset"])
             for text in str(document["text"]).removesuffix("\n").split("\n"):

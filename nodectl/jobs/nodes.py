@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodectl.common import bounded_json
 from nodectl.common.nodeset import fold
 from nodectl.errors import JobError, NodectlError, UnreachableError
 from nodectl.jobs.plan import CheckpointPlan, Plan
@@ -59,7 +59,10 @@ def ask(
         elif result.exit_status != 0:
             refused[host.name] = why(result)
         else:
-            lines[host.name] = tuple(json.loads(line) for line in result.stdout.splitlines())
+            try:
+                lines[host.name] = tuple(bounded_json.loads(line) for line in result.stdout.splitlines())
+            except ValueError as error:
+                refused[host.name] = f"its answer is no JSON: {error}"
     return Answers(lines, refused, unreachable)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from nodectl.checks.catalogue import launch_judgements
 from nodectl.checks.launch.candidate import PAYLOAD, REACHABLE, WAY_TO_FIRST, Candidate, JobNeeds, JointJudgement
 from nodectl.checks.launch.together import common_ports
+from nodectl.common import bounded_json
 from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.job import KEY, KINDS, job_facts
@@ -204,8 +205,11 @@ def _try_way(transport: Transport, host: Host, request: Mapping[str, object], fi
     finding = Finding(host.name, WAY_TO_FIRST.id, Status.OK, first, expected=expected, actual="both answer")
     if not done.ok:
         return replace(finding, status=Status.UNKNOWN, actual=done.error or done.stderr.strip()[-_SHOWN_CHARS:])
-    answer = json.loads(done.stdout)
-    wrong = [f"{protocol.upper()}: {answer[protocol]}" for protocol in ("tcp", "udp") if answer[protocol]]
+    try:
+        answer = bounded_json.loads(done.stdout)
+        wrong = [f"{protocol.upper()}: {answer[protocol]}" for protocol in ("tcp", "udp") if answer[protocol]]
+    except (ValueError, KeyError, TypeError) as error:
+        return replace(finding, status=Status.UNKNOWN, actual=f"its answer is not understood: {error!r}")
     if not wrong:
         return finding
     remedy = f"open the firewalls between {host.name} and {first} for the job's ports, or choose another --interface"

@@ -1,10 +1,10 @@
 """Payload programs on hosts, and the JSON lines in which they speak, read while they run."""
 
-import json
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nodectl.common import bounded_json
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.transport.base import Transport
@@ -55,7 +55,7 @@ class Events:
 
     def _line(self, line: bytes) -> None:
         try:
-            event = json.loads(line)
+            event = bounded_json.loads(line)
         except ValueError:
             self._noise.append(line + b"\n")
             return

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from nodectl.common import bounded_yaml
 from nodectl.common.resources import profiles_dir
 from nodectl.errors import ProfileError
 
@@ -61,8 +62,8 @@ def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple
 def read_document(path: Path) -> Document:
     """A YAML file as a mapping; ProfileError with its line where it is none."""
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506  # a SafeLoader
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        document = bounded_yaml.load(bounded_yaml.read_bytes(path), _UniqueKeys)
+    except (yaml.YAMLError, ValueError, OSError) as error:
         raise ProfileError(f"{path}: {' '.join(str(error).split())}", "correct the file") from error
     if not isinstance(document, dict):
         raise ProfileError(f"{path}: a profile is a mapping of fields", f"see {profiles_dir()} for examples")

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from nodectl.common import bounded_yaml
 from nodectl.common.natural import natural
 from nodectl.common.resources import recordings_dir
 from nodectl.errors import UsageError
@@ -75,10 +76,10 @@ def read_about(path: Path) -> dict[str, Any]:
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as stream:
-            about = yaml.safe_load(stream.read(_ABOUT_BYTES))
+            about = bounded_yaml.load(stream.read(_ABOUT_BYTES + 1))
     except FileNotFoundError:
         return {}
-    except (OSError, yaml.YAMLError, RecursionError, ValueError) as error:
+    except (OSError, yaml.YAMLError, ValueError) as error:
         raise UsageError(f"{file}: {str(error)[:200]}", "correct it, or take it away") from error
     if not isinstance(about, dict) or about.get("schema") != SCHEMA:
         raise UsageError(f"{file}: not of the schema {SCHEMA}", "correct it, or take it away")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from nodectl.common import bounded_json
 from nodectl.common.files import folder_name
 from nodectl.errors import ParseError
 from nodectl.model.recording import Entry, Recording
@@ -111,10 +111,10 @@ def _entry(folder: _Opened, key: str, index: _Index) -> Entry | None:
 def _clock(folder: _Opened) -> tuple[float | None, float | None]:
     file = folder.read(f"{CLOCK}{OUT}")
     try:
-        clock = json.loads(file[0]) if file else {}
+        clock = bounded_json.loads(file[0]) if file else {}
         offset_s, error_s = float(clock["offset_s"]), float(clock["error_s"])
         return (offset_s, error_s) if math.isfinite(offset_s) and math.isfinite(error_s) else (None, None)
-    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None, None
 
 
@@ -123,9 +123,9 @@ def _index(folder: _Opened, path: Path) -> _Index:
     if file is None:
         return {}
     try:
-        rows = json.loads(file[0])
+        rows = bounded_json.loads(file[0])
         return {row["key"]: _indexed(row) for row in rows if _KEY.fullmatch(row["key"])}
-    except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ParseError(
             f"{path / INDEX}: {str(error)[:200]}", "it is a list of {key, argv, exit_status, duration_s, time}"
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Mapping
@@ -109,6 +110,7 @@ def as_text(data: bytes) -> str:
 
 def _offset_s(stamp: bytes, heard: float) -> float | None:
     try:
-        return float(stamp) - heard
+        offset_s = float(stamp) - heard
+        return offset_s if math.isfinite(offset_s) else None
     except ValueError:  # a date without %N
         return None

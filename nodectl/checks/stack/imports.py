@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, failed_unless, judges, provision, warning_unless
 from nodectl.checks.stack.versions import agree, numbers
+from nodectl.common import bounded_json
 from nodectl.facts.deepspeed import DeepSpeed
 from nodectl.facts.libraries import Libraries
 from nodectl.facts.torch_import import Imported
@@ -129,7 +129,7 @@ def _batch(host: Subject, config: str, hostfile: str) -> Finding:
     except ValueError as error:
         return host.finding(DEEPSPEED, Status.FAILED, "hostfile", expected="HOST slots=N", actual=str(error))
     try:
-        settings = json.loads(config)
+        settings = bounded_json.loads(config)
         names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
         train, micro, steps = (int(settings[name]) for name in names)
     except (ValueError, KeyError, TypeError) as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodectl.common import bounded_json
 from nodectl.errors import ParseError
 
 _TOOL = "lldpctl"
@@ -43,8 +43,8 @@ def parse_lldp(text: str) -> Lldp:
         raise ParseError(f"{_TOOL}: the output is empty")
     start = text.find("{")
     try:
-        document = json.loads(text[max(start, 0) :])
-    except (ValueError, RecursionError) as error:
+        document = bounded_json.loads(text[max(start, 0) :])
+    except ValueError as error:
         raise ParseError(f"{_TOOL}: not JSON: {text.strip()[:80]!r}: {error}", "run lldpctl -f json") from error
     return read_lldp(document)
 

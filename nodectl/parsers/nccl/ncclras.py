@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from nodectl.common import bounded_json
 from nodectl.errors import ParseError
 from nodectl.parsers.json_values import objects, section, text_of, whole
 from nodectl.parsers.nvidia.words import is_noise
@@ -109,6 +110,7 @@ def _document_of(text: str) -> Mapping[str, Any] | None:
     for brace in islice(_LINE_BRACE.finditer(text), _CANDIDATES):
         try:
             document, _ = json.JSONDecoder().raw_decode(text, brace.end() - 1)
+            bounded_json.refuse_deep(document)
         except (ValueError, RecursionError) as error:
             number = text.count("\n", 0, brace.end()) + 1
             line = text[brace.end() - 1 :].split("\n", 1)[0][:200]

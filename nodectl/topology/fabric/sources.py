@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nodectl.common import bounded_json
 from nodectl.errors import NodectlError, ParseError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.recording import Command
@@ -63,8 +63,8 @@ def _text(path: Path) -> str:
 def _lldp_file(path: Path, text: str) -> dict[str, Lldp]:
     """One host's own, named like the file, or one object with a document for each host."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = bounded_json.loads(text)
+    except ValueError as error:
         raise ParseError(f"lldpctl: not JSON: {error}") from error
     if "lldp" in document:
         return {path.stem: read_lldp(document)}

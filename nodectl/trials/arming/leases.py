@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
+from nodectl.common import bounded_json
 from nodectl.common.node_paths import TRIALS
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
@@ -104,7 +104,7 @@ def _guard_state(result: CommandResult) -> Mapping[str, Any] | None:
     if not result.ok:
         return None
     try:
-        document = json.loads(result.stdout)
+        document = bounded_json.loads(result.stdout)
     except ValueError:
         return None
     return document if isinstance(document, dict) else None

@@ -1,0 +1,39 @@
+"""JSON that others wrote: what is nested without end is refused where it is read, not where it is shown later."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+# no tool nests its document half as deep
+DEEPEST = 64
+
+
+def loads(text: str | bytes) -> Any:
+    """The document; ValueError where it is none, or nested too deep."""
+    try:
+        document = json.loads(text)
+    except RecursionError as error:
+        raise _too_deep() from error
+    if isinstance(document, dict | list):
+        refuse_deep(document)
+    return document
+
+
+def refuse_deep(document: object) -> None:
+    """ValueError where it is nested too deep."""
+    level = [document]
+    for _ in range(DEEPEST):
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"nested deeper than {DEEPEST} levels")

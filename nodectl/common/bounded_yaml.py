@@ -1,0 +1,64 @@
+"""YAML that others wrote: bounded in bytes, in depth, and in what its aliases stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nodectl.common.bounded_json import DEEPEST
+
+_FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MOST_BYTES = 1 << 20
+# of all values, those counted again for which an alias stands; a fleet of 1,000 hosts has some thousands
+_MOST_VALUES = 200_000
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's content; ValueError where it is larger than any such file."""
+    with path.open("rb") as stream:
+        return bounded(stream.read(_MOST_BYTES + 1))
+
+
+def bounded(content: bytes) -> bytes:
+    """The content; ValueError where it is larger than any such file."""
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"larger than {_MOST_BYTES >> 10} KiB")
+    return content
+
+
+def load(content: bytes, loader: Any = _FAST) -> Any:
+    """The document, read by a safe `loader`; yaml.YAMLError or ValueError where it is none or has no bounds."""
+    try:
+        refuse_boundless(bounded(content), _FAST)
+    except yaml.YAMLError:
+        refuse_boundless(content, loader)  # the two word their complaints differently
+    return yaml.load(content, Loader=loader)  # noqa: S506  # callers give safe loaders
+
+
+def refuse_boundless(content: bytes, loader: Any) -> None:
+    """ValueError where it is nested too deep, or its aliases stand for too much or for themselves.
+
+    Aliases are shared when they are read; whoever shows, compares or copies the document pays for each.
+    """
+    values = {"": 0}  # by anchor; of all under the empty one
+    open_: list[tuple[str, int]] = []
+    for event in yaml.parse(content, Loader=loader):
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in values:
+                raise ValueError(f"alias {event.anchor} stands for itself or for nothing")
+            values[""] += values[event.anchor]
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_.append((event.anchor or "", values[""]))
+            values[""] += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_.pop()
+            values.update({anchor: values[""] - before} if anchor else {})
+        elif isinstance(event, yaml.ScalarEvent):
+            values[""] += 1
+            values.update({event.anchor: 1} if event.anchor else {})
+        if len(open_) > DEEPEST:
+            raise ValueError(f"nested deeper than {DEEPEST} levels")
+        if values[""] > _MOST_VALUES:
+            raise ValueError(f"more than {_MOST_VALUES} values, with those that aliases stand for")

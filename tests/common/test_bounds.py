@@ -1,0 +1,86 @@
+"""What others wrote is refused where it has no bounds, before anything is shown, compared or copied."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nodectl.common import bounded_json, bounded_yaml
+from nodectl.common.patience import ImpatienceError, patience
+
+
+@pytest.mark.parametrize("depth", [65, 900, 100_000])
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a":', "}")])
+def test_json_nested_without_end_is_refused(depth: int, opens: str, closes: str) -> None:
+    with pytest.raises(ValueError, match="nested deeper than 64"):
+        bounded_json.loads(opens * depth + "1" + closes * depth)
+
+
+def test_json_as_tools_print_it_is_read() -> None:
+    assert bounded_json.loads('[{"a": [1, {"b": null}]}, "[[[["]') == [{"a": [1, {"b": None}]}, "[[[["]
+    with pytest.raises(ValueError, match="Expecting"):
+        bounded_json.loads("[1,")
+
+
+def bomb(levels: int) -> bytes:
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    for level in range(1, levels):
+        lines.append(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]")
+    return "\n".join(lines).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (bomb(9), "aliases stand for"),
+        (b"a: &a [*a]", "stands for itself"),
+        (b"[" * 1000 + b"]" * 1000, "nested deeper"),
+        (b"- x\n" * 300_000, "larger than 1024 KiB"),
+    ],
+)
+def test_yaml_without_bounds_is_refused_at_once(content: bytes, why: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ValueError, match=why):
+        bounded_yaml.load(content)
+    assert time.process_time() - began < 5
+
+
+def test_yaml_with_a_few_aliases_is_read() -> None:
+    assert bounded_yaml.load(b"a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: [*a, *a]\n")["b"] == {"x": 1, "y": 2}
+    with pytest.raises(yaml.YAMLError):
+        bounded_yaml.load(b"a: [")
+
+
+def test_a_file_is_not_read_whole_to_be_refused(tmp_path: Path) -> None:
+    file = tmp_path / "large.yml"
+    with file.open("wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(ValueError, match="larger than"):
+        bounded_yaml.read_bytes(file)
+
+
+def test_patience_ends_and_ends_again() -> None:
+    losses = 0
+    with patience(0.2, left=0.1):
+        for _ in range(2):
+            try:
+                while True:
+                    pass
+            except ImpatienceError:
+                losses += 1
+    assert losses == 2
+
+
+def test_beside_the_first_thread_nothing_is_bounded() -> None:
+    said: list[str] = []
+
+    def work() -> None:
+        with patience(0.01, left=0.01):
+            said.append("done")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert said == ["done"]

@@ -1,0 +1,113 @@
+"""What one host's output or folder holds ends no look at the others."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nodectl.checks.check import Check, Judgement, Subject, judges
+from nodectl.facts import catalogue
+from nodectl.facts.base import Fact
+from nodectl.health import fleet
+from nodectl.health.fleet import Health, look
+from nodectl.health.history import StateFile
+from nodectl.health.host import HostHealth, Order, judge_answer
+from nodectl.model.finding import Finding
+from nodectl.model.recording import Recording
+from nodectl.model.result import CommandResult
+from nodectl.model.status import Status
+from nodectl.recordings.fleet import bundled, open_recording
+from nodectl.recordings.source import replay_source
+
+
+@dataclass(frozen=True)
+class Fleet:
+    folder: Path
+
+    def put(self, host: str, name: str, text: str) -> None:
+        (self.folder / host / name).write_text(text)
+
+    def looked(self) -> Health:
+        source = replay_source(open_recording(str(self.folder)), None)
+        return look(source, names={}, extra_dirs=(), state=StateFile(self.folder / ".state", "fleet"))
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Fleet:
+    recorded = bundled()["dgx-a100"]
+    for number in (1, 2, 3):
+        shutil.copytree(recorded / "node01", tmp_path / f"node0{number}")
+    shutil.copy(recorded / "recording.yml", tmp_path)
+    return Fleet(tmp_path)
+
+
+def of(health: Health, host: str) -> list[Finding]:
+    return [finding for finding in health.findings if finding.host == host]
+
+
+@pytest.mark.parametrize("depth", [800, 200_000])
+@pytest.mark.parametrize("name", ["ip-address.out", "lab.out", "nic-boot.out", "torch-import.out", "index.json"])
+def test_json_nested_without_end_is_unknown_on_its_host_alone(three: Fleet, name: str, depth: int) -> None:
+    before = three.looked()
+    three.put("node02", name, "[" * depth + "]" * depth)
+    after = three.looked()
+    alone = [finding for finding in of(after, "node01") if not finding.check.startswith("fleet")]
+    assert alone == [finding for finding in of(before, "node01") if not finding.check.startswith("fleet")]
+    assert set(after.hosts) == set(before.hosts)
+
+
+def test_a_host_that_nobody_foresaw_is_unknown(three: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(order: Order, answer: Recording | CommandResult) -> HostHealth:
+        if order.host.name == "node02":
+            raise RecursionError("maximum recursion depth exceeded")
+        return judge_answer(order, answer)
+
+    monkeypatch.setattr(fleet, "judge_answer", fails)
+    health = three.looked()
+    (found,) = of(health, "node02")
+    assert (found.check, found.status) == ("reach", Status.UNKNOWN)
+    assert "RecursionError" in found.actual
+    assert len(of(health, "node01")) > 100
+    assert len(of(health, "node03")) > 100
+
+
+def test_a_fact_that_takes_for_ever_is_unknown_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodectl.common.patience.patience.__wrapped__.__defaults__", (0.2, 0.1))
+
+    def endless(recording: Recording) -> int:
+        while True:
+            pass
+
+    facts = (Fact("endless", (), endless, str), Fact("next", (), lambda _: 7, str))
+    read = catalogue.read_facts(Recording("a", {}), facts)
+    assert read["next"] == 7
+    assert "too long" in str(read["endless"])
+
+
+def test_a_check_that_takes_for_ever_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nodectl.checks.judge import judge
+
+    monkeypatch.setattr("nodectl.common.patience.patience.__wrapped__.__defaults__", (0.2, 0.1))
+    slow = Check("slow", looks_at="x", fires="y")
+
+    @judges(slow, reads=("cpu",))
+    def endless(host: Subject) -> Iterator[Finding]:
+        while True:
+            pass
+        yield host.finding(slow, Status.OK)
+
+    judgement: Judgement[Subject] = endless
+    (found,) = judge(Subject("a", {}, None), [judgement])
+    assert (found.check, found.status) == ("slow", Status.UNKNOWN)
+
+
+def test_an_alias_bomb_in_a_recording_is_refused(three: Fleet) -> None:
+    from nodectl.errors import UsageError
+
+    lines = ["schema: nodectl.recording/1", "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 10)]
+    (three.folder / "recording.yml").write_text("\n".join([*lines, "name: *a9"]))
+    with pytest.raises(UsageError, match="aliases"):
+        open_recording(str(three.folder))
