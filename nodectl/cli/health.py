@@ -34,7 +34,7 @@ _WATCH_S = 60.0
 @profile_option("tuning", help="Instead of the hosts' nodectl_tuning.")
 @click.option("--output", "form", type=click.Choice(_FORMATS), help="Default: table.")
 @click.option("--one-line", is_flag=True, help="The worst status and its findings on one line, as a prolog wants.")
-@click.option("--all", "everything", is_flag=True, help="In the table what is ok or skipped, too.")
+@click.option("--all", "everything", is_flag=True, help="In the table each finding, and what is ok or skipped, too.")
 @click.option("--strict", is_flag=True, help="Warnings end with 1 too.")
 @click.option("--unknown", type=click.Choice(["ok", "fail"]), help="What 3 (could not be told) becomes: 0 or 1.")
 @click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")

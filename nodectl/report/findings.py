@@ -10,6 +10,7 @@ from typing import Any
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
+from nodectl.report.folding import HINT, TWO_SCREENS, folded
 
 _FINE = (Status.OK, Status.SKIPPED)
 _MOST_IN_A_LINE = 8
@@ -26,10 +27,12 @@ def whole_finding(finding: Finding) -> dict[str, Any]:
     return {**asdict(finding), "status": finding.status.value, "hosts": list(finding.hosts)}
 
 
-def findings_table(findings: Sequence[Finding], *, everything: bool = False) -> str:
-    """A line for each finding that is not fine (or each), then how many there are of each status."""
-    shown = [finding for finding in findings if everything or finding.status not in _FINE]
-    return "\n".join([*map(_line, grouped(shown, _without_host)), counts(findings)])
+def findings_table(findings: Sequence[Finding], *, everything: bool = False, rows: int = TWO_SCREENS) -> str:
+    """What is not fine, folded into `rows` lines (or each finding), then how many there are of each status."""
+    if everything:
+        return "\n".join([*map(_line, grouped(findings, _without_host)), counts(findings)])
+    shown = [finding for finding in findings if finding.status not in _FINE]
+    return "\n".join([*folded(shown, rows), counts(findings)])
 
 
 def grouped(findings: Sequence[Finding], alike: Callable[[Finding], object]) -> list[list[Finding]]:
@@ -76,7 +79,8 @@ def changes(before: Sequence[Finding], after: Sequence[Finding]) -> str:
     for sign, ours, theirs in (("+", after, before), ("-", before, after)):
         known = {_place(finding) for finding in theirs if finding.status not in _FINE}
         new = [finding for finding in ours if finding.status not in _FINE and _place(finding) not in known]
-        lines += [f"{sign} {_line(alike, remedy=sign == '+')}" for alike in grouped(new, _without_host)]
+        told = folded(new, TWO_SCREENS // 2, remedies=sign == "+")
+        lines += [line if line.startswith(" ") or line == HINT else f"{sign} {line}" for line in told]
     return "\n".join(lines)
 
 
@@ -92,12 +96,12 @@ def _name(finding: Finding) -> str:
     return f"{finding.check}: {finding.subject}" if finding.subject else finding.check
 
 
-def _line(alike: Sequence[Finding], *, remedy: bool = True) -> str:
+def _line(alike: Sequence[Finding]) -> str:
     finding, hosts = alike[0], fold(dict.fromkeys(finding.host for finding in alike))
     text = f"{finding.status.upper()}  {hosts}  {_name(finding)}: {finding.actual}"
     text += f"; expected {finding.expected}" if finding.expected else ""
     # what a host printed is not to look like a finding of its own
-    return "\n    ".join(line.replace("\n", r"\n") for line in [text, *(_more(finding) if remedy else ())])
+    return "\n    ".join(line.replace("\n", r"\n") for line in [text, *_more(finding)])
 
 
 def _more(finding: Finding) -> Iterator[str]:

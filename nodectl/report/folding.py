@@ -1,0 +1,192 @@
+"""Many findings on two screens: those of one check folded over subjects and hosts, unknown ones over their cause."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from nodectl.common.few import few
+from nodectl.common.nodeset import fold
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+
+# two screens of a terminal of 24 lines, less the count of all and the prompt
+TWO_SCREENS = 46
+HINT = "folded: --all shows each finding, with its remedy"
+# this many checks that cannot tell, and give one reason, are one cause
+_CHECKS_OF_A_CAUSE = 3
+# how many different values of one check have lines of their own, where there is room, and where there is not
+_VARIANTS = (8, 3, 1)
+_LONGEST_SHORT = 220
+_MOST_NAMES = 12
+_SUBJECTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Findings that are told together: each variant says one thing of several subjects or hosts; a `cause` is of all.
+
+    `is_mixed`: which subject is on which host is not told.
+    """
+
+    variants: tuple[tuple[Finding, ...], ...]
+    cause: str = ""
+    is_mixed: bool = False
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [finding for variant in self.variants for finding in variant]
+
+
+def folded(findings: Sequence[Finding], rows: int, *, remedies: bool = True) -> list[str]:
+    """At most `rows` lines, the worst first; the last is HINT where a finding or its remedy is not among them."""
+    groups = _groups(sorted(findings, key=lambda finding: finding.status.rank))
+    for most in _VARIANTS:
+        blocks = [_block(group, most, remedies=remedies) for group in groups]
+        is_whole = all(len(group.variants) <= most and not group.is_mixed for group in groups)
+        if sum(map(len, blocks)) + (not is_whole) <= rows:
+            return [*_joined(blocks), *(() if is_whole else (HINT,))]
+    return [*_fitted(groups, blocks, rows - 1), HINT]
+
+
+def _joined(blocks: Sequence[Sequence[str]]) -> list[str]:
+    return [line for block in blocks for line in block]
+
+
+def _fitted(groups: Sequence[_Group], blocks: Sequence[Sequence[str]], rows: int) -> list[str]:
+    """Remedies for as many of the worst as there is room for, a line for each of the others, and the rest by name."""
+    short = [_short(group) for group in groups]
+    room = rows - len(Status)
+    if len(short) > room:
+        return [*short[:room], *_rest(groups[room:])][:rows]
+    lines: list[str] = []
+    for position, block in enumerate(blocks):
+        fits = len(lines) + len(block) + len(short) - position - 1 <= rows
+        lines += block if fits else [short[position]]
+    return lines
+
+
+def _rest(groups: Sequence[_Group]) -> Iterator[str]:
+    by_status: dict[Status, list[_Group]] = defaultdict(list)
+    for group in groups:
+        by_status[group.variants[0][0].status].append(group)
+    for status, left in by_status.items():
+        hosts = fold(dict.fromkeys(finding.host for group in left for finding in group.findings))
+        checks = list(dict.fromkeys(finding.check for group in left for finding in group.findings))
+        yield f"{status.upper()}  {hosts}  {len(checks)} more checks: {few(checks, _MOST_NAMES)}"
+
+
+def _groups(findings: Sequence[Finding]) -> list[_Group]:
+    """In the order of their first finding: those of a common cause, and else those of one check and status."""
+    causes = _common_causes(findings)
+    groups: dict[object, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        is_common = finding.status is Status.UNKNOWN and finding.actual in causes
+        groups[finding.actual if is_common else (finding.status, finding.check)].append(finding)
+    return [
+        _Group((tuple(alike),), key, is_mixed=True) if isinstance(key, str) else _of_check(alike)
+        for key, alike in groups.items()
+    ]
+
+
+def _common_causes(findings: Sequence[Finding]) -> set[str]:
+    """Reasons for which several checks could not tell."""
+    checks: dict[str, set[str]] = defaultdict(set)
+    for finding in findings:
+        if finding.status is Status.UNKNOWN and finding.actual:
+            checks[finding.actual].add(finding.check)
+    return {reason for reason, of_it in checks.items() if len(of_it) >= _CHECKS_OF_A_CAUSE}
+
+
+def _of_check(findings: Sequence[Finding]) -> _Group:
+    """A variant for each thing that is said and each set of subjects that hosts share; one where the sets are many."""
+    is_mixed = False
+    by_text = _by(findings, lambda finding: (finding.actual, finding.expected, finding.action, finding.remedy))
+    variants: list[tuple[Finding, ...]] = []
+    for alike in by_text:
+        subjects = _by(alike, lambda finding: finding.host)
+        by_subjects: dict[tuple[tuple[str, str], ...], list[Finding]] = defaultdict(list)
+        for of_host in subjects:
+            by_subjects[tuple((finding.subject, finding.evidence) for finding in of_host)] += of_host
+        is_mixed = is_mixed or len(by_subjects) > _VARIANTS[0] or any(len(part) > _SUBJECTS for part in by_subjects)
+        is_many = len(by_subjects) > _VARIANTS[0]
+        variants += [tuple(alike)] if is_many else [tuple(part) for part in by_subjects.values()]
+    return _Group(tuple(variants), is_mixed=is_mixed)
+
+
+def _by(findings: Sequence[Finding], key: Callable[[Finding], object]) -> list[list[Finding]]:
+    groups: dict[object, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[key(finding)].append(finding)
+    return list(groups.values())
+
+
+def _block(group: _Group, most: int, *, remedies: bool) -> list[str]:
+    """A line for each variant and what to do; of more than `most` variants the first, and how many there are."""
+    if group.cause:
+        return [_safe(_of_cause(group)), *(_more(group.findings) if remedies else ())]
+    shown = (
+        sorted(group.variants, key=lambda variant: -len(variant))[:most]
+        if len(group.variants) > most
+        else group.variants
+    )
+    lines: list[str] = []
+    for position, variant in enumerate(shown):
+        follows = shown[position + 1] if position + 1 < len(shown) else None
+        lines.append(_safe(_line(variant)))
+        if remedies and (follows is None or list(_more(follows)) != list(_more(variant))):
+            lines += _more(variant)
+    if len(group.variants) > most:
+        told = set(map(id, shown))
+        left = [finding for variant in group.variants if id(variant) not in told for finding in variant]
+        hosts = fold(dict.fromkeys(finding.host for finding in left))
+        lines.append(f"    and {len(left)} more findings of {group.variants[0][0].check} on {hosts}")
+    return lines
+
+
+def _of_cause(group: _Group) -> str:
+    findings = group.findings
+    hosts = fold(dict.fromkeys(finding.host for finding in findings))
+    checks = list(dict.fromkeys(finding.check for finding in findings))
+    status = findings[0].status.upper()
+    return f"{status}  {hosts}  {len(findings)} findings of one cause: {group.cause} ({few(checks, _MOST_NAMES)})"
+
+
+def _line(variant: Sequence[Finding]) -> str:
+    finding, hosts = variant[0], fold(dict.fromkeys(finding.host for finding in variant))
+    subjects = list(dict.fromkeys(finding.subject for finding in variant if finding.subject))
+    name = f"{finding.check}: {few(subjects, _SUBJECTS)}" if subjects else finding.check
+    text = f"{finding.status.upper()}  {hosts}  {name}: {finding.actual}"
+    return text + (f"; expected {finding.expected}" if finding.expected else "")
+
+
+def _short(group: _Group) -> str:
+    if group.cause:
+        text = _of_cause(group)
+    elif len(group.variants) == 1:
+        text = _line(group.variants[0])
+    else:
+        first = max(group.variants, key=len)
+        others = len(group.findings) - len(first)
+        text = f"{_line(first)} (and {others} more findings of {first[0].check})"
+    text = _safe(text)
+    return text if len(text) <= _LONGEST_SHORT else f"{text[:_LONGEST_SHORT]}…"
+
+
+def _more(variant: Sequence[Finding]) -> Iterator[str]:
+    """What was seen, and what to do: each different text once, in few lines."""
+    for word, texts in (
+        ("seen", [finding.evidence for finding in variant if finding.evidence]),
+        ("action", [finding.action for finding in variant if finding.action != "none"]),
+        ("try", [finding.remedy for finding in variant if finding.remedy]),
+    ):
+        unique = list(dict.fromkeys(texts))
+        if unique:
+            more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
+            yield _safe(f"    {word}: {unique[0]}{more}")
+
+
+def _safe(text: str) -> str:
+    # what a host printed is not to look like a finding of its own
+    return text.replace("\n", r"\n")
