@@ -1,8 +1,12 @@
 """How often the verdict on a trial is wrong, and how often it sees what is there, on simulated series.
 
-False verdicts: the baseline against itself, with noise of 1 to 10 % of seven kinds. Power: a candidate that is 10 %
-faster. The last line is one JSON object; `ratios` are rates in parts of one: false verdicts (less is better) and missed
-gains (less is better).
+False verdicts on one series: the baseline against itself, with noise of 1 to 10 % of seven kinds. Power: a candidate
+that is 10 % faster. The last line is one JSON object; `ratios` are rates in parts of one: false verdicts (less is
+better) and missed gains (less is better).
+
+False summaries of whole trials: 16, 128 and 256 paths without any effect, 3 % noise, 5 pairs, and a measurement in 200
+that fails on either side, through the course of a trial as it is. `power_10_percent`: how often a trial in which every
+path gains 10 % is called better, at the size at which it is least often.
 """
 
 from __future__ import annotations
@@ -12,19 +16,31 @@ import json
 import math
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from nodectl.model.trial import Pair, Series
+from nodectl.model.measurement import Measurement
+from nodectl.model.trial import Pair, Series, Side
 from nodectl.model.verdict import Outcome
-from nodectl.trials.series import schedule
+from nodectl.probes.base import ProbeResult
+from nodectl.trials.course import Course
+from nodectl.trials.crossover import judged
+from nodectl.trials.series import Taken, schedule, series_of
+from nodectl.trials.turns import Turns
 from nodectl.trials.verdict import judge
 
 KINDS = ("normal", "heavy tails", "stalls", "random walk", "steady decline", "skewed", "two states")
 NOISE = (0.01, 0.03, 0.1)
 PAIRS = (5, 7, 10, 20)
 _STALL, _STALLED = 0.07, -1.2
+FLEET = (16, 128, 256)
+FLEET_PAIRS = 5
+_FLEET_NOISE, _FAILING = 0.03, 0.005
+_BASELINE, _CANDIDATE = Side("stock", "stock"), Side("candidate", "candidate")
+# so many trials in a task of the pool
+_PART = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +91,56 @@ def outcomes(case: Case, count: int, seed: int) -> dict[Outcome, int]:
     return found
 
 
+@dataclass(slots=True)
+class PaperPaths:
+    """A fleet on paper: each turn measures every path, with noise, and some fail by chance."""
+
+    count: int
+    chance: random.Random
+    gain: float = 0.0
+    noise: float = _FLEET_NOISE
+    failing: float = _FAILING
+    turns: int = 0
+
+    def measure(self, side: Side) -> ProbeResult:
+        """What a turn measures."""
+        self.turns += 1
+        return ProbeResult(tuple(self._one(path, side) for path in range(self.count) if self._works()))
+
+    def _works(self) -> bool:
+        return self.chance.random() >= self.failing
+
+    def _one(self, path: int, side: Side) -> Measurement:
+        # paths differ by up to half
+        level = 10 * (1 + path / (2 * self.count)) * (1 + self.gain * (side.label == _CANDIDATE.label))
+        hosts = (f"node{path}", f"node{path + 1}")
+        value = level * math.exp(self.chance.gauss(0, self.noise))
+        return Measurement("tcp", hosts, value, "Gbit/s", " -> ".join(hosts), conditions={"streams": 1})
+
+
+def summary_of_trial(paths: PaperPaths, pairs: int) -> Outcome:
+    """What a whole trial over the paths says."""
+    taken: dict[int, list[Taken]] = {}
+    turns = Turns(lambda _: (), dict, paths.measure, lambda _: None, lambda: float(paths.turns))
+    Course(turns, _BASELINE, [_CANDIDATE], lambda: None, taken).interleave(pairs, lambda _: True)
+    _, (summary,), _ = judged(series_of(_CANDIDATE.label, _BASELINE.label, taken[1]))
+    return summary.verdict
+
+
+def summaries(count: int, gain: float, trials: int, seed: int) -> dict[Outcome, int]:
+    """How often each summary came out of trials over so many paths."""
+    chance = random.Random(f"{seed} {count} {gain}")  # noqa: S311
+    found = dict.fromkeys(Outcome, 0)
+    for _ in range(trials):
+        found[summary_of_trial(PaperPaths(count, chance, gain), FLEET_PAIRS)] += 1
+    return found
+
+
 def main() -> None:
     """Simulate, and print the rates."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--series", type=int, default=1000, help="of each kind, noise and number of pairs")
+    parser.add_argument("--trials", type=int, default=500, help="whole trials without effect of each size")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     ratios: dict[str, float] = {}
@@ -94,7 +156,30 @@ def main() -> None:
             found = outcomes(Case("normal", 0.03, pairs, gain=0.1), options.series, options.seed)
             ratios[f"missed_{pairs}_pairs"] = 1 - found[Outcome.BETTER] / options.series
             print(f"{pairs:2} pairs: +10 % at 3 % noise is seen in {found[Outcome.BETTER]} of {options.series}")
-    print(json.dumps({"name": "verdict", "ratios": ratios, "series": options.series}))
+        false_summaries, power = _fleets(pool, options.trials, options.seed)
+    of_trials = {"false_summaries": false_summaries, "power_10_percent": power}
+    print(json.dumps({"name": "verdict", "ratios": ratios, "series": options.series, **of_trials}))
+
+
+def _fleets(pool: ProcessPoolExecutor, trials: int, seed: int) -> tuple[dict[str, float], float]:
+    """The share of false summaries by the number of paths, and the least power."""
+    false, power = {}, []
+    for count in FLEET:
+        nothing = _many(pool, count, 0.0, trials, seed)
+        false[str(count)] = 1 - nothing[Outcome.NOISE] / nothing.total()
+        gained = _many(pool, count, 0.1, max(_PART, trials // 5), seed)
+        power.append(gained[Outcome.BETTER] / gained.total())
+        told = ", ".join(f"{outcome} {number}" for outcome, number in nothing.items() if number)
+        print(f"{count:3} paths, {FLEET_PAIRS} pairs, no effect: {told}; +10 % is seen in {power[-1]:.0%}")
+    return false, min(power)
+
+
+def _many(pool: ProcessPoolExecutor, count: int, gain: float, trials: int, seed: int) -> Counter[Outcome]:
+    parts = [(count, gain, min(_PART, trials - at), seed * 1000 + at) for at in range(0, trials, _PART)]
+    found: Counter[Outcome] = Counter()
+    for part in pool.map(summaries, *zip(*parts, strict=True)):
+        found.update(part)
+    return found
 
 
 def _chunks(values: Sequence[int], length: int) -> Iterator[Sequence[int]]:

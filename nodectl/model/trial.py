@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodectl.model.finding import Finding
-from nodectl.model.verdict import Crossover, Summary, Verdict
+from nodectl.model.verdict import Crossover, Measured, Summary, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class Series(Measured):
     """The pairs of one thing measured, in the order of time.
 
     `subject` is what was measured where it is more than the probe's name: a collective, a direction, a kernel.

@@ -73,25 +73,22 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> str:
     header = ("PROFILE", "PROBE", "WHAT", "SIZE", "VERDICT", "GAIN", "95 % INTERVAL", "NOISE", "PAIRS")
     rows, hidden = [], 0
     for verdict, inside in _inside(verdicts):
-        if inside is not None and inside.verdict is verdict.verdict and not verdict.is_regression:
+        if inside is not None and verdict.verdict in (inside.verdict, Outcome.NOISE) and not verdict.is_regression:
             hidden += 1
         else:
             rows.append(_row(verdict, names))
     table = aligned([header, *rows])
-    return table + (f"\n({hidden} single paths or hosts say the same as their mean: --output json)" if hidden else "")
+    return table + (
+        f"\n({hidden} single paths or hosts say nothing else than their mean: --output json)" if hidden else ""
+    )
 
 
 def _inside(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, Verdict | None]]:
     """Each with the mean that it is part of, which stands before it."""
     mean: Verdict | None = None
     for verdict in verdicts:
-        is_mean = verdict.subject.startswith("mean of ")
-        yield verdict, mean if mean is not None and not is_mean and _kind(mean) == _kind(verdict) else None
-        mean = verdict if is_mean else mean
-
-
-def _kind(verdict: Verdict) -> tuple[object, ...]:
-    return verdict.profile, verdict.probe, verdict.unit, verdict.size_bytes, verdict.subject.partition(", ")[2]
+        yield verdict, mean if mean is not None and not verdict.is_mean and mean.kind == verdict.kind else None
+        mean = verdict if verdict.is_mean else mean
 
 
 def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:

@@ -22,6 +22,11 @@ Fresh = tuple[int, tuple[Taken, ...]]
 _BLOCK = 2
 
 
+def _most_again(pairs: int) -> int:
+    """So many pairs are measured more at most where some were lost."""
+    return max(_BLOCK, pairs // 5)
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """`reason`: why it is not what was asked for; `trimmed`: what was given up for the budget, and can be spared."""
@@ -64,7 +69,31 @@ class Course:
                 for turn in islice(schedule(pairs), 2 * first, 2 * (first + _BLOCK)):
                     self._take(number, turn, f"pair {turn.pair + 1} of {pairs}")
             longest_s = max(longest_s, self.turns.clock() - started)
+        self._again(pairs, has_time)
         return Ending()
+
+    def _again(self, pairs: int, has_time: Callable[[float], bool]) -> None:
+        """Pairs in which something was lost by chance are measured again, as far as the time goes."""
+        took_s = 0.0
+        for extra in range(_most_again(pairs)):
+            missing = [number for number in self._numbers() if self._lost_by_chance(number, pairs)]
+            for number in missing:
+                if self.turns.given_up(number) or not has_time(took_s):
+                    continue
+                started = self.turns.clock()
+                for candidate in (False, True) if self.turns.on == BASELINE else (True, False):
+                    label = f"pair {pairs + extra + 1}, for one that was lost"
+                    self._take(number, Turn(pairs + extra, candidate), label)
+                took_s = max(took_s, self.turns.clock() - started)
+
+    def _lost_by_chance(self, number: int, pairs: int) -> bool:
+        """Whether something that both sides measured once has too few pairs; what a side never could is no chance."""
+        return any(
+            len(series.complete) < pairs
+            and any(pair.baseline is not None for pair in series.pairs)
+            and any(pair.candidate is not None for pair in series.pairs)
+            for series in series_of("", "", self.taken.get(number, ()), self.varied)
+        )
 
     def search(self, pairs: int, budget_s: float) -> tuple[Fresh | None, Ending]:
         """Successive halving over the candidates, then fresh pairs of the best, where one is better."""

@@ -12,7 +12,8 @@ from nodectl.errors import UsageError
 from nodectl.model.trial import Series
 from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
 from nodectl.trials.bootstrap import RESAMPLES
-from nodectl.trials.verdict import MIN_PAIRS, judge, logarithms, summarise
+from nodectl.trials.families import judge_all
+from nodectl.trials.verdict import MIN_PAIRS, logarithms, summarise
 
 _TAIL = 0.025
 
@@ -23,7 +24,7 @@ def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
     Each side needs a verdict of its own, the one at smaller sizes than the other: noise never makes a crossover.
     """
     sized = _by_size(many)
-    verdicts = [judge(series, seed).verdict for series in sized]
+    verdicts = [verdict.verdict for verdict in judge_all(sized, seed)]
     better = [index for index, crossing in enumerate(verdicts) if crossing is Outcome.BETTER]
     worse = [index for index, crossing in enumerate(verdicts) if crossing is Outcome.WORSE]
     if not better or not worse:
@@ -80,7 +81,7 @@ def _bytes(size_log2: float) -> int:
 
 def judged(series: Sequence[Series]) -> tuple[tuple[Verdict, ...], tuple[Summary, ...], tuple[Crossover, ...]]:
     """Verdicts in the order of the series, and summaries in that in which profiles are first seen."""
-    verdicts = tuple(map(judge, series))
+    verdicts = judge_all(series)
     profiles = dict.fromkeys(verdict.profile for verdict in verdicts)
     summaries = tuple(
         summarise(name, [verdict for verdict in verdicts if verdict.profile == name]) for name in profiles

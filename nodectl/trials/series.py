@@ -10,6 +10,7 @@ from statistics import geometric_mean
 from nodectl.history.identity import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.model.trial import Pair, Series
+from nodectl.model.verdict import MEAN_OF
 
 # from so many on they are also judged together
 _MANY = 3
@@ -80,7 +81,7 @@ def _together(
     which = f"{len(steady)} {kind}" if len(steady) == len(members) else f"{len(steady)} of {len(members)} {kind}"
     return [
         (
-            f"mean of {which}",
+            f"{MEAN_OF}{which}",
             {turn: geometric_mean(values_by_turn[turn] for values_by_turn in steady) for turn in turns},
         )
     ]

@@ -143,10 +143,18 @@ def percent(series: Series, gain: float) -> float:
 
 
 def summarise(profile: str, verdicts: Sequence[Verdict]) -> Summary:
-    """Worse where anything is worse; unknown where anything could not be told; better where anything is."""
+    """Worse where anything is worse; unknown where anything could not be told; better where anything is.
+
+    A path that could not be judged makes nothing unknown where the fleet's mean was.
+    """
     regressions = tuple(verdict for verdict in verdicts if verdict.is_regression)
     wins = tuple(verdict for verdict in verdicts if verdict.verdict is Outcome.BETTER)
-    undecided = tuple(verdict for verdict in verdicts if verdict.verdict is Outcome.UNKNOWN)
+    told = {verdict.kind for verdict in verdicts if verdict.is_mean and verdict.verdict is not Outcome.UNKNOWN}
+    undecided = tuple(
+        verdict
+        for verdict in verdicts
+        if verdict.verdict is Outcome.UNKNOWN and (verdict.is_mean or verdict.kind not in told)
+    )
     if regressions:
         outcome = Outcome.WORSE
     elif undecided or not verdicts:

@@ -79,7 +79,7 @@ def test_paths_that_say_what_their_mean_says_are_left_out() -> None:
     # what all of them share needs no words
     assert "streams" not in table
     assert [each for each in subjects if each.removesuffix(", streams 1") in table] == [subjects[0], subjects[2]]
-    assert "(2 single paths or hosts say the same as their mean: --output json)" in table
+    assert "(2 single paths or hosts say nothing else than their mean: --output json)" in table
     # without a mean each stands for itself
     assert "a -> b" in verdicts_table(judged(many[1:2])[0])
 

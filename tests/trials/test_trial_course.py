@@ -10,7 +10,9 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.trial import Ranked, Side
 from nodectl.model.verdict import Outcome
+from nodectl.probes.base import ProbeResult
 from nodectl.trials.course import Course, Ending, ranking
+from nodectl.trials.families import judge_all
 from nodectl.trials.series import Taken, series_of
 from nodectl.trials.turns import TrialEndError, Turns
 from nodectl.trials.verdict import judge
@@ -94,7 +96,7 @@ def test_settings_that_cannot_be_put_on_are_failed_turns_and_then_given_up() -> 
     assert fleet.events.count("put fast") == 2
     (fast,) = series_of("fast", "stock", taken[1])
     assert [(pair.baseline is None, pair.candidate is None) for pair in fast.pairs] == [(False, True)] * 2
-    found = judge(fast)
+    (found,) = judge_all([fast])
     assert (found.verdict, found.failed_candidate, found.is_regression) == (Outcome.UNKNOWN, 2, True)
     (slow,) = series_of("slow", "stock", taken[2])
     assert judge(slow).verdict is Outcome.WORSE
@@ -132,7 +134,7 @@ def test_a_candidate_under_which_nothing_works_has_no_verdict_and_is_a_regressio
     turns, taken, _ = course(fleet)
     assert interleave(turns, taken, STOCK, [FAST], 10, always) == Ending()
     (series,) = series_of("fast", "stock", taken[1])
-    assert judge(series).is_regression
+    assert judge_all([series])[0].is_regression
     (finding,) = turns.collected.findings()
     assert "pair 1 of 10, fast: nothing measured: a -> b: connection refused" in fleet.said
     # the verdict says what it comes to
@@ -226,3 +228,24 @@ def test_a_baseline_that_fails_once_does_not_cost_a_candidate() -> None:
     ranks, number, _, _ = searched(fleet, budget_s=2000)
     assert number == 1
     assert (ranks[0].label, ranks[0].failed) == ("c0", False)
+
+
+def test_a_pair_that_was_lost_by_chance_is_measured_again() -> None:
+    fleet = PaperFleet(SPEEDS)
+    turns, taken, _ = course(fleet)
+
+    def measure(side: Side) -> ProbeResult:
+        result = fleet.measure(side)
+        return ProbeResult() if fleet.measured == 3 else result
+
+    turns.measure = measure
+    interleave(turns, taken, STOCK, [FAST], 5, always)
+    (series,) = series_of("fast", "stock", taken[1])
+    assert (len(series.pairs), len(series.complete)) == (6, 5)
+    # its own failure stays counted
+    assert judge(series).failed_candidate == 1
+    # what never could be measured on a side is no chance
+    broken = PaperFleet(SPEEDS, unmeasurable=frozenset({"fast"}))
+    turns, taken, _ = course(broken)
+    interleave(turns, taken, STOCK, [FAST], 5, always)
+    assert broken.measured == 10

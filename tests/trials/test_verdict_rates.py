@@ -50,3 +50,10 @@ def test_a_tripling_is_seen_by_five_pairs_in_any_noise(simulated: ModuleType) ->
     for kind in ("normal", "heavy tails", "random walk", "steady decline", "skewed", "two states"):
         found = simulated.outcomes(simulated.Case(kind, 0.1, 5, 2.0), 50, seed=4)
         assert found[Outcome.BETTER] >= 48
+
+
+@pytest.mark.parametrize("count", [16, 128, 256])
+def test_whole_trials_without_effect_are_noise_and_a_gain_is_seen(simulated: ModuleType, count: int) -> None:
+    nothing = simulated.summaries(count, 0.0, 25, seed=5)
+    assert nothing[Outcome.NOISE] >= 24
+    assert simulated.summaries(count, 0.1, 10, seed=6)[Outcome.BETTER] >= 8

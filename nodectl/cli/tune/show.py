@@ -50,11 +50,11 @@ def judge(app: App, file: Path, seed: int) -> None:
     from nodectl.model.verdict import Outcome
     from nodectl.report.trials import Names, crossover_line, verdicts_table
     from nodectl.trials.crossover import crossovers
+    from nodectl.trials.families import judge_all
     from nodectl.trials.store import series_in
-    from nodectl.trials.verdict import judge as judge_series
 
     series = series_in(file)
-    verdicts, crossings = [judge_series(row, seed) for row in series], crossovers(series, seed)
+    verdicts, crossings = judge_all(series, seed), crossovers(series, seed)
     document = {"trials": [asdict(verdict) for verdict in verdicts], "crossovers": [asdict(row) for row in crossings]}
     lines = [crossover_line(crossing, Names.of(verdicts)) for crossing in crossings]
     app.show("tune-trial", document, "\n".join([verdicts_table(verdicts), *lines]) if verdicts else "")

@@ -1,0 +1,136 @@
+"""Verdicts on the many series of a trial together: of hundreds that do nothing, some seem to do something by chance.
+
+A fleet's mean, and what has none, are judged first; single paths and hosts after it, corrected for their number
+(Holm). A verdict stands where the series says it by itself and its corrected p-value does not say chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from statistics import fmean, median, variance
+
+from nodectl.common.statistics import holm, more_in_pairs, more_often, student_p
+from nodectl.model.trial import Pair, Series
+from nodectl.model.verdict import Outcome, Verdict
+from nodectl.trials.verdict import judge, logarithms
+
+# for gains and for failures alike, and for what leads and what is single: at 5 pairs little comes near it by chance
+_ALPHA = 0.025
+# the least turns in which a candidate that never measured anything is not unlucky
+_NEVER = 2
+_NO_PAIR = Pair(1.0, 1.0)
+
+
+def judge_all(many: Sequence[Series], seed: int = 0) -> tuple[Verdict, ...]:
+    """The verdicts on the series of a trial, in their order."""
+    verdicts = [judge(series, seed) for series in many]
+    for places in _families(many):
+        for place, verdict in zip(places, _corrected([(many[at], verdicts[at]) for at in places]), strict=True):
+            verdicts[place] = verdict
+    failing = _failing(many)
+    return tuple(replace(verdict, fails_more=place in failing) for place, verdict in enumerate(verdicts))
+
+
+def _families(many: Sequence[Series]) -> list[list[int]]:
+    """The places of what leads, and of what is single, of each candidate."""
+    means = {series.kind for series in many if series.is_mean}
+    return _grouped(range(len(many)), lambda at: (many[at].profile, not many[at].is_mean and many[at].kind in means))
+
+
+def _grouped(places: Iterable[int], key: Callable[[int], Hashable]) -> list[list[int]]:
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for place in places:
+        groups[key(place)].append(place)
+    return list(groups.values())
+
+
+def _corrected(family: Sequence[tuple[Series, Verdict]]) -> list[Verdict]:
+    """The family's verdicts; noise where the corrected p-value says that one of so many comes out so by chance."""
+    known = [place for place, (_, verdict) in enumerate(family) if verdict.verdict is not Outcome.UNKNOWN]
+    p_values = dict(zip(known, holm(_p_values([family[place][0] for place in known])), strict=True))
+    return [_settled(verdict, p_values.get(place), len(known)) for place, (_, verdict) in enumerate(family)]
+
+
+def _settled(verdict: Verdict, p_value: float | None, count: int) -> Verdict:
+    if p_value is None:
+        return verdict
+    if verdict.verdict is Outcome.NOISE or count == 1 or p_value < _ALPHA:
+        return replace(verdict, p_value=p_value)
+    reason = f"{verdict.reason}, as one of {count} may be by chance (p {p_value:.2g})"
+    return replace(verdict, verdict=Outcome.NOISE, p_value=p_value, reason=reason)
+
+
+def _p_values(many: Sequence[Series]) -> list[float]:
+    """How likely each mean gain is where there is none, by Student's t.
+
+    Of few pairs the variance is hardly known: that of the others of the probe counts as much as its own (as in the
+    moderated t of Smyth 2004, with the weight given), so that nothing is significant for being calm by chance.
+    """
+    p_values = [1.0] * len(many)
+    for places in _grouped(range(len(many)), lambda at: (many[at].probe, many[at].unit, many[at].is_mean)):
+        gains = [logarithms(many[at]).clamped for at in places]
+        spreads = [variance(values) for values in gains]
+        usual = median(spreads) if len(places) > 1 else None
+        for at, values, own in zip(places, gains, spreads, strict=True):
+            degrees = len(values) - 1
+            shared = own if usual is None else (own + _mean_of_median(usual, degrees)) / 2
+            p_values[at] = _p_value(values, shared, degrees if usual is None else 2 * degrees)
+    return p_values
+
+
+def _mean_of_median(middle: float, degrees: int) -> float:
+    """The variance whose estimates have this median (Wilson and Hilferty 1931)."""
+    return middle / (1 - 2 / (9 * degrees)) ** 3
+
+
+def _p_value(values: Sequence[float], spread: float, degrees: int) -> float:
+    if not spread:
+        return 0.0 if fmean(values) else 1.0
+    return student_p(fmean(values) / math.sqrt(spread / len(values)), degrees)
+
+
+def _failing(many: Sequence[Series]) -> set[int]:
+    """The places of those whose candidate fails more often than chance allows, corrected for their number."""
+    p_values = _failure_p_values(many)
+    failing = set()
+    for places in _families(many):
+        corrected = zip(places, holm([p_values[at][1] for at in places]), strict=True)
+        failing |= {at for at, beside in corrected if max(p_values[at][0], beside) < _ALPHA}
+    return failing
+
+
+def _failure_p_values(many: Sequence[Series]) -> dict[int, tuple[float, float]]:
+    """How likely each one's failures are beside its own baseline, and beside all that is measured alike."""
+    p_values: dict[int, tuple[float, float]] = {}
+    for places in _grouped(range(len(many)), lambda at: many[at].kind):
+        single = [at for at in places if not many[at].is_mean]
+        fleet = _fleet_fails([many[at] for at in single])
+        lost = {at: (_lost(many[at].pairs, candidate=False), _lost(many[at].pairs, candidate=True)) for at in single}
+        total = sum(map(sum, lost.values())), 2 * sum(len(many[at].pairs) for at in single)
+        p_values |= {at: (fleet, fleet) for at in places if many[at].is_mean}
+        p_values |= {at: _fails(*lost[at], len(many[at].pairs), *total) for at in single}
+    return p_values
+
+
+def _fails(baseline: int, candidate: int, count: int, all_lost: int, all_taken: int) -> tuple[float, float]:
+    if candidate <= baseline:
+        return 1.0, 1.0
+    # what never works with the candidate, and always without it, is no chance, however few turns there were
+    if candidate == count >= _NEVER and not baseline:
+        return 0.0, 0.0
+    beside = more_often(candidate, count, all_lost - candidate, all_taken - count)
+    return more_often(candidate, count, baseline, count), beside
+
+
+def _fleet_fails(members: Sequence[Series]) -> float:
+    """How likely it is that so many more fail with the candidate; what fails in one turn counts as one."""
+    turns = zip_longest(*(series.pairs for series in members), fillvalue=_NO_PAIR)
+    return more_in_pairs([_lost(pairs, candidate=True) - _lost(pairs, candidate=False) for pairs in turns])
+
+
+def _lost(pairs: Iterable[Pair], *, candidate: bool) -> int:
+    return sum((pair.candidate if candidate else pair.baseline) is None for pair in pairs)
