@@ -95,7 +95,7 @@ def _not_held(holder: Background) -> list[Finding]:
 
 
 def _holder(busy: Event) -> str:
-    """`alice@laptop for 'probe nccl' since 2023-11-14 22:13:20 UTC`."""
+    """`ada@laptop for 'probe nccl' since 2023-11-14 22:13:20 UTC`."""
     purpose, since = busy.get("what"), busy.get("since")
     text = str(busy.get("operator") or "another nodectl") + (f" for '{purpose}'" if purpose else "")
     if isinstance(since, int | float) and 0 < since < 1e11:

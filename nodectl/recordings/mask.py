@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 
 from nodectl.model.recording import Recording
+from nodectl.recordings.allowed import NOBODY, Allowed
 from nodectl.recordings.pseudonyms import Pseudonyms
 
 _ADDRESSES = {"ipv4", "ipv6"}
@@ -28,6 +29,7 @@ class Masker:
         self._pseudonyms = Pseudonyms(secrets.token_bytes(32), {})
         self._add_users(set(users) - {"root"})
         self._finder = Words(self._words)
+        self._allowed = Allowed(lambda word: self._pseudonyms.of("name", word))
 
     def name_of(self, host: str) -> str:
         """What a host is called in the masked recording."""
@@ -38,6 +40,8 @@ class Masker:
         texts = [text for entry in recording.entries.values() for text in (entry.stdout, entry.stderr)]
         self._discover(recording.host, texts)
         self._finder = Words(self._words)
+        for text in texts:
+            self._allowed.learn(text)
         entries = {
             key: replace(
                 entry,
@@ -73,8 +77,11 @@ class Masker:
             self._words[name] = f"user{self._users}"
 
     def _text(self, text: str) -> str:
-        parts = _parts(text, self._finder)
-        return "".join(self._pseudonym(kind, value) if kind else value for kind, value in parts)
+        spans, masked, position = self._allowed.given_away(text), [], 0
+        for kind, value in _parts(text, self._finder):
+            masked.append(self._pseudonym(kind, value) if kind else self._allowed.text(value, spans, position))
+            position += len(value)
+        return "".join(masked)
 
     def _pseudonym(self, kind: str, value: str) -> str:
         return self._words[value] if kind == "word" else self._pseudonyms.of(kind, value)
@@ -163,10 +170,6 @@ _HOSTS = (
     re.compile(r"(?m)^\d{4}-\d\d-\d\dT\S+ ([A-Za-z0-9][A-Za-z0-9_.-]*) kernel:"),
 )
 _USERS = re.compile(r"/home/([A-Za-z_][A-Za-z0-9_.-]{2,31})")
-# logins that images come with: no person's, and words of the tools besides
-_NOBODY = {
-    *("root", "nobody", "ubuntu", "debian", "rocky", "centos", "fedora", "admin", "user", "core", "nvidia", "slurm"),
-}
 _TOKEN = re.compile(r"[A-Za-z0-9_]+(?:[-.][A-Za-z0-9_]+)*")
 _PARTS = re.compile(r"([-._])")
 _LONGEST = 12
@@ -248,4 +251,4 @@ def host_names(text: str) -> set[str]:
 
 def user_names(text: str) -> set[str]:
     """Logins whose home folders are named."""
-    return {match[1] for match in _USERS.finditer(text)} - _NOBODY
+    return {match[1] for match in _USERS.finditer(text)} - NOBODY

@@ -18,6 +18,10 @@ from typing import AnyStr
 _TAILS, _SCATTER = 4096, 0x9E3779
 _PUBLIC = ["198.18", "198.19", *(f"100.{second}" for second in range(64, 128))]
 
+# no words come of them
+_CONSONANTS = "bcdfghjklmnpqrstvwxz"
+_HEX = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{5,}", re.IGNORECASE)
+
 
 class Pseudonyms:
     """`key` decides them: the same key gives the same ones; machines of different numbers share no address."""
@@ -37,6 +41,7 @@ class Pseudonyms:
             "ipv4": self._ipv4,
             "ipv6": self._ipv6,
             "serial": self._serial,
+            "name": self._name,
             "word": lambda value: words.get(value, value),
         }
 
@@ -161,6 +166,22 @@ class Pseudonyms:
             return "".join(_letter(letter, drawn[i % 32]) for i, letter in enumerate(value))
 
         return self._fresh("serial", value, make)
+
+    def _name(self, value: str) -> str:
+        """A word without meaning; its case does not change it."""
+
+        letters = "abcdef" if _HEX.fullmatch(value) else _CONSONANTS
+
+        def make(drawn: bytes) -> str:
+            octets = drawn * (len(value) // len(drawn) + 1)
+            return "".join(
+                letters[octet % len(letters)] if letter.isalpha() else f"{octet % 10}"
+                for letter, octet in zip(value, octets, strict=False)
+            )
+
+        made = self._memo.get(("lower", value.lower())) or self._fresh("name", value.lower(), make)
+        self._memo["lower", value.lower()] = made
+        return "".join(new.upper() if old.isupper() else new for old, new in zip(value, made, strict=False))
 
 
 def _letter(letter: str, drawn: int) -> str:

@@ -51,7 +51,7 @@ def save(source: Source, folder: Path, profile_dirs: Sequence[Path], *, mask: bo
         else None
     )
     shown = {host.name: masker.name_of(host.name) if masker else host.name for host in source.hosts}
-    prepare(folder, {shown[host.name]: _profiles(host) for host in source.hosts}, masked=mask)
+    prepare(folder, {shown[host.name]: _profiles(host, masked=mask) for host in source.hosts}, masked=mask)
     folders: dict[str, str] = {}
     failed: dict[str, str] = {}
     facts = facts_for(sysctl_keys(profile_dirs))
@@ -78,9 +78,12 @@ def sysctl_keys(profile_dirs: Sequence[Path]) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _profiles(host: Host) -> dict[str, str]:
+def _profiles(host: Host, *, masked: bool) -> dict[str, str]:
+    """The names of its profiles; where masked, of those that nodectl ships: a site's own says whose it is."""
     named = {kind: host.variables.get(f"nodectl_{kind}") for kind in KINDS}
-    return {kind: str(name) for kind, name in named.items() if name}
+    return {
+        kind: str(name) for kind, name in named.items() if name and not (masked and name not in find_profiles(kind))
+    }
 
 
 def prepare(path: Path, profiles: Mapping[str, Mapping[str, str]], *, masked: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -60,6 +60,18 @@ def findings(name: str, kinds: Mapping[str, Sequence[str]]) -> list[Finding]:
     found = [each for look in looks for each in look.findings]
     found += compare([look.member for look in looks if look.member is not None])
     return [each for each in found if each.status not in (Status.OK, Status.SKIPPED)]
+
+
+def host_findings(name: str, kinds: Sequence[str], change: Callable[[Recording], Recording]) -> list[Finding]:
+    """All that health says of one host at its second look, before which the faults came; `change` is made to both."""
+    after = change(_recording(_HOSTS[0], spoiled(bundled(name), tuple(kinds))))
+    return list(judge_answer(_order(name, after.host, _reading_of(name, change)), after).findings)
+
+
+@cache
+def _reading_of(name: str, change: Callable[[Recording], Recording]) -> Previous | None:
+    before = change(_recording(_HOSTS[0], bundled(name), ago_s=600.0))
+    return judge_answer(_order(name, before.host, None), before).reading
 
 
 @cache

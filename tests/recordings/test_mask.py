@@ -79,8 +79,8 @@ def test_what_identifies_nobody_stays(text: str) -> None:
 def test_what_identifies_goes_and_the_shape_stays(text: str, secret: str) -> None:
     found = masked(text)
     assert secret not in found
-    shape = [(kind, len(value)) for kind, value in shapes(found) if kind not in ("", "ipv4", "ipv6")]
-    assert shape == [(kind, len(value)) for kind, value in shapes(text) if kind not in ("", "ipv4", "ipv6")]
+    forms = [(kind, len(value)) for kind, value in shapes(found) if kind not in ("", "ipv4", "ipv6")]
+    assert forms == [(kind, len(value)) for kind, value in shapes(text) if kind not in ("", "ipv4", "ipv6")]
 
 
 class TestConsistent:
@@ -150,7 +150,7 @@ def test_a_masked_machine_reads_as_before(name: str) -> None:
     for host, folder in fleet.hosts.items():
         before = read_host(folder, host, name)
         after = Masker([host]).masked(before)
-        assert _shape(read_facts(before)) == _shape(read_facts(after))
+        assert shape(read_facts(before)) == shape(read_facts(after))
         whole = "\n".join(each.stdout for each in after.entries.values())
         for gpu in parse_nvidia_smi_q(before.entries["nvidia-smi-q"].stdout).gpus:
             assert gpu.uuid is None or gpu.uuid not in whole
@@ -158,14 +158,14 @@ def test_a_masked_machine_reads_as_before(name: str) -> None:
         assert host not in whole
 
 
-def _shape(value: object) -> object:
+def shape(value: object) -> object:
     """Types and keys without the values that pseudonyms stand for."""
     if isinstance(value, dict):
-        return [_shape(each) for each in value.values()]
+        return [shape(each) for each in value.values()]
     if isinstance(value, list | tuple):
-        return [_shape(each) for each in value]
+        return [shape(each) for each in value]
     if hasattr(value, "__dataclass_fields__"):
-        return type(value).__name__, [_shape(getattr(value, name)) for name in value.__dataclass_fields__]
+        return type(value).__name__, [shape(getattr(value, name)) for name in value.__dataclass_fields__]
     return type(value).__name__ if isinstance(value, str) else value
 
 
