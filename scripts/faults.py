@@ -79,8 +79,9 @@ def main() -> None:
 @contextmanager
 def _lab(count: int, recording: str) -> Iterator[tuple[str, list[str]]]:
     """A lab of this script's own: its inventory and its hosts."""
+    # outside of the try: a lab that stood there before is somebody else's
+    inventory = _nodectl("lab", "up", "--name", _LAB, "-n", str(count), "--as", recording).stdout.strip()
     try:
-        inventory = _nodectl("lab", "up", "--name", _LAB, "-n", str(count), "--as", recording).stdout.strip()
         status = json.loads(_nodectl("lab", "status", "--name", _LAB, "--output", "json").stdout)
         yield inventory, [host["name"] for host in status["hosts"]]
     finally:

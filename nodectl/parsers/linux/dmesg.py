@@ -1,7 +1,8 @@
 """Reads the kernel's log (dmesg in any time form, journalctl -k, /dev/kmsg): what happened to GPUs, links and memory.
 
-A message that belongs to none of the kinds is passed over; one that begins as an Xid and is cut is an error, because
-`Xid …: 7` may have been 79.
+Of a log of several boots the newest is read. What has no reader here may stand in `kernel_messages`. A message that
+belongs to none of the kinds is passed over; one that begins as an Xid and is cut is an error, because `Xid …: 7` may
+have been 79.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from nodectl.errors import ParseError
+from nodectl.parsers.linux.kernel_messages import message_of, message_words
 from nodectl.parsers.text import RANK_TAG, Line, foreign, lines_of, lines_with, plain, readable, unreadable, whole
 
 TOOL = "dmesg"
@@ -53,7 +55,10 @@ _NOTE = re.compile(r"\s*-- .{1,200}--\s*")
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """One event; `device` and `state` (up, down, init, armed) are those of a link, `severity` is fatal or nonfatal."""
+    """One event; `kind` is one of this module's, or the name of an entry of `kernel_messages`.
+
+    `device` and `state` (up, down, init, armed) are those of a link, `severity` is fatal or nonfatal.
+    """
 
     kind: str
     time: str | None
@@ -76,11 +81,11 @@ class Dmesg:
 
 def parse_dmesg(text: str) -> Dmesg:
     """ParseError where the text is no kernel log, says why there is none, or an Xid is cut."""
-    text = plain(text)
+    text = _newest_boot(plain(text))
     events: list[KernelEvent] = []
     header: Line | None = None  # it names the GPU of which the next lines tell
     chosen: KernelEvent | None = None  # whom the kernel is about to kill, until it says that it did
-    for line in readable(lines_with(text, _WORTH)):
+    for line in readable(lines_with(text, (*_WORTH, *message_words()))):
         if "NVRM: The NVIDIA GPU" in line.text:
             header = line
         event = _event(line)
@@ -112,8 +117,47 @@ def _event(line: Line) -> KernelEvent | None:
         raise unreadable(TOOL, line, "an Xid without its end")
     link = _link_change(text)
     if link is None:
-        return None
+        return _catalogued(time, text)
     return replace(_event_of(link.kind, text), time=time, device=link.device, state=link.state)
+
+
+def _catalogued(time: str | None, text: str) -> KernelEvent | None:
+    found = message_of(text)
+    if found is None:
+        return None
+    message, device = found
+    return replace(_event_of(message.name, text), time=time, device=device)
+
+
+_BOOT = re.compile(r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*")
+
+
+def _newest_boot(text: str) -> str:
+    """From the last line that begins a boot; of a log whose newest line is its first, down to the first such line."""
+    begins = [
+        line
+        for line in readable(lines_with(text, ("Linux version ", "-- Boot ", "-- Reboot --")))
+        if _is_boot(line.text)
+    ]
+    # of hosts side by side none is the newest
+    if len(begins) < 2 or len({_carried(line.text) for line in begins}) > 1:
+        return text
+    lines = text.split("\n")
+    first, last = begins[0].number, begins[-1].number
+    if first > 1 and not "".join(lines[last:]).strip():
+        return "\n".join(lines[:first])
+    # a blank line for each that is left out: errors name lines as they were printed
+    return "\n" * (last - 1) + "\n".join(lines[last - 1 :])
+
+
+def _is_boot(line: str) -> bool:
+    return _BOOT.fullmatch(line) is not None or _message_of(line).text.startswith("Linux version ")
+
+
+def _carried(line: str) -> str:
+    """What a parallel shell put before the line."""
+    match = _CARRIER.match(line) if line[:1] != "[" else None
+    return match[0].strip() if match else ""
 
 
 def _event_of(kind: str, text: str, match: re.Match[str] | None = None) -> KernelEvent:

@@ -1,0 +1,159 @@
+"""The catalogue of the kernel's messages: what alarms is found and counted, what every healthy boot says is not."""
+
+import pytest
+
+from nodectl.checks.check import ACTIONS
+from nodectl.checks.kernel import messages
+from nodectl.lab.faults import FAULTS
+from nodectl.parsers.linux.dmesg import parse_dmesg
+from nodectl.parsers.linux.kernel_messages import kernel_messages, message_of
+from tests.checks.table import UNREAD, Case, found, missing, verify
+
+BOOT = "[    0.000000] Linux version 5.15.0-91-generic (buildd@x)\n"
+RESET = "nvme nvme1: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff"
+CORRECTED = "pcieport 0000:00:01.0: AER: Corrected error received: 0000:01:00.0"
+
+
+def log(*texts: str) -> dict[str, object]:
+    return {"kernel_events": parse_dmesg(BOOT + "".join(f"[ 71.5] {text}\n" for text in texts))}
+
+
+CASES = [
+    Case("kernel_message", "ok", log()),
+    Case("kernel_message", "failed", log(RESET), subject="nvme_reset", action="drain"),
+    Case("kernel_message", "ok", log(*[CORRECTED] * 49)),
+    Case("kernel_message", "warning", log(*[CORRECTED] * 50), subject="aer_corrected"),
+    Case("kernel_message", "unknown", {"kernel_events": UNREAD}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_each_case(case: Case) -> None:
+    verify(messages, case)
+
+
+def test_no_case_is_missing() -> None:
+    assert missing(messages, CASES) == set()
+
+
+ALARMING = {
+    "NVRM: GPU 0000:41:00.0: RmInitAdapter failed! (0x24:0x65:1185)": "gpu_init",
+    "NVRM: GPU 0000:41:00.0: rm_init_adapter failed, device minor number 0": "gpu_init",
+    "pcieport 0000:00:01.0: AER: Multiple Uncorrected (Fatal) error received: 0000:01:00.0": "aer_fatal",
+    "pcieport 0000:00:01.0: AER: Uncorrectable (Fatal) error message received from 0000:01:00.0": "aer_fatal",
+    "mlx5_core 0000:0c:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Data Link Layer, (ID)": "aer_fatal",
+    "pcieport 0000:00:01.0: AER: Uncorrected (Non-Fatal) error received: 0000:01:00.0": "aer_nonfatal",
+    "nvme nvme0: I/O tag 12 (a00c) opcode 0x2 (I/O Cmd) QID 3 timeout, aborting req_op:READ(0)": "nvme_timeout",
+    "nvme nvme0: I/O 3 QID 0 timeout, reset controller": "nvme_timeout",
+    "nvme nvme0: Device not ready; aborting reset, CSTS=0x1": "nvme_reset",
+    "blk_update_request: I/O error, dev sda, sector 2048 op 0x0:(READ)": "io_error",
+    "Buffer I/O error on dev dm-0, logical block 0, async page read": "io_error",
+    "Buffer I/O error on device sda1, logical block 12": "io_error",
+    "EXT4-fs error (device nvme0n1p2): ext4_journal_check_start:83: Detected aborted journal": "ext4_error",
+    "EXT4-fs (nvme0n1p2): Remounting filesystem read-only": "read_only",
+    "XFS (dm-1): Corruption of in-memory data (0x8) detected at xfs_defer_finish.": "xfs_error",
+    "XFS (dm-1): log I/O error -5": "xfs_error",
+    "md/raid:md5: raid level 5 active with 3 out of 4 devices, algorithm 2": "md_degraded",
+    "mlx5_core 0000:d2:00.0: poll_health:825: device's health compromised - reached miss count.": "mlx5_health",
+    "watchdog: BUG: soft lockup - CPU#3 stuck for 26s! [kworker/3:1:4242]": "soft_lockup",
+    "INFO: task kworker/u256:3:71 blocked for more than 241 seconds.": "hung_task",
+    "NETDEV WATCHDOG: CPU: 3: eth0 (mlx5_core): transmit queue 5 timed out 5204 ms": "tx_timeout",
+    "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0": "edac_uncorrected",
+    "EDAC MC1: UE page 0x0, offset 0x0, grain 8": "edac_uncorrected",
+    "CPU12: Package temperature above threshold, cpu clock throttled (total events = 71)": "thermal_throttled",
+    "mce: CPU3: Core temperature is above threshold, cpu clock is throttled (total events = 1)": "thermal_throttled",
+    "nouveau 0000:01:00.0: DRM: VRAM: 8192 MiB": "nouveau",
+    "nfs: server nas1 not responding, timed out": "nfs_server",
+    "Oops: 0000 [#1] SMP NOPTI": "kernel_bug",
+    "general protection fault, probably for non-canonical address 0xdead: 0000 [#1] SMP": "kernel_bug",
+}
+HARMLESS = [
+    "Command line: BOOT_IMAGE=/vmlinuz root=/dev/md0 ro modprobe.blacklist=nouveau iommu=pt",
+    "nvme nvme0: Shutdown timeout set to 10 seconds",
+    "nvme nvme0: 64/0/0 default/read/poll queues",
+    "nvme nvme0: missing or invalid SUBNQN field.",
+    "EXT4-fs (md0): mounted filesystem with ordered data mode. Opts: (null). Quota mode: none.",
+    "EXT4-fs (md0): re-mounted. Opts: errors=remount-ro. Quota mode: none.",
+    "EXT4-fs (sda2): mounted filesystem 0f7b ro with ordered data mode. Quota mode: none.",
+    "XFS (nvme1n1): Mounting V5 Filesystem",
+    "XFS (nvme1n1): Ending clean mount",
+    "XFS (nvme1n1): Unmounting Filesystem",
+    "md/raid1:md0: active with 2 out of 2 mirrors",
+    "md/raid:md5: raid level 5 active with 4 out of 4 devices, algorithm 2",
+    "EDAC MC0: Giving out device to module skx_edac controller Skylake Socket#0 IMC#0: DEV 0000:3a:0a.0 (INTERRUPT)",
+    "EDAC igen6 MC0: ADDR 0x7fffffffe0",
+    "pcieport 0000:00:01.0: AER: enabled with IRQ 24",
+    "acpi PNP0A08:00: _OSC: OS now controls [PCIeHotplug SHPCHotplug PME AER PCIeCapability LTR DPC]",
+    "pcieport 0000:00:01.0: DPC: error containment capabilities: Int Msg #0, RPExt+ PoisonedTLP+ SwTrigger+",
+    "DMAR: DRHD base: 0x000000fed90000 flags: 0x1",
+    "DMAR: IOMMU enabled",
+    "AMD-Vi: Interrupt remapping enabled",
+    "mlx5_core 0000:0c:00.0: Port module event: module 0, Cable plugged",
+    "mlx5_core 0000:0c:00.0: E-Switch: Total vports 2, per vport: max uc(128) max mc(2048)",
+    "mce: CPU0: Thermal monitoring enabled (TM1)",
+    "mce: CPU3: Core temperature/speed normal (total events = 1)",
+    "rcu: Hierarchical RCU implementation.",
+    "rcu: \tRCU CPU stall warnings timeout set to 60 (rcu_cpu_stall_timeout).",
+    "NMI watchdog: Enabled. Permanently consumes one hw-PMU counter.",
+    "clocksource: tsc: mask: 0xffffffffffffffff max_cycles: 0x2b0, max_idle_ns: 440795 ns",
+    "tsc: Marking TSC stable due to hypervisor",
+    "traps: python3[71] general protection fault ip:7f sp:7f error:0 in libc.so.6[7f+1000]",
+    "nvidia: module verification failed: signature and/or required key missing - tainting kernel",
+    "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build",
+    "nvidia-nvswitch0: using MSI",
+    "ata1: SATA link up 6.0 Gbps (SStatus 133 SControl 300)",
+    "sr 0:0:0:0: [sr0] scsi3-mmc drive: 0x/0x cd/rw xa/form2 cdda tray",
+    "I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0",
+    "Buffer I/O error on dev sr0, logical block 0, async page read",
+    "nfs: server nas1 OK",
+    "NFS: Registering the id_resolver key type",
+    "Lustre: Lustre: Build Version: 2.15.4",
+    "libceph: mon0 (1)10.0.0.5:6789 session established",
+    "BTRFS info (device sdb1): using crc32c checksum algorithm",
+    "GHES: APEI firmware first mode is enabled by APEI bit and WHEA _OSC.",
+    "software IO TLB: mapped [mem 0x000000005c000000-0x0000000060000000] (64MB)",
+    "thermal_sys: Registered thermal governor 'step_wise'",
+]
+
+
+@pytest.mark.parametrize(("text", "name"), ALARMING.items())
+def test_an_alarming_line_is_found_by_its_entry(text: str, name: str) -> None:
+    (finding,) = found(messages, Case("", "", log(text)))
+    assert finding.subject == name and finding.status.value in ("failed", "warning") and finding.remedy
+    assert text[:40] in finding.evidence
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_a_healthy_boot_says_is_no_message(text: str) -> None:
+    assert message_of(text) is None
+
+
+def test_many_lines_of_one_kind_are_one_finding_that_counts_and_names_the_parts() -> None:
+    texts = [f"nvme nvme{number}: I/O 1 QID 2 timeout, aborting" for number in (0, 0, 3, 4, 5, 6)]
+    (finding,) = found(messages, Case("", "", log(*texts)))
+    assert "6 lines since boot, last at 71.5 (nvme0: 2, nvme3, nvme4, nvme5, 1 more)" in finding.actual
+
+
+def test_only_the_newest_boot_of_several_counts() -> None:
+    old, new = f"{BOOT}[ 71.5] {RESET}\n", f"{BOOT}[  2.5] eth0: fine\n"
+    assert parse_dmesg(old + new).events == ()
+    assert [event.kind for event in parse_dmesg(new + old).events] == ["nvme_reset"]
+    journal = "-- Boot 0123456789abcdef0123456789abcdef --\nOct 12 08:00:00 n1 kernel: "
+    (event,) = parse_dmesg(f"{journal}{RESET}\n{journal}{RESET.replace('nvme1', 'nvme7')}\n").events
+    assert event.device == "nvme7"
+
+
+def test_a_log_with_its_newest_line_first_is_read_down_to_its_boot() -> None:
+    lines = [f"[ 9.0] {RESET}", BOOT.strip(), f"[ 99.0] {RESET}", f"[ 98.0] {RESET}", BOOT.strip()]
+    assert [event.time for event in parse_dmesg("\n".join(lines)).events] == ["9.0"]
+
+
+def test_hosts_side_by_side_are_all_read() -> None:
+    text = "".join(f"n{number}: {BOOT}n{number}: [ 1.5] {RESET}\n" for number in (1, 2))
+    assert len(parse_dmesg(text).events) == 2
+
+
+def test_each_entry_says_what_to_do_and_a_fault_shows_it() -> None:
+    for name, message in kernel_messages().items():
+        assert message.action in ACTIONS and message.remedy and message.source.count(":") >= 1
+        assert message.status == "ok" or f"log-{name.replace('_', '-')}" in FAULTS, name
