@@ -117,14 +117,14 @@ def profile_tables() -> Tables:
 def _stack_row(name: str, stack: Stack) -> list[str]:
     return [
         f"`{name}`",
-        stack.torch,
+        stack.torch or "-",
         stack.cuda or "-",
         stack.cudnn or "-",
         stack.nccl or "-",
-        f"{stack.python.min}-{stack.python.max}",
+        f"{stack.python.min}-{stack.python.max}" if stack.python else "-",
         f"{stack.driver.branch}, from {stack.driver.min}" if stack.driver else "-",
         ", ".join(stack.os) or "any",
-        ", ".join(stack.architectures),
+        ", ".join(stack.architectures) or "any",
     ]
 
 

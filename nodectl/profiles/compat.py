@@ -5,13 +5,14 @@ First hardware with stack, then NCCL variables with NCCL's version, then PyTorch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nodectl.errors import ProfileError
 from nodectl.profiles.matrix import GpuRow, Matrix, TorchRow
 from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index, version_key
-from nodectl.profiles.schema import Hardware, Stack, Tuning
+from nodectl.profiles.schema import Hardware, PythonRange, Stack, Tuning
 
 _THEMSELVES = "the profiles themselves"
 _LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL"}
@@ -21,13 +22,25 @@ _STRICT_ALGORITHMS = "2.24"
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """A way out by a change of the stack: in words, and the stack as it would be, to be judged by the same rules."""
+
+    text: str
+    stack: Stack
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
-    """A reason why something cannot work, or may not; without a source it is general knowledge, which only warns."""
+    """A reason why something cannot work, or may not; without a source it is general knowledge, which only warns.
+
+    `choices` become part of `nearest` where the rules accept them.
+    """
 
     code: str
     reason: str
     source: str
     nearest: str = ""
+    choices: tuple[Choice, ...] = ()
     # a warning even though somebody says so: it costs something, but works
     mild: bool = False
     # another stack may be the way out
@@ -64,27 +77,53 @@ class IncompatibleError(ProfileError):
 def profile_problems(hardware: Hardware, stack: Stack, tuning: Tuning, matrix: Matrix) -> Iterator[Problem]:
     """Reasons why these profiles cannot work together, or may not; none where they can."""
     yield from _gpus_and_cuda(hardware, stack)
+    yield from _architecture(hardware, stack)
     if hardware.gpu:
-        yield from gpu_problems(hardware.gpu.compute_capability, stack, matrix)
+        yield from gpu_problems(hardware.gpu.compute_capability, stack, matrix, hardware.architecture)
     yield from _driver(stack, matrix)
     yield from torch_problems(stack, matrix)
     yield from nccl_problems(tuning, stack.nccl)
     yield from _gid_index(hardware, stack, tuning)
-    for field, why in sorted(stack.unverified.items()):
-        yield Problem("unverified", f"the stack's {field} is not confirmed: {why}", "")
+    for kind, notes in (("stack", stack.unverified), ("hardware", hardware.unverified)):
+        for field, why in sorted(notes.items()):
+            yield Problem("unverified", f"the {kind}'s {field} is not confirmed: {why}", "")
 
 
-def gpu_problems(capability: str, stack: Stack, matrix: Matrix) -> Iterator[Problem]:
-    """What stands between GPUs of a compute capability and the stack's CUDA and driver."""
+def _architecture(hardware: Hardware, stack: Stack) -> Iterator[Problem]:
+    if hardware.architecture and stack.architectures and hardware.architecture not in stack.architectures:
+        claimed = ", ".join(stack.architectures)
+        reason = f"the stack exists for {claimed}, and the hardware is {hardware.architecture}"
+        source = stack.sources.get("architectures", _THEMSELVES)
+        yield Problem("architecture-of-hardware", reason, source, other_stack=True)
+
+
+def gpu_problems(capability: str, stack: Stack, matrix: Matrix, architecture: str | None = None) -> Iterator[Problem]:
+    """What stands between GPUs of a compute capability and the stack's CUDA, torch and driver; None: of any machine."""
     if stack.cuda is None:
         return
     row = matrix.gpu(capability)
     if row is None:
         reason = f"compute capability {capability} is not in the matrix, so nothing was compared"
         yield Problem("gpu-unknown", reason, "")
-    else:
-        yield from _gpu_and_cuda(row, stack)
+    found = list(_gpu_and_cuda(row, stack)) if row else []
+    # what no library of this CUDA holds code for need not be looked for in torch
+    yield from found or _kernels(capability, stack, matrix, architecture)
     yield from _flavour(capability, stack, matrix)
+
+
+def _kernels(capability: str, stack: Stack, matrix: Matrix, architecture: str | None) -> Iterator[Problem]:
+    """The build of torch holds no code for the GPU, on any machine that it could be."""
+    machines = (architecture,) if architecture else stack.architectures or ("x86_64",)
+    rows = [matrix.kernel_row(stack, machine) for machine in machines]
+    known = [row for row in rows if row is not None]
+    if not known or any(row.serves(capability) for row in known):
+        return
+    held = " or ".join(dict.fromkeys(", ".join(row.capabilities) for row in known))
+    reason = f"torch {stack.torch} with CUDA {stack.cuda} holds code for {held}, and not for {capability}"
+    on = f" on {architecture}" if architecture else ""
+    source = "; ".join(dict.fromkeys(row.source for row in known))
+    choices = tuple(build_choice(stack, row) for row in matrix.torch_rows(stack.torch))
+    yield Problem("gpu-without-kernels", reason + on, source, choices=choices, other_stack=True)
 
 
 def _gid_index(hardware: Hardware, stack: Stack, tuning: Tuning) -> Iterator[Problem]:
@@ -100,7 +139,7 @@ def _gid_index(hardware: Hardware, stack: Stack, tuning: Tuning) -> Iterator[Pro
 
 
 def _gpus_and_cuda(hardware: Hardware, stack: Stack) -> Iterator[Problem]:
-    if hardware.gpus and stack.cuda is None:
+    if hardware.gpus and stack.cuda is None and stack.torch is not None:
         reason = f"the hardware has {hardware.gpus} GPUs, which a stack without CUDA leaves idle"
         yield Problem("gpus-without-cuda", reason, _THEMSELVES, other_stack=True)
     if hardware.gpus == 0 and stack.cuda is not None:
@@ -126,13 +165,18 @@ def _flavour(capability: str, stack: Stack, matrix: Matrix) -> Iterator[Problem]
             continue
         other = "proprietary" if row.flavour == "open" else "open"
         nearest = f"driver flavour {other} (nodectl_overrides: stack.driver)"
+        choices = (Choice(nearest, _with_driver(stack, flavour=other)),)
         modules = f"the stack's driver has the {row.flavour} kernel modules, which compute capability {capability}"
         if row.from_capability and version_key(capability) < version_key(row.from_capability):
             reason = f"{modules} cannot use: they are for {row.from_capability} and later"
-            yield Problem("flavour-open", reason, row.source, nearest, other_stack=True)
+            yield Problem("flavour-open", reason, row.source, choices=choices, other_stack=True)
         if row.below_capability and version_key(capability) >= version_key(row.below_capability):
             reason = f"{modules} cannot use: from {row.below_capability} on only the other ones work"
-            yield Problem("flavour-proprietary", reason, row.source, nearest, other_stack=True)
+            yield Problem("flavour-proprietary", reason, row.source, choices=choices, other_stack=True)
+
+
+def _with_driver(stack: Stack, **changes: str) -> Stack:
+    return stack.model_copy(update={"driver": stack.driver and stack.driver.model_copy(update=changes)})
 
 
 def _driver(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
@@ -144,11 +188,13 @@ def _driver(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
         return
     if stack.driver and version_key(stack.driver.branch) < version_key(row.min_driver)[:1]:
         reason = f"CUDA {stack.cuda} needs driver {row.min_driver}, and the stack installs branch {stack.driver.branch}"
-        nearest = f"driver branch {version_key(row.min_driver)[0]}"
-        yield Problem("driver-branch-too-old", reason, row.source, nearest, other_stack=True)
+        branch = str(version_key(row.min_driver)[0])
+        choices = (Choice(f"driver branch {branch}", _with_driver(stack, branch=branch)),)
+        yield Problem("driver-branch-too-old", reason, row.source, choices=choices, other_stack=True)
     if stack.driver and version_key(stack.driver.min) < version_key(row.min_driver):
         reason = f"CUDA {stack.cuda} needs driver {row.min_driver}, and the stack is content with {stack.driver.min}"
-        yield Problem("driver-min-too-old", reason, row.source, f"driver.min {row.min_driver}")
+        choices = (Choice(f"driver.min {row.min_driver}", _with_driver(stack, min=row.min_driver)),)
+        yield Problem("driver-min-too-old", reason, row.source, choices=choices)
 
 
 def nccl_problems(tuning: Tuning, nccl: str | None) -> Iterator[Problem]:
@@ -209,14 +255,17 @@ def _sockets(env: dict[str, str]) -> Iterator[Problem]:
 
 
 def torch_problems(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
-    """Problems of a stack that contradicts the matrix's row of its torch, or has no row."""
+    """Problems of a stack that contradicts the matrix's row of its torch, or has no row; none without torch."""
+    if stack.torch is None or stack.python is None:
+        return
     if version_key(stack.python.min) > version_key(stack.python.max):
         reason = f"python.min {stack.python.min} is above python.max {stack.python.max}"
-        yield Problem("python-range", reason, _THEMSELVES, f"python.min {stack.python.max}")
+        lowered = PythonRange(min=stack.python.max, max=stack.python.max)
+        choices = (Choice(f"python.min {stack.python.max}", stack.model_copy(update={"python": lowered})),)
+        yield Problem("python-range", reason, _THEMSELVES, choices=choices)
     row, builds = matrix.torch_row(stack), matrix.torch_rows(stack.torch)
     if row is not None:
-        yield from _libraries(stack, row)
-        yield from _python(stack, row)
+        yield from _build(stack, row)
     elif builds:
         yield _other_build(stack, builds)
     else:
@@ -225,18 +274,57 @@ def torch_problems(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
     yield from _deepspeed(stack, matrix)
 
 
+def _build(stack: Stack, row: TorchRow) -> Iterator[Problem]:
+    """What the stack says against the one build that it means."""
+    if "build" in row.unsure:
+        reason = (
+            f"whether PyTorch's index holds torch {stack.torch} for CUDA {row.cuda} is not confirmed ({row.source})"
+        )
+        yield Problem("torch-build-unsure", reason, "")
+    yield from _names(stack, row)
+    yield from _libraries(stack, row)
+    yield from _python(stack, row)
+    yield from _machines(stack, row)
+
+
+def _names(stack: Stack, row: TorchRow) -> Iterator[Problem]:
+    """The index and the version's own + name the build too, and uv goes by those; an index of a site may be any."""
+    named = {"index": stack.index, "torch": (stack.torch or "").partition("+")[2]}
+    for field, name in named.items():
+        if name and re.fullmatch(r"cu[0-9]+|cpu", name) and name != row.index:
+            reason = f"{field} names the build {name}, and CUDA {stack.cuda or 'none'} is the build {row.index}"
+            choices = (build_choice(stack, row),)
+            yield Problem(f"{field}-of-another-build", reason, _THEMSELVES, choices=choices, other_stack=True)
+
+
 def _other_build(stack: Stack, builds: tuple[TorchRow, ...]) -> Problem:
     wanted = f"CUDA {stack.cuda}" if stack.cuda else "no CUDA"
-    reason = f"torch {stack.torch} with {wanted} is no row of the matrix"
-    nearest = " or ".join(sorted({_row_text(row) for row in builds}))
+    reason = f"torch {stack.torch} with {wanted} is no build of PyTorch's: there are {_builds_text(builds)}"
+    choices = tuple(build_choice(stack, row) for row in builds)
     # a CPU build exists of every torch, whether or not the matrix holds it
     source = builds[0].source if stack.cuda else ""
-    return Problem("torch-cuda-not-of-one-row", reason, source, nearest, other_stack=True)
+    return Problem("torch-cuda-not-of-one-row", reason, source, choices=choices, other_stack=True)
+
+
+def _builds_text(builds: tuple[TorchRow, ...]) -> str:
+    return ", ".join(row.index for row in builds)
+
+
+def build_choice(stack: Stack, row: TorchRow) -> Choice:
+    """The stack with another build of its torch, and what that build loads."""
+    local = "+" in (stack.torch or "")
+    torch = f"{(stack.torch or '').partition('+')[0]}" + (f"+{row.index}" if local else "")
+    index = stack.index if "://" in (stack.index or "") else row.index
+    known = {name: getattr(row, name) for name in ("cuda", "cudnn", "nccl")}
+    driver = None if row.cuda is None else stack.driver
+    changed = {"torch": torch, "index": index, "driver": driver, **known}
+    return Choice(_row_text(row), stack.model_copy(update=changed))
 
 
 def _row_text(row: TorchRow) -> str:
     parts = [f"{name} {value}" for name, value in (("cuDNN", row.cudnn), ("NCCL", row.nccl)) if value]
-    return f"torch {row.torch} with CUDA {row.cuda}" + (f" ({', '.join(parts)})" if parts else "")
+    cuda = f"CUDA {row.cuda}" if row.cuda else "no CUDA"
+    return f"torch {row.torch} with {cuda}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _libraries(stack: Stack, row: TorchRow) -> Iterator[Problem]:
@@ -247,31 +335,43 @@ def _libraries(stack: Stack, row: TorchRow) -> Iterator[Problem]:
                 f"torch {stack.torch} with CUDA {stack.cuda} loads {name} {known} of its wheel, and the stack says "
                 f"{stated} (the system's {name} is system.{field})"
             )
-            source = "" if field in row.unsure else row.source
-            yield Problem(f"torch-{field}-not-of-one-row", reason, source, f"{field}: {known}")
+            source = "" if {field, "build"} & set(row.unsure) else row.source
+            choices = (Choice(f"{field}: {known}", stack.model_copy(update={field: known})),)
+            yield Problem(f"torch-{field}-not-of-one-row", reason, source, choices=choices)
 
 
 def _python(stack: Stack, row: TorchRow) -> Iterator[Problem]:
-    low, high = row.python.min, row.python.max
-    if version_key(stack.python.min) < version_key(low) or version_key(stack.python.max) > version_key(high):
+    wanted, low, high = stack.python, row.python.min, row.python.max
+    if wanted and (version_key(wanted.min) < version_key(low) or version_key(wanted.max) > version_key(high)):
         reason = (
             f"torch {stack.torch} has wheels for Python {low} to {high}, and the stack allows "
-            f"{stack.python.min} to {stack.python.max}"
+            f"{wanted.min} to {wanted.max}"
         )
         source = "" if "python" in row.unsure else row.source
-        yield Problem("python-outside-wheel", reason, source, _python_choice(stack, row), other_stack=True)
+        inside = _python_choice(wanted, row)
+        choices = (Choice(f"python {inside.min} to {inside.max}", stack.model_copy(update={"python": inside})),)
+        yield Problem("python-outside-wheel", reason, source, choices=choices, other_stack=True)
 
 
-def _python_choice(stack: Stack, row: TorchRow) -> str:
-    low = max(stack.python.min, row.python.min, key=version_key)
-    high = min(stack.python.max, row.python.max, key=version_key)
-    if version_key(low) > version_key(high):
-        low, high = row.python.min, row.python.max
-    return f"python {low} to {high}"
+def _python_choice(wanted: PythonRange, row: TorchRow) -> PythonRange:
+    low = max(wanted.min, row.python.min, key=version_key)
+    high = min(wanted.max, row.python.max, key=version_key)
+    return row.python if version_key(low) > version_key(high) else PythonRange(min=low, max=high)
+
+
+def _machines(stack: Stack, row: TorchRow) -> Iterator[Problem]:
+    """The stack claims a kind of machine that the build has no wheels for."""
+    lacking = [machine for machine in stack.architectures if machine not in row.architectures]
+    if lacking:
+        there = tuple(machine for machine in stack.architectures if machine in row.architectures) or row.architectures
+        reason = f"torch {stack.torch} with CUDA {stack.cuda} has no wheels for {', '.join(lacking)}"
+        source = "" if "architectures" in row.unsure else row.source
+        choices = (Choice(f"architectures: {', '.join(there)}", stack.model_copy(update={"architectures": there})),)
+        yield Problem("architecture-outside-wheel", reason, source, choices=choices, other_stack=True)
 
 
 def _deepspeed(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
-    if stack.deepspeed is None:
+    if stack.deepspeed is None or stack.torch is None:
         return
     torch = version_key(stack.torch.partition("+")[0])
     for row in matrix.deepspeed:
@@ -284,22 +384,51 @@ def _deepspeed(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
 def with_nearest(
     problems: Iterable[Problem],
     current: Stack,
-    stacks: Callable[[], Mapping[str, Stack]],
-    fits: Callable[[Stack], bool],
+    others: Callable[[], Iterable[Sequence[Choice]]],
+    judge: Callable[[Stack], frozenset[str]],
 ) -> tuple[Problem, ...]:
-    """The problems, with the nearest stack named where another stack is a way out; stacks are read only then."""
+    """The problems with their ways out: each change of the stack is named only where the same rules accept it.
+
+    `judge` says which problems refuse a stack; `others` are whole stacks, the first group with a working one counts,
+    and they are read only where another stack may be the way out.
+    """
     listed = tuple(problems)
-    if not any(problem.other_stack for problem in listed):
+    if not any(problem.other_stack or problem.choices for problem in listed):
         return listed
-    working = {name: stack for name, stack in stacks().items() if fits(stack)}
-    name = min(working, key=lambda name: (_distance(current, working[name]), name), default=None)
-    return tuple(_naming(name, problem) if problem.other_stack else problem for problem in listed)
+    whole = _nearest_of(current, others(), judge) if any(problem.other_stack for problem in listed) else None
+    return tuple(_naming(problem, current, whole, judge) for problem in listed)
+
+
+def _nearest_of(
+    current: Stack, groups: Iterable[Sequence[Choice]], judge: Callable[[Stack], frozenset[str]]
+) -> str | None:
+    for group in groups:
+        working = [choice for choice in group if not judge(choice.stack)]
+        if working:
+            return min(working, key=lambda choice: (_distance(current, choice.stack), choice.text)).text
+    return None
+
+
+def _naming(problem: Problem, current: Stack, whole: str | None, judge: Callable[[Stack], frozenset[str]]) -> Problem:
+    """The problem with what works in its place: another stack, then the nearest change after which nothing refuses.
+
+    Where none does, changes that take this problem away and bring no other: the rest has choices of its own.
+    """
+    ordered = sorted(problem.choices, key=lambda choice: _distance(current, choice.stack))
+    left = [(choice.text, judge(choice.stack)) for choice in ordered]
+    texts = [whole] if whole and problem.other_stack else []
+    texts += [text for text, codes in left if not codes][:1]
+    texts = texts or [text for text, codes in left if problem.code not in codes and codes <= judge(current)][:1]
+    texts += [problem.nearest] if problem.nearest else []
+    if not texts and problem.other_stack:
+        texts = ["none of the stacks known here works with this hardware and host"]
+    return replace(problem, nearest=" or ".join(texts))
 
 
 def _distance(current: Stack, other: Stack) -> tuple[float, ...]:
     """How far the other stack's CUDA is, then how old its torch is; for a stack without CUDA only the latter."""
     ours, theirs = _cuda_number(current), _cuda_number(other)
-    newest = tuple(-part for part in version_key(other.torch.partition("+")[0]))
+    newest = tuple(-part for part in version_key((other.torch or "0").partition("+")[0]))
     if ours is None or theirs is None:
         return (0.0 if ours is theirs else 1.0, *newest)
     return (abs(ours - theirs), *newest)
@@ -311,9 +440,3 @@ def _cuda_number(stack: Stack) -> float | None:
         return None
     major, minor, *_ = (*version_key(stack.cuda), 0)
     return major * 100.0 + minor
-
-
-def _naming(stack: str | None, problem: Problem) -> Problem:
-    """The problem with this stack as its nearest working choice, before the choice that it names itself."""
-    choices = " or ".join(filter(None, (stack and f"stack {stack}", problem.nearest)))
-    return replace(problem, nearest=choices or "none of the stacks known here works with this hardware and host")

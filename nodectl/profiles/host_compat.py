@@ -102,7 +102,7 @@ def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Itera
     if wanted is None and not count and stack.cuda:
         reason = f"the stack brings CUDA {stack.cuda}, and no GPU is seen here: nothing of the driver can be verified"
         yield Problem("gpus-not-seen", reason, "the PCI bus of the host", mild=True)
-    if count and stack.cuda is None and not wanted:
+    if count and stack.cuda is None and stack.torch is not None and not wanted:
         reason = f"{count} NVIDIA GPUs are seen here, which a stack without CUDA leaves idle"
         yield Problem("gpus-idle", reason, "the PCI bus of the host", mild=True, other_stack=True)
     yield from _models(hardware, stack, node, matrix)
@@ -118,12 +118,13 @@ def _models(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Ite
     claimed = hardware.gpu.compute_capability if hardware.gpu else None
     identities = dict.fromkeys(str(gpu.get("device", "")) for gpu in node.gpus)
     rows = dict.fromkeys(row for row in map(matrix.device, identities) if row and row.compute_capability != claimed)
+    architecture = node.architecture if node.architecture in ("x86_64", "aarch64") else None
     for row in rows:
         seen = f"{row.name}, compute capability {row.compute_capability}"
         if claimed:
             reason = f"the profile says {hardware.gpu and hardware.gpu.model}, and {seen}, is seen here"
             yield Problem("gpu-model", reason, row.source, mild=True)
-        for problem in gpu_problems(row.compute_capability, stack, matrix):
+        for problem in gpu_problems(row.compute_capability, stack, matrix, architecture):
             yield replace(
                 problem,
                 reason=f"seen here: {problem.reason}",

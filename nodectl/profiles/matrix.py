@@ -9,7 +9,7 @@ from pydantic import Field
 
 from nodectl.profiles.load import shipped
 from nodectl.profiles.nccl import version_key
-from nodectl.profiles.schema import Flavour, PythonRange, Stack, Strict, Version
+from nodectl.profiles.schema import Architecture, Flavour, PythonRange, Stack, Strict, Version
 
 
 class GpuRow(Strict):
@@ -50,15 +50,49 @@ class FlavourRow(Strict):
 
 
 class TorchRow(Strict):
-    """One build of torch, and what its wheel loads; fields in `unsure` are general knowledge."""
+    """One build of torch, and what its wheel loads; fields in `unsure` are general knowledge, with `build` all of it.
+
+    `also` are patch releases with the same build.
+    """
 
     torch: Version
+    also: tuple[Version, ...] = ()
     cuda: Version | None = None
     cudnn: Version | None = None
     nccl: Version | None = None
     python: PythonRange
+    architectures: tuple[Architecture, ...] = ("x86_64",)
     unsure: tuple[str, ...] = ()
     source: str = ""
+
+    @property
+    def index(self) -> str:
+        """The name of the build's folder in PyTorch's index."""
+        return f"cu{self.cuda.replace('.', '')}" if self.cuda else "cpu"
+
+
+class KernelRow(Strict):
+    """Compute capabilities that the builds of some torch versions with a CUDA hold code for."""
+
+    cuda: Version
+    torch_from: Version = "0"
+    torch_below: Version | None = None
+    architecture: Architecture = "x86_64"
+    capabilities: tuple[Version, ...]
+    source: str = ""
+
+    def holds(self, stack: Stack, architecture: str) -> bool:
+        """This row is about the stack's torch on such a machine."""
+        if stack.torch is None or (self.cuda, self.architecture) != (_minor(stack.cuda), architecture):
+            return False
+        torch = version_key(stack.torch.partition("+")[0])
+        below = self.torch_below is None or torch < version_key(self.torch_below)
+        return version_key(self.torch_from) <= torch and below
+
+    def serves(self, capability: str) -> bool:
+        """Code for a capability runs on it and on later minor versions of the same major one."""
+        major, minor = version_key(capability)[:2]
+        return any(version_key(own)[0] == major and version_key(own)[1] <= minor for own in self.capabilities)
 
 
 class DeepspeedRow(Strict):
@@ -78,6 +112,7 @@ class Matrix(Strict):
     cuda: tuple[CudaRow, ...]
     flavours: tuple[FlavourRow, ...]
     torch: tuple[TorchRow, ...]
+    kernels: tuple[KernelRow, ...]
     deepspeed: tuple[DeepspeedRow, ...]
 
     def gpu(self, compute_capability: str | None) -> GpuRow | None:
@@ -96,9 +131,14 @@ class Matrix(Strict):
         """The row of the stack's torch with the stack's CUDA; None where the matrix does not know it."""
         return next((row for row in self.torch_rows(stack.torch) if row.cuda == _minor(stack.cuda)), None)
 
-    def torch_rows(self, torch: str) -> tuple[TorchRow, ...]:
+    def torch_rows(self, torch: str | None) -> tuple[TorchRow, ...]:
         """All builds of a torch; the build that a version names with a + does not matter."""
-        return tuple(row for row in self.torch if row.torch == torch.partition("+")[0])
+        plain = (torch or "").partition("+")[0]
+        return tuple(row for row in self.torch if plain in (row.torch, *row.also))
+
+    def kernel_row(self, stack: Stack, architecture: str) -> KernelRow | None:
+        """What the stack's torch holds code for on such a machine; None where the matrix does not know it."""
+        return next((row for row in self.kernels if row.holds(stack, architecture)), None)
 
 
 @cache

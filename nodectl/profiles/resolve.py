@@ -11,7 +11,7 @@ from typing import Any
 from nodectl.common.resources import profiles_dir
 from nodectl.errors import ProfileError
 from nodectl.profiles import KINDS
-from nodectl.profiles.compat import IncompatibleError, Problem, profile_problems, with_nearest
+from nodectl.profiles.compat import Choice, IncompatibleError, Problem, profile_problems, with_nearest
 from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import Document, check_document, find_profiles, read_document, read_profile
 from nodectl.profiles.matrix import matrix
@@ -97,7 +97,7 @@ def resolve(
     """
     allowed = checked_reasons(allow_unsupported)
     merged = _merged(dict(zip(KINDS, (hardware, stack, tuning), strict=True)), overrides, extra_dirs)
-    of_profiles, of_host = _judge(merged, look, extra_dirs)
+    of_profiles, of_host = _judge(merged, look, checked_overrides(overrides).get("stack", {}), extra_dirs)
     refused = [problem for problem in of_profiles if problem.refuses]
     if refused and not allowed:
         text = "; ".join(problem.text for problem in refused)
@@ -135,7 +135,7 @@ def _merged(names: Mapping[str, str], overrides: Mapping[str, Any] | None, extra
 
 
 def _judge(
-    merged: Resolved, look: HostLook | None, extra_dirs: Sequence[Path]
+    merged: Resolved, look: HostLook | None, changes: Mapping[str, Any], extra_dirs: Sequence[Path]
 ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     """Problems of the profiles with each other and with the host, each with its nearest working choice."""
 
@@ -149,27 +149,30 @@ def _judge(
     gpus = merged.hardware.gpus
     cuda_wanted = bool(merged.stack.cuda) if gpus is None else gpus > 0
 
-    def fits(stack: Stack) -> bool:
-        if bool(stack.cuda) != cuda_wanted:
-            return False
-        return not any(problem.refuses for problem in (*of_profiles(stack), *of_host(stack)))
+    def refusing(stack: Stack) -> frozenset[str]:
+        codes = {problem.code for problem in (*of_profiles(stack), *of_host(stack)) if problem.refuses}
+        # a CPU build runs beside GPUs that are only seen, and is no way out for who asked for CUDA
+        return frozenset(codes | ({"cuda-wanted"} if bool(stack.cuda) != cuda_wanted else set()))
 
-    def stacks() -> dict[str, Stack]:
-        return load_stacks(extra_dirs)
+    def others() -> Iterator[Sequence[Choice]]:
+        yield [Choice(f"stack {name}", stack) for name, stack in load_stacks(extra_dirs, changes).items()]
+        if changes:
+            plain = load_stacks(extra_dirs).items()
+            yield [Choice(f"stack {name} without {OVERRIDES}.stack", stack) for name, stack in plain]
 
     both = (of_profiles(merged.stack), of_host(merged.stack))
-    first, second = (with_nearest(problems, merged.stack, stacks, fits) for problems in both)
+    first, second = (with_nearest(problems, merged.stack, others, refusing) for problems in both)
     return first, second
 
 
-def load_stacks(extra_dirs: Sequence[Path] = ()) -> dict[str, Stack]:
-    """All stacks known here by name, without malformed ones: those are refused where they are used."""
+def load_stacks(extra_dirs: Sequence[Path] = (), changes: Mapping[str, Any] | None = None) -> dict[str, Stack]:
+    """All stacks known here by name, with a host's changes, without malformed ones: refused where they are used."""
     known: dict[str, Stack] = {}
     for name in find_profiles("stack", extra_dirs):
         with suppress(ProfileError):
-            stack = load_profile("stack", name, extra_dirs)
-            if isinstance(stack, Stack):
-                known[name] = stack
+            document = _load("stack", name, extra_dirs)
+            merge_fields(document, changes or {})
+            known[name] = check_document(Stack, document, f"stack {name}")
     return known
 
 

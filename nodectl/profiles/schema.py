@@ -75,6 +75,7 @@ class Sourced(Strict):
         return self
 
 
+Architecture = Literal["x86_64", "aarch64"]
 GpuLink = Literal["nvswitch", "nvlink-bridge", "pcie"]
 
 
@@ -120,6 +121,8 @@ class Hardware(Sourced):
     """What a node is made of; `gpus` None means unknown: measured, without a reference to hold it against."""
 
     description: str
+    # of the processors; None where both kinds are sold
+    architecture: Architecture | None = None
     gpus: Annotated[int, Field(ge=0)] | None
     gpu: Gpu | None = None
     # between all GPUs; a pair may have a better one
@@ -129,6 +132,8 @@ class Hardware(Sourced):
     cpu: Cpu | None = None
     memory_gb: int | None = None
     floors: tuple[Floor, ...] = ()
+    # fields that no source confirms: shown as a warning wherever the hardware is used
+    unverified: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _gpus_agree(self) -> Hardware:
@@ -140,7 +145,6 @@ class Hardware(Sourced):
 
 
 Os = Annotated[str, Field(pattern=r"^[a-z]+-[0-9]+(\.[0-9]+)?$")]
-Architecture = Literal["x86_64", "aarch64"]
 Flavour = Literal["proprietary", "open"]
 
 
@@ -182,14 +186,17 @@ class SystemLibraries(Strict):
 
 
 class Stack(Sourced):
-    """What is installed; `cuda`, `cudnn` and `nccl` are those that torch's wheel loads, None where it has none."""
+    """What is installed; `cuda`, `cudnn` and `nccl` are those that torch's wheel loads, None where it has none.
+
+    Without `torch` no environment is made and none expected: whoever trains brings its own, in containers for one.
+    """
 
     description: str
     os: tuple[Os, ...] = ()
     architectures: tuple[Architecture, ...] = ()
-    python: PythonRange
-    torch: Version
-    index: Annotated[str, Field(pattern=r"^([a-z0-9]+|(https?|file)://\S+)$")]
+    python: PythonRange | None = None
+    torch: Version | None = None
+    index: Annotated[str, Field(pattern=r"^([a-z0-9]+|(https?|file)://\S+)$")] | None = None
     cuda: Version | None = None
     cudnn: Version | None = None
     nccl: Version | None = None
@@ -208,9 +215,21 @@ class Stack(Sourced):
             raise ValueError("driver: a stack without 'cuda' needs none")
         return self
 
+    @model_validator(mode="after")
+    def _torch_has_what_it_needs(self) -> Stack:
+        if self.torch is not None and (self.python is None or self.index is None):
+            raise ValueError("torch: it needs 'python' and 'index'")
+        needing = ("python", "index", "cuda", "cudnn", "nccl", "deepspeed", "nccl_tests", "packages")
+        given = [name for name in needing if getattr(self, name)]
+        if self.torch is None and given:
+            raise ValueError(f"{', '.join(given)}: of no use to a stack without 'torch'")
+        return self
+
     @property
     def requirements(self) -> tuple[str, ...]:
-        """What is installed into the environment, as pinned requirements with torch first."""
+        """What is installed into the environment, as pinned requirements with torch first; nothing without torch."""
+        if self.torch is None:
+            return ()
         extra = {**self.packages, **({"deepspeed": self.deepspeed} if self.deepspeed else {})}
         return (f"torch=={self.torch}", *(f"{name}=={version}" for name, version in sorted(extra.items())))
 

@@ -32,9 +32,9 @@ def stack_variables(stack: Stack) -> dict[str, Any]:
     cuda = stack.cuda is not None
     return {
         "requirements": list(stack.requirements),
-        "index": known.index(stack.index),
-        "python_min": stack.python.min,
-        "python_max": stack.python.max,
+        "index": known.index(stack.index) if stack.index else "",
+        "python_min": stack.python.min if stack.python else "",
+        "python_max": stack.python.max if stack.python else "",
         "torch": stack.torch,
         "cuda": stack.cuda,
         "cudnn": stack.cudnn,

@@ -77,7 +77,7 @@ def _fill_wheels(wheels: Path, stack: Stack, python: str, note: Note) -> None:
     pip = [*_pip(), "--disable-pip-version-check"]
     # --target is needed beside --python-version, and nothing is put there
     tags = ["--only-binary", ":all:", "--python-version", python]
-    index = addresses().index(stack.index)
+    index = addresses().index(stack.index or "cpu")
     for source in ([["--index-url", index]] if _answers(index) else []) + [[]]:
         report = _dry_run(pip, [*tags, *source], stack.requirements)
         if report is not None:

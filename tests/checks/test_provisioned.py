@@ -27,7 +27,7 @@ TORCH = Imported(
     {"nccl": "/opt/v/lib/libnccl.so.2", "cudnn": "/opt/v/lib/libcudnn.so.8"},
     own=("/opt/v",),
     distributions={name.partition("==")[0].lower(): name.partition("==")[2] for name in STACK.requirements},
-    python=STACK.python.max,
+    python=STACK.python.max if STACK.python else "",
 )
 
 

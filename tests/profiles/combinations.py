@@ -69,7 +69,7 @@ REFUSED = (
         "dgx-a100",
         "cu13",
         "was dropped by CUDA 13.0",
-        "stack cu121",
+        "stack cu126",
         overrides={"hardware": {"gpu": V100}},
     ),
     Combination(
@@ -86,7 +86,7 @@ REFUSED = (
         "dgx-a100",
         "cu13",
         "needs driver 580, and this host keeps 535.183.01",
-        "stack cu128 or a driver from 580 on, installed by whoever owns this one",
+        "stack cu129 or a driver from 580 on, installed by whoever owns this one",
         look={"driver": {"version": "535.183.01", "origin": "dgx"}},
     ),
     Combination(
@@ -111,7 +111,7 @@ REFUSED = (
         "dgx-a100",
         "cu128",
         "open kernel modules, which compute capability 7.0 cannot use",
-        "stack cu121 or driver flavour proprietary",
+        "stack cu126 or driver flavour proprietary",
         overrides={"hardware": {"gpu": V100}},
     ),
     Combination(
@@ -150,7 +150,7 @@ REFUSED = (
         "torch-cuda",
         "dgx-a100",
         "cu121",
-        "torch 2.1.2 with CUDA 12.4 is no row of the matrix",
+        "torch 2.1.2 with CUDA 12.4 is no build of PyTorch's",
         "torch 2.1.2 with CUDA 12.1 (cuDNN 8.9.2.26, NCCL 2.18.1)",
         overrides={"stack": {"cuda": "12.4"}},
     ),
@@ -183,7 +183,7 @@ REFUSED = (
         "dgx-a100",
         "cu121",
         "this host runs debian-12",
-        "stack cu128",
+        "stack cu124",
         look={"os": {"id": "debian", "version": "12", "key": "debian-12"}},
     ),
     Combination(
@@ -191,7 +191,7 @@ REFUSED = (
         "dgx-a100",
         "cu121",
         "this host is aarch64",
-        "stack cu13",
+        "stack cu129",
         look={"architecture": "aarch64", "driver": {"version": "580.65.06", "origin": "apt"}},
     ),
     Combination(

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from nodectl.errors import ProfileError
-from nodectl.profiles.compat import IncompatibleError
-from nodectl.profiles.host_compat import HostLook
+from nodectl.profiles.compat import IncompatibleError, profile_problems
+from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import find_profiles
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.resolve import Resolved, load_profile, load_stacks, resolve
@@ -21,6 +21,10 @@ ARTICLES = {
 }
 
 
+# what the recorded look is for another machine than the profile's
+_OF_THE_LOOK = {"gpu-count", "gpu-model", "nvswitch", "unverified", "gpus-not-seen"}
+
+
 def look(policy: str | None = None, **found: Any) -> HostLook:
     return HostLook.create({**LOOK, **found}, policy)
 
@@ -29,7 +33,7 @@ def codes(resolved: Resolved) -> set[str]:
     return {problem.code for problem in resolved.problems}
 
 
-@pytest.mark.parametrize("name", sorted(STACKS))
+@pytest.mark.parametrize("name", sorted(name for name, stack in STACKS.items() if stack.torch))
 def test_every_shipped_stack_is_a_row_of_the_matrix(name: str) -> None:
     stack = STACKS[name]
     row = matrix().torch_row(stack)
@@ -39,7 +43,7 @@ def test_every_shipped_stack_is_a_row_of_the_matrix(name: str) -> None:
         assert (field in row.unsure) == (field in stack.unverified)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in STACKS if name != "cpu"))
+@pytest.mark.parametrize("name", sorted(name for name, stack in STACKS.items() if stack.cuda))
 def test_every_shipped_cuda_stack_says_for_what_it_exists_and_who_says_so(name: str) -> None:
     stack = STACKS[name]
     assert stack.os and stack.architectures and stack.driver and stack.dcgm and stack.nccl_tests
@@ -52,6 +56,7 @@ def test_every_shipped_cuda_stack_says_for_what_it_exists_and_who_says_so(name: 
 def test_the_articles_stacks_are_the_articles(name: str) -> None:
     stack = STACKS[name]
     cuda, torch, python = ARTICLES[name]
+    assert stack.torch and stack.python
     assert (stack.cuda, stack.torch.partition("+")[0], (stack.python.min, stack.python.max)) == (cuda, torch, python)
 
 
@@ -64,7 +69,9 @@ def test_the_systems_libraries_may_differ_from_those_that_torch_loads() -> None:
 
 def test_every_row_of_the_matrix_that_may_refuse_has_a_source() -> None:
     rows = matrix()
-    sources = [row.source for group in (rows.cuda, rows.flavours, rows.torch, rows.deepspeed) for row in group]
+    sources = [
+        row.source for group in (rows.cuda, rows.flavours, rows.torch, rows.kernels, rows.deepspeed) for row in group
+    ]
     assert all(sources)
     assert all(row.dropped_source for row in rows.gpus if row.dropped_by)
 
@@ -236,3 +243,48 @@ def test_a_floor_follows_the_link_that_is_found() -> None:
 @pytest.mark.parametrize("name", find_profiles("hardware"))
 def test_every_floor_names_its_source(name: str) -> None:
     assert all(floor.source and floor.unit for floor in hardware(name).floors)
+
+
+@pytest.mark.parametrize(
+    "torch", ["2.7.1+cu128", "2.8.0+cu126", "2.8.0+cu129", "2.9.1+cu130", "2.5.1+cu121", "2.7.1+cu118"]
+)
+def test_pypis_build_is_not_the_only_one(torch: str) -> None:
+    index = torch.partition("+")[2]
+    unknown: dict[str, Any] = {"cudnn": None, "nccl": None, "python": {"min": "3.10", "max": "3.12"}}
+    build = {"torch": torch, "cuda": f"{index[2:4]}.{index[4:]}", "index": index, "driver": {"min": "580"}}
+    resolve("dgx-a100", "cu128", "stock", overrides={"stack": {**build, **unknown}})
+
+
+def test_a_p100_is_refused_where_torch_holds_no_code_for_it() -> None:
+    p100 = {"model": "Tesla P100", "compute_capability": "6.0", "memory_gb": 16}
+    stack = {"driver": {"flavour": "proprietary"}}
+    with pytest.raises(IncompatibleError, match=r"and not for 6\.0; nearest working choice: stack cu126"):
+        resolve("dgx-a100", "cu128", "stock", overrides={"hardware": {"gpu": p100}, "stack": stack})
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.code)
+def test_a_nearest_choice_never_names_a_build_that_is_refused_too(case: Combination) -> None:
+    """Each build that is named is put into the stack, and what refuses then is less than before."""
+    found = refusal(case)
+    for choice in found.choices:
+        if choice.text not in found.nearest:
+            continue
+        host = HostLook.create(case.variables["nodectl_recorded_look"], case.driver)
+        base = resolve(case.hardware, case.stack, case.tuning, overrides=case.overrides, allow_unsupported=["a test"])
+        left = {
+            problem.code
+            for problem in (
+                *profile_problems(base.hardware, choice.stack, base.tuning, matrix()),
+                *host_problems(base.hardware, choice.stack, host, matrix()),
+            )
+            if problem.refuses
+        }
+        assert found.code not in left
+
+
+@pytest.mark.parametrize("hardware", ["gb200-4", "dgx-a100", "lab-cpu", "unknown", "t4-4"])
+def test_a_site_of_containers_names_the_stack_none(hardware: str) -> None:
+    resolved = resolve(hardware, "none", "stock", look=look())
+    assert not [problem for problem in resolved.problems if problem.code not in _OF_THE_LOOK]
+    stack = resolved.as_variables()["stack"]
+    assert (stack["requirements"], stack["torch"], stack["cuda"], stack["driver"]) == ([], None, None, None)

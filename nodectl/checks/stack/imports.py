@@ -47,8 +47,9 @@ def torch(host: Subject) -> Iterator[Finding]:
     yield from host.lacks(TORCH, package, "import", remedy=provision("pytorch"))
     if not isinstance(package, Imported):
         return
-    low, high = host.wanted.stack.python.min, host.wanted.stack.python.max
-    if package.python:
+    python = host.wanted.stack.python
+    if package.python and python is not None:
+        low, high = python.min, python.max
         status = failed_unless(numbers(low)[:2] <= numbers(package.python)[:2] <= numbers(high)[:2])
         expected, remedy = f"{low} to {high}", provision("python")
         yield host.finding(TORCH, status, "python", expected=expected, actual=package.python, remedy=remedy)
