@@ -121,8 +121,9 @@ def test_floors_are_the_least_that_was_measured_there() -> None:
         ("NVIDIA H100 80GB HBM3", "9.0"),
         ("NVIDIA GeForce RTX 4090", "8.9"),
         ("NVIDIA A10", "8.6"),
-        ("NVIDIA A10G", None),
-        ("NVIDIA L40S", None),
+        ("NVIDIA A10G", "8.6"),
+        ("NVIDIA A16", None),
+        ("NVIDIA L40S", "8.9"),
         ("Tesla V100-SXM2-32GB", "7.0"),
     ],
 )
