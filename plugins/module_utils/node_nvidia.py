@@ -20,8 +20,9 @@ _DISPLAY = ("0x0300", "0x0302")
 _BRIDGE = "0x0680"
 _VERSION = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
 _DRIVER_PACKAGE = re.compile(
-    r"(cuda-drivers(-\d+)?|nvidia-open(-\d+)?|nvidia-driver(-.+)?|nvidia-(dkms|headless|utils|kernel|legacy)-.+"
-    r"|nvidia-fabricmanager(-.+)?|nvidia-kernel-(open-)?dkms|libnvidia-compute(-.+)?|libcuda1)\Z"
+    r"(cuda-drivers(-\d+)?|nvidia-open(-\d+)?|nvidia-driver(?!-pinning|-assistant)(-.+)?|nvidia-(dkms|headless|utils)(-.+)?"
+    r"|nvidia-(kernel|legacy)-.+|nvidia-smi|nvidia-fabricmanager(-.+)?|libnvidia-compute(-.+)?|libcuda1"
+    r"|linux-(modules|objects|signatures)-nvidia-.+)\Z"
 )
 _DISTRIBUTION = re.compile(r"@(lists\.)?(ubuntu|debian|canonical)\.(com|org)|@alioth-lists\.debian\.net", re.I)
 

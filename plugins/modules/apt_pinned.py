@@ -108,6 +108,10 @@ class Pinned:
         names = [name for wanted in self.params["packages"] for name in wanted["names"]]
         return {name: self.version(name) for name in names if self.version(name)}
 
+    def of_driver(self, name: str) -> bool:
+        """It is installed, and a part of a GPU driver."""
+        return bool(packages.is_driver(name, self.version(name)))
+
     def is_held(self, name: str) -> bool:
         """Whether dpkg keeps the package at its version."""
         return bool(self.packages.get(name, {}).get("selection") == "hold")
@@ -166,8 +170,8 @@ class Pinned:
         out = self.apt.run("apt-get", "--simulate", *words, doing=f"plan {' '.join(choice)}")
         steps = apt_plan.parse_simulation(out)
         held = {name for name in self.packages if self.is_held(name)}
-        held -= {name for name in held if self.params["driver"] and packages.is_driver(name)}
-        bring = (lambda name: True) if self.params["driver"] else (lambda name: not packages.is_driver(name))
+        held -= {name for name in held if self.params["driver"] and self.of_driver(name)}
+        bring = (lambda name, version: True) if self.params["driver"] else _no_driver
         wrong = apt_plan.objections(steps, set(choice), gone, bring, held)
         if wrong or (steps and self.params["blocked_by"]):
             reason = "; ".join(wrong) or self.params["blocked_by"]
@@ -188,7 +192,7 @@ class Pinned:
         if self.params["driver"]:
             names |= {step["name"] for step in plan if step["action"] == "install"}
             names |= {name for name in self.packages if self.version(name)}
-            names = {name for name in names if name in self.settled or packages.is_driver(name)}
+            names = {name for name in names if name in self.settled or self.of_driver(name)}
         return sorted(name for name in names if self.params["hold"] and not self.is_held(name))
 
     def apply(self, choice: dict[str, str], gone: list[str]) -> None:
@@ -216,6 +220,10 @@ class Pinned:
                 versions.pop(step["name"], None)
         held = {name for name in versions if self.is_held(name) or name in hold or name in unknown}
         return apt_plan.as_lines(versions, held)
+
+
+def _no_driver(name: str, version: str) -> bool:
+    return not packages.is_driver(name, version)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ DATA = Path(__file__).resolve().parent.parent / "data" / "nvidia_packages.yml"
 DISTRIBUTIONS = ("ubuntu2004", "ubuntu2204", "ubuntu2404", "debian12")
 # NVIDIA's folder of an architecture, and Debian's name for it
 ARCHITECTURES = {"x86_64": "amd64", "sbsa": "arm64"}
-ARCHIVE = "archive"
+# a distribution's own archive: its folder, its rows, and its name for itself
+ARCHIVES = {"archive": ("archive", "Ubuntu"), "archive_debian": ("archive-debian", "Debian")}
+NVIDIA = "Origin: NVIDIA\nLabel: NVIDIA CUDA\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +54,20 @@ def build(
     *,
     archive: bool = False,
 ) -> Repository:
-    """`<folder>/<distribution>/<architecture>/`, each signed; with `archive`, also what Ubuntu's archive offers."""
+    """`<folder>/<distribution>/<architecture>/`, each signed; with `archive`, also what the distributions' own offer."""
     data = yaml.safe_load(DATA.read_text())
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)  # apt reads it as a user of its own
     with _Signer(folder) as signer:
         built: dict[tuple[str, str, str], _Deb] = {}
         for place in architectures:
-            parts = [(name, f"{name}/{place}", data["packages"]) for name in distributions]
-            parts += [(ARCHIVE, f"{ARCHIVE}/{place}", data["archive"])] if archive else []
-            for name, path, rows in parts:
-                wanted = list(_wanted(rows, name))
-                _fill(folder / path, [_built(built, signer.work, row, version, place) for row, version in wanted])
-                signer.sign(folder / path)
+            parts = [(name, NVIDIA, data["packages"]) for name in distributions]
+            for key, (name, origin) in ARCHIVES.items() if archive else ():
+                parts.append((name, f"Origin: {origin}\nLabel: {origin}\n", data[key]))
+            for name, origin, rows in parts:
+                path, wanted = folder / name / place, list(_wanted(rows, name))
+                _fill(path, [_built(built, signer.work, row, version, place) for row, version in wanted])
+                signer.sign(path, origin)
         return Repository(folder, signer.key_file, signer.fingerprint, _sha256(signer.key_file.read_bytes()))
 
 
@@ -79,7 +82,8 @@ def _built(
     known: dict[tuple[str, str, str], _Deb], work: Path, row: Mapping[str, Any], version: str, place: str
 ) -> _Deb:
     architecture = row.get("arch") or ARCHITECTURES[place]
-    key = row["name"], version, architecture
+    # the same name and version may depend on other packages elsewhere
+    key = row["name"], version, ":".join((architecture, *row.get("depends", ())))
     if key not in known:
         known[key] = _pack(work, row, version, architecture)
     return known[key]
@@ -88,6 +92,7 @@ def _built(
 def _pack(work: Path, row: Mapping[str, Any], version: str, architecture: str) -> _Deb:
     """Lay the package out in a folder and run dpkg-deb on it."""
     name = row["name"]
+    work = Path(tempfile.mkdtemp(dir=work))
     tree = work / f"{name}_{version}_{architecture}"
     content = payload(row.get("payload"), name, version)
     for path, text in content.files.items():
@@ -163,12 +168,11 @@ class _Signer:
         shutil.rmtree(self._home, ignore_errors=True)
         shutil.rmtree(self.work)
 
-    def sign(self, place: Path) -> None:
+    def sign(self, place: Path, origin: str) -> None:
         """Release, InRelease and the public key under the name that NVIDIA's has: the end of its fingerprint."""
         index = (place / "Packages").read_bytes()
         release = (
-            "Origin: NVIDIA\nLabel: NVIDIA CUDA\n"
-            f"Architecture: all amd64 arm64\nDate: {formatdate(usegmt=True)}\n"
+            f"{origin}Architecture: all amd64 arm64\nDate: {formatdate(usegmt=True)}\n"
             f"SHA256:\n {_sha256(index)} {len(index)} Packages\n"
         )
         (place / "Release").write_text(release)

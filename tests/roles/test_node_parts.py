@@ -1,5 +1,6 @@
 """What the record's helpers read: dpkg's and apt's files, the driver's packages, rings, GPU settings, sysctl names."""
 
+import re
 from typing import Any
 
 import pytest
@@ -71,11 +72,41 @@ def test_what_something_else_needs_stays(utils: Any) -> None:
 
 def test_the_document_names_the_driver_family_as_the_code_has_it(utils: Any) -> None:
     node_packages = utils("apt.packages")
-    assert fenced(DOCUMENT.read_text(), "driver-packages") == list(node_packages.DRIVER_FAMILY)
-    for name in ("nvidia-driver-535", "libnvidia-compute-535:i386", "nvidia-fabricmanager-535", "cuda-drivers-535"):
-        assert node_packages.is_driver(name)
-    for name in ("cuda-toolkit-11-8", "libcudnn8", "libnccl2", "libnvidia-container1", "nvidia-container-toolkit"):
-        assert not node_packages.is_driver(name)
+    family = [*node_packages.DRIVER_FAMILY, *node_packages.DRIVER_MODULES]
+    assert fenced(DOCUMENT.read_text(), "driver-packages") == family
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "is_driver"),
+    [
+        ("nvidia-driver-535", "535.183.01-0ubuntu1", True),
+        ("libnvidia-compute-535:i386", "535.183.01-0ubuntu1", True),
+        ("nvidia-fabricmanager-535", "535.183.01-1", True),
+        ("nvidia-driver", "590.48.01-1", True),
+        ("nvidia-utils", "590.48.01-0ubuntu1", True),
+        ("nvidia-dkms", "590.48.01-0ubuntu1", True),
+        ("libcuda1", "580.159.04-1", True),
+        ("nvidia-smi", "580.159.04-1", True),
+        ("firmware-nvidia-gsp", "580.159.04-1", True),
+        ("nvidia-driver-cuda", "580.159.04-1", True),
+        ("libegl-nvidia0", "580.159.04-1", True),
+        ("linux-modules-nvidia-580-open-generic", "6.8.0-45.45+1", True),
+        ("cuda-toolkit-11-8", "11.8.0-1", False),
+        ("cuda-compat-12-8", "570.124.06-0ubuntu1", False),
+        ("libcudnn8", "8.6.0.163-1+cuda11.8", False),
+        ("libnvidia-container1", "1.17.8-1", False),
+        ("nvidia-container-toolkit", "1.17.8-1", False),
+        ("nvidia-gds-12-8", "12.8.1-1", False),
+        ("nvidia-support", "20220217+3~deb12u1", False),
+        ("nvidia-prime", "0.8.17.1", False),
+        ("nvlsm", "2025.10.12-1", False),
+    ],
+)
+def test_a_driver_is_known_by_name_and_version(utils: Any, name: str, version: str, is_driver: bool) -> None:
+    """By both: names of Ubuntu's form and Debian's, with a branch and without."""
+    parts = utils("apt.packages")
+    assert parts.is_driver(name, version) == is_driver
+    assert bool(re.search(parts.DRIVER_VERSION, version)) != bool(re.search(parts.OTHER_VERSION, version))
 
 
 def test_ring_sizes_and_gpu_settings_go_back_by_the_programs_words(utils: Any, monkeypatch: pytest.MonkeyPatch) -> None:

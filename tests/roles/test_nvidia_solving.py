@@ -97,10 +97,29 @@ class Host:
         arguments = {"check": "nvidia", "packages": packages, "root": str(self.root)}
         return run_module(PINNED, arguments | options, folder=self.root / "tmp", check=True)
 
-    def policy(self, name: str) -> str:
+    def apt(self, program: str, *words: str) -> str:
         options = ["-o", f"Dir={self.root}", "-o", f"Dir::State::status={self.root}/var/lib/dpkg/status"]
-        argv = ["apt-cache", *options, "policy", name]
-        out = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        argv = [program, *options, "-o", "APT::Sandbox::User=root", *words]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+    def archive(self, name: str) -> None:
+        """The distribution's own repository beside NVIDIA's."""
+        text = f"deb [signed-by={self.repository.key_file}] {self.repository.url}/{name}/x86_64/ /\n"
+        self.path("etc/apt/sources.list.d/archive.list").write_text(text)
+        self.apt("apt-get", "-qq", "update")
+
+    def installs(self, plan: list[dict[str, str]], *, held: bool) -> None:
+        """dpkg's file as it stands after the plan: each package as its repository describes it."""
+        stanzas = []
+        for step in plan:
+            shown = self.apt("apt-cache", "show", f"{step['name']}={step['after']}").split("\n\n")[0]
+            fields = [line for line in shown.splitlines() if not line.startswith(("Filename", "SHA256", "Size"))]
+            fields.insert(1, f"Status: {'hold' if held else 'install'} ok installed")
+            stanzas.append("\n".join(fields) + "\n")
+        self.holds(*stanzas)
+
+    def policy(self, name: str) -> str:
+        out = self.apt("apt-cache", "policy", name)
         return next(line.split()[1] for line in out.splitlines() if "Candidate:" in line)
 
     def files(self) -> dict[str, bytes]:
@@ -166,6 +185,42 @@ def test_solved_not_installed_another_branch_is_no_candidate(host: Host) -> None
     assert host.policy("nvidia-driver-580-open") == "(none)"
 
 
+ARCHIVES = {"ubuntu2404": "archive", "debian12": "archive-debian"}
+
+
+@pytest.mark.parametrize("flavour", ["open", "proprietary"])
+@pytest.mark.parametrize("branch", ["580", "590"])
+@pytest.mark.parametrize("host", list(ARCHIVES), indirect=True)
+def test_solved_not_installed_of_two_branches_one_comes_whole_and_no_upgrade_moves_it(
+    host: Host, branch: str, flavour: str, filters: ModuleType
+) -> None:
+    """580 and 590 side by side, and the distribution's own newer driver of the same branch beside them."""
+    host.source(driver_branch=branch)
+    host.archive(ARCHIVES[host.distribution])
+    driver = {"names": filters.driver_packages({"branch": branch, "flavour": flavour}), "version": f"{branch}.*"}
+    plan = host.packages([driver], driver=True)["plan"]
+    versions = {step["after"].partition("-")[0] for step in plan}
+    assert len(plan) > 5 and len(versions) == 1, plan
+    (version,) = versions
+    assert version.startswith(f"{branch}.")
+    manager = {"names": [f"nvidia-fabricmanager-{branch}", "nvidia-fabricmanager"], "version": f"{version}-*"}
+    plan += host.packages([manager])["plan"]
+    for held in (True, False):
+        host.installs(plan, held=held)
+        assert "Inst " not in host.apt("apt-get", "--simulate", "dist-upgrade"), "neither driver nor fabric manager"
+
+
+@pytest.mark.parametrize("branch", ["580", ""])
+@pytest.mark.parametrize("host", list(ARCHIVES), indirect=True)
+def test_solved_not_installed_what_is_only_named_like_a_driver_is_free(host: Host, branch: str) -> None:
+    host.source(driver_branch=branch)
+    host.archive(ARCHIVES[host.distribution])
+    assert host.policy("nvidia-container-toolkit") == "1.19.1-1"
+    assert host.policy("nvlsm") == "2025.10.12-1"
+    if host.distribution == "debian12":
+        assert host.policy("nvidia-installer-cleanup") != "(none)", "Debian's own, which its form of driver needs"
+
+
 @pytest.mark.parametrize("host", ["ubuntu2004"], indirect=True)
 def test_solved_not_installed_the_nearest_nccl_of_the_same_cuda_stands_in(host: Host, filters: ModuleType) -> None:
     wanted = resolve("unknown", "cu116", "stock").as_variables()["stack"]
@@ -194,12 +249,7 @@ def test_solved_not_installed_fabric_manager_follows_the_driver(host: Host) -> N
 
 def test_solved_not_installed_a_transitional_fabric_manager_is_refused(host: Host) -> None:
     host.source(driver_branch="")
-    place = f"{host.repository.url}/archive/x86_64/ /"
-    text = f"deb [signed-by={host.repository.key_file}] {place}\n"
-    host.path("etc/apt/sources.list.d/archive.list").write_text(text)
-    options = ["-o", f"Dir={host.root}", "-o", f"Dir::State::status={host.root}/var/lib/dpkg/status"]
-    update = ["apt-get", *options, "-o", "APT::Sandbox::User=root", "-qq", "update"]
-    subprocess.run(update, check=True, capture_output=True)
+    host.archive("archive")
     host.path(PREFERENCES).unlink()  # as before nodectl: the archive's package leads to another branch
     answer = host.packages([{"names": ["nvidia-fabricmanager-570"], "version": "570.211.01-*"}])
     assert answer["failed"] and "it would bring nvidia-fabricmanager-580" in answer["msg"], answer

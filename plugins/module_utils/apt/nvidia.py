@@ -27,9 +27,11 @@ HEADER = "{comment} Written by nodectl from the host's stack profile; changes ma
 # NVIDIA's names of architectures, and Debian's
 ARCHITECTURES = {"x86_64": "amd64", "sbsa": "arm64"}
 # preferred over a newer one, but never a reason to go back from one that is installed
-WANTED, NEVER = 990, -1
+WANTED, ALIKE, NEVER = 990, 500, -1
 # as NVIDIA's Release file calls its repository
 LABEL = "NVIDIA CUDA"
+# and as those call theirs that have drivers of their own: a pin of a version alone would let them come in beside NVIDIA's
+OTHERS = ("Debian*", "Ubuntu*", "LP-PPA-*")
 # a new driver, fabric manager or kernel under a running job breaks it: `Driver/library version mismatch`
 FROZEN = (
     "^cuda-drivers",
@@ -198,15 +200,21 @@ def preferences(pins: Iterable[dict[str, Any]], driver_branch: str) -> str:
     records = []
     for pin in sorted(pins, key=lambda pin: str(pin["name"])):
         records += [record(pin["name"], f"version {pin['version']}", WANTED), record(pin["name"], "version *", NEVER)]
-    family = " ".join(packages.DRIVER_FAMILY)
-    # first what the pattern of the family would catch, but is no driver
-    records += [record(name, "version *", 500) for name in packages.NOT_DRIVER]
-    if driver_branch:
-        records.append(record(family, f"version {driver_branch}*", WANTED))
-        records.append(record(family, "version *", NEVER))
-    else:
-        records.append(record(family, f"release l={LABEL}", NEVER))
-    return HEADER.format(comment="#") + "\n" + "\n".join(records)
+    return HEADER.format(comment="#") + "\n" + "\n".join([*records, *driver_records(driver_branch)])
+
+
+def driver_records(branch: str) -> list[str]:
+    """The first record that fits a version decides: what is no driver, others' drivers, the branch's, all other drivers."""
+    modules, family = " ".join(packages.DRIVER_MODULES), " ".join(packages.DRIVER_FAMILY)
+    no_driver = record(family, f"version /{packages.OTHER_VERSION}/", ALIKE)
+    if not branch:
+        return [no_driver, record(f"{family} {modules}", f"release l={LABEL}", NEVER)]
+    return [
+        no_driver,
+        *(record(f"{family} {modules}", f"release o={other}", NEVER) for other in OTHERS),
+        record(family, f"version {branch}.*", WANTED),
+        record(f"{family} {modules}", "version *", NEVER),
+    ]
 
 
 def record(packages: str, pin: str, priority: int) -> str:

@@ -18,38 +18,39 @@ STATUS = "/var/lib/dpkg/status"
 MARKS = "/var/lib/apt/extended_states"
 # the states of dpkg in which a package's files are not all in place
 BROKEN = ("unpacked", "half-configured", "half-installed", "triggers-awaited", "triggers-pending")
-# a host that loses these loses its GPUs, so they go by name only (`--packages`); docs/rollback.md lists them too
+# a host that loses these loses its GPUs, so they go by name only (`--packages`); docs/rollback.md lists them too.
+# Names of NVIDIA's and the distributions' repositories alike: with the branch in them (Ubuntu up to 580) and without
+# (Debian's always, Ubuntu's from 590 on). Much else has such a name; a driver's part also has a driver's version
 DRIVER_FAMILY = (
     "cuda-drivers*",
+    "firmware-nvidia-*",
+    "lib*-nvidia*",
+    "libcuda1",
+    "libcudadebugger1",
+    "libnvcuvid1",
     "libnvidia-*",
+    "libnvoptix1",
+    "libnvsdm*",
     "libxnvctrl*",
-    "linux-modules-nvidia-*",
-    "linux-objects-nvidia-*",
-    "linux-signatures-nvidia-*",
-    "nvidia-compute-utils-*",
-    "nvidia-dkms-*",
-    "nvidia-driver-*",
-    "nvidia-fabricmanager*",
-    "nvidia-firmware-*",
-    "nvidia-headless-*",
-    "nvidia-imex*",
-    "nvidia-kernel-*",
-    "nvidia-modprobe",
-    "nvidia-open*",
-    "nvidia-persistenced",
-    "nvidia-settings",
-    "nvidia-utils-*",
+    "nvidia-*",
+    "nvlink5*",
     "xserver-xorg-video-nvidia*",
 )
-NOT_DRIVER = ("libnvidia-container*",)
+# modules that a distribution built for one of its kernels: the version is the kernel's
+DRIVER_MODULES = ("linux-modules-nvidia-*", "linux-objects-nvidia-*", "linux-signatures-nvidia-*")
+# 535.183.01-0ubuntu1, 580.159.04-1; not 1.17.8-1 (container toolkit), 12.8.1-1 (GDS), 20220217+3 (nvidia-support)
+DRIVER_VERSION = r"^[3-9][0-9][0-9]\.[0-9][0-9]"
+# its opposite, since apt's pins cannot say "not": POSIX, no look-ahead
+OTHER_VERSION = r"^([^3-9]|.[^0-9]|..[^0-9]|...[^.]|....[^0-9]|.....[^0-9]|.{0,5}$)"
 
 
-def is_driver(key: str) -> bool:
-    """The package of this key (`name` or `name:architecture`) belongs to the driver family."""
+def is_driver(key: str, version: str) -> bool:
+    """The package of this key (`name` or `name:architecture`) in this version is a part of a GPU driver."""
     name = key.partition(":")[0]
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in NOT_DRIVER):
-        return False
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in DRIVER_FAMILY)
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in DRIVER_MODULES):
+        return True
+    named = any(fnmatch.fnmatchcase(name, pattern) for pattern in DRIVER_FAMILY)
+    return named and re.search(DRIVER_VERSION, version) is not None
 
 
 def stanzas(text: str) -> Iterator[dict[str, str]]:

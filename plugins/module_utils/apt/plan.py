@@ -83,7 +83,7 @@ def choose(wanted: Wanted, offers: Offers) -> tuple[str, str]:
 
 
 def objections(
-    steps: Steps, own: set[str], gone: Iterable[str], may_come: Callable[[str], bool], held: set[str]
+    steps: Steps, own: set[str], gone: Iterable[str], may_come: Callable[[str, str], bool], held: set[str]
 ) -> list[str]:
     """What must not happen besides what was asked for: removals, forbidden packages, changes of what others hold."""
     may_go, reasons = set(gone), []
@@ -92,7 +92,7 @@ def objections(
         if step["action"] == "remove" and name not in may_go:
             reasons.append(f"it would remove {name} {step['before']}")
         elif step["action"] == "install" and name not in own:
-            if not may_come(name):
+            if not may_come(name, step["after"]):
                 reasons.append(f"it would bring {name} {step['after']}")
             elif name in held:
                 reasons.append(f"it would change {name}, which is held at {step['before']}")

@@ -165,7 +165,8 @@ class Restore:
         """(packages to remove, install or mark, {package that stays: why})."""
         before, now = self.before["packages"], self.now["packages"]
         going = {key for key in before if packages.there(now.get(key)) and not packages.there(before[key])}
-        kept = {key: "driver" for key in before if packages.is_driver(key) and before[key] != now.get(key)}
+        changed = [key for key in before if before[key] != now.get(key)]
+        kept = {key: "driver" for key in changed if of_driver(key, before[key]) or of_driver(key, now.get(key))}
         if self.driver_too:
             kept = {}
         fields = packages.parse(files.read_text(packages.STATUS), "")[1] if going else {}
@@ -310,6 +311,11 @@ class Restore:
             after = {key: record["after"]["packages"].get(key) for key in rest}
             sides = {"before": {**empty(), "packages": rest}, "after": {**empty(), "packages": after}}
             self.store.extend(name, {**record, **sides, "left": True}, {})
+
+
+def of_driver(key: str, package: dict[str, Any] | None) -> bool:
+    """The package as it was or is, None where it was not there, is a part of a GPU driver."""
+    return package is not None and bool(packages.is_driver(key, package["version"]))
 
 
 def alike(one: Record, other: Record) -> bool:
