@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
 
 NVIDIA = "0x10de"
 MOST_USERS = 32
+# bytes; the PCI standard allows no more
+MOST_VPD = 32768
 # PCI classes: display controllers, and the bridge that an NVSwitch is
 _DISPLAY = ("0x0300", "0x0302")
 _BRIDGE = "0x0680"
@@ -42,7 +45,17 @@ def pci_devices(root: str = "/") -> dict[str, Any]:
             numa = read_or(os.path.join(device, "numa_node"), "-1").strip()
             gpus.append({"address": address, "device": identity, "numa_node": int(numa or -1)})
     switch_file = os.path.exists(os.path.join(root, "dev/nvidia-nvswitch0"))
-    return {"gpus": gpus, "nvswitch": nvswitch or switch_file}
+    nvlink5 = bool(gpus) and nvlink5_bridge(root)
+    return {"gpus": gpus, "nvswitch": nvswitch or switch_file or nvlink5, "nvlink5": nvlink5}
+
+
+def nvlink5_bridge(root: str = "/") -> bool:
+    """An InfiniBand device that manages NVSwitches of NVLink 5 (HGX B200); fabric manager's script asks the same."""
+    for path in glob.glob(os.path.join(root, "sys/class/infiniband/*/device/vpd")):
+        with contextlib.suppress(OSError), open(path, "rb") as vpd:
+            if b"SW_MNG" in vpd.read(MOST_VPD):
+                return True
+    return False
 
 
 def packages(root: str = "/") -> list[dict[str, str]]:

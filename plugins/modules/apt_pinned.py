@@ -25,6 +25,10 @@ options:
       optional: {description: It may be missing from the repositories., type: bool, default: false}
   absent: {description: Packages that must go., type: list, elements: str, default: []}
   hold: {description: Hold them at their version., type: bool, default: true}
+  hold_driver:
+    description: Hold every installed part of the GPU driver as well; none of them is brought or changed for it.
+    type: bool
+    default: false
   driver: {description: The plan may bring packages of the GPU driver as well., type: bool, default: false}
   blocked_by: {description: Why nothing may be changed now; empty where it may., type: str, default: ""}
   source_expected:
@@ -73,6 +77,7 @@ def main() -> None:
             "packages": {"type": "list", "elements": "dict", "options": wanted, "required": True},
             "absent": {"type": "list", "elements": "str", "default": []},
             "hold": {"type": "bool", "default": True},
+            "hold_driver": {"type": "bool", "default": False},
             "driver": {"type": "bool", "default": False},
             "blocked_by": {"type": "str", "default": ""},
             "source_expected": {"type": "bool", "default": False},
@@ -189,10 +194,10 @@ class Pinned:
     def unheld(self, plan: Steps) -> list[str]:
         """What is to be held and is not; of a driver all its parts, since one newer than the others breaks them."""
         names = set(self.settled)
-        if self.params["driver"]:
-            names |= {step["name"] for step in plan if step["action"] == "install"}
-            names |= {name for name in self.packages if self.version(name)}
-            names = {name for name in names if name in self.settled or self.of_driver(name)}
+        if self.params["driver"] or self.params["hold_driver"]:
+            there = {name: self.version(name) for name in self.packages}
+            there.update({step["name"]: step["after"] for step in plan if step["action"] == "install"})
+            names |= {name for name, version in there.items() if packages.is_driver(name, version)}
         return sorted(name for name in names if self.params["hold"] and not self.is_held(name))
 
     def apply(self, choice: dict[str, str], gone: list[str]) -> None:

@@ -25,9 +25,9 @@ RETURN = r"""
 node:
   description: >-
     os {id, version, key}, architecture, kernel, pythons [{path, version}], gpus [{address, device, numa_node}],
-    nvswitch, driver {version, flavour, origin, from, packages}, gpu_users [{pid, name}], systemd, container,
-    virtual, secure_boot, nouveau, kernel_headers, booted_at (seconds since 1970), and recorded (the
-    keys that were given).
+    nvswitch, nvlink5 (NVSwitches behind a ConnectX bridge), driver {version, flavour, origin, from, packages},
+    gpu_users [{pid, name}], systemd, container, virtual, secure_boot, nouveau, kernel_headers,
+    booted_at (seconds since 1970), and recorded (the keys that were given).
   type: dict
   returned: always
 """
@@ -123,6 +123,7 @@ def look(root: str) -> dict[str, Any]:
         "pythons": pythons(root),
         "gpus": devices["gpus"],
         "nvswitch": devices["nvswitch"],
+        "nvlink5": devices["nvlink5"],
         "driver": driver(root),
         "gpu_users": users(root),
         "nouveau": os.path.isdir(os.path.join(root, "sys/module/nouveau")),

@@ -21,6 +21,7 @@ options:
   revoked: {description: Fingerprints of keys that must go., type: list, elements: str, default: []}
   pins: {description: Packages and their only candidates., type: list, elements: dict, default: []}
   driver_branch: {description: The only branch of the driver; empty blocks all., type: str, default: ""}
+  frozen: {description: Patterns of what unattended upgrades leave alone., type: list, elements: str, default: []}
   fresh: {description: 'The key or the source was written just now, or will be.', type: bool, default: false}
   state:
     description: Look and refuse, or make it so in two steps.
@@ -71,6 +72,7 @@ def main() -> None:
             "revoked": {"type": "list", "elements": "str", "default": []},
             "pins": {"type": "list", "elements": "dict", "default": []},
             "driver_branch": {"type": "str", "default": ""},
+            "frozen": {"type": "list", "elements": "str", "default": []},
             "fresh": {"type": "bool", "default": False},
             "state": {**text, "choices": ["look", "keyed", "pinned"]},
             "root": {"type": "path", "default": "/"},
@@ -99,7 +101,7 @@ def main() -> None:
 
 def keys(repository: nvidia.Repository, adopted: str) -> Contents:
     """What is trusted: the repository's own key, and no revoked one for everything; and what upgrades leave alone."""
-    contents: Contents = {nvidia.UNATTENDED: nvidia.unattended().encode()}
+    contents: Contents = {nvidia.UNATTENDED: nvidia.unattended(repository.params["frozen"]).encode()}
     contents[nvidia.KEYRING] = None if adopted else repository.key()
     contents.update({path: data or None for path, data in repository.revoked().items()})
     return contents

@@ -54,7 +54,7 @@ def build(
     *,
     archive: bool = False,
 ) -> Repository:
-    """`<folder>/<distribution>/<architecture>/`, each signed; with `archive`, also what the distributions' own offer."""
+    """`<folder>/<distribution>/<architecture>/`, each signed; with `archive`, also the distributions' own."""
     data = yaml.safe_load(DATA.read_text())
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)  # apt reads it as a user of its own

@@ -8,6 +8,7 @@ import pytest
 
 from nodectl.checks.gpu import fabric_manager, nvlink
 from nodectl.facts.fabric_manager import FabricManager
+from nodectl.facts.packages import Package, Packages
 from nodectl.facts.units import Unit, Units
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
@@ -111,6 +112,17 @@ def manager(version: str, driver: str | None = "580.95.05") -> dict[str, object]
     return {"fabric_manager": FabricManager(version), "versions": Versions("/v", driver=driver), **unit()}
 
 
+def dpkg(driver: bool | None, manager: bool) -> dict[str, object]:
+    """Holds of the driver's packages, None where it is not dpkg's, and of fabric manager's; one is no driver."""
+    parts = [
+        Package("nvidia-fabricmanager", "580.95.05-1", manager),
+        Package("nvidia-container-toolkit", "1.17.8-1", False),
+    ]
+    if driver is not None:
+        parts += [Package(name, "580.95.05-1", driver) for name in ("nvidia-driver", "libcuda1", "nvidia-smi")]
+    return {"packages": Packages({part.name: part for part in parts})}
+
+
 MANAGER = [
     Case("fabric_manager", "ok", unit(), dgx()),
     Case("fabric_manager", "failed", unit("failed"), dgx()),
@@ -118,6 +130,13 @@ MANAGER = [
     Case("fabric_manager", "warning", unit(enabled="disabled"), dgx()),
     Case("fabric_manager", "unknown", {"units": Unread("absent", "no systemd runs there")}, dgx()),
     Case("fabric_manager", "nothing", unit("failed"), PCIE),
+    Case("fabric_manager_hold", "ok", dpkg(driver=True, manager=True), dgx()),
+    Case("fabric_manager_hold", "ok", dpkg(driver=False, manager=False), dgx()),
+    Case("fabric_manager_hold", "warning", dpkg(driver=False, manager=True), dgx()),
+    Case("fabric_manager_hold", "warning", dpkg(driver=True, manager=False), dgx()),
+    Case("fabric_manager_hold", "nothing", dpkg(driver=None, manager=True), dgx()),
+    Case("fabric_manager_hold", "nothing", dpkg(driver=False, manager=True), PCIE),
+    Case("fabric_manager_hold", "unknown", {"packages": UNREAD}, dgx()),
     Case("fabric_manager_version", "ok", manager("580.95.05"), dgx()),
     Case("fabric_manager_version", "failed", manager("580.65.06"), dgx(), action="reboot"),
     Case("fabric_manager_version", "failed", {"fabric_manager": ABSENT}, dgx()),

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
 from nodectl.checks.stack.provisioned import FROZEN, RDMA_PACKAGES, REVOKED_KEYS
@@ -249,6 +248,14 @@ def test_a_repository_that_is_another_is_found(repository: object, subject: str,
 
 
 def test_what_apt_must_leave_alone_and_distrust_is_what_the_role_says() -> None:
-    assert set(FROZEN) == set(nvidia.FROZEN)
     defaults = yaml.safe_load((share_dir() / "roles" / "nvidia_repository" / "defaults" / "main.yml").read_text())
+    assert sorted(FROZEN) == defaults["nvidia_repository_frozen"]
     assert list(REVOKED_KEYS) == defaults["nvidia_repository_revoked_keys"]
+
+
+def test_what_upgrades_leave_alone_is_the_operators_to_say() -> None:
+    text = apt(extra="frozen\t^mine\n")
+    for frozen, status in (([], "ok"), (["^mine"], "ok"), (["^mine", "^yours"], "failed")):
+        variables = {"nvidia_repository_frozen": frozen}
+        said = found("nvidia_repository", variables=variables, nvidia_repository=text)["unattended upgrades"]
+        assert said[0] == status, said

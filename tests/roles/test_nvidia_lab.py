@@ -135,6 +135,7 @@ def test_installed_held_and_then_nothing_left_to_do(
         "nvidia-fabricmanager-535 535.183.01-1",
     ]
     assert "Driver 535.183.01 is installed, none is loaded" in made.text
+    assert "Unattended upgrades no longer touch ^cuda-drivers" in made.text
     after = state(gpu_host)
     assert ansible_play(roles(LAYERS), gpu_host, host, **variables).changed == 0
     assert after == state(gpu_host)
@@ -226,3 +227,57 @@ def test_a_key_of_another_is_not_trusted(
     assert f"has the SHA-256 {repository.sha256}" in bad.text
     good = {**given, "nvidia_repository_keyring_sha256": repository.sha256}
     assert ansible_play(roles(("nvidia_repository",)), gpu_host, host, **good).changed == 2
+
+
+def test_a_kept_driver_and_its_fabric_manager_are_held_together(
+    ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
+) -> None:
+    """A driver that the role nvidia_driver only looks at was not held, fabric manager was: an upgrade parted them."""
+    host = gpu_host.hosts[0]
+    gpu_host.ssh(host, "apt-mark unhold $(apt-mark showhold | grep -E 'nvidia|cuda-drivers')")
+    kept = {**variables, "nvidia_driver_mode": "keep", "nvidia_repository_driver_branch": ""}
+    neither = {**kept, "fabric_manager_hold": False}
+    assert ansible_play(roles(("fabric_manager",)), gpu_host, host, **neither).changed == 0
+    assert "nvidia" not in gpu_host.ssh(host, "apt-mark showhold")
+    ansible_play(roles(("nvidia_repository", "nvidia_driver", "fabric_manager")), gpu_host, host, **kept)
+    held = set(gpu_host.ssh(host, "apt-mark showhold").split())
+    assert {"nvidia-fabricmanager-535", "nvidia-driver-535", "libnvidia-compute-535", "nvidia-dkms-535"} <= held
+    before = gpu_host.ssh(host, "dpkg-query -W")
+    gpu_host.ssh(host, "apt-get -y -qq dist-upgrade")
+    assert gpu_host.ssh(host, "dpkg-query -W") == before
+    assert ansible_play(roles(("fabric_manager",)), gpu_host, host, **kept).changed == 0
+
+
+def test_nvlink_5_brings_the_subnet_manager_and_another_condition(
+    ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
+) -> None:
+    """HGX B200: no NVSwitch on the bus, no /dev/nvidia-nvswitch0."""
+    host, folder = gpu_host.hosts[0], "/etc/systemd/system/nvidia-fabricmanager.service.d"
+    gpu_host.ssh(host, "apt-get -y -qq --allow-change-held-packages purge nvidia-fabricmanager-535")
+    b200 = {**variables, "fabric_manager_driver": "580.159.04", "fabric_manager_nvlink5": True}
+    racks = {**b200, "fabric_manager_imex_nodes": ["10.0.0.1", "10.0.0.2"]}
+    ansible_play(roles(("fabric_manager",)), gpu_host, host, **racks)
+    shown = gpu_host.ssh(
+        host, "dpkg-query -W -f '${Package} ${Version}\\n' nvlsm libnvsdm nvidia-imex nvidia-fabricmanager"
+    )
+    assert sorted(shown.splitlines()) == [
+        "libnvsdm 580.159.04-1",
+        "nvidia-fabricmanager 580.159.04-1",
+        "nvidia-imex 580.159.04-1",
+        "nvlsm 2025.10.12-1",
+    ]
+    assert "ConditionPathExists" not in gpu_host.ssh(host, f"cat {folder}/90-nodectl.conf")
+    assert "SW_MNG" in gpu_host.ssh(host, f"cat {folder}/90-nodectl.conf")
+    assert gpu_host.ssh(host, "cat /etc/nvidia-imex/nodes_config.cfg").split() == ["10.0.0.1", "10.0.0.2"]
+    assert "ib_umad" in gpu_host.ssh(host, "cat /etc/modules-load.d/nodectl-nvlsm.conf")
+    assert ansible_play(roles(("fabric_manager",)), gpu_host, host, **racks).changed == 0
+
+
+def test_a_host_whose_peermem_does_not_load_goes_on(
+    ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
+) -> None:
+    host = gpu_host.hosts[0]
+    look = {"peermem": True, "path": "none", "systemd": False, "soft_possible": False}
+    said = ansible_play(roles(("rdma",), "configure"), gpu_host, host, rdma_host=look, rdma_devices=True)
+    assert "nvidia-peermem does not load" in said.text
+    gpu_host.ssh(host, "rm /etc/modules-load.d/nodectl-peermem.conf")

@@ -1,5 +1,6 @@
 """Whether a driver is managed, and what stands against it."""
 
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -54,3 +55,20 @@ def test_work_on_a_gpu_is_named_and_the_drivers_own_services_are_not(filters: Mo
     node = {**look(), "gpu_users": [{"pid": 7, "name": "nvidia-persiste"}, {"pid": 99, "name": "python3"}]}
     assert filters.gpu_work(node) == "a GPU is in use by python3 (pid 99): stop them first"
     assert filters.gpu_work({**look(), "gpu_users": [{"pid": 7, "name": "nv-hostengine"}]}) == ""
+
+
+@pytest.mark.parametrize(
+    ("vpd", "nvlink5"), [(b"\x82\x00ConnectX-7 SW_MNG\x90", True), (b"\x82\x00ConnectX-7\x90", False)]
+)
+def test_nvswitches_of_nvlink_5_are_seen_behind_their_bridge(
+    utils: Any, tmp_path: Path, vpd: bytes, nvlink5: bool
+) -> None:
+    """HGX B200 has GPUs on its bus, and no NVSwitch."""
+    gpu, bridge = tmp_path / "sys/bus/pci/devices/0000:1b:00.0", tmp_path / "sys/class/infiniband/mlx5_0/device"
+    for folder in (gpu, bridge):
+        folder.mkdir(parents=True)
+    (bridge / "vpd").write_bytes(vpd)
+    for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x2901"), ("numa_node", "0")):
+        (gpu / name).write_text(f"{text}\n")
+    seen = utils("node_nvidia").pci_devices(str(tmp_path))
+    assert (seen["nvswitch"], seen["nvlink5"]) == (nvlink5, nvlink5)

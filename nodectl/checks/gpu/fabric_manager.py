@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, failed_unless, judges
+from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_fact
 from nodectl.checks.gpu.rules import Fault, gpu_check
 from nodectl.facts.fabric_manager import FabricManager
 from nodectl.facts.gpus import Gpu
+from nodectl.facts.packages import Packages
 from nodectl.facts.units import Units
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
@@ -39,6 +40,14 @@ FABRIC_MANAGER_VERSION = Check(
     action="reboot",
     roles=("fabric_manager",),
 )
+FABRIC_MANAGER_HOLD = Check(
+    "fabric_manager_hold",
+    looks_at="dpkg's holds, live on hosts that nodectl provisioned, where the profile has NVSwitch",
+    fires="warning: held, and the driver is not, or the reverse: an upgrade moves one and leaves the other behind",
+    expected="driver and fabric manager held, or neither",
+    remedy="`nodectl provision --tags fabric_manager` holds both; for upgrades that move both `apt-mark unhold` them",
+    roles=("fabric_manager",),
+)
 
 
 @judges(FABRIC_MANAGER, FABRIC_MANAGER_VERSION, reads=("units", "fabric_manager", "versions"))
@@ -52,6 +61,24 @@ def manager(host: Subject) -> Iterator[Finding]:
     yield from host.lacks(FABRIC_MANAGER_VERSION, manager, expected="the driver's version", remedy=remedy)
     if isinstance(manager, FabricManager):
         yield _version(host, manager.version)
+
+
+@judges_fact(Packages, FABRIC_MANAGER_HOLD, reads=("packages",), unread="held alike", where=_has_nvswitch)
+def held_alike(host: Subject, packages: Packages) -> Iterator[Finding]:
+    """Only where both are dpkg's: a driver of NVIDIA's own installer is moved by no upgrade."""
+    parts = [package for package in packages.installed.values() if package.is_driver]
+    managers = [part for part in parts if part.name.startswith(_UNIT)]
+    driver = [part for part in parts if part not in managers]
+    if not managers or not driver:
+        return
+    held = sum(part.held for part in parts)
+    if held in (0, len(parts)):
+        yield host.finding(FABRIC_MANAGER_HOLD, Status.OK, actual="both held" if held else "neither held")
+        return
+    loose = sorted(part.name for part in parts if not part.held)
+    more = f" and {len(loose) - 3} more" if len(loose) > 3 else ""
+    actual = f"{held} of {len(parts)} packages held, not {', '.join(loose[:3])}{more}"
+    yield host.finding(FABRIC_MANAGER_HOLD, Status.WARNING, actual=actual)
 
 
 def _running(host: Subject) -> Finding:

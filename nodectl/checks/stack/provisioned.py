@@ -238,10 +238,10 @@ NVIDIA_REPOSITORY = Check(
 _LAYOUT = re.compile(r"/compute/(cuda|machine-learning)/repos/")
 # as in roles/nvidia_repository/defaults/main.yml, unless the inventory names others
 REVOKED_KEYS = ("AE09FE4BBD223A84B2CCFCE3F60F4B3D7FA2AF80",)
-# as in plugins/module_utils/apt/nvidia.py
 FROZEN = (
-    *("^cuda-drivers", "^libnvidia-", "^libxnvctrl", "^nvidia-", "^xserver-xorg-video-nvidia"),
-    "^linux-(generic|headers|image|modules|nvidia|objects|signatures)",
+    *("^cuda-drivers", "^firmware-nvidia-", "^lib.*-nvidia", "^libcuda1", "^libcudadebugger1", "^libnvcuvid1"),
+    *("^libnvidia-", "^libnvoptix1", "^libnvsdm", "^libxnvctrl", "^nvidia-", "^nvlink5", "^nvlsm"),
+    *("^linux-(generic|headers|image|modules|nvidia|objects|signatures)", "^xserver-xorg-video-nvidia"),
 )
 
 
@@ -252,7 +252,7 @@ FROZEN = (
     unread="one source",
     or_absent=True,
     where=lambda host: host.has_stack and bool(host.wanted and host.wanted.stack.cuda),
-    variables=("nvidia_repo_baseurl", "nvidia_repository_revoked_keys"),
+    variables=("nvidia_repo_baseurl", "nvidia_repository_frozen", "nvidia_repository_revoked_keys"),
 )
 def nvidia_repository(host: Subject, repository: NvidiaRepository) -> Iterator[Finding]:
     """What apt itself holds: one source, its lists, the stack's versions as candidates, no key that was revoked."""
@@ -270,8 +270,11 @@ def nvidia_repository(host: Subject, repository: NvidiaRepository) -> Iterator[F
         for name, version in versions.items():
             if version is not None:
                 yield _candidate(host, name, version, repository, nearest=check is NCCL)
-    expected = "leave driver, fabric manager and kernel alone"
-    touched = [name for name in FROZEN if name not in repository.frozen]
+    wanted = host.variables.get("nvidia_repository_frozen", FROZEN)
+    expected = "leave alone what nvidia_repository_frozen says: driver, fabric manager, kernel"
+    if wanted != FROZEN:
+        expected = f"leave alone: {', '.join(wanted) or 'nothing'}"
+    touched = [name for name in wanted if name not in repository.frozen]
     actual = f"may touch {', '.join(touched)}" if touched else expected
     yield host.finding(
         NVIDIA_REPOSITORY, failed_unless(not touched), "unattended upgrades", expected=expected, actual=actual

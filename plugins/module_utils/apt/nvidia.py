@@ -30,17 +30,8 @@ ARCHITECTURES = {"x86_64": "amd64", "sbsa": "arm64"}
 WANTED, ALIKE, NEVER = 990, 500, -1
 # as NVIDIA's Release file calls its repository
 LABEL = "NVIDIA CUDA"
-# and as those call theirs that have drivers of their own: a pin of a version alone would let them come in beside NVIDIA's
+# and as those call theirs that have drivers of their own, which a pin of a version alone would let in beside NVIDIA's
 OTHERS = ("Debian*", "Ubuntu*", "LP-PPA-*")
-# a new driver, fabric manager or kernel under a running job breaks it: `Driver/library version mismatch`
-FROZEN = (
-    "^cuda-drivers",
-    "^libnvidia-",
-    "^libxnvctrl",
-    "^linux-(generic|headers|image|modules|nvidia|objects|signatures)",
-    "^nvidia-",
-    "^xserver-xorg-video-nvidia",
-)
 DAY_S = 24 * 3600
 
 
@@ -204,7 +195,7 @@ def preferences(pins: Iterable[dict[str, Any]], driver_branch: str) -> str:
 
 
 def driver_records(branch: str) -> list[str]:
-    """The first record that fits a version decides: what is no driver, others' drivers, the branch's, all other drivers."""
+    """The first record that fits a version decides: no driver at all, others' drivers, the branch's, other drivers."""
     modules, family = " ".join(packages.DRIVER_MODULES), " ".join(packages.DRIVER_FAMILY)
     no_driver = record(family, f"version /{packages.OTHER_VERSION}/", ALIKE)
     if not branch:
@@ -222,7 +213,7 @@ def record(packages: str, pin: str, priority: int) -> str:
     return f"Package: {packages}\nPin: {pin}\nPin-Priority: {priority}\n"
 
 
-def unattended() -> str:
+def unattended(frozen: Iterable[str]) -> str:
     """What unattended-upgrades leaves alone; the list adds to the distribution's."""
-    names = "".join(f'  "{name}";\n' for name in FROZEN)
+    names = "".join(f'  "{name}";\n' for name in frozen)
     return HEADER.format(comment="//") + f"Unattended-Upgrade::Package-Blacklist {{\n{names}}};\n"

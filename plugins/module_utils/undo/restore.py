@@ -165,7 +165,7 @@ class Restore:
         """(packages to remove, install or mark, {package that stays: why})."""
         before, now = self.before["packages"], self.now["packages"]
         going = {key for key in before if packages.there(now.get(key)) and not packages.there(before[key])}
-        changed = [key for key in before if before[key] != now.get(key)]
+        changed = [key for key in before if moved(before[key], now.get(key))]
         kept = {key: "driver" for key in changed if of_driver(key, before[key]) or of_driver(key, now.get(key))}
         if self.driver_too:
             kept = {}
@@ -311,6 +311,13 @@ class Restore:
             after = {key: record["after"]["packages"].get(key) for key in rest}
             sides = {"before": {**empty(), "packages": rest}, "after": {**empty(), "packages": after}}
             self.store.extend(name, {**record, **sides, "left": True}, {})
+
+
+def moved(before: dict[str, Any] | None, now: dict[str, Any] | None) -> bool:
+    """It came, went or has another version; a hold alone moves nothing."""
+    if before is None or now is None:
+        return before is not now
+    return any(before[field] != now[field] for field in ("version", "state"))
 
 
 def of_driver(key: str, package: dict[str, Any] | None) -> bool:
