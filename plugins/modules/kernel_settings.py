@@ -79,9 +79,14 @@ def merge(present: str, wanted: str, never_lower: bool) -> str:
     return " ".join(map(str, map(max, map(int, old), map(int, new))))
 
 
-def plan(settings: list[Setting], held: Held, read: Read) -> tuple[dict[str, str], Entries, list[str]]:
-    """Pure: (live changes, what the role then holds, report); `read(key)` gives (value, reason)."""
+def plan(settings: list[Setting], held: Held, read: Read) -> tuple[dict[str, str], Entries, dict[str, str], list[str]]:
+    """Pure: (live changes, what the role then holds, the drop-in's values, report); `read(key)` gives (value, reason).
+
+    What is asked for is always in the drop-in, also where the live kernel has it: by `sysctl -w`, it would be gone at
+    the next boot.
+    """
     changes: dict[str, str] = {}
+    lasting: dict[str, str] = {}
     entries: Entries = {}
     report: list[str] = []
     for setting in settings:
@@ -94,6 +99,7 @@ def plan(settings: list[Setting], held: Held, read: Read) -> tuple[dict[str, str
         effective = merge(before, wanted, setting.get("never_lower", True))
         if effective != wanted:
             report.append(f"{key}: kept at {effective}, the profile's {wanted} would lower it")
+        lasting[key] = effective
         if effective != before:
             entries[key] = {"before": before, "after": effective}
         if effective != live:
@@ -104,12 +110,12 @@ def plan(settings: list[Setting], held: Held, read: Read) -> tuple[dict[str, str
             {setting["key"] for setting in settings}, lambda key: None if read(key)[1] is not None else read(key)[0]
         )
     )
-    return changes, entries, report
+    return changes, entries, lasting, report
 
 
-def drop_in(entries: Entries) -> str:
+def drop_in(values: dict[str, str]) -> str:
     """The file's text; empty where there is nothing to set."""
-    return HEADER + as_lines({key: entry["after"] for key, entry in entries.items()}) if entries else ""
+    return HEADER + as_lines(values) if values else ""
 
 
 def as_lines(values: dict[str, str]) -> str:
@@ -128,8 +134,8 @@ def apply_live(module: AnsibleModule, root: str, changes: dict[str, str]) -> Non
 def converge(module: AnsibleModule, read: Read) -> None:
     """Record first, then the file, then the kernel: a run killed between them is finished by the next."""
     path, held = module.params["file"], Held(module.params["record"])
-    changes, entries, report = plan(module.params["settings"], held, read)
-    old, new = files.read_text(path), drop_in(entries)
+    changes, entries, lasting, report = plan(module.params["settings"], held, read)
+    old, new = files.read_text(path), drop_in(lasting)
     before, after = as_lines({key: read(key)[0] for key in changes}), as_lines(changes)
     if not module.check_mode:
         held.begin(entries)

@@ -134,3 +134,13 @@ def test_an_exact_setting_may_lower(kernel: Kernel) -> None:
     assert kernel.get("vm.swappiness") == "10"
     kernel.run([])
     assert kernel.get("vm.swappiness") == "60"
+
+
+def test_a_value_that_is_live_already_is_in_the_file_too(kernel: Kernel) -> None:
+    kernel.set(WMEM, "4096 65536 16777216")
+    assert kernel.run(ARTICLE)["changed"] and f"{WMEM} = 4096 65536 16777216" in kernel.file.read_text()
+    assert not kernel.run(ARTICLE)["changed"]
+    kernel.file.unlink()
+    assert kernel.run(ARTICLE)["changed"] and f"{WMEM} = 4096 65536 16777216" in kernel.file.read_text()
+    kernel.run([])
+    assert not kernel.file.exists() and kernel.get(WMEM) == "4096 65536 16777216"

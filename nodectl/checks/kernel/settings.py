@@ -48,7 +48,7 @@ def _kernel_setting(host: Subject, key: str, wanted: str, never_lower: bool, liv
         remedy = f"run `sysctl {key}` there"
         return host.finding(check, Status.UNKNOWN, key, expected=wanted, actual="not read", remedy=remedy)
     value = live.value or ""
-    if live.value is not None and _is_held(value, wanted, never_lower):
+    if live.value is not None and is_held(value, wanted, never_lower):
         return host.finding(check, Status.OK, key, expected=wanted, actual=value)
     if live.fixed:
         return host.finding(check, Status.SKIPPED, key, expected=wanted, actual=f"{NOT_SETTABLE}: {live.fixed}")
@@ -56,7 +56,8 @@ def _kernel_setting(host: Subject, key: str, wanted: str, never_lower: bool, liv
     return host.finding(check, Status.FAILED, key, expected=wanted, actual=value, remedy=remedy)
 
 
-def _is_held(live: str, wanted: str, never_lower: bool) -> bool:
+def is_held(live: str, wanted: str, never_lower: bool) -> bool:
+    """A value that is never lowered has each number at least as high, any other is equal."""
     old, new = live.split(), wanted.split()
     have, least = ([number for word in words if (number := whole(word)) is not None] for words in (old, new))
     if never_lower and len(have) == len(old) == len(least) == len(new):

@@ -1,0 +1,134 @@
+"""What a boot would undo: values that another file overrides, values in no file, files that were deleted."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.checks.check import Subject
+from nodectl.checks.judge import judge
+from nodectl.checks.kernel import lasting
+from nodectl.facts import role_files, sysctl_files
+from nodectl.facts.role_files import GPU, GPU_RECORD, LIMITS, NIC, SERVICES, RoleFiles
+from nodectl.facts.sysctl import Sysctl
+from nodectl.facts.sysctl_files import BootValue, SysctlFiles
+from nodectl.profiles.resolve import resolve
+from tests.checks.table import UNREAD, Case, missing, verify
+
+WANTED = resolve("unknown", "cpu", "article-20g", overrides={"nic": {"mtu": 9000}})
+OURS = "/etc/sysctl.d/90-nodectl.conf"
+RMEM = "net.ipv4.tcp_rmem"
+LIVE = {key: Sysctl(key, setting.value) for key, setting in WANTED.tuning.sysctl.items()}
+KEPT = SysctlFiles(
+    {key.replace(".", "/"): BootValue(setting.value, OURS) for key, setting in WANTED.tuning.sysctl.items()}
+)
+LATER = SysctlFiles({**KEPT.values, "net/ipv4/tcp_rmem": BootValue("4096 87380 6291456", "/etc/sysctl.d/99-site.conf")})
+SERVICE = ("/etc/systemd/system/nodectl-nic.service", "/opt/nodectl/lib/nic_hw.py")
+ALL = RoleFiles(frozenset([*LIMITS, NIC, *SERVICE]), frozenset(["nodectl-nic.service"]), True)
+NICS = {"nodectl_nics": ["ens1"]}
+
+
+def without(path: str) -> RoleFiles:
+    return replace(ALL, present=ALL.present - {path})
+
+
+CASES = [
+    Case("kernel_settings_boot", "ok", {"sysctl": LIVE, "sysctl_files": KEPT}, WANTED),
+    Case("kernel_settings_boot", "warning", {"sysctl": LIVE, "sysctl_files": LATER}, WANTED, subject=RMEM),
+    Case("kernel_settings_boot", "warning", {"sysctl": LIVE, "sysctl_files": SysctlFiles({})}, WANTED),
+    Case("kernel_settings_boot", "unknown", {"sysctl": LIVE, "sysctl_files": UNREAD}, WANTED),
+    Case(
+        "kernel_settings_boot", "nothing",
+        {"sysctl": {RMEM: Sysctl(RMEM, None, "absent")}, "sysctl_files": SysctlFiles({})}, WANTED,
+    ),
+    Case("role_files", "ok", {"role_files": ALL}, WANTED, NICS),
+    *(
+        Case("role_files", "warning", {"role_files": without(path)}, WANTED, NICS, subject=path)
+        for path in (*LIMITS, NIC, *SERVICE)
+    ),
+    Case("role_files", "warning", {"role_files": replace(ALL, enabled=frozenset())}, WANTED, NICS, subject=SERVICE[0]),
+    Case(
+        "role_files", "warning", {"role_files": replace(ALL, present=ALL.present | {GPU_RECORD})}, WANTED, subject=GPU
+    ),
+    Case("role_files", "unknown", {"role_files": UNREAD}, WANTED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_each_case(case: Case) -> None:
+    verify(lasting, case)
+
+
+def test_no_case_is_missing() -> None:
+    assert missing(lasting, CASES) == set()
+
+
+def test_the_file_that_has_the_last_word_is_named() -> None:
+    found = judge(Subject("n1", {"sysctl": LIVE, "sysctl_files": LATER}, WANTED, {}))
+    (ours,) = [each for each in found if each.check == "kernel_settings_boot" and each.status.value == "warning"]
+    assert "/etc/sysctl.d/99-site.conf" in ours.actual and ours.remedy.startswith(f"take {RMEM} out of")
+
+
+def test_the_files_are_those_that_the_roles_write() -> None:
+    root = Path(__file__).parents[2] / "roles"
+    for role, paths in {
+        "limits": LIMITS,
+        "nic": (NIC, *SERVICE),
+        "gpu_settings": (GPU, GPU_RECORD, *SERVICES[GPU]),
+    }.items():
+        defaults = (root / role / "defaults" / "main.yml").read_text()
+        assert all(path in defaults for path in paths), role
+
+
+def boot_values(tmp_path: Path, files: dict[str, str]) -> SysctlFiles:
+    """What the fact's own script finds where these files are all of the system's."""
+    for name, text in files.items():
+        path = tmp_path / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    places = ("/etc/", "/run/", "/usr/local/lib/", "/usr/lib/", " /lib/")
+    shown = sysctl_files._SHOW
+    for place in places:
+        shown = shown.replace(f" {place.strip()}", f" {tmp_path}{place.strip()}").replace(
+            f"<{place}", f"<{tmp_path}{place}"
+        )
+    shown = shown.replace('"/etc/', f'"{tmp_path}/etc/').replace('"/usr/', f'"{tmp_path}/usr/')
+    done = subprocess.run(["sh", "-c", shown], capture_output=True, text=True, check=True)
+    return sysctl_files._parse(done.stdout.replace(str(tmp_path), ""))
+
+
+PLACES: list[tuple[dict[str, str], str]] = [
+    ({OURS: "vm.swappiness = 1\n", "/etc/sysctl.d/99-site.conf": "vm.swappiness=60\n"}, "/etc/sysctl.d/99-site.conf"),
+    ({OURS: "vm.swappiness = 1\n", "/etc/sysctl.conf": "# a comment\n  vm/swappiness = 60\n"}, "/etc/sysctl.conf"),
+    ({OURS: "vm.swappiness = 1\n", "/usr/lib/sysctl.d/10-low.conf": "vm.swappiness=60\n"}, OURS),
+    ({OURS: "vm.swappiness = 1\n", "/usr/lib/sysctl.d/90-nodectl.conf": "vm.swappiness=60\n"}, OURS),
+    ({OURS: "vm.swappiness = 1\n", "/run/sysctl.d/95-now.conf": "-vm.swappiness=60\n"}, "/run/sysctl.d/95-now.conf"),
+    ({OURS: "vm.swappiness = 1\n", "/etc/sysctl.d/99-all.conf": "vm.*=60\n;vm.swappiness=60\n"}, OURS),
+]
+TUNED = {
+    OURS: "vm.swappiness = 1\n",
+    "/etc/tuned/active_profile": "mine\n",
+    "/etc/tuned/tuned-main.conf": "reapply_sysctl = 0\n",
+    "/etc/tuned/mine/tuned.conf": "[main]\ninclude=base\n[cpu]\ngovernor=performance\n",
+    "/usr/lib/tuned/base/tuned.conf": "[sysctl]\nvm.swappiness=60\n[vm]\ntransparent_hugepages=never\n",
+}
+PLACES += [
+    (TUNED, "/usr/lib/tuned/base/tuned.conf"),
+    ({**TUNED, "/etc/tuned/tuned-main.conf": "reapply_sysctl = 1\n"}, OURS),
+    ({**TUNED, "/etc/tuned/tuned-main.conf": "daemon = 1\n"}, OURS),
+]
+
+
+@pytest.mark.parametrize(("files", "last"), PLACES, ids=lambda value: value if isinstance(value, str) else "")
+def test_the_order_in_which_a_boot_reads_them(tmp_path: Path, files: dict[str, str], last: str) -> None:
+    boot = boot_values(tmp_path, files).of("vm.swappiness")
+    assert boot is not None
+    assert (boot.file, boot.value) == (last, "1" if last == OURS else "60")
+
+
+def test_the_roles_files_as_they_are_listed() -> None:
+    text = f"systemd\n/var/lib/nodectl/runs\n{NIC}\nenabled nodectl-nic.service\n"
+    parsed: Any = role_files._parse(text)
+    assert parsed == RoleFiles(frozenset(["/var/lib/nodectl/runs", NIC]), frozenset(["nodectl-nic.service"]), True)
