@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from nodectl.errors import ParseError
@@ -116,8 +117,10 @@ def _device(line: Line) -> _Device | None:
 def _detail(line: Line, device: _Device) -> None:
     text = line.text.strip()
     if text.startswith("Lnk"):
-        if match := _LINK.match(text):
-            _read_link(line, match, device)
+        if read := _link(text):
+            _put_link(device, read)
+        else:
+            raise unreadable(TOOL, line, "a link without its speed and width")
     elif text.startswith("ACSCtl:"):
         match = _ACS.match(text)
         if match is None or not _FLAGS.fullmatch(match["flags"]):
@@ -127,16 +130,31 @@ def _detail(line: Line, device: _Device) -> None:
         device.is_denied = True
 
 
-def _read_link(line: Line, match: re.Match[str], device: _Device) -> None:
-    trained = _TRAINED.match(match["rest"])
-    if trained is None:
-        raise unreadable(TOOL, line, "a link without its speed and width")
+# what a link's line says: its values, and those of its words that are no value
+_Link = tuple[dict[str, Any], dict[str, str]]
+
+
+@lru_cache(maxsize=1024)
+def _link(text: str) -> _Link | None:
+    """None where speed and width are not there; ports of one kind are trained alike, and read once."""
+    match = _LINK.match(text)
+    trained = _TRAINED.match(match["rest"]) if match else None
+    if match is None or trained is None:
+        return None
     suffix = "_max" if match["which"] == "Cap" else ""
     speed, width = f"speed{suffix}_gt_s", f"width{suffix}"
-    device.values[speed] = real(trained["speed"].removesuffix("GT/s"))
-    device.values[width] = whole(trained["width"].removeprefix("x"))
+    values = {
+        speed: real(trained["speed"].removesuffix("GT/s")),
+        width: whole(trained["width"].removeprefix("x")),
+    }
     printed = {speed: trained["speed"], width: trained["width"]}
-    device.unavailable |= {key: word for key, word in printed.items() if "unknown" in word}
+    return values, {key: word for key, word in printed.items() if "unknown" in word}
+
+
+def _put_link(device: _Device, read: _Link) -> None:
+    values, unavailable = read
+    device.values |= values
+    device.unavailable |= unavailable
 
 
 def _bridges(devices: list[_Device]) -> Iterator[AcsBridge]:

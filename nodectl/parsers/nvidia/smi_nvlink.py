@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from nodectl.parsers.nvidia.smi_list import gpu_row
 from nodectl.parsers.nvidia.words import LostGpu, lost_gpu, no_output, refused
@@ -69,7 +70,7 @@ class _Gpu:
     index: int
     name: str
     uuid: str
-    links: dict[int, _Link] = field(default_factory=dict)
+    rows: list[Line] = field(default_factory=list)
     message: str | None = None
 
 
@@ -86,10 +87,10 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
         elif _STARTS_GPU.match(content):
             index, name, uuid = gpu_row(TOOL, line, content)
             gpu = gpus.setdefault(index, _Gpu(index, name, uuid))
-        elif match := _LINK.fullmatch(content):
+        elif _LINK.fullmatch(content):
             if gpu is None:
                 raise unreadable(TOOL, line, "a link before any GPU")
-            _read_link(gpu.links.setdefault(int(match[1]), _Link()), match[2], line)
+            gpu.rows.append(line)
         elif _CUT_LINK.fullmatch(content):
             raise unreadable(TOOL, line, "the row of a link is cut")
         elif gpu is not None and (_NO_NVLINK.search(content) or _NOT_TOLD.search(content)):
@@ -99,7 +100,33 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
     return NvidiaSmiNvlink(tuple(map(_frozen, gpus.values())), tuple(lost))
 
 
-def _read_link(link: _Link, value: str, line: Line) -> None:
+def _links(rows: Sequence[Line]) -> tuple[NvLink, ...]:
+    """The links of one GPU; ParseError with the row that is none."""
+    try:
+        return _read_links(tuple(line.text.strip() for line in rows))
+    except _RowError as error:
+        raise unreadable(TOOL, rows[error.row], error.why) from None
+
+
+class _RowError(Exception):
+    def __init__(self, row: int, why: str) -> None:
+        self.row = row
+        self.why = why
+
+
+@lru_cache(maxsize=256)
+def _read_links(rows: tuple[str, ...]) -> tuple[NvLink, ...]:
+    """GPUs and hosts of one kind have the same rows: they are read once."""
+    links: dict[int, _Link] = {}
+    for number, row in enumerate(rows):
+        label, _, value = row.removeprefix("Link ").partition(":")
+        if why := _put(links.setdefault(int(label), _Link()), value.strip()):
+            raise _RowError(number, why)
+    return tuple(_link(number, link) for number, link in links.items())
+
+
+def _put(link: _Link, value: str) -> str:
+    """Put what the row says into the link; why it cannot be read, empty where it can."""
     if value.strip("<>").lower() == "inactive":
         link.state = False
     elif speed := _SPEED.fullmatch(value):
@@ -107,30 +134,35 @@ def _read_link(link: _Link, value: str, line: Line) -> None:
     elif refused(value):
         link.unavailable["active"] = link.unavailable["speed_gb_s"] = value
     elif counter := _COUNTER.fullmatch(value):
-        name, text = counter[1], counter[2].strip()
-        key = _COUNTERS.get(name.lower())
-        if refused(text):
-            link.unavailable[key or name] = text
-        elif _WHOLE.fullmatch(text):
-            link.counters[name] = int(text)
-        elif key is None:
-            link.counters[name] = text
-        else:
-            raise unreadable(TOOL, line, "the counter is no number")
+        return _put_counter(link, counter[1], counter[2].strip())
     else:
-        raise unreadable(TOOL, line, "neither a rate in GB/s, <inactive>, nor a counter")
+        return "neither a rate in GB/s, <inactive>, nor a counter"
+    return ""
+
+
+def _put_counter(link: _Link, name: str, text: str) -> str:
+    key = _COUNTERS.get(name.lower())
+    if refused(text):
+        link.unavailable[key or name] = text
+    elif _WHOLE.fullmatch(text):
+        link.counters[name] = int(text)
+    elif key is None:
+        link.counters[name] = text
+    else:
+        return "the counter is no number"
+    return ""
 
 
 def _frozen(gpu: _Gpu) -> NvLinkGpu:
     unavailable = {"uuid": gpu.uuid} if refused(gpu.uuid) else {}
-    if gpu.message is not None and not gpu.links and not _NO_NVLINK.search(gpu.message):
+    if gpu.message is not None and not gpu.rows and not _NO_NVLINK.search(gpu.message):
         unavailable["links"] = gpu.message
     none = () if gpu.message is not None and "links" not in unavailable else None
     return NvLinkGpu(
         index=gpu.index,
         name=gpu.name or None,
         uuid=None if "uuid" in unavailable else gpu.uuid,
-        links=tuple(_link(number, link) for number, link in gpu.links.items()) if gpu.links else none,
+        links=_links(gpu.rows) if gpu.rows else none,
         message=gpu.message,
         unavailable=unavailable,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from nodectl.errors import ParseError
 from nodectl.parsers.text import Line, bus_id, unreadable
@@ -44,6 +45,7 @@ class LostGpu:
     text: str
 
 
+@lru_cache(maxsize=4096)
 def refused(value: str) -> bool:
     """nvidia-smi does not give this value: not here, not on this GPU, not to this user, or not any more."""
     return _REFUSED.fullmatch(value) is not None

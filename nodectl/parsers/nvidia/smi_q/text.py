@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 from nodectl.parsers.nvidia.smi_q.log import Block, Log, Value, Values
 from nodectl.parsers.nvidia.words import lost_gpu, no_output, warning
@@ -36,9 +38,33 @@ def read_text(lines: Sequence[Line]) -> Log:
     return _Reader(lines).read()
 
 
+class _Row(NamedTuple):
+    """A line without what stands around it."""
+
+    indent: int
+    content: str
+    key: str
+    colon: str
+    value: str
+
+
+@lru_cache(maxsize=16384)
+def _row(text: str) -> _Row:
+    """GPUs and hosts of one kind print the same lines: each is taken apart once; blank lines have no indent."""
+    text = text.expandtabs(8)
+    content = text.lstrip(" ")
+    key, colon, value = content.partition(":")
+    return _Row(len(text) - len(content) if content else 0, content, key, colon, value.strip())
+
+
+# as Value(text, line), and much faster: there are thousands of them a host
+_value = partial(tuple.__new__, Value)
+
+
 class _Reader:
     def __init__(self, lines: Sequence[Line]) -> None:
         self.lines = lines
+        self.last = lines[-1] if lines else None
         self.log = Log()
         self.block: Block | None = None
         # sections that the line belongs to: their indent and their path
@@ -48,19 +74,14 @@ class _Reader:
     def read(self) -> Log:
         prefix = self._prefix()
         for line in self.lines:
-            text = line.text.removeprefix(prefix) if prefix else line.text
-            if "\t" in text:
-                text = text.expandtabs(8)
-            content = text.lstrip(" ")
-            indent = len(text) - len(content)
-            if not content:
-                continue
-            if indent == 0:
-                if self.log.blocks and "NVSMI LOG=" in content:
+            row = _row(line.text.removeprefix(prefix) if prefix else line.text)
+            if row.indent:
+                if self.block is not None:
+                    self._inner(self.block, row, line)
+            elif row.content:
+                if self.log.blocks and "NVSMI LOG=" in row.content:
                     break  # the next one of `-l`
-                self._top(content, line)
-            elif self.block is not None:
-                self._inner(self.block, indent, content, line)
+                self._top(row.content, line)
         if not self.log.blocks and not ("attached_gpus" in self.log.header and self._none_expected()):
             raise no_output("nvidia-smi-q", self.lines, "'GPU <bus id>'")
         return self.log
@@ -93,13 +114,11 @@ class _Reader:
             if colon and name in _HEADER and not self.log.blocks:
                 self.log.header.setdefault(name, Value(value.strip(), line))
 
-    def _inner(self, block: Block, indent: int, content: str, line: Line) -> None:
-        key, colon, value = content.partition(":")
-        if not colon and line is self.lines[-1] and _name(key) not in _SECTIONS:
-            raise unreadable("nvidia-smi-q", line, "the line is cut")
-        value = value.strip()
-        if colon and not value and line is self.lines[-1]:
-            raise unreadable("nvidia-smi-q", line, "the value is cut")
+    def _inner(self, block: Block, row: _Row, line: Line) -> None:
+        indent, _, key, colon, text = row
+        if line is self.last:
+            _refuse_cut(row, line)
+        value = _value((text, line))
         while self.open and self.open[-1][0] >= indent:
             self.open.pop()
         parent = self.open[-1][1] if self.open else ""
@@ -109,13 +128,20 @@ class _Reader:
             path = self.paths[parent, key] = f"{parent}/{name}" if parent else name
         self.open.append((indent, path))
         if path.startswith("processes"):
-            _process(block, path, colon, Value(value, line))
+            _process(block, path, colon, value)
         elif path.startswith("mig_device"):
-            _mig_device(block, path, colon, Value(value, line))
+            _mig_device(block, path, colon, value)
         elif colon:
-            block.values.setdefault(path, Value(value, line))
+            block.values.setdefault(path, value)
             if path == "mig_mode/current" and block.mig_devices is None:
                 block.mig_devices = []
+
+
+def _refuse_cut(row: _Row, line: Line) -> None:
+    if not row.colon and _name(row.key) not in _SECTIONS:
+        raise unreadable("nvidia-smi-q", line, "the line is cut")
+    if row.colon and not row.value:
+        raise unreadable("nvidia-smi-q", line, "the value is cut")
 
 
 def _process(block: Block, path: str, colon: str, value: Value) -> None:
