@@ -70,6 +70,11 @@ class IbPort:
     counters: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def is_efa(self) -> bool:
+        """Amazon's adapter: libfabric's, through a plugin; NCCL's own RDMA takes InfiniBand and Ethernet only."""
+        return self.device.startswith("efa") or (self.link_layer or "").lower() == "unspecified"
+
+    @property
     def label(self) -> str:
         """`mlx5_0/1`, as `rdma link` writes it."""
         return f"{self.device}/{self.port}"

@@ -88,6 +88,12 @@ def _adapters(proposal: _Proposal, host: Host, facts: Mapping[str, object], port
             HCA, f"no RDMA port is fit for training: {excluded}", Status.WARNING, "look at the ports (ibstat)"
         )
         return
+    if efa := [port.device for port in ports if port.is_efa]:
+        others.append(f"{', '.join(efa)} (EFA)")
+        ports = [port for port in ports if not port.is_efa]
+    if not ports:
+        proposal.leave(HCA, f"EFA: NCCL reaches {few(efa)} through its libfabric plugin, which does not read it")
+        return
     value = "=" + ",".join(f"{port.device}:{port.port}" for port in ports)
     why = f"the {len(ports)} RDMA ports that carry training, by exact name"
     proposal.set(HCA, value, why + (f"; not {'; '.join(others)}" if others else "; there are no others"))

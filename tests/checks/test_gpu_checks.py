@@ -11,6 +11,9 @@ from nodectl.checks.gpu import processes as gpu_processes
 from nodectl.checks.gpu import state as gpu_state
 from nodectl.checks.gpu.rules import GpuJudgement
 from nodectl.facts.gpus import Gpus
+from nodectl.facts.job_processes import JobProcesses
+from nodectl.facts.pcie import Pcie, PcieLink
+from nodectl.facts.slurm import SlurmNode
 from nodectl.model.facts import Unread
 from nodectl.parsers.nvidia.smi_q.fields import GpuProcess
 from nodectl.profiles.resolve import Resolved, resolve
@@ -170,9 +173,29 @@ STATE = [
     Case("gpu_power_limit", "failed", eight(), tuned(power_limit_w=350)),
     Case("gpu_power_limit", "ok", all_with(power_limit_w=350.0), tuned(power_limit_w=350)),
 ]
+
+
+def built_x8(**changes: object) -> dict[str, object]:
+    """A card that is built, or sits in a slot, with 8 lanes of the chip's 16."""
+    values: dict[str, Any] = {"name": "NVIDIA A10G", "pcie_width_current": 8, "pcie_width_max": 16, **changes}
+    return all_with(**values)
+
+
+def slot(width: int) -> Pcie:
+    """What root sees above each GPU."""
+    addresses = [f"0000:{16 * index + 7:02x}:00.0" for index in range(8)]
+    ports = {address: f"0000:{index:02x}:01.0" for index, address in enumerate(addresses)}
+    return Pcie((), tuple(PcieLink(port, "PCI bridge", "", 16.0, 16.0, 8, width) for port in ports.values()), ports)
+
+
 PCIE = [
     Case("gpu_pcie_width", "ok", eight()),
     Case("gpu_pcie_width", "failed", eight(pcie_width_current=8), subject=GPU7, action="replace"),
+    Case("gpu_pcie_width", "failed", all_with(pcie_width_current=8), subject="GPU 0 (0000:07:00.0)"),
+    Case("gpu_pcie_width", "ok", built_x8()),
+    Case("gpu_pcie_width", "ok", {**built_x8(), "pcie": slot(8)}),
+    Case("gpu_pcie_width", "failed", {**built_x8(), "pcie": slot(16)}, action="replace"),
+    Case("gpu_pcie_width", "warning", built_x8(pcie_width_current=4)),
     Case("gpu_pcie_gen", "ok", eight()),
     Case("gpu_pcie_gen", "ok", eight(pcie_gen_current=1)),
     Case("gpu_pcie_gen", "failed", eight(pcie_gen_current=1, utilization_gpu_percent=97), subject=GPU7),
@@ -186,10 +209,24 @@ PCIE = [
 MINE = GpuProcess(4242, "C", "python3", 20480)
 LEFT = GpuProcess(4243, "C", "[Not Found]", 20480)
 SHOWN = GpuProcess(1200, "G", "/usr/lib/xorg/Xorg", 4)
+
+
+def owned(**pids: int) -> dict[str, object]:
+    """Whose job a process is of."""
+    by_owner = {name: frozenset({pids[name]} if name in pids else ()) for name in ("slurm", "nodectl")}
+    return {"job_processes": JobProcesses(**by_owner)}
+
+
 PROCESSES = [
     Case("gpu_processes", "ok", eight()),
     Case("gpu_processes", "ok", eight(processes=(SHOWN,))),
     Case("gpu_processes", "warning", eight(processes=(MINE, SHOWN)), subject=GPU7),
+    Case("gpu_processes", "ok", {**eight(processes=(MINE,)), **owned(slurm=4242)}),
+    Case("gpu_processes", "ok", {**eight(processes=(MINE,)), **owned(nodectl=4242)}),
+    Case("gpu_processes", "warning", {**eight(processes=(MINE,)), **owned(slurm=77)}, subject=GPU7),
+    Case("gpu_processes", "ok", {**eight(processes=(MINE,)), "slurm": SlurmNode("n", ("MIXED",), True)}),
+    Case("gpu_processes", "warning", {**eight(processes=(MINE,)), "slurm": SlurmNode("n", ("IDLE",), True)}),
+    Case("gpu_orphans", "ok", {**eight(processes=(LEFT,)), **owned(slurm=4243)}),
     Case("gpu_processes", "unknown", all_with(refused={"processes": "Insufficient Permissions"})),
     Case("gpu_orphans", "unknown", all_with(refused={"processes": "Insufficient Permissions"})),
     Case("gpu_memory_held", "unknown", all_with(refused={"processes": "Insufficient Permissions"})),

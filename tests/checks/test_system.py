@@ -23,6 +23,13 @@ def numa(*mib: int | None) -> dict[str, object]:
     return {**cpu(), "numa": Numa(tuple(NumaNode(n, "0-3", size, None) for n, size in enumerate(mib)))}
 
 
+# 72 processors and their memory, and the GPU's memory as nodes of its own
+GRACE_HOPPER = {
+    **cpu(sockets=1),
+    "numa": Numa((NumaNode(0, "0-71", 490_000, None), NumaNode(1, "", 97_000, None), NumaNode(2, "", 0, None))),
+}
+
+
 def memory(total: int, swap: int | None = 0, free: int | None = None) -> dict[str, object]:
     return {"memory": Memory(total, total, swap, 1024, swap_free_mib=free)}
 
@@ -52,6 +59,9 @@ CASES = [
     Case("numa_nodes", "nothing", {"numa": ABSENT}),
     Case("memory_balance", "ok", numa(64000, 63000)),
     Case("memory_balance", "warning", numa(64000, 32000)),
+    Case("memory_balance", "ok", GRACE_HOPPER),
+    Case("numa_nodes", "ok", GRACE_HOPPER),
+    Case("numa_nodes", "warning", {**GRACE_HOPPER, **cpu(sockets=2)}),
     Case("memory_balance", "unknown", numa(64000, None)),
     Case("memory_size", "ok", memory(1_000 * GIB * 95 // 100), WANTED),
     Case("memory_size", "failed", memory(800 * GIB), WANTED),

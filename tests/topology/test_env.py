@@ -96,6 +96,18 @@ def test_with_rdma_the_managed_network_goes_before_the_faster_one() -> None:
     assert found[0].values == {"NCCL_IB_HCA": "=mlx5_0:1", "NCCL_SOCKET_IFNAME": "=eth0"}
 
 
+EFA = tuple(IbPort(f"rdmap{n}s27", 1, "ACTIVE", "LinkUp", 100.0, link_layer="Unspecified") for n in range(16, 18))
+
+
+def test_adapters_of_efa_are_not_named_to_nccls_own_rdma() -> None:
+    (only,) = environments({"nics": nics(net("eth0", "192.0.2.1/24")), "ib_ports": EFA})
+    assert "NCCL_IB_HCA" not in only.values and only.unset["NCCL_IB_HCA"].startswith("EFA: NCCL reaches rdmap16s27")
+    assert not [finding for finding in only.findings if finding.subject == "NCCL_IB_HCA"]
+    mixed = (*EFA, IbPort("efa_0", 1, "ACTIVE", "LinkUp", 200.0), IbPort("mlx5_0", 1, "ACTIVE", rate_gbit_s=200.0))
+    (both,) = environments({"nics": nics(net("eth0", "192.0.2.1/24")), "ib_ports": mixed})
+    assert both.values["NCCL_IB_HCA"] == "=mlx5_0:1" and "efa_0" in both.why["NCCL_IB_HCA"]
+
+
 ROCE = tuple(IbPort(f"mlx5_{n}", 1, "ACTIVE", "LinkUp", 200.0, link_layer="Ethernet") for n in range(2))
 
 

@@ -8,6 +8,8 @@ from nodectl.checks.check import Check, Subject, Threshold, judges
 from nodectl.checks.gpu.rules import gpus_of, of_gpu
 from nodectl.common.few import few
 from nodectl.facts.gpus import Gpu
+from nodectl.facts.job_processes import JobProcesses
+from nodectl.facts.slurm import SlurmNode
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_q.fields import GpuProcess
@@ -22,7 +24,7 @@ GPU_MEMORY_HELD_MIB_LIMIT = Threshold("gpu_memory_held_mib", 1024, "the driver i
 GPU_PROCESSES = Check(
     "gpu_processes",
     looks_at="nvidia-smi -q",
-    fires="warning: a process computes on a GPU",
+    fires="warning: a process computes on a GPU, and is of no job of Slurm's or nodectl's",
     expected="none",
     remedy="is it no job of yours: `nodectl jobs list`, then end it by its number",
 )
@@ -43,7 +45,11 @@ GPU_MEMORY_HELD = Check(
 )
 
 
-@judges(GPU_PROCESSES, GPU_ORPHANS, GPU_MEMORY_HELD, reads=("gpus",))
+# a job runs on the node, or ends there
+_SLURM_AT_WORK = {"ALLOCATED", "MIXED", "COMPLETING"}
+
+
+@judges(GPU_PROCESSES, GPU_ORPHANS, GPU_MEMORY_HELD, reads=("gpus", "job_processes", "slurm"))
 def processes(host: Subject) -> Iterator[Finding]:
     """Compute processes by name; those that nobody can name; memory that is held without any."""
     devices = gpus_of(host)
@@ -66,17 +72,26 @@ def processes(host: Subject) -> Iterator[Finding]:
 
 
 def _named(host: Subject, gpu: Gpu) -> str:
-    return few([_shown(process) for process in _compute(gpu) if not _is_nameless(process)])
+    return few([_shown(process) for process in _of_no_job(host, gpu) if not _is_nameless(process)])
 
 
 def _orphans(host: Subject, gpu: Gpu) -> str:
-    return few([_shown(process) for process in _compute(gpu) if _is_nameless(process)])
+    return few([_shown(process) for process in _of_no_job(host, gpu) if _is_nameless(process)])
 
 
 def _held(host: Subject, gpu: Gpu) -> str:
     used = gpu.memory_used_mib
     held = used is not None and not gpu.processes and used > host.threshold(GPU_MEMORY_HELD_MIB_LIMIT)
     return f"{used} MiB in use by no process" if held else ""
+
+
+def _of_no_job(host: Subject, gpu: Gpu) -> list[GpuProcess]:
+    """Those that compute, without a job's; where nobody could look whose they are, Slurm's word counts for all."""
+    owned, node = host.fact("job_processes", JobProcesses), host.fact("slurm", SlurmNode)
+    at_work = node is not None and _SLURM_AT_WORK & set(node.states)
+    if at_work and (owned is None or not owned.slurm):
+        return []
+    return [process for process in _compute(gpu) if owned is None or process.pid not in owned.all]
 
 
 def _compute(gpu: Gpu) -> list[GpuProcess]:

@@ -47,8 +47,12 @@ def gpu_check(
     thresholds: tuple[Threshold, ...] = (),
     roles: tuple[str, ...] = (),
     only_if: Callable[[Subject], bool] | None = None,
+    reads: tuple[str, ...] = (),
 ) -> Callable[[GpuFunction], GpuJudgement]:
-    """Register a function of one GPU as the judge of `check`; it is asked where the GPU tells its value `field`."""
+    """Register a function of one GPU as the judge of `check`; it is asked where the GPU tells its value `field`.
+
+    `reads` are the facts that it reads beside the GPUs' own.
+    """
     declared = Check(check, looks_at, fires, expected, remedy, action, thresholds, roles)
 
     def register(function: GpuFunction) -> GpuJudgement:
@@ -56,7 +60,7 @@ def gpu_check(
             devices = gpus_of(host) if only_if is None or only_if(host) else ()
             return _each_gpu(host, devices, declared, field, function)
 
-        return GpuJudgement((declared,), ("gpus",), judge, field=field)
+        return GpuJudgement((declared,), ("gpus", *reads), judge, field=field)
 
     return register
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 
 from nodectl.checks.check import Subject, Threshold
 from nodectl.checks.gpu.rules import Fault, gpu_check, gpus_of
 from nodectl.facts.gpus import Gpu
+from nodectl.facts.pcie import Pcie
 from nodectl.model.status import Status
 
 ORDER = 70
@@ -297,14 +299,41 @@ _SLOT = "reseat the GPU, then its riser or the board; `lspci -vvv -s BUS` shows 
 @gpu_check(
     "gpu_pcie_width",
     "pcie_width_current",
-    fires="fewer lanes than it has",
-    expected="all lanes",
+    fires="fewer lanes than its slot has, or than its siblings; warning: fewer than 8, and nothing tells of the slot",
+    expected="all lanes that the slot has",
     remedy=_SLOT,
     action="replace",
+    reads=("pcie", "lab"),
 )
 def width(host: Subject, gpu: Gpu) -> Fault | None:
+    """What the chip could is no fault of the host: cards are built with 8 lanes of 16, and slots have 8."""
     now, top = gpu.pcie_width_current or 0, gpu.pcie_width_max
-    return None if top is None or now >= top else Fault(Status.FAILED, f"x{now} of x{top}")
+    if top is None or now >= top:
+        return None
+    slot = _slot_width(host, gpu)
+    if slot is not None:
+        return None if now >= slot else Fault(Status.FAILED, f"x{now}; its slot has x{slot}, the GPU x{top}")
+    best = max((other.pcie_width_current or 0 for other in gpus_of(host) if other.name == gpu.name), default=0)
+    if now < best or _ON_A_MODULE.search(gpu.name or ""):
+        return Fault(Status.FAILED, f"x{now} of x{top}")
+    if now >= _USUAL_SLOT:
+        return None
+    remedy = "`sudo lspci -vvv` tells what the slot above has (LnkCap): see `nodectl sudoers`"
+    return Fault(Status.WARNING, f"x{now} of x{top}; what its slot has is not known", "none", remedy)
+
+
+# a module has no slot: all its lanes are wired
+_ON_A_MODULE = re.compile(r"\bSXM|\bHGX\b")
+_USUAL_SLOT = 8
+
+
+def _slot_width(host: Subject, gpu: Gpu) -> int | None:
+    """The lanes of the port above the GPU; None where root did not look, and of another machine's hardware."""
+    pcie = host.fact("pcie", Pcie)
+    if pcie is None or not gpu.bus_id or host.borrows("sys"):
+        return None
+    above = pcie.above(gpu.bus_id)
+    return next((link.width_max for link in pcie.links if above and link.address == above[0]), None)
 
 
 @gpu_check(

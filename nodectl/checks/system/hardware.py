@@ -93,10 +93,12 @@ def numa(host: Subject, numa: Numa) -> Iterator[Finding]:
         return
     cpu = host.fact("cpu", Cpu)
     sockets = (cpu.sockets if cpu else None) or 1
-    number = len(numa.nodes)
+    # a node without processors is a GPU's memory (GH200), or memory at the end of a link (CXL)
+    nodes = [node for node in numa.nodes if node.cpus] or list(numa.nodes)
+    number = len(nodes)
     expected = f"{sockets} or more, one for each socket"
     yield host.finding(NUMA_NODES, warning_unless(number >= sockets), expected=expected, actual=str(number))
-    sizes = {node.node: node.memory_mib for node in numa.nodes}
+    sizes = {node.node: node.memory_mib for node in nodes}
     known = {node: size for node, size in sizes.items() if size is not None}
     if len(known) < len(sizes):
         yield host.finding(MEMORY_BALANCE, Status.UNKNOWN, actual="not told")
