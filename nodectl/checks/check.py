@@ -274,6 +274,11 @@ class Subject:
         """A stack is named for it."""
         return self.wanted is not None and "stack" in self.wanted.names
 
+    @property
+    def has_torch(self) -> bool:
+        """The stack that is named for it brings an environment with torch."""
+        return self.has_stack and self.wanted is not None and self.wanted.stack.torch is not None
+
     def shares(self, resource: str) -> bool:
         """A lab host has this from the machine below it."""
         lab = self.fact("lab", Lab)

@@ -42,7 +42,7 @@ DEEPSPEED = Check(
 def torch(host: Subject) -> Iterator[Finding]:
     """The stack's pins are there, it imports, and the libraries that it loads are the stack's own."""
     package = host.facts.get("torch_import")
-    if host.wanted is None or not host.has_stack:
+    if host.wanted is None or not host.has_torch:
         return
     yield from host.lacks(TORCH, package, "import", remedy=provision("pytorch"))
     if not isinstance(package, Imported):

@@ -32,7 +32,7 @@ LAUNCHER = Check(
 )
 
 
-@judges_fact(Launcher, LAUNCHER, reads=("launcher",), unread="runs", where=lambda host: host.has_stack)
+@judges_fact(Launcher, LAUNCHER, reads=("launcher",), unread="runs", where=lambda host: host.has_torch)
 def launcher(host: Subject, launcher: Launcher) -> Iterator[Finding]:
     """Only where nodectl has provisioned something, and a stack is named."""
     rows = (("", "runs", launcher.error, "launcher"), ("torchrun", "executable", launcher.torchrun_error, "pytorch"))
