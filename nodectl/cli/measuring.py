@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, exit_status
-from nodectl.report.findings import findings_list
+from nodectl.report.findings import finding_document, findings_list
 
 if TYPE_CHECKING:
     from nodectl.history.compare import Against
@@ -21,11 +21,38 @@ if TYPE_CHECKING:
     from nodectl.probes.locks import Holds
 
 
-def hold(app: App, what: str, *, force: bool) -> AbstractContextManager[Holds]:
+def hold(
+    app: App, what: str, *, force: bool, changes: bool = False, beside_work: bool = False
+) -> AbstractContextManager[Holds]:
     """The locks of the hosts for as long as the block lasts; `what` is shown to others who want them."""
     from nodectl.probes.locks import held
 
-    return held(app.transport, app.hosts, what, forks=app.forks, force=force, note=note)
+    return held(
+        app.transport,
+        app.hosts,
+        what,
+        forks=app.forks,
+        force=force,
+        note=note,
+        changes=changes,
+        beside_work=beside_work,
+    )
+
+
+@contextmanager
+def alone(app: App, what: str, *, force: bool, check: bool) -> Iterator[None]:
+    """The hosts, to be changed by nobody else meanwhile; the process ends with who has them, and --check needs none."""
+    if check:
+        yield
+        return
+    with hold(app, what, force=force, changes=True, beside_work=True) as holds:
+        if holds.findings:
+            note(findings_list(holds.findings))
+        if holds.refused:
+            rows = [finding_document(finding) for finding in holds.findings]
+            app.show(what, {"run": "", "hosts": {}, "findings": rows}, "")
+            raise SystemExit(exit_status(finding.status for finding in holds.findings))
+        yield
 
 
 def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comparison | None, tuple[Finding, ...]]:

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import check_and_diff, yes_option
+from nodectl.cli.measuring import alone
+from nodectl.cli.options import check_and_diff, over_others_option, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note
@@ -20,6 +21,7 @@ from nodectl.common.nodeset import fold
 @click.option("--skip-tags", multiple=True, metavar="ROLE", help="All but these roles.")
 @click.option("--allow-reboot", is_flag=True, help="Reboot a host, one at a time, where a change needs it.")
 @yes_option
+@over_others_option
 @click.pass_obj
 def provision(
     app: App,
@@ -29,6 +31,7 @@ def provision(
     skip_tags: tuple[str, ...],
     allow_reboot: bool,
     yes: bool,
+    force: bool,
 ) -> None:
     """Make the hosts what their profiles say; the same as `ansible-playbook playbooks/site.yml`."""
     from nodectl.provision.outlook import described, selected_roles
@@ -38,15 +41,16 @@ def provision(
         lines = described(hosts, roles, allow_reboot)
         ask(hosts, f"provision {len(hosts)} hosts ({fold(host.name for host in hosts)})?", lines, yes=yes)
     _fill_lab_share([host.variables for host in hosts])
-    run = run_playbook(
-        app,
-        "site",
-        check=check,
-        diff=diff,
-        tags=tags,
-        skip_tags=skip_tags,
-        variables={"nodectl_allow_reboot": True} if allow_reboot else {},
-    )
+    with alone(app, "provision", force=force, check=check):
+        run = run_playbook(
+            app,
+            "site",
+            check=check,
+            diff=diff,
+            tags=tags,
+            skip_tags=skip_tags,
+            variables={"nodectl_allow_reboot": True} if allow_reboot else {},
+        )
     tell_messages(run)
     if app.json:
         from nodectl.provision.events import findings_of

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import check_and_diff, yes_option
+from nodectl.cli.measuring import alone
+from nodectl.cli.options import check_and_diff, over_others_option, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note, result
@@ -28,8 +29,9 @@ Plans = Mapping[str, Mapping[str, Any]]
 @click.option("--packages", is_flag=True, help="Also take the packages of the GPU driver back.")
 @check_and_diff
 @yes_option
+@over_others_option
 @click.pass_obj
-def rollback(app: App, to: str, list_: bool, packages: bool, check: bool, diff: bool, yes: bool) -> None:
+def rollback(app: App, to: str, list_: bool, packages: bool, check: bool, diff: bool, yes: bool, force: bool) -> None:
     """Put back what stood before the last run that changed something; the same as playbooks/rollback.yml."""
     _check_name(to)
     hosts = app.hosts
@@ -52,7 +54,8 @@ def rollback(app: App, to: str, list_: bool, packages: bool, check: bool, diff: 
             raise SystemExit(look.exit_status)
         question = f"roll back {len(hosts)} hosts ({fold(host.name for host in hosts)})?"
         ask(hosts, question, _plan_lines(plans), yes=yes)
-    run = run_playbook(app, "rollback", check=check, diff=diff, **options)
+    with alone(app, "rollback", force=force, check=check):
+        run = run_playbook(app, "rollback", check=check, diff=diff, **options)
     _show(app, run, check)
     raise SystemExit(run.exit_status)
 

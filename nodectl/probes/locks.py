@@ -46,18 +46,29 @@ class Holds:
 
 @contextmanager
 def held(
-    transport: Transport, hosts: Sequence[Host], purpose: str, *, forks: int, force: bool, note: Note
+    transport: Transport,
+    hosts: Sequence[Host],
+    purpose: str,
+    *,
+    forks: int,
+    force: bool,
+    note: Note,
+    changes: bool = False,
+    beside_work: bool = False,
 ) -> Iterator[Holds]:
     """The lock of each host that can be reached, from here to the end of the block.
 
-    A host that does not answer is left to what is run on it, which will say so.
+    `changes`: the hosts are changed, so that nobody of any login may be there; `beside_work`: jobs and processes on
+    their GPUs are no reason to refuse. A host that does not answer is left to what is run on it, which will say so.
     """
     _room_for(len(hosts))
-    args = ["--token", secrets.token_hex(8), "--operator", operator(), "--what", purpose]
+    args = ["--token", secrets.token_hex(8), "--operator", operator(), "--what", purpose, *["--changes"] * changes]
     holders: list[Background] = []
 
     def take(host: Host) -> list[Finding]:
         holders.append(holder := Background(transport, host, "probes.locks", args, timeout_s=None))
+        if beside_work:
+            return [] if holder.events.wait("held", _HOLD_S) else _not_held(holder)
         return _refusals(transport, holder)
 
     try:

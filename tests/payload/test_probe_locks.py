@@ -85,3 +85,56 @@ def test_jobs_that_run_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (folder / "state.json").write_text(json.dumps({"state": "running", "pid": pid, "start_ticks": 5}))
     monkeypatch.setattr(JobFolder, "supervisor_alive", lambda job: job.state()["pid"] == 1)
     assert locks.running_jobs() == [{"id": "train-2", "operator": "bob@laptop", "script": "train.py"}]
+
+
+ALONE = (
+    "import sys\nfrom nodectl.payload.probes import locks\n"
+    "locks.COMMON_FOLDERS = (sys.argv[1],)\nsys.exit(locks.main(sys.argv[2:]))\n"
+)
+
+
+@contextmanager
+def of_login(machine: Path, login: str, *more: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, Any]]]:
+    """The lock as another login of the same machine takes it: with a state folder of its own."""
+    machine.mkdir(exist_ok=True)
+    machine.chmod(0o1777)
+    options = [f"--token={login}", f"--operator={login}@laptop", "--what=provision", *more]
+    env = {"XDG_STATE_HOME": str(machine / login), "PATH": "/usr/bin:/bin"}
+    argv = [sys.executable, "-c", ALONE, str(machine), *options]
+    root = payload_dir().parents[1]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env, cwd=root) as process:
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())
+        process.kill()
+
+
+def test_who_changes_the_host_has_it_alone_whoever_logs_in(tmp_path: Path) -> None:
+    with of_login(tmp_path / "m", "ada", "--changes") as (_, first):
+        assert first["event"] == "held"
+        for more in ((), ("--changes",)):
+            with of_login(tmp_path / "m", "bob", *more) as (second, told):
+                assert (told["event"], told["operator"], told["what"]) == ("busy", "ada@laptop", "provision")
+                assert second.wait(10) == 1
+
+
+def test_who_only_measures_shares_the_machine_and_keeps_changes_away(tmp_path: Path) -> None:
+    with of_login(tmp_path / "m", "ada") as (_, first), of_login(tmp_path / "m", "bob") as (_, second):
+        assert (first["event"], second["event"]) == ("held", "held")
+        with of_login(tmp_path / "m", "eve", "--changes") as (_, told):
+            assert told["event"] == "busy"
+
+
+def test_a_machines_lock_goes_with_its_holder_too(tmp_path: Path) -> None:
+    with of_login(tmp_path / "m", "ada", "--changes") as (first, _):
+        first.kill()
+        with of_login(tmp_path / "m", "bob", "--changes") as (_, told):
+            assert told["event"] == "held", "what the dead holder left in the file is stale"
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "victim").write_text("as it was")
+    (tmp_path / "m" / f"nodectl-{locks.host_name()}.lock").symlink_to(tmp_path / "victim")
+    with of_login(tmp_path / "m", "ada", "--changes") as (_, told):
+        assert told["event"] == "error"
+    assert (tmp_path / "victim").read_text() == "as it was"

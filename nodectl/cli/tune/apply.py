@@ -10,7 +10,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.measuring import hold
-from nodectl.cli.options import check_and_diff, force_option, yes_option
+from nodectl.cli.options import check_and_diff, force_option, over_others_option, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.rollback import plans_of
@@ -67,7 +67,7 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
     if not check:
         ask(fleet.hosts, f"apply it to {len(names)} hosts ({fold(names)})?", proposed.lines, yes=yes)
     try:
-        with hold(fleet, "tune apply", force=force) as holds:
+        with hold(fleet, "tune apply", force=force, changes=True) as holds:
             findings = [finding_document(finding) for finding in holds.findings]
             if holds.findings:
                 note(findings_list(holds.findings))
@@ -112,8 +112,9 @@ def _remember(app: App, run: ProvisionRun, proposed: Proposed, hosts: list[str])
 @click.command()
 @check_and_diff
 @yes_option
+@over_others_option
 @click.pass_context
-def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool) -> None:
+def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool, force: bool) -> None:
     """Take the last `tune apply` back: `nodectl rollback` of its run, refused where a later run came over it."""
     from nodectl.trials.applied import last_applied
 
@@ -134,6 +135,7 @@ def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool) -> None:
             check=check,
             diff=diff,
             yes=yes,
+            force=force,
         )
     finally:
         fleet.close()

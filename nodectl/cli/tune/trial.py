@@ -269,7 +269,7 @@ def _run(
     from nodectl.trials.run import TrialRun
 
     measuring = Measuring(app.transport, app.hosts, wanted, asked, frozenset(() if training else (TRAINING,)))
-    with hold(app, "tune trial", force=force) as holds:
+    with hold(app, "tune trial", force=force, changes=True) as holds:
         if holds.refused:
             return replace(head, reason="the hosts are not free", findings=holds.findings)
         note(f"trial {head.id}")

@@ -1,7 +1,8 @@
 """Holds this host for one nodectl, for as long as the connection lives that started this program.
 
-The lock is the kernel's (flock): it goes with this process, however that ends, and what is left in the file means
-nothing.
+The locks are the kernel's (flock): they go with this process, however that ends, and what is left in a file means
+nothing. One is the login's, for one measurement at a time. The other is the machine's, whoever logs in: what changes
+the host has it alone, all else shares it.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import json
 import os
 import re
 import signal
+import stat
 import sys
 import time
 from pathlib import Path
@@ -22,12 +24,43 @@ from ..jobs.folder import JobFolder, known_jobs, state_root
 WAIT_S = 2.0
 POLL_S = 0.05
 LONGEST = 4096
+# where every login may write and none may remove what is another's; the first that is so
+COMMON_FOLDERS = ("/run/lock", "/tmp")  # noqa: S108 - one name for all is meant
+
+
+def host_name() -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename) or "_"
 
 
 def lock_path() -> Path:
     """Of this host alone: a home folder may be the same on all of them."""
-    name = re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename) or "_"
-    return Path(state_root()) / "locks" / ("host-%s.lock" % name)
+    return Path(state_root()) / "locks" / ("host-%s.lock" % host_name())
+
+
+def machine_lock_path() -> Optional[Path]:
+    """The same for every login; None where there is no folder for it."""
+    for folder in map(Path, COMMON_FOLDERS):
+        if folder.is_dir() and folder.stat().st_mode & 0o1002 == 0o1002:
+            return folder / ("nodectl-%s.lock" % host_name())
+    return None
+
+
+def open_machine_lock() -> Optional[int]:
+    """For everybody to lock and to write into; None where there can be none."""
+    path = machine_lock_path()
+    if path is None:
+        return None
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        file = os.open(str(path), flags | os.O_CREAT | os.O_EXCL, 0o666)
+        os.fchmod(file, 0o666)
+        return file
+    except FileExistsError:
+        # not with O_CREAT: fs.protected_regular keeps even root from files of others then
+        file = os.open(str(path), flags)
+    if not stat.S_ISREG(os.fstat(file).st_mode) or os.fstat(file).st_nlink != 1:
+        raise OSError("%s is not a plain file" % path)
+    return file
 
 
 def open_lock() -> int:
@@ -45,12 +78,12 @@ def holder_of(file: int) -> Dict[str, Any]:
     return holder if isinstance(holder, dict) else {}
 
 
-def take(file: int, token: str) -> Optional[Dict[str, Any]]:
+def take(file: int, token: str, mode: int = fcntl.LOCK_EX) -> Optional[Dict[str, Any]]:
     """None once it is held, by us or by another process of the same nodectl; else who has it."""
     until = time.monotonic() + WAIT_S
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, mode | fcntl.LOCK_NB)
             return None
         except BlockingIOError:
             holder = holder_of(file)
@@ -89,10 +122,13 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--token", required=True, help="the same for all that one nodectl starts")
     parser.add_argument("--operator", required=True)
     parser.add_argument("--what", required=True)
+    parser.add_argument("--changes", action="store_true", help="the host is changed: nobody else, of any login")
     options = parser.parse_args(argv)
     try:
-        file = open_lock()
+        file, common = open_lock(), open_machine_lock()
         holder = take(file, options.token)
+        if holder is None and common is not None:
+            holder = take(common, options.token, fcntl.LOCK_EX if options.changes else fcntl.LOCK_SH)
     except OSError as error:
         say(event="error", text="cannot be locked: %s" % error)
         return 1
@@ -103,6 +139,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return 1
     mine = {"token": options.token, "operator": options.operator, "what": options.what, "since": time.time()}
     write_holder(file, mine)
+    if common is not None:
+        write_holder(common, mine)
     say(event="held", pid=os.getpid(), jobs=running_jobs())
     while True:
         signal.pause()
