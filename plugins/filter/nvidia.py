@@ -86,15 +86,102 @@ def wanted_packages(versions: Mapping[str, str], nearest: bool = False) -> list[
     return [wanted_package(name, version, nearest) for name, version in sorted(versions.items())]
 
 
+def fabric_manager_packages(driver: str, nvlink5: bool = False) -> list[dict[str, Any]]:
+    """Fabric manager in the driver's version, and what stands beside it with NVLink 5."""
+    return _of_branch(driver.partition(".")[0], f"{driver}-*", nvlink5)
+
+
+def _of_branch(branch: str, version: str, nvlink5: bool) -> list[dict[str, Any]]:
+    names = ["nvidia-fabricmanager", "libnvsdm"] if nvlink5 else ["nvidia-fabricmanager"]
+    parts = [{"names": [f"{name}-{branch}", name], "version": version} for name in names]
+    # of NVIDIA's meta package nvlink5, which itself takes any newer version and brings a driver; the unit asks ibstat
+    return [*parts, *([wanted_package("nvlsm"), wanted_package("infiniband-diags")] if nvlink5 else [])]
+
+
+def asked_packages(stack: Mapping[str, Any], node: Look, mode: str, nvswitch: bool) -> list[dict[str, Any]]:
+    """All that the roles of this stack will ask apt for on this host, the driver first."""
+    wanted, loaded = stack.get("driver"), node["driver"]["version"]
+    asked = [wanted_package(pin["name"], pin["version"], pin["nearest"]) for pin in nvidia_pins(stack)]
+    toolkit = (stack.get("toolkit") or {}).get("package")
+    asked += [wanted_package(name) for name in [*([toolkit] if toolkit else []), *(stack.get("dcgm") or [])]]
+    if mode == "manage" and wanted:
+        branch = wanted["branch"]
+        driver = {"names": driver_packages(wanted), "version": f"{branch}.*", "driver": True}
+        manager = _of_branch(branch, "@driver-*", bool(node.get("nvlink5"))) if nvswitch else []
+        asked = [driver, *map(wanted_package, driver_headers(node)), *asked, *manager]
+    elif nvswitch and loaded:
+        asked += fabric_manager_packages(loaded, bool(node.get("nvlink5")))
+    return asked
+
+
+def driver_headers(node: Look) -> list[str]:
+    """Packages of headers that a module needs: for the kernel that the next boot starts, where it has none."""
+    # a container's kernel is its host's
+    boot = {} if node.get("container") else node.get("boot") or {}
+    return [f"linux-headers-{boot['kernel']}"] if boot.get("kernel") and not boot["headers"] else []
+
+
+def driver_obstacles(node: Look, mode: str, wanted: Mapping[str, Any] | None, signed: bool = False) -> list[str]:
+    """Why a driver that would be installed here would not load after the reboot; empty where it is there already."""
+    boot, reasons = node.get("boot") or {}, []
+    if mode != "manage" or not wanted or node.get("container") or _installed(node, wanted):
+        return []
+    if node.get("secure_boot") and not signed:
+        reasons.append(
+            "Secure Boot is on, and refuses modules that DKMS builds unless their key is enrolled: enroll DKMS's key "
+            "(`mokutil --import`, /var/lib/dkms/mok.pub or /var/lib/shim-signed/mok/MOK.der) and set "
+            "nvidia_driver_signed, or install the distribution's signed precompiled modules (Ubuntu: "
+            f"linux-modules-nvidia-{wanted['branch']}-server-generic, -open) and set nodectl_driver to keep"
+        )
+    if boot.get("free_mib") is not None and boot["free_mib"] < boot["needed_mib"]:
+        reasons.append(
+            f"/boot has {boot['free_mib']} MiB free, a new initramfs beside the old one needs {boot['needed_mib']}: "
+            "remove old kernels (`apt-get autoremove --purge`)"
+        )
+    held = [name for name in boot.get("held") or () if name.startswith("linux-headers")]
+    if held and driver_headers(node):
+        reasons.append(
+            f"{', '.join(held)} is held, and kernel {boot['kernel']}, which the next boot starts, has no headers: "
+            f"`apt-mark unhold` it, or install linux-headers-{boot['kernel']}"
+        )
+    return reasons
+
+
+def driver_notes(node: Look, mode: str, wanted: Mapping[str, Any] | None) -> list[str]:
+    """What an operator should know before a driver is installed here."""
+    boot, notes = node.get("boot") or {}, []
+    if mode != "manage" or not wanted or _installed(node, wanted):
+        return []
+    if node.get("nouveau"):
+        notes.append("nouveau is loaded: NVIDIA's packages keep it off from the next boot on; it loads only then")
+    if boot.get("kernel") and boot["kernel"] != node["kernel"]:
+        notes.append(
+            f"the next boot starts kernel {boot['kernel']}, not {node['kernel']}: the module is built for both"
+        )
+    if boot.get("held"):
+        notes.append(f"the kernel is held ({', '.join(boot['held'])}): its module is built for this kernel only")
+    return notes
+
+
+def _installed(node: Look, wanted: Mapping[str, Any]) -> bool:
+    names, branch = driver_packages(wanted), f"{wanted['branch']}."
+    return any(part["name"] in names and part["version"].startswith(branch) for part in node["driver"]["packages"])
+
+
 class FilterModule:
     """Where Ansible looks for filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """{name of a filter: its function}."""
         return {
+            "asked_packages": asked_packages,
+            "driver_headers": driver_headers,
             "driver_mode": driver_mode,
+            "driver_notes": driver_notes,
             "driver_objection": driver_objection,
+            "driver_obstacles": driver_obstacles,
             "driver_packages": driver_packages,
+            "fabric_manager_packages": fabric_manager_packages,
             "gpu_work": gpu_work,
             "nvidia_pins": nvidia_pins,
             "wanted_package": wanted_package,

@@ -26,7 +26,8 @@ node:
   description: >-
     os {id, version, key}, architecture, kernel, pythons [{path, version}], gpus [{address, device, numa_node}],
     nvswitch, nvlink5 (NVSwitches behind a ConnectX bridge), driver {version, flavour, origin, from, packages},
-    gpu_users [{pid, name}], systemd, container, virtual, secure_boot, nouveau, kernel_headers,
+    gpu_users [{pid, name}], systemd, container, virtual, secure_boot, nouveau, kernel_headers, boot
+    {kernel, headers, free_mib, needed_mib, held} (what the next boot starts),
     booted_at (seconds since 1970), and recorded (the keys that were given).
   type: dict
   returned: always
@@ -39,6 +40,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import STATUS, stanzas
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
 from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import driver, pci_devices, users
 
@@ -102,6 +104,35 @@ def secure_boot(root: str) -> bool | None:
         return None
 
 
+def boot(root: str, running: str) -> dict[str, Any]:
+    """What the next boot starts: the newest kernel, as GRUB takes it; its headers, /boot's room, and what is held."""
+    folder = os.path.join(root, "boot")
+    files = os.listdir(folder) if os.path.isdir(folder) else []
+    kernels = sorted((name[len("vmlinuz-") :] for name in files if name.startswith("vmlinuz-")), key=_in_order)
+    kernel = kernels[-1] if kernels else ""
+    images = [os.path.getsize(os.path.join(folder, name)) for name in files if name.startswith("initrd.img-")]
+    room = os.statvfs(folder) if images else None
+    return {
+        "kernel": kernel,
+        "headers": os.path.isdir(os.path.join(root, "lib/modules", kernel or running, "build")),
+        "free_mib": room.f_bavail * room.f_frsize >> 20 if room else None,
+        # a driver's modules come into it, and the old one stays until the new one is whole
+        "needed_mib": int(max(images, default=0) * 1.25) >> 20,
+        "held": held_kernels(root),
+    }
+
+
+def _in_order(release: str) -> list[tuple[int, str]]:
+    """Numbers by value: 6.8.0-100 is newer than 6.8.0-45."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", release)]
+
+
+def held_kernels(root: str) -> list[str]:
+    """Packages of kernel and headers that dpkg keeps at their version."""
+    held = (f for f in stanzas(read_or(os.path.join(root, STATUS.lstrip("/")))) if f.get("Status", "")[:5] == "hold ")
+    return sorted(f["Package"] for f in held if re.match(r"linux-(image|headers|generic)", f["Package"]))
+
+
 def booted_at(root: str) -> int:
     """When process 1 began, in seconds since 1970, or 0; the kernel's boot would be the machine's in a container."""
     since_boot = re.search(r"^btime (\d+)$", read_or(os.path.join(root, "proc/stat")), re.MULTILINE)
@@ -119,6 +150,7 @@ def look(root: str) -> dict[str, Any]:
         "os": operating_system(root),
         "architecture": platform.machine(),
         "kernel": kernel,
+        "boot": boot(root, kernel),
         "kernel_headers": os.path.isdir(os.path.join(root, "lib/modules", kernel, "build")),
         "pythons": pythons(root),
         "gpus": devices["gpus"],

@@ -28,6 +28,11 @@ options:
     type: str
     choices: [look, keyed, pinned]
     required: true
+  wanted:
+    description: Packages that the run will ask for (names, version, nearest, driver); C(look) refuses what nobody has.
+    type: list
+    elements: dict
+    default: []
   root: {description: Where the file system begins., type: path, default: /}
 """
 EXAMPLES = r"""
@@ -53,7 +58,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import ahead, nvidia
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Contents = dict[str, "bytes | None"]
@@ -75,6 +80,7 @@ def main() -> None:
             "frozen": {"type": "list", "elements": "str", "default": []},
             "fresh": {"type": "bool", "default": False},
             "state": {**text, "choices": ["look", "keyed", "pinned"]},
+            "wanted": {"type": "list", "elements": "dict", "default": []},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
@@ -82,6 +88,9 @@ def main() -> None:
     repository = nvidia.Repository(module)
     adopted, state = repository.adopted(), module.params["state"]
     changes: list[dict[str, Any]] = []
+    missing = ahead.lacking(repository, module.params["wanted"]) if state == "look" else []
+    if missing:
+        module.fail_json(msg="; ".join(missing) + ": nothing was changed")
     if state == "keyed":
         changes = write(repository, keys(repository, adopted))
     elif state == "pinned":

@@ -72,3 +72,55 @@ def test_nvswitches_of_nvlink_5_are_seen_behind_their_bridge(
         (gpu / name).write_text(f"{text}\n")
     seen = utils("node_nvidia").pci_devices(str(tmp_path))
     assert (seen["nvswitch"], seen["nvlink5"]) == (nvlink5, nvlink5)
+
+
+BOOT = {"kernel": "6.8.0-100-generic", "headers": True, "free_mib": 500, "needed_mib": 90, "held": []}
+
+
+@pytest.mark.parametrize(
+    ("node", "boot", "signed", "said"),
+    [
+        ({}, {}, False, ""),
+        ({"secure_boot": True}, {}, False, "mokutil --import"),
+        ({"secure_boot": True}, {}, False, "linux-modules-nvidia-535-server-generic"),
+        ({"secure_boot": True}, {}, True, ""),
+        ({}, {"free_mib": 80}, False, "/boot has 80 MiB free"),
+        ({}, {"held": ["linux-headers-generic"]}, False, ""),
+        ({}, {"held": ["linux-headers-generic"], "headers": False}, False, "linux-headers-generic is held"),
+        ({}, {"free_mib": None, "needed_mib": 0, "kernel": ""}, False, ""),
+    ],
+)
+def test_what_would_keep_a_new_driver_from_loading_is_said_before(
+    filters: ModuleType,  # noqa: F811
+    node: dict[str, Any],
+    boot: dict[str, Any],
+    signed: bool,
+    said: str,
+) -> None:
+    host = {**look(), "kernel": "6.8.0-45-generic", "boot": BOOT | boot, **node}
+    obstacles = filters.driver_obstacles(host, "manage", WANTED, signed)
+    assert said in "; ".join(obstacles) and bool(obstacles) == bool(said)
+    assert not filters.driver_obstacles(host, "keep", WANTED)
+    assert not filters.driver_obstacles({**host, "container": "systemd-nspawn"}, "manage", WANTED)
+    there = look("apt", "535.183.01", **OURS)
+    assert not filters.driver_obstacles({**host, "driver": there["driver"]}, "manage", WANTED), "it is there"
+
+
+def test_headers_are_those_of_the_kernel_that_the_next_boot_starts(filters: ModuleType) -> None:  # noqa: F811
+    host = {**look(), "kernel": "6.8.0-45-generic", "nouveau": True, "boot": BOOT | {"headers": False}}
+    assert filters.driver_headers(host) == ["linux-headers-6.8.0-100-generic"]
+    assert filters.driver_headers({**host, "boot": BOOT}) == []
+    notes = "; ".join(filters.driver_notes(host, "manage", WANTED))
+    assert "nouveau is loaded" in notes and "starts kernel 6.8.0-100-generic, not 6.8.0-45" in notes
+
+
+def test_the_next_boot_is_read_from_the_files(role_module: Any, tmp_path: Path) -> None:
+    files = ("boot/vmlinuz-6.8.0-45-generic", "boot/vmlinuz-6.8.0-100-generic", "boot/initrd.img-6.8.0-45-generic")
+    for name in (*files, "lib/modules/6.8.0-45-generic/build/Makefile", "var/lib/dpkg/status"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(8 << 20) if "initrd" in name else b"")
+    kept = "Package: linux-image-generic\nStatus: hold ok installed\nArchitecture: amd64\nVersion: 6.8\n"
+    (tmp_path / "var/lib/dpkg/status").write_text(kept)
+    boot = role_module("node", "node_look").boot(str(tmp_path), "6.8.0-45-generic")
+    assert (boot["kernel"], boot["headers"]) == ("6.8.0-100-generic", False)
+    assert boot["needed_mib"] == 10 and boot["free_mib"] is not None and boot["held"] == ["linux-image-generic"]

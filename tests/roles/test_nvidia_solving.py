@@ -294,6 +294,52 @@ def test_a_mirror_over_http_is_read_and_one_that_does_not_answer_is_named(host: 
     assert not host.path(KEYRING).exists()
 
 
+def ahead(host: Host, wanted: list[dict[str, Any]]) -> dict[str, Any]:
+    """What validation says before the first change."""
+    arguments = {
+        "base_url": host.repository.url,
+        "distribution": host.distribution,
+        "architecture": "x86_64",
+        "fingerprint": host.repository.fingerprint,
+        "root": str(host.root),
+        "state": "look",
+        "wanted": wanted,
+    }
+    return run_module(SOURCE, arguments, folder=host.root / "tmp")
+
+
+def test_a_version_that_is_nowhere_is_refused_before_anything_changes(host: Host, filters: ModuleType) -> None:
+    """Also where apt has never read the repository: cuDNN's version was missed after driver and toolkit had gone in."""
+    before = host.files()
+    node = {"kernel": "6.8.0-45-generic", "driver": {"version": None}}
+    stack = resolve("unknown", "cu118", "stock").as_variables()["stack"]
+    wanted = filters.asked_packages(stack, node, "manage", True)
+    assert "failed" not in ahead(host, wanted), "the stack as it is"
+    wrong = [each | {"version": "9.9.9-1"} if "libcudnn8" in each["names"] else each for each in wanted]
+    wrong.append({"names": ["linux-headers-6.8.0-99-generic"]})
+    answer = ahead(host, wrong)
+    assert answer["failed"] and answer["msg"].endswith("nothing was changed"), answer
+    for said in ("libcudnn8=9.9.9-1; it has libcudnn8 8.", "linux-headers-6.8.0-99-generic"):
+        assert said in answer["msg"], answer
+    assert host.files() == before
+
+
+def test_fabric_manager_is_asked_for_in_the_version_of_the_driver_that_will_come(
+    host: Host, filters: ModuleType
+) -> None:
+    node = {"kernel": "6.8.0-45-generic", "driver": {"version": "535.161.07"}}
+    stack = resolve("unknown", "cu118", "stock").as_variables()["stack"]
+    assert (
+        "nvidia-fabricmanager-535=535.161.07-*" in ahead(host, filters.asked_packages(stack, node, "keep", True))["msg"]
+    )
+    assert "failed" not in ahead(host, filters.asked_packages(stack, node, "keep", False))
+    old = [{"names": ["cuda-drivers-530"], "version": "530.*", "driver": True}]
+    manager = {"names": ["nvidia-fabricmanager-530"], "version": "@driver-*"}
+    assert "no repository of this host has nvidia-fabricmanager-530" in ahead(host, [*old, manager])["msg"]
+    new = {"names": ["nvidia-fabricmanager-535"], "version": "@driver-*"}
+    assert "nvidia-fabricmanager-535=530.30.02-*" in ahead(host, [*old, new])["msg"]
+
+
 def test_check_mode_shows_the_files_and_writes_none(host: Host) -> None:
     before = host.files()
     answer = host.source(check=True, driver_branch="535")
