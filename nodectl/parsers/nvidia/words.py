@@ -37,6 +37,9 @@ _FAILURES = re.compile(
 )
 
 
+_AMD = re.compile(r"ROCm System Management Interface|\brocm-smi\b|\bROCm?-?SMI\b|\bamd-smi\b|\bAMD-SMI\b")
+
+
 @dataclass(frozen=True, slots=True)
 class LostGpu:
     """A GPU that the driver cannot reach any more; `bus_id` where nvidia-smi names it."""
@@ -74,6 +77,8 @@ def no_output(tool: str, lines: Sequence[Line], expected: str) -> ParseError:
     """The error for a text without the tool's output: its own reason where one is printed, else the first line."""
     written = [line for line in lines if line.text.strip()]
     for line in written:
+        if _AMD.search(line.text[:2000]):
+            return unreadable(tool, line, "this is of rocm-smi or amd-smi: AMD's GPUs are not read")
         if _FAILURES.search(line.text[:2000]):
             return unreadable(tool, line, "this is why it failed, not its output")
     if not written:

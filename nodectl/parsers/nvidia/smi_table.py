@@ -1,0 +1,126 @@
+"""Reads what `nvidia-smi` prints without options: its table of GPUs and of the processes on them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nodectl.parsers.nvidia.words import no_output
+from nodectl.parsers.text import Line, bus_id, lines_of, unreadable, untagged
+
+TOOL = "nvidia-smi"
+_HEAD = re.compile(
+    r"\|\s*NVIDIA-SMI\s+(?P<smi>\S+)\s+(?:Driver|KMD) Version:\s*(?P<driver>\S+)"
+    r"(?:\s+CUDA(?: UMD)? Version:\s*(?P<cuda>\S+))?\s*\|"
+)
+_GPU = re.compile(
+    r"\|\s+(?P<index>\d{1,4})\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|N/A)\s+\|\s+(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{6,10})"
+    r"\s+(?:On|Off|N/A)\s+\|\s+(?P<ecc>\S+)\s+\|"
+)
+_USE = re.compile(
+    r"\|\s*(?P<fan>\d{1,3}%|N/A|ERR!)\s+(?P<temperature>\d{1,3}C|N/A|ERR!)\s+(?P<state>P\d{1,2}|N/A)\s+(?P<draw>\S+)\s*/\s*(?P<cap>\S+)\s+\|"
+    r"\s+(?P<used>\d{1,9})MiB\s*/\s*(?P<total>\d{1,9})MiB\s+\|\s+(?P<busy>\d{1,3}%|N/A|ERR!)\s+(?P<mode>\S.*?)\s+\|"
+)
+_PROCESS = re.compile(
+    r"\|\s+(?P<gpu>\d{1,4})\s+(?:(?:N/A|\d{1,4})\s+(?:N/A|\d{1,4})\s+)?(?P<pid>\d{1,10})\s+(?P<type>[CGM+]{1,5})\s+(?P<name>\S.*?)"
+    r"\s+(?P<memory>\d{1,9}MiB|N/A)\s+\|"
+)
+_BEGINS_AS_GPU = re.compile(r"\|\s+\d{1,4}\s+\S.*\|\s+[0-9A-Fa-f]{4,8}:")
+
+
+@dataclass(frozen=True, slots=True)
+class TableGpu:
+    """One GPU of the table; names are cut there as the table cuts them. None for what is N/A or ERR!."""
+
+    index: int
+    name: str
+    bus_id: str
+    persistence: bool | None
+    ecc_uncorrected: int | None
+    temperature_c: int | None
+    performance_state: str | None
+    power_draw_w: float | None
+    power_limit_w: float | None
+    memory_used_mib: int | None
+    memory_total_mib: int | None
+    utilization_percent: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableProcess:
+    """A process on a GPU."""
+
+    gpu: int
+    pid: int
+    type: str
+    name: str
+    memory_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaSmi:
+    """The table, as far as it goes: `nvidia-smi -q` tells more, and exactly."""
+
+    driver_version: str | None
+    cuda_version: str | None
+    gpus: tuple[TableGpu, ...]
+    processes: tuple[TableProcess, ...]
+
+
+def parse_nvidia_smi(text: str) -> NvidiaSmi:
+    """ParseError for a row that is cut, and where there is no such table."""
+    lines = list(untagged(lines_of(text, TOOL)))
+    head: re.Match[str] | None = None
+    gpus: list[TableGpu] = []
+    processes: list[TableProcess] = []
+    begun: tuple[Line, re.Match[str]] | None = None
+    for line in lines:
+        content = line.text.strip()
+        if match := _HEAD.match(content):
+            head = head or match
+        elif match := _GPU.match(content):
+            _require_whole(begun)
+            begun = line, match
+        elif _BEGINS_AS_GPU.match(content):
+            raise unreadable(TOOL, line, "the row of a GPU is cut")
+        elif begun is not None and (match := _USE.match(content)):
+            gpus.append(_gpu(begun[1], match))
+            begun = None
+        elif match := _PROCESS.match(content):
+            processes.append(_process(match))
+    _require_whole(begun)
+    if head is None and not gpus:
+        raise no_output(TOOL, lines, "table with '| NVIDIA-SMI … Driver Version: … |'")
+    driver, cuda = (head["driver"], head["cuda"]) if head else (None, None)
+    return NvidiaSmi(driver, None if cuda in ("N/A", "ERR!") else cuda, tuple(gpus), tuple(processes))
+
+
+def _require_whole(begun: tuple[Line, re.Match[str]] | None) -> None:
+    if begun is not None:
+        raise unreadable(TOOL, begun[0], "the second row of this GPU is cut")
+
+
+def _gpu(first: re.Match[str], second: re.Match[str]) -> TableGpu:
+    return TableGpu(
+        index=int(first["index"]),
+        name=first["name"],
+        bus_id=bus_id(first["bus"]) or first["bus"],
+        persistence=None if first["persistence"] == "N/A" else first["persistence"] == "On",
+        ecc_uncorrected=_whole(first["ecc"]),
+        temperature_c=_whole(second["temperature"]),
+        performance_state=None if second["state"] == "N/A" else second["state"],
+        power_draw_w=_whole(second["draw"]),
+        power_limit_w=_whole(second["cap"]),
+        memory_used_mib=int(second["used"]),
+        memory_total_mib=int(second["total"]),
+        utilization_percent=_whole(second["busy"]),
+    )
+
+
+def _process(match: re.Match[str]) -> TableProcess:
+    return TableProcess(int(match["gpu"]), int(match["pid"]), match["type"], match["name"], _whole(match["memory"]))
+
+
+def _whole(text: str) -> int | None:
+    digits = re.fullmatch(r"(\d{1,9})(?:%|C|W|MiB)?", text)
+    return int(digits[1]) if digits else None
