@@ -15,6 +15,7 @@ printf '%s\\n' "$state"
 while [ ! -e "$state" ]; do state=${{state%/*}}; done
 df -kP / "${{state:-/}}"
 df -iP / "${{state:-/}}"
+[ ! -d /home ] || df -iP /home | tail -n 1
 """
 # names may hold spaces; the numbers between them do not
 _ROW = re.compile(r"(?P<device>.+?)\s+(?P<size>\d+)\s+\d+\s+(?P<free>-?\d+)\s+(?:\d+%|-)\s+(?P<mount>/.*)")
@@ -44,6 +45,7 @@ class Disk:
     state_free_mib: int
     root_inodes_used_percent: int | None = None
     state_inodes_used_percent: int | None = None
+    home_inodes_used_percent: int | None = None
 
 
 def parse_df(text: str) -> tuple[FileSystem, ...]:
@@ -68,8 +70,9 @@ def _read(recording: Recording) -> Disk:
         raise ParseError(f"df shows {len(table)} file systems, not those of / and {folder}")
     root, state = table
     used = [_inodes_used_percent(line) for line in inodes.splitlines()[1:]] if newline else []
-    root_used, state_used = used if len(used) == 2 else (None, None)
-    return Disk(root.size_mib, root.free_mib, folder, state.free_mib, root_used, state_used)
+    # a host without /home has no third
+    root_used, state_used, home_used = [*used, None][:3] if len(used) in (2, 3) else (None, None, None)
+    return Disk(root.size_mib, root.free_mib, folder, state.free_mib, root_used, state_used, home_used)
 
 
 def _inodes_used_percent(line: str) -> int | None:

@@ -18,6 +18,7 @@ from nodectl.facts.limits import SessionLimits
 from nodectl.facts.memory import Memory
 from nodectl.facts.modules import Modules
 from nodectl.facts.mounts import Mount, Mounts
+from nodectl.facts.nccl_files import NcclFiles
 from nodectl.facts.nics import Nic
 from nodectl.facts.pcie import Pcie, PcieBridge
 from nodectl.facts.sysctl import Sysctl
@@ -99,6 +100,7 @@ GPU = Gpu(
 FACTS: dict[str, object] = {
     "versions": Versions("/v", venv_python="3.10.12", torch="2.9.1", cuda="12.8", nccl="2.27.5", driver="580.95.05"),
     "gpus": Gpus(2, (GPU, replace(GPU, index=1, uuid="GPU-1", serial="1321"))),
+    "nccl_files": NcclFiles("NCCL_NET=IB\n", "NCCL_IB_SL=3\nNCCL_ALGO=Ring\n"),
     "kernel": Kernel("Linux", "5.15.0-91", "x86_64", "ubuntu", "22.04", "Ubuntu 22.04.5 LTS"),
     "sysctl": {"vm.swappiness": Sysctl("vm.swappiness", "1"), "vm.min_free_kbytes": Sysctl("vm.min_free_kbytes", "9")},
     "kernel_knobs": KernelKnobs(governors={"performance": 8}, transparent_hugepage="madvise", smt="on"),
@@ -128,6 +130,7 @@ def test_what_a_host_brings() -> None:
         ("fleet_gpu_model", ""): "2 x NVIDIA A100",
         ("fleet_vbios", ""): "92.00",
         ("fleet_gpu_settings", "ecc"): "on",
+        ("fleet_gpu_order", "2 GPUs"): "0000:07:00.0 0000:07:00.0",
         ("fleet_kernel", ""): "5.15.0-91",
         ("fleet_os", ""): "Ubuntu 22.04.5 LTS",
         ("fleet_sysctl", "vm.swappiness"): "1",
@@ -148,6 +151,7 @@ def test_what_a_host_brings() -> None:
         ("fleet_limits", "memlock"): "unlimited",
         ("fleet_limits", "nofile"): "1048576",
         ("fleet_limits", "stack"): "8192",
+        ("fleet_nccl_user", ""): "NCCL_ALGO=Ring, NCCL_IB_SL=3",
     }
     assert {key[0] for key in values} | {"fleet_cudnn"} == set(fields())
 

@@ -17,13 +17,16 @@ def disk(free: int, inodes: int | None = 3) -> dict[str, object]:
     return {"disk": Disk(50_000, free, "/root/.local/state/nodectl", 20_000, inodes, None)}
 
 
-def mounts(**options: str) -> dict[str, object]:
+def mounts(**options: str) -> dict[str, Mounts]:
     rows = [Mount("/", "/dev/sda2", "ext4", tuple(options.get("root", "rw,noatime").split(",")))]
     rows += [Mount("/boot", "/dev/sda1", "ext4", ("ro",)), Mount("/snap/core", "/dev/loop1", "squashfs", ("ro",))]
     rows += [Mount("/data", "srv:/data", "nfs4", tuple(options["data"].split(",")))] if "data" in options else []
     return {"mounts": Mounts(tuple(rows))}
 
 
+FOLDER = "/srv/state/nodectl"
+STATE = {"disk": Disk(50_000, 9_000, FOLDER, 20_000)}
+RO = Mount("/srv", "tmpfs", "tmpfs", ("ro",))
 DATA = {"mounts": ("/data",)}
 CASES = [
     Case("shared_memory", "ok", shm(1024)),
@@ -40,10 +43,13 @@ CASES = [
     Case("inodes", "ok", disk(9_000, None)),
     Case("inodes", "warning", disk(9_000, 97), subject="/"),
     Case("inodes", "unknown", {"disk": UNREAD}),
+    Case("inodes", "warning", {"disk": Disk(50_000, 9_000, "/s", 9_000, 3, 3, 99)}, subject="/home"),
     Case("read_only", "ok", mounts(data="ro")),
     Case("read_only", "failed", mounts(root="ro,errors=remount-ro"), subject="/", action="reboot"),
     Case("read_only", "failed", mounts(data="ro"), variables=DATA, subject="/data"),
     Case("read_only", "unknown", {"mounts": UNREAD}),
+    Case("read_only", "ok", {**mounts(), **STATE}),
+    Case("read_only", "failed", {"mounts": Mounts((*mounts()["mounts"].mounts, RO)), **STATE}, subject=FOLDER),
     Case("mount", "ok", mounts(data="rw"), variables=DATA),
     Case("mount", "failed", mounts(), variables=DATA, subject="/data"),
     Case("mount", "unknown", {"mounts": UNREAD}, variables=DATA),

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from nodectl.checks.check import Check, Field, Key, Subject, compares
+from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.checks.network.infiniband import is_active, rdma_of_profile
 from nodectl.common import file_systems
 from nodectl.common.interfaces import VIRTUAL
@@ -19,6 +20,7 @@ from nodectl.facts.limits import SessionLimits
 from nodectl.facts.memory import Memory
 from nodectl.facts.modules import Modules
 from nodectl.facts.mounts import Mounts
+from nodectl.facts.nccl_files import NcclFiles
 from nodectl.facts.nics import Nic
 from nodectl.facts.numa import Numa
 from nodectl.facts.pcie import Pcie
@@ -74,10 +76,19 @@ GPU_SETTINGS = _field(
 )
 
 
-@compares(GPU_MODEL, VBIOS, GPU_SETTINGS, reads=("gpus",), unread=(GPU_MODEL,))
+GPU_ORDER = _field(
+    "gpu_order",
+    "the GPUs' bus addresses, in the order of their numbers",
+    "a rank's GPU is another one there: compare the slots, the firmware's settings and CUDA_DEVICE_ORDER",
+)
+
+
+@compares(GPU_MODEL, VBIOS, GPU_SETTINGS, GPU_ORDER, reads=("gpus",), unread=(GPU_MODEL,))
 def gpus(host: Subject, gpus: Gpus) -> Values:
     yield GPU_MODEL.of(_counted([gpu.name for gpu in gpus.devices]))
     yield VBIOS.of(_distinct([gpu.vbios_version for gpu in gpus.devices]))
+    # one GPU less is a finding of its own
+    yield GPU_ORDER.of(" ".join(gpu.bus_id or "?" for gpu in gpus.devices), f"{len(gpus.devices)} GPUs")
     tuning = host.wanted.tuning.gpu if host.wanted else None
     settings: dict[str, list[str | None]] = {
         "ecc": [_text(gpu.ecc_mode_current) for gpu in gpus.devices],
@@ -209,6 +220,15 @@ def mounts(host: Subject, mounts: Mounts) -> Values:
         if mount.kind in file_systems.NETWORK:
             kept = sorted(option for option in mount.options if option.partition("=")[0] in _OPTIONS)
             yield MOUNTS.of(f"{mount.source} ({mount.kind}: {','.join(kept)})", mount.target)
+
+
+NCCL_USER = _field("nccl_user", "variables of `~/.nccl.conf`", "keep one ~/.nccl.conf on all hosts, or none")
+
+
+@compares(NCCL_USER, reads=("nccl_files",))
+def nccl_user(host: Subject, files: NcclFiles) -> Values:
+    variables = sorted("=".join(each) for each in parse_nccl(files.user or "").items())
+    yield NCCL_USER.of(", ".join(variables) or "none")
 
 
 MODULES = _field("modules", "modules of GPUs and RDMA", "load the same modules (/etc/modules-load.d)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nodectl.checks.check import Check, Subject, Threshold, judges, warning_unless
 from nodectl.facts.clock_sync import ClockSync
@@ -19,7 +20,7 @@ CLOCK_FAILED_S_LIMIT = Threshold("clock_failed_s", 5.0, "torchrun's rendezvous d
 CLOCK = Check(
     "clock",
     looks_at="against ours, and who keeps it",
-    fires="beyond the threshold; warning: not synchronised, or kept by none or by several",
+    fires="beyond the threshold; warning: not synchronised, kept by none or several; unknown: asked too slowly",
     expected="synchronised",
     thresholds=(CLOCK_WARNING_S_LIMIT, CLOCK_FAILED_S_LIMIT),
     roles=("time_sync",),
@@ -37,7 +38,8 @@ def clock(host: Subject) -> Iterator[Finding]:
     if clock:
         # the true offset is within error_s above offset_s: only what is off for certain counts
         off_s = max(0.0, clock.offset_s, -(clock.offset_s + clock.error_s))
-        yield _offset(host, "offset", off_s, f"{off_s:.1f} s off", "ours")
+        found = _offset(host, "offset", off_s, f"{off_s:.1f} s off", "ours")
+        yield found if found.status is not Status.OK or host.shares("clock") else _if_certain(host, clock, found)
     if host.shares("clock") or (service and not service.own_clock and not service.services):
         actual = "the clock is the machine's below this host"
         yield host.finding(CLOCK, Status.SKIPPED, "synchronisation", actual=actual)
@@ -48,6 +50,16 @@ def clock(host: Subject) -> Iterator[Finding]:
         yield from host.unread(CLOCK, sync)
     if service and service.own_clock:
         yield from _service(host, service)
+
+
+def _if_certain(host: Subject, clock: Clock, found: Finding) -> Finding:
+    """What is near our clock only if the answer came fast was not seen to be near it."""
+    most_s = max(abs(clock.offset_s), abs(clock.offset_s + clock.error_s))
+    if most_s < host.threshold(CLOCK_WARNING_S_LIMIT):
+        return found
+    actual = f"up to {most_s:.1f} s off: it took {clock.error_s:.1f} s to ask"
+    remedy = "ask again when the host or the connection is not as slow"
+    return replace(found, status=Status.UNKNOWN, actual=actual, remedy=remedy)
 
 
 def _service(host: Subject, service: TimeService) -> Iterator[Finding]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import PurePosixPath
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
 from nodectl.common import file_systems
@@ -67,7 +69,7 @@ DISK = Check(
 )
 INODES = Check(
     "inodes",
-    looks_at="`/` and the state folder",
+    looks_at="`/`, the state folder and `/home`",
     fires="warning: nearly no inodes left",
     remedy="remove small files there: `du --inodes -x -d 2 DIR | sort -n` finds them",
     thresholds=(INODES_USED_PERCENT_LIMIT,),
@@ -92,15 +94,20 @@ def disk(host: Subject) -> Iterator[Finding]:
         status = warning_unless(free_mib >= least)
         yield host.finding(DISK, status, folder, expected=expected, actual=f"{free_mib} MiB")
         # None: the file system has as many as it has room
-        status = warning_unless(used_percent is None or used_percent <= most)
-        actual = "no fixed number" if used_percent is None else f"{used_percent} %"
-        limit = f"{most:g} % or less in use"
-        yield host.finding(INODES, status, folder, expected=limit, actual=actual)
+        yield _inodes(host, folder, used_percent, most)
+    if disk.home_inodes_used_percent is not None:
+        yield _inodes(host, "/home", disk.home_inodes_used_percent, most)
+
+
+def _inodes(host: Subject, folder: str, used_percent: int | None, most: float) -> Finding:
+    status = warning_unless(used_percent is None or used_percent <= most)
+    actual = "no fixed number" if used_percent is None else f"{used_percent} %"
+    return host.finding(INODES, status, folder, expected=f"{most:g} % or less in use", actual=actual)
 
 
 READ_ONLY = Check(
     "read_only",
-    looks_at="`/`, `/var`, `/home` … and the site's `mounts`",
+    looks_at="`/`, `/var`, `/home` …, the state folder's and the site's `mounts`",
     fires="read-only: the kernel gave the disk up",
     expected="writable",
     remedy="`dmesg` there says why the kernel gave it up; check the disk, then reboot",
@@ -113,7 +120,7 @@ def _wanted(host: Subject) -> list[str]:
     return [str(target) for target in host.variables.get("mounts") or ()]
 
 
-@judges_fact(Mounts, READ_ONLY, reads=("mounts",), unread="the mounted file systems")
+@judges_fact(Mounts, READ_ONLY, reads=("mounts", "disk"), unread="the mounted file systems")
 def read_only(host: Subject, mounts: Mounts) -> Iterator[Finding]:
     """No disk fell to read-only."""
     live = {mount.target: mount for mount in mounts.mounts}
@@ -122,7 +129,9 @@ def read_only(host: Subject, mounts: Mounts) -> Iterator[Finding]:
         for mount in live.values()
         if _fell(mount, _wanted(host))
     )
-    yield from host.all_of(READ_ONLY, fallen, expected="disks writable", actual="so they are")
+    yield from host.all_of(
+        READ_ONLY, chain(fallen, _state(host, live)), expected="disks writable", actual="so they are"
+    )
 
 
 @judges_fact(
@@ -136,6 +145,17 @@ def mounted(host: Subject, mounts: Mounts) -> Iterator[Finding]:
         actual = f"{there.source}, {there.kind}" if there else "not mounted"
         remedy = f"`mount {target}` there; see /etc/fstab and whether the server answers"
         yield host.finding(MOUNT, failed_unless(there is not None), target, actual=actual, remedy=remedy)
+
+
+def _state(host: Subject, live: Mapping[str, Mount]) -> Iterator[Finding]:
+    """Jobs and probes write below the state folder, whatever kind of file system somebody mounted there."""
+    disk = host.fact("disk", Disk)
+    folders = [PurePosixPath(disk.state_folder), *PurePosixPath(disk.state_folder).parents] if disk else []
+    below = next((mount for folder in folders if (mount := live.get(str(folder)))), None)
+    if disk and below and "ro" in below.options and not _fell(below, _wanted(host)):
+        actual = f"read-only ({below.source}, {below.kind} at {below.target})"
+        remedy = f"mount {below.target} writable there, or set XDG_STATE_HOME for its logins"
+        yield host.finding(READ_ONLY, Status.FAILED, disk.state_folder, actual=actual, remedy=remedy, action="none")
 
 
 def _fell(mount: Mount, wanted: Sequence[str]) -> bool:

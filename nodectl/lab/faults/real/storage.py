@@ -69,6 +69,11 @@ def _protect(scene: Scene, _: str) -> None:
     scene.run(["sh", "-c", script, "protect", _DATA])
 
 
+def _put_read_only(scene: Scene) -> None:
+    script = 'mkdir -p "$1" && mount -t tmpfs -o ro,size=1m,mode=700 nodectl-lab-state "$1"'
+    scene.run(["sh", "-c", script, "protect", _STATE])
+
+
 def _unmount(scene: Scene, place: str) -> None:
     """As often as something is mounted there."""
     script = 'while grep -q "^[^ ]* $1 " /proc/self/mounts; do umount -l "$1" || exit; done'
@@ -96,6 +101,13 @@ FAULTS = (
         ("read_only",),
         happens=_protect,
         heal=lambda scene, _: _unmount(scene, _DATA),
+    ),
+    Fault(
+        "state-read-only",
+        "nodectl's state lies on a file system that can be read only",
+        ("read_only",),
+        happens=lambda scene, _: _put_read_only(scene),
+        heal=lambda scene, _: _unmount(scene, _STATE),
     ),
     Fault(
         "small-shm",

@@ -56,6 +56,17 @@ def _mixed(outputs: Outputs) -> dict[str, Output]:
     return with_text(outputs, "nvidia-smi-q", "".join(parts))
 
 
+def _exchanged(outputs: Outputs) -> dict[str, Output]:
+    """The driver numbers the first two cards the other way round."""
+    one, two = (f"0000{bus_of(outputs, number).upper()}.0" for number in (0, 1))
+
+    def swapped(key: str) -> dict[str, Output]:
+        text = text_of(outputs, key).replace(one, "\0").replace(two, one).replace("\0", two)
+        return with_text(outputs, key, text)
+
+    return swapped("nvidia-smi-q") | swapped("nvidia-smi-query")
+
+
 def _fields(name: str, about: str, check: str, number: int, *fields: tuple[str, str]) -> Fault:
     """The GPU of that number has other values in these fields of `nvidia-smi -q`."""
     return recorded(name, about, check, gpu(number, *fields))
@@ -92,6 +103,7 @@ FAULTS: tuple[Fault, ...] = (
         "xid",
         logged(lambda outputs: f"NVRM: GPU {bus_of(outputs, 6)}.0: GPU has fallen off the bus."),
     ),
+    recorded("gpu-order", "the first two GPUs have each other's number", "fleet_gpu_order", _exchanged),
     recorded("gpu-other", "one GPU has half the memory", "gpu_model", _mixed),
     recorded("gpu-hang", "nvidia-smi does not end in time", "hung", says(_SMI[:2], exit_status=124)),
     recorded(
