@@ -133,18 +133,17 @@ def ready_beside(module: AnsibleModule, version: str) -> Path | None:
     ready = Path(house.rstrip("/")).parent / "venv"
     if not house.startswith("/") or holds(ready, module.params, version):
         return None
-    return ready
+    present = python_env.distributions(ready)
+    known = [pin for pin in module.params["constraints"] if python_env.canonical(pin.partition("==")[0]) in present]
+    return None if python_env.lacking(known, present) else ready
 
 
 def source(module: AnsibleModule) -> list[str]:
     """uv's options that say where packages come from."""
     house, index = module.params["wheelhouse"], module.params["index"]
-    if not house:
-        # the stack's index first; a pin that it lacks (PyTorch's has few versions of numpy) comes from uv's default one
-        return ["--index", index, "--index-strategy", "unsafe-first-match"]
     if house.startswith("/") and not any(Path(house).glob("*.whl")):
         module.fail_json(msg=f"no wheel in {house} on this host; fill it, or unset nodectl_wheelhouse")
-    return ["--no-index", "--find-links", house]
+    return python_env.source_options(house, index)
 
 
 def build(module: AnsibleModule, state: dict[str, Any]) -> Path:

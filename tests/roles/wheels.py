@@ -4,14 +4,15 @@ import zipfile
 from pathlib import Path
 
 
-def wheel(folder: Path, name: str, version: str) -> Path:
+def wheel(folder: Path, name: str, version: str, needs: tuple[str, ...] = ()) -> Path:
     """`name`-`version` whose module says its version; called a stand-in in its own summary."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     files = {
         f"{name}/__init__.py": f'__version__ = "{version}"\n',
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: a stand-in for tests\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: a stand-in for tests\n"
+        + "".join(f"Requires-Dist: {need}\n" for need in needs),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/entry_points.txt": f"[console_scripts]\n{name}-run = {name}:__name__.strip\n",
     }
