@@ -240,4 +240,5 @@ PROBE = Probe(
     between_hosts=True,
     has_ranks=True,
     listed=False,
+    feels=("sysctl", "limits", "nic", "gpu", "nccl"),
 )

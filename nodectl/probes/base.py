@@ -105,7 +105,9 @@ class Probe(Generic[Own]):
     one round of pairs. `in_a_trial` is what `tune trial` measures in one turn, where that is not the usual, once.
 
     `floors` names the conditions by which a hardware profile's floor may be chosen, besides those that identify a
-    measurement. A probe that is not `listed` is no command of its own: other commands measure it.
+    measurement. `feels` are the settings of a tuning that its values can change with: groups, or parts such as
+    `sysctl.net`; of the others a trial says nothing. A probe that is not `listed` is no command of its own: other
+    commands measure it.
     """
 
     name: str
@@ -123,6 +125,7 @@ class Probe(Generic[Own]):
     groups: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
     floors: tuple[str, ...] = ()
+    feels: tuple[str, ...] = ("sysctl", "limits", "nic", "gpu")
     listed: bool = True
 
     def __post_init__(self) -> None:
@@ -133,6 +136,7 @@ class Probe(Generic[Own]):
             "groups": (self.groups, str),
             "needs": (self.needs, Need),
             "floors": (self.floors, str),
+            "feels": (self.feels, str),
         }
         wrong = [
             f"{name} is no tuple of {kind.__name__}: {value!r}"

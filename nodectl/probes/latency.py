@@ -221,4 +221,5 @@ PROBE = Probe(
     in_a_trial=ProbeOptions(duration_s=0.5, repetitions=1),
     between_hosts=True,
     groups=("quick", "network"),
+    feels=("sysctl.net", "nic"),
 )

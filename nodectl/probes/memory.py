@@ -137,4 +137,5 @@ PROBE = Probe(
     least=Amount(repetitions=1, duration_s=0.02),
     cost_s=_cost_s,
     groups=("quick",),
+    feels=("sysctl.vm", "sysctl.kernel"),
 )

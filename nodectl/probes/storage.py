@@ -223,4 +223,5 @@ PROBE = Probe(
     least=Amount(repetitions=1, duration_s=0.5),
     cost_s=_cost_s,
     in_a_trial=StorageOptions(duration_s=1.0, repetitions=1),
+    feels=("sysctl.vm", "sysctl.fs"),
 )

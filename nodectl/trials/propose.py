@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from nodectl.model.trial import Series, Side, Trial
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.profiles.overrides import OVERRIDES
 from nodectl.trials.arming.settings import TUNING, merged_overrides
+from nodectl.trials.felt import Setting, as_overrides, named, tried, unfelt_in
 from nodectl.trials.verdict import summarise
 
 MARK = "# Proposed by `nodectl tune propose`"
@@ -29,7 +30,7 @@ class Proposal:
     """A tuning that was tried: a profile by name, or overrides; `hosts` maps each host to the overrides it has.
 
     `over` is the profile over which overrides were tried, where it is not each host's own; `run_with` is what no host
-    holds: how the launcher is to be told.
+    holds: how the launcher is to be told; `unmeasured` was tried, and no probe of the trial can feel it.
     """
 
     profile: str
@@ -41,6 +42,7 @@ class Proposal:
     group: str = ""
     over: str | None = None
     run_with: Mapping[str, str] = field(default_factory=dict)
+    unmeasured: tuple[Setting, ...] = ()
 
 
 def propose(proposal: Proposal, path: Path, *, regressions_allowed: bool = False) -> Path:
@@ -93,6 +95,7 @@ def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
         "overrides": proposal.overrides,
         "over": proposal.over,
         "run_with": dict(proposal.run_with),
+        "unmeasured": as_overrides(dict.fromkeys(proposal.unmeasured)),
         "hosts": list(proposal.hosts),
         "verdict": summary.verdict,
         "regressions_allowed": allowed and bool(summary.regressions),
@@ -138,6 +141,8 @@ def _head(proposal: Proposal, beside: str) -> str:
     lines = [f"{MARK}: {proposal.profile} against {proposal.baseline}. Review it, then use it as", "# one more -i."]
     lines += [f"# better: {_where(verdict)}" for verdict in proposal.verdicts if verdict.verdict is Outcome.BETTER]
     lines += [f"# not in here, for no host holds it: {key} {value}" for key, value in proposal.run_with.items()]
+    if proposal.unmeasured:
+        lines.append(f"# not in here, for nothing in the trial can feel it: {named(proposal.unmeasured)}")
     lines += [f"# WORSE: {_where(verdict)}" for verdict in proposal.verdicts if verdict.is_regression]
     return "\n".join([*lines, f"# evidence: {beside}"])
 
@@ -175,14 +180,24 @@ def write_proposal(path: Path, text: str) -> None:
         raise UsageError(f"{path}: {error.strerror or error}", "name a file in a folder that you may write") from error
 
 
-def proposal_of(trial: Trial, profile: str | None, group: str = "") -> Proposal:
-    """The proposal of the named candidate, or of the only one that is better; NodectlError where none is."""
-    side = _named(trial, profile) if profile else _winner(trial)
+def proposal_of(trial: Trial, profile: str | None, group: str = "", folders: Sequence[Path] = ()) -> Proposal:
+    """The proposal of the named candidate, or of the only one that is better; NodectlError where none is.
+
+    Of its settings those that something in the trial could feel: a profile with others is proposed as overrides.
+    """
+    side = _candidate(trial, profile) if profile else _winner(trial)
     if not trial.complete:
         raise NodectlError(f"the trial {trial.id} ended early: {trial.reason}", "try it again")
     if side.run_with and not side.overrides:
         run_with = ", ".join(f"{key} {value}" for key, value in side.run_with.items())
         raise NodectlError(f"nothing of it is set on a host: {run_with}", "run jobs so; see `nodectl launch --help`")
+    settings = tried(trial.baseline, side, folders)
+    unmeasured = unfelt_in(trial, settings)
+    if settings and len(unmeasured) == len(settings):
+        what = f"{named(unmeasured)}: nothing in the trial can feel it"
+        raise NodectlError(f"nothing of {side.label} was measured: {what}", "try it with probes that do: --probes nccl")
+    if unmeasured:
+        side = _without(side, trial.baseline, settings, unmeasured)
     by_profile = side.overrides is None
     return Proposal(
         profile=side.profile or side.label if by_profile else side.label,
@@ -194,10 +209,17 @@ def proposal_of(trial: Trial, profile: str | None, group: str = "") -> Proposal:
         group=group,
         over=None if by_profile else side.profile,
         run_with=side.run_with,
+        unmeasured=tuple(unmeasured),
     )
 
 
-def _named(trial: Trial, profile: str) -> Side:
+def _without(side: Side, baseline: Side, settings: Mapping[Setting, Any], unmeasured: Sequence[Setting]) -> Side:
+    """The side as what it changes of the baseline, less what nothing felt."""
+    kept = {setting: value for setting, value in settings.items() if setting not in unmeasured}
+    return replace(side, profile=baseline.profile, overrides=as_overrides(kept))
+
+
+def _candidate(trial: Trial, profile: str) -> Side:
     for candidate in trial.candidates:
         if candidate.label == profile:
             return candidate
@@ -210,8 +232,8 @@ def _winner(trial: Trial) -> Side:
     if len(wins) > 1:
         raise UsageError(f"several are better than {trial.baseline.label}: {', '.join(wins)}", "choose with --profile")
     if wins:
-        return _named(trial, wins[0])
+        return _candidate(trial, wins[0])
     judged = [summary.profile for summary in trial.summaries]
     if len(judged) == 1:  # why it is not proposed is said by what looks at its verdicts
-        return _named(trial, judged[0])
+        return _candidate(trial, judged[0])
     raise NodectlError(f"nothing is better than {trial.baseline.label}", "there is nothing to propose")

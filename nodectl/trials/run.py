@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from nodectl.model.trial import Side, Trial
 from nodectl.probes.base import Note
 from nodectl.probes.budget import time_text
 from nodectl.trials.course import Course, Ending
+from nodectl.trials.felt import Setting, named, unfelt
 from nodectl.trials.ledger import Ledger, now
 from nodectl.trials.measuring import Measuring
 from nodectl.trials.sides import OWN
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 class TrialRun:
     """One trial; `head` says what is tried, where and how. With `search` the candidates are a space's.
 
+    `settings` is what the candidates change.
+
     Inside the block of `arm` the hosts put their former values back by themselves once nobody asks for them any more.
     """
 
@@ -38,6 +41,7 @@ class TrialRun:
     clock: Callable[[], float]
     ends_at: float | None = None
     search: bool = False
+    settings: Sequence[Setting] = ()
     _ledger: Ledger = field(init=False)
     _turn_s: float = 0.0
     _arming_s: float = 0.0
@@ -62,10 +66,11 @@ class TrialRun:
     def _warm_up(self) -> None:
         """Measure once with what is on the hosts, so that nothing is changed where something cannot be measured."""
         started = self.clock()
-        self.measuring.warm_up(Side(OWN))
+        warm = self.measuring.warm_up(Side(OWN))
         self._turn_s = self.clock() - started
         self._ledger.findings += self.measuring.dropped
         self._ledger.head = replace(self.head, probes=self.measuring.names, started=now())
+        self._note_unfelt({measurement.conditions.get("backend") for measurement in warm.measurements})
         candidates = len(self.head.candidates)
         turns = 2 * self.head.pairs * candidates
         if self.search:
@@ -73,6 +78,13 @@ class TrialRun:
         else:
             all_turns = f"{turns} of them {time_text(turns * self._turn_s)}"
             self.note(f"a turn takes {time_text(self._turn_s)}: {all_turns}, and the settings are put on between")
+
+    def _note_unfelt(self, backends: set[object]) -> None:
+        """Say before anything is changed of what the trial will say nothing."""
+        unmeasured = unfelt(self.settings, self.measuring.names, backends)
+        if unmeasured and self.measuring.names:
+            probes = ", ".join(self.measuring.names)
+            self.note(f"not proposed whatever comes out, for {probes} cannot feel it: {named(unmeasured)}")
 
     def _refuse_too_short(self) -> None:
         least_s = 2 * MIN_PAIRS * self._turn_s * (1 if self.search else len(self.head.candidates))

@@ -256,3 +256,11 @@ def test_a_search_without_a_win_says_so() -> None:
     found = run_of(fleet, replace(head(*sides), baseline=Side("own")), ends_at=900.0, search=True).run()
     assert (found.complete, found.verdicts, failed(found)) == (True, (), 0)
     assert len(found.search) == 9
+
+
+def test_what_no_probe_feels_is_said_before_anything_is_changed() -> None:
+    fleet = PaperFleet(SPEEDS)
+    run_of(fleet, head(), settings=[("nccl", "NCCL_PROTO"), ("sysctl", "net.core.rmem_max")]).run()
+    (line,) = [line for line in fleet.said if line.startswith("not proposed")]
+    assert line == "not proposed whatever comes out, for tcp cannot feel it: NCCL_PROTO"
+    assert fleet.said.index(line) < next(at for at, said in enumerate(fleet.said) if said.startswith("pair 1"))

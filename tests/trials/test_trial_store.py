@@ -134,9 +134,12 @@ def test_what_won_is_proposed_as_it_was_tried(tmp_path: Path) -> None:
     assert read_proposal(path).pattern == "all"
 
 
+NCCL = ({"profile": "own", "what": "nccl", "conditions": {"backend": "nccl"}},)
+
+
 def test_overrides_over_another_profile_name_that_too(tmp_path: Path) -> None:
     path = tmp_path / "won.yml"
-    propose(proposal_of(trial(candidates=(Side("big", "roce", RMEM),)), None), path)
+    propose(proposal_of(trial(candidates=(Side("big", "roce", RMEM),), probes=("nccl",), conditions=NCCL), None), path)
     assert "nodectl_tuning: roce" in path.read_text()
 
 

@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 @click.pass_obj
 def propose(app: App, trial: str, path: Path, profile: str | None, group: str, allow_regressions: bool) -> None:
     """Write what won as one more inventory, with the evidence beside it; refused where nothing has won."""
+    from nodectl.trials.felt import named
     from nodectl.trials.propose import proposal_of
     from nodectl.trials.propose import propose as write
     from nodectl.trials.store import find
 
-    proposal = proposal_of(find(trial), profile, group)
+    proposal = proposal_of(find(trial), profile, group, app.profile_dirs)
     evidence = write(proposal, path, regressions_allowed=allow_regressions)
     document = {
         "proposal": str(path),
@@ -46,6 +47,8 @@ def propose(app: App, trial: str, path: Path, profile: str | None, group: str, a
         "hosts": [*proposal.hosts],
     }
     app.show("tune-proposal", document, str(path))
+    if proposal.unmeasured:
+        note(f"left out, for nothing in the trial can feel it: {named(proposal.unmeasured)}")
     note(f"the evidence lies in {evidence}; review it, then: nodectl tune apply {path}")
 
 

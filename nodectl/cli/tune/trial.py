@@ -265,9 +265,11 @@ def _run(
 ) -> Trial:
     """The trial from the locks to its record; refused where the hosts are not free."""
     from nodectl.trials.arming.armed import armed
+    from nodectl.trials.felt import tried
     from nodectl.trials.measuring import TRAINING, Measuring
     from nodectl.trials.run import TrialRun
 
+    settings = [*dict.fromkeys(key for side in head.candidates for key in tried(head.baseline, side, app.profile_dirs))]
     measuring = Measuring(app.transport, app.hosts, wanted, asked, frozenset(() if training else (TRAINING,)))
     with hold(app, "tune trial", force=force, changes=True) as holds:
         if holds.refused:
@@ -285,7 +287,7 @@ def _run(
             access=app.access,
             forks=app.forks,
         )
-        trial = TrialRun(head, measuring, arm, note, monotonic, ends_at, search).run()
+        trial = TrialRun(head, measuring, arm, note, monotonic, ends_at, search, settings).run()
     return replace(trial, findings=(*holds.findings, *trial.findings))
 
 

@@ -165,4 +165,5 @@ PROBE = Probe(
     cost_s=_cost_s,
     groups=("quick", "gpu"),
     needs=(Need.TORCH,),
+    feels=("gpu",),
 )

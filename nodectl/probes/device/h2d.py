@@ -139,4 +139,5 @@ PROBE = Probe(
     groups=("gpu",),
     needs=(Need.GPU, Need.TORCH),
     floors=("pcie_gen",),
+    feels=("gpu",),
 )

@@ -83,4 +83,5 @@ PROBE = Probe(
     cost_s=_cost_s,
     groups=("quick", "gpu"),
     needs=(Need.GPU, Need.TORCH),
+    feels=("gpu",),
 )

@@ -138,4 +138,5 @@ PROBE = Probe(
     cost_s=_cost_s,
     groups=("gpu",),
     needs=(Need.GPU, Need.TORCH),
+    feels=("gpu",),
 )

@@ -264,4 +264,5 @@ PROBE = Probe(
     cost_s=_cost_s,
     groups=("gpu",),
     needs=(Need.TORCH,),
+    feels=("gpu",),
 )

@@ -211,4 +211,5 @@ PROBE = Probe(
     groups=("quick", "network", "gpu"),
     needs=(Need.TORCH,),
     floors=("gpus", "nvls", "over"),
+    feels=("sysctl", "limits", "nic", "gpu", "nccl"),
 )

@@ -213,4 +213,5 @@ PROBE = Probe(
     between_hosts=True,
     groups=("quick", "network"),
     needs=(Need.RDMA,),
+    feels=("nic", "limits", "gpu"),
 )

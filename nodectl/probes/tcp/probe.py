@@ -216,4 +216,5 @@ PROBE = Probe(
     between_hosts=True,
     groups=("quick", "network"),
     needs=(Need.IPERF3,),
+    feels=("sysctl.net", "nic"),
 )

@@ -1,0 +1,77 @@
+"""Which settings of a candidate the measurements of a trial can feel: of the others its verdict says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nodectl.model.trial import Side, Trial
+from nodectl.probes.registry import declarations
+from nodectl.profiles.overrides import SETTINGS
+from nodectl.profiles.resolve import load_profile
+
+# what gloo measures says nothing of NCCL's variables
+_NCCL = "nccl"
+
+# (group, key), such as ("sysctl", "net.core.rmem_max")
+Setting = tuple[str, str]
+
+
+def settings_of(side: Side, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
+    """What a side's profile and overrides set; of `own` only the overrides are known."""
+    document: dict[str, Any] = {}
+    if side.profile is not None:
+        document = load_profile("tuning", side.profile, folders).model_dump(exclude_unset=True, mode="json")
+    found = {(group, key): _bare(value) for group in SETTINGS for key, value in (document.get(group) or {}).items()}
+    for group in SETTINGS:
+        found |= {(group, str(key)): value for key, value in (side.overrides or {}).get(group, {}).items()}
+    return found
+
+
+def tried(baseline: Side, candidate: Side, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
+    """What the candidate sets otherwise than the baseline; None where it leaves alone what the baseline sets."""
+    before, after = settings_of(baseline, folders), settings_of(candidate, folders)
+    changed = {setting: value for setting, value in after.items() if before.get(setting) != value}
+    return {**changed, **{setting: None for setting in before if setting not in after}}
+
+
+def unfelt(settings: Iterable[Setting], probes: Iterable[str], backends: Collection[object]) -> list[Setting]:
+    """Those that none of the probes feels; NCCL's only where something was measured with NCCL as its backend."""
+    known = declarations()
+    feels = {part for probe in probes if probe in known for part in known[probe].feels}
+    if _NCCL not in backends:
+        feels.discard(_NCCL)
+    return [setting for setting in settings if not any(_covers(part, setting) for part in feels)]
+
+
+def unfelt_in(trial: Trial, settings: Iterable[Setting]) -> list[Setting]:
+    """Those of a trial's settings that nothing in it could feel."""
+    given = [row.get("conditions") for row in trial.conditions]
+    backends = {conditions.get("backend") for conditions in given if isinstance(conditions, Mapping)}
+    return unfelt(settings, trial.probes, backends)
+
+
+def named(settings: Iterable[Setting]) -> str:
+    """As an operator knows them."""
+    return ", ".join(key if group in ("sysctl", _NCCL) else f"{group} {key}" for group, key in settings)
+
+
+def as_overrides(settings: Mapping[Setting, Any]) -> dict[str, dict[str, Any]]:
+    """The settings as `nodectl_overrides` has them."""
+    overrides: dict[str, dict[str, Any]] = {}
+    for (group, key), value in settings.items():
+        overrides.setdefault(group, {})[key] = value
+    return overrides
+
+
+def _covers(part: str, setting: Setting) -> bool:
+    """`sysctl` is all of them, `sysctl.net` those whose names begin with `net.`."""
+    return f"{'.'.join(setting)}.".startswith(f"{part}.")
+
+
+def _bare(setting: Any) -> Any:
+    """The setting without where it came from, which is no part of its value."""
+    if not isinstance(setting, Mapping):
+        return setting
+    return {key: value for key, value in setting.items() if key != "origin" and value is not None}
