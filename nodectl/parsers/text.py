@@ -43,6 +43,10 @@ class Line(NamedTuple):
 _LINE = partial(tuple.__new__, Line)
 
 
+# what is left of a text whose every line is longer than a tool's
+_OVERLONG = Line(1, "one overlong line")
+
+
 def plain(text: str) -> str:
     """Without ANSI escapes, control characters and carriage returns; a redrawn line is what stood last."""
     text = text.removeprefix("\ufeff")
@@ -103,7 +107,7 @@ def unreadable(tool: str, line: Line, why: str) -> ParseError:
 
 def foreign(tool: str, lines: Iterable[Line], why: str) -> ParseError:
     """The error for text that is not this tool's: its first line, and what is missing."""
-    return unreadable(tool, next(line for line in lines if line.text.strip()), why)
+    return unreadable(tool, next((line for line in lines if line.text.strip()), _OVERLONG), why)
 
 
 def _shown(text: str) -> str:
