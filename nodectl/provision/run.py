@@ -21,6 +21,7 @@ from nodectl.common.access import Access
 from nodectl.common.paths import state_dir
 from nodectl.common.resources import collections_dir, share_dir
 from nodectl.errors import ProvisionError
+from nodectl.provision import jump
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
 
 KEPT_RUNS = 20
@@ -43,6 +44,8 @@ class ProvisionRequest:
     skip_tags: tuple[str, ...] = ()
     forks: int = 20
     access: Access = field(default_factory=Access)
+    # a host is reached through a jump host that its inventory names inline
+    jumps: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -105,7 +108,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
             playbook=str(share_dir() / "playbooks" / f"{request.playbook}.yml"),
             limit=request.limit,
             cmdline=command_line(request),
-            envvars=environment(name, sockets),
+            envvars={**environment(name, sockets), **(_through_jumps(sockets) if request.jumps else {})},
             passwords=dict(request.access.answers()) or None,
             forks=request.forks,
             event_handler=listener.hear,
@@ -125,6 +128,16 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
     )
 
 
+def _through_jumps(folder: Path) -> dict[str, str]:
+    """Our ssh in ssh's place, unless the operator has one of their own."""
+    from ansible import constants
+    from ansible.plugins.loader import connection_loader
+
+    connection_loader.get("ssh", class_only=True)  # its options are known from then on
+    named = constants.config.get_config_value("ssh_executable", plugin_type="connection", plugin_name="ssh")
+    return {"ANSIBLE_SSH_EXECUTABLE": str(jump.install(folder))} if named in (None, "ssh") else {}
+
+
 @contextmanager
 def _control_sockets() -> Iterator[Path]:
     """A folder with a path short enough for a socket; the connections that ssh keeps there end with the run."""
@@ -132,7 +145,7 @@ def _control_sockets() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        for socket in folder.iterdir():
+        for socket in filter(Path.is_socket, folder.iterdir()):
             argv = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "nodectl"]
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(argv, capture_output=True, timeout=5, check=False)

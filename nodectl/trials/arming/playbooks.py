@@ -24,6 +24,7 @@ from nodectl.model.trial import Side
 from nodectl.probes.base import Note
 from nodectl.provision.events import ProvisionRun, TaskEvent
 from nodectl.provision.run import ProvisionRequest, provision
+from nodectl.transport.ssh_options import options_of
 from nodectl.trials.arming.settings import given
 
 CHECK = "trial"
@@ -85,6 +86,7 @@ class TrialPlaybooks:
             limit=",".join(host.name for host in hosts),
             forks=max(1, min(self.forks, len(hosts))),
             access=self.access,
+            jumps=any(host.connection == "ssh" and options_of(host).proxy_jump for host in hosts),
             variables={**variables, "run_identity": identity},
         )
         with handlers_kept():

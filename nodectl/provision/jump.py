@@ -1,0 +1,70 @@
+"""ssh for Ansible where an inventory names a jump host inline: the jump is reached with the same keys and known hosts.
+
+OpenSSH starts another ssh for a ProxyJump and hands it none of its own `-o` and `-i`; `nodectl exec` does. This file
+stands in ssh's place: it says the jump as a ProxyCommand that has them, and becomes ssh. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+# options of ssh that are followed by a value
+_VALUED = frozenset("BbcDEeFIiJLlmOoPpQRSWw")
+_HANDED_ON = frozenset(("identityfile", "userknownhostsfile", "stricthostkeychecking"))
+
+
+def install(folder: Path) -> Path:
+    """A program below `folder` that is called as ssh is."""
+    program = folder / "ssh"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-IS", __file__])} "$@"\n')
+    program.chmod(0o700)
+    return program
+
+
+def rewritten(words: Sequence[str]) -> list[str]:
+    """ssh's arguments with a ProxyJump as a ProxyCommand; as they are where there is none."""
+    jump, proxied, handed, kept = "", False, list[str](), list[str]()
+    for option, value, own in _options(words):
+        key, _, text = value.strip().replace(" ", "=", 1).partition("=") if option == "-o" else ("", "", value)
+        name = {"-J": "proxyjump", "-i": "identityfile"}.get(option, key.lower())
+        if name == "proxyjump" and not proxied and text.lower() != "none":
+            jump = jump or text
+            continue
+        # as in ssh, the first one stands
+        proxied = proxied or (name in ("proxyjump", "proxycommand") and not jump)
+        kept += own
+        handed += own if name in _HANDED_ON or option == "-F" else []
+    return ["-o", f"ProxyCommand={_command(jump, handed)}", *kept] if jump else list(words)
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
+    """(`-o`, its value, the words that it was given as) of each; what is no option comes as it is."""
+    left = list(words)
+    while left and left[0].startswith("-") and left[0] != "--":
+        word = left.pop(0)
+        if word[1:2] not in _VALUED:
+            yield word, "", [word]
+        elif word[2:] or not left:
+            yield word[:2], word[2:], [word]
+        else:
+            value = left.pop(0)
+            yield word, value, [word, value]
+    if left:
+        yield "", "", left
+
+
+def _command(jump: str, handed: Sequence[str]) -> str:
+    before, _, last = jump.rpartition(",")
+    through = [*handed, *(["-J", before] if before else [])]
+    target = last.strip() if "://" in last else f"ssh://{last.strip()}"
+    words = [sys.executable, "-IS", __file__, *through]
+    # ssh reads % in a ProxyCommand
+    return " ".join([shlex.join(words).replace("%", "%%"), "-W '[%h]:%p'", shlex.quote(target).replace("%", "%%")])
+
+
+if __name__ == "__main__":
+    os.execvp("ssh", ["ssh", *rewritten(sys.argv[1:])])  # noqa: S606 - no shell, and the operator's own ssh

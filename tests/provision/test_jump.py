@@ -1,0 +1,52 @@
+"""A jump host that the inventory names inline: for the playbooks as for `exec`, with the same keys and known hosts."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from nodectl.provision.jump import rewritten
+from tests.conftest import Cli
+from tests.transport.sshd_server import Sshd
+
+
+def test_without_a_jump_the_words_stay() -> None:
+    words = ["-C", "-o", "ControlPersist=60s", "-p", "22", "web1", "sh", "-c", "ssh -J x"]
+    assert rewritten(words) == words
+    first = ["-o", "ProxyCommand=nc %h %p", "-J", "gate", "web1"]
+    assert rewritten(first) == first
+    none = ["-o", "ProxyJump=none", "-J", "gate", "web1"]
+    assert rewritten(none) == none
+
+
+@pytest.mark.parametrize(
+    "jump", [["-J", "me@gate:7"], ["-Jme@gate:7"], ["-o", "ProxyJump=me@gate:7"], ["-oProxyJump me@gate:7"]]
+)
+def test_a_jump_is_a_command_with_the_keys_and_known_hosts(jump: list[str]) -> None:
+    words = ["-o", "UserKnownHostsFile=/k/my%hosts", *jump, "-i", "/key", "-tt", "web1", "true"]
+    option, value, *rest = rewritten(words)
+    assert option == "-o" and rest == ["-o", "UserKnownHostsFile=/k/my%hosts", "-i", "/key", "-tt", "web1", "true"]
+    command = shlex.split(value.removeprefix("ProxyCommand="))[3:]
+    assert command == ["-o", "UserKnownHostsFile=/k/my%%hosts", "-i", "/key", "-W", "[%h]:%p", "ssh://me@gate:7"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("strategy", ["linear", "mitogen"])
+def test_a_playbook_goes_through_it_as_exec_does(
+    sshd: Sshd, jump_sshd: Sshd, nodectl: Cli, tmp_path: Path, times: int, strategy: str
+) -> None:
+    known = tmp_path / "known"
+    known.write_text(sshd.known_hosts.read_text() + jump_sshd.known_hosts.read_text())
+    gate = ",".join([f"127.0.0.1:{jump_sshd.port}"] * times)
+    source = sshd.inventory(tmp_path)
+    text = source.read_text().replace(str(sshd.known_hosts), f"{known} -o ProxyJump={gate}")
+    source.write_text(text)
+    cli = Cli({**nodectl.env, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "NODECTL_STRATEGY": strategy})
+    assert cli("-i", str(source), "exec", "--", "true").returncode == 0
+    extra = json.dumps({"ansible_become": False, "ansible_python_interpreter": sys.executable})
+    done = cli("-i", str(source), "--output", "json", "rollback", "--list", "-e", extra, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    hosts = json.loads(done.stdout)["hosts"]
+    assert done.returncode == 0 and hosts["web1"]["unreachable"] == 0 and hosts["web1"]["ok"] == 1, done.stderr
