@@ -138,3 +138,11 @@ def test_names_of_sysctls_are_those_of_sysctl(utils: Any) -> None:
     assert path("net.ipv4.tcp_rmem") == "/proc/sys/net/ipv4/tcp_rmem"
     for key in ("net.ipv4.conf.eth0/1.forwarding", "net/ipv4/conf/eth0.1/forwarding"):
         assert path(key) == "/proc/sys/net/ipv4/conf/eth0.1/forwarding"
+
+
+def test_a_hold_of_a_drivers_part_goes_back_and_its_version_only_by_name(utils: Any) -> None:
+    restore = utils("undo.restore")
+    free = {"version": "580.159.04-1", "selection": "install", "state": "installed", "auto": False}
+    assert not restore.moved(free, {**free, "selection": "hold"})
+    assert restore.moved(free, {**free, "version": "590.48.01-1"}) and restore.moved(None, free)
+    assert restore.of_driver("libcuda1", free) and not restore.of_driver("libcuda1", None)
