@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 from nodectl.parsers.nvidia.smi_q.log import Block, Log, Value, Values
@@ -31,6 +31,7 @@ _SECTIONS = {
 }
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _PREFIX_CHARS = 200
+_MOST_KNOWN = 20_000
 
 
 def read_text(lines: Sequence[Line]) -> Log:
@@ -48,14 +49,65 @@ class _Row(NamedTuple):
     value: str
 
 
-@lru_cache(maxsize=16384)
 def _row(text: str) -> _Row:
-    """GPUs and hosts of one kind print the same lines: each is taken apart once; blank lines have no indent."""
+    """Blank lines have no indent."""
     text = text.expandtabs(8)
     content = text.lstrip(" ")
     key, colon, value = content.partition(":")
     return _Row(len(text) - len(content) if content else 0, content, key, colon, value.strip())
 
+
+class _Spot:
+    """Where a line stands: its indent, its path, and below what; and which lines are known to follow there."""
+
+    __slots__ = ("above", "below", "indent", "next", "path")
+
+    def __init__(self, above: _Spot | None, indent: int, path: str) -> None:
+        self.above = above
+        self.indent = indent
+        self.path = path
+        self.below: dict[tuple[int, str], _Spot] = {}
+        self.next: dict[str, _Read] = {}
+
+
+class _Read(NamedTuple):
+    """A line that was read: of a value nothing is asked but where it stands and what it says."""
+
+    spot: _Spot
+    path: str
+    colon: str
+    text: str
+    is_value: bool
+
+
+class _Known:
+    """All lines that were read so far, by where they stood: GPUs and hosts of one kind print the same."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.first = _Spot(None, 0, "")
+
+    def start(self) -> _Spot:
+        """Where a GPU begins."""
+        if self.number > _MOST_KNOWN:
+            self.number, self.first = 0, _Spot(None, 0, "")
+        return self.first
+
+    def after(self, spot: _Spot, text: str, row: _Row) -> _Read:
+        """A line that was not yet read after one there."""
+        above = spot
+        while above.above is not None and above.indent >= row.indent:
+            above = above.above
+        name = _name(row.key)
+        path = f"{above.path}/{name}" if above.path else name
+        there = above.below.setdefault((row.indent, name), _Spot(above, row.indent, path))
+        is_value = bool(row.colon) and not path.startswith(("processes", "mig_device", "mig_mode/current"))
+        found = spot.next[text] = _Read(there, path, row.colon, row.value, is_value)
+        self.number += 1
+        return found
+
+
+_known = _Known()
 
 # as Value(text, line), and much faster: there are thousands of them a host
 _value = partial(tuple.__new__, Value)
@@ -67,17 +119,27 @@ class _Reader:
         self.last = lines[-1] if lines else None
         self.log = Log()
         self.block: Block | None = None
-        # sections that the line belongs to: their indent and their path
-        self.open: list[tuple[int, str]] = []
-        self.paths: dict[tuple[str, str], str] = {}
+        self.spot = _known.start()
 
     def read(self) -> Log:
         prefix = self._prefix()
         for line in self.lines:
-            row = _row(line.text.removeprefix(prefix) if prefix else line.text)
+            text = line.text.removeprefix(prefix) if prefix else line.text
+            if self.block is not None and line is not self.last and (read := self.spot.next.get(text)):
+                self.spot, path, _, value, is_value = read
+                if is_value:
+                    self.block.values.setdefault(path, _value((value, line)))
+                else:
+                    _inner(self.block, read, line)
+                continue
+            row = _row(text)
             if row.indent:
                 if self.block is not None:
-                    self._inner(self.block, row, line)
+                    if line is self.last:
+                        _refuse_cut(row, line)
+                    read = _known.after(self.spot, text, row)
+                    self.spot = read.spot
+                    _inner(self.block, read, line)
             elif row.content:
                 if self.log.blocks and "NVSMI LOG=" in row.content:
                     break  # the next one of `-l`
@@ -102,7 +164,7 @@ class _Reader:
             address = bus_id(match[1])
             if address is None:
                 raise unreadable("nvidia-smi-q", line, "no PCI address")
-            self.block, self.open = Block(address), []
+            self.block, self.spot = Block(address), _known.start()
             self.log.blocks.append(self.block)
         elif lost := lost_gpu(content):
             self.log.lost.append(lost)
@@ -114,27 +176,17 @@ class _Reader:
             if colon and name in _HEADER and not self.log.blocks:
                 self.log.header.setdefault(name, Value(value.strip(), line))
 
-    def _inner(self, block: Block, row: _Row, line: Line) -> None:
-        indent, _, key, colon, text = row
-        if line is self.last:
-            _refuse_cut(row, line)
-        value = _value((text, line))
-        while self.open and self.open[-1][0] >= indent:
-            self.open.pop()
-        parent = self.open[-1][1] if self.open else ""
-        path = self.paths.get((parent, key))
-        if path is None:
-            name = _name(key)
-            path = self.paths[parent, key] = f"{parent}/{name}" if parent else name
-        self.open.append((indent, path))
-        if path.startswith("processes"):
-            _process(block, path, colon, value)
-        elif path.startswith("mig_device"):
-            _mig_device(block, path, colon, value)
-        elif colon:
-            block.values.setdefault(path, value)
-            if path == "mig_mode/current" and block.mig_devices is None:
-                block.mig_devices = []
+
+def _inner(block: Block, read: _Read, line: Line) -> None:
+    path, colon, value = read.path, read.colon, _value((read.text, line))
+    if path.startswith("processes"):
+        _process(block, path, colon, value)
+    elif path.startswith("mig_device"):
+        _mig_device(block, path, colon, value)
+    elif colon:
+        block.values.setdefault(path, value)
+        if path == "mig_mode/current" and block.mig_devices is None:
+            block.mig_devices = []
 
 
 def _refuse_cut(row: _Row, line: Line) -> None:
