@@ -32,7 +32,7 @@ class PcieBridge:
 
 @dataclass(frozen=True, slots=True)
 class PcieLink:
-    """How the link of one device or port was trained, and the best that it could."""
+    """How the link of one device or port was trained, and the best that it could; the longest read that it asks for."""
 
     address: str
     kind: str
@@ -41,6 +41,7 @@ class PcieLink:
     speed_max_gt_s: float | None
     width: int | None
     width_max: int | None
+    max_read_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def test_only_the_newest_boot_of_several_counts() -> None:
     old, new = f"{BOOT}[ 71.5] {RESET}\n", f"{BOOT}[  2.5] eth0: fine\n"
     assert parse_dmesg(old + new).events == ()
     assert [event.kind for event in parse_dmesg(new + old).events] == ["nvme_reset"]
-    journal = "-- Boot 0123456789abcdef0123456789abcdef --\nOct 12 08:00:00 n1 kernel: "
+    journal = "-- Systemstart 0123456789abcdef0123456789abcdef --\nOct 12 08:00:00 n1 kernel: "
     (event,) = parse_dmesg(f"{journal}{RESET}\n{journal}{RESET.replace('nvme1', 'nvme7')}\n").events
     assert event.device == "nvme7"
 

@@ -38,18 +38,18 @@ _MODULES = ("nvidia_peermem", "nv_peer_mem", "nvidia_uvm", "nvidia_fs", "gdrdrv"
 _OPTIONS = ("ro", "rw", "hard", "soft", "vers", "rsize", "wsize", "nconnect", "noatime", "proto", "flock", "localflock")
 
 
-def _field(name: str, looks_at: str, remedy: str, status: Status = Status.WARNING) -> Field:
+def field_of(name: str, looks_at: str, remedy: str, status: Status = Status.WARNING) -> Field:
     fires = f"{status}: not as most hosts have it; a warning without a majority"
     return Field(Check(f"fleet_{name}", looks_at, fires, remedy=remedy), status)
 
 
 _SAME_STACK = "give the hosts one stack: set nodectl_stack, then `nodectl provision`"
-DRIVER = _field("driver", "the loaded driver", "install the others' driver, then reboot", Status.FAILED)
-NCCL = _field("nccl", "NCCL of the launcher's environment", _SAME_STACK, Status.FAILED)
-TORCH = _field("torch", "torch", _SAME_STACK, Status.FAILED)
-CUDA = _field("cuda", "the CUDA that torch brings", _SAME_STACK, Status.FAILED)
-CUDNN = _field("cudnn", "the cuDNN that torch brings", _SAME_STACK)
-PYTHON = _field("python", "Python of the launcher's environment", _SAME_STACK)
+DRIVER = field_of("driver", "the loaded driver", "install the others' driver, then reboot", Status.FAILED)
+NCCL = field_of("nccl", "NCCL of the launcher's environment", _SAME_STACK, Status.FAILED)
+TORCH = field_of("torch", "torch", _SAME_STACK, Status.FAILED)
+CUDA = field_of("cuda", "the CUDA that torch brings", _SAME_STACK, Status.FAILED)
+CUDNN = field_of("cudnn", "the cuDNN that torch brings", _SAME_STACK)
+PYTHON = field_of("python", "Python of the launcher's environment", _SAME_STACK)
 
 
 @compares(DRIVER, NCCL, TORCH, CUDA, CUDNN, PYTHON, reads=("versions",), unread=(DRIVER, NCCL))
@@ -69,14 +69,14 @@ def versions(host: Subject, versions: Versions) -> Values:
 
 
 _SAME_GPUS = "ranks on unlike GPUs wait for the slowest: put these hosts into a group of their own"
-GPU_MODEL = _field("gpu_model", "the GPUs' names", _SAME_GPUS, Status.FAILED)
-VBIOS = _field("vbios", "the GPUs' VBIOS", "have the vendor's firmware package installed there, then reboot")
-GPU_SETTINGS = _field(
+GPU_MODEL = field_of("gpu_model", "the GPUs' names", _SAME_GPUS, Status.FAILED)
+VBIOS = field_of("vbios", "the GPUs' VBIOS", "have the vendor's firmware package installed there, then reboot")
+GPU_SETTINGS = field_of(
     "gpu_settings", "ECC, MIG, persistence, compute mode, power limit", "set it there as on the others"
 )
 
 
-GPU_ORDER = _field(
+GPU_ORDER = field_of(
     "gpu_order",
     "the GPUs' bus addresses, in the order of their numbers",
     "a rank's GPU is another one there: compare the slots, the firmware's settings and CUDA_DEVICE_ORDER",
@@ -109,8 +109,8 @@ def _text(value: object) -> str | None:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else None if value is None else f"{value}"
 
 
-KERNEL = _field("kernel", "the running kernel", "install the others' kernel there and boot it")
-OS = _field("os", "the distribution", "bring the hosts to one release")
+KERNEL = field_of("kernel", "the running kernel", "install the others' kernel there and boot it")
+OS = field_of("os", "the distribution", "bring the hosts to one release")
 
 
 @compares(KERNEL, OS, reads=("kernel",), unread=(KERNEL,))
@@ -119,7 +119,7 @@ def kernel(host: Subject, kernel: Kernel) -> Values:
     yield OS.of(kernel.os_name or kernel.os_id)
 
 
-SYSCTL = _field("sysctl", "kernel settings that no tuning sets", "set it in the tuning, then `nodectl provision`")
+SYSCTL = field_of("sysctl", "kernel settings that no tuning sets", "set it in the tuning, then `nodectl provision`")
 
 
 @compares(SYSCTL, reads=("sysctl",))
@@ -130,7 +130,7 @@ def sysctls(host: Subject, live: Mapping[str, Sysctl]) -> Values:
             yield SYSCTL.of(setting.value, key)
 
 
-KERNEL_KNOBS = _field("kernel_knobs", "governor, huge pages, SMT", "set it there as on the others")
+KERNEL_KNOBS = field_of("kernel_knobs", "governor, huge pages, SMT", "set it there as on the others")
 
 
 @compares(KERNEL_KNOBS, reads=("kernel_knobs",))
@@ -140,9 +140,9 @@ def knobs(host: Subject, knobs: KernelKnobs) -> Values:
     yield KERNEL_KNOBS.of(knobs.smt, "SMT")
 
 
-NIC_FIRMWARE = _field("nic_firmware", "firmware of the interfaces, by driver", "update it there, then reboot")
-NICS = _field("nics", "interfaces that are up, and their rates", "look at `ip link` and `ethtool` there")
-MTU = _field("mtu", "MTU, by interface", "set one MTU on all hosts, and on every switch between", Status.FAILED)
+NIC_FIRMWARE = field_of("nic_firmware", "firmware of the interfaces, by driver", "update it there, then reboot")
+NICS = field_of("nics", "interfaces that are up, and their rates", "look at `ip link` and `ethtool` there")
+MTU = field_of("mtu", "MTU, by interface", "set one MTU on all hosts, and on every switch between", Status.FAILED)
 
 
 @compares(NIC_FIRMWARE, NICS, MTU, reads=("nics",))
@@ -166,8 +166,10 @@ def is_own(nic: Nic) -> bool:
     return bool(nic.addresses) and not nic.name.startswith(VIRTUAL) and nic.kind not in ("bridge", "tun", "dummy")
 
 
-IB_FIRMWARE = _field("ib_firmware", "firmware of RDMA devices, by board", "update it (`mlxfwmanager`), then reset them")
-IB_PORTS = _field("ib_ports", "active RDMA ports and their rates", "look at `ibstat` there", Status.FAILED)
+IB_FIRMWARE = field_of(
+    "ib_firmware", "firmware of RDMA devices, by board", "update it (`mlxfwmanager`), then reset them"
+)
+IB_PORTS = field_of("ib_ports", "active RDMA ports and their rates", "look at `ibstat` there", Status.FAILED)
 
 
 @compares(IB_FIRMWARE, IB_PORTS, reads=("ib_ports",))
@@ -184,7 +186,7 @@ def ports(host: Subject, ports: tuple[IbPort, ...]) -> Values:
         yield IB_PORTS.of(_counted(rates))
 
 
-ACS = _field("acs", "PCIe access control", "switch it on all bare-metal hosts alike: off for peer traffic")
+ACS = field_of("acs", "PCIe access control", "switch it on all bare-metal hosts alike: off for peer traffic")
 
 
 @compares(ACS, reads=("pcie",), unread=(ACS,))
@@ -193,7 +195,7 @@ def bridges(host: Subject, pcie: Pcie) -> Values:
         yield ACS.of("redirecting" if any(bridge.redirects for bridge in pcie.bridges) else "off")
 
 
-CPU = _field("cpu", "processors and NUMA nodes", "compare the firmware's settings; or give it its own group")
+CPU = field_of("cpu", "processors and NUMA nodes", "compare the firmware's settings; or give it its own group")
 
 
 @compares(CPU, reads=("cpu", "numa"), unread=(CPU,))
@@ -203,7 +205,7 @@ def cpu(host: Subject, cpu: Cpu) -> Values:
     yield CPU.of(f"{cpu.sockets} x {cpu.model}, {cpu.threads} threads, {nodes} NUMA nodes")
 
 
-MEMORY = _field("memory", "installed memory", "look for a missing module (`ipmitool sel list`)")
+MEMORY = field_of("memory", "installed memory", "look for a missing module (`ipmitool sel list`)")
 
 
 @compares(MEMORY, reads=("memory",), unread=(MEMORY,))
@@ -211,7 +213,7 @@ def memory(host: Subject, memory: Memory) -> Values:
     yield MEMORY.of(f"{memory.installed_gib} GiB")
 
 
-MOUNTS = _field("mounts", "network file systems and their options", "mount what the others have, as they have it")
+MOUNTS = field_of("mounts", "network file systems and their options", "mount what the others have, as they have it")
 
 
 @compares(MOUNTS, reads=("mounts",))
@@ -222,7 +224,7 @@ def mounts(host: Subject, mounts: Mounts) -> Values:
             yield MOUNTS.of(f"{mount.source} ({mount.kind}: {','.join(kept)})", mount.target)
 
 
-NCCL_USER = _field("nccl_user", "variables of `~/.nccl.conf`", "keep one ~/.nccl.conf on all hosts, or none")
+NCCL_USER = field_of("nccl_user", "variables of `~/.nccl.conf`", "keep one ~/.nccl.conf on all hosts, or none")
 
 
 @compares(NCCL_USER, reads=("nccl_files",))
@@ -231,7 +233,7 @@ def nccl_user(host: Subject, files: NcclFiles) -> Values:
     yield NCCL_USER.of(", ".join(variables) or "none")
 
 
-MODULES = _field("modules", "modules of GPUs and RDMA", "load the same modules (/etc/modules-load.d)")
+MODULES = field_of("modules", "modules of GPUs and RDMA", "load the same modules (/etc/modules-load.d)")
 
 
 @compares(MODULES, reads=("modules",), unread=(MODULES,))
@@ -239,7 +241,7 @@ def modules(host: Subject, modules: Modules) -> Values:
     yield MODULES.of(" ".join(name for name in _MODULES if name in modules.loaded) or "none of them")
 
 
-LIBRARIES = _field("libraries", "NVIDIA's libraries of the system", "install the others' packages there")
+LIBRARIES = field_of("libraries", "NVIDIA's libraries of the system", "install the others' packages there")
 
 
 @compares(LIBRARIES, reads=("libraries",))
@@ -251,7 +253,7 @@ def libraries(host: Subject, libraries: Libraries) -> Values:
         yield LIBRARIES.of(_distinct(given), name)
 
 
-LIMITS = _field("limits", "the limits of a session", "set them in the tuning, then `nodectl provision`")
+LIMITS = field_of("limits", "the limits of a session", "set them in the tuning, then `nodectl provision`")
 
 
 @compares(LIMITS, reads=("limits",))

@@ -129,16 +129,13 @@ def _catalogued(time: str | None, text: str) -> KernelEvent | None:
     return replace(_event_of(message.name, text), time=time, device=device)
 
 
-_BOOT = re.compile(r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*")
+# journalctl's line between boots: its word is in the language of the system
+_BOOT = re.compile(r"-- (?:\S{1,40} [0-9a-f]{32}|Reboot) --\s*")
 
 
 def _newest_boot(text: str) -> str:
     """From the last line that begins a boot; of a log whose newest line is its first, down to the first such line."""
-    begins = [
-        line
-        for line in readable(lines_with(text, ("Linux version ", "-- Boot ", "-- Reboot --")))
-        if _is_boot(line.text)
-    ]
+    begins = [line for line in readable(lines_with(text, ("Linux version ", " --\n"))) if _is_boot(line.text)]
     # of hosts side by side none is the newest
     if len(begins) < 2 or len({_carried(line.text) for line in begins}) > 1:
         return text

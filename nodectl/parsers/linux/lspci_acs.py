@@ -27,10 +27,11 @@ _TRAINED = re.compile(
 )
 _ACS = re.compile(r"ACSCtl:\s*(?P<flags>.*)")
 _FLAGS = re.compile(r"[A-Za-z]{2,24}[+-](?:\s+[A-Za-z]{2,24}[+-]){0,15}\s*")
+_READ_REQUEST = re.compile(r"MaxReadReq (\d{2,5}) bytes")
 _DENIED = "<access denied>"
 _INDENTS = ("\t", " ")
 # `lspci -v` prints `Flags:` and no `Control:`, and nothing of links
-_DETAILS = ("Control:", "LnkCap:", "LnkSta:", "ACSCtl:", f"Capabilities: {_DENIED}")
+_DETAILS = ("Control:", "LnkCap:", "LnkSta:", "ACSCtl:", "MaxPayload ", f"Capabilities: {_DENIED}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class PciLink:
     width: int | None = None
     width_max: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    max_read_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,9 @@ def _detail(line: Line, device: _Device) -> None:
         if match is None or not _FLAGS.fullmatch(match["flags"]):
             raise unreadable(TOOL, line, "ACS flags that are cut")
         device.flags = " ".join(match["flags"].split())
+    elif text.startswith("MaxPayload "):
+        if match := _READ_REQUEST.search(text):
+            device.values["max_read_bytes"] = int(match[1])
     elif text == f"Capabilities: {_DENIED}":
         device.is_denied = True
 

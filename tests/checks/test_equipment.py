@@ -1,0 +1,92 @@
+"""RAID, BMC log, open files, partitions and DCGM's watches: what fires, what is quiet, what could not tell."""
+
+from types import ModuleType
+
+import pytest
+
+from nodectl.checks.gpu import dcgm
+from nodectl.checks.network import pkeys
+from nodectl.checks.system import bmc, drives, open_files
+from nodectl.facts.bmc_log import BmcEvent, BmcLog
+from nodectl.facts.dcgm_health import DcgmHealth
+from nodectl.facts.open_files import OpenFiles
+from nodectl.facts.pkeys import Pkeys
+from nodectl.facts.raid import Array, Raid
+from tests.checks.table import UNREAD, Case, missing, verify
+from tests.lab.recorded_host import findings
+
+# the table's clock shows 1970-01-12
+OLD, NEW = "01/02/1970", "01/11/1970"
+
+
+def array(state: str = "active", failed: tuple[str, ...] = (), working: int = 2, busy: str = "") -> dict[str, object]:
+    return {"raid": Raid((Array("md0", state, ("sda", "sdb"), failed, 2, working, busy or None),))}
+
+
+def logged(*events: tuple[str, str], asserted: bool = True) -> dict[str, object]:
+    return {
+        "bmc_log": BmcLog(tuple(BmcEvent(date, "08:00:00", "Memory #0x87", text, asserted) for date, text in events))
+    }
+
+
+TABLES: dict[ModuleType, list[Case]] = {
+    drives: [
+        Case("raid", "ok", array()),
+        Case("raid", "ok", {"raid": Raid(())}),
+        Case("raid", "failed", array(failed=("sda",), working=1), action="replace"),
+        Case("raid", "failed", array("inactive")),
+        Case("raid", "warning", array(working=1), action="replace"),
+        Case("raid", "warning", array(working=1, busy="recovery 3.0%"), action="none"),
+        Case("raid", "unknown", {"raid": UNREAD}),
+    ],
+    bmc: [
+        Case("bmc_log", "ok", logged((NEW, "Presence detected"))),
+        Case("bmc_log", "ok", logged((OLD, "Uncorrectable ECC"))),
+        Case("bmc_log", "ok", logged((NEW, "Uncorrectable ECC"), asserted=False)),
+        Case("bmc_log", "failed", logged((NEW, "Uncorrectable ECC")), action="drain"),
+        Case("bmc_log", "failed", logged(("", "Failure detected")), action="drain"),
+        Case("bmc_log", "warning", logged((NEW, "Upper Non-critical going high")), action="none"),
+        Case("bmc_log", "unknown", {"bmc_log": UNREAD}),
+    ],
+    open_files: [
+        Case("open_files", "ok", {"open_files": OpenFiles(80, 100)}),
+        Case("open_files", "warning", {"open_files": OpenFiles(81, 100)}),
+        Case("open_files", "unknown", {"open_files": UNREAD}),
+    ],
+    pkeys: [
+        Case("ib_pkey", "ok", {"pkeys": Pkeys({"mlx5_0/1": ("0xffff", "0x0012")})}),
+        Case("ib_pkey", "failed", {"pkeys": Pkeys({"mlx5_0/1": ("0x7fff",)})}, subject="mlx5_0/1"),
+        Case("ib_pkey", "unknown", {"pkeys": UNREAD}),
+    ],
+    dcgm: [
+        Case("dcgm_health", "ok", {"dcgm_health": DcgmHealth("Healthy", ())}),
+        Case("dcgm_health", "warning", {"dcgm_health": DcgmHealth("Warning", ("PCIe replays",))}, action="none"),
+        Case("dcgm_health", "failed", {"dcgm_health": DcgmHealth("Failure", ("GPU 3",))}, action="drain"),
+        Case("dcgm_health", "unknown", {"dcgm_health": UNREAD}),
+    ],
+}
+
+
+@pytest.mark.parametrize(("module", "case"), [(module, case) for module, cases in TABLES.items() for case in cases])
+def test_each_case(module: ModuleType, case: Case) -> None:
+    verify(module, case)
+
+
+@pytest.mark.parametrize("module", TABLES)
+def test_no_case_is_missing(module: ModuleType) -> None:
+    assert missing(module, TABLES[module]) == set()
+
+
+def test_an_event_that_was_taken_back_counts_no_more() -> None:
+    asserted, back = logged((NEW, "Uncorrectable ECC")), logged((NEW, "Uncorrectable ECC"), asserted=False)
+    both = BmcLog(asserted["bmc_log"].events + back["bmc_log"].events)  # type: ignore[attr-defined]
+    verify(bmc, Case("bmc_log", "ok", {"bmc_log": both}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "check"),
+    [("microcode-other", "fleet_microcode"), ("read-request", "fleet_read_request"), ("ecn-off", "fleet_flow_control")],
+)
+def test_what_one_host_has_otherwise_is_named_with_both_values(kind: str, check: str) -> None:
+    (finding,) = [each for each in findings("dgx-a100", {"node02": [kind]}) if each.check == check]
+    assert finding.host == "node02" and finding.expected != finding.actual
