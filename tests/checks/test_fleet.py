@@ -8,7 +8,10 @@ import pytest
 from nodectl.checks.catalogue import fields
 from nodectl.checks.check import Key, Subject
 from nodectl.checks.fleet.compare import Member, claims_of, compare, values_of
+from nodectl.facts.containers import ContainerToolkit
 from nodectl.facts.cpu import Cpu
+from nodectl.facts.firmware import Firmware
+from nodectl.facts.flow_control import FlowControl, InterfaceFlow
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.kernel import Kernel
@@ -21,6 +24,7 @@ from nodectl.facts.mounts import Mount, Mounts
 from nodectl.facts.nccl_files import NcclFiles
 from nodectl.facts.nics import Nic
 from nodectl.facts.pcie import Pcie, PcieBridge
+from nodectl.facts.pkeys import Pkeys
 from nodectl.facts.sysctl import Sysctl
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
@@ -116,6 +120,10 @@ FACTS: dict[str, object] = {
     "modules": Modules(("nvidia_uvm", "nvidia_peermem", "loop")),
     "libraries": Libraries((Library("libnccl.so.2", "/usr/lib/libnccl.so.2", "2.27.5"),)),
     "limits": SessionLimits("unlimited", "1048576", "8192"),
+    "firmware": Firmware({"product_name": "DGX", "bios_version": "1.25"}, ("0x830107c",), {"PM9A3": ("A1",)}),
+    "pkeys": Pkeys({"mlx5_0/1": ("0xffff",)}),
+    "flow_control": FlowControl({"ens1": InterfaceFlow((3,), (3,), (3,))}),
+    "containers": ContainerToolkit("1.17.8"),
 }
 
 
@@ -151,9 +159,15 @@ def test_what_a_host_brings() -> None:
         ("fleet_limits", "memlock"): "unlimited",
         ("fleet_limits", "nofile"): "1048576",
         ("fleet_limits", "stack"): "8192",
+        ("fleet_board_firmware", "DGX"): "1.25",
+        ("fleet_microcode", ""): "0x830107c",
+        ("fleet_disk_firmware", "PM9A3"): "A1",
+        ("fleet_pkeys", ""): "0xffff",
+        ("fleet_flow_control", "ens1"): "PFC 3, ECN notified 3, ECN reacting 3",
+        ("fleet_container_toolkit", ""): "1.17.8",
         ("fleet_nccl_user", ""): "NCCL_ALGO=Ring, NCCL_IB_SL=3",
     }
-    assert {key[0] for key in values} | {"fleet_cudnn"} == set(fields())
+    assert {key[0] for key in values} | {"fleet_cudnn", "fleet_read_request"} == set(fields())
 
 
 def test_what_a_profile_fixes_is_not_compared() -> None:
