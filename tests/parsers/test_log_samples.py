@@ -51,7 +51,7 @@ def end(found: Any) -> object:
 
 CASES: list[tuple[str, str, Callable[[Any], object], object]] = [
     ("dmesg", "dmesg-decode-iso-1", kinds, {"nic_link": 5}),
-    ("dmesg", "dmesg-mlx5-events", kinds, {}),
+    ("dmesg", "dmesg-mlx5-events", kinds, {"mlx5_module": 1}),
     ("dmesg", "dmesg-mlx5-pcie-limited", kinds, {"pcie_limited": 2}),
     ("dmesg", "dmesg-pcie-limited-by-switch", kinds, {"pcie_limited": 2}),
     ("dmesg", "dmesg-peermem-errors", kinds, {"peermem": 7}),
@@ -61,7 +61,7 @@ CASES: list[tuple[str, str, Callable[[Any], object], object]] = [
     ("dmesg", "journalctl-short-iso-1", kinds, {}),
     ("dmesg", "journalctl-short-iso-2", kinds, {"peermem": 14}),
     ("dmesg", "kmsg-raw-1", kinds, {}),
-    ("dmesg", "pstore-dmesg-erst-panic", kinds, {}),
+    ("dmesg", "pstore-dmesg-erst-panic", kinds, {"kernel_bug": 2}),
     ("dmesg", "syslog-ib-link-flap-6", kinds, {"ib_link": 12}),
     ("dmesg", "syslog-no-flap", kinds, {}),
     (

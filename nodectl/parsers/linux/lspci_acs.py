@@ -173,7 +173,8 @@ def _bridges(devices: list[_Device]) -> Iterator[AcsBridge]:
 
 def _links(devices: list[_Device]) -> Iterator[PciLink]:
     for device in devices:
-        if device.values:
+        # what has a read request and no link is nothing to hold against another link
+        if device.values.keys() - {"max_read_bytes"}:
             yield PciLink(
                 address=device.address,
                 bus_id=_bus_id(device),
