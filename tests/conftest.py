@@ -27,6 +27,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 _ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.fixture(autouse=True)
+def plain_imports() -> Iterator[None]:
+    """Reading an inventory installs Ansible's finder of collections: the next test imports ours as Python does."""
+    yield
+    finder = sys.modules.get("ansible.utils.collection_loader._collection_finder")
+    if finder is None or finder.AnsibleCollectionConfig.collection_finder is None:
+        return
+    finder._AnsibleCollectionFinder._remove()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("ansible_collections") and type(module.__loader__).__module__ == finder.__name__:
+            del sys.modules[name]
+
+
 @dataclass(frozen=True, slots=True)
 class Cli:
     """Runs nodectl as an operator's shell does."""

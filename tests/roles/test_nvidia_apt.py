@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia, openpgp, plan, sources
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import openpgp, plan, sources
 
 PUBLIC = sorted(Path("/usr/share/keyrings").glob("debian-archive-*.gpg"))
 
@@ -112,13 +112,13 @@ def test_madison_and_simulation_are_read() -> None:
 def test_only_what_was_asked_for_may_happen() -> None:
     steps = plan.parse_simulation("Inst own (1 X)\nInst cuda-drivers (2 X)\nRemv old [1]\nInst held [1] (2 X)\n")
     never: Any = {"cuda-drivers"}
-    said = plan.objections(steps, {"own"}, [], lambda name: name not in never, {"held"})
+    said = plan.objections(steps, {"own"}, [], lambda name, _: name not in never, {"held"})
     assert said == [
         "it would bring cuda-drivers 2",
         "it would remove old 1",
         "it would change held, which is held at 1",
     ]
-    assert not plan.objections(steps, {"own", "cuda-drivers", "held"}, ["old"], lambda name: False, set())
+    assert not plan.objections(steps, {"own", "cuda-drivers", "held"}, ["old"], lambda name, _: False, set())
 
 
 def test_the_first_name_that_is_to_be_had_is_taken() -> None:
@@ -129,9 +129,3 @@ def test_the_first_name_that_is_to_be_had_is_taken() -> None:
         plan.choose({**wanted, "version": "580.*"}, offers)
     with pytest.raises(plan.NoVersionError, match="no repository of this host has cuda-drivers-590 or cuda-drivers"):
         plan.choose(wanted, {})
-
-
-def test_a_container_library_is_no_driver_to_the_pins() -> None:
-    for branch in ("535", ""):
-        text = nvidia.preferences([], branch)
-        assert text.index("Package: libnvidia-container*") < text.index("libnvidia-* ")
