@@ -17,8 +17,8 @@ Document = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice, where YAML would silently take the last."""
+class _UniqueKeys(yaml.constructor.SafeConstructor):
+    """Refuses a key given twice, where YAML would silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[object] = set()
@@ -28,6 +28,14 @@ class _UniqueKeys(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+class _FastLoader(_UniqueKeys, bounded_yaml.FastLoader):
+    """Ten times as fast, and its complaints show no line."""
+
+
+class _Loader(_UniqueKeys, yaml.SafeLoader):
+    """Its complaints show the line."""
 
 
 def profile_dirs(inventory_sources: Iterable[str]) -> tuple[Path, ...]:
@@ -62,7 +70,7 @@ def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple
 def read_document(path: Path) -> Document:
     """A YAML file as a mapping; ProfileError with its line where it is none."""
     try:
-        document = bounded_yaml.load(bounded_yaml.read_bytes(path), _UniqueKeys)
+        document = bounded_yaml.load(bounded_yaml.read_bytes(path), _FastLoader, _Loader)
     except (yaml.YAMLError, ValueError, OSError) as error:
         raise ProfileError(f"{path}: {' '.join(str(error).split())}", "correct the file") from error
     if not isinstance(document, dict):

@@ -18,6 +18,7 @@ extends_documentation_fragment: []
 
 import contextlib
 import functools
+import gc
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -132,11 +133,16 @@ def _warm() -> None:
         loader.lookup_loader.get(name, class_only=True)
     loader.action_loader.get("nodectl.fleet.health", class_only=True)
     with contextlib.suppress(ImportError):  # the play's first task says where Ansible's Python has no nodectl
-        import nodectl.health.verify
         import nodectl.profiles.host_compat  # noqa: F401
-        from nodectl.checks.catalogue import checks
+        from nodectl.health.verify import verification
+        from nodectl.model.host import Host
+        from nodectl.profiles.matrix import matrix
 
-        checks()
+        matrix()
+        # all checks, and the commands of all facts
+        verification(Host("any", "any", variables={}), (), None)
+    # no collection in a fork then writes to every page of what is loaded here
+    gc.freeze()
 
 
 def _read_whole() -> None:
