@@ -93,6 +93,26 @@ class Lossy(copies.Pair):
 pair = Lossy(Cpu(torch), 0, 1, 1 << 20)
 told["lossy"] = copies.between(Cpu(torch), [pair], "direct", 0.001, 1).wrong
 
+calls = []
+def as_torch_2_1(a, b, *, bias=None, out_dtype=None, scale_a=None, scale_b=None, scale_result=None):
+    calls.append(out_dtype)
+    return (a.float() @ b.float()).to(out_dtype), None
+kept, torch._scaled_mm = torch._scaled_mm, as_torch_2_1
+old = matmul.Bench(cuda, "fp8", None, 1 << 28)
+told["torch 2.1"] = [old.refusal(), *old.check(given, old.product(given))[1:2], len(calls)]
+def as_of_a_4090(*given, **words):
+    raise RuntimeError("torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0")
+torch._scaled_mm = as_of_a_4090
+told["refused"] = matmul.Bench(cuda, "fp8", None, 1 << 28).refusal()
+def broken(*given, **words):
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+torch._scaled_mm = broken
+try:
+    matmul.Bench(cuda, "fp8", None, 1 << 28).refusal()
+except RuntimeError as error:
+    told["broken"] = str(error)
+torch._scaled_mm = kept
+
 extent = seeded.Extent(64, 1 << 16)
 def digests(seed):
     return seeded.Computation(torch, torch.device("cpu"), seed, extent, ["fp32", "bf16"]).digests()
@@ -128,6 +148,14 @@ def test_a_wrong_element_of_a_product_is_found_and_rounding_is_not(parts: Any, n
 
 def test_what_is_no_number_is_off_by_more_than_any(parts: Any) -> None:
     assert parts["no number"] == [1, float("inf")]
+
+
+def test_fp8_of_torch_2_1_is_multiplied_or_said_to_be_missing(parts: Any) -> None:
+    """The options of _scaled_mm and the GPUs that have it differ; what is broken is no lack."""
+    # once refused with an option too many, then taken; twice
+    assert parts["torch 2.1"] == ["", 0, 2]
+    assert parts["refused"].endswith("only supported on CUDA devices with compute capability >= 9.0")
+    assert parts["broken"].startswith("CUDA error")
 
 
 def test_operands_come_from_a_seed_and_are_normal(parts: Any) -> None:

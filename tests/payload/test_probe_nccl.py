@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
+from nodectl.payload.common import ranks as host_ranks
 from nodectl.payload.probes.nccl import connections, log, nccl_tests
 from tests.torch_venv import torch_venv
 
@@ -90,7 +91,79 @@ def test_a_log_is_turned_away_and_back_by_its_handle(tmp_path: Path) -> None:
         ]
     finally:
         mine.remove()
-    assert not mine.folder.exists()
+
+
+def test_what_was_logged_since_is_of_one_case() -> None:
+    mine = log.Log()
+    try:
+        with Path(mine.environment()["NCCL_DEBUG_FILE"]).open("w", buffering=1) as written:
+            written.write("a:1:2 [0] NCCL INFO 8 Bytes -> Algo 1 proto 0 time 9.1 \u00b5\n")
+            assert mine.chosen() == "NCCL INFO 8 Bytes -> Algo 1 proto 0 time 9.1 \u00b5"
+            assert mine.chosen() is None
+            written.write("a:1:2 [0] NCCL INFO 16 Bytes -> Algo 1 proto 0 time 9.1\n")
+            assert mine.chosen() == "NCCL INFO 16 Bytes -> Algo 1 proto 0 time 9.1"
+    finally:
+        mine.remove()
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from payload.probes.nccl.log import Log
+mine = Log()
+with open(mine.environment()["NCCL_DEBUG_FILE"], "w") as written:
+    written.write("NCCL INFO NET/IB : No device found.\\n")
+assert mine.lines()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_rank_that_is_killed_leaves_no_log(tmp_path: Path) -> None:
+    argv = [sys.executable, "-B", "-c", KILLED, str(payload_dir().parent)]
+    done = subprocess.run(argv, timeout=60, check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert done.returncode == -signal.SIGKILL
+    assert not list(tmp_path.iterdir())
+
+
+WATCHDOG = (
+    "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4) ran for 120001 ms before timing out."
+)
+ACCESS = "NCCL watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered"
+
+
+@pytest.mark.parametrize(
+    ("number", "printed", "text", "peer"),
+    [
+        (signal.SIGKILL, [WATCHDOG], "local rank 0 was ended by SIGKILL", False),
+        (signal.SIGABRT, ["I0101 fine", f"[E ProcessGroupNCCL.cpp:1] {WATCHDOG}"], "Watchdog caught collective", True),
+        (signal.SIGABRT, [ACCESS], "illegal memory access", False),
+        (signal.SIGABRT, [], "local rank 0 was ended by SIGABRT", False),
+    ],
+)
+def test_the_death_of_a_rank(number: signal.Signals, printed: list[str], text: str, peer: bool) -> None:
+    found = host_ranks.death(0, number, printed)
+    assert text in found.text and found.peer is peer
+    assert ("memory short" in found.remedy) is (number == signal.SIGKILL)
+
+
+ABORTED = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from payload.common import ranks
+if "--local-rank" in sys.argv:
+    os.write(2, b"what():  Watchdog caught collective operation timeout\\n")
+    os.abort()
+print(ranks.spawn(2))
+"""
+
+
+def test_an_abort_is_told_in_the_ranks_own_words(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(ABORTED)
+    argv = [sys.executable, "-B", str(tmp_path / "program.py"), str(payload_dir().parent)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert "ended itself (SIGABRT): what():  Watchdog caught collective operation timeout" in done.stdout
+    assert "peer=True" in done.stdout
+    assert "Watchdog caught" in done.stderr
 
 
 def test_a_log_is_reduced_to_what_proves_something() -> None:

@@ -112,7 +112,9 @@ def fake_program(folder: Path, text: str, log: str = "", status: int = 0) -> str
     (folder / "text").write_text(text)
     (folder / "log").write_text(log)
     program = folder / "all_reduce_perf"
-    program.write_text(f'#!/bin/sh\ncat "{folder}/log" >"$NCCL_DEBUG_FILE"\ncat "{folder}/text"\nexit {status}\n')
+    logged = f'[ "$NCCL_DEBUG" = INFO ] && cat "{folder}/log" >"$NCCL_DEBUG_FILE"'
+    told = f'echo "$NCCL_DEBUG $CUDA_DEVICE_ORDER $*" >>"{folder}/runs"'
+    program.write_text(f'#!/bin/sh\n{told}\n{logged}\ncat "{folder}/text"\nexit {status}\n')
     program.chmod(0o755)
     return str(folder)
 
@@ -139,6 +141,10 @@ def test_a_program_that_prints_as_nccl_tests_do(monkeypatch: pytest.MonkeyPatch,
     expected = {"engine": "nccl-tests", "gpus": 2, "ranks": 2, "nccl": "2.28.9+cuda13.0", "complete": True}
     assert {**expected, "link_class": "pcie", "repetitions": 2}.items() <= large.conditions.items()
     assert large.value == pytest.approx(0.2)
+    proof, *timed = (tmp_path / "v1" / "runs").read_text().splitlines()
+    assert proof.startswith("INFO PCI_BUS_ID ") and proof.endswith("-c 0 -n 1 -w 1")
+    assert len(timed) == 2
+    assert all(run.startswith("WARN PCI_BUS_ID ") and run.endswith("-c 1 -n 20 -w 5") for run in timed)
 
 
 def test_a_program_that_is_killed_is_incomplete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from nodectl.common.units import MIB
 from nodectl.model.status import Status
 from nodectl.probes.nccl.proof import choice, conditions, host_log_of, judged, sockets_judged
 from nodectl.probes.nccl.routes import Route
+from nodectl.probes.options import Sizes
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_table
 from tests.probes.scripted import Answer
@@ -135,6 +136,31 @@ def test_the_choice_for_a_size(lines: list[str], collective: str, chosen: tuple[
     assert (found and (found.algorithm, found.protocol)) == chosen
 
 
+def test_each_of_two_sizes_of_one_algorithm_has_its_choice() -> None:
+    lines = [f"{size} Bytes -> Algo 1 proto 2 time 9.1" for size in (MIB, 64 * MIB)]
+    logs = [host_log_of("a", log(*lines))]
+    for size in (MIB, 64 * MIB):
+        found = choice(logs, "all_reduce", size, 8)
+        assert found is not None and (found.size_bytes, found.algorithm, found.protocol) == (size, "RING", "SIMPLE")
+
+
+@pytest.mark.parametrize(
+    ("version", "line"),
+    [
+        ("2.27.5+cuda12.9", f"AllGather: {8 * MIB} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..15}}"),
+        # the whole, as before 2.24
+        ("2.23.4+cuda12.6", f"AllGather: {64 * MIB} Bytes -> Algo 1 proto 2 time 2860.208008"),
+    ],
+)
+def test_what_ranks_share_is_logged_by_its_part(version: str, line: str) -> None:
+    other = (
+        f"AllGather: {MIB} Bytes -> Algo PAT proto LL " if version > "2.24" else "AllGather: 1 Bytes -> Algo 6 proto 0 "
+    )
+    logs = [host_log_of("a", log(f"NCCL version {version}", other, line))]
+    found = choice(logs, "all_gather", 64 * MIB, 8)
+    assert found is not None and (found.algorithm, found.protocol) == ("RING", "SIMPLE")
+
+
 @pytest.mark.parametrize(
     ("used", "wanted", "status"),
     [
@@ -146,6 +172,35 @@ def test_the_choice_for_a_size(lines: list[str], collective: str, chosen: tuple[
 )
 def test_sockets(used: dict[str, int], wanted: str, status: Status | None) -> None:
     assert [each.status for each in sockets_judged("a", used, wanted)] == ([status] if status else [])
+
+
+def test_a_line_logged_while_a_case_was_checked_is_of_that_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL before 2.23 names no collective: the log alone cannot tell a broadcast's line from an all_reduce's."""
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "probes.endpoints" or args[0] == "look":
+            return with_gpus(host, module, args)
+        lines = {
+            size: f"NCCL INFO {size} Bytes -> Algo {algo} proto 2 time 9.1" for size, algo in ((MIB, 0), (64 * MIB, 4))
+        }
+        events: list[dict[str, Any]] = []
+        for rank in ranks_of(args):
+            events.append(ready(rank))
+            for size, line in lines.items():
+                events.append({**times(rank, [0.5], size=size), "chosen": line if rank == 0 else None})
+            ambiguous = [
+                f"NCCL INFO {size} Bytes -> Algo {algo} proto 2 time 9.1" for size in lines for algo in (0, 1, 4)
+            ]
+            events.append({"event": "nccl_log", "rank": rank, "lines": [*log(IB, *BOTH), *ambiguous]})
+            events.append({"event": "done", "rank": rank})
+        return Answer(events)
+
+    found = probe(fleet_of(monkeypatch, answers, RDMA), sizes=Sizes((MIB, 64 * MIB)))
+    told = [
+        (each.conditions["algorithm"], each.conditions["protocol"], each.conditions["nvls"])
+        for each in found.measurements
+    ]
+    assert told == [("TREE", "SIMPLE", False), ("NVLS", "SIMPLE", True)]
 
 
 def test_the_whole_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from nodectl.errors import ParseError
@@ -17,7 +17,7 @@ from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME
 from nodectl.probes.nccl.models import with_fits
-from nodectl.probes.nccl.proof import host_log_of, judged
+from nodectl.probes.nccl.proof import HostLog, choice, host_log_of, judged
 from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, unsupported, wrong
 from nodectl.transport.base import Transport
 
@@ -56,7 +56,12 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     outputs: dict[str, list[Event]] = defaultdict(list)
     for event in events.of("printed"):
         outputs[event["collective"]].append(event)
-    printed = [read(name, own, group, first.name) for name, own in outputs.items()]
+    # the runs that were timed log warnings only
+    logged = [(event["collective"], event["log"]) for event in (*events.of("proven"), *events.of("printed"))]
+    proofs = {
+        name: host_log_of(first.name, [line for of, own in logged if of == name for line in own]) for name in outputs
+    }
+    printed = [read(name, own, group, first.name, proofs[name]) for name, own in outputs.items()]
     cut = [reason for outputs_read in printed for reason in outputs_read.cut]
     cut += [f"{event['collective']}: {event['reason']}" for event in events.of("cut")]
     findings = [
@@ -69,8 +74,7 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     ]
     if not outputs and not done.ok:
         findings.append(host_finding(NAME, first.name, Status.FAILED, *failure(done, events)))
-    lines = [line for own in outputs.values() for event in own for line in event["log"]]
-    logs = [host_log_of(first.name, lines)]
+    logs = [host_log_of(first.name, [line for _, own in logged for line in own])]
     findings += judged(logs[0], run.route_on(first.name), alone=len(group.parts) == 1)
     cases = [case for outputs_read in printed for case in outputs_read.cases]
     complete = done.ok and not cut and not any(finding.status is Status.FAILED for finding in findings)
@@ -81,8 +85,13 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     return ProbeResult(tuple(with_fits(measured)), tuple(findings))
 
 
-def read(collective: str, outputs: Sequence[Mapping[str, object]], group: Group, host: str) -> Printed:
-    """The repetitions of one collective; text that ends before its summary is incomplete, never a pass."""
+def read(
+    collective: str, outputs: Sequence[Mapping[str, object]], group: Group, host: str, proof: HostLog | None = None
+) -> Printed:
+    """The repetitions of one collective; text that ends before its summary is incomplete, never a pass.
+
+    `proof` is what NCCL logged of this collective alone.
+    """
     findings: list[Finding] = []
     cut: list[str] = []
     sizes: dict[int, _Series] = {}
@@ -104,11 +113,16 @@ def read(collective: str, outputs: Sequence[Mapping[str, object]], group: Group,
             series = sizes.setdefault(row.size_bytes, _Series())
             series.out_of_place += [row.out_of_place] if row.out_of_place else []
             series.in_place += [row.in_place] if row.in_place else []
-    cases = [_case(collective, size, series, cut) for size, series in sizes.items()]
-    return Printed(tuple(case for case in cases if case), tuple(dict.fromkeys(findings)), tuple(dict.fromkeys(cut)))
+    logs = [proof] if proof else []
+    cases = [
+        replace(case, chosen=choice(logs, collective, size, group.ranks))
+        for size, series in sizes.items()
+        if (case := _case(collective, size, series))
+    ]
+    return Printed(tuple(cases), tuple(dict.fromkeys(findings)), tuple(dict.fromkeys(cut)))
 
 
-def _case(collective: str, size_bytes: int, series: _Series, cut: Sequence[str]) -> Case | None:
+def _case(collective: str, size_bytes: int, series: _Series) -> Case | None:
     """None for a size that took no time: nothing was sent."""
     seconds = tuple(side.time_us / 1e6 for side in series.out_of_place if side.time_us)
     if not seconds or not size_bytes:
@@ -120,7 +134,7 @@ def _case(collective: str, size_bytes: int, series: _Series, cut: Sequence[str])
         "in_place_busbw_gb_s": median(in_place) if in_place else None,
         "printed_busbw_gb_s": median(printed) if printed else None,
     }
-    return Case(collective, size_bytes, seconds, _ITERATIONS, sum(known) if known else None, more)
+    return Case(collective, size_bytes, seconds, _ITERATIONS, sum(known) if known else None, more=more)
 
 
 def _judged(collective: str, tests: NcclTests, group: Group, host: str, status: object) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,10 @@ _FUNCTIONS = {
     "reduce_scatter": "ReduceScatter",
     "broadcast": "Broadcast",
 }
+# of which each rank brings, or gets, a part
+_SHARED = ("all_gather", "reduce_scatter")
+_BY_RANK = (2, 24)
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _SHOWN_WARNINGS = 3
 _FABRIC = "look at its RDMA ports (`nodectl facts`), libibverbs, /dev/infiniband and the limit of locked memory"
 _GPU_DIRECT = "load nvidia-peermem, or use the open kernel modules (DMA-BUF); then look at ACS and NCCL_NET_GDR_LEVEL"
@@ -47,17 +52,40 @@ def host_log_of(host: str, lines: Sequence[str]) -> HostLog:
         return HostLog(host, None, None, error.message)
 
 
-def choice(logs: Sequence[HostLog], collective: str, size_bytes: int) -> NcclChoice | None:
+def choice(logs: Sequence[HostLog], collective: str, size_bytes: int, ranks: int = 1) -> NcclChoice | None:
     """What NCCL took for this collective and size; transfers between two ranks are never chosen, but always direct."""
     function = _FUNCTIONS.get(collective)
     if function is None:
         return None
-    choices = [choice for host_log in logs if host_log.log for choice in host_log.log.algorithms]
-    exact = [choice for choice in choices if (choice.collective, choice.size_bytes) == (function, size_bytes)]
+    known = [host_log.log for host_log in logs if host_log.log]
+    sized = [
+        choice
+        for log in known
+        for choice in log.algorithms
+        if choice.size_bytes == _logged(log, collective, size_bytes, ranks)
+    ]
+    exact = [choice for choice in sized if choice.collective == function]
     # NCCL before 2.23 does not name the collective
-    nameless = {(choice.algorithm, choice.protocol): choice for choice in choices if choice.collective is None}
-    sized = [choice for choice in nameless.values() if choice.size_bytes == size_bytes]
-    return exact[-1] if exact else sized[0] if len(sized) == 1 else None
+    nameless = {(choice.algorithm, choice.protocol): choice for choice in sized if choice.collective is None}
+    return exact[-1] if exact else next(iter(nameless.values())) if len(nameless) == 1 else None
+
+
+def choice_in(line: object) -> NcclChoice | None:
+    """That of one line of the log; None for anything else."""
+    if not isinstance(line, str):
+        return None
+    try:
+        return next(iter(parse_nccl_log(line).algorithms), None)
+    except ParseError:
+        return None
+
+
+def _logged(log: NcclLog, collective: str, size_bytes: int, ranks: int) -> int:
+    """The size as NCCL logs it: since 2.24 what one rank brings or gets, before it the whole."""
+    old = _VERSION.match(log.version or "")
+    if collective not in _SHARED or (old and (int(old[1]), int(old[2])) < _BY_RANK):
+        return size_bytes
+    return size_bytes // ranks
 
 
 def conditions(logs: Sequence[HostLog]) -> dict[str, object]:

@@ -10,12 +10,13 @@ from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
+from nodectl.parsers.nccl.nccl_log import NcclChoice
 from nodectl.predict.collectives import COLLECTIVES, bandwidth
 from nodectl.probes.base import Amount, ProbeOptions, host_finding, spread
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.models import ceiling
-from nodectl.probes.nccl.proof import HostLog, choice, conditions
+from nodectl.probes.nccl.proof import HostLog, conditions
 from nodectl.probes.nccl.routes import Route
 from nodectl.probes.options import Choice, Sizes, Text, names, option, sweep
 
@@ -80,13 +81,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One collective at one size as measured: the seconds of each repetition, by its slowest rank."""
+    """One collective at one size as measured: the seconds of each repetition, by its slowest rank.
+
+    `chosen` is what NCCL's log tells of this very case.
+    """
 
     collective: str
     size_bytes: int
     seconds: tuple[float, ...]
     iterations: int
     wrong: int | None
+    chosen: NcclChoice | None = None
     more: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -102,7 +107,7 @@ def measurements(
             group,
             {
                 **shared,
-                **_choice(logs, case, run),
+                **_choice(case, run),
                 **_ceiling(case, group, run),
                 "verdict_size": verdicts.get((case.collective, case.size_bytes)),
                 **case.more,
@@ -207,14 +212,13 @@ def _conditions(group: Group, run: Run) -> dict[str, object]:
     }
 
 
-def _choice(logs: Sequence[HostLog], case: Case, run: Run) -> dict[str, object]:
-    chosen_by_nccl = choice(logs, case.collective, case.size_bytes)
+def _choice(case: Case, run: Run) -> dict[str, object]:
     chosen: dict[str, object] = {
-        "algorithm": chosen_by_nccl.algorithm if chosen_by_nccl else None,
-        "protocol": chosen_by_nccl.protocol if chosen_by_nccl else None,
+        "algorithm": case.chosen.algorithm if case.chosen else None,
+        "protocol": case.chosen.protocol if case.chosen else None,
     }
-    if run.backend == "nccl" and chosen_by_nccl is not None:
-        chosen["nvls"] = chosen_by_nccl.algorithm.upper().startswith("NVLS")
+    if run.backend == "nccl" and case.chosen is not None:
+        chosen["nvls"] = case.chosen.algorithm.upper().startswith("NVLS")
     return chosen
 
 

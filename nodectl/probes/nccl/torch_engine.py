@@ -10,6 +10,7 @@ from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
+from nodectl.parsers.nccl.nccl_log import NcclChoice
 from nodectl.probes.base import ProbeResult, host_finding
 from nodectl.probes.budget import left_s
 from nodectl.probes.events import Event, failure
@@ -17,7 +18,7 @@ from nodectl.probes.gang import Member, Played, culprits, play
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.models import with_fits
-from nodectl.probes.nccl.proof import HostLog, host_log_of, judged, sockets_judged
+from nodectl.probes.nccl.proof import HostLog, choice, choice_in, host_log_of, judged, sockets_judged
 from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, unsupported, wrong
 from nodectl.transport.base import Transport
 
@@ -31,7 +32,8 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     """One group from start to end."""
     left = left_s(run.options.ends_at)
     played = play(transport, _members(group, run, left), _RUN_S if left is None else left + 2 * run.timeout_s)
-    cases = _cases(played, group.ranks)
+    logs = [_told(member) for member in played] if run.backend == "nccl" else []
+    cases = _cases(played, group.ranks, logs)
     cut = [f"{event['collective']} {event['asked_bytes']} B: {event['reason']}" for event in _events(played, "cut")]
     failed = [_failed(culprit) for culprit in culprits(played)]
     whole = not cut and not failed and len(_events(played, "done")) == group.ranks
@@ -39,7 +41,6 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     if whole:
         cut += [f"{name}: not all ranks told what it took" for name in run.collectives if name not in seen]
     complete = whole and not cut
-    logs = [_told(member) for member in played] if run.backend == "nccl" else []
     measured = measurements(cases, group, run, logs, _loaded(played), complete=complete)
     findings = [*_wrong(played), *_unsupported(played, group, run.backend), *_proven(played, group, run, logs), *failed]
     if not complete:
@@ -84,7 +85,7 @@ def _events(played: Sequence[Played], kind: str) -> list[Event]:
     return [event for member in played for event in member.events.of(kind)]
 
 
-def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
+def _cases(played: Sequence[Played], ranks: int, logs: Sequence[HostLog]) -> list[Case]:
     """The cases that every rank finished; a repetition takes as long as its slowest rank."""
     by_rank: dict[tuple[str, int], dict[int, Event]] = defaultdict(dict)
     for event in _events(played, "times"):
@@ -99,10 +100,16 @@ def _cases(played: Sequence[Played], ranks: int) -> list[Case]:
             tuple(max(times) for times in zip(*(event["seconds"] for event in events), strict=True)),
             events[0]["iterations"],
             sum(event["wrong"] for event in events),
+            _chosen(events) or choice(logs, collective, size_bytes, ranks),
         )
         for (collective, size_bytes), events in events_of.items()
         if len(events) == ranks
     ]
+
+
+def _chosen(events: Sequence[Event]) -> NcclChoice | None:
+    """By the line that one rank logged while this case was checked."""
+    return next((found for event in events if (found := choice_in(event.get("chosen")))), None)
 
 
 def _loaded(played: Sequence[Played]) -> dict[str, object]:

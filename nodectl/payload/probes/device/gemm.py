@@ -45,6 +45,10 @@ def one(cuda: Cuda, device: devices.Device, name: str) -> None:
     else:
         memory = cuda.free_bytes(gpu) // _FREE_PART
     bench = matmul.Bench(cuda, name, gpu, memory, 0 if gpu is None else cuda.cache_bytes(gpu))
+    reason = bench.refusal()
+    if reason:
+        device.say(event="lacks", gpu=gpu, precision=name, text=reason)
+        return
     choice = bench.search(options.seconds)
     began = time.monotonic()
     measured = bench.measure(choice, options.seconds, options.runs, device.ready)

@@ -21,6 +21,8 @@ _CACHE_BYTES = 64 * MIB
 _MOST_SETS = 8
 _CHECKED_ROWS = 8
 _CHUNK = 1024
+# torch 2.1 and 2.2 have fp8 on H100 only
+_REFUSED = ("only supported", "not supported", "not_supported", "not implemented", "unsupported")
 
 
 class Precision(NamedTuple):
@@ -101,9 +103,22 @@ class Bench:
         torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
         if name == "fp8":
             self.one = torch.ones((), dtype=torch.float32, device=self.device)
+            # torch 2.1 has no such option
+            self.options: Dict[str, Any] = {"use_fast_accum": gpu is not None}
             self.product: Callable[[Operands], Any] = self._scaled
         else:
             self.product = self._plain
+
+    def refusal(self) -> str:
+        """In torch's words, that this version of it has no such product on this device; empty where it has."""
+        try:
+            self.product(self.operands(Choice(SHAPES[0], "nt"), 0))
+        except RuntimeError as error:
+            text = str(error).strip() or type(error).__name__
+            if not any(word in text.lower() for word in _REFUSED):
+                raise
+            return "torch %s: %s" % (self.torch.__version__, text.splitlines()[0])
+        return ""
 
     def search(self, seconds: float) -> Choice:
         """The fastest choice: a short trial of each, a longer one of the best few."""
@@ -201,14 +216,14 @@ class Bench:
         return self.torch.matmul(given.a, given.b, out=given.out)
 
     def _scaled(self, given: Operands) -> Any:
-        product = self.torch._scaled_mm(
-            given.a,
-            given.b,
-            scale_a=self.one,
-            scale_b=self.one,
-            out_dtype=self.torch.bfloat16,
-            use_fast_accum=self.gpu is not None,
-        )
+        words = {"scale_a": self.one, "scale_b": self.one, "out_dtype": self.torch.bfloat16}
+        try:
+            product = self.torch._scaled_mm(given.a, given.b, **words, **self.options)
+        except TypeError:
+            if not self.options:
+                raise
+            self.options = {}
+            product = self.torch._scaled_mm(given.a, given.b, **words)
         # before torch 2.5 the largest element stood beside the product
         return product[0] if isinstance(product, tuple) else product
 

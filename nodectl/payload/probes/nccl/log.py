@@ -1,11 +1,11 @@
 """NCCL's own log of one rank: asked for by its environment, written to a file, reduced to what proves something.
 
-The file is turned away while operations are timed, as each of them writes a line.
+The file has no name: nothing of it stays on the host, however its process ends. It is turned away while operations are
+timed, as each of them writes a line.
 """
 
 import os
 import re
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Set
@@ -14,6 +14,7 @@ SUBSYSTEMS = "INIT,NET,ENV,TUNING"
 MOST_LINES = 400
 MOST_CHARS = 300
 MOST_BYTES = 64 << 20
+_CHOSEN = "Bytes -> Algo"
 _MESSAGE = re.compile(r"NCCL (?:INFO|WARN|VERSION|ABORT)\b.*|NCCL version \S+.*")
 _PROVES = re.compile(
     r"NET/|Using network|Bootstrap ?:|NET plugin|\bvia [A-Z]|GPU Direct RDMA|coll channels|Bytes -> Algo"
@@ -24,17 +25,19 @@ _VIA = re.compile(r".*?(?=\[(?:send|receive)\] via |via [A-Z])")
 
 
 class Log:
-    """The log of this process; nothing of it stays on the host."""
+    """The log of this process, or of a child that inherits `number`."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="nodectl-nccl-"))
-        self.file = self.folder / "log"
+        self._file = tempfile.TemporaryFile(prefix="nodectl-nccl-")  # noqa: SIM115 - open as long as NCCL writes
+        self.number = self._file.fileno()
         self._handle: Optional[int] = None
         self._kept: Optional[int] = None
+        self._told = 0
 
-    def environment(self) -> Dict[str, str]:
+    def environment(self, level: str = "INFO") -> Dict[str, str]:
         """For this process only; what the host's own settings say of the log does not count."""
-        return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": SUBSYSTEMS, "NCCL_DEBUG_FILE": str(self.file)}
+        path = "/proc/self/fd/%d" % self.number
+        return {"NCCL_DEBUG": level, "NCCL_DEBUG_SUBSYS": SUBSYSTEMS, "NCCL_DEBUG_FILE": path}
 
     def pause(self) -> None:
         """From here on lines go nowhere; nothing happens where NCCL has not opened the file."""
@@ -54,24 +57,30 @@ class Log:
 
     def lines(self) -> List[str]:
         """What was kept, reduced."""
-        try:
-            with self.file.open("rb") as log:
-                text = log.read(MOST_BYTES).decode(errors="replace")
-        except OSError:
-            return []
-        return reduced(text.splitlines())
+        return reduced(self._text(0).splitlines())
+
+    def chosen(self) -> Optional[str]:
+        """The last choice of algorithm and protocol that was logged since this was asked before."""
+        text = self._text(self._told)
+        self._told += len(text.encode(errors="surrogateescape"))
+        choices = [line for line in reduced(text.splitlines()) if _CHOSEN in line]
+        return choices[-1] if choices else None
+
+    def _text(self, start: int) -> str:
+        return os.pread(self.number, MOST_BYTES, start).decode(errors="surrogateescape")
 
     def remove(self) -> None:
-        shutil.rmtree(str(self.folder), ignore_errors=True)
+        self._file.close()
 
     def _open(self) -> Optional[int]:
         """The handle by which NCCL writes the file."""
-        if self._handle is None and self.file.exists():
-            wanted = self.file.stat()
+        if self._handle is None:
+            wanted = os.fstat(self.number)
             for entry in Path("/proc/self/fd").iterdir():
+                number = int(entry.name)
                 try:
-                    if os.path.samestat(os.fstat(int(entry.name)), wanted):
-                        self._handle = int(entry.name)
+                    if number != self.number and os.path.samestat(os.fstat(number), wanted):
+                        self._handle = number
                 except OSError:
                     continue
         return self._handle
@@ -85,7 +94,7 @@ def reduced(lines: Iterable[str]) -> List[str]:
         message = _MESSAGE.search(line)
         if message is None or not _PROVES.search(line):
             continue
-        text = message.group()[:MOST_CHARS].rstrip()
+        text = message.group()[:MOST_CHARS].encode(errors="replace").decode().rstrip()
         key = _VIA.sub("", text, count=1)
         if key not in seen and len(kept) < MOST_LINES:
             seen.add(key)

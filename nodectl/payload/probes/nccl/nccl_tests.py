@@ -24,6 +24,8 @@ BUFFERS = 3
 SMI_S = 20.0
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 MOST_BYTES = 8 << 20
+# each operation writes a line of the log that proves the way: it is a run of its own, and none that is timed
+PROOF, TIMED = "INFO", "WARN"
 _LOGGED = re.compile(r"NCCL (?:INFO|WARN|TRACE)\b")
 
 
@@ -71,40 +73,43 @@ def bus_ids() -> List[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Each collective so often, its output whole; what was not run for lack of time is said."""
+    """Each collective once for proof and so often for its time, its output whole; what time was lacking for is said."""
     ends = time.monotonic() + options.deadline if options.deadline else None
     for collective in options.collectives.split(","):
         program = str(Path(options.folder) / (NAMES.get(collective, collective) + "_perf"))
         if not os.access(program, os.X_OK):
             say(event="unsupported", collective=collective, asked_bytes=0, text="no %s on the host" % program)
             continue
-        for repetition in range(options.repetitions):
+        for repetition in range(-1, options.repetitions):
             left = None if ends is None else ends - time.monotonic()
             if left is not None and left <= 0:
                 say(event="cut", collective=collective, asked_bytes=0, reason="the time was over")
                 break
-            status, text, lines = one(command(options, program), options, left)
-            say(event="printed", collective=collective, repetition=repetition, status=status, text=text, log=lines)
+            level = TIMED if repetition >= 0 else PROOF
+            status, text, lines = one(command(options, program, level), options, left, level)
+            kind = "printed" if repetition >= 0 or status else "proven"
+            say(event=kind, collective=collective, repetition=repetition, status=status, text=text, log=lines)
             if status:
                 return status
     return 0
 
 
-def command(options: argparse.Namespace, program: str) -> List[str]:
-    """One program over this host's GPUs, or under mpirun a process for each GPU of all hosts."""
+def command(options: argparse.Namespace, program: str, level: str = TIMED) -> List[str]:
+    """One program over this host's GPUs, or by mpirun a process for each GPU of all hosts; for proof one operation."""
     sizes = [int(size) for size in options.sizes.split(",")]
     least, most, factor = sizes[0], sizes[-1], options.grow or _factor(sizes)
     if options.grow:
         most = limit_bytes(options)
     gpus = 1 if options.hosts else options.gpus
-    argv = [program, "-b", str(least), "-e", str(max(least, most)), "-f", str(factor), "-g", str(gpus), "-c", "1"]
-    argv += ["-n", "20", "-w", "5"]
+    argv = [program, "-b", str(least), "-e", str(max(least, most)), "-f", str(factor), "-g", str(gpus)]
+    argv += ["-c", "1", "-n", "20", "-w", "5"] if level == TIMED else ["-c", "0", "-n", "1", "-w", "1"]
     if not options.hosts:
         return argv
     hosts = options.hosts.split(",")
     ranks = sum(int(host.rpartition(":")[2]) for host in hosts)
     passed: List[str] = []
-    for name in ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", *(["NCCL_SOCKET_IFNAME"] if options.nccl_interface else [])):
+    names = ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "CUDA_DEVICE_ORDER"]
+    for name in (*names, *(["NCCL_SOCKET_IFNAME"] if options.nccl_interface else [])):
         passed += ["-x", name]
     agent = ["--mca", "plm_rsh_agent", " ".join(SSH)]
     return ["mpirun", "--allow-run-as-root", "-np", str(ranks), "-H", ",".join(hosts), *agent, *passed, *argv]
@@ -124,10 +129,13 @@ def limit_bytes(options: argparse.Namespace) -> int:
     return int(0.8 * min(map(int, free_mib)) * (1 << 20) / BUFFERS)
 
 
-def one(argv: List[str], options: argparse.Namespace, left_s: Optional[float]) -> Tuple[int, str, List[str]]:
+def one(
+    argv: List[str], options: argparse.Namespace, left_s: Optional[float], level: str
+) -> Tuple[int, str, List[str]]:
     """Exit status (124: it was ended for lack of time), the output without NCCL's log, and what that log proves."""
     nccl_log = Log()
-    environment = {**os.environ, **nccl_log.environment()}
+    # the devices are counted as nvidia-smi does
+    environment = {**os.environ, **nccl_log.environment(level), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if options.devices:
         environment["CUDA_VISIBLE_DEVICES"] = options.devices
     if options.nccl_interface:
@@ -137,7 +145,12 @@ def one(argv: List[str], options: argparse.Namespace, left_s: Optional[float]) -
         del environment["NCCL_DEBUG_FILE"]
     late = False
     child = subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        start_new_session=True,
+        pass_fds=(nccl_log.number,),
     )
     try:
         signal.signal(signal.SIGTERM, lambda *_: os.killpg(child.pid, signal.SIGKILL))
@@ -148,7 +161,7 @@ def one(argv: List[str], options: argparse.Namespace, left_s: Optional[float]) -
             os.killpg(child.pid, signal.SIGKILL)
             out, _ = child.communicate()
         lines = out[:MOST_BYTES].decode(errors="replace").splitlines()
-        proof = nccl_log.lines() if nccl_log.file.exists() else reduced(lines)
+        proof = nccl_log.lines() or reduced(lines)
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)

@@ -41,7 +41,7 @@ def ranks(options: argparse.Namespace) -> int:
     clocks = Clocks(gpus)
     status, ended_by = host_ranks.spawn(options.nproc)
     if ended_by:
-        say(event="error", text=ended_by, remedy="was memory short there? see its kernel log", peer=False)
+        say(event="error", text=ended_by.text, remedy=ended_by.remedy, peer=ended_by.peer)
     say(event="clocks", clocks=clocks.stop())
     return status
 
@@ -86,6 +86,10 @@ def _set_environment(options: argparse.Namespace, nccl_log: Optional[Log]) -> No
     """What gloo and NCCL read, for this process only."""
     if options.backend == "gloo" and options.interface:
         os.environ["GLOO_SOCKET_IFNAME"] = options.interface
+    if options.backend == "nccl":
+        # all GPUs, in the order in which nvidia-smi counts
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     if options.nccl_interface:
         # `=`: this very name, not all that begin so
         os.environ["NCCL_SOCKET_IFNAME"] = "=" + options.nccl_interface

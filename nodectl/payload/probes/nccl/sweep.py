@@ -80,8 +80,11 @@ class Sweep:
         if self.log is not None:
             self.log.resume()
         wrong = group.checked(case)
+        chosen = None
         if self.log is not None:
             self.log.pause()
+            # the only operation since: which one a line is of, NCCL before 2.23 does not tell
+            chosen = self.log.chosen()
         once = group.largest(group.timed(case, 1))
         self._require(once * (options.repetitions + 1))
         iterations = max(1, min(MAX_ITERATIONS, int(options.seconds / max(once, 1e-9))))
@@ -95,6 +98,7 @@ class Sweep:
             rank=group.rank,
             wrong=wrong,
             iterations=iterations,
+            chosen=chosen,
             seconds=[round(took, 9) for took in seconds],
         )
         return once
