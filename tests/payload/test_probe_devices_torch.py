@@ -114,12 +114,14 @@ except RuntimeError as error:
 torch._scaled_mm = kept
 
 extent = seeded.Extent(64, 1 << 16)
+def hashed(computation):
+    return {name: seeded.digest(result) for name, result in computation.results().items()}
 def digests(seed):
-    return seeded.Computation(torch, torch.device("cpu"), seed, extent, ["fp32", "bf16"]).digests()
+    return hashed(seeded.Computation(torch, torch.device("cpu"), seed, extent, ["fp32", "bf16"]))
 told["digests"] = [digests(1), digests(1), digests(2)]
 hurt = seeded.Computation(torch, torch.device("cpu"), 1, extent, ["fp32", "bf16"])
 hurt.numbers.view(torch.int32)[3, 5] ^= 1 << 14
-told["hurt"] = hurt.digests()
+told["hurt"] = hashed(hurt)
 sometimes = seeded.Computation(torch, torch.device("cpu"), 1, extent, [])
 count = []
 def memory():
@@ -128,6 +130,29 @@ def memory():
     return sometimes._moved()
 sometimes.operations["memory"] = memory
 told["repeated"] = seeded.repeated(sometimes, 4, 0.0)
+steady = seeded.Computation(torch, torch.device("cpu"), 1, extent, ["fp32", "bf16"])
+steady.operations["no number"] = lambda: torch.tensor([float("nan"), 1.0, 2.0, 3.0])
+digest, hashes = seeded.digest, []
+def counted(result):
+    hashes.append(1)
+    return digest(result)
+seeded.digest = counted
+told["steady"] = [len(steady.operations), seeded.repeated(steady, 5, 0.05), len(hashes)]
+seeded.digest = digest
+zeros = seeded.Computation(torch, torch.device("cpu"), 1, extent, [])
+signs = []
+def zero():
+    signs.append(1)
+    return torch.tensor([0.0 if len(signs) % 2 else -0.0])
+zeros.operations["zero"] = zero
+told["zeros"] = len(seeded.repeated(zeros, 4, 0.0)["zero"])
+blind = seeded.Rounds(sometimes)
+blind.changed = lambda: []
+blind.go()
+sometimes.pattern[9] ^= 2
+blind.go()
+blind.end()
+told["blind"] = blind.counts["memory"]
 print(json.dumps(told))
 """
 
@@ -193,6 +218,21 @@ def test_what_differs_from_itself_has_several_digests(parts: Any) -> None:
     assert sorted(parts["repeated"]["memory"].values()) == [2, 2] and list(parts["repeated"]["integers"].values()) == [
         4
     ]
+
+
+def test_rounds_are_compared_on_the_device_and_only_the_ends_are_hashed(parts: Any) -> None:
+    """Hashing on the processor kept a GPU waiting 99 % of the time."""
+    operations, counts, hashes = parts["steady"]
+    rounds = {sum(found.values()) for found in counts.values()}
+    assert len(rounds) == 1 and rounds.pop() >= 5
+    # what is no number is alike where its bits are
+    assert {len(found) for found in counts.values()} == {1} and len(counts) == operations
+    assert hashes == 2 * operations
+    assert parts["zeros"] == 2
+
+
+def test_a_device_that_compares_wrongly_is_found_by_the_processor(parts: Any) -> None:
+    assert sorted(parts["blind"].values()) == [1, 2]
 
 
 def test_products_on_processors() -> None:
