@@ -44,10 +44,13 @@ class ExpectedBusBandwidth:
     why: str
 
 
-def expected_busbw(collective: str, nodes: Sequence[NodeLinks], part: float = 1.0) -> ExpectedBusBandwidth:
-    """The ceiling of a collective of large messages over these nodes, without reductions inside switches.
+def expected_busbw(
+    collective: str, nodes: Sequence[NodeLinks], part: float = 1.0, algorithm: str | None = None
+) -> ExpectedBusBandwidth:
+    """The ceiling of a collective of large messages over these nodes; of an all_reduce by NCCL's algorithm.
 
-    `part` is what of a link a protocol can fill, such as 0.95 for LL128 or 0.5 for LL. The slowest node counts.
+    `part` is what of a link a protocol can fill, such as 0.95 for LL128 or 0.5 for LL. The slowest node counts. An
+    algorithm that is not known is a ring or a tree, whichever allows more.
     """
     if collective not in BUS_FACTORS:
         raise UsageError(f"no collective '{collective}'", f"one of: {', '.join(BUS_FACTORS)}")
@@ -58,7 +61,13 @@ def expected_busbw(collective: str, nodes: Sequence[NodeLinks], part: float = 1.
         raise UsageError(f"a protocol fills between 0 and 1 of a link, not {part:g}", "0.95 for LL128, 0.5 for LL")
     if len(nodes) > 1 and any(not node.nics_gb_s for node in nodes):
         raise UsageError("a node without NICs cannot be one of several", "name the rate of its NICs")
-    bounds = [bound for node in nodes for bound in _bounds(collective, node, ranks)]
+    if collective == "all_reduce" and not algorithm:
+        possible = [expected_busbw(collective, nodes, part, name) for name in ("RING", "TREE")]
+        return max(possible, key=lambda expected: expected.busbw_gb_s)
+    if collective == "all_reduce":
+        bounds = [bound for node in nodes for bound in _all_reduce(node, len(nodes), ranks, str(algorithm))]
+    else:
+        bounds = [bound for node in nodes for bound in _bounds(collective, node, ranks)]
     lowest = min(bounds, key=lambda bound: bound.busbw_gb_s)
     return ExpectedBusBandwidth(part * lowest.busbw_gb_s, lowest.limit, lowest.why)
 
@@ -67,6 +76,30 @@ def _bounds(collective: str, node: NodeLinks, ranks: int) -> list[ExpectedBusBan
     return [
         *([_inside(collective, node, ranks)] if node.ranks > 1 else []),
         *([_outside(collective, node, ranks)] if node.ranks < ranks else []),
+    ]
+
+
+def _all_reduce(node: NodeLinks, nodes: int, ranks: int, algorithm: str) -> list[ExpectedBusBandwidth]:
+    """By what leaves a rank inside, and a node outside, as a multiple of the buffer; each over its links."""
+    name = algorithm.upper().replace("_", "")
+    ring = 2 * (ranks - 1) / ranks
+    # trees: chains in the node, or its switch, and between nodes only one sum a node
+    chain, sums = 2 * (node.ranks - 1) / node.ranks, 2 * (nodes - 1) / nodes
+    switch = (node.ranks + 1) / node.ranks
+    inside, inside_why = ring, "a ring takes each rank's links once"
+    outside, outside_why = ring, "rings cross the node over all NICs at once"
+    if name in ("NVLS", "NVLSTREE"):
+        inside, inside_why = switch, "the switch adds up: a rank sends its data once"
+    elif name == "TREE":
+        inside, inside_why = chain, "a tree is a chain inside the node"
+    if name in ("TREE", "NVLSTREE"):
+        outside, outside_why = sums, "a tree carries one sum of each node over all NICs at once"
+    elif name.startswith("COLLNET") or name == "NVLS":
+        outside, outside_why = 1.0, "the network's switches add up: one sum of each node over all NICs at once"
+    bounds = [(node.ranks > 1, node.inside_gb_s, inside, "inside", inside_why)]
+    bounds += [(nodes > 1, node.outside_gb_s, outside, "network", outside_why)]
+    return [
+        ExpectedBusBandwidth(gb_s * ring / sent, limit, why) for is_used, gb_s, sent, limit, why in bounds if is_used
     ]
 
 

@@ -11,6 +11,9 @@ from nodectl.predict.collectives import BUS_FACTORS, COLLECTIVES, NodeLinks, ban
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 NODE = NodeLinks(8, 450.0, (50.0,) * 8)
+needs_samples = pytest.mark.skipif(
+    not SAMPLES.is_dir(), reason="published outputs of nccl-tests are not beside this checkout"
+)
 # programs whose name is not the collective's
 NAMES = {"alltoall": "all_to_all"}
 
@@ -18,12 +21,13 @@ NAMES = {"alltoall": "all_to_all"}
 @pytest.mark.parametrize("nodes", [1, 2, 4])
 @pytest.mark.parametrize("collective", sorted(BUS_FACTORS))
 def test_one_node_is_held_by_its_own_links_and_several_by_the_network(collective: str, nodes: int) -> None:
-    found = expected_busbw(collective, [NODE] * nodes)
+    found = expected_busbw(collective, [NODE] * nodes, algorithm="RING")
     # a root's NICs need not carry what comes from its own node
     rooted = collective in ("gather", "scatter")
     assert found.limit == ("inside" if nodes == 1 or rooted else "network")
     assert 0 < found.busbw_gb_s <= 1000
-    assert expected_busbw(collective, [NODE] * nodes, part=0.5).busbw_gb_s == found.busbw_gb_s / 2
+    half = expected_busbw(collective, [NODE] * nodes, part=0.5, algorithm="RING")
+    assert half.busbw_gb_s == found.busbw_gb_s / 2
 
 
 @pytest.mark.parametrize(
@@ -45,9 +49,48 @@ def test_one_node_is_held_by_its_own_links_and_several_by_the_network(collective
     ],
 )
 def test_ceilings(collective: str, nodes: list[NodeLinks], busbw: float, limit: str) -> None:
-    found = expected_busbw(collective, nodes)
+    found = expected_busbw(collective, nodes, algorithm="RING")
     assert found.busbw_gb_s == pytest.approx(busbw)
     assert found.limit == limit
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "nodes", "busbw", "limit"),
+    [
+        # 2 x 8: a node sends one sum for 15/8 of a ring's data, and the chains inside come first
+        ("TREE", [NODE] * 2, 450 * (15 / 16) / (7 / 8), "inside"),
+        ("TREE", [NodeLinks(8, 900.0, (50.0,) * 8)] * 2, 400 * 15 / 8, "network"),
+        ("NVLS_TREE", [NODE] * 2, 400 * 15 / 8, "inside"),
+        ("NVLS_TREE", [NodeLinks(8, 900.0, (50.0,) * 8)] * 4, 400 * (31 / 16) / (3 / 2), "network"),
+        ("COLLNET_DIRECT", [NodeLinks(8, 900.0, (50.0,) * 8)] * 4, 400 * 31 / 16, "network"),
+        ("RING", [NODE] * 2, 400, "network"),
+        # 480 GB/s are measured on links of 450
+        ("NVLS", [NODE], 450 * (7 / 4) * (8 / 9), "inside"),
+        ("TREE", [NODE], 450, "inside"),
+        ("RING", [NODE], 450, "inside"),
+        (None, [NODE], 450, "inside"),
+        # nobody knows which: what a tree allows
+        (None, [NodeLinks(8, 900.0, (50.0,) * 8)] * 2, 400 * 15 / 8, "network"),
+        (None, [NodeLinks(8, 10.0, (50.0,) * 8)] * 2, 10 * (15 / 16) / (7 / 8), "inside"),
+    ],
+)
+def test_the_ceiling_of_an_all_reduce_is_its_algorithms(
+    algorithm: str | None, nodes: list[NodeLinks], busbw: float, limit: str
+) -> None:
+    found = expected_busbw("all_reduce", nodes, algorithm=algorithm)
+    assert found.busbw_gb_s == pytest.approx(busbw)
+    assert found.limit == limit
+
+
+@needs_samples
+def test_two_nodes_exceed_a_rings_ceiling_and_not_a_trees() -> None:
+    """2 x 8 H100 with 8 x 400 Gbit/s, as published."""
+    run = parse_nccl_tests((SAMPLES / "nccl-tests-oci-2x8h100.txt").read_text(errors="replace"))
+    most = max(row.out_of_place.busbw_gb_s or 0.0 for row in run.rows if row.out_of_place)
+    ring, tree, nvls = (
+        expected_busbw("all_reduce", [NODE] * 2, algorithm=name).busbw_gb_s for name in ("RING", None, "NVLS_TREE")
+    )
+    assert ring < most < tree < nvls
 
 
 @pytest.mark.parametrize(
@@ -112,9 +155,6 @@ PUBLISHED = (
 )
 # not nccl-tests' text: a fork's JSON
 OTHERS = {"nccl-tests-json-fork-2025-pr318.txt"}
-needs_samples = pytest.mark.skipif(
-    not SAMPLES.is_dir(), reason="published outputs of nccl-tests are not beside this checkout"
-)
 
 
 @pytest.mark.parametrize(

@@ -151,5 +151,5 @@ def part(name: str, ranks: int, speed_mbit: int | None = None, adapter: str = ""
 )
 def test_the_ceiling(parts: list[Part], backend: str, known: Route, expected: tuple[float, str] | None) -> None:
     group = Group(tuple(parts))
-    found = ceiling("all_reduce", group, backend, {each.ready.name: known for each in parts})
+    found = ceiling("all_reduce", group, backend, {each.ready.name: known for each in parts}, "RING")
     assert (found and (found.busbw_gb_s, found.limit)) == expected

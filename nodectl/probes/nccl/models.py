@@ -54,14 +54,17 @@ def size(measurement: Measurement) -> int:
     return value if isinstance(value, int) else 0
 
 
-def ceiling(collective: str, group: Group, backend: str, routes: Mapping[str, Route]) -> ExpectedBusBandwidth | None:
+def ceiling(
+    collective: str, group: Group, backend: str, routes: Mapping[str, Route], algorithm: str | None = None
+) -> ExpectedBusBandwidth | None:
     """The most that the links allow; None where not all of them are known."""
     nodes = [_links(part, backend, routes.get(part.ready.name), len(group.parts)) for part in group.parts]
     known = [node for node in nodes if node is not None]
     if len(known) < len(nodes) or group.ranks < 2:
         return None
     try:
-        return expected_busbw(collective, known)
+        # gloo's all_reduce of large messages is a ring
+        return expected_busbw(collective, known, algorithm=algorithm if backend == "nccl" else "RING")
     except UsageError:
         return None
 

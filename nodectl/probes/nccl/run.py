@@ -223,7 +223,7 @@ def _choice(case: Case, run: Run) -> dict[str, object]:
 
 
 def _ceiling(case: Case, group: Group, run: Run) -> dict[str, object]:
-    model = ceiling(case.collective, group, run.backend, run.routes)
+    model = ceiling(case.collective, group, run.backend, run.routes, case.chosen.algorithm if case.chosen else None)
     if model is None:
         return {"model_busbw_gb_s": None}
     return {"model_busbw_gb_s": model.busbw_gb_s, "model_limit": model.limit, "model_why": model.why}
