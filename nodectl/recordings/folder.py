@@ -22,6 +22,7 @@ from nodectl.recordings.frames import CAP_BYTES, TOTAL_BYTES, as_text
 INDEX, OUT, ERR, CLOCK = "index.json", ".out", ".err", "clock"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _END_OF_TIME = 2**40
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def host_name(folder: str) -> str:
@@ -39,31 +40,44 @@ _Index = Mapping[str, tuple[Entry, float | None]]
 
 @dataclass(slots=True)
 class _Opened:
-    """A host's folder, open: a link put in its place later leads nowhere; and how much may still be read of it."""
+    """A host's folder, open: a link put in its place later leads nowhere; and how much may still be read of it.
+
+    `names` are those of its files and folders: what is not among them is not tried.
+    """
 
     descriptor: int
+    names: Collection[str]
     left_bytes: int = TOTAL_BYTES
-
-    def names(self) -> list[str]:
-        """Names of the files and folders in it."""
-        with os.scandir(self.descriptor) as entries:
-            return [entry.name for entry in entries]
 
     def read(self, name: str) -> tuple[bytes, bool] | None:
         """(content up to the cap, whether it was cut); None for what is not there or no plain file."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        if name not in self.names:
+            return None
         try:
-            file = os.open(name, flags, dir_fd=self.descriptor)
+            file = os.open(name, _FLAGS, dir_fd=self.descriptor)
         except OSError:
             return None
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            os.close(file)
-            return None
-        with os.fdopen(file, "rb") as stream:
+        try:
             limit = min(CAP_BYTES, self.left_bytes)
-            content = stream.read(limit + 1)
+            content = _content(file, limit)
+        finally:
+            os.close(file)
+        if content is None:
+            return None
         self.left_bytes -= min(len(content), limit)
         return content[:limit], len(content) > limit
+
+
+def _content(file: int, limit: int) -> bytes | None:
+    """What is in it, up to a byte more than the limit; None for what is no plain file."""
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    # room for what is there, and not for the limit: sixteen megabytes a file are dear
+    content = os.read(file, min(status.st_size, limit) + 1)
+    while len(content) <= limit and len(content) != status.st_size and (more := os.read(file, limit + 1)):
+        content += more
+    return content
 
 
 def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None = None) -> Recording:
@@ -76,9 +90,10 @@ def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None
     except OSError as error:
         raise ParseError(f"{path}: {_why(error)}", "a host's recording is a folder of its own, and no link") from error
     try:
-        folder = _Opened(descriptor)
+        with os.scandir(descriptor) as files:
+            folder = _Opened(descriptor, {file.name for file in files})
         index = _index(folder, path)
-        wanted = _keys(folder.names(), index) if keys is None else keys
+        wanted = _keys(folder.names, index) if keys is None else keys
         entries = {key: entry for key in wanted if (entry := _entry(folder, key, index)) is not None}
         offset_s, error_s = _clock(folder)
     finally:
