@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from nodectl.common.natural import natural
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, matches, output, parse, parsed_as, script, tally, whole
+from nodectl.facts.base import AbsentError, Fact, UnknownError, output, parse, parsed_as, script, tally, whole
 from nodectl.model.recording import Command, Recording
 
 _NO_DEVICE = "the kernel has no RDMA device"
@@ -95,19 +96,35 @@ class Device:
     netdevs: dict[str, str] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=8192)
+def _row(line: str) -> tuple[str, int | None, str, str] | None:
+    """(device, port, file, value); None for what is no such line. Hosts of one kind print most lines alike."""
+    match = _LINE.fullmatch(line)
+    if match is None:
+        return None
+    name, port, file, value = match.groups()
+    return name, None if port is None else int(port), file, value if file.startswith("net/") else value.strip()
+
+
 def read_sysfs(text: str) -> dict[str, Device]:
     """Each device by its name; Absent where there is none with a port."""
     devices: dict[str, Device] = {}
-    for match in matches(_LINE, text, "ib-sysfs"):
-        name, port, file, value = match.groups()
-        device = devices.setdefault(name, Device())
+    for number, line in enumerate(text.splitlines(), start=1):
+        row = _row(line)
+        if row is None:
+            raise ParseError(f"ib-sysfs: line {number}: {line[:200]!r}")
+        name, port, file, value = row
+        if (device := devices.get(name)) is None:
+            device = devices[name] = Device()
         if port is not None:
-            device.ports.setdefault(int(port), {})[file] = value.strip()
+            if (files := device.ports.get(port)) is None:
+                files = device.ports[port] = {}
+            files[file] = value
         elif file.startswith("net/"):
             # NIC ports count from 0, RDMA ports from 1
             device.netdevs[str(int(value) + 1) if value.isdigit() else ""] = file.removeprefix("net/")
         else:
-            device.files[file] = value.strip()
+            device.files[file] = value
     if not any(device.ports for device in devices.values()):
         raise AbsentError(_NO_DEVICE)
     return devices
@@ -118,7 +135,6 @@ def _port(name: str, port: int, device: Device) -> IbPort:
     files = device.ports[port]
     rate = _RATE.search(files.get("rate", ""))
     numa = whole(device.files.get("device/numa_node"))
-    counters = ((path.rpartition("/"), value) for path, value in files.items())
     return IbPort(
         device=name,
         port=port,
@@ -138,11 +154,18 @@ def _port(name: str, port: int, device: Device) -> IbPort:
         pci_address=device.files.get("pci", "").rpartition("/")[2] or None,
         numa_node=numa if numa is not None and numa >= 0 else None,
         counters={
-            path[2]: number
-            for path, value in counters
-            if path[0] in ("counters", "hw_counters") and (number := whole(value)) is not None
+            name: number
+            for path, value in files.items()
+            if (name := _counter(path)) is not None and (number := whole(value)) is not None
         },
     )
+
+
+@lru_cache(maxsize=1024)
+def _counter(path: str) -> str | None:
+    """The counter's name; None for another file."""
+    folder, _, name = path.rpartition("/")
+    return name if folder in ("counters", "hw_counters") else None
 
 
 def _word(text: str | None) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, UnknownError, output, output_of_root, parse, script
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.linux.lspci_acs import parse_lspci_acs
+from nodectl.parsers.linux.lspci_acs import PciLink, parse_lspci_acs
 
 _TREE = 'cd /sys/bus/pci/devices 2>/dev/null || exit 3; set -- *; [ -e "$1" ] || exit 3; exec readlink -- "$@"'
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -75,20 +75,33 @@ def _read(recording: Recording) -> Pcie:
         for bridge in lspci.bridges
         if bridge.acs_enabled is not None
     ]
-    links = [
-        PcieLink(**{name: getattr(link, name) for name in PcieLink.__slots__} | {"address": link.bus_id.lower()})
-        for link in lspci.links
-    ]
-    return Pcie(tuple(bridges), tuple(links), _parents(recording), _virtual(recording))
+    return Pcie(tuple(bridges), tuple(map(_link, lspci.links)), _parents(recording), _virtual(recording))
 
 
-def _parents(recording: Recording) -> dict[str, str]:
-    """`…/0000:00:01.0/0000:01:00.0` a line; a recording without them still has the rest."""
+def _link(link: PciLink) -> PcieLink:
+    return PcieLink(
+        link.bus_id.lower(),
+        link.kind,
+        link.name,
+        link.speed_gt_s,
+        link.speed_max_gt_s,
+        link.width,
+        link.width_max,
+        link.max_read_bytes,
+    )
+
+
+def _parents(recording: Recording) -> Mapping[str, str]:
+    """A recording without the tree still has the rest."""
     try:
-        lines = output(recording, "pci-tree").splitlines()
+        return parse(_read_tree, output(recording, "pci-tree"))
     except (AbsentError, UnknownError, ParseError):
         return {}
-    paths = [_ADDRESS.findall(line) for line in lines]
+
+
+def _read_tree(text: str) -> Mapping[str, str]:
+    """`…/0000:00:01.0/0000:01:00.0` a line."""
+    paths = [_ADDRESS.findall(line) for line in text.splitlines()]
     return {path[-1]: path[-2] for path in paths if len(path) > 1}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from nodectl.errors import ParseError
@@ -96,8 +96,10 @@ def readable(lines: Iterable[Line]) -> Iterator[Line]:
 
 def untagged(lines: list[Line]) -> Iterator[Line]:
     """Lines without the rank that mpirun puts before them."""
-    for line in readable(lines):
-        yield Line(line.number, RANK_TAG.sub("", line.text)) if "<std" in line.text else line
+    for line in lines:
+        text = line[1]
+        if len(text) <= _LONGEST_LINE:
+            yield Line(line.number, RANK_TAG.sub("", text)) if "<std" in text else line
 
 
 def unreadable(tool: str, line: Line, why: str) -> ParseError:
@@ -127,6 +129,7 @@ def real(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+@lru_cache(maxsize=1024)
 def is_refused(value: str) -> bool:
     """The tool says that it does not give this value."""
     return _REFUSED.fullmatch(value.strip()) is not None

@@ -6,7 +6,7 @@ Only root sees the capabilities: what lspci denies is null and stands in `unavai
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -29,6 +29,8 @@ _ACS = re.compile(r"ACSCtl:\s*(?P<flags>.*)")
 _FLAGS = re.compile(r"[A-Za-z]{2,24}[+-](?:\s+[A-Za-z]{2,24}[+-]){0,15}\s*")
 _READ_REQUEST = re.compile(r"MaxReadReq (\d{2,5}) bytes")
 _DENIED = "<access denied>"
+# no device prints more; longer ones are not remembered
+_LONGEST_KNOWN = 8192
 _INDENTS = ("\t", " ")
 # `lspci -v` prints `Flags:` and no `Control:`, and nothing of links
 _DETAILS = ("Control:", "LnkCap:", "LnkSta:", "ACSCtl:", "MaxPayload ", f"Capabilities: {_DENIED}")
@@ -77,34 +79,71 @@ class _Device:
     kind: str
     name: str
     is_denied: bool = False
+    is_detailed: bool = False
     flags: str | None = None
     values: dict[str, Any] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
+    bridge: AcsBridge | None = None
+    link: PciLink | None = None
 
 
 def parse_lspci_acs(text: str) -> LspciAcs:
     """ParseError where there is no device, no detail (`lspci` without -vvv), or a line that is cut."""
     text = plain(text)
+    devices = _alike(text) or _one_by_one(text)
+    if not devices:
+        raise foreign(TOOL, lines_of(text, TOOL), "no PCI device")
+    if not any(device.is_detailed for device in devices):
+        raise ParseError(f"{TOOL}: no device's details: `lspci -vvv` prints them")
+    denied = all(device.is_denied or not device.values for device in devices) and any(d.is_denied for d in devices)
+    return LspciAcs(
+        bridges=tuple(bridge for device in devices if (bridge := device.bridge) is not None),
+        links=None if denied else tuple(link for device in devices if (link := device.link) is not None),
+        unavailable={"links": _DENIED} if denied else {},
+    )
+
+
+def _alike(text: str) -> list[_Device] | None:
+    """The devices, of which hosts of one kind print most alike; None where something else stands between them."""
+    devices = []
+    for paragraph in text.split("\n\n"):
+        if not paragraph or paragraph.isspace():
+            continue
+        device = _known(paragraph) if len(paragraph) <= _LONGEST_KNOWN else _paragraph(paragraph)
+        if device is None:
+            return None
+        devices.append(device)
+    return devices
+
+
+def _paragraph(text: str) -> _Device | None:
+    """None where it is not one device that can be read; the line to name is found by reading all of them."""
+    text = text.lstrip("\n")
+    if not _DEVICE.match(text):
+        return None
+    try:
+        device, *more = _one_by_one(text)
+    except ParseError:
+        return None
+    return None if more else device
+
+
+_known = lru_cache(maxsize=2048)(_paragraph)
+
+
+def _one_by_one(text: str) -> list[_Device]:
     devices: list[_Device] = []
-    detailed = False
     for number, line in enumerate(text.split("\n"), start=1):
         if line[:1] in _INDENTS:
             # of ten thousand lines a few hundred: no other becomes a Line
             if devices and line.lstrip().startswith(_DETAILS):
                 _detail(Line(number, line), devices[-1])
-                detailed = True
+                devices[-1].is_detailed = True
         elif device := _device(Line(number, line)):
             devices.append(device)
-    if not devices:
-        raise foreign(TOOL, lines_of(text, TOOL), "no PCI device")
-    if not detailed:
-        raise ParseError(f"{TOOL}: no device's details: `lspci -vvv` prints them")
-    denied = all(device.is_denied or not device.values for device in devices) and any(d.is_denied for d in devices)
-    return LspciAcs(
-        bridges=tuple(_bridges(devices)),
-        links=None if denied else tuple(_links(devices)),
-        unavailable={"links": _DENIED} if denied else {},
-    )
+    for device in devices:
+        device.bridge, device.link = _bridge(device), _link_of(device)
+    return devices
 
 
 def _device(line: Line) -> _Device | None:
@@ -162,27 +201,25 @@ def _put_link(device: _Device, read: _Link) -> None:
     device.unavailable |= unavailable
 
 
-def _bridges(devices: list[_Device]) -> Iterator[AcsBridge]:
-    for device in devices:
-        if not device.kind.startswith("PCI bridge"):
-            continue  # host, ISA, and NVIDIA's switches (`Bridge`): nothing passes through them by ACS
-        enabled = None if device.flags is None else "+" in device.flags
-        refused = {"acs_enabled": _DENIED} if device.is_denied else {}
-        yield AcsBridge(device.address, _bus_id(device), device.name, enabled, device.flags, refused)
+def _bridge(device: _Device) -> AcsBridge | None:
+    if not device.kind.startswith("PCI bridge"):
+        return None  # host, ISA, and NVIDIA's switches (`Bridge`): nothing passes through them by ACS
+    enabled = None if device.flags is None else "+" in device.flags
+    refused = {"acs_enabled": _DENIED} if device.is_denied else {}
+    return AcsBridge(device.address, _bus_id(device), device.name, enabled, device.flags, refused)
 
 
-def _links(devices: list[_Device]) -> Iterator[PciLink]:
-    for device in devices:
-        # what has a read request and no link is nothing to hold against another link
-        if device.values.keys() - {"max_read_bytes"}:
-            yield PciLink(
-                address=device.address,
-                bus_id=_bus_id(device),
-                kind=device.kind,
-                name=device.name,
-                **device.values,
-                unavailable=device.unavailable,
-            )
+def _link_of(device: _Device) -> PciLink | None:
+    if not device.values.keys() - {"max_read_bytes"}:
+        return None  # what has a read request and no link is nothing to hold against another link
+    return PciLink(
+        address=device.address,
+        bus_id=_bus_id(device),
+        kind=device.kind,
+        name=device.name,
+        **device.values,
+        unavailable=device.unavailable,
+    )
 
 
 def _bus_id(device: _Device) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from nodectl.parsers.rdma.labelled import Block, first_match, is_cut_label, labelled, nothing_found, rows_of
 from nodectl.parsers.text import Line, unreadable
@@ -99,18 +100,25 @@ def parse_ibv_devinfo(text: str) -> IbvDevinfo:
 
 def _put(device: tuple[str, Block, list[_PortBlock]], line: Line) -> None:
     _, head, ports = device
-    if match := _PORT.fullmatch(line.text):
+    match = _form(line.text)
+    if match is None:
+        if is_cut_label(line.text, _OF_PORT if ports else _HEAD):
+            raise unreadable(_PROGRAM, line, "the row is cut")
+    elif match.re is _PORT:
         if not _PORT_NUMBER.fullmatch(match[1].strip()):
             raise unreadable(_PROGRAM, line, "the port's number is cut or garbled")
         ports.append(_PortBlock(int(match[1])))
-    elif ports and (match := _GID.fullmatch(line.text)):
-        ports[-1].gids.append(PortGid(int(match[1]), match[2], (match[3] or "").strip() or None))
-    elif match := _LABEL.fullmatch(line.text):
-        label, value = match[1], match[2].strip()
-        if label in (_OF_PORT if ports else _HEAD):
-            (ports[-1] if ports else head).put(label, line, _without_code(label, value, line))
-    elif is_cut_label(line.text, _OF_PORT if ports else _HEAD):
-        raise unreadable(_PROGRAM, line, "the row is cut")
+    elif match.re is _GID:
+        if ports:
+            ports[-1].gids.append(PortGid(int(match[1]), match[2], (match[3] or "").strip() or None))
+    elif match[1] in (_OF_PORT if ports else _HEAD):
+        (ports[-1] if ports else head).put(match[1], line, _without_code(match[1], match[2].strip(), line))
+
+
+@lru_cache(maxsize=2048)
+def _form(text: str) -> re.Match[str] | None:
+    """The line as the first of the patterns reads it that does; devices of one kind print most lines alike."""
+    return _PORT.fullmatch(text) or _GID.fullmatch(text) or _LABEL.fullmatch(text)
 
 
 def _without_code(label: str, value: str, line: Line) -> str:

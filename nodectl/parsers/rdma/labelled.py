@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, fields
+from functools import cache
 from typing import Any, TypeVar
 
 from nodectl.errors import ParseError
@@ -44,6 +45,12 @@ def labelled(read: Callable[..., object], label: str, *arguments: object) -> Any
     return field(default=None, metadata={"row": (read, label, *arguments)})
 
 
+@cache
+def _rows_of(kind: Any) -> dict[str, Any]:
+    """Of the dataclass `kind`: how each field is read that has a row, by its name."""
+    return {item.name: item.metadata["row"] for item in fields(kind) if "row" in item.metadata}
+
+
 class Block:
     """The labels of one device or port; a value that the tool refuses is None and stands in `unavailable`."""
 
@@ -58,8 +65,7 @@ class Block:
 
     def read(self, kind: Callable[..., T], **given: object) -> T:
         """The dataclass `kind` with its `labelled` fields, what the caller gives, and what the tool refused."""
-        rows = {item.name: item.metadata["row"] for item in fields(kind) if "row" in item.metadata}  # type: ignore[arg-type]
-        values = {name: read(self, name, *arguments) for name, (read, *arguments) in rows.items()}
+        values = {name: read(self, name, *arguments) for name, (read, *arguments) in _rows_of(kind).items()}
         return kind(**given, **values, unavailable=self.unavailable)
 
     def text(self, name: str, label: str, vocabulary: tuple[str, ...] = ()) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from nodectl.parsers.nvidia.smi_q.fields import (
@@ -103,10 +104,11 @@ def _gpu(block: Block, last: bool) -> GpuStatus:
 
 def _fields(kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
     """The class's fields that stand somewhere, by name."""
-    return {
-        name: _kept(_reading(place.kind, _printed(values, place)), name, unavailable)
-        for name, place in places_of(kind).items()
-    }
+    read: dict[str, Any] = {}
+    for name, place in places_of(kind).items():
+        value = _printed(values, place)
+        read[name] = None if value is None else _kept(_reading(place.kind, value), name, unavailable)
+    return read
 
 
 def _reading(kind: Kind, value: Value | None) -> Any:
@@ -115,12 +117,16 @@ def _reading(kind: Kind, value: Value | None) -> Any:
         if value is not None and kind is not TEXT:
             raise unreadable(TOOL, value.line, "the value is missing")
         return None
-    if refused(value.text):
-        return Refused(value.text)
     try:
-        return kind(value.text)
+        return _understood(kind, value.text)
     except ValueError as error:
         raise unreadable(TOOL, value.line, str(error)) from None
+
+
+@lru_cache(maxsize=4096)
+def _understood(kind: Kind, text: str) -> Any:
+    """The value or a Refused; GPUs of one kind print few different values, and each is read once."""
+    return Refused(text) if refused(text) else kind(text)
 
 
 def _plain(kind: Kind, value: Value | None) -> Any:
@@ -157,6 +163,8 @@ def _reasons(values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ..
     words: dict[str, Refused] = {}
     read = False
     for path, value in values.items():
+        if not path.startswith("clocks_"):
+            continue  # of a hundred values a dozen are looked at closer
         section, _, rest = path.partition("/")
         if section not in ("clocks_event_reasons", "clocks_throttle_reasons"):
             continue

@@ -71,13 +71,14 @@ class _Spot:
 
 
 class _Read(NamedTuple):
-    """A line that was read: of a value nothing is asked but where it stands and what it says."""
+    """A line that was read: of a value nothing is asked but where it stands and what it says; a heading says nothing."""
 
     spot: _Spot
     path: str
     colon: str
     text: str
     is_value: bool
+    is_heading: bool
 
 
 class _Known:
@@ -101,8 +102,9 @@ class _Known:
         name = _name(row.key)
         path = f"{above.path}/{name}" if above.path else name
         there = above.below.setdefault((row.indent, name), _Spot(above, row.indent, path))
-        is_value = bool(row.colon) and not path.startswith(("processes", "mig_device", "mig_mode/current"))
-        found = spot.next[text] = _Read(there, path, row.colon, row.value, is_value)
+        is_plain = not path.startswith(("processes", "mig_device", "mig_mode/current"))
+        is_value, is_heading = is_plain and bool(row.colon), is_plain and not row.colon
+        found = spot.next[text] = _Read(there, path, row.colon, row.value, is_value, is_heading)
         self.number += 1
         return found
 
@@ -125,12 +127,12 @@ class _Reader:
         prefix = self._prefix()
         for line in self.lines:
             text = line.text.removeprefix(prefix) if prefix else line.text
-            if self.block is not None and line is not self.last and (read := self.spot.next.get(text)):
-                self.spot, path, _, value, is_value = read
+            if (block := self.block) is not None and line is not self.last and (read := self.spot.next.get(text)):
+                self.spot, path, _, value, is_value, is_heading = read
                 if is_value:
-                    self.block.values.setdefault(path, _value((value, line)))
-                else:
-                    _inner(self.block, read, line)
+                    block.values.setdefault(path, _value((value, line)))
+                elif not is_heading:
+                    _inner(block, read, line)
                 continue
             row = _row(text)
             if row.indent:
