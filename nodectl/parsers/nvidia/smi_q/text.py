@@ -71,7 +71,7 @@ class _Spot:
 
 
 class _Read(NamedTuple):
-    """A line that was read: of a value nothing is asked but where it stands and what it says; a heading says nothing."""
+    """A line that was read: of a value only where it stands and what it says is asked; a heading says nothing."""
 
     spot: _Spot
     path: str
