@@ -154,9 +154,9 @@ def _port(name: str, port: int, device: Device) -> IbPort:
         pci_address=device.files.get("pci", "").rpartition("/")[2] or None,
         numa_node=numa if numa is not None and numa >= 0 else None,
         counters={
-            name: number
+            counter: number
             for path, value in files.items()
-            if (name := _counter(path)) is not None and (number := whole(value)) is not None
+            if (counter := _counter(path)) is not None and (number := whole(value)) is not None
         },
     )
 
