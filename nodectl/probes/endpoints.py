@@ -18,7 +18,10 @@ _DEADLINE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A host's side of a probe; None where the tool is not there."""
+    """A host's side of a probe; None where the tool is not there.
+
+    `machine` is the same for hosts that are containers of one machine, or of a lab; empty where it is not known.
+    """
 
     host: Host
     address: str
@@ -28,9 +31,16 @@ class Endpoint:
     iperf3: str | None
     torch: str | None
     gpus: int
+    machine: str = ""
 
 
 T = TypeVar("T")
+
+
+def on_one_machine(endpoints: Sequence[Endpoint]) -> bool:
+    """Whether some of them share a machine, whose processors make one wait for another."""
+    machines = [endpoint.machine for endpoint in endpoints if endpoint.machine]
+    return len(set(machines)) < len(machines)
 
 
 @dataclass(frozen=True, slots=True)

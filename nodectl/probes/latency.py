@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 from nodectl.blame.inquiry import Blamed, Inquiry, Verdict
@@ -17,7 +18,7 @@ from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, path_finding, spread
 from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.duet import Duet, Pair, Played, connection_remedy, no_server_finding, play
-from nodectl.probes.endpoints import Endpoint, find_endpoints
+from nodectl.probes.endpoints import Endpoint, find_endpoints, on_one_machine
 from nodectl.probes.events import Event
 from nodectl.probes.rounds import planned_rounds, require_two, switch_names
 from nodectl.probes.schedule import in_rounds, together
@@ -49,6 +50,7 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
 
     result = ProbeResult(findings=tuple(findings)) + in_rounds(transport, rounds, measure, NAME, note)
     by_name = {endpoint.host.name: endpoint for endpoint in endpoints}
+    shared = on_one_machine(endpoints)
 
     def again(pairs: Sequence[HostPair]) -> ProbeResult | None:
         if not has_time(options, cost_s(one_round)):
@@ -57,7 +59,7 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
         note(f"latency: once more between {', '.join(' and '.join(pair) for pair in pairs[:4])}")
         return together(transport, [(by_name[a], by_name[b]) for a, b in pairs], measure)
 
-    return marked(result + ProbeResult(findings=_slow_trips(switches, result.measurements, again)), options)
+    return marked(result + ProbeResult(findings=_slow_trips(switches, result.measurements, again, shared)), options)
 
 
 def cost_s(amount: Amount) -> float:
@@ -120,6 +122,8 @@ def _measurement(ends: tuple[Endpoint, ...], runs: Sequence[Event], options: Pro
 
 # healthy paths of one fabric differ by some switches, and a busy host by its scheduler
 SLOW_TIMES = 1.5
+# and hosts of one machine by their processors' sleep and the way between two of its sockets
+_FAR_US = 100.0
 _REMEDY = "look for a busy processor, deep sleep states, a long way round or a queue there (`nodectl health`)"
 
 
@@ -127,43 +131,53 @@ def _slow_trips(
     switches: Mapping[str, str],
     measurements: Sequence[Measurement],
     again: Callable[[Sequence[HostPair]], ProbeResult | None],
+    shared: bool,
 ) -> tuple[Finding, ...]:
-    """What went wrong in measuring `again`, which says None where no time is left; then who is blamed."""
+    """What went wrong in measuring `again`, which says None where no time is left; then who is blamed.
+
+    Where hosts share a machine, the quickest round trip counts: the others may have waited for its processors.
+    """
     inquiry = Inquiry(switches)
-    inquiry.add(_readings(measurements))
+    inquiry.add(_readings(measurements, quickest=shared))
+    usual_us = median(1e6 / reading.value for reading in inquiry.readings) if inquiry.readings else 0.0
+    is_slow = partial(_is_slow, usual_us=usual_us, least_us=_FAR_US if shared else 0.0)
     failed: list[Finding] = []
-    for pairs in _second_looks(inquiry):
+    for pairs in _second_looks(inquiry, is_slow):
         result = again(pairs)
         if result is None:
             break
         failed += result.findings
-        inquiry.add(_readings(result.measurements))
-    return (*failed, *_findings(inquiry.verdict()))
+        inquiry.add(_readings(result.measurements, quickest=shared))
+    return (*failed, *_findings(inquiry.verdict(), is_slow))
 
 
-def _second_looks(inquiry: Inquiry) -> Iterator[list[HostPair]]:
+def _second_looks(inquiry: Inquiry, is_slow: Callable[[Suspect], bool]) -> Iterator[list[HostPair]]:
     """Rounds that tell more of the suspects; none where nobody is slow enough to matter."""
-    while any(map(_is_slow, inquiry.first_sight())) and (rounds := inquiry.next_rounds()):
+    while any(map(is_slow, inquiry.first_sight())) and (rounds := inquiry.next_rounds()):
         yield from rounds
 
 
-def _readings(measurements: Sequence[Measurement]) -> Iterator[Reading]:
+def _readings(measurements: Sequence[Measurement], *, quickest: bool) -> Iterator[Reading]:
     """More is better: trips a second."""
     for measurement in measurements:
-        if measurement.value > 0:
-            yield Reading(measurement.hosts[0], measurement.hosts[1], 1e6 / measurement.value)
+        least = measurement.conditions.get("min_us")
+        trip_us = float(least) if quickest and isinstance(least, int | float) else measurement.value
+        if trip_us > 0:
+            yield Reading(measurement.hosts[0], measurement.hosts[1], 1e6 / trip_us)
 
 
-def _is_slow(suspect: Suspect) -> bool:
-    return suspect.share < 1 / SLOW_TIMES
+def _is_slow(suspect: Suspect, usual_us: float, least_us: float) -> bool:
+    """By so many times and at least so many microseconds more than usual."""
+    times = 1 / max(suspect.share, 1e-9)
+    return times > SLOW_TIMES and (times - 1) * usual_us >= least_us
 
 
-def _findings(verdict: Verdict) -> Iterator[Finding]:
+def _findings(verdict: Verdict, is_slow: Callable[[Suspect], bool]) -> Iterator[Finding]:
     for blamed in verdict.blamed:
-        if _is_slow(blamed.suspect):
+        if is_slow(blamed.suspect):
             yield _blamed(blamed)
     for suspect in verdict.unsettled:
-        if _is_slow(suspect):
+        if is_slow(suspect):
             yield _unsettled(suspect)
 
 

@@ -1,7 +1,7 @@
 """The memory probe: copy and triad over all cores and each NUMA node, and the fleet held against itself."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from nodectl.common.units import MIB
@@ -14,8 +14,8 @@ from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, 
 from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
-from nodectl.probes.outliers import Comparison, SlowOne, slow_finding, worst_by_host
-from nodectl.probes.schedule import by_machine, turns
+from nodectl.probes.outliers import Comparison, SlowOne, of_itself, slow_finding, worst_by_host
+from nodectl.probes.schedule import at_once, by_machine, turns
 from nodectl.transport.base import Transport
 
 _NAME = "memory"
@@ -25,6 +25,8 @@ _BEST_OF = 2
 _LOOK_S, _MEASURE_S = 90.0, 600.0
 # hosts are held against each other by what lasts: a quota on the processor shows in no single pass
 _SUSTAINED = "sustained_gb_s"
+# two hosts of one machine compute for so long, and one that gets less than this part of the other's time has a quota
+_SPIN_S, _FAIR = 1.0, 0.6
 # the best that all hosts have is used on all: figures of different means say nothing of each other
 _METHODS = ("torch", "cc", "libc")
 _COMPARISON = Comparison(
@@ -33,6 +35,7 @@ _COMPARISON = Comparison(
     runs=_SUSTAINED,
     by_runs=True,
 )
+_QUOTA = "a quota holds its processors back: look at the control group's cpu.max there"
 _REMEDY = "look at its memory modules and the processor's frequencies (`nodectl health`), and at who else runs there"
 
 
@@ -64,6 +67,7 @@ def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOption
         return has_time(options, len(nodes) * _cost_s(amount))
 
     result, slow_ones = _COMPARISON.measured(hosts, ready, measure, fits, note)
+    slow_ones = [*of_itself(slow_ones), *_held_back(transport, ready, result.measurements, slow_ones)]
     findings += [*result.findings, *map(_finding, worst_by_host(slow_ones, hosts))]
     return marked(ProbeResult(result.measurements, tuple(findings)), options)
 
@@ -86,6 +90,39 @@ def _measure(transport: Transport, host: Host, method: str, amount: Amount) -> P
     if done.ok and measurements:
         return ProbeResult(measurements)
     return ProbeResult(measurements, (host_finding(_NAME, host.name, Status.UNKNOWN, *failure(done, events)),))
+
+
+def _held_back(
+    transport: Transport, ready: Sequence[_Ready], measurements: Sequence[Measurement], slow_ones: Sequence[SlowOne]
+) -> list[SlowOne]:
+    """Of those that are slower than others of their machine, who does not even get its part of the processors."""
+    best = {place.hosts[0]: place.value for place in sorted(measurements, key=lambda place: place.value)}
+    nodes = {node.host.name: node for node in ready}
+    rivals = {
+        measurement.hosts[0]: max(one.beside, key=lambda name: best[name])
+        for measurement, one in slow_ones
+        if one.among_them
+    }
+    limited = {name for name, other in rivals.items() if _has_quota(transport, nodes[name], nodes[other])}
+    # now it is known who of them is slow
+    return [
+        (measurement, replace(one, culprit=True))
+        for measurement, one in slow_ones
+        if one.among_them and measurement.hosts[0] in limited
+    ]
+
+
+def _has_quota(transport: Transport, suspect: _Ready, other: _Ready) -> bool:
+    """Whether of two hosts of one machine that compute at the same time the suspect gets much less of it."""
+
+    def got(node: _Ready) -> float | None:
+        args = ["spin", f"--seconds={_SPIN_S}"]
+        done, events = run_program(transport, node.host, "probes.memory.probe", args, timeout_s=_LOOK_S)
+        told = events.of("spun") if done.ok else []
+        return float(told[0]["got"]) if told else None
+
+    own, others = at_once(transport, (suspect, other), got)
+    return own is not None and others is not None and own < _FAIR * others
 
 
 def _measurement(host: Host, method: str, event: Event, wishes: Mapping[str, object]) -> Measurement:
@@ -119,7 +156,8 @@ def _finding(pair: SlowOne) -> Finding:
     """Of a host's worst series: the kernel, and the NUMA node where it is one node's."""
     given = pair[0].conditions
     where = "" if given["numa"] is None else f" of NUMA node {given['numa']}"
-    return slow_finding(pair, f"{given['kernel']}{where}", _REMEDY, digits=".1f")
+    remedy = _QUOTA if pair[1].among_them else _REMEDY
+    return slow_finding(pair, f"{given['kernel']}{where}", remedy, digits=".1f")
 
 
 PROBE = Probe(

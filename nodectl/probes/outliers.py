@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from nodectl.common.nodeset import fold
 from nodectl.common.statistics import QUORUM, robust_deviation
 from nodectl.errors import ProfileError
 from nodectl.model.finding import Finding
@@ -32,11 +33,17 @@ _PAIR_TOLERANCE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A host below the others; `culprit` is False where it cannot be told who is right."""
+    """A host below the others; `culprit` is False where it cannot be told who is right.
+
+    `beside` are the hosts of the same machine. They share what was measured: the value is then the machine's, unless
+    `among_them` says that the host is only slower than these.
+    """
 
     value: float
     usual: float
     culprit: bool = True
+    beside: tuple[str, ...] = ()
+    among_them: bool = False
 
     @property
     def share(self) -> float:
@@ -120,6 +127,11 @@ class HasHost(Protocol):
         """The host of the inventory."""
         ...
 
+    @property
+    def machine(self) -> str:
+        """The machine's id: hosts of a lab, or containers, may share one."""
+        ...
+
 
 N = TypeVar("N", bound=HasHost)
 
@@ -131,6 +143,9 @@ class Comparison:
     `alike` must be the same for two measurements to be compared, `series` is the condition that tells those of one
     place apart. The condition `runs` holds the runs, whose best counts for a suspect; with `by_runs` their median
     stands for the value. Slow is only what is below `share` of the usual, where that is given.
+
+    Hosts of one machine share its memory, disks and processors, though not its GPUs: machines are compared there, each
+    by the best of its hosts.
     """
 
     alike: Callable[[Measurement], Hashable]
@@ -139,14 +154,16 @@ class Comparison:
     by_runs: bool = False
     share: float | None = None
 
-    def slow_ones(self, measurements: Sequence[Measurement], hosts: Sequence[Host]) -> list[SlowOne]:
-        """The measurements below the others of their kind."""
+    def slow_ones(
+        self, measurements: Sequence[Measurement], hosts: Sequence[Host], machines: Mapping[str, str] | None = None
+    ) -> list[SlowOne]:
+        """The measurements below the others of their kind; `machines` by host, where they are known."""
         kinds = hardware_names(hosts)
         groups: dict[Hashable, dict[str, Measurement]] = defaultdict(dict)
         for measurement in measurements:
             kind = kinds.get(measurement.hosts[0], ""), self.alike(measurement)
             groups[kind][measurement.direction] = measurement
-        return [pair for group in groups.values() for pair in self._slow_of(group)]
+        return [pair for group in groups.values() for pair in self._slow_of(group, machines or {})]
 
     def measured(
         self,
@@ -157,24 +174,52 @@ class Comparison:
         note: Note,
     ) -> tuple[ProbeResult, list[SlowOne]]:
         """What the nodes reach, suspects measured once more where that `fits`, and what is slow even so."""
+        machines = {node.host.name: node.machine for node in nodes}
         result = measure(nodes)
-        names = {measurement.hosts[0] for measurement, _ in self.slow_ones(result.measurements, hosts)}
+        names = {measurement.hosts[0] for measurement, _ in self.slow_ones(result.measurements, hosts, machines)}
         suspects = [node for node in nodes if node.host.name in names]
         if suspects and fits(suspects):
             note(f"{result.measurements[0].probe}: once more on {', '.join(sorted(names))}")
             result = better(result, measure(suspects), self.series, self._value_key)
-        return result, self.slow_ones(result.measurements, hosts)
+        return result, self.slow_ones(result.measurements, hosts, machines)
 
     @property
     def _value_key(self) -> str:
         return self.runs if self.by_runs else ""
 
-    def _slow_of(self, group: Mapping[str, Measurement]) -> Iterator[SlowOne]:
+    def _slow_of(self, group: Mapping[str, Measurement], machines: Mapping[str, str]) -> Iterator[SlowOne]:
         values = {place: usual_run(measurement, self._value_key) for place, measurement in group.items()}
         best = {place: best_run(measurement, self.runs) for place, measurement in group.items()}
-        for place, one in slow(values, best).items():
-            if self.share is None or best[place] < self.share * one.usual:
-                yield group[place], one
+        sharing = _by_machine(group, machines)
+        first = [max(places, key=values.__getitem__) for places in sharing]
+        of_machines = slow({place: values[place] for place in first}, best)
+        for places in sharing:
+            own = {place: of_machines[place] for place in places if place in of_machines}
+            # who is slow among those of one machine is not told by two of them either
+            own = own or {place: replace(one, among_them=True) for place, one in _among(places, values, best).items()}
+            for place, one in own.items():
+                if self.share is None or best[place] < self.share * one.usual:
+                    beside = tuple(sorted({group[other].hosts[0] for other in places} - {group[place].hosts[0]}))
+                    yield group[place], replace(one, beside=beside)
+
+
+def of_itself(slow_ones: Iterable[SlowOne]) -> list[SlowOne]:
+    """Without those that are only slower than others of their machine: what they share is nobody's alone."""
+    return [pair for pair in slow_ones if not pair[1].among_them]
+
+
+def _by_machine(group: Mapping[str, Measurement], machines: Mapping[str, str]) -> list[list[str]]:
+    """The places that share a machine; a GPU, or a host whose machine is not known, is by itself."""
+    sharing: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for place, measurement in group.items():
+        machine = machines.get(measurement.hosts[0]) if measurement.conditions.get("gpu") is None else None
+        numa = str(measurement.conditions.get("numa"))
+        sharing[(machine, numa) if machine else (place,)].append(place)
+    return list(sharing.values())
+
+
+def _among(places: Sequence[str], values: Mapping[str, float], best: Mapping[str, float]) -> dict[str, Slow]:
+    return slow({place: values[place] for place in places}, best)
 
 
 def worst_of(slow_ones: Iterable[SlowOne], key: Callable[[Measurement], Hashable]) -> list[SlowOne]:
@@ -201,11 +246,12 @@ def slow_finding(
     measurement, one = pair
     others = "the median of the others is" if one.culprit else other
     usual = f"{one.usual:{digits}}"
+    shared = f"; the machine's, with {fold(one.beside)}" if one.beside and not one.among_them else ""
     return host_finding(
         measurement.probe,
         measurement.hosts[0],
         Status.FAILED if one.culprit else Status.WARNING,
-        f"{one.value:{digits}} {measurement.unit}; {others} {usual}",
+        f"{one.value:{digits}} {measurement.unit}; {others} {usual}{shared}",
         remedy,
         subject=subject,
         expected=f"{usual} {measurement.unit}",

@@ -20,7 +20,7 @@ from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.options import Text, option
-from nodectl.probes.outliers import Comparison, slow_finding, worst_by_host
+from nodectl.probes.outliers import Comparison, of_itself, slow_finding, worst_by_host
 from nodectl.probes.schedule import by_machine, turns
 from nodectl.transport.base import Transport
 
@@ -104,7 +104,7 @@ def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOpt
     result, slow_ones = _COMPARISON.measured(hosts, ready, measure, fits, note)
     slow = [
         slow_finding(pair, str(pair[0].conditions["pattern"]), _REMEDY, digits=".0f")
-        for pair in worst_by_host(slow_ones, hosts)
+        for pair in worst_by_host(of_itself(slow_ones), hosts)
     ]
     return marked(ProbeResult(result.measurements, (*findings, *result.findings, *slow)), options)
 

@@ -21,8 +21,8 @@ MANY = tuple(Host(f"node{n:02}", f"192.0.2.{n}") for n in range(1, 9))
 Trip = Callable[[str, str, int], float]
 
 
-def run_of(p50: float, reverse: bool, one_way: list[float] | None = None) -> dict[str, Any]:
-    us = {"min": p50 * 0.8, "p50": p50, "p99": p50 * 3, "max": p50 * 9}
+def run_of(p50: float, reverse: bool, one_way: list[float] | None = None, least: float | None = None) -> dict[str, Any]:
+    us = {"min": p50 * 0.8 if least is None else least, "p50": p50, "p99": p50 * 3, "max": p50 * 9}
     return {"event": "run", "reverse": reverse, "count": 2000, "us": us, "one_way_us": one_way}
 
 
@@ -31,7 +31,13 @@ def alike(a: str, b: str, number: int) -> float:
     return 25.0 + (7 * int(a[-1]) + 3 * int(b[-1]) + number) % 5 * 0.2
 
 
-def fleet(monkeypatch: pytest.MonkeyPatch, trip: Trip, client: Answer | None = None) -> Any:
+def fleet(
+    monkeypatch: pytest.MonkeyPatch,
+    trip: Trip,
+    client: Answer | None = None,
+    machine: str = "",
+    least: float | None = None,
+) -> Any:
     """`trip` gets the asking host, the echoing one, and the number of the measurement."""
     addresses = {host.address: host.name for host in MANY}
     number = 0
@@ -39,7 +45,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch, trip: Trip, client: Answer | None = N
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         nonlocal number
         if module == "probes.endpoints":
-            return Answer([{**ENDPOINT, "address": args[1]}])
+            return Answer([{**ENDPOINT, "address": args[1], "machine": machine}])
         if args[0] == "serve":
             return LISTENING
         if client is not None:
@@ -47,7 +53,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch, trip: Trip, client: Answer | None = N
         number += 1
         other = addresses[args[2]]
         there, back = trip(host, other, number), trip(other, host, number)
-        return Answer([run_of(there, False), run_of(back, True)] * 3)
+        return Answer([run_of(there, False, least=least), run_of(back, True, least=least)] * 3)
 
     return play(monkeypatch, answers)
 
@@ -133,6 +139,22 @@ def test_the_slow_path_is_named_and_neither_of_its_ends(monkeypatch: pytest.Monk
     )
     (finding,) = found.findings
     assert (finding.kind, set(finding.hosts), finding.status) == ("path", {"node03", "node05"}, "failed")
+
+
+def slow_node03(a: str, b: str, number: int) -> float:
+    return alike(a, b, number) * (4 if "node03" in (a, b) else 1)
+
+
+def test_hosts_of_one_machine_are_not_blamed_for_waiting_for_its_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert probe(fleet(monkeypatch, slow_node03, machine="one", least=20.0), MANY).findings == ()
+    # nor for what a processor's sleep makes of the quickest round trip
+    assert probe(fleet(monkeypatch, slow_node03, machine="one"), MANY).findings == ()
+
+
+def test_a_long_way_between_hosts_of_one_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = fleet(monkeypatch, lambda a, b, n: alike(a, b, n) + (900 if "node03" in (a, b) else 0), machine="one")
+    (finding,) = probe(nodes, MANY).findings
+    assert (finding.host, finding.kind, finding.status) == ("node03", "host", "failed")
 
 
 def test_what_is_slow_once_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ from tests.probes.scripted import HOSTS, Answer, play, silent
 Rates = Callable[[str, int], list[float]]
 
 
-def ready(*methods: str, machine: str = "one") -> Answer:
+def ready(*methods: str, machine: str = "") -> Answer:
+    """A host of its own machine, unless told otherwise."""
     return Answer([{"event": "ready", "methods": list(methods), "machine": machine}])
 
 
@@ -51,6 +52,54 @@ def probe(
 
 def told(result: ProbeResult) -> list[tuple[str, str, str, str]]:
     return [(each.host, each.check, each.status.value, each.kind) for each in result.findings]
+
+
+def on_machines(
+    monkeypatch: pytest.MonkeyPatch, machine_of: dict[str, str], rate: dict[str, float], got: dict[str, float]
+) -> ProbeResult:
+    """`rate` and `got` (its part of the processors) of a host; 100 GB/s and half where they do not say."""
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if args[0] == "look":
+            return ready("cc", machine=machine_of[host])
+        if args[0] == "spin":
+            return Answer([{"event": "spun", "got": got.get(host, 0.5)}])
+        return Answer([measured([rate.get(host, 100.0)])])
+
+    return run_memory(play(monkeypatch, answers), HOSTS, ProbeOptions(), lambda _: None)
+
+
+ONE = {host.name: "one" for host in HOSTS}
+
+
+def test_a_host_is_not_blamed_for_the_memory_that_it_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(on_machines(monkeypatch, ONE, {"node03": 40.0}, {})) == []
+
+
+def test_of_one_machine_a_host_that_gets_less_of_its_processors_has_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    (finding,) = on_machines(monkeypatch, ONE, {"node03": 40.0}, {"node03": 0.1}).findings
+    assert (finding.host, finding.status.value, finding.actual) == (
+        "node03",
+        "failed",
+        "40.0 GB/s; the median of the others is 100.0",
+    )
+    assert "cpu.max" in finding.remedy
+
+
+def test_machines_are_compared_by_the_best_of_their_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = [Host(f"node{n:02}", f"node{n:02}") for n in range(1, 9)]
+    machine_of = {host.name: f"m{number // 2}" for number, host in enumerate(hosts)}
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if args[0] == "look":
+            return ready("cc", machine=machine_of[host])
+        return Answer([measured([{"node01": 60.0, "node05": 40.0, "node06": 42.0}.get(host, 100.0)])])
+
+    (finding,) = run_memory(play(monkeypatch, answers), hosts, ProbeOptions(), lambda _: None).findings
+    assert (finding.host, finding.actual) == (
+        "node06",
+        "42.0 GB/s; the median of the others is 100.0; the machine's, with node05",
+    )
 
 
 def test_alike_hosts_are_measured_and_nobody_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

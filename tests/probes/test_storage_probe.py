@@ -100,6 +100,12 @@ def test_the_slow_host_is_measured_again_and_named(monkeypatch: pytest.MonkeyPat
     assert result.findings[0].actual == "50 IOPS; the median of the others is 500" and len(asked(fleet)) == 5
 
 
+def test_hosts_of_one_machine_are_not_blamed_for_its_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = {host.name: Answer([{**READY, "machine": "one"}]) for host in HOSTS}
+    result, _ = probe(monkeypatch, lambda host, job, number: 50.0 if host == "node03" else 500.0, looks)
+    assert told(result) == []
+
+
 def test_a_host_that_is_well_the_second_time_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     result, _ = probe(monkeypatch, lambda host, job, number: 50.0 if host == "node03" and number == 0 else 500.0)
     assert told(result) == [] and {each.value for each in result.measurements} == {500}

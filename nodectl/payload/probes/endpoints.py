@@ -16,7 +16,7 @@ import subprocess
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
-from ..common import libraries, program
+from ..common import libraries, machine, program
 from ..common.events import say
 from ..common.sockets import family
 
@@ -127,6 +127,7 @@ def look(options: argparse.Namespace) -> None:
         free_port=free_port(address),
         iperf3=iperf3_version(),
         torch=libraries.installed(Path(options.venv), "torch") or None,
+        machine=machine.boot_id(),
         gpus=len(list(Path("/proc/driver/nvidia/gpus").glob("*"))),
     )
 

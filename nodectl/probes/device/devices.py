@@ -18,7 +18,7 @@ from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, 
 from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, Events, failure, run_program
-from nodectl.probes.outliers import Comparison, SlowOne, hardware_known, slow_finding, worst_of
+from nodectl.probes.outliers import Comparison, SlowOne, hardware_known, of_itself, slow_finding, worst_of
 from nodectl.probes.schedule import by_machine, turns
 from nodectl.transport.base import Transport
 
@@ -257,7 +257,7 @@ def compared(
     result, slow_ones = comparison.measured(
         hosts, plan.nodes, lambda nodes: measured(transport, plan, nodes), fits, note
     )
-    findings += [*result.findings, *(blame or _slow_devices)(slow_ones)]
+    findings += [*result.findings, *(blame or _slow_devices)(of_itself(slow_ones))]
     return marked(ProbeResult(result.measurements, tuple(findings)), plan.options)
 
 

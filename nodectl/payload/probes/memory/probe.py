@@ -1,12 +1,16 @@
-"""Memory bandwidth of this host: `look` says by what means it could be measured, `measure` does it."""
+"""Memory bandwidth of this host: `look` says by what means it could be measured, `measure` does it.
+
+`spin` says how much of its processors the host gets.
+"""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Optional, Sequence
 
 from ...common import libraries, machine, program
 from ...common.events import say
-from . import compiled, libc, rates, tensors
+from . import compiled, libc, rates, spinning, tensors
 
 METHODS = {"torch": tensors, "cc": compiled, "libc": libc}
 
@@ -43,9 +47,17 @@ def measure(options: argparse.Namespace) -> None:
             )
 
 
+def spin(options: argparse.Namespace) -> None:
+    """Compute on every processor for a while: beside a host that does the same, a quota shows and load does not."""
+    cpus = sorted(os.sched_getaffinity(0))
+    got_s, wall_s = spinning.spin(cpus, options.seconds)
+    say(event="spun", got=round(got_s / (wall_s * len(cpus)), 4))
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run `look` or `measure`."""
-    parser, (looking, measuring) = program.commands(look, measure)
+    parser, (looking, measuring, turning) = program.commands(look, measure, spin)
+    turning.add_argument("--seconds", type=float, required=True)
     looking.add_argument("--venv", default="")
     measuring.add_argument("--method", choices=sorted(METHODS), required=True)
     measuring.add_argument("--seconds", type=float, required=True, help="of one repetition of one kernel")
