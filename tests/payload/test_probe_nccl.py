@@ -15,7 +15,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import ranks as host_ranks
-from nodectl.payload.probes.nccl import connections, log, nccl_tests
+from nodectl.payload.probes.nccl import connections, group, log, nccl_tests
 from tests.torch_venv import torch_venv
 
 PROGRAM = (str(payload_dir() / "run.py"), "probes.nccl.probe")
@@ -293,3 +293,21 @@ def test_ranks_end_with_the_program_that_started_them() -> None:
 def is_dead(pid: int) -> bool:
     """Nobody has collected it yet."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def test_what_a_processor_needs_to_hand_over_is_timed_without_the_gpus_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that is none: what it does is done in sync()."""
+    rank = group.Group.__new__(group.Group)
+    rank.device = argparse.Namespace(type="cuda")
+    waited: list[float] = []
+
+    def sync() -> None:
+        time.sleep(0.2)
+        waited.append(0.2)
+
+    monkeypatch.setattr(rank, "sync", sync, raising=False)
+    case = argparse.Namespace(run=lambda: time.sleep(0.001))
+    assert 0.001 <= (rank.dispatched(case) or 0) < 0.008  # type: ignore[arg-type]
+    assert len(waited) == 2
+    rank.device = argparse.Namespace(type="cpu")
+    assert rank.dispatched(case) is None  # type: ignore[arg-type]

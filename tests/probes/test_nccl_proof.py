@@ -203,6 +203,31 @@ def test_a_line_logged_while_a_case_was_checked_is_of_that_case(monkeypatch: pyt
     assert told == [("TREE", "SIMPLE", False), ("NVLS", "SIMPLE", True)]
 
 
+@pytest.mark.parametrize(("dispatch_us", "bound"), [(20.0, True), (5.0, False)])
+def test_torchs_own_time_in_a_small_operation_is_told(
+    monkeypatch: pytest.MonkeyPatch, dispatch_us: float, bound: bool
+) -> None:
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        if module == "probes.endpoints" or args[0] == "look":
+            return with_gpus(host, module, args)
+        events: list[dict[str, Any]] = []
+        for rank in ranks_of(args):
+            small = {**times(rank, [22e-6, 21e-6, 23e-6], size=4096), "dispatch_s": dispatch_us / 1e6}
+            large = {**times(rank, [0.5]), "dispatch_s": None}
+            events += [ready(rank), small, large, {"event": "nccl_log", "rank": rank, "lines": log(IB, *BOTH)}]
+            events.append({"event": "done", "rank": rank})
+        return Answer(events)
+
+    found = probe(fleet_of(monkeypatch, answers, RDMA), sizes=Sizes((4096, 64 * MIB)))
+    small, large = found.measurements
+    assert small.conditions["dispatch_us"] == pytest.approx(dispatch_us)
+    assert small.conditions["dispatch_bound"] is bound
+    assert "dispatch_us" not in large.conditions
+    rows = measurements_table(found.measurements, kind_of).splitlines()
+    assert ("torch's own 20 us of each operation" in rows[1]) is bound
+    assert "torch's own" not in rows[2]
+
+
 def test_the_whole_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 0 tells what was chosen, node03 alone falls back."""
 

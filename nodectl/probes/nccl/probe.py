@@ -186,6 +186,9 @@ def _shown(given: Conditions) -> str:
     words = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", f"{given.get('ranks')} ranks"]
     words.append("/".join(str(given[name]) for name in ("algorithm", "protocol") if given.get(name)))
     words += [str(given[name]) for name in ("network", "rail") if isinstance(given.get(name), str)]
+    dispatch_us = given.get("dispatch_us")
+    if given.get("dispatch_bound") and isinstance(dispatch_us, float):
+        words.append(f"torch's own {dispatch_us:.0f} us of each operation")
     return ", ".join(filter(None, words))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from statistics import median
 
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
@@ -26,6 +27,8 @@ _RUN_S = 3600.0
 # what is there for ending and reporting of the time that is left
 _MARGIN_S = 1.0
 _LOOPBACK = "lo"
+# of an operation's time: from here on the GPU waits for torch
+_BOUND = 0.8
 
 
 def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
@@ -101,10 +104,20 @@ def _cases(played: Sequence[Played], ranks: int, logs: Sequence[HostLog]) -> lis
             events[0]["iterations"],
             sum(event["wrong"] for event in events),
             _chosen(events) or choice(logs, collective, size_bytes, ranks),
+            _dispatch(events),
         )
         for (collective, size_bytes), events in events_of.items()
         if len(events) == ranks
     ]
+
+
+def _dispatch(events: Sequence[Event]) -> dict[str, object]:
+    """Of the slowest rank: what torch needs to hand an operation to its GPU, and whether the figure is little else."""
+    known = [float(event["dispatch_s"]) for event in events if event.get("dispatch_s")]
+    if not known:
+        return {}
+    usual = median(max(times) for times in zip(*(event["seconds"] for event in events), strict=True))
+    return {"dispatch_us": max(known) * 1e6, "dispatch_bound": max(known) >= _BOUND * usual}
 
 
 def _chosen(events: Sequence[Event]) -> NcclChoice | None:

@@ -14,6 +14,8 @@ MAX_ITERATIONS = 1000
 LONGEST_S = 4.0
 # of the memory that is free: what a size that was asked for may need, and what a sweep leaves to others on processors
 FREE_PART, SHARED_PART = 0.8, 0.25
+# of larger messages the GPU needs longer than torch needs to hand one over
+DISPATCH_BYTES = 1 << 20
 UNSUPPORTED_WORDS = ("not implemented", "not support", "unsupported", "Unsupported", "no backend")
 NO_ROOM_WORDS = ("out of memory", "allocate memory", "not enough memory")
 
@@ -89,6 +91,7 @@ class Sweep:
         self._require(once * (options.repetitions + 1))
         iterations = max(1, min(MAX_ITERATIONS, int(options.seconds / max(once, 1e-9))))
         seconds = [group.timed(case, iterations) for _ in range(options.repetitions)]
+        dispatch = group.dispatched(case) if size < DISPATCH_BYTES else None
         wrong += group.checked(case)
         say(
             event="times",
@@ -99,6 +102,7 @@ class Sweep:
             wrong=wrong,
             iterations=iterations,
             chosen=chosen,
+            dispatch_s=dispatch,
             seconds=[round(took, 9) for took in seconds],
         )
         return once
