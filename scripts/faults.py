@@ -96,7 +96,11 @@ def _try(fault: Fault, inventory: str, host: str) -> Row:
     finally:
         _nodectl("lab", "heal", host, "--name", _LAB)
     own = {(finding["check"], finding["status"], finding["action"]) for finding in findings if finding["host"] == host}
-    others = tuple((finding["host"], finding["check"]) for finding in findings if finding["host"] != host)
+    others = tuple(
+        (finding["host"], finding["check"])
+        for finding in findings
+        if finding["host"] != host and not (fault.takes_two and finding["check"] in fault.checks)
+    )
     return Row(fault, host, tuple(sorted(own)), others)
 
 

@@ -14,6 +14,7 @@ from nodectl.checks.catalogue import variables as asked_variables
 from nodectl.checks.check import Judgement, Subject
 from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import Member, claims_of, values_of
+from nodectl.checks.fleet.names import named_by
 from nodectl.checks.judge import clipped, judge, no_profile, profile_warning, unreachable
 from nodectl.errors import ProfileError
 from nodectl.facts.base import Fact, Occasion
@@ -152,6 +153,14 @@ def judge_answer(order: Order, answer: Recording | CommandResult) -> HostHealth:
     findings = (*wanted.findings, *judge(subject, order.judgements))
     group = wanted.resolved.names["hardware"] if wanted.resolved else ""
     values = {key: text and clipped(text, _LONGEST) for key, text in values_of(subject).items()}
-    member = Member(host, group, values, claims_of(subject), boot_id, bool(answer.recorded))
+    member = Member(
+        host,
+        group,
+        values,
+        claims_of(subject),
+        boot_id,
+        copied=bool(answer.recorded),
+        names=named_by(subject, order.host.address),
+    )
     recorded = answer.recorded or (lab.recorded if isinstance(lab, Lab) else "") or None
     return HostHealth(host, findings, member, Previous(subject.time, boot_id, subject.counters), recorded)

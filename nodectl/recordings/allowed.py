@@ -60,6 +60,7 @@ _GIVEN_AWAY = (
     re.compile(r"(?i)\b(?:for|from|by|of) (?:user|host|client|server) ([^\s:;,]+)"),
     re.compile(r"(?i)\bserver ([^\s:;,]+)(?=:? (?:not responding|OK|has not responded))"),
     re.compile(r"(?m)^user (\S+)$"),
+    re.compile(r"(?m)^/etc/hosts\t(?!127\.0\.0\.|::1|f[ef]0)\S{1,64}[ \t]{1,64}([^#\n]{1,4000})"),
     re.compile(r"(?<=//)([^/\s\"'<>]*@)"),
     re.compile(r"(?:(?<=[\s\"'(,=])|(?<=^))(?://|\\\\)([^\s\"'<>,]+)", re.MULTILINE),
     re.compile(r"(?<![\w./:@-])([A-Za-z0-9][\w.,-]{1,250}):/(?!/)"),

@@ -36,8 +36,9 @@ def test_all_checks_are_there_and_read_facts_that_there_are() -> None:
     readers: list[Judgement[Subject] | Comparison] = [*judgements(), *comparisons()]
     assert {name for reader in readers for name in reader.reads} <= {fact.subject for fact in registered()}
     judged = {check for reader in readers for check in reader.checks}
-    # these are found of hosts that did not answer, of their profiles, and of two hosts together
-    assert {check.id for check in checks().values() if check not in judged} == {"profiles", "reach", "fleet_duplicate"}
+    # these are found of hosts that did not answer, of their profiles, and of hosts together
+    together = {"fleet_duplicate", "fleet_hosts_file"}
+    assert {check.id for check in checks().values() if check not in judged} == {"profiles", "reach", *together}
 
 
 def test_preflight_reads_facts_of_its_own_look_and_some_that_all_may_read() -> None:

@@ -13,6 +13,7 @@ from nodectl.facts.cpu import Cpu
 from nodectl.facts.firmware import Firmware
 from nodectl.facts.flow_control import FlowControl, InterfaceFlow
 from nodectl.facts.gpus import Gpu, Gpus
+from nodectl.facts.host_files import HostFiles, Variable
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.kernel import Kernel
 from nodectl.facts.kernel_knobs import KernelKnobs
@@ -124,6 +125,7 @@ FACTS: dict[str, object] = {
     "pkeys": Pkeys({"mlx5_0/1": ("0xffff",)}),
     "flow_control": FlowControl({"ens1": InterfaceFlow((3,), (3,), (3,))}),
     "containers": ContainerToolkit("1.17.8"),
+    "host_files": HostFiles("0" * 31 + "a", {}, (Variable("~/.bashrc", "NCCL_IB_TC", "106"),)),
 }
 
 
@@ -166,8 +168,10 @@ def test_what_a_host_brings() -> None:
         ("fleet_flow_control", "ens1"): "PFC 3, ECN notified 3, ECN reacting 3",
         ("fleet_container_toolkit", ""): "1.17.8",
         ("fleet_nccl_user", ""): "NCCL_ALGO=Ring, NCCL_IB_SL=3",
+        ("fleet_login_variables", ""): "NCCL_IB_TC=106 (~/.bashrc)",
     }
-    assert {key[0] for key in values} | {"fleet_cudnn", "fleet_read_request"} == set(fields())
+    elsewhere = {"fleet_cudnn", "fleet_read_request", "fleet_ib_spare_ports"}
+    assert {key[0] for key in values} | elsewhere == set(fields())
 
 
 def test_what_a_profile_fixes_is_not_compared() -> None:
@@ -191,6 +195,7 @@ def test_what_could_not_be_read_is_none_and_what_is_not_there_is_left_out() -> N
 def test_what_a_host_claims() -> None:
     expected = {
         ("address", "10.0.0.1"): "ens1",
+        ("machine-id", "0" * 31 + "a"): "/etc/machine-id",
         ("GPU serial", "1320"): "GPU 0",
         ("GPU serial", "1321"): "GPU 1",
         ("GPU UUID", "GPU-0"): "GPU 0",
@@ -200,6 +205,23 @@ def test_what_a_host_claims() -> None:
     assert claims_of(Subject("n1", FACTS, None)) == expected
     zero: Any = {"gpus": Gpus(1, (replace(GPU, serial="0", uuid=None),))}
     assert claims_of(Subject("n1", zero, None)) == {}
+
+
+def test_a_clone_is_told_how_to_get_an_id_of_its_own() -> None:
+    claims = {("machine-id", "a" * 32): "/etc/machine-id"}
+    found = list(compare([Member("n1", "dgx", {}, claims, "b1"), Member("n2", "dgx", {}, claims, "b2")]))
+    assert [(each.host, each.status.value, each.subject) for each in found] == [
+        ("n1", "failed", "machine-id"),
+        ("n2", "failed", "machine-id"),
+    ]
+    assert all("systemd-machine-id-setup" in each.remedy for each in found)
+
+
+def test_a_port_beyond_the_profile_s_is_compared_where_those_of_the_profile_are_there() -> None:
+    ports = tuple(IbPort(f"mlx5_{n}", 1, "ACTIVE", "LinkUp", 200.0, link_layer="InfiniBand") for n in range(9))
+    spare: Key = ("fleet_ib_spare_ports", "")
+    seen = [values_of(Subject("n1", {"ib_ports": some}, dgx())).get(spare) for some in (ports, ports[:8], ports[:7])]
+    assert seen == ["9 x InfiniBand 200 Gbit/s", "8 x InfiniBand 200 Gbit/s", None]
 
 
 def test_copies_of_a_recording_have_one_set_of_addresses() -> None:

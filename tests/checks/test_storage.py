@@ -27,6 +27,7 @@ def mounts(**options: str) -> dict[str, Mounts]:
 FOLDER = "/srv/state/nodectl"
 STATE = {"disk": Disk(50_000, 9_000, FOLDER, 20_000)}
 RO = Mount("/srv", "tmpfs", "tmpfs", ("ro",))
+BELOW = Mount(f"{FOLDER}/checkpoints", "srv:/checkpoints", "nfs4", ("ro",))
 DATA = {"mounts": ("/data",)}
 CASES = [
     Case("shared_memory", "ok", shm(1024)),
@@ -50,6 +51,7 @@ CASES = [
     Case("read_only", "unknown", {"mounts": UNREAD}),
     Case("read_only", "ok", {**mounts(), **STATE}),
     Case("read_only", "failed", {"mounts": Mounts((*mounts()["mounts"].mounts, RO)), **STATE}, subject=FOLDER),
+    Case("read_only", "failed", {"mounts": Mounts((*mounts()["mounts"].mounts, BELOW)), **STATE}, subject=BELOW.target),
     Case("mount", "ok", mounts(data="rw"), variables=DATA),
     Case("mount", "failed", mounts(), variables=DATA, subject="/data"),
     Case("mount", "unknown", {"mounts": UNREAD}, variables=DATA),

@@ -17,8 +17,9 @@ pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("lab_machine")]
 _LAB = f"heal-{os.getpid()}"
 _LOOK = """\
 cd /
-find etc/ssh etc/security etc/nccl.conf root opt usr/local/bin var/lib/nodectl-lab run -xdev -type f \\
-  -exec md5sum {} + 2>/dev/null | sort
+find etc/ssh etc/security etc/nccl.conf etc/machine-id etc/hosts etc/environment etc/profile.d root opt usr/local/bin \\
+  var/lib/nodectl-lab run -xdev -type f -exec md5sum {} + 2>/dev/null | sort
+stat -c '%a %n' etc/machine-id etc/hosts etc/environment root/.bashrc
 cat /proc/self/mounts /proc/sys/net/ipv4/tcp_rmem /sys/class/net/eth0/mtu
 df --output=size,itotal /dev/shm
 ss -ltnH | sort

@@ -50,6 +50,10 @@ listening|LISTEN 0 128 10.3.7.9:22 *:* users:(("{vaultd}",pid=1,fd=3))
 nccl-conf|NCCL_SOCKET_IFNAME={trunkq}0
 nccl-conf|NCCL_TOPO_FILE=/opt/{globexsoft}/{topo-secret}.xml
 nccl-conf|MY_TOKEN={ghp_16C7e42F292c6912E7}
+host-files|/etc/machine-id\t{93b2a6b3b2f6023922e3c82da836211e}
+host-files|/etc/hosts\t10.3.2.9 {peerbox-18.fra2.acme.io} {storage} {vaultnode}  # {Globex} rack
+host-files|/etc/profile.d/{acmesite}.sh\tNCCL_TOPO_FILE=/opt/{globexsoft}/{topo-secret}.xml
+host-files|~/.bashrc\tLD_LIBRARY_PATH=/srv/{researchlab}/lib
 deepspeed-hostfile|{peerbox-18} slots=8
 deepspeed-config|{"wandb": {"team": "{heliosteam}", "api_key": "{4f1d9a22c0}", "password": "{two words}"}}
 ip-address|[{"ifname":"eth0","ifalias":"uplink {leafsw-r12p3}","altnames":["{enxacme}"]}]

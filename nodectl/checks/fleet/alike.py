@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from nodectl.checks.check import Check, Field, Key, Subject, compares
 from nodectl.checks.kernel.settings import parse_nccl
-from nodectl.checks.network.infiniband import is_active, rdma_of_profile
+from nodectl.checks.network.infiniband import has_spare_ports, is_active, rdma_of_profile
 from nodectl.common import file_systems
 from nodectl.common.interfaces import VIRTUAL
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.gpus import Gpus
+from nodectl.facts.host_files import HostFiles
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.kernel import Kernel
 from nodectl.facts.kernel_knobs import KernelKnobs
@@ -170,9 +171,14 @@ IB_FIRMWARE = field_of(
     "ib_firmware", "firmware of RDMA devices, by board", "update it (`mlxfwmanager`), then reset them"
 )
 IB_PORTS = field_of("ib_ports", "active RDMA ports and their rates", "look at `ibstat` there", Status.FAILED)
+IB_SPARE = field_of(
+    "ib_spare_ports",
+    "active RDMA ports and their rates, where they are more than the profile names",
+    "look at `ibstat` there",
+)
 
 
-@compares(IB_FIRMWARE, IB_PORTS, reads=("ib_ports",))
+@compares(IB_FIRMWARE, IB_PORTS, IB_SPARE, reads=("ib_ports",))
 def ports(host: Subject, ports: tuple[IbPort, ...]) -> Values:
     firmware: dict[str, list[str | None]] = defaultdict(list)
     for port in ports:
@@ -180,10 +186,13 @@ def ports(host: Subject, ports: tuple[IbPort, ...]) -> Values:
             firmware[board].append(port.firmware)
     for board, versions in firmware.items():
         yield IB_FIRMWARE.of(_distinct(versions), board)
+    active = [port for port in ports if is_active(port)]
+    rates = [f"{port.link_layer} {port.rate_gbit_s:g} Gbit/s" for port in active if port.rate_gbit_s]
     if not rdma_of_profile(host):
-        active = [port for port in ports if is_active(port)]
-        rates = [f"{port.link_layer} {port.rate_gbit_s:g} Gbit/s" for port in active if port.rate_gbit_s]
         yield IB_PORTS.of(_counted(rates))
+    elif has_spare_ports(host):
+        # those that the profile names are there; one of the others is down on this host only
+        yield IB_SPARE.of(_counted(rates))
 
 
 ACS = field_of("acs", "PCIe access control", "switch it on all bare-metal hosts alike: off for peer traffic")
@@ -231,6 +240,19 @@ NCCL_USER = field_of("nccl_user", "variables of `~/.nccl.conf`", "keep one ~/.nc
 def nccl_user(host: Subject, files: NcclFiles) -> Values:
     variables = sorted("=".join(each) for each in parse_nccl(files.user or "").items())
     yield NCCL_USER.of(", ".join(variables) or "none")
+
+
+LOGIN_VARIABLES = field_of(
+    "login_variables",
+    "`NCCL_*`, `CUDA_*`, `LD_LIBRARY_PATH`, `LD_PRELOAD` in /etc/environment, profile.d and rc files",
+    "keep one setting on all hosts, in the job's environment or the tuning; take the line out of that file",
+)
+
+
+@compares(LOGIN_VARIABLES, reads=("host_files",), unread=(LOGIN_VARIABLES,))
+def login_variables(host: Subject, files: HostFiles) -> Values:
+    # all in one value: a variable of one host only is a difference, too
+    yield LOGIN_VARIABLES.of(", ".join(f"{each.name}={each.value} ({each.file})" for each in files.variables) or "none")
 
 
 MODULES = field_of("modules", "modules of GPUs and RDMA", "load the same modules (/etc/modules-load.d)")

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from nodectl.checks.catalogue import comparisons, fields
 from nodectl.checks.check import LOOK_THERE, Check, Key, Subject
 from nodectl.checks.fleet.alike import is_own
+from nodectl.checks.fleet.names import Named, misnamed
 from nodectl.checks.network.infiniband import ports_of
 from nodectl.checks.network.nics import nics_of
 from nodectl.common.few import few
 from nodectl.facts.gpus import Gpus
+from nodectl.facts.host_files import HostFiles
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
@@ -20,11 +22,14 @@ _FEW = 3  # with fewer hosts a difference has no culprit
 _NAMED = 4
 DUPLICATE = Check(
     "fleet_duplicate",
-    looks_at="addresses, GPU serials and UUIDs, port GUIDs",
+    looks_at="addresses, machine-ids, GPU serials and UUIDs, port GUIDs",
     fires="two machines have the same",
     remedy="give each host its own, or correct the inventory where it names one machine twice",
 )
+# systemd's own way; DHCP, journals and licences go by it
+_NEW_ID = "a cloned image: `rm /etc/machine-id /var/lib/dbus/machine-id; systemd-machine-id-setup` there, then reboot"
 ADDRESS = "address"
+MACHINE_ID = "machine-id"
 # a kind of identity, and the identity
 Claim = tuple[str, str]
 
@@ -35,7 +40,7 @@ class Member:
 
     `values` has a text, or None where the host could not tell; `claims` are what no two machines may both have;
     `machine` tells machines apart, so that one seen twice is not held against itself. `copied`: copies of a recording
-    have other identities, and their addresses all the same.
+    have other identities, and their addresses all the same. `names` is what it calls the others, and its own addresses.
     """
 
     host: str
@@ -44,6 +49,7 @@ class Member:
     claims: Mapping[Claim, str] = field(default_factory=dict)
     machine: str | None = None
     copied: bool = False
+    names: Named | None = None
 
     def holder(self, kind: str) -> object:
         """Who it is that has a thing of that kind."""
@@ -64,6 +70,9 @@ def claims_of(host: Subject) -> dict[tuple[str, str], str]:
         if is_own(nic):
             addresses = [address.partition("/")[0] for address in nic.addresses if _is_global(address)]
             claims.update({(ADDRESS, address): nic.name for address in addresses})
+    files = host.fact("host_files", HostFiles)
+    if files and files.machine_id:
+        claims[MACHINE_ID, files.machine_id] = "/etc/machine-id"
     gpus = host.fact("gpus", Gpus)
     for gpu in gpus.devices if gpus else ():
         claims.update({("GPU serial", gpu.serial): gpu.label} if gpu.serial and gpu.serial.strip("0") else {})
@@ -89,6 +98,7 @@ def compare(members: Sequence[Member]) -> Iterator[Finding]:
                     key, {member.host: member.values[key] for member in group if key in member.values}
                 )
     yield from _twice(members)
+    yield from misnamed({member.host: member.names for member in members if member.names})
 
 
 def _differing(key: Key, values: Mapping[str, str | None]) -> Iterator[Finding]:
@@ -153,4 +163,5 @@ def _double(member: Member, kind: str, claims: Sequence[Claim], holders: Mapping
     shared = few([f"{claim[1]} ({member.claims[claim]})" for claim in claims])
     actual = f"{shared}: also that of {few(list(others))}"
     expected = f"no other machine's {kind}"
-    return Finding(member.host, DUPLICATE.id, Status.FAILED, kind, "none", expected, actual, DUPLICATE.remedy)
+    remedy = _NEW_ID if kind == MACHINE_ID else DUPLICATE.remedy
+    return Finding(member.host, DUPLICATE.id, Status.FAILED, kind, "none", expected, actual, remedy)

@@ -95,7 +95,7 @@ def _ports_for(host: Subject, wanted: WantedNic) -> tuple[list[IbPort], list[IbP
     return ports, [port for port in ports if is_active(port) and _is_fast(port, wanted.rate_gbit)]
 
 
-def _spare(host: Subject) -> bool:
+def has_spare_ports(host: Subject) -> bool:
     """There are enough good ports without the others: what is down is not in use."""
     wanted = rdma_of_profile(host)
     return bool(wanted) and all(len(_ports_for(host, nic)[1]) >= nic.count for nic in wanted)
@@ -116,7 +116,7 @@ IB_PHYSICAL = Check(
 @judges_fact(tuple, IB_STATE, IB_PHYSICAL, reads=("ib_ports",), unread="the ports' states")
 def states(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
     """Each port that a job would use is active, with its link up."""
-    ports, spare = serving(host), _spare(host)
+    ports, spare = serving(host), has_spare_ports(host)
     if not ports:
         return
     # an Ethernet port without a cable is common; one of InfiniBand is there to be used
@@ -169,7 +169,7 @@ def rates(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
     best: dict[str | None, float] = {}
     for port in ports:
         best[port.link_layer] = max(best.get(port.link_layer, 0.0), port.rate_gbit_s or 0.0)
-    spare = _spare(host)
+    spare = has_spare_ports(host)
     slow = (
         _slow(host, port, need, named=wanted is not None)
         for port in ports

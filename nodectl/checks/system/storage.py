@@ -148,14 +148,20 @@ def mounted(host: Subject, mounts: Mounts) -> Iterator[Finding]:
 
 
 def _state(host: Subject, live: Mapping[str, Mount]) -> Iterator[Finding]:
-    """Jobs and probes write below the state folder, whatever kind of file system somebody mounted there."""
+    """Jobs and probes write to the state folder and below it, whatever kind of file system somebody mounted there."""
     disk = host.fact("disk", Disk)
-    folders = [PurePosixPath(disk.state_folder), *PurePosixPath(disk.state_folder).parents] if disk else []
-    below = next((mount for folder in folders if (mount := live.get(str(folder)))), None)
-    if disk and below and "ro" in below.options and not _fell(below, _wanted(host)):
-        actual = f"read-only ({below.source}, {below.kind} at {below.target})"
-        remedy = f"mount {below.target} writable there, or set XDG_STATE_HOME for its logins"
-        yield host.finding(READ_ONLY, Status.FAILED, disk.state_folder, actual=actual, remedy=remedy, action="none")
+    if disk is None:
+        return
+    folders = [PurePosixPath(disk.state_folder), *PurePosixPath(disk.state_folder).parents]
+    above = next((mount for folder in folders if (mount := live.get(str(folder)))), None)
+    # checkpoints and jobs may lie on file systems of their own
+    below = [mount for target, mount in live.items() if target.startswith(f"{disk.state_folder}/")]
+    places = [(disk.state_folder, above)] if above else []
+    for folder, mount in (*places, *((mount.target, mount) for mount in below)):
+        if "ro" in mount.options and not _fell(mount, _wanted(host)):
+            actual = f"read-only ({mount.source}, {mount.kind} at {mount.target})"
+            remedy = f"mount {mount.target} writable there, or set XDG_STATE_HOME for its logins"
+            yield host.finding(READ_ONLY, Status.FAILED, folder, actual=actual, remedy=remedy, action="none")
 
 
 def _fell(mount: Mount, wanted: Sequence[str]) -> bool:

@@ -72,7 +72,7 @@ class Fault:
     one is an `edit` of what the host's recording says.
 
     `heal` does no harm where the fault never happened. `checks` are ids of which at least one has to find it; `load`:
-    it shows only under load, to a probe.
+    it shows only under load, to a probe; `takes_two`: the other host that has the same is named, too.
     """
 
     name: str
@@ -83,6 +83,7 @@ class Fault:
     heal: Act = lambda scene, undo: None
     remember: Callable[[Scene], str] = lambda scene: ""
     load: bool = False
+    takes_two: bool = False
 
     @property
     def recorded(self) -> bool:

@@ -11,6 +11,7 @@ from nodectl.lab.faults.base import Fault, Scene
 _FILLING = "var/lib/nodectl-lab-disk-full"
 _SHM = "/dev/shm"  # noqa: S108 - of a lab host
 _STATE = "/root/.local/state/nodectl"
+_CHECKPOINTS = f"{_STATE}/checkpoints"
 _DATA = "/opt"
 
 
@@ -69,9 +70,16 @@ def _protect(scene: Scene, _: str) -> None:
     scene.run(["sh", "-c", script, "protect", _DATA])
 
 
-def _put_read_only(scene: Scene) -> None:
+def _put_read_only(scene: Scene, place: str) -> None:
     script = 'mkdir -p "$1" && mount -t tmpfs -o ro,size=1m,mode=700 nodectl-lab-state "$1"'
-    scene.run(["sh", "-c", script, "protect", _STATE])
+    scene.run(["sh", "-c", script, "protect", place])
+
+
+def _unmount_checkpoints(scene: Scene, had: str) -> None:
+    """And the folder goes where there was none."""
+    _unmount(scene, _CHECKPOINTS)
+    if not had:
+        scene.run(["sh", "-c", 'rmdir -p --ignore-fail-on-non-empty "$1" 2>/dev/null; true', "leave", _CHECKPOINTS])
 
 
 def _unmount(scene: Scene, place: str) -> None:
@@ -106,8 +114,16 @@ FAULTS = (
         "state-read-only",
         "nodectl's state lies on a file system that can be read only",
         ("read_only",),
-        happens=lambda scene, _: _put_read_only(scene),
+        happens=lambda scene, _: _put_read_only(scene, _STATE),
         heal=lambda scene, _: _unmount(scene, _STATE),
+    ),
+    Fault(
+        "checkpoints-read-only",
+        "the folder of checkpoints is a file system that can be read only",
+        ("read_only",),
+        happens=lambda scene, _: _put_read_only(scene, _CHECKPOINTS),
+        heal=_unmount_checkpoints,
+        remember=lambda scene: "+" if (scene.root / _CHECKPOINTS[1:]).is_dir() else "",
     ),
     Fault(
         "small-shm",

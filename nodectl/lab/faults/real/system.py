@@ -48,21 +48,35 @@ def _write_sysctl(scene: Scene, value: str) -> None:
 
 def _file(name: str, about: str, check: str, path: str, change: Callable[[str], str], mode: int = 0o644) -> Fault:
     """A file of the host says what `change` makes of its text; one that was not there goes again."""
+    return file_fault(name, about, check, path, lambda _, text: change(text), mode)
+
+
+def file_fault(
+    name: str,
+    about: str,
+    check: str,
+    path: str,
+    change: Callable[[Scene, str], str],
+    mode: int = 0o644,
+    *,
+    takes_two: bool = False,
+) -> Fault:
+    """As `_file`, where the lab's other hosts matter, too."""
 
     def remember(scene: Scene) -> str:
         file = scene.root / path
         return f"+{file.read_text(encoding='utf-8')}" if file.exists() else ""
 
     def happens(scene: Scene, undo: str) -> None:
-        _put(scene, path, change(undo[1:]), mode)
+        _put(scene, path, change(scene, undo[1:]), mode)
 
     def heal(scene: Scene, undo: str) -> None:
         if undo:
-            _put(scene, path, undo[1:], 0o644)
+            _put(scene, path, undo[1:], mode)
         else:
             (scene.root / path).unlink(missing_ok=True)
 
-    return Fault(name, about, (check,), happens=happens, heal=heal, remember=remember)
+    return Fault(name, about, (check,), happens=happens, heal=heal, remember=remember, takes_two=takes_two)
 
 
 def _put(scene: Scene, path: str, text: str, mode: int) -> None:

@@ -85,6 +85,13 @@ FAULTS: tuple[Fault, ...] = (
         once("ibstat", _CA, r"\1Down\n\2Disabled"),
     ),
     recorded(
+        "ib-spare-down",
+        "an RDMA port beyond the profile's is down on this host only",
+        "fleet_ib_spare_ports",
+        once("ib-sysfs", r"^(mlx5_4/ports/1/state:).*", r"\g<1>1: DOWN"),
+        once("ib-sysfs", r"^(mlx5_4/ports/1/phys_state:).*", r"\g<1>3: Disabled"),
+    ),
+    recorded(
         "ib-polling",
         "one InfiniBand port looks for its cable",
         "ib_physical",

@@ -1,0 +1,95 @@
+"""What a host's /etc/hosts calls the others of its fleet, against the addresses that those have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from nodectl.checks.check import Check, Subject
+from nodectl.checks.network.nics import nics_of
+from nodectl.common.few import few
+from nodectl.facts.host_files import HostFiles
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+
+HOSTS_FILE = Check(
+    "fleet_hosts_file",
+    looks_at="names of the fleet's hosts in `/etc/hosts`",
+    fires="warning: an address that the host of that name does not have; that host's, where most say so",
+    expected="the addresses that those hosts have",
+    remedy="correct /etc/hosts there, or leave names to the name service; launch itself passes addresses",
+)
+_LOST = "give it that address again (`ip address` there), or correct /etc/hosts on the others"
+Book = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """`book` are the addresses of each name in a host's /etc/hosts; `own` those by which it can be reached itself."""
+
+    book: Mapping[str, Book]
+    own: frozenset[str]
+
+
+def named_by(host: Subject, address: str) -> Named | None:
+    """What the host calls others; `address` is the inventory's for it, which a NAT may have made."""
+    files = host.fact("host_files", HostFiles)
+    nics = nics_of(host).values()
+    if files is None or not nics:
+        return None
+    own = {each.partition("/")[0] for nic in nics for each in nic.addresses}
+    return Named(files.addresses, frozenset(map(_plain, own | {address})))
+
+
+def misnamed(fleet: Mapping[str, Named]) -> Iterator[Finding]:
+    """Each host whose /etc/hosts has a name of another one with an address that this does not have.
+
+    Where most hosts say the same it is the named host that has lost the address: they are not to blame.
+    """
+    copies = Counter(named.own for named in fleet.values())
+    wrong: dict[str, list[str]] = {host: [] for host in fleet}
+    for name, peer in _peers(fleet).items():
+        own = fleet[peer].own
+        # hosts of one set of addresses are copies of a recording: their addresses tell nothing
+        if copies[own] > 1:
+            continue
+        books = {host: named.book[name] for host, named in fleet.items() if name in named.book and host != peer}
+        lost = _common(books.values(), own)
+        if lost:
+            yield _finding(peer, f"{few(list(books))} have {name} as {few(lost)} in /etc/hosts, and it does not", _LOST)
+        for host, book in books.items():
+            if book != lost and (foreign := _foreign(book, own)):
+                wrong[host].append(f"{name} is {few(foreign)} there, and {peer} has no such address")
+    yield from (_finding(host, few(reasons), HOSTS_FILE.remedy) for host, reasons in wrong.items() if reasons)
+
+
+def _finding(host: str, actual: str, remedy: str) -> Finding:
+    return Finding(host, HOSTS_FILE.id, Status.WARNING, "", "none", HOSTS_FILE.expected, actual, remedy)
+
+
+def _common(books: Collection[Book], own: frozenset[str]) -> Book:
+    """What most of several say, where it is wrong; else nothing."""
+    common, number = next(iter(Counter(books).most_common(1)), ((), 0))
+    return common if number > 1 and 2 * number > len(books) and _foreign(common, own) else ()
+
+
+def _foreign(book: Book, own: frozenset[str]) -> Book:
+    return tuple(address for address in book if _plain(address) not in own)
+
+
+def _peers(fleet: Mapping[str, Named]) -> dict[str, str]:
+    """Names that mean one host: its own in the inventory, and the part before the first dot where only one has it."""
+    short = Counter(host.partition(".")[0] for host in fleet)
+    names = {host.partition(".")[0]: host for host in fleet if short[host.partition(".")[0]] == 1}
+    names |= {host: host for host in fleet}
+    return {name: host for name, host in names.items() if not name.isdigit() and not name.startswith("localhost")}
+
+
+def _plain(address: str) -> str:
+    """One writing of an address; a name stays as it is."""
+    try:
+        return str(ip_address(address.partition("%")[0]))
+    except ValueError:
+        return address

@@ -1,0 +1,82 @@
+"""What a host's own files say: its machine-id, the names in /etc/hosts, and variables of NCCL, CUDA and the loader."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nodectl.facts.base import script, text_fact
+
+# FILE TAB TEXT a line; of what logins read only these assignments: what else stands there is nobody's business
+_SHOW = """\
+home=$HOME
+[ -z "$SUDO_USER" ] || home=$(getent passwd "$SUDO_USER" | cut -d: -f6)
+set --
+for file in /etc/machine-id /etc/hosts /etc/environment /etc/profile /etc/profile.d/*.sh /etc/bash.bashrc \\
+  /etc/bashrc "$home"/.profile "$home"/.bash_profile "$home"/.bashrc; do
+  [ ! -r "$file" ] || set -- "$@" "$file"
+done
+exec awk -v home="$home/" '
+FILENAME == "/etc/machine-id" || FILENAME == "/etc/hosts" { print FILENAME "\\t" $0; next }
+/^[ \\t]*#/ { next }
+{
+  rest = " " $0
+  while (match(rest, /[^A-Za-z0-9_](NCCL_[A-Z0-9_]+|CUDA_[A-Z0-9_]+|LD_LIBRARY_PATH|LD_PRELOAD)=/)) {
+    name = substr(rest, RSTART + 1, RLENGTH - 1)
+    rest = substr(rest, RSTART + RLENGTH)
+    match(rest, /^("[^"]*"|\\047[^\\047]*\\047|[^ \\t;&|)]*)/)
+    file = index(FILENAME, home) == 1 ? "~/" substr(FILENAME, length(home) + 1) : FILENAME
+    print file "\\t" name substr(rest, 1, RLENGTH)
+    rest = " " substr(rest, RLENGTH + 1)
+  }
+}' "$@"
+"""
+_MACHINE_ID, _HOSTS = "/etc/machine-id", "/etc/hosts"
+_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An assignment in a file that logins read; `~` is the login's own home."""
+
+    file: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostFiles:
+    """`addresses` are those of each name in /etc/hosts; `machine_id` is None where the host has none."""
+
+    machine_id: str | None
+    addresses: Mapping[str, tuple[str, ...]]
+    variables: tuple[Variable, ...]
+
+
+def _parse(text: str) -> HostFiles:
+    machine_id = None
+    addresses: dict[str, list[str]] = {}
+    variables = []
+    for line in text.splitlines():
+        file, _, rest = line.partition("\t")
+        name, equals, value = rest.partition("=")
+        if file == _MACHINE_ID:
+            machine_id = rest.strip() or machine_id
+        elif file == _HOSTS:
+            address, *names = rest.partition("#")[0].split() or [""]
+            for each in names:
+                addresses.setdefault(each, []).append(address)
+        elif equals and _NAME.fullmatch(name):
+            variables.append(Variable(file, name, _unquoted(value)))
+    return HostFiles(machine_id, {name: tuple(each) for name, each in addresses.items()}, tuple(variables))
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+
+
+def _words(files: HostFiles) -> str:
+    variables = ", ".join(f"{each.name}={each.value} ({each.file})" for each in files.variables)
+    return f"{len(files.addresses)} names in /etc/hosts; {variables or 'no variable of NCCL, CUDA or the loader'}"
+
+
+FACT = text_fact("host_files", script("host-files", _SHOW), _parse, _words, row=845)
