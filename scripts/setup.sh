@@ -41,6 +41,11 @@ need sudo sudo
 need make make
 need mkfs.ext4 e2fsprogs
 need ps procps
+# the tests build and solve repositories of RHEL's kind
+need dnf dnf
+need rpmbuild rpm
+need createrepo_c createrepo-c
+[ -e /etc/dnf/plugins/versionlock.conf ] || missing+=(dnf-plugins-core)
 if [ -n "$booted" ]; then
   need mmdebstrap mmdebstrap
   need systemd-nspawn systemd-container

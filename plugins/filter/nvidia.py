@@ -77,12 +77,12 @@ def nvidia_pins(stack: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def wanted_package(name: str, version: str | None = None, nearest: bool = False) -> dict[str, Any]:
-    """One package as the module apt_pinned takes it."""
+    """One package as the module pinned_packages takes it."""
     return {"names": [name], "version": version, "nearest": nearest}
 
 
 def wanted_packages(versions: Mapping[str, str], nearest: bool = False) -> list[dict[str, Any]]:
-    """Packages and their versions as the module apt_pinned takes them."""
+    """Packages and their versions as the module pinned_packages takes them."""
     return [wanted_package(name, version, nearest) for name, version in sorted(versions.items())]
 
 

@@ -1,15 +1,16 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
-"""Ansible module: NVIDIA's apt repository on a node: one source, one key, only the profile's versions as candidates."""
+"""Ansible module: NVIDIA's repository on a node: one source, one key, only the profile's versions as candidates."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_source
-short_description: NVIDIA's apt repository, with its key and its pins
+short_description: NVIDIA's repository for apt or dnf, with its key and its pins
 description:
   - C(keyed) writes the keyring and what unattended upgrades may not touch; then ansible.builtin.deb822_repository
     writes the source; then C(pinned) reads its lists where needed and writes the pin preferences.
+  - With dnf C(keyed) writes key and source, and C(pinned) enables the driver's module stream, or none.
   - A source of the same repository that is there already and trusts the same key is adopted, any other refused.
 author: The nodectl authors (!UNKNOWN)
 options:
@@ -21,6 +22,7 @@ options:
   revoked: {description: Fingerprints of keys that must go., type: list, elements: str, default: []}
   pins: {description: Packages and their only candidates., type: list, elements: dict, default: []}
   driver_branch: {description: The only branch of the driver; empty blocks all., type: str, default: ""}
+  driver_stream: {description: Its module stream for dnf; empty enables none., type: str, default: ""}
   frozen: {description: Patterns of what unattended upgrades leave alone., type: list, elements: str, default: []}
   fresh: {description: 'The key or the source was written just now, or will be.', type: bool, default: false}
   state:
@@ -46,7 +48,7 @@ EXAMPLES = r"""
 RETURN = r"""
 source: {description: The file that names the repository., type: str, returned: always}
 uri: {description: Its address., type: str, returned: always}
-architecture: {description: Debian's name of it., type: str, returned: always}
+architecture: {description: The distribution's name of it., type: str, returned: always}
 signed_by: {description: The keyring of nodectl's own source., type: str, returned: always}
 adopted: {description: The file is not nodectl's., type: bool, returned: always}
 """
@@ -57,10 +59,13 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import files
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import ahead, nvidia
+from ansible_collections.nodectl.fleet.plugins.module_utils import ahead, files, node_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import nvidia as apt_nvidia
+from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import nvidia as dnf_nvidia
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from ansible_collections.nodectl.fleet.plugins.module_utils.nvidia_repository import Repository
+
     Contents = dict[str, "bytes | None"]
 
 
@@ -71,12 +76,13 @@ def main() -> None:
         argument_spec={
             "base_url": text,
             "distribution": text,
-            "architecture": {**text, "choices": sorted(nvidia.ARCHITECTURES)},
+            "architecture": {**text, "choices": ["sbsa", "x86_64"]},
             "fingerprint": text,
             "keyring": {"type": "str", "default": "", "no_log": False},
             "revoked": {"type": "list", "elements": "str", "default": []},
             "pins": {"type": "list", "elements": "dict", "default": []},
             "driver_branch": {"type": "str", "default": ""},
+            "driver_stream": {"type": "str", "default": ""},
             "frozen": {"type": "list", "elements": "str", "default": []},
             "fresh": {"type": "bool", "default": False},
             "state": {**text, "choices": ["look", "keyed", "pinned"]},
@@ -85,38 +91,30 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    repository = nvidia.Repository(module)
+    kind = dnf_nvidia.Repository if node_packages.has_dnf(module.params["root"]) else apt_nvidia.Repository
+    repository = kind(module)
     adopted, state = repository.adopted(), module.params["state"]
     changes: list[dict[str, Any]] = []
     missing = ahead.lacking(repository, module.params["wanted"]) if state == "look" else []
     if missing:
         module.fail_json(msg="; ".join(missing) + ": nothing was changed")
     if state == "keyed":
-        changes = write(repository, keys(repository, adopted))
+        changes = write(repository, repository.keyed(adopted))
     elif state == "pinned":
-        pins = repository.resolved(adopted or nvidia.SOURCE, module.params["fresh"])
-        changes = write(repository, {nvidia.PREFERENCES: repository.preferences(pins).encode()})
+        changes = write(repository, repository.pinned(adopted))
     module.exit_json(
         # a repository that is new has versions that nobody knew: also where the preferences stay
         changed=bool(changes) or (state == "pinned" and module.params["fresh"]),
-        source=adopted or nvidia.SOURCE,
+        source=adopted or repository.SOURCE,
         uri=repository.uri,
-        signed_by=nvidia.KEYRING,
-        architecture=nvidia.ARCHITECTURES[module.params["architecture"]],
+        signed_by=repository.KEYRING,
+        architecture=repository.ARCHITECTURES[module.params["architecture"]],
         adopted=bool(adopted),
         diff=changes,
     )
 
 
-def keys(repository: nvidia.Repository, adopted: str) -> Contents:
-    """What is trusted: the repository's own key, and no revoked one for everything; and what upgrades leave alone."""
-    contents: Contents = {nvidia.UNATTENDED: nvidia.unattended(repository.params["frozen"]).encode()}
-    contents[nvidia.KEYRING] = None if adopted else repository.key()
-    contents.update({path: data or None for path, data in repository.revoked().items()})
-    return contents
-
-
-def write(repository: nvidia.Repository, contents: Contents) -> list[dict[str, Any]]:
+def write(repository: Repository, contents: Contents) -> list[dict[str, Any]]:
     """Put each file there in one step, or take it away; the differences, also in check mode."""
     changes = []
     for path, content in sorted(contents.items()):

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import openpgp, plan, sources
+from ansible_collections.nodectl.fleet.plugins.module_utils import openpgp
+from ansible_collections.nodectl.fleet.plugins.module_utils import wanted_packages as wanting
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import plan, sources
 
 PUBLIC = sorted(Path("/usr/share/keyrings").glob("debian-archive-*.gpg"))
 
@@ -87,7 +89,7 @@ def test_sources_of_both_forms_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_the_nearest_is_of_the_same_cuda(wanted: str, offered: list[str], version: str | None) -> None:
-    assert plan.nearest(wanted, offered) == version
+    assert wanting.nearest(wanted, offered) == version
 
 
 def test_madison_and_simulation_are_read() -> None:
@@ -112,20 +114,20 @@ def test_madison_and_simulation_are_read() -> None:
 def test_only_what_was_asked_for_may_happen() -> None:
     steps = plan.parse_simulation("Inst own (1 X)\nInst cuda-drivers (2 X)\nRemv old [1]\nInst held [1] (2 X)\n")
     never: Any = {"cuda-drivers"}
-    said = plan.objections(steps, {"own"}, [], lambda name, _: name not in never, {"held"})
+    said = wanting.objections(steps, {"own"}, [], lambda name, _: name not in never, {"held"})
     assert said == [
         "it would bring cuda-drivers 2",
         "it would remove old 1",
         "it would change held, which is held at 1",
     ]
-    assert not plan.objections(steps, {"own", "cuda-drivers", "held"}, ["old"], lambda name, _: False, set())
+    assert not wanting.objections(steps, {"own", "cuda-drivers", "held"}, ["old"], lambda name, _: False, set())
 
 
 def test_the_first_name_that_is_to_be_had_is_taken() -> None:
     wanted = {"names": ["cuda-drivers-590", "cuda-drivers"], "version": "590.*"}
     offers = {"cuda-drivers": ["595.45.04-1", "590.48.01-1"]}
-    assert plan.choose(wanted, offers) == ("cuda-drivers", "590.48.01-1")
-    with pytest.raises(plan.NoVersionError, match=r"it has cuda-drivers 595\.45\.04-1"):
-        plan.choose({**wanted, "version": "580.*"}, offers)
-    with pytest.raises(plan.NoVersionError, match="no repository of this host has cuda-drivers-590 or cuda-drivers"):
-        plan.choose(wanted, {})
+    assert wanting.choose(wanted, offers) == ("cuda-drivers", "590.48.01-1")
+    with pytest.raises(wanting.NoVersionError, match=r"it has cuda-drivers 595\.45\.04-1"):
+        wanting.choose({**wanted, "version": "580.*"}, offers)
+    with pytest.raises(wanting.NoVersionError, match="no repository of this host has cuda-drivers-590 or cuda-drivers"):
+        wanting.choose(wanted, {})

@@ -21,7 +21,7 @@ from tests.apt_repo import Repository, build, served
 from tests.roles.run_module import run_module
 
 SOURCE = "plugins/modules/nvidia_source.py"
-PINNED = "plugins/modules/apt_pinned.py"
+PINNED = "plugins/modules/pinned_packages.py"
 PREFERENCES = "etc/apt/preferences.d/90-nodectl-nvidia"
 KEYRING = "etc/apt/keyrings/nodectl-nvidia.gpg"
 SOURCE_FILE = "etc/apt/sources.list.d/nodectl-nvidia.sources"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.urls import fetch_url
-
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import openpgp, packages, plan, sources
+from ansible_collections.nodectl.fleet.plugins.module_utils import nvidia_repository, openpgp, wanted_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages, sources
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import Apt
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
@@ -18,6 +17,8 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from ansible.module_utils.basic import AnsibleModule
 
     Pins = list[dict[str, Any]]
+    Contents = dict[str, "bytes | None"]
+    Offers = dict[str, list[str]]
 
 SOURCE = "/etc/apt/sources.list.d/nodectl-nvidia.sources"
 KEYRING = "/etc/apt/keyrings/nodectl-nvidia.gpg"
@@ -33,58 +34,26 @@ LABEL = "NVIDIA CUDA"
 # and as those call theirs that have drivers of their own, which a pin of a version alone would let in beside NVIDIA's
 OTHERS = ("Debian*", "Ubuntu*", "LP-PPA-*")
 DAY_S = 24 * 3600
+# what apt needs below a root of its own
+ASIDE = ("etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg")
 
 
-class Repository:
-    """What should be, from the parameters; what is, from apt's files."""
+class Repository(nvidia_repository.Repository):
+    """NVIDIA's repository as apt has it."""
+
+    SOURCE, KEYRING, ARCHITECTURES = SOURCE, KEYRING, ARCHITECTURES
 
     def __init__(self, module: AnsibleModule) -> None:
-        self.module, self.params = module, module.params
-        self.root = Path(self.params["root"])
-        self.apt = Apt(module, self.params["root"])
-        parts = (self.params["base_url"].rstrip("/"), self.params["distribution"], self.params["architecture"])
-        self.uri = "/".join(parts) + "/"
+        super().__init__(module)
+        self.system = Apt(module, self.params["root"])
 
-    def at(self, path: str) -> Path:
-        """The path below the root."""
-        return self.root / path.lstrip("/")
+    def others(self) -> list[dict[str, str]]:
+        """Sources of NVIDIA's packages that stand in files other than our own."""
+        return sources.others(sources.read(str(self.root)), self.uri, SOURCE)
 
-    def read(self, path: str) -> bytes | None:
-        """A file's content; None where there is none."""
-        try:
-            return self.at(path).read_bytes()
-        except OSError:
-            return None
-
-    def trusted(self) -> set[str]:
-        """Fingerprints that count as the repository's key: those of the operator's file, else the profile's."""
-        if self.params["keyring"]:
-            return {
-                name for name, _unused in self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")
-            }
-        return {self.params["fingerprint"]}
-
-    def parsed(self, data: bytes, where: str) -> list[tuple[str, bytes]]:
-        """The keys in it; ends the module where it holds none."""
-        try:
-            keys: list[tuple[str, bytes]] = openpgp.keys(data)
-        except openpgp.BadKeyError as error:
-            self.module.fail_json(msg=f"{where} is no OpenPGP public key: {error}")
-        if not keys:
-            self.module.fail_json(msg=f"{where} holds no key")
-        return keys
-
-    def adopted(self) -> str:
-        """The file of another's source for the same repository and key; ends the module where it contradicts ours."""
-        others = sources.others(sources.read(str(self.root)), self.uri, SOURCE)
-        for other in others:
-            problem = self.contradiction(other)
-            if problem:
-                self.module.fail_json(
-                    msg=f"{other['file']} names {other['uri']} {problem}: apt takes a repository from one source only. "
-                    f"Remove that entry, or point nvidia_repo_baseurl and nvidia_repo_keyring at what it names"
-                )
-        return str(others[0]["file"]) if others else ""
+    def key_name(self) -> str:
+        """The file of the key in the repository."""
+        return self.params["fingerprint"][-8:].lower() + ".pub"
 
     def contradiction(self, other: dict[str, str]) -> str:
         """Why it cannot be adopted; empty where it can."""
@@ -102,26 +71,17 @@ class Repository:
         names = {name for name, _unused in self.parsed(data, other["signed_by"])}
         return "" if names & self.trusted() else f"signed by {other['signed_by']}, which holds another key"
 
-    def key(self) -> bytes:
-        """The keyring as it should stand: nothing but the trusted keys."""
-        if self.params["keyring"]:
-            given = self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")
-            return b"".join(data for _unused, data in given)
-        wanted, present = self.params["fingerprint"], self.read(KEYRING)
-        if present and [name for name, _unused in self.parsed(present, KEYRING)] == [wanted]:
-            return present
-        url = f"{self.uri}{wanted[-8:].lower()}.pub"
-        response, info = fetch_url(self.module, url, timeout=60)
-        if response is None or info["status"] not in (200, -1, None):
-            hint = "give nvidia_repo_keyring, or a nvidia_repo_baseurl that this host reaches"
-            self.module.fail_json(msg=f"{url}: {info.get('msg', 'no answer')}; {hint}")
-        data = response.read()
-        for name, key in self.parsed(data, url):
-            if name == wanted:
-                return key
-        names = ", ".join(name for name, _unused in self.parsed(data, url))
-        self.module.fail_json(msg=f"{url} holds {names}, expected {wanted}: not trusted, nothing was written")
-        raise AssertionError
+    def keyed(self, adopted: str) -> Contents:
+        """The repository's own key, and no revoked one that is trusted for everything; what upgrades leave alone."""
+        contents: Contents = {UNATTENDED: unattended(self.params["frozen"]).encode()}
+        contents[KEYRING] = None if adopted else self.key()
+        contents.update({path: data or None for path, data in self.revoked().items()})
+        return contents
+
+    def pinned(self, adopted: str) -> Contents:
+        """Only the profile's versions are candidates; the repository is read anew where that is needed."""
+        pins = self.resolved(adopted or SOURCE, self.params["fresh"])
+        return {PREFERENCES: self.preferences(pins).encode()}
 
     def revoked(self) -> dict[str, bytes]:
         """{file: what is left of it} of the keyrings that apt trusts for everything and that hold a revoked key."""
@@ -148,7 +108,7 @@ class Repository:
         """Read this repository anew, and no other."""
         only = ["-o", f"Dir::Etc::SourceList={self.at(source)}", "-o", "Dir::Etc::SourceParts=-"]
         only += ["-o", "APT::Get::List-Cleanup=0", "-o", "APT::Update::Error-Mode=any"]
-        self.apt.run("apt-get", "update", "--quiet", *only, doing=f"read {self.uri} (named in {source})")
+        self.system.run("apt-get", "update", "--quiet", *only, doing=f"read {self.uri} (named in {source})")
 
     def resolved(self, source: str, fresh: bool) -> Pins:
         """The pins in versions that the repository has; it is read again where one is not there."""
@@ -159,12 +119,34 @@ class Repository:
         if not self.module.check_mode and (fresh or not there[0]):
             self.update(source)
             there = self.lists()
-        offers = self.apt.offers(names) if there[0] else {}
+        offers = self.system.offers(names) if there[0] else {}
         absent = [pin for pin in self.params["pins"] if pin["version"] not in offers.get(pin["name"], [])]
         again = any(not pin.get("nearest") or there[1] > DAY_S for pin in absent)
         if again and there[0] and not fresh and not self.module.check_mode:
             self.update(source)
         return self.settled() if there[0] else list(self.params["pins"])
+
+    def read_aside(self, names: list[str]) -> Offers:
+        """What NVIDIA's repository offers now, read below a folder of its own: the node's apt is left as it is."""
+        with tempfile.TemporaryDirectory(prefix="nodectl-apt-") as root:
+            for folder in (*ASIDE, "etc/apt/sources.list.d"):
+                Path(root, folder).mkdir(parents=True)
+            Path(root, "var/lib/dpkg/status").touch()
+            key = Path(root, "key.gpg")
+            key.write_bytes(self.key_in_use())
+            line = f"deb [signed-by={key}] {self.uri} /\n"
+            Path(root, "etc/apt/sources.list.d/aside.list").write_text(line, encoding="utf-8")
+            apt = Apt(self.module, root)
+            apt.run("apt-get", "update", "--quiet", "-o", "APT::Update::Error-Mode=any", doing=f"read {self.uri}")
+            return apt.offers(names)
+
+    def key_in_use(self) -> bytes:
+        """The repository's key, or the keyring of the source that is adopted."""
+        file = self.adopted()
+        for source in sources.read(str(self.root)) if file else ():
+            if source["file"] == file and sources.same(source["uri"], self.uri):
+                return self.read(source["signed_by"]) or b""
+        return self.key()
 
     def preferences(self, pins: Pins) -> str:
         """The text of the preferences for these pins and the profile's driver branch."""
@@ -175,11 +157,11 @@ class Repository:
         wanted = str(pin["version"])
         if wanted in offered or not pin.get("nearest"):
             return wanted
-        return plan.nearest(wanted, offered) or wanted
+        return wanted_packages.nearest(wanted, offered) or wanted
 
     def settled(self) -> Pins:
         """The pins as the lists that apt has would resolve them; nothing is read anew."""
-        offers = self.apt.offers([pin["name"] for pin in self.params["pins"]])
+        offers = self.system.offers([pin["name"] for pin in self.params["pins"]])
         return [
             {"name": pin["name"], "version": self.version(pin, offers.get(pin["name"], []))}
             for pin in self.params["pins"]

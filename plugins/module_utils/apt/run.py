@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from ansible.module_utils.basic import AnsibleModule
 
     Packages = dict[str, dict[str, Any]]
+    Steps = list[dict[str, str]]
 
 ENVIRONMENT = {
     "DEBIAN_FRONTEND": "noninteractive",
@@ -28,6 +29,9 @@ CONFOLD = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--for
 
 class Apt:
     """The node's apt; `root` other than / is for looking and planning only, dpkg never runs there."""
+
+    name = "apt"
+    elsewhere = False
 
     def __init__(self, module: AnsibleModule, root: str = "/") -> None:
         self.module, self.root = module, root
@@ -76,3 +80,28 @@ class Apt:
             time.sleep(3)
         fix = ("--fix-broken", "install", "--yes", "--no-install-recommends", "--no-remove", *CONFOLD)
         self.run("apt-get", *fix, doing="repair an interrupted installation")
+
+    @staticmethod
+    def is_driver(name: str, version: str) -> bool:
+        """The package is a part of a GPU driver."""
+        return packages.is_driver(name, version)
+
+    def plan(self, choice: dict[str, str], gone: list[str]) -> Steps:
+        """What apt would do, by its own solver."""
+        words = [word for word in self.words(choice, gone) if word != "--no-remove"]  # to name what would go
+        return plan.parse_simulation(self.run("apt-get", "--simulate", *words, doing=f"plan {' '.join(choice)}"))
+
+    def words(self, choice: dict[str, str], gone: list[str]) -> list[str]:
+        """apt-get's arguments; its own guards stay on where nothing may go."""
+        guards = ["--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages"]
+        guards += [] if gone else ["--no-remove"]
+        pins = [f"{name}={version}" for name, version in sorted(choice.items())]
+        return ["install", "--yes", *guards, *CONFOLD, *pins, *(f"{name}-" for name in gone)]
+
+    def install(self, choice: dict[str, str], gone: list[str]) -> None:
+        """Have apt follow its plan."""
+        self.run("apt-get", *self.words(choice, gone), doing=f"install {' '.join(choice) or ', '.join(gone)}")
+
+    def hold(self, names: list[str]) -> None:
+        """Keep each at the version that it has."""
+        self.module.run_command(["apt-mark", "hold", *names], check_rc=True)

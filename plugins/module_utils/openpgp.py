@@ -1,4 +1,4 @@
-"""OpenPGP public keys as apt wants them: armour off, split by key, each with its fingerprint (RFC 4880, no program)."""
+"""OpenPGP public keys as apt and rpm want them: armour off or on, each with its fingerprint (RFC 4880, no program)."""
 
 from __future__ import annotations
 
@@ -41,6 +41,16 @@ def dearmor(data: bytes) -> bytes:
     if wanted and crc24(raw) != int.from_bytes(wanted, "big"):
         raise BadKeyError("an armoured key whose checksum does not fit: it was cut or changed")
     return raw
+
+
+def armored(data: bytes) -> bytes:
+    """The text form, as rpm wants it; what is text already stays as it is."""
+    if data.strip().startswith(ARMOUR):
+        return data
+    text = base64.b64encode(data)
+    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
+    checksum = b"=" + base64.b64encode(crc24(data).to_bytes(3, "big"))
+    return b"\n".join([ARMOUR, b"", *lines, checksum, END]) + b"\n"
 
 
 def crc24(data: bytes) -> int:

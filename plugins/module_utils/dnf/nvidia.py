@@ -1,0 +1,139 @@
+"""NVIDIA's rhel repository on a node: the files that make it what a stack says, and what dnf's own files show of it."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import tempfile
+from typing import TYPE_CHECKING
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import nvidia_repository, openpgp
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.sources import NVIDIA_LAYOUT, same
+from ansible_collections.nodectl.fleet.plugins.module_utils.dnf.run import Dnf
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from ansible.module_utils.basic import AnsibleModule
+
+    Contents = dict[str, "bytes | None"]
+    Offers = dict[str, list[str]]
+    Source = dict[str, str]
+
+NAME = "nodectl-nvidia"
+SOURCE = f"/etc/yum.repos.d/{NAME}.repo"
+KEYRING = f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{NAME}"
+# which of the driver's branches dnf sees; dnf itself keeps it here
+STREAM = "/etc/dnf/modules.d/nvidia-driver.module"
+HEADER = "# Written by nodectl from the host's stack profile; changes made here are lost.\n"
+# NVIDIA's names of architectures, and rpm's
+ARCHITECTURES = {"x86_64": "x86_64", "sbsa": "aarch64"}
+
+
+class Repository(nvidia_repository.Repository):
+    """NVIDIA's repository as dnf has it."""
+
+    SOURCE, KEYRING, ARCHITECTURES = SOURCE, KEYRING, ARCHITECTURES
+
+    def __init__(self, module: AnsibleModule) -> None:
+        super().__init__(module)
+        self.system = Dnf(module, self.params["root"])
+
+    def others(self) -> list[Source]:
+        """Sources of NVIDIA's packages that stand in files other than our own."""
+        own = (SOURCE, self.uri)
+        return [
+            source
+            for source in self.sources()
+            if source["file"] != own[0] and (same(source["uri"], own[1]) or NVIDIA_LAYOUT.search(source["uri"]))
+        ]
+
+    def sources(self) -> list[Source]:
+        """Every enabled source that dnf's files name: file, uri, key, checked."""
+        found = []
+        release = re.sub(r"\D", "", self.params["distribution"])
+        for path in sorted(self.at("/etc/yum.repos.d").glob("*.repo")):
+            text = self.read(f"/etc/yum.repos.d/{path.name}") or b""
+            for source in read_sources(f"/etc/yum.repos.d/{path.name}", text.decode(errors="replace")):
+                arch = ARCHITECTURES[self.params["architecture"]]
+                source["uri"] = source["uri"].replace("$basearch", arch).replace("$releasever", release)
+                found.append(source)
+        return found
+
+    def contradiction(self, other: Source) -> str:
+        """Why it cannot be adopted; empty where it can."""
+        if not same(other["uri"], self.uri):
+            return f"beside {self.uri}"
+        if not other["checked"]:
+            return "without checking signatures (gpgcheck=0)"
+        names = {name[-8:].upper() for name in self.trusted()}
+        if other["key"].startswith("file:///"):
+            data = self.read(other["key"][len("file://") :])
+            held = self.parsed(data, other["key"]) if data else []
+            return "" if {name[-8:] for name, _unused in held} & names else f"with the key {other['key']}, another one"
+        # NVIDIA calls the file of a key after the key
+        called = re.search(r"([0-9A-Fa-f]{8})\.pub$", other["key"])
+        return "" if called and called.group(1).upper() in names else f"with the key {other['key'] or '(none)'}"
+
+    def key_name(self) -> str:
+        """The file of the key in the repository."""
+        return self.params["fingerprint"][-8:].upper() + ".pub"
+
+    def keyed(self, adopted: str) -> Contents:
+        """The key and the source, or none of them beside one that is adopted."""
+        if adopted:
+            return {KEYRING: None, SOURCE: None}
+        return {KEYRING: openpgp.armored(self.key()), SOURCE: repo_file(self.uri, self.params["distribution"]).encode()}
+
+    def pinned(self, adopted: str) -> Contents:
+        """The module stream of the driver's branch; without a branch none, unless the host's owner has chosen one."""
+        present = (self.read(STREAM) or b"").decode(errors="replace")
+        stream = self.params["driver_stream"]
+        if not stream and "state=enabled" in present.replace(" ", ""):
+            return {}
+        wanted = stream_file(stream)
+        return {} if settings(present) == settings(wanted) else {STREAM: wanted.encode()}
+
+    def read_aside(self, names: list[str]) -> Offers:
+        """What NVIDIA's repository offers now of all streams, with a cache of its own: the node's is left as it is."""
+        with tempfile.TemporaryDirectory(prefix="nodectl-dnf-") as folder:
+            dnf = Dnf(self.module, self.params["root"])
+            dnf.options += [f"--repofrompath=aside,{self.uri}", "--repo=aside", f"--setopt=cachedir={folder}"]
+            dnf.options += ["--setopt=aside.module_hotfixes=1", "--setopt=aside.skip_if_unavailable=0"]
+            dnf.run("dnf", *dnf.options, "--quiet", "makecache", doing=f"read {self.uri}")
+            return dnf.offers(names)
+
+
+def read_sources(file: str, text: str) -> list[Source]:
+    """Pure: the enabled sections of a .repo file; nothing where it cannot be read."""
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return []
+    found = []
+    for name in parser.sections():
+        section = parser[name]
+        if section.get("enabled", "1").strip().lower() in ("0", "no", "false"):
+            continue
+        checked = "" if section.get("gpgcheck", "1").strip().lower() in ("0", "no", "false") else "yes"
+        for uri in re.split(r"[\s,]+", section.get("baseurl", "").strip()):
+            if uri:
+                found.append({"file": file, "uri": uri, "key": section.get("gpgkey", "").strip(), "checked": checked})
+    return found
+
+
+def repo_file(uri: str, distribution: str) -> str:
+    """The text of nodectl's own source; each package's signature is checked."""
+    lines = (f"[{NAME}]", f"name=NVIDIA CUDA for {distribution}", f"baseurl={uri}", "enabled=1", "gpgcheck=1")
+    return HEADER + "\n".join((*lines, f"gpgkey=file://{KEYRING}")) + "\n"
+
+
+def stream_file(stream: str) -> str:
+    """As dnf writes it for `dnf module enable nvidia-driver:STREAM`, or `disable`."""
+    state = "enabled" if stream else "disabled"
+    return f"[nvidia-driver]\nname=nvidia-driver\nstream={stream}\nprofiles=\nstate={state}\n"
+
+
+def settings(text: str) -> dict[str, str]:
+    """Pure: stream and state of such a file; dnf itself writes it with other blanks."""
+    values = dict(re.findall(r"^(stream|state)\s*=[ \t]*(.*)$", text, re.MULTILINE))
+    return {name: value.strip() for name, value in values.items()}

@@ -1,0 +1,162 @@
+"""How dnf is called: without questions, waiting for another's lock, on another root where one is given."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import files
+from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import packages
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from ansible.module_utils.basic import AnsibleModule
+
+    Packages = dict[str, dict[str, Any]]
+    Steps = list[dict[str, str]]
+
+ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
+# the Python that has dnf, which need not be the one that Ansible uses; RHEL 8's is 3.6
+PYTHONS = ("/usr/libexec/platform-python", "/usr/bin/python3")
+MARK = "nodectl-plan "
+# dnf itself, but what it would do is printed in the place of being done; `--assumeno` prints a table for people
+PLAN = (
+    """\
+import json
+import sys
+
+import dnf.cli.cli
+import dnf.cli.main
+
+
+def shown(self, display=()):
+    def row(package):
+        return [package.name, package.arch, "{}-{}".format(package.version, package.release)]
+
+    done = self.transaction
+    steps = {"in": [row(p) for p in done.install_set], "out": [row(p) for p in done.remove_set]} if done else {}
+    print("\\n%s" + json.dumps(steps))
+
+
+dnf.cli.cli.BaseCli.do_transaction = shown
+sys.exit(dnf.cli.main.main(sys.argv[1:]))
+"""
+    % MARK
+)
+
+
+class Dnf:
+    """The node's dnf and rpm; a `root` other than / is an installation below it."""
+
+    name = "dnf"
+    # rpm can install below another root, and runs no service there
+    elsewhere = True
+
+    def __init__(self, module: AnsibleModule, root: str = "/") -> None:
+        self.module, self.root = module, root
+        self.options = ["--assumeyes", "--setopt=install_weak_deps=False"]
+        self.options += ["--installroot=" + root] if root != "/" else []
+
+    def packages(self) -> Packages:
+        """What rpm holds now."""
+        return packages.installed_now(self.root)
+
+    @staticmethod
+    def is_driver(name: str, version: str) -> bool:
+        """The package is a part of a GPU driver."""
+        return packages.is_driver(name, version)
+
+    def call(self, *argv: str) -> tuple[int, str, str]:
+        """Run a program on the node: (exit status, output, errors)."""
+        return self.module.run_command(list(argv), environ_update=ENVIRONMENT)
+
+    def run(self, *argv: str, doing: str) -> str:
+        """The output; ends the module with dnf's last words where it fails."""
+        status, out, err = self.call(*argv)
+        if status:
+            lines = [line.strip() for line in (out + err).splitlines() if line.strip()]
+            said = [line for line in lines if line.startswith(("Error", "Problem", "-", "No match", "Failed"))]
+            self.module.fail_json(msg="dnf could not {}: {}".format(doing, "\n".join((said or lines)[-12:])))
+        return out
+
+    def offers(self, names: list[str]) -> dict[str, list[str]]:
+        """{package: its versions, newest first}, of the module streams that are enabled."""
+        form = "%{name}\t%{version}-%{release}\t%{arch}\n"
+        options = [*self.options, "--quiet", "--disableplugin=versionlock"]
+        argv = ["dnf", *options, "repoquery", "--available", "--queryformat", form, *names]
+        status, out, _unused = self.call(*argv) if names else (1, "", "")
+        return offered(names, out) if status == 0 else {}
+
+    def interrupted(self, present: Packages) -> list[str]:
+        """Packages that a transaction, killed in the middle, left in two versions."""
+        return sorted(name for name in present if present[name]["state"] == "unpacked")
+
+    def repair(self) -> None:
+        """Only the newest of each is left."""
+        self.run("dnf", *self.options, "remove", "--duplicates", doing="repair an interrupted installation")
+
+    def plan(self, choice: dict[str, str], gone: list[str]) -> Steps:
+        """What dnf would do, by its own solver."""
+        python = next(path for path in PYTHONS if os.access(path, os.X_OK))
+        out = self.run(python, "-c", PLAN, *self.words(choice, gone), doing="plan %s" % " ".join([*choice, *gone]))
+        marked = [line[len(MARK) :] for line in out.splitlines() if line.startswith(MARK)]
+        return parse_plan(marked[-1]) if marked else []
+
+    def words(self, choice: dict[str, str], gone: list[str]) -> list[str]:
+        """dnf's arguments for both at once; a lock of an earlier version is nodectl's own, and the plan is judged."""
+        specs = [spec(name, version) for name, version in sorted(choice.items())]
+        options = [*self.options, "--disableplugin=versionlock"]
+        if specs:
+            # with what must go excluded nothing may need it; `--allowerasing` then takes it away
+            return [*options, *(["--allowerasing"] if gone else []), "install", *specs]
+        return [*options, "--setopt=clean_requirements_on_remove=False", "remove", *gone]
+
+    def install(self, choice: dict[str, str], gone: list[str]) -> None:
+        """Have dnf follow its plan; what still stands then of what must go is removed alone."""
+        doing = "install %s" % (" ".join(choice) or ", ".join(gone))
+        self.run("dnf", *self.words(choice, gone), doing=doing)
+        left = [name for name in gone if name in self.packages()] if choice else []
+        if left:
+            self.run("dnf", *self.words({}, left), doing="remove %s" % ", ".join(left))
+
+    def hold(self, names: list[str]) -> None:
+        """Lock each at the version that it has, as `dnf versionlock add` does, which would read all repositories."""
+        present, path = self.packages(), Path(self.root, packages.LOCKS.lstrip("/"))
+        text = packages.without(files.read_text(str(path)), names)
+        text += "" if not text or text.endswith("\n") else "\n"
+        text += "".join(packages.lock_line(name, present[name]) + "\n" for name in names)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_whole(str(path), lambda stream: stream.write(text.encode()), mode=0o644)
+
+
+def spec(name: str, version: str) -> str:
+    """What dnf takes for a package in this version; of what lies side by side the name says it already."""
+    return name if version in name else "%s-%s" % (name, version)
+
+
+def offered(names: list[str], text: str) -> dict[str, list[str]]:
+    """Pure: {name as it was asked for: versions, newest first} of repoquery's rows."""
+    found: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        cells = line.split("\t")
+        if len(cells) == 3:
+            name, version, arch = cells
+            for asked in (name, "%s-%s" % (name, version), "%s-%s.%s" % (name, version, arch)):
+                found.setdefault(asked, set()).add(version)
+    return {name: sorted(found[name], key=packages.in_order, reverse=True) for name in names if name in found}
+
+
+def parse_plan(text: str) -> Steps:
+    """Pure: each package that would be installed, changed or removed."""
+    plan: dict[str, list[list[str]]] = json.loads(text)
+    before = {(name, arch): version for name, arch, version in plan.get("out", ())}
+    steps, changed = [], set()
+    for name, arch, version in sorted(plan.get("in", ())):
+        key = "%s-%s.%s" % (name, version, arch) if packages.SIDE_BY_SIDE.match(name) else name
+        old = "" if key != name else before.get((name, arch), "")
+        changed.update({(name, arch)} if old else ())
+        steps.append({"action": "install", "name": key, "before": old, "after": version})
+    for name, arch in sorted(set(before) - changed):
+        steps.append({"action": "remove", "name": name, "before": before[name, arch], "after": ""})
+    return steps

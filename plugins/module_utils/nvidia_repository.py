@@ -1,0 +1,107 @@
+"""NVIDIA's repository on a node, whatever reads it: its address, the key that is trusted, another's source of it."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ansible.module_utils.urls import fetch_url
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import openpgp
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from ansible.module_utils.basic import AnsibleModule
+
+    Pins = list[dict[str, Any]]
+    Contents = dict[str, "bytes | None"]
+    Source = dict[str, str]
+
+
+class Repository:
+    """What should be, from the parameters; what is, from the package manager's files. Its kinds say how they look."""
+
+    # the file that names the repository, and the one of its key
+    SOURCE = KEYRING = ""
+    # the distribution's names of NVIDIA's architectures
+    ARCHITECTURES: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.module, self.params = module, module.params
+        self.root = Path(self.params["root"])
+        parts = (self.params["base_url"].rstrip("/"), self.params["distribution"], self.params["architecture"])
+        self.uri = "/".join(parts) + "/"
+
+    def others(self) -> list[Source]:
+        """Sources of NVIDIA's packages that stand in files other than our own."""
+        raise NotImplementedError
+
+    def contradiction(self, other: Source) -> str:
+        """Why it cannot be adopted; empty where it can."""
+        raise NotImplementedError
+
+    def key_name(self) -> str:
+        """The file of the key in the repository."""
+        raise NotImplementedError
+
+    def at(self, path: str) -> Path:
+        """The path below the root."""
+        return self.root / path.lstrip("/")
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content; None where there is none."""
+        try:
+            return self.at(path).read_bytes()
+        except OSError:
+            return None
+
+    def trusted(self) -> set[str]:
+        """Fingerprints that count as the repository's key: those of the operator's file, else the profile's."""
+        if self.params["keyring"]:
+            return {
+                name for name, _unused in self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")
+            }
+        return {self.params["fingerprint"]}
+
+    def parsed(self, data: bytes, where: str) -> list[tuple[str, bytes]]:
+        """The keys in it; ends the module where it holds none."""
+        try:
+            keys: list[tuple[str, bytes]] = openpgp.keys(data)
+        except openpgp.BadKeyError as error:
+            self.module.fail_json(msg=f"{where} is no OpenPGP public key: {error}")
+        if not keys:
+            self.module.fail_json(msg=f"{where} holds no key")
+        return keys
+
+    def adopted(self) -> str:
+        """The file of another's source for the same repository and key; ends the module where it contradicts ours."""
+        others = self.others()
+        for other in others:
+            problem = self.contradiction(other)
+            if problem:
+                self.module.fail_json(
+                    msg=f"{other['file']} names {other['uri']} {problem}: a repository is taken from one source only. "
+                    f"Remove that entry, or point nvidia_repo_baseurl and nvidia_repo_keyring at what it names"
+                )
+        return str(others[0]["file"]) if others else ""
+
+    def key(self) -> bytes:
+        """The keyring as it should stand: nothing but the trusted keys."""
+        if self.params["keyring"]:
+            given = self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")
+            return b"".join(data for _unused, data in given)
+        wanted, present = self.params["fingerprint"], self.read(self.KEYRING)
+        if present and [name for name, _unused in self.parsed(present, self.KEYRING)] == [wanted]:
+            return present
+        url = self.uri + self.key_name()
+        response, info = fetch_url(self.module, url, timeout=60)
+        if response is None or info["status"] not in (200, -1, None):
+            hint = "give nvidia_repo_keyring, or a nvidia_repo_baseurl that this host reaches"
+            self.module.fail_json(msg=f"{url}: {info.get('msg', 'no answer')}; {hint}")
+        data = response.read()
+        for name, key in self.parsed(data, url):
+            if name == wanted:
+                return key
+        names = ", ".join(name for name, _unused in self.parsed(data, url))
+        self.module.fail_json(msg=f"{url} holds {names}, expected {wanted}: not trusted, nothing was written")
+        raise AssertionError

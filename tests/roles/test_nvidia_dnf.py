@@ -1,0 +1,294 @@
+"""NVIDIA's rhel repository as dnf itself solves, checks and installs it, below a root of its own.
+
+The repository is built and signed by the tests (tests/rpm_repo), with the module streams of NVIDIA's. Its packages are
+installed for real, but hold no file: nothing is booted, no module built, no service started.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.roles.run_module import run_module
+from tests.rpm_repo import Repository, build
+from tests.rpm_repo.build import PROGRAMS
+
+SOURCE = "plugins/modules/nvidia_source.py"
+PINNED = "plugins/modules/pinned_packages.py"
+REPO_FILE = "etc/yum.repos.d/nodectl-nvidia.repo"
+KEY_FILE = "etc/pki/rpm-gpg/RPM-GPG-KEY-nodectl-nvidia"
+STREAM_FILE = "etc/dnf/modules.d/nvidia-driver.module"
+LOCKS = "etc/dnf/plugins/versionlock.list"
+OPEN: dict[str, Any] = {"names": ["nvidia-open-580", "nvidia-open"], "version": "580.*"}
+KERNEL = "5.14.0-687.51.1.el9_8.x86_64"
+
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, PROGRAMS)), reason=f"needs {', '.join(PROGRAMS)} (scripts/setup.sh)"
+)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    return build(tmp_path_factory.mktemp("rpms"))
+
+
+@dataclass(frozen=True)
+class Host:
+    """A root as RHEL 9 lays it out, and nodectl's modules run on it."""
+
+    root: Path
+    repository: Repository
+
+    def path(self, name: str) -> Path:
+        return self.root / name.lstrip("/")
+
+    def source(self, *states: str, check: bool = False, **options: Any) -> list[dict[str, Any]]:
+        """The answers of the steps that the role takes."""
+        arguments = {
+            "base_url": self.repository.url,
+            "distribution": "rhel9",
+            "architecture": "x86_64",
+            "fingerprint": self.repository.fingerprint,
+            "driver_stream": "580-open",
+            "root": str(self.root),
+        }
+        return [
+            run_module(SOURCE, arguments | options | {"state": state}, folder=self.root / "tmp", check=check)
+            for state in states or ("keyed", "pinned")
+        ]
+
+    def provisioned(self, **options: Any) -> "Host":
+        """With NVIDIA's repository as the role leaves it."""
+        for answer in self.source(**options):
+            assert not answer.get("failed"), answer
+        # the key's address in the file is one of a booted host, and dnf reads it from the machine's own root
+        path = self.path(REPO_FILE)
+        path.write_text(path.read_text().replace("gpgkey=file:///etc", f"gpgkey=file://{self.root}/etc"))
+        return self
+
+    def packages(self, packages: list[dict[str, Any]], *, check: bool = False, **options: Any) -> dict[str, Any]:
+        arguments = {"check": "nvidia", "packages": packages, "root": str(self.root)}
+        return run_module(PINNED, arguments | options, folder=self.root / "tmp", check=check)
+
+    def dnf(self, *words: str) -> str:
+        argv = ["dnf", f"--installroot={self.root}", "--assumeyes", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert not done.returncode, done.stdout + done.stderr
+        return done.stdout
+
+    def installed(self) -> set[str]:
+        form = "%{NAME}-%{VERSION}-%{RELEASE}\n"
+        argv = ["rpm", "--root", str(self.root), "-qa", "--queryformat", form]
+        out = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        return {line for line in out.split() if not line.startswith("gpg-pubkey")}
+
+
+@pytest.fixture
+def host(tmp_path: Path, repository: Repository) -> Iterator[Host]:
+    plugins = tmp_path / "etc/dnf/plugins"
+    for folder in (
+        plugins,
+        *(tmp_path / name for name in ("etc/yum.repos.d", "etc/dnf/modules.d", "var/lib/rpm", "tmp")),
+    ):
+        folder.mkdir(parents=True)
+    made = Host(tmp_path, repository)
+    made.path("etc/os-release").write_text('ID="rocky"\nVERSION_ID="9.8"\nPLATFORM_ID="platform:el9"\n')
+    # as RHEL 9 ships it; plug-ins are looked for on the machine unless a file says where
+    made.path("etc/dnf/dnf.conf").write_text(
+        f"[main]\ngpgcheck=1\nbest=True\nclean_requirements_on_remove=True\npluginconfpath={plugins}\n"
+    )
+    (plugins / "versionlock.conf").write_text(f"[main]\nenabled=1\nlocklist={tmp_path}/{LOCKS}\n")
+    made.path(LOCKS).write_text("")
+    (plugins / "local.conf").write_text("[main]\nenabled=0\n")
+    made.path("etc/yum.repos.d/system.repo").write_text(
+        f"[system]\nname=RHEL and EPEL\nbaseurl=file://{repository.system}\ngpgcheck=1\ngpgkey=file://{repository.key_file}\n"
+    )
+    yield made
+
+
+def test_key_source_and_stream_are_written_once(host: Host) -> None:
+    keyed, pinned = host.source()
+    assert keyed["changed"] and pinned["changed"], (keyed, pinned)
+    text = host.path(REPO_FILE).read_text()
+    assert f"baseurl={host.repository.url}/rhel9/x86_64/" in text and "\ngpgcheck=1\n" in text
+    assert host.path(KEY_FILE).read_bytes().startswith(b"-----BEGIN PGP PUBLIC KEY BLOCK-----")
+    assert "stream=580-open\n" in host.path(STREAM_FILE).read_text()
+    assert [answer["changed"] for answer in host.source()] == [False, False]
+
+
+def test_check_mode_shows_the_files_and_writes_none(host: Host) -> None:
+    keyed, pinned = host.source(check=True)
+    shown = {part["after_header"] for part in keyed["diff"] + pinned["diff"]}
+    assert shown == {f"/{name}" for name in (REPO_FILE, KEY_FILE, STREAM_FILE)}
+    assert not any(host.path(name).exists() for name in (REPO_FILE, KEY_FILE, STREAM_FILE))
+
+
+@pytest.mark.parametrize(
+    ("stream", "wanted", "module"),
+    [
+        ("580-open", {"names": ["nvidia-open"], "version": "580.*"}, "kmod-nvidia-open-dkms-580.126.20-1.el9"),
+        ("590-open", {"names": ["nvidia-open"], "version": "590.*"}, "kmod-nvidia-open-dkms-590.48.01-1.el9"),
+        ("580-dkms", {"names": ["cuda-drivers"], "version": "580.*"}, "kmod-nvidia-latest-dkms-580.126.20-1.el9"),
+    ],
+)
+def test_of_two_branches_one_comes_whole_and_no_upgrade_moves_it(
+    host: Host, stream: str, wanted: dict[str, Any], module: str
+) -> None:
+    host.provisioned(driver_stream=stream)
+    version = module.split("dkms-")[1].partition("-")[0]
+    manager: dict[str, Any] = {"names": ["nvidia-fabricmanager"], "version": f"{version}-*"}
+    driver = host.packages([wanted], driver=True)
+    assert driver.get("changed") and module in host.installed(), driver
+    assert host.packages([manager], hold_driver=True)["changed"]
+    before = host.installed()
+    assert {line.rsplit("-", 2)[1] for line in before if "nvidia" in line or "cuda" in line} == {version}
+    host.dnf("upgrade")
+    assert host.installed() == before
+    # also where somebody enables the newest branch
+    host.dnf("module", "reset", "nvidia-driver")
+    host.dnf("module", "enable", "nvidia-driver:590-open")
+    host.dnf("upgrade")
+    assert host.installed() == before
+    assert not host.packages([wanted, manager], driver=True)["changed"]
+
+
+def test_a_kept_driver_is_no_candidate_and_its_owner_s_stream_stays(host: Host) -> None:
+    host.provisioned(driver_stream="")
+    assert "state=disabled" in host.path(STREAM_FILE).read_text()
+    answer = host.packages([OPEN], driver=True)
+    assert answer["failed"] and "no repository of this host has nvidia-open" in answer["msg"], answer
+    host.dnf("module", "enable", "nvidia-driver:590-open")
+    owner = host.path(STREAM_FILE).read_text()
+    assert not any(answer["changed"] for answer in host.source(driver_stream="", check=True)[1:])
+    assert host.path(STREAM_FILE).read_text() == owner
+
+
+def test_what_dnf_itself_wrote_of_a_stream_is_no_change(host: Host) -> None:
+    host.provisioned()
+    host.dnf("module", "reset", "nvidia-driver")
+    host.dnf("module", "enable", "nvidia-driver:580-open")
+    assert not host.source("pinned")[0]["changed"]
+
+
+def test_each_package_is_in_its_version_and_locked(host: Host) -> None:
+    host.provisioned()
+    wanted: list[dict[str, Any]] = [
+        {"names": ["cuda-toolkit-12-8"]},
+        {"names": ["libcudnn9-cuda-12"], "version": "9.10.2.21-1"},
+        {"names": ["libcudnn9-devel-cuda-12"], "version": "9.10.2.21-1"},
+        {"names": ["libnccl"], "version": "2.17.1-1+cuda12.1"},
+        {"names": ["datacenter-gpu-manager-4-cuda12"]},
+    ]
+    foreseen = host.packages(wanted, check=True)
+    assert foreseen["changed"] and not host.installed()
+    after = host.packages(wanted)["diff"]["after"].splitlines()
+    assert set(after) <= set(foreseen["diff"]["after"].splitlines())
+    assert "libcudnn9-cuda-12 9.10.2.21-1 (held)" in after and len(after) == len(wanted)
+    locks = host.path(LOCKS).read_text().splitlines()
+    assert "libcudnn9-cuda-12-0:9.10.2.21-1.*" in locks and "datacenter-gpu-manager-4-cuda12-1:4.4.1-1.*" in locks
+    before = host.installed()
+    host.dnf("upgrade")
+    assert host.installed() == before
+    assert not host.packages(wanted)["changed"]
+
+
+def test_another_version_takes_the_place_of_the_locked_one(host: Host) -> None:
+    host.provisioned()
+    names = ["libcudnn9-cuda-12"]
+    host.packages([{"names": names, "version": "9.22.0.52-1"}])
+    answer = host.packages([{"names": names, "version": "9.10.2.21-1"}])
+    assert answer["plan"] == [
+        {"action": "install", "name": names[0], "before": "9.22.0.52-1", "after": "9.10.2.21-1"}
+    ], answer
+    assert host.path(LOCKS).read_text() == "libcudnn9-cuda-12-0:9.10.2.21-1.*\n"
+
+
+def test_locks_of_others_are_kept_and_held_against_a_plan(host: Host) -> None:
+    host.provisioned()
+    host.packages([{"names": ["libnccl"], "version": "2.17.1-1+cuda12.1"}], hold=False)
+    host.path(LOCKS).write_text("# by hand\nlibnccl-0:2.17.1-1+cuda12.1.*\n!perftest-0:1-1.*\n")
+    answer = host.packages([{"names": ["libnccl-devel"], "version": "2.25.1-1+cuda12.8"}])
+    assert answer["failed"] and "it would change libnccl, which is held at 2.17.1-1+cuda12.1" in answer["msg"], answer
+    host.packages([{"names": ["cuda-toolkit-12-8"]}])
+    assert host.path(LOCKS).read_text() == (
+        "# by hand\nlibnccl-0:2.17.1-1+cuda12.1.*\n!perftest-0:1-1.*\ncuda-toolkit-12-8-0:12.8.1-1.*\n"
+    )
+
+
+def test_a_meta_package_that_brings_a_driver_is_refused(host: Host) -> None:
+    host.provisioned(driver_stream="580-dkms")
+    answer = host.packages([{"names": ["cuda"]}])
+    assert answer["failed"] and "it would bring cuda-drivers 580.126.20-1.el9" in answer["msg"], answer
+    assert not host.installed()
+
+
+def test_dcgm_4_takes_the_place_of_3(host: Host) -> None:
+    host.provisioned()
+    host.packages([{"names": ["datacenter-gpu-manager"]}], hold=False)
+    wanted = [{"names": ["datacenter-gpu-manager-4-cuda12"]}]
+    refused = host.packages(wanted)
+    assert refused["failed"] and "datacenter-gpu-manager" in refused["msg"], refused
+    done = host.packages(wanted, absent=["datacenter-gpu-manager"])
+    assert {"action": "remove", "name": "datacenter-gpu-manager", "before": "3.3.6-1", "after": ""} in done["plan"]
+    assert host.installed() == {"datacenter-gpu-manager-4-core-4.4.1-1", "datacenter-gpu-manager-4-cuda12-4.4.1-1"}
+
+
+def test_headers_come_for_the_kernel_that_is_meant(host: Host) -> None:
+    """Beside newer ones: kernels and their headers lie side by side."""
+    host.provisioned()
+    older = "kernel-devel-5.14.0-611.41.1.el9_7"
+    for name, there in ((f"{older}.x86_64", older), (f"kernel-devel-{KERNEL}", "kernel-devel-5.14.0-687.51.1.el9_8")):
+        answer = host.packages([{"names": [name], "optional": True}], hold=False)
+        assert answer.get("changed"), answer
+        assert there in host.installed()
+        assert not host.packages([{"names": [name]}], hold=False)["changed"]
+    answer = host.packages([{"names": ["kernel-devel-5.14.0-1.el9.x86_64"]}])
+    assert answer["failed"] and "no repository of this host has kernel-devel-5.14.0-1.el9.x86_64" in answer["msg"]
+
+
+def test_without_epel_the_driver_is_refused_before_anything_changes(host: Host) -> None:
+    """Also where dnf has never read NVIDIA's repository."""
+    wanted: list[dict[str, Any]] = [
+        {**OPEN, "driver": True},
+        {"names": ["dkms"]},
+        {"names": ["nvidia-fabricmanager"], "version": "@driver-*"},
+    ]
+    (looked,) = host.source("look", wanted=wanted)
+    assert not looked.get("failed"), looked
+    host.path("etc/yum.repos.d/system.repo").unlink()
+    (refused,) = host.source("look", wanted=[*wanted, {"names": ["libcudnn9-cuda-12"], "version": "9.9.9-1"}])
+    for said in ("no repository of this host has dkms", "libcudnn9-cuda-12=9.9.9-1; it has", "nothing was changed"):
+        assert said in refused["msg"], refused
+    assert not host.path(REPO_FILE).exists() and not host.path(STREAM_FILE).exists()
+
+
+def test_a_source_of_the_same_repository_and_key_is_adopted_and_another_refused(host: Host) -> None:
+    text = f"[cuda]\nname=x\nbaseurl={host.repository.url}/rhel$releasever/$basearch/\nenabled=1\n"
+    cuda = host.path("etc/yum.repos.d/cuda-rhel9.repo")
+    key = f"https://mirror.example/{host.repository.fingerprint[-8:]}.pub"  # nobody asks for it here
+    cuda.write_text(f"{text}gpgcheck=1\ngpgkey={key}\n")
+    (keyed,) = host.source("keyed")
+    assert keyed.get("adopted"), keyed
+    assert keyed["source"] == "/etc/yum.repos.d/cuda-rhel9.repo"
+    assert not host.path(REPO_FILE).exists()
+    for wrong, said in (
+        ("gpgcheck=0\n", "without checking signatures"),
+        (f"gpgcheck=1\ngpgkey={key[:-12]}7FA2AF80.pub\n", "with the key"),
+    ):
+        cuda.write_text(text + wrong)
+        (refused,) = host.source("look")
+        assert refused["failed"] and said in refused["msg"], refused
+    cuda.write_text("[old]\nname=x\nbaseurl=https://mirror.example/compute/cuda/repos/rhel8/x86_64/\ngpgcheck=1\n")
+    (refused,) = host.source("look")
+    assert refused["failed"] and "beside" in refused["msg"], refused
+
+
+def test_a_package_that_another_key_signed_is_not_installed(host: Host, tmp_path: Path) -> None:
+    host.provisioned()
+    host.path(KEY_FILE).write_text("")
+    answer = host.packages([{"names": ["cuda-toolkit-12-8"]}])
+    assert answer["failed"] and not host.installed(), answer
