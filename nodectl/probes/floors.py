@@ -36,6 +36,10 @@ _MULTIPLES: dict[str, tuple[str, float]] = {
     "ns": ("s", 1e-9),
 }
 _REMEDY = "measure once more with nothing else running; then look at clocks, links and errors with `nodectl health`"
+_NVLS_REMEDY = (
+    "is NCCL_NVLS_ENABLE or NCCL_ALGO set, NCCL older than 2.17, or the fabric manager's state not Completed?"
+    " NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=NVLS says why"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,11 @@ def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> Pr
         known = measurement.with_conditions(reference=f"{name}: {floor.source}")
         known = replace(known, expected=floor.value)
         measurements.append(known)
-        if _missed(known, floor):
+        missed = _missed(known, floor)
+        if missed:
             findings.append(_finding(known, name, floor))
+        if floor.conditions.get("nvls") is True and _has_nvls(known) is False:
+            findings.append(_without_nvls(known, name, floor, Status.FAILED if missed else Status.WARNING))
     return ProbeResult(tuple(measurements), (*result.findings, *findings))
 
 
@@ -147,15 +154,26 @@ def _agrees(name: str, wanted: object, measurement: Measurement) -> bool:
         # those of one node, as far as the probe tells; all ranks of a run on one node are
         alone = given.get("ranks") if len(measurement.hosts) == 1 else None
         return given.get("gpus", alone) == wanted
-    if name == "nvls" and "nvls" not in given:
-        algorithm = given.get("algorithm")
-        return isinstance(algorithm, str) and algorithm.upper().startswith("NVLS") is wanted
+    if name == "nodes":
+        # what so many nodes reach, fewer reach as well; it says nothing of one alone
+        return isinstance(wanted, int) and 2 <= len(measurement.hosts) <= wanted
+    if name == "nvls":
+        # where a profile expects it, that it is absent is a finding and no excuse
+        return wanted is True or _has_nvls(measurement) is False
     value = given.get(name)
     if isinstance(wanted, str) and isinstance(value, str):
         return wanted.casefold() == value.casefold()
     if isinstance(wanted, bool) is not isinstance(value, bool):
         return False
     return _plain(value) == _plain(wanted)
+
+
+def _has_nvls(measurement: Measurement) -> bool | None:
+    """Whether NVLink's switches add up; None where it is not known what NCCL chose."""
+    told, algorithm = measurement.conditions.get("nvls"), measurement.conditions.get("algorithm")
+    if isinstance(told, bool):
+        return told
+    return algorithm.upper().startswith("NVLS") if isinstance(algorithm, str) else None
 
 
 def _plain(value: object) -> object:
@@ -230,6 +248,22 @@ def _finding(measurement: Measurement, name: str, floor: Floor) -> Finding:
         remedy=_REMEDY,
         evidence=floor.source,
         kind="host" if alone else "",
+        hosts=hosts,
+    )
+
+
+def _without_nvls(measurement: Measurement, name: str, floor: Floor, status: Status) -> Finding:
+    hosts, algorithm = measurement.hosts, measurement.conditions.get("algorithm")
+    return Finding(
+        hosts[0],
+        measurement.probe,
+        status,
+        subject=": ".join(filter(None, ["NVLS", _subject(measurement, floor)])),
+        expected=f"NVLink SHARP (NVLS), as {name} has it",
+        actual=f"NCCL took {algorithm}" if algorithm else "NCCL took another algorithm",
+        remedy=_NVLS_REMEDY,
+        evidence=floor.source,
+        kind="host" if len(hosts) == 1 else "",
         hosts=hosts,
     )
 

@@ -45,6 +45,7 @@ GEMM = floor("gemm", 800, "TFLOPS", {"precision": "bf16"}, tolerance_percent=5)
 WRITE = floor("rdma", 190, "Gb/s", {"operation": "write", "memory": "host"})
 CEILING = floor("latency", 20, "us", {}, tolerance_percent=10)
 NVLS = floor("nccl", 460, "GB/s", {"collective": "all_reduce", "nvls": True})
+WITHOUT_NVLS = floor("nccl", 365, "GB/s", {"collective": "all_reduce", "nvls": False})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,19 @@ NVLS = floor("nccl", 460, "GB/s", {"collective": "all_reduce", "nvls": True})
         pytest.param(
             [NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "algorithm": "NVLS"}, 460, ["failed"], id="NVLS by its algorithm"
         ),
-        pytest.param([NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "algorithm": "RING"}, None, [], id="without NVLS"),
+        # its absence is a finding, and no excuse
+        pytest.param(
+            [NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "algorithm": "RING"}, 460, ["failed"] * 2, id="without NVLS"
+        ),
+        pytest.param(
+            [NVLS], ("nccl", 470.0, "GB/s"), {**LARGE, "nvls": False}, 460, ["warning"], id="quick without NVLS"
+        ),
+        pytest.param([NVLS], ("nccl", 470.0, "GB/s"), LARGE, 460, [], id="not known whether NVLS"),
+        pytest.param(
+            [NVLS, WITHOUT_NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "nvls": False}, 460, ["failed"] * 2, id="expected"
+        ),
+        pytest.param([WITHOUT_NVLS], ("nccl", 340.0, "GB/s"), {**LARGE, "nvls": True}, None, [], id="more than had"),
+        pytest.param([WITHOUT_NVLS], ("nccl", 340.0, "GB/s"), {**LARGE, "nvls": False}, 365, ["failed"], id="NVLS off"),
         pytest.param([NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "nvls": True}, 460, ["failed"], id="NVLS as told"),
         pytest.param(
             [WRITE], ("rdma", 120.0, "Gbit/s"), {"operation": "write", "memory": "host"}, 190, ["failed"], id="bits"

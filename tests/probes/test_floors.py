@@ -8,7 +8,10 @@ import pytest
 from nodectl.errors import UsageError
 from nodectl.model.measurement import Measurement
 from nodectl.probes.base import ProbeResult
+from nodectl.probes.floors import Reference, held_against
 from nodectl.probes.series import run_probes
+from nodectl.profiles.resolve import load_profile
+from nodectl.profiles.schema import Hardware
 from tests.probes.declared import wanted_of
 from tests.probes.scripted import HOSTS, Answer, play
 from tests.probes.test_expected import CEILING, GEMM, GIB, floor, held, series
@@ -37,6 +40,27 @@ def test_a_floor_without_a_size_is_one_of_large_messages(verdict: str | None, ex
 def test_of_two_sizes_the_nearer_one_counts() -> None:
     sized = [floor("nccl", value, "GB/s", {"size": size}) for value, size in ((30, "1M"), (25, "8G"))]
     assert held(sized, "nccl", 26.0, "GB/s", size_bytes=8 * GIB) == (25, [])
+
+
+@pytest.mark.parametrize(("nodes", "expected"), [(1, None), (2, 330), (4, 330), (5, None)])
+def test_what_four_nodes_reach_two_reach_as_well(nodes: int, expected: float | None) -> None:
+    several = floor("nccl", 330, "GB/s", {"collective": "all_reduce", "nodes": 4, "ranks_per_host": 8, "size": "16G"})
+    names = tuple(f"n{number}" for number in range(nodes))
+    given = {"collective": "all_reduce", "ranks_per_host": 8, "size_bytes": 16 * GIB}
+    assert held([several], "nccl", 300.0, "GB/s", names, **given) == (expected, ["failed"] if expected else [])
+    assert held([several], "nccl", 300.0, "GB/s", names, **{**given, "ranks_per_host": 4}) == (None, [])
+
+
+def test_nvls_that_is_absent_is_named_with_what_nccl_took() -> None:
+    profile = load_profile("hardware", "h100-8")
+    assert isinstance(profile, Hardware)
+    own = {"n1": Reference("h100-8", profile, "nvswitch")}
+    given = {"collective": "all_reduce", "gpus": 8, "size_bytes": 16 * GIB, "algorithm": "RING", "nvls": False}
+    result = held_against(ProbeResult((Measurement("nccl", ("n1",), 365.0, "GB/s", conditions=given),)), own)
+    slow, absent = result.findings
+    assert slow.expected.startswith("at least 460 GB/s (h100-8)")
+    assert (str(absent.status), absent.host, absent.kind) == ("failed", "n1", "host")
+    assert (absent.expected, absent.actual) == ("NVLink SHARP (NVLS), as h100-8 has it", "NCCL took RING")
 
 
 def test_what_is_no_number_misses_its_floor() -> None:

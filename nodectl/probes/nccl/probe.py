@@ -213,6 +213,6 @@ PROBE = Probe(
     has_ranks=True,
     groups=("quick", "network", "gpu"),
     needs=(Need.TORCH,),
-    floors=("gpus", "nvls", "over"),
+    floors=("gpus", "nvls", "over", "nodes", "ranks_per_host"),
     feels=("sysctl", "limits", "nic", "gpu", "nccl"),
 )

@@ -202,6 +202,7 @@ def _conditions(group: Group, run: Run) -> dict[str, object]:
         "scope": run.options.scope,
         "rail": group.rail or None,
         "ranks": group.ranks,
+        "nodes": None if alone else len(group.parts),
         "ranks_per_host": per_host.pop() if len(per_host) == 1 else None,
         # floors speak of one node's GPUs
         "gpus": group.ranks if gpus and alone else None,
