@@ -227,6 +227,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     """Measure under the hosts' locks, keep and show; `given` are the options of the run."""
     from nodectl.history.compare import read_against
     from nodectl.probes.base import ProbeResult
+    from nodectl.probes.lost import Watched
     from nodectl.probes.series import run_probes
 
     # read before anything is measured: a typo costs no minutes
@@ -238,12 +239,13 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
         if holds.refused:
             _show(app, result, None)
             return
+        transport = Watched(app.transport, holds.heard, holds.unreached())
         costs: Sequence[Any] = ()
         optional = {probe.name for probe, _ in wanted} - {name.strip() for name in names.split(",")}
         if names == QUICK:
             from nodectl.probes import quick
 
-            choice = quick.choose(app.transport, app.hosts, budget or quick.BUDGET_S, app.forks)
+            choice = quick.choose(transport, app.hosts, budget or quick.BUDGET_S, app.forks)
             for line in choice.left_out:
                 note(f"left out: {line}")
             if not choice.probes:
@@ -251,7 +253,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
             options = {probe.name: own for probe, own in wanted}
             wanted, costs = [(probe, options[probe.name]) for probe in choice.probes], choice.costs
             ends_at = ends_at or monotonic() + quick.BUDGET_S
-        result += run_probes(app.transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
+        result += run_probes(transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
     compared, noticed = keep(app, result, against)
     _show(app, result + ProbeResult(findings=noticed), compared)
 

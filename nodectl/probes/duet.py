@@ -10,11 +10,12 @@ from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import host_finding
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.events import Background, Event, Events, failure, run_program, terminate
+from nodectl.probes.events import Background, Event, Events, failure, terminate
 from nodectl.transport.base import Transport
 
 LISTEN_S = 20.0
 _STOP_S = 3.0
+_POLL_S = 0.5
 
 Pair = tuple[Endpoint, Endpoint]
 
@@ -62,9 +63,12 @@ def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
     asked = ["measure", "--address", server.address, "--port", str(listening["port"]), *duet.args, *duet.more]
     asked += ["--bind", client.address] if duet.bind else []
     asked += [f"--{name.replace('_', '-')}={listening[name]}" for name in duet.handed_on if name in listening]
-    played.done, _ = run_program(
-        transport, client.host, duet.module, asked, timeout_s=duet.deadline_s, events=played.events
-    )
+    asking = Background(transport, client.host, duet.module, asked, duet.deadline_s, played.events)
+    while asking.done is None and not _is_lost(serving):
+        played.events.wait("end", _POLL_S)
+    if asking.done is None:
+        return Played(played.events, listening, no_server=_no_server(serving))
+    played.done = asking.done
     if not played.done.ok:
         # it would end by itself, but only after a while
         terminate(transport, server.host, int(listening["pid"]), 10.0).join(_STOP_S)
@@ -74,7 +78,8 @@ def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
 def no_server_finding(probe: str, server: Endpoint, why: tuple[Status, str, str]) -> Finding:
     """The server's host is to blame."""
     status, reason, remedy = why
-    return host_finding(probe, server.host.name, status, f"cannot listen: {reason}", remedy)
+    said = reason if status is Status.UNKNOWN else f"cannot listen: {reason}"
+    return host_finding(probe, server.host.name, status, said, remedy)
 
 
 def connection_remedy(reason: str) -> str:
@@ -84,6 +89,11 @@ def connection_remedy(reason: str) -> str:
     if any(word in reason for word in ("No route", "unreachable", "no answer", "is the path cut", "timed out")):
         return "a firewall that drops packets, or no route: try --port, or name the network with --interface"
     return ""
+
+
+def _is_lost(serving: Background) -> bool:
+    """What the client would find out only after its own deadline."""
+    return serving.done is not None and serving.done.outcome is Outcome.UNREACHABLE
 
 
 def _no_server(serving: Background) -> tuple[Status, str, str]:

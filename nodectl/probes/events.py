@@ -1,6 +1,7 @@
 """Payload programs on hosts, and the JSON lines in which they speak, read while they run."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ class Events:
 
     def __init__(self, on_event: Callable[[Event], None] | None = None) -> None:
         self.all: list[Event] = []
+        # the moment of the monotonic clock at which it said something last
+        self.heard_at = 0.0
         self._on_event = on_event
         self._rest = b""
         self._noise: list[bytes] = []
@@ -25,6 +28,7 @@ class Events:
 
     def add(self, stream: str, data: bytes) -> None:
         """Take output as it comes; what is no event is kept as noise, for the reason of a failure."""
+        self.heard_at = time.monotonic()
         if stream != "stdout":
             self._noise.append(data)
             return
@@ -59,6 +63,8 @@ class Events:
         except ValueError:
             self._noise.append(line + b"\n")
             return
+        if isinstance(event, dict) and event.get("event") == "beat":
+            return
         if isinstance(event, dict) and isinstance(event.get("event"), str):
             with self._arrived:
                 self.all.append(event)
@@ -90,9 +96,15 @@ class Background:
     """A payload program that runs in a thread of its own; `done` is None until it has ended."""
 
     def __init__(
-        self, transport: Transport, host: Host, module: str, args: Sequence[str], timeout_s: float | None
+        self,
+        transport: Transport,
+        host: Host,
+        module: str,
+        args: Sequence[str],
+        timeout_s: float | None,
+        events: Events | None = None,
     ) -> None:
-        self.host, self.events = host, Events()
+        self.host, self.events = host, events or Events()
         self.done: CommandResult | None = None
 
         def run() -> None:

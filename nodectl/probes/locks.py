@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import resource
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from nodectl.common.operator import operator
@@ -18,9 +19,11 @@ from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
+from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Note, host_finding
 from nodectl.probes.events import Background, Event, failure, terminate
+from nodectl.probes.lost import Loss
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
@@ -42,6 +45,20 @@ class Holds:
 
     findings: tuple[Finding, ...] = ()
     refused: bool = False
+    holders: Sequence[Background] = field(default=(), compare=False, repr=False)
+
+    def heard(self) -> dict[str, float]:
+        """When each host that is held was heard last, by the monotonic clock."""
+        return {holder.host.name: holder.events.heard_at for holder in self.holders if holder.events.of("held")}
+
+    def unreached(self) -> dict[str, Loss]:
+        """The hosts that could not be asked at all."""
+        done = {holder.host.name: holder.done for holder in self.holders}
+        return {
+            name: Loss(result.error, result.remedy)
+            for name, result in done.items()
+            if result is not None and result.outcome is Outcome.UNREACHABLE
+        }
 
 
 @contextmanager
@@ -77,7 +94,7 @@ def held(
         if force and findings:
             findings = tuple(replace(finding, status=Status.WARNING, remedy="") for finding in findings)
             note(f"going on (--force) on {len({finding.host for finding in findings})} hosts that are not free")
-        yield Holds(findings, refused=bool(findings) and not force)
+        yield Holds(findings, bool(findings) and not force, holders)
     finally:
         _release(transport, holders)
 
@@ -157,8 +174,9 @@ def _refusal(host: str, subject: str, actual: str, status: Status = Status.FAILE
 def _release(transport: Transport, holders: Sequence[Background]) -> None:
     """End what holds the hosts; where that takes long, the end of the connection does it."""
     held = [(holder.host, holder.events.of("held")) for holder in holders if holder.done is None]
+    until = time.monotonic() + _STOP_S
     for thread in [terminate(transport, host, int(events[0]["pid"]), _STOP_S) for host, events in held if events]:
-        thread.join(_STOP_S)
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 def _room_for(count: int) -> None:

@@ -15,6 +15,7 @@ from nodectl.model.status import Status
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.budget import BudgetError, share_s
 from nodectl.probes.floors import judged
+from nodectl.probes.lost import Watched, said_once
 from nodectl.probes.registry import AnyProbe
 from nodectl.transport.base import Transport
 
@@ -45,8 +46,12 @@ def run_probes(
     later it is an unknown finding, and what was measured is kept. The `optional` ones were not asked for by name:
     what cannot be run so is left out. With `costs`, one for each, shares are in proportion to what the probes take, and
     one that needs more than its share waits for what the others leave.
+
+    A host that is lost has one finding, and is not asked again.
     """
     result, left_out = ProbeResult(), None
+    watched = transport if isinstance(transport, Watched) else Watched(transport)
+    said: tuple[str, ...] = ()
     turns, waited = deque(enumerate(wanted)), set[str]()
     while turns:
         number, (probe, options) = turns.popleft()
@@ -59,7 +64,9 @@ def run_probes(
             left_s = ends_at - now
             share = now + (left_s - kept if probe.name in waited else _share_s(left_s, 1 + len(turns), own))
         try:
-            result += probe.run(transport, hosts, replace(options, ends_at=share), note)
+            own_result = probe.run(watched, hosts, replace(options, ends_at=share), note)
+            result += said_once(probe.name, own_result, watched.lost, said)
+            said = tuple(watched.lost)
         except UsageError as error:
             if costs and isinstance(error, BudgetError) and probe.name not in waited:
                 waited.add(probe.name)
@@ -75,7 +82,7 @@ def run_probes(
                 result += ProbeResult(findings=(finding,))
     if left_out and result == ProbeResult():
         raise left_out
-    return judged(transport, hosts, result, profile_dirs, wanted[0][1].forks)
+    return judged(watched, hosts, result, profile_dirs, wanted[0][1].forks)
 
 
 def _share_s(left_s: float, probes_left: int, costs: Sequence[Cost]) -> float:

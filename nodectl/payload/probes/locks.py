@@ -10,7 +10,6 @@ import fcntl
 import json
 import os
 import re
-import signal
 import stat
 import sys
 import time
@@ -24,6 +23,7 @@ from ..jobs.folder import JobFolder, known_jobs, state_root
 WAIT_S = 2.0
 POLL_S = 0.05
 LONGEST = 4096
+BEAT_S = 2.0
 # where every login may write and none may remove what is another's; the first that is so
 COMMON_FOLDERS = ("/run/lock", "/tmp")  # noqa: S108 - one name for all is meant
 
@@ -143,4 +143,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         write_holder(common, mine)
     say(event="held", pid=os.getpid(), jobs=running_jobs())
     while True:
-        signal.pause()
+        time.sleep(BEAT_S)
+        # so that a host that is cut off is missed soon
+        say(event="beat")

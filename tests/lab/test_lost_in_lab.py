@@ -1,0 +1,45 @@
+"""A cable that is cut in the middle of a probe, on a live fleet."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("lab_machine")]
+
+# three rounds of pairs, both directions, twice 2 s each
+_PROBE = ("probe", "tcp", "--duration", "2", "--repetitions", "2")
+_USUAL_S, _MISSED_S = 27.0, 30.0
+
+
+@pytest.fixture
+def lab(cli_env: dict[str, str], tmp_path: Path) -> Iterator[tuple[Cli, str]]:
+    cli = Cli({**cli_env, "XDG_STATE_HOME": str(tmp_path)})
+    inventory = cli("lab", "up", "-n", "4", "--rate", "200mbit", "--name", "cut").stdout.strip()
+    yield cli, inventory
+    cli("lab", "down", "--name", "cut")
+
+
+def test_a_cut_link_is_one_finding_and_is_not_waited_for(lab: tuple[Cli, str]) -> None:
+    cli, inventory = lab
+    began = time.monotonic()
+    argv = [sys.executable, "-m", "nodectl", "-i", inventory, "--output", "json", *_PROBE]
+    with subprocess.Popen(argv, env=dict(cli.env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as probe:
+        assert probe.stderr is not None
+        for line in probe.stderr:
+            if "round 1" in line:
+                break
+        time.sleep(3)
+        cli("lab", "fault", "link-down", "node03", "--name", "cut")
+        out, _ = probe.communicate(timeout=200)
+    findings = [(each["host"], each["status"], each["subject"]) for each in json.loads(out)["findings"]]
+    assert findings == [("node03", "unknown", "lost")] and probe.returncode == 3
+    assert time.monotonic() - began < _USUAL_S + _MISSED_S
