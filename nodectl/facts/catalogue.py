@@ -55,7 +55,7 @@ def facts_for(
         sysctl_fact(sysctl_keys) if fact is SYSCTL and sysctl_keys else fact
         for fact in registered()
         if fact.occasion in occasions
-        if root or not any(command.root for command in fact.commands_on(_ANY))
+        if root or not any(command.root or command.sudo for command in fact.commands_on(_ANY))
     )
 
 
@@ -68,6 +68,12 @@ def commands_for(host: Host, facts: Sequence[Fact[Any]] | None = None) -> tuple[
 def root_commands() -> tuple[Command, ...]:
     """What the collector runs as root, sorted by argv."""
     return tuple(sorted((command for command in commands_for(_ANY) if command.root), key=lambda command: command.argv))
+
+
+def root_argvs() -> tuple[tuple[str, ...], ...]:
+    """All that runs as root, by the collector or by a script of its own, sorted."""
+    by_scripts = (argv for command in commands_for(_ANY) for argv in command.sudo)
+    return tuple(sorted({*(command.argv for command in root_commands()), *by_scripts}))
 
 
 def words_of(subject: str, value: object) -> str:

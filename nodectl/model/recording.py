@@ -9,7 +9,8 @@ class Command:
     """What the collector runs under `key`; it is ended after `deadline_s`.
 
     `hardware`: only a real machine can answer, so that a lab host that is dressed in a recording answers from it.
-    `root`: a login that is not root runs it by `sudo -n`.
+    `root`: a login that is not root runs it by `sudo -n`. `sudo` is what its script runs so by itself, with patterns of
+    devices.
     """
 
     key: str
@@ -17,6 +18,7 @@ class Command:
     deadline_s: int = 10
     hardware: bool = False
     root: bool = False
+    sudo: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

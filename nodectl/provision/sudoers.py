@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from nodectl.errors import UsageError
-from nodectl.facts.catalogue import root_commands
+from nodectl.facts.catalogue import root_argvs
 
 # a login or, after a per cent sign, a group; what sudoers would take for syntax is left out
 _NAME = re.compile(r"%?[A-Za-z_][A-Za-z0-9_.-]*\Z")
-_ARGUMENT = re.compile(r"[A-Za-z0-9./-]+\Z")
+# a set of characters is a pattern to sudoers, too: of one character, never of a blank
+_ARGUMENT = re.compile(r"(?:[A-Za-z0-9./-]|\[[0-9a-z]-[0-9a-z]\])+\Z")
 # where distributions have them; sudo compares the file, so /bin/dmesg is the same one
-_FOLDERS = {"lspci": ("/usr/bin", "/usr/sbin")}
+_FOLDERS = {"lspci": ("/usr/bin", "/usr/sbin"), "smartctl": ("/usr/sbin",), "nvme": ("/usr/sbin",)}
 _FOLDER = ("/usr/bin",)
 
 _HEAD = """\
@@ -36,7 +37,7 @@ def sudoers(name: str, provisioning: str = "none") -> str:
     """A drop-in that visudo accepts; `provisioning` is none, password or nopasswd."""
     if not _NAME.match(name):
         raise UsageError(f"{name!r} is no login or %group", "give a name of letters, digits and ._-")
-    commands = ", ".join(line for command in root_commands() for line in _commands(command.argv))
+    commands = ", ".join(line for argv in root_argvs() for line in _commands(argv))
     return "".join(
         [
             _HEAD.format(name=name),

@@ -1,6 +1,7 @@
-"""RAID, BMC log, open files, partitions and DCGM's watches: what fires, what is quiet, what could not tell."""
+"""RAID, drives, BMC log, open files, partitions and DCGM's watches: what fires, what is quiet, what could not tell."""
 
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from nodectl.checks.network import pkeys
 from nodectl.checks.system import bmc, drives, open_files
 from nodectl.facts.bmc_log import BmcEvent, BmcLog
 from nodectl.facts.dcgm_health import DcgmHealth
+from nodectl.facts.drives import Drive, Drives
 from nodectl.facts.open_files import OpenFiles
 from nodectl.facts.pkeys import Pkeys
 from nodectl.facts.raid import Array, Raid
@@ -16,11 +18,16 @@ from tests.checks.table import UNREAD, Case, missing, verify
 from tests.lab.recorded_host import findings
 
 # the table's clock shows 1970-01-12
+NAME = "/dev/nvme3"
 OLD, NEW = "01/02/1970", "01/11/1970"
 
 
 def array(state: str = "active", failed: tuple[str, ...] = (), working: int = 2, busy: str = "") -> dict[str, object]:
     return {"raid": Raid((Array("md0", state, ("sda", "sdb"), failed, 2, working, busy or None),))}
+
+
+def drive(**said: Any) -> dict[str, object]:
+    return {"drives": Drives((Drive(NAME, **said),))}
 
 
 def logged(*events: tuple[str, str], asserted: bool = True) -> dict[str, object]:
@@ -38,6 +45,16 @@ TABLES: dict[ModuleType, list[Case]] = {
         Case("raid", "warning", array(working=1), action="replace"),
         Case("raid", "warning", array(working=1, busy="recovery 3.0%"), action="none"),
         Case("raid", "unknown", {"raid": UNREAD}),
+        Case("drive_health", "ok", drive(passed=True, critical_warning=0, used_percent=89, media_errors=99)),
+        Case("drive_health", "failed", drive(passed=False), action="replace", subject=NAME),
+        Case("drive_health", "failed", drive(passed=False, critical_warning=8), action="replace"),
+        Case("drive_health", "failed", drive(passed=True, failed_attributes=("Reallocated_Sector_Ct",))),
+        Case("drive_health", "warning", drive(passed=False, critical_warning=2), action="none"),
+        Case("drive_health", "warning", drive(used_percent=90), action="none"),
+        Case("drive_health", "warning", drive(unreadable_sectors=1), action="none"),
+        Case("drive_health", "warning", drive(media_errors=100), action="none"),
+        Case("drive_health", "unknown", {"drives": Drives((), (NAME,))}, subject=NAME),
+        Case("drive_health", "unknown", {"drives": UNREAD}),
     ],
     bmc: [
         Case("bmc_log", "ok", logged((NEW, "Presence detected"))),
@@ -81,6 +98,12 @@ def test_an_event_that_was_taken_back_counts_no_more() -> None:
     asserted, back = logged((NEW, "Uncorrectable ECC")), logged((NEW, "Uncorrectable ECC"), asserted=False)
     both = BmcLog(asserted["bmc_log"].events + back["bmc_log"].events)  # type: ignore[attr-defined]
     verify(bmc, Case("bmc_log", "ok", {"bmc_log": both}))
+
+
+def test_data_that_a_drive_lost_since_the_last_look_is_told() -> None:
+    (finding,) = findings("dgx-a100", {"node02": ["drive-errors"]})
+    assert (finding.check, finding.host, finding.subject) == ("drive_health", "node02", "/dev/nvme0")
+    assert "media errors" in finding.actual and "5" in finding.actual
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,20 @@ def test_a_name_that_sudoers_would_take_for_syntax_is_refused(name: str) -> None
 
 
 def test_it_holds_all_that_the_collector_runs_as_root_and_nothing_else() -> None:
-    rooted = {command.argv for command in commands_for(Host("n1", "192.0.2.1")) if command.root}
+    commands = commands_for(Host("n1", "192.0.2.1"))
+    rooted = {command.argv for command in commands if command.root} | {argv for each in commands for argv in each.sudo}
     (line,) = [line for line in sudoers("op").splitlines() if line.startswith("Cmnd_Alias")]
     allowed = {tuple(each.rpartition("bin/")[2].split()) for each in line.partition(" = ")[2].split(", ")}
     assert allowed == {argv if argv[1:] else (*argv, '""') for argv in rooted}
+
+
+def test_of_drives_only_the_health_may_be_asked() -> None:
+    (line,) = [line for line in sudoers("op").splitlines() if line.startswith("Cmnd_Alias")]
+    asked = [each for each in line.partition(" = ")[2].split(", ") if "/dev/" in each]
+    assert asked and {each.rpartition(" ")[0] for each in asked} == {
+        "/usr/sbin/nvme smart-log -o json",
+        "/usr/sbin/smartctl -j -n standby -H -A",
+    }
 
 
 def test_the_command_prints_it(nodectl: Cli) -> None:

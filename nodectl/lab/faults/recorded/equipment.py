@@ -38,6 +38,32 @@ FAULTS: tuple[Fault, ...] = (
     ),
     recorded("raid-inactive", "an array does not run", "raid", once("mdstat", r"^(md1 : )active raid0", r"\1inactive")),
     recorded(
+        "drive-failing",
+        "a drive calls itself failing",
+        "drive_health",
+        once("drives", r'"passed": true', '"passed": false'),
+        once("drives", r'"critical_warning": 0', '"critical_warning": 4'),
+    ),
+    recorded(
+        "drive-spare",
+        "the spare blocks of a drive are used up",
+        "drive_health",
+        once("drives", r'"critical_warning": 0', '"critical_warning": 1'),
+        once("drives", r'"available_spare": 100', '"available_spare": 4'),
+    ),
+    recorded(
+        "drive-worn",
+        "the life of a drive is nearly used up",
+        "drive_health",
+        once("drives", r'"percentage_used": \d+', '"percentage_used": 97'),
+    ),
+    recorded(
+        "drive-errors",
+        "a drive has lost data",
+        "drive_health",
+        once("drives", r'"media_errors": 0', '"media_errors": 5'),
+    ),
+    recorded(
         "bmc-memory",
         "the BMC has logged memory that could not be corrected",
         "bmc_log",
