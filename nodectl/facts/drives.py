@@ -48,8 +48,8 @@ class Drive:
     """One drive; None for what its kind does not tell.
 
     `passed` is its own verdict, `critical_warning` NVMe's bits, `used_percent` how much is used of the life that its
-    maker gives it, `failed_attributes` those of ATA that are beyond their limit now, `media_errors` counts data that was
-    lost since it was made, `unreadable_sectors` what it cannot read now.
+    maker gives it, `failed_attributes` those of ATA that are beyond their limit now, `media_errors` what was lost since
+    it was made, `unreadable_sectors` what it cannot read now.
     """
 
     name: str
