@@ -231,6 +231,7 @@ PROBE = Probe(
             *("backend", "ranks", "interfaces", "threads", "device", "batch_size", "gradient_bytes"),
             *("precision", "rate"),
         ),
+        places=("interfaces",),
         shown=_shown,
     ),
     usual=Amount(repetitions=5, duration_s=2.0),

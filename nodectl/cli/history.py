@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.terminal import note, terminal_width
+from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.report.findings import findings_list
-from nodectl.report.measurements import measurements_table
+from nodectl.report.measurements import measurements_text
 from nodectl.report.table import aligned
 
 if TYPE_CHECKING:
-    from nodectl.history.store import Past
+    from nodectl.history.store import Past, Point
+    from nodectl.model.finding import Finding
+
+_NOTHING = "nothing was measured of this fleet yet: `nodectl probe` keeps what it measures"
 
 
 @click.group()
@@ -33,14 +39,15 @@ def list_(app: App) -> None:
         runs = past.runs()
     rows = [{"run": run, "time": iso(when), "probes": probes, "measurements": n} for run, when, probes, n in runs]
     lines = [(str(run), iso(when), probes.replace(",", ", "), str(count)) for run, when, probes, count in runs]
-    table = aligned([("RUN", "TIME", "PROBES", "MEASUREMENTS"), *lines]) if runs else ""
+    table = aligned([("RUN", "TIME", "PROBES", "MEASUREMENTS"), *lines]) if runs else _NOTHING
     app.show("history", {"runs": rows}, table)
 
 
 @history.command()
 @click.argument("run", type=click.IntRange(1))
+@click.option("--all", "everything", is_flag=True, help="In the table each value.")
 @click.pass_obj
-def show(app: App, run: int) -> None:
+def show(app: App, run: int, everything: bool) -> None:
     """What one run measured."""
     from nodectl.probes.registry import kind_of
 
@@ -48,7 +55,8 @@ def show(app: App, run: int) -> None:
         kept = past.past(run=run)
     if not kept:
         raise UsageError(f"no run {run} of this fleet", "see `nodectl history list`")
-    table = measurements_table([row.measurement for row in kept], kind_of)
+    measured = [row.measurement for row in kept]
+    table = measurements_text(measured, kind_of, everything=everything, width=terminal_width())
     app.show("history", {"run": run, "measurements": [_row(row) for row in kept]}, table)
 
 
@@ -58,6 +66,10 @@ def show(app: App, run: int) -> None:
 def export(app: App, probes: tuple[str, ...]) -> None:
     """All measurements of the fleet, or of some probes, as JSON lines."""
     with app.history() as past:
+        known = past.probes()
+        for name in sorted({*probes} - {*known}):
+            others = f"{meant(name, known)}there are: {', '.join(known) or 'none'}"
+            note(f"nodectl: no measurement of '{name}' is kept\n  try: {others}")
         for kept in past.past(probes):
             click.echo(json.dumps(_row(kept)))
 
@@ -69,8 +81,24 @@ def drift(app: App) -> None:
     from nodectl.history.drift import WINDOW, drifts
 
     with app.history() as past:
-        findings = list(drifts(past.points(past.probes(), WINDOW)).values())
-    app.show("history", {"findings": [asdict(finding) for finding in findings]}, findings_list(findings))
+        points = past.points(past.probes(), WINDOW)
+    findings = list(drifts(points).values())
+    app.show("history", {"findings": [asdict(finding) for finding in findings]}, _drift_text(findings, points))
+
+
+def _drift_text(findings: Sequence[Finding], points: Sequence[Point]) -> str:
+    """The findings, and always what was looked at: silence would be 'nothing drifts' and 'nothing known' alike."""
+    from nodectl.history.drift import MIN_POINTS, looked
+
+    seen = looked(points)
+    if not seen.series:
+        return _NOTHING
+    known = seen.series - seen.short
+    told = f"{len(findings)} drift for the worse" if findings else "nothing drifts"
+    about = f"{told}: {known} of {seen.series} series have {MIN_POINTS} values or more, over {seen.runs} runs"
+    if not known:
+        about = f"nothing to tell drift by: {seen.series} series over {seen.runs} runs, none with {MIN_POINTS} values"
+    return "\n".join(filter(None, [findings_list(findings), about]))
 
 
 def _row(kept: Past) -> dict[str, object]:

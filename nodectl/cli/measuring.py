@@ -106,10 +106,18 @@ def note_not_kept(error: HistoryError) -> None:
     note(f"nodectl: not kept in the history: {error.message}\n  try: {error.remedy}")
 
 
-def conclude(app: App, name: str, document: Mapping[str, object], text: str, findings: Sequence[Finding]) -> None:
+def conclude(
+    app: App,
+    name: str,
+    document: Mapping[str, object],
+    text: str,
+    findings: Sequence[Finding],
+    *,
+    everything: bool = False,
+) -> None:
     """Show what was measured, then the findings on stderr; the process ends with their status where that is not 0."""
     app.show(name, document, text)
     if findings:
-        note(findings_list(findings))
+        note(findings_list(findings, everything=everything))
     if status := exit_status(finding.status for finding in findings):
         raise SystemExit(status)

@@ -14,7 +14,7 @@ from nodectl.cli.app import App
 from nodectl.cli.measuring import conclude, hold, keep
 from nodectl.cli.options import Read, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
-from nodectl.cli.terminal import note
+from nodectl.cli.terminal import note, terminal_width
 from nodectl.errors import UsageError
 from nodectl.probes.base import BETWEEN_HOSTS, GROUPS, ProbeOptions
 from nodectl.probes.options import Choice, Declared, Kind, Seconds, Text, Whole, declared, duration
@@ -220,6 +220,12 @@ def _of_the_run() -> list[click.Option]:
             envvar="NODECTL_PROBE_COMPARE",
             help="Beside the history, or a saved `probe --output json`.",
         ),
+        click.Option(
+            ["--all", "everything"],
+            is_flag=True,
+            envvar="NODECTL_PROBE_ALL",
+            help="In the table each value, and each finding.",
+        ),
     ]
 
 
@@ -237,7 +243,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     with hold(app, f"probe {names}", force=given["force"]) as holds:
         result = ProbeResult(findings=holds.findings)
         if holds.refused:
-            _show(app, result, None)
+            _show(app, result, None, everything=given["everything"])
             return
         transport = Watched(app.transport, holds.heard, holds.unreached())
         costs: Sequence[Any] = ()
@@ -255,14 +261,19 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
             ends_at = ends_at or monotonic() + quick.BUDGET_S
         result += run_probes(transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
     compared, noticed = keep(app, result, against)
-    _show(app, result + ProbeResult(findings=noticed), compared)
+    _show(app, result + ProbeResult(findings=noticed), compared, everything=given["everything"])
 
 
-def _show(app: App, result: ProbeResult, compared: Comparison | None) -> None:
+def _show(app: App, result: ProbeResult, compared: Comparison | None, *, everything: bool) -> None:
     from nodectl.probes.registry import kind_of
-    from nodectl.report.measurements import comparison_table, measurements_table
+    from nodectl.report.measurements import comparison_table, measurements_text
 
-    tables = [measurements_table(result.measurements, kind_of)] if result.measurements else []
-    tables += [comparison_table(compared)] if compared is not None and tables else []
+    measured, findings = result.measurements, result.findings
+    tables = (
+        [measurements_text(measured, kind_of, findings, everything=everything, width=terminal_width())]
+        if measured
+        else []
+    )
+    tables += [comparison_table(compared, kind_of, everything=everything)] if compared is not None and tables else []
     document = asdict(result) | ({"comparison": asdict(compared)} if compared is not None else {})
-    conclude(app, "probe", document, "\n\n".join(tables), result.findings)
+    conclude(app, "probe", document, "\n\n".join(tables), findings, everything=everything)

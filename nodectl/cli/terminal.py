@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,11 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 def safe(text: str) -> str:
     r"""`text` with control characters spelled out (`\x1b`), so that no host can drive the terminal."""
     return _UNSAFE.sub(lambda match: repr(match.group())[1:-1], text.replace("\r\n", "\n"))
+
+
+def terminal_width() -> int:
+    """Columns of the terminal; COLUMNS goes before it, and 80 where there is none."""
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def result(text: str) -> None:

@@ -8,6 +8,15 @@ KIB, MIB, GIB, TIB = (1 << 10 * power for power in range(1, 5))
 _SIZE_UNITS = {"K": KIB, "M": MIB, "G": GIB, "T": TIB}
 _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*(?:([KMGT])(?:i?B)?|B)?\s*", re.IGNORECASE)
 _SHOWN = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
+# units of one kind, ascending, each with how many of it make one of the next
+_CHAINS = (
+    (("ns", 1000), ("us", 1000), ("ms", 1000), ("s", 60)),
+    (("kbit/s", 1000), ("Mbit/s", 1000), ("Gbit/s", 1000), ("Tbit/s", 1000)),
+    (("kb/s", 1000), ("Mb/s", 1000), ("Gb/s", 1000), ("Tb/s", 1000)),
+    (("kB/s", 1000), ("MB/s", 1000), ("GB/s", 1000), ("TB/s", 1000)),
+    (("KiB/s", 1024), ("MiB/s", 1024), ("GiB/s", 1024), ("TiB/s", 1024)),
+    (("GFLOPS", 1000), ("TFLOPS", 1000), ("PFLOPS", 1000)),
+)
 _TIMES = frozenset(["s", "ms", "us", "µs", "ns", "min"])
 _RATES = frozenset(["IOPS", "Mpps", "MHz", "GHz", "bps", "Mbps", "Gbps"])
 
@@ -37,9 +46,36 @@ def format_size_rounded(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
-def format_number(value: float) -> str:
-    """Three decimals, and three digits where those would be noughts."""
-    return f"{value:.3f}" if value >= 0.1 else f"{value:.3g}"
+def digits(value: float) -> str:
+    """Three digits that count, and all of a whole part: `0.0123`, `4.20`, `391`, `20,836`."""
+    size = abs(value)
+    if size == 0:
+        return "0"
+    # 9.996 would be written 10.00
+    for least, decimals in ((99.95, 0), (9.995, 1), (0.9995, 2)):
+        if size >= least:
+            return f"{value:,.{decimals}f}"
+    return f"{value:.3g}"
+
+
+def readable(value: float, unit: str) -> tuple[float, str]:
+    """The value in the unit of its kind in which it is 1 to 1000, where there is one: 20.8 ms for 20836 us."""
+    chain = next((chain for chain in _CHAINS if unit in dict(chain)), ())
+    names = [name for name, _ in chain]
+    if not names or value == 0:
+        return value, unit
+    place = names.index(unit)
+    while place + 1 < len(names) and abs(value) >= chain[place][1]:
+        value, place = value / chain[place][1], place + 1
+    while place and abs(value) < 1:
+        value, place = value * chain[place - 1][1], place - 1
+    return value, names[place]
+
+
+def format_value(value: float, unit: str) -> str:
+    """`20.8 ms` for 20836 us: three digits, in the unit of its kind that keeps them short."""
+    shown, name = readable(value, unit)
+    return f"{digits(shown)} {name}"
 
 
 def lower_is_better(unit: str) -> bool | None:

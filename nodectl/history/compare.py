@@ -88,13 +88,14 @@ def _is_outside(old: Measurement, new: Measurement) -> bool | None:
 
 def _finding(against: str, change: Change) -> Finding:
     identity = Identity(change.probe, change.hosts, change.direction, change.unit, change.subject, change.size_bytes)
+    unit = kind_of(change.probe).unit(change.unit)
     return Finding(
         change.hosts[0],
         "compare",
         Status.WARNING,
         subject=identity.label,
-        expected=f"{change.old:.4g} {change.unit} ({against})",
-        actual=f"{change.new:.4g} {change.unit}, {change.change_percent or 0:+.1f} % and outside both spreads",
+        expected=f"{unit.short(change.old)} ({against})",
+        actual=f"{unit.short(change.new)}, {change.change_percent or 0:+.1f} % and outside both spreads",
         remedy="measure again; then look at what has changed since (`nodectl health`)",
         kind=identity.kind,
         hosts=change.hosts,

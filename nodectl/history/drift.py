@@ -7,7 +7,7 @@ decline alike and no single bad day; and the last few values, which must be wors
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -97,6 +97,22 @@ def drifts(points: Sequence[Point]) -> dict[str, Finding]:
     return findings
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look for drift had to go by: `runs` in all, `series` of them, and those too `short` to have a past."""
+
+    runs: int
+    series: int
+    short: int
+
+
+def looked(points: Sequence[Point]) -> Looked:
+    """How many series there are, and how many have fewer than MIN_POINTS values."""
+    lengths = Counter(point.key for point in points)
+    short = sum(1 for length in lengths.values() if length < MIN_POINTS)
+    return Looked(len({point.run for point in points}), len(lengths), short)
+
+
 def _peers(points: Sequence[Point]) -> dict[str, list[tuple[float, float]]]:
     """Identity → (time, its part of the median of the others of the same kind in the same run)."""
     kinds: dict[tuple[object, ...], dict[str, Point]] = defaultdict(dict)
@@ -144,13 +160,14 @@ def _beside_peers(among: Drift | None, peer_points: Sequence[object]) -> str:
 
 
 def _finding(identity: Identity, seen: Drift, peers: str, unit: str) -> Finding:
+    known = kind_of(identity.probe).unit(unit)
     return Finding(
         identity.hosts[0],
         "drift",
         Status.WARNING,
         subject=identity.label,
-        expected=f"{seen.usual:.4g} {unit}",
-        actual=f"{seen.latest:.4g} {unit}, {seen.change_percent:+.1f} % over {seen.points} runs, {peers}",
+        expected=known.short(seen.usual),
+        actual=f"{known.short(seen.latest)}, {seen.change_percent:+.1f} % over {seen.points} runs, {peers}",
         remedy="look at what has changed since (`nodectl health`), and measure it beside a good one",
         evidence=f"{seen.slope_percent:+.1f} % in 30 days",
         kind=identity.kind,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from nodectl.common.units import format_size
 from nodectl.model.measurement import Measurement
 from nodectl.probes.registry import kind_of
 
@@ -38,9 +39,9 @@ class Identity:
 
     @property
     def label(self) -> str:
-        """For people: `nccl node01,node02 all_reduce 1048576 B`."""
+        """For people: `nccl node01,node02 all_reduce 1 MiB`."""
         where = self.direction or ",".join(self.hosts)
-        size = None if self.size_bytes is None else f"{self.size_bytes} B"
+        size = None if self.size_bytes is None else format_size(self.size_bytes)
         return " ".join(filter(None, [self.probe, where, self.subject, size]))
 
 

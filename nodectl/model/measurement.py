@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from nodectl.common.units import format_number, lower_is_better
+from nodectl.common.units import format_value, lower_is_better
 
 Conditions = Mapping[str, object]
 
@@ -32,20 +32,27 @@ class Measurement:
 class Unit:
     """A unit in which values are measured, and how a table writes them.
 
-    `decimals` None is three, and three digits of what is below 0.1. `beside` is the value in another unit, shown after
-    it, with the factor to it. `lower_is_better` is needed where the unit itself is neither a known time nor a rate.
+    `decimals` None is three digits, in the unit of the same kind that keeps them short (20.8 ms for 20836 us). `beside`
+    is the value in another unit, shown after it, with the factor to it. `lower_is_better` is needed where the unit
+    itself is neither a known time nor a rate. `word` says what the value is, where the unit alone would mislead.
     """
 
     name: str
     decimals: int | None = None
     beside: tuple[str, float] | None = None
     lower_is_better: bool | None = None
+    word: str = ""
 
     def text(self, value: float) -> str:
-        """`1.250 GB/s = 10.000 Gbit/s`."""
-        shown = format_number(value) if self.decimals is None else f"{value:.{self.decimals}f}"
-        other = f" = {format_number(self.beside[1] * value)} {self.beside[0]}" if self.beside else ""
-        return f"{shown} {self.name}{other}"
+        """`1.25 GB/s busbw = 10.0 Gbit/s`."""
+        other = f" = {format_value(self.beside[1] * value, self.beside[0])}" if self.beside else ""
+        return f"{self.short(value)}{f' {self.word}' if self.word else ''}{other}"
+
+    def short(self, value: float) -> str:
+        """`1.25 GB/s`."""
+        if self.decimals is None:
+            return format_value(value, self.name)
+        return f"{value:,.{self.decimals}f} {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +67,9 @@ class MeasurementKind:
 
     units: tuple[Unit, ...] = ()
     identity: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
     shown: str | Callable[[Conditions], str] | None = None
+    caption: str = ""
 
     def unit(self, name: str) -> Unit:
         """The declared unit of this name; one that is only written as it is, for a value of an older nodectl."""
@@ -74,6 +83,11 @@ class MeasurementKind:
     def chosen(self, conditions: Conditions) -> dict[str, object]:
         """The conditions that make it this measurement and no other, its size among them."""
         return {name: conditions[name] for name in ("size_bytes", *self.identity) if _is_given(conditions.get(name))}
+
+    def what(self, conditions: Conditions) -> dict[str, str]:
+        """The chosen conditions by name; of a place only that it is one, not which."""
+        chosen = {name: str(value) for name, value in self.chosen(conditions).items()}
+        return {name: "" if name in self.places else value for name, value in chosen.items()}
 
     def subject(self, conditions: Conditions) -> str:
         """The chosen conditions but for the size, as text: `all_reduce, backend nccl, ranks 16`."""

@@ -133,6 +133,7 @@ class Probe(Generic[Own]):
         parts: dict[str, tuple[object, type]] = {
             "results.units": (self.results.units, Unit),
             "results.identity": (self.results.identity, str),
+            "results.places": (self.results.places, str),
             "groups": (self.groups, str),
             "needs": (self.needs, Need),
             "floors": (self.floors, str),
@@ -150,6 +151,7 @@ class Probe(Generic[Own]):
             "run is no function": not callable(self.run),
             "cost_s is no function": not callable(self.cost_s),
             "results: a unit is needed": not self.results.units,
+            "results.places are none of identity": not set(self.results.places) <= set(self.results.identity),
             f"groups: known are {', '.join(GROUPS)}": not set(self.groups) <= set(GROUPS),
             "least is more than usual": self.least.repetitions > self.usual.repetitions
             or self.least.duration_s > self.usual.duration_s,

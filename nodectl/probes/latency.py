@@ -9,7 +9,7 @@ from statistics import median
 
 from nodectl.blame.inquiry import Blamed, Inquiry, Verdict
 from nodectl.blame.model import HostPair, Reading, Suspect
-from nodectl.common.units import format_number
+from nodectl.common.units import format_value
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
@@ -189,7 +189,7 @@ def _blamed(blamed: Blamed) -> Finding:
         NAME,
         Status.FAILED,
         "round trips are slow" if cause.kind == "host" else " - ".join(cause.hosts),
-        expected=f"about {usual_us:.3g} us, as between the others",
+        expected=f"about {format_value(usual_us, 'us')}, as between the others",
         actual=f"{1 / blamed.suspect.share:.1f} times as long as between the others, measured again with "
         f"{', '.join(blamed.partners[:4]) or 'the same ends'}; confidence {100 * blamed.confidence:.2f} %",
         remedy=_REMEDY,
@@ -216,7 +216,7 @@ def _unsettled(suspect: Suspect) -> Finding:
 
 def _shown(given: Conditions) -> str:
     p99, least = (
-        f"{format_number(us)} us" if isinstance(us := given.get(name), int | float) else "? us"
+        format_value(us, "us") if isinstance(us := given.get(name), int | float) else "? us"
         for name in ("p99_us", "min_us")
     )
     return f"p99 {p99}, min {least}"
@@ -228,7 +228,13 @@ PROBE = Probe(
     help="A run ends with 2000 exchanges of 64 bytes, or with its time.",
     run=run_latency,
     options=ProbeOptions,
-    results=MeasurementKind(units=(Unit("us"),), identity=("interfaces",), shown=_shown),
+    results=MeasurementKind(
+        units=(Unit("us"),),
+        identity=("interfaces",),
+        places=("interfaces",),
+        shown=_shown,
+        caption="a round trip of 64 bytes: the median of them",
+    ),
     usual=_USUAL,
     least=Amount(repetitions=1, duration_s=0.05),
     cost_s=cost_s,

@@ -169,6 +169,7 @@ PROBE = Probe(
     results=MeasurementKind(
         units=(Unit("GB/s"),),
         identity=("kernel", "numa", "method", "threads"),
+        places=("numa",),
         shown="{kernel}, {threads} threads, {method}",
     ),
     usual=_USUAL,

@@ -217,6 +217,7 @@ PROBE = Probe(
     results=MeasurementKind(
         units=tuple(Unit(unit) for unit in dict.fromkeys(job.unit for job in _JOBS.values())),
         identity=("pattern", "path", "direct", "engine", "hosts_at_once"),
+        places=("path",),
         shown=_shown,
     ),
     usual=_USUAL,

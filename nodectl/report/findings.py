@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from nodectl.common.few import few
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
@@ -43,16 +44,37 @@ def grouped(findings: Sequence[Finding], alike: Callable[[Finding], object]) -> 
     return list(groups.values())
 
 
-def findings_list(findings: Sequence[Finding]) -> str:
-    """A line for each finding, worst first, and a second for its remedy; for findings of a measurement."""
-    lines = []
-    for finding in sorted(findings, key=lambda finding: finding.status.rank):
-        place = [finding.host] if finding.kind == "host" or not finding.subject else []
-        about = ": ".join(filter(None, [*place, finding.subject]))
-        lines.append(f"{finding.status}  {finding.check}  {about}: {finding.actual}")
-        if finding.remedy:
-            lines.append(f"  try: {finding.remedy}")
-    return "\n".join(lines)
+def findings_list(findings: Sequence[Finding], *, everything: bool = False) -> str:
+    """A line for each thing found, worst first, and one for its remedy; for findings of a measurement.
+
+    What is said alike of several hosts or paths is said once. More than two screens are folded as `health` does, unless
+    `everything` is asked for, which folds nothing.
+    """
+    alike = [[finding] for finding in _by_rank(findings)] if everything else grouped(findings, _said)
+    lines = [line for group in alike for line in _told(group)]
+    return "\n".join(lines if everything or len(lines) <= TWO_SCREENS else folded(findings, TWO_SCREENS))
+
+
+def _by_rank(findings: Sequence[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: finding.status.rank)
+
+
+def _said(finding: Finding) -> tuple[object, ...]:
+    is_of_host = finding.kind == "host" or not finding.subject
+    return finding.status, finding.check, finding.actual, finding.remedy, is_of_host, is_of_host and finding.subject
+
+
+def _told(alike: Sequence[Finding]) -> Iterator[str]:
+    finding = alike[0]
+    is_of_host = finding.kind == "host" or not finding.subject
+    if is_of_host:
+        hosts = finding.host if len(alike) == 1 else fold(dict.fromkeys(each.host for each in alike))
+        about = ": ".join(filter(None, [hosts, finding.subject]))
+    else:
+        about = few(list(dict.fromkeys(each.subject for each in alike)))
+    yield f"{finding.status}  {finding.check}  {about}: {finding.actual}"
+    if finding.remedy:
+        yield f"  try: {finding.remedy}"
 
 
 def counts(findings: Sequence[Finding]) -> str:

@@ -1,16 +1,55 @@
-"""Measurements as tables, by themselves and beside earlier ones."""
+"""Measurements for people: the fleet's figures first, then who is worst, then each; and beside earlier ones."""
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size
 from nodectl.model.comparison import Change, Comparison
-from nodectl.model.measurement import Measurement, MeasurementKind
+from nodectl.model.finding import Finding
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status, worst
+from nodectl.report.matrix import matrix
+from nodectl.report.series import AGAIN, KindOf, Series, fleet_series
 from nodectl.report.table import aligned
 
-KindOf = Callable[[str], MeasurementKind]
+# of a series with more members the worst ones are shown, more of them where no matrix shows all
+_WHOLE = 4
+_WORST, _WORST_WITHOUT_MATRIX = 3, 10
 _SPREADS = {True: "outside both spreads", False: "within the spreads", None: "spread not known"}
 _LISTED = 5
+_MOST_CHANGES = 20
+_COLUMNS = 80
+
+
+def measurements_text(
+    measurements: Sequence[Measurement],
+    kind_of: KindOf,
+    findings: Sequence[Finding] | None = None,
+    *,
+    everything: bool = False,
+    width: int = _COLUMNS,
+) -> str:
+    """The fleet's figures and a verdict a probe, then pairs as a matrix or the worst; with `everything` each value.
+
+    Without `findings` (an old run's are not known) there is no verdict.
+    """
+    series = fleet_series(measurements, kind_of)
+    is_fleet = any(len(one.members) > 1 for one in series)
+    parts = [_fleet_table(series)] if is_fleet else []
+    if everything or not is_fleet:
+        parts.append(measurements_table(measurements, kind_of))
+    verdicts = [] if findings is None else list(_verdicts(series, findings))
+    parts.insert(1, "\n".join([*verdicts, *_measured_again(series), *_captions(series)]))
+    if is_fleet and not everything:
+        shown = [matrix(one, width) for one in series]
+        parts += [_worst_table(series, [bool(text) for text in shown]), *shown]
+        hidden = _hidden(series, shown)
+        total = sum(len(one.members) for one in series)
+        parts.append(f"{hidden} of {total} values are not shown: --all shows each" * bool(hidden))
+    return "\n\n".join(filter(None, parts))
 
 
 def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> str:
@@ -19,45 +58,174 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> 
     rows = [
         (
             measurement.probe,
-            measurement.direction or fold(measurement.hosts),
-            kind_of(measurement.probe).unit(measurement.unit).text(measurement.value) + _expected(measurement),
-            "-" if measurement.spread is None else f"{100 * measurement.spread:.1f} %",
-            kind_of(measurement.probe).conditions(measurement.conditions),
+            _where(measurement),
+            kind_of(measurement.probe).unit(measurement.unit).text(measurement.value) + _expected(measurement, kind_of),
+            _spread(measurement),
+            ", ".join(
+                filter(None, [_again(measurement), kind_of(measurement.probe).conditions(measurement.conditions)])
+            ),
         )
         for measurement in measurements
     ]
     return aligned([header, *rows])
 
 
-def _expected(measurement: Measurement) -> str:
-    """`, 95 % of 800`, where a hardware profile says what it should be."""
+def _fleet_table(series: Sequence[Series]) -> str:
+    header = ("PROBE", "WHAT", "MEASURED", "MEDIAN", "LOWEST TO HIGHEST")
+    return aligned([header, *((one.probe, one.what or "-", _count(one), *_figures(one)) for one in series)])
+
+
+def _count(one: Series) -> str:
+    """`48 paths`, `16 hosts`, `32 on 4 hosts`."""
+    number, hosts = len(one.members), len(one.hosts)
+    if all(len(member.hosts) == 2 and member.direction for member in one.members):
+        return f"{number} path{'s' * (number > 1)}"
+    if number == hosts:
+        return f"{number} host{'s' * (number > 1)}"
+    if number == 1:
+        return f"over {hosts} hosts"
+    return f"{number} on {hosts} host{'s' * (hosts > 1)}"
+
+
+def _figures(one: Series) -> tuple[str, str]:
+    middle = one.unit.text(one.median)
+    if one.is_alike():
+        return middle, "-" if len(one.members) == 1 else "all alike"
+    values = [member.value for member in one.members]
+    spread = f", {100 * (max(values) - min(values)) / one.median:.0f} %" if one.median else ""
+    low, high = one.unit.short(min(values)), one.unit.short(max(values))
+    unit = f" {high.partition(' ')[2]}"
+    return middle, f"{low.removesuffix(unit)} to {high}{spread}"
+
+
+def _verdicts(series: Sequence[Series], findings: Sequence[Finding]) -> Iterator[str]:
+    """`tcp: FAILED, 2 failed, 1 warning; 42 to 95 % of the floor`, a line a probe."""
+    for probe in dict.fromkeys(one.probe for one in series):
+        own = [finding for finding in findings if finding.check == probe and finding.status is not Status.OK]
+        status = worst(finding.status for finding in own) if own else Status.OK
+        counts = Counter(finding.status for finding in own)
+        words = ["ok" if status is Status.OK else status.upper()]
+        words += [f"{counts[each]} {each}" for each in Status if counts[each]]
+        yield f"{probe}: {', '.join(words)}; {_shares([one for one in series if one.probe == probe])}"
+
+
+def _shares(series: Sequence[Series]) -> str:
+    members = [member for one in series for member in one.members]
+    shares = [100 * member.value / member.expected for member in members if member.expected]
+    if not shares:
+        return "no floor compared"
+    low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
+    left = "" if len(shares) == len(members) else f" ({len(shares)} of {len(members)} values have one)"
+    return f"{low if low == high else f'{low} to {high}'} % of the floor{left}"
+
+
+def _measured_again(series: Sequence[Series]) -> Iterator[str]:
+    for one in series:
+        if one.later:
+            yield f"{one.probe}: {len(one.later)} of these were measured again; the first value counts here"
+
+
+def _captions(series: Sequence[Series]) -> list[str]:
+    return list(dict.fromkeys(f"{one.probe}: {one.kind.caption}" for one in series if one.kind.caption))
+
+
+def _worst_table(series: Sequence[Series], in_matrix: Sequence[bool]) -> str:
+    """The worst of each series that is not all alike; all of a series that has few members."""
+    header = ("PROBE", "WORST FIRST", "VALUE", "OFF MEDIAN", "SPREAD", "CONDITIONS")
+    several = {probe for probe, number in Counter(one.probe for one in series).items() if number > 1}
+    rows = [
+        row
+        for one, has_matrix in zip(series, in_matrix, strict=True)
+        if len(one.members) > 1 and not one.is_alike()
+        for row in _worst_rows(one, _shown_of(one, has_matrix=has_matrix), one.what if one.probe in several else "")
+    ]
+    return aligned([header, *rows]) if rows else ""
+
+
+def _shown_of(one: Series, *, has_matrix: bool) -> int:
+    if len(one.members) <= _WHOLE:
+        return _WHOLE
+    is_paths = len(one.members[0].hosts) == 2
+    return _WORST_WITHOUT_MATRIX if is_paths and not has_matrix else _WORST
+
+
+def _worst_rows(one: Series, most: int, what: str) -> Iterator[tuple[str, ...]]:
+    for member in one.worst(most):
+        off, again = one.off_percent(member), one.again(member)
+        second = "" if again is None else f"measured again: {one.unit.short(again.value)}"
+        expected = f"{100 * member.value / member.expected:.0f} % of the floor" if member.expected else ""
+        words = [what, second, expected, one.what_of(member)]
+        yield (
+            one.probe,
+            _where(member),
+            one.unit.short(member.value),
+            "-" if off is None else f"{off:+.0f} %",
+            _spread(member),
+            ", ".join(filter(None, words)),
+        )
+
+
+def _hidden(series: Sequence[Series], matrices: Sequence[str]) -> int:
+    """How many values the text does not show."""
+    hidden = 0
+    for one, text in zip(series, matrices, strict=True):
+        if not text and not one.is_alike():
+            shown = _shown_of(one, has_matrix=False)
+            hidden += max(0, len(one.members) - shown)
+    return hidden
+
+
+def _where(measurement: Measurement) -> str:
+    return measurement.direction or fold(measurement.hosts)
+
+
+def _spread(measurement: Measurement) -> str:
+    return "-" if measurement.spread is None else f"{100 * measurement.spread:.1f} %"
+
+
+def _again(measurement: Measurement) -> str:
+    return "measured again" if measurement.conditions.get(AGAIN) else ""
+
+
+def _expected(measurement: Measurement, kind_of: KindOf) -> str:
+    """`, 95 % of 800 TFLOPS`, where a hardware profile says what it should be."""
     wanted = measurement.expected
-    return "" if not wanted else f", {100 * measurement.value / wanted:.0f} % of {wanted:g}"
+    if not wanted:
+        return ""
+    unit = kind_of(measurement.probe).unit(measurement.unit)
+    return f", {100 * measurement.value / wanted:.0f} % of {unit.short(wanted)}"
 
 
-def comparison_table(compared: Comparison) -> str:
-    """A line for each change, and one for what has no counterpart on either side."""
+def comparison_table(compared: Comparison, kind_of: KindOf, *, everything: bool = False) -> str:
+    """A line for each change, of many the largest ones, and one for what has no counterpart on either side."""
     header = ("PROBE", "HOSTS", "WHAT", "OLD", "NEW", "CHANGE", "", "MEASURED")
-    rows = [_row(change) for change in compared.changes]
+    told = compared.changes
+    if len(told) > _MOST_CHANGES and not everything:
+        told = tuple(sorted(told, key=lambda change: -abs(change.change_percent or 0))[:_MOST_CHANGES])
+    rows = [_row(change, kind_of) for change in told]
     lines = [f"against {compared.against}:"]
     if rows:
         lines.append(aligned([header, *rows]))
+    if len(told) < len(compared.changes):
+        left = len(compared.changes) - len(told)
+        lines.append(f"{left} smaller changes are not shown: --all shows each")
     lines += _without("not measured then", compared.only_new)
     lines += _without("not measured now", compared.only_old)
     return "\n".join(lines)
 
 
-def _row(change: Change) -> tuple[str, ...]:
+def _row(change: Change, kind_of: KindOf) -> tuple[str, ...]:
     subject = ", ".join(
         filter(None, [change.subject, "" if change.size_bytes is None else format_size(change.size_bytes)])
     )
     percent = "-" if change.change_percent is None else f"{change.change_percent:+.1f} %"
+    unit = kind_of(change.probe).unit(change.unit)
     return (
         change.probe,
         change.direction or fold(change.hosts),
         subject or "-",
-        f"{change.old:.4g} {change.unit}",
-        f"{change.new:.4g} {change.unit}",
+        unit.short(change.old),
+        unit.short(change.new),
         percent,
         _SPREADS[change.outside_spreads],
         change.old_time or "-",

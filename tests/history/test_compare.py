@@ -11,6 +11,7 @@ from nodectl.history.compare import by_identity, compare, findings, read_against
 from nodectl.history.identity import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
+from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import comparison_table
 from tests.history.measured import memory, tcp
 
@@ -32,7 +33,7 @@ def test_the_size_is_its_own_part() -> None:
     conditions = {"collective": "all_reduce", "size_bytes": 1024, "backend": "nccl", "ranks": 16}
     found = identity_of(Measurement("nccl", ("a", "b"), 1.0, "GB/s", conditions=conditions))
     assert (found.subject, found.size_bytes) == ("all_reduce, backend nccl, ranks 16", 1024)
-    assert found.label == "nccl a,b all_reduce, backend nccl, ranks 16 1024 B"
+    assert found.label == "nccl a,b all_reduce, backend nccl, ranks 16 1 KiB"
 
 
 @pytest.mark.parametrize(
@@ -77,8 +78,8 @@ def test_more_of_a_time_is_worse() -> None:
 def test_a_finding_says_then_and_now() -> None:
     (found,) = findings(compare("LAST", [memory("gpu07", 15.0)], by_identity([memory("gpu07", 20.0)])))
     assert (found.host, found.kind, found.hosts) == ("gpu07", "host", ("gpu07",))
-    assert found.expected == "20 GB/s (LAST)"
-    assert found.actual == "15 GB/s, -25.0 % and outside both spreads"
+    assert found.expected == "20.0 GB/s (LAST)"
+    assert found.actual == "15.0 GB/s, -25.0 % and outside both spreads"
     (path,) = findings(compare("LAST", [tcp("a", "b", 5.0)], by_identity([tcp("a", "b", 9.0)])))
     assert (path.kind, path.hosts) == ("path", ("a", "b"))
 
@@ -97,7 +98,7 @@ def test_from_nothing_there_is_no_percentage() -> None:
 def test_the_table_shows_it_all() -> None:
     old = [memory("a", 20.0), memory("b", 20.0, spread=None), memory("gone", 1.0)]
     new = [memory("a", 15.0), memory("b", 20.2), memory("new", 1.0)]
-    table = comparison_table(compare("2026-11-20", new, by_identity(old)))
+    table = comparison_table(compare("2026-11-20", new, by_identity(old)), kind_of)
     assert "against 2026-11-20:" in table
     assert "-25.0 %  outside both spreads" in table
     assert "+1.0 %   spread not known" in table

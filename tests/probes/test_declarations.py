@@ -135,11 +135,11 @@ def test_a_floor_is_of_a_probe_and_names_its_conditions_and_units(name: str) -> 
 @pytest.mark.parametrize(
     ("probe", "unit", "text"),
     [
-        ("nccl", "GB/s", "1000.000 GB/s = 8000.000 Gbit/s"),
-        ("memory", "GB/s", "1000.000 GB/s"),
-        ("sdc", "wrong results", "1000 wrong results"),
-        ("storage", "IOPS", "1000.000 IOPS"),
-        ("gone", "GB/s", "1000.000 GB/s"),
+        ("nccl", "GB/s", "1.00 TB/s busbw = 8.00 Tbit/s"),
+        ("memory", "GB/s", "1.00 TB/s"),
+        ("sdc", "wrong results", "1,000 wrong results"),
+        ("storage", "IOPS", "1,000 IOPS"),
+        ("gone", "GB/s", "1.00 TB/s"),
     ],
 )
 def test_a_value_is_written_as_its_probe_says(probe: str, unit: str, text: str) -> None:

@@ -37,5 +37,5 @@ def test_the_conditions_that_matter_stand_in_the_table(
 ) -> None:
     one = Measurement(probe, ("gpu01",), 2.0, unit, "gpu01 GPU 0", None, 0.02, conditions)
     _, row = measurements_table([one], kind_of).splitlines()
-    value = "2 wrong results" if probe == "sdc" else f"2.000 {unit}"
+    value = "2 wrong results" if probe == "sdc" else f"2.00 {unit}"
     assert " ".join(row.split()) == f"{probe} gpu01 GPU 0 {value} 2.0 % {said}"

@@ -158,6 +158,7 @@ PROBE = Probe(
     results=MeasurementKind(
         units=(Unit("TFLOPS", lower_is_better=False),),
         identity=("numa", "threads", "gpu", "device", "precision"),
+        places=("numa", "gpu"),
         shown=_shown,
     ),
     usual=_USUAL,

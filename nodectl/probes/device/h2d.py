@@ -131,7 +131,10 @@ PROBE = Probe(
     run=run_h2d,
     options=ProbeOptions,
     results=MeasurementKind(
-        units=(Unit("GB/s"),), identity=("numa", "gpu", "device", "memory", "transfer"), shown=_shown
+        units=(Unit("GB/s"),),
+        identity=("numa", "gpu", "device", "memory", "transfer"),
+        places=("numa", "gpu"),
+        shown=_shown,
     ),
     usual=_USUAL,
     least=least_of(_USUAL),

@@ -77,7 +77,12 @@ PROBE = Probe(
     summary="Copies within the memory of every GPU, all GPUs of a host at once.",
     run=run_hbm,
     options=ProbeOptions,
-    results=MeasurementKind(units=(Unit("GB/s"),), identity=("kernel", "numa", "gpu", "device"), shown=_shown),
+    results=MeasurementKind(
+        units=(Unit("GB/s"),),
+        identity=("kernel", "numa", "gpu", "device"),
+        places=("numa", "gpu"),
+        shown=_shown,
+    ),
     usual=_USUAL,
     least=least_of(_USUAL),
     cost_s=_cost_s,

@@ -131,6 +131,7 @@ PROBE = Probe(
     results=MeasurementKind(
         units=(Unit("GB/s"),),
         identity=("numa", "gpu", "device", "bidirectional", "connection", "target"),
+        places=("numa", "gpu", "target"),
         shown=_shown,
     ),
     usual=_USUAL,

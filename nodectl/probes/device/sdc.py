@@ -257,7 +257,10 @@ PROBE = Probe(
     run=run_sdc,
     options=ProbeOptions,
     results=MeasurementKind(
-        units=(Unit("wrong results", decimals=0),), identity=("numa", "threads", "gpu", "device"), shown=_shown
+        units=(Unit("wrong results", decimals=0),),
+        identity=("numa", "threads", "gpu", "device"),
+        places=("numa", "gpu"),
+        shown=_shown,
     ),
     usual=_USUAL,
     least=least_of(_USUAL),

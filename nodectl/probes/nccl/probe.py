@@ -199,9 +199,12 @@ PROBE = Probe(
     run=run_nccl,
     options=NcclOptions,
     results=MeasurementKind(
-        units=(Unit("GB/s", beside=("Gbit/s", 8)),),
+        units=(Unit("GB/s", beside=("Gbit/s", 8), word="busbw"),),
         identity=("collective", "backend", "ranks", "scope", "interfaces", "device", "engine", "rail"),
+        places=("interfaces", "rail"),
         shown=_shown,
+        caption="busbw is nccl-tests' bus bandwidth: what each link carries, whatever the number n of ranks; "
+        "of an all_reduce size / time x 2(n-1)/n",
     ),
     usual=USUAL,
     least=Amount(repetitions=1, duration_s=0.01),

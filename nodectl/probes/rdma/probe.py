@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from nodectl.blame.model import HostPair
-from nodectl.common.units import format_number, format_size
+from nodectl.common.units import format_size, format_value
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
@@ -191,7 +191,7 @@ def _shown(given: Conditions) -> str:
     device, size_bytes, p99_us = given.get("device"), given.get("size_bytes"), given.get("p99_us")
     ends = " -> ".join(dict.fromkeys(map(str, device))) if isinstance(device, list | tuple) else "?"
     sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
-    slowest = f"{format_number(p99_us)} us" if isinstance(p99_us, int | float) else "? us"
+    slowest = format_value(p99_us, "us") if isinstance(p99_us, int | float) else "? us"
     tail = f", p99 {slowest}" if "p99_us" in given else ""
     return f"{given.get('operation')} {sized}, {given.get('memory')} memory, {ends}{tail}"
 
@@ -205,6 +205,7 @@ PROBE = Probe(
     results=MeasurementKind(
         units=(Unit("Gb/s"), Unit("us")),
         identity=("operation", "gpu", "device", "memory", "rail"),
+        places=("gpu", "device", "rail"),
         shown=_shown,
     ),
     usual=USUAL,

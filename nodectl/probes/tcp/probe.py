@@ -208,7 +208,9 @@ PROBE = Probe(
     help="The value is what the receiver counted.  What looks slow is measured again, then a host or path is named.",
     run=run_tcp,
     options=TcpOptions,
-    results=MeasurementKind(units=(Unit("Gbit/s"),), identity=("streams", "interfaces"), shown=_shown),
+    results=MeasurementKind(
+        units=(Unit("Gbit/s"),), identity=("streams", "interfaces"), places=("interfaces",), shown=_shown
+    ),
     usual=_USUAL,
     least=Amount(repetitions=1, duration_s=1.0),
     cost_s=_cost_s,

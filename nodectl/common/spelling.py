@@ -1,0 +1,22 @@
+"""Which known name a misspelt one may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+# of what is alike in two names: below it a hint misleads
+_NEAR = 0.6
+
+
+def nearest(name: str, known: Iterable[str], near: float = _NEAR) -> str:
+    """The most alike of the known names, whatever the case; empty where none is near."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    found = get_close_matches(name.lower(), by_lower, 1, near)
+    return by_lower[found[0]] if found else ""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """`did you mean tcp?  `, to stand before what else is known; empty where nothing is near."""
+    found = nearest(name, known)
+    return f"did you mean {found}?  " if found else ""

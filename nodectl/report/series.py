@@ -1,0 +1,128 @@
+"""Measurements of one thing over the fleet: which belong together, their median, and who is worst."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from nodectl.common.natural import natural
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
+
+KindOf = Callable[[str], MeasurementKind]
+# a condition of what was measured a second time: suspects, and healthy ones beside them
+AGAIN = "again"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """`members` are first measurements, `later` the last of what was measured again, by its hosts and direction.
+
+    `what` are the conditions that all members show alike, and `what_of` is what a member shows besides.
+    """
+
+    probe: str
+    kind: MeasurementKind
+    members: tuple[Measurement, ...]
+    what: str
+    later: dict[tuple[object, ...], Measurement] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of all members."""
+        return self.kind.unit(self.members[0].unit)
+
+    @property
+    def lower_is_better(self) -> bool | None:
+        """None where nobody says which of two values is the better one."""
+        return self.kind.lower_is_better(self.members[0].unit)
+
+    @property
+    def hosts(self) -> list[str]:
+        """All hosts that were measured, in natural order."""
+        return sorted({host for member in self.members for host in member.hosts}, key=natural)
+
+    @property
+    def median(self) -> float:
+        """Of the first measurements: what is measured again are mostly suspects."""
+        return median(member.value for member in self.members)
+
+    def is_alike(self) -> bool:
+        """Whether all members read the same."""
+        return len({self.unit.short(member.value) for member in self.members}) == 1
+
+    def worst(self, most: int) -> list[Measurement]:
+        """The worst first; of values that are neither better nor worse those furthest from the median."""
+        if self.lower_is_better is None:
+            middle = self.median
+            ordered = sorted(self.members, key=lambda member: -abs(member.value - middle))
+        else:
+            ordered = sorted(self.members, key=lambda member: member.value, reverse=self.lower_is_better)
+        return ordered[:most]
+
+    def off_percent(self, member: Measurement) -> float | None:
+        """How far a member is from the median, in percent of it."""
+        middle = self.median
+        return 100 * (member.value / middle - 1) if middle else None
+
+    def again(self, member: Measurement) -> Measurement | None:
+        """The last measurement of the same hosts and direction, where they were measured again."""
+        return self.later.get(_place(member))
+
+    def what_of(self, member: Measurement) -> str:
+        """What a member shows of its conditions that not all show."""
+        common = self.what.split(", ")
+        return ", ".join(word for word in _words(self.kind, member) if word not in common)
+
+
+def fleet_series(measurements: Sequence[Measurement], kind_of: KindOf) -> list[Series]:
+    """In the order of their first measurements; each with a name of its own among those of its probe."""
+    groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
+    for measurement in measurements:
+        chosen = kind_of(measurement.probe).what(measurement.conditions)
+        groups[measurement.probe, measurement.unit, tuple(chosen.items())].append(measurement)
+    series = [_series(probe, kind_of(str(probe)), members) for (probe, *_), members in groups.items()]
+    return _named(series)
+
+
+def _series(probe: object, kind: MeasurementKind, measured: Sequence[Measurement]) -> Series:
+    first = [one for one in measured if not one.conditions.get(AGAIN)]
+    known = {_place(one) for one in first}
+    # a pair of which only the second measurement is there is a member all the same
+    first += [one for one in measured if one.conditions.get(AGAIN) and _place(one) not in known]
+    later = {_place(one): one for one in measured if one.conditions.get(AGAIN) and _place(one) in known}
+    return Series(str(probe), kind, tuple(first), _shared(kind, first), later)
+
+
+def _named(series: Sequence[Series]) -> list[Series]:
+    """Those that show the same get the chosen conditions by which they differ."""
+    named = []
+    for one in series:
+        alike = [other for other in series if (other.probe, other.what) == (one.probe, one.what)]
+        if len(alike) == 1:
+            named.append(one)
+            continue
+        chosen = [other.kind.what(other.members[0].conditions) for other in alike]
+        own = one.kind.what(one.members[0].conditions)
+        differing = [name for name in own if len({other.get(name) for other in chosen}) > 1]
+        words = [_text(name, own[name]) for name in differing if own[name]] or [one.unit.name]
+        named.append(Series(one.probe, one.kind, one.members, ", ".join(filter(None, [*words, one.what])), one.later))
+    return named
+
+
+def _text(name: str, value: str) -> str:
+    return value if value.replace(" ", "").isalpha() and value not in ("True", "False", "None") else f"{name} {value}"
+
+
+def _place(measurement: Measurement) -> tuple[object, ...]:
+    return measurement.hosts, measurement.direction
+
+
+def _words(kind: MeasurementKind, measurement: Measurement) -> list[str]:
+    return kind.conditions(measurement.conditions).split(", ")
+
+
+def _shared(kind: MeasurementKind, members: Sequence[Measurement]) -> str:
+    first, *others = [_words(kind, member) for member in members]
+    return ", ".join(word for word in first if all(word in words for words in others))

@@ -1,0 +1,59 @@
+"""`nodectl history`: it always says what it looked at, and what it shows can be read."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.history.store import FILE, History
+from tests.history.measured import memory, tcp
+
+Asked = Callable[..., Any]
+
+
+@pytest.fixture
+def past(tmp_path: Path) -> History:
+    return History(tmp_path / "nodectl" / FILE, str(tmp_path / "hosts.ini"))
+
+
+@pytest.fixture
+def asked(nodectl: Asked, tmp_path: Path) -> Asked:
+    (tmp_path / "hosts.ini").write_text("[all]\na\nb\n")
+    (tmp_path / "nodectl").mkdir(exist_ok=True)
+    env = {"XDG_STATE_HOME": str(tmp_path)}
+    return lambda *args: nodectl("-i", str(tmp_path / "hosts.ini"), "history", *args, env=env)
+
+
+@pytest.mark.parametrize("command", ["drift", "list"])
+def test_without_a_history_it_says_so(asked: Asked, command: str) -> None:
+    assert "nothing was measured of this fleet yet" in asked(command).stdout
+
+
+def test_too_few_runs_tell_nothing(asked: Asked, past: History) -> None:
+    for run in range(3):
+        past.add([memory("a", 20.0 + run), memory("b", 20.0)])
+    assert asked("drift").stdout == "nothing to tell drift by: 2 series over 3 runs, none with 10 values\n"
+
+
+def test_no_drift_is_said_and_a_drift_in_units_of_people(asked: Asked, past: History) -> None:
+    for _ in range(12):
+        past.add([memory("a", 20.0), tcp("a", "b", 0.5)])
+    assert asked("drift").stdout == "nothing drifts: 2 of 2 series have 10 values or more, over 12 runs\n"
+    for _ in range(8):
+        past.add([memory("a", 20.0), tcp("a", "b", 0.25)])
+    shown = asked("drift").stdout
+    assert "250 Mbit/s, -50.0 % over 20 runs" in shown
+    assert shown.endswith("1 drift for the worse: 2 of 2 series have 10 values or more, over 20 runs\n")
+
+
+def test_a_run_is_shown_as_the_probe_showed_it(asked: Asked, past: History) -> None:
+    run = past.add([memory(f"gpu{n:02d}", 20.0 + n) for n in range(30)])
+    assert "27 of 30 values are not shown: --all" in asked("show", str(run)).stdout
+    assert asked("show", str(run), "--all").stdout.count("\nmemory  gpu") == 30
+
+
+def test_a_probe_that_was_never_measured_is_said(asked: Asked, past: History) -> None:
+    past.add([memory("a", 20.0)])
+    done = asked("export", "memroy")
+    assert done.stdout == "" and "did you mean memory?" in done.stderr
