@@ -13,7 +13,7 @@ _OVERALL = re.compile(r"\|[ \t]*Overall Health(?::|[ \t]*\|)[ \t]*(\w+)", re.IGN
 _ROW = re.compile(r"\|[ \t]*(?P<left>[^|\n]*?)[ \t]*\|[ \t]*(?P<right>[^|\n]*?)[ \t]*\|")
 _WORD = ("Warning", "Failure", "Fail", "Healthy", "Pass")
 _NOT_WATCHED = ("health watches not enabled", "no health watches", "not currently watched")
-_NO_ENGINE = ("unable to establish a connection", "host engine is not running", "connection to the host engine")
+NO_ENGINE = ("unable to establish a connection", "host engine is not running", "connection to the host engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def _read(recording: Recording) -> DcgmHealth:
     done = entry(recording, _COMMAND.key)
     said = f"{done.stdout}{done.stderr}".lower()
     # of some releases with exit status 0
-    if any(words in said for words in (*_NOT_WATCHED, *_NO_ENGINE)):
+    if any(words in said for words in (*_NOT_WATCHED, *NO_ENGINE)):
         raise AbsentError("DCGM's host engine does not run, or watches nothing")
     return _parse(output(recording, _COMMAND.key))
 

@@ -9,6 +9,7 @@ from nodectl.checks.gpu import dcgm
 from nodectl.checks.network import pkeys
 from nodectl.checks.system import bmc, drives, open_files
 from nodectl.facts.bmc_log import BmcEvent, BmcLog
+from nodectl.facts.dcgm_diag import DcgmDiag
 from nodectl.facts.dcgm_health import DcgmHealth
 from nodectl.facts.drives import Drive, Drives
 from nodectl.facts.open_files import OpenFiles
@@ -80,6 +81,11 @@ TABLES: dict[ModuleType, list[Case]] = {
         Case("dcgm_health", "warning", {"dcgm_health": DcgmHealth("Warning", ("PCIe replays",))}, action="none"),
         Case("dcgm_health", "failed", {"dcgm_health": DcgmHealth("Failure", ("GPU 3",))}, action="drain"),
         Case("dcgm_health", "unknown", {"dcgm_health": UNREAD}),
+        Case("dcgm_diag", "ok", {"dcgm_diag": DcgmDiag({"memory": 0, "pcie": 117})}),
+        Case("dcgm_diag", "nothing", {"dcgm_diag": DcgmDiag({})}),
+        Case("dcgm_diag", "warning", {"dcgm_diag": DcgmDiag({"pcie": 46})}, action="none", subject="pcie"),
+        Case("dcgm_diag", "failed", {"dcgm_diag": DcgmDiag({"memtest": 58})}, action="drain", subject="memtest"),
+        Case("dcgm_diag", "unknown", {"dcgm_diag": UNREAD}),
     ],
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodectl.lab.faults.base import Edit, Fault, Output, Outputs
-from nodectl.lab.faults.editing import once, recorded, text_of, with_text
+from nodectl.lab.faults.editing import everywhere, once, recorded, text_of, with_text
 
 _RAID1 = r"(active raid1 nvme1n1p2\[1\])( nvme0n1p2\[0\](?:.*\n.*)\[2/)2\] \[UU\]"
 
@@ -95,6 +95,12 @@ FAULTS: tuple[Fault, ...] = (
         "DCGM's watches report a warning",
         "dcgm_health",
         _dcgm("Warning", "more than 8 PCIe replays per minute for GPU 3"),
+    ),
+    recorded(
+        "dcgm-diag",
+        "DCGM's last test of the memory found an error",
+        "dcgm_diag",
+        everywhere("dcgm-diag", r"^(GPU \d+(?: +0){6} +)0 ", r"\g<1>58"),
     ),
     recorded(
         "open-files",
