@@ -85,9 +85,9 @@ def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
         return Unread("unknown", f"not understood: {str(error)[:_LONGEST_REASON]}")
 
 
-def script(key: str, text: str, *, hardware: bool = False) -> Command:
+def script(key: str, text: str, *, hardware: bool = False, waits: bool = False) -> Command:
     """A program for sh, which exits with NOT_THERE where the host has no such thing."""
-    return Command(key, ("sh", "-c", text), hardware=hardware)
+    return Command(key, ("sh", "-c", text), hardware=hardware, waits=waits)
 
 
 def text_fact(

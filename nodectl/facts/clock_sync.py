@@ -8,7 +8,7 @@ from nodectl.model.recording import Recording
 _SHOW = """\
 if command -v chronyc >/dev/null && told=$(chronyc -n tracking 2>/dev/null); then
   printf 'chrony %s\\n' "$(printf '%s' "$told" | sed -n 's/^Leap status *: *//p')"
-elif command -v timedatectl >/dev/null && told=$(timedatectl show --property=NTPSynchronized --value 2>/dev/null); then
+elif [ -d /run/systemd/system ] && told=$(timedatectl show --property=NTPSynchronized --value 2>/dev/null); then
   printf 'systemd %s\\n' "$told"
 else
   exit 3
@@ -32,4 +32,4 @@ def _read(recording: Recording) -> ClockSync:
     return ClockSync((daemon, state) in (("chrony", "Normal"), ("systemd", "yes")), f"{daemon}: {state}")
 
 
-FACT = Fact("clock_sync", (script("clock-sync", _SHOW),), _read, lambda sync: sync.told, row=830)
+FACT = Fact("clock_sync", (script("clock-sync", _SHOW, waits=True),), _read, lambda sync: sync.told, row=830)

@@ -87,4 +87,4 @@ def _words(disk: Disk) -> str:
     return f"/ {gib(disk.root_free_mib)} free of {gib(disk.root_size_mib)}"
 
 
-FACT = Fact("disk", (script("df", _SHOW),), _read, _words, row=800)
+FACT = Fact("disk", (script("df", _SHOW, waits=True),), _read, _words, row=800)

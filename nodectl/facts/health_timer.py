@@ -29,7 +29,7 @@ class HealthTimer:
 
 def _commands(host: Host) -> tuple[Command, ...]:
     path = f"{variable(host, 'health_timer_folder', _FOLDER)}/nodectl.prom"
-    return (Command("health-timer", ("sh", "-c", _SHOW, "sh", path)),)
+    return (Command("health-timer", ("sh", "-c", _SHOW, "sh", path), waits=True),)
 
 
 def _read(recording: Recording) -> HealthTimer:

@@ -37,10 +37,10 @@ _LINE = re.compile(r"([^/:]+)/(?:ports/(\d+)/)?([^:]+):(.*)")
 _RATE = re.compile(r"([\d.]+)\s*Gb/sec(?:\s*\((\d+)X)?")
 COMMANDS = (
     script("ib-sysfs", SCRIPT, hardware=True),
-    Command("ibstat", ("ibstat",), hardware=True),
-    Command("ibv-devinfo", ("ibv_devinfo", "-v"), hardware=True),
+    Command("ibstat", ("ibstat",), hardware=True, waits=True),
+    Command("ibv-devinfo", ("ibv_devinfo", "-v"), hardware=True, waits=True),
     Command("rdma-link", ("rdma", "link"), hardware=True),
-    Command("show-gids", ("show_gids",), hardware=True),
+    Command("show-gids", ("show_gids",), hardware=True, waits=True),
 )
 _Key = tuple[str, int]
 

@@ -7,9 +7,14 @@ from nodectl.facts.base import counts, script, text_fact
 
 # another login's environment is not readable: its jobs are then known by their control group alone
 _SHOW = """\
-grep -slE '/(slurmstepd\\.scope|slurm)/' /proc/[0-9]*/cgroup | sed 's|/proc/|slurm |; s|/cgroup||'
-{ grep -slE '/nodectl/' /proc/[0-9]*/cgroup; grep -slaE '(^|[^A-Z_])NODECTL_JOB_ID=' /proc/[0-9]*/environ; } |
-  sed 's|/proc/|nodectl |; s|/[a-z]*$||' | sort -u
+of_jobs=
+if grep -sqE '/(slurmstepd\\.scope|slurm|nodectl)/' /proc/[0-9]*/cgroup; then
+  grep -slE '/(slurmstepd\\.scope|slurm)/' /proc/[0-9]*/cgroup | sed 's|/proc/|slurm |; s|/cgroup||'
+  of_jobs=$(grep -slE '/nodectl/' /proc/[0-9]*/cgroup)
+fi
+marked=$(grep -slaE '(^|[^A-Z_])NODECTL_JOB_ID=' /proc/[0-9]*/environ)
+[ -z "$of_jobs$marked" ] ||
+  printf '%s\\n' $of_jobs $marked | sed 's|/proc/|nodectl |; s|/[a-z]*$||' | sort -u
 exit 0
 """
 

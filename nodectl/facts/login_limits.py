@@ -17,10 +17,12 @@ for each in l n s; do ulimit -S$each; ulimit -H$each; done | tr '\\n' ' '
 echo
 pid=$$
 while [ "$pid" -gt 1 ]; do
-  title=$(tr '\\0' ' ' <"/proc/$pid/cmdline")
+  name= title=
+  read -r name <"/proc/$pid/comm"
+  [ "$name" != sshd ] || title=$(tr '\\0' ' ' <"/proc/$pid/cmdline")
   case $title in 'sshd: /'*'[listener]'*) title=${title#sshd: } title=${title%%[*} ;; /*/sshd' '*) ;; *) title= ;; esac
   [ -z "$title" ] || break
-  rest=$(sed 's/.*) //' "/proc/$pid/stat") && set -- $rest && pid=$2
+  read -r stat <"/proc/$pid/stat" && set -- ${stat##*) } && pid=$2
 done
 set -- $title
 [ $# -gt 0 ] || exit 0
@@ -63,7 +65,7 @@ def _words(limits: LoginLimits) -> str:
 
 FACT = text_fact(
     "login_limits",
-    script("login-limits", _SHOW),
+    script("login-limits", _SHOW, waits=True),
     _parse,
     _words,
     absent="not asked by root, or no runuser",

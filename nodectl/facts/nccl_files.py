@@ -10,7 +10,7 @@ _SYSTEM = Command("nccl-conf", ("cat", "/etc/nccl.conf"))
 _OF_LOGIN = (
     'home=$HOME; [ -z "$SUDO_USER" ] || home=$(getent passwd "$SUDO_USER" | cut -d: -f6); cat "$home/.nccl.conf"'
 )
-_USER = script("nccl-conf-user", _OF_LOGIN)
+_USER = script("nccl-conf-user", _OF_LOGIN, waits=True)
 
 
 @dataclass(frozen=True, slots=True)

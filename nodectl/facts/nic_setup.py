@@ -94,7 +94,7 @@ def _words(setup: NicSetup) -> str:
 
 FACT = Fact(
     "nic_setup",
-    (script("nic-queues", _SHOW, hardware=True), script("nic-boot", _BOOT)),
+    (script("nic-queues", _SHOW, hardware=True), script("nic-boot", _BOOT, waits=True)),
     _read,
     _words,
     row=201,

@@ -56,4 +56,4 @@ def _words(node: SlurmNode) -> str:
     return "+".join(node.states) + (f", {node.reason}" if node.reason else "")
 
 
-FACT = Fact("slurm", (script("slurm-node", _SHOW, hardware=True),), _read, _words, row=860)
+FACT = Fact("slurm", (script("slurm-node", _SHOW, hardware=True, waits=True),), _read, _words, row=860)

@@ -22,7 +22,7 @@ done </proc/self/mountinfo
 modes=$newline$(stat -c '%n %A' -- "$@" 2>/dev/null)
 grep -sH '' -- "$@" | while IFS=: read -r key value; do
   case $modes in *"$newline$key "??w*) fixed=- ;; *) fixed=read-only ;; esac
-  at=/proc/sys/$key # the nearest mount above the file decides
+  case $mounts in *=ro*) at=/proc/sys/$key ;; *) at= ;; esac # the nearest mount above the file decides
   while [ -n "$at" ]; do
     case $mounts in *" $at=ro "*) fixed=read-only; break ;; *" $at=rw "*) break ;; esac
     at=${at%/*}

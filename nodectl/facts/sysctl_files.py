@@ -14,10 +14,19 @@ _FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/l
 _LAST = "/etc/sysctl.conf"
 # tuned applies sysctl's files again after its own, unless it is told not to
 _SHOW = f"""\
-show() {{ printf 'file %s\\n' "$1"; sed -n 's/^[[:space:]]*\\([^#;[:space:]].*\\)/line \\1/p' "$1"; }}
 for file in {" ".join(f"{folder}/*.conf" for folder in _FOLDERS)} {_LAST}; do
-  [ -e "$file" ] && show "$file"
+  [ -e "$file" ] && set -- "$@" "$file"
 done
+awk 'BEGIN {{
+  for (at = 1; at < ARGC; at++) {{
+    print "file " ARGV[at]
+    while ((getline row < ARGV[at]) > 0) {{
+      sub(/^[ \\t\\r\\v\\f]+/, "", row)
+      if (row ~ /^[^#;]/) print "line " row
+    }}
+    close(ARGV[at])
+  }}
+}}' "$@"
 read -r profiles </etc/tuned/active_profile && ! grep -q '^[[:space:]]*reapply_sysctl *= *\\(1\\|[Tt]rue\\)' \\
   /etc/tuned/tuned-main.conf && grep -q '^[[:space:]]*reapply_sysctl' /etc/tuned/tuned-main.conf || exit 0
 seen=

@@ -17,13 +17,18 @@ _PROGRAMS = {
 # inode of the first PID namespace (PROC_PID_INIT_INO of the kernel): who lives in another shares a machine's clock
 _SHOW = f"""\
 [ "$(readlink /proc/self/ns/pid)" = 'pid:[{0xEFFFFFFC}]' ] && echo own || echo shared
+found=' ' chrony= timesyncd= ntp=
 for each in /proc/[0-9]*/comm; do
-  read -r name <"$each" || continue
-  case $name in {" | ".join(_PROGRAMS)}) printf 'service %s\\n' "$name" ;; esac
-done 2>/dev/null | sort -u
-printf 'chrony %s\\n' "$(chronyc -n -c tracking 2>/dev/null)"
-printf 'timesyncd %s\\n' "$(timedatectl timesync-status 2>/dev/null | sed -n 's/^ *Offset: //p')"
-printf 'ntp %s\\n' "$(ntpq -c rv 2>/dev/null | tr '\\n' ' ')"
+  read -r name 2>/dev/null <"$each" || continue
+  case $name in {" | ".join(_PROGRAMS)}) found="$found$name " ;; esac
+done
+for name in {" ".join(sorted(_PROGRAMS))}; do
+  case $found in *" $name "*) printf 'service %s\\n' "$name" ;; esac
+done
+! command -v chronyc >/dev/null || chrony=$(chronyc -n -c tracking 2>/dev/null)
+[ ! -d /run/systemd/system ] || timesyncd=$(timedatectl timesync-status 2>/dev/null | sed -n 's/^ *Offset: //p')
+! command -v ntpq >/dev/null || ntp=$(ntpq -c rv 2>/dev/null | tr '\\n' ' ')
+printf 'chrony %s\\ntimesyncd %s\\nntp %s\\n' "$chrony" "$timesyncd" "$ntp"
 """
 _UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
 
@@ -77,4 +82,4 @@ def _words(service: TimeService) -> str:
     return ", ".join(service.services) or "none"
 
 
-FACT = text_fact("time_service", script("time-service", _SHOW), _parse, _words, row=831, occasion="live")
+FACT = text_fact("time_service", script("time-service", _SHOW, waits=True), _parse, _words, row=831, occasion="live")

@@ -42,4 +42,6 @@ def _words(limits: UnitLimits) -> str:
     return f"unit: {shown}{', RemoveIPC on' if limits.remove_ipc else ''}"
 
 
-FACT = text_fact("unit_limits", script("unit-limits", _SHOW, hardware=True), _parse, _words, absent=NO_SYSTEMD, row=420)
+FACT = text_fact(
+    "unit_limits", script("unit-limits", _SHOW, hardware=True, waits=True), _parse, _words, absent=NO_SYSTEMD, row=420
+)

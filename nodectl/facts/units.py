@@ -23,7 +23,9 @@ systemctl list-units --state=failed --plain --no-legend --no-pager | while read 
 done
 systemctl show --no-pager --property={_PROPERTIES} -- "$@"
 """
-COMMAND = Command("units", ("sh", "-c", _SHOW, "units", *(f"{name}.service" for name in UNITS)), hardware=True)
+COMMAND = Command(
+    "units", ("sh", "-c", _SHOW, "units", *(f"{name}.service" for name in UNITS)), hardware=True, waits=True
+)
 
 
 @dataclass(frozen=True, slots=True)

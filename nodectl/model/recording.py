@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+DEADLINE_S = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -10,15 +12,21 @@ class Command:
 
     `hardware`: only a real machine can answer, so that a lab host that is dressed in a recording answers from it.
     `root`: a login that is not root runs it by `sudo -n`. `sudo` is what its script runs so by itself, with patterns of
-    devices.
+    devices. `waits`: it asks a service, or a file system of another host.
     """
 
     key: str
     argv: tuple[str, ...]
-    deadline_s: int = 10
+    deadline_s: int = DEADLINE_S
     hardware: bool = False
     root: bool = False
     sudo: tuple[tuple[str, ...], ...] = ()
+    waits: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """It only reads what the kernel and local files say: the collector runs all such commands in one shell."""
+        return self.deadline_s == DEADLINE_S and not (self.root or self.sudo or self.waits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,15 @@ _SLACK_S = 30.0
 def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S, pack: bool = True) -> bytes:
     """The collector for these commands, as text for a POSIX shell."""
     settings = f"nonce={nonce} budget={budget_s} pack={int(pack)}"
+    together = [command for command in commands if command.is_local]
     # what is answered at once comes before what may hang
-    cheap_first = sorted(commands, key=lambda command: command.deadline_s)
-    takes = "\n".join(f"    {_take(command)}" for command in cheap_first)
-    return f"{settings}\n{_body()}\ntake_all() {{\n    :\n{takes}\n}}\nmain\n".encode()
+    alone = sorted((one for one in commands if not one.is_local), key=lambda command: command.deadline_s)
+    functions = _function("take_together", together) + _function("take_alone", alone)
+    return f"{settings}\n{_body()}\n{functions}main\n".encode()
+
+
+def _function(name: str, commands: Sequence[Command]) -> str:
+    return "\n".join([f"{name}() {{", "    :", *(f"    {_take(command)}" for command in commands), "}", ""])
 
 
 @cache
