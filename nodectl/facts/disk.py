@@ -14,8 +14,9 @@ state={STATE_FOLDER}
 printf '%s\\n' "$state"
 while [ ! -e "$state" ]; do state=${{state%/*}}; done
 df -kP / "${{state:-/}}"
-df -iP / "${{state:-/}}"
-[ ! -d /home ] || df -iP /home | tail -n 1
+set -- / "${{state:-/}}"
+[ ! -d /home ] || set -- "$@" /home
+df -iP "$@"
 """
 # names may hold spaces; the numbers between them do not
 _ROW = re.compile(r"(?P<device>.+?)\s+(?P<size>\d+)\s+\d+\s+(?P<free>-?\d+)\s+(?:\d+%|-)\s+(?P<mount>/.*)")

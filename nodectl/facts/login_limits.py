@@ -10,11 +10,11 @@ from nodectl.facts.limits import read_limits
 _SHOW = """\
 [ "$(id -u)" = 0 ] && command -v runuser >/dev/null || exit 3
 user=${SUDO_USER:-$(id -un)}
-printf 'user %s\\nlogin ' "$user"
-runuser -l "$user" -s /bin/sh -c 'for each in l n s; do ulimit -S$each; ulimit -H$each; done' | tail -n 6 | tr '\\n' ' '
-printf '\\nsession '
-for each in l n s; do ulimit -S$each; ulimit -H$each; done | tr '\\n' ' '
-echo
+all='for each in l n s; do ulimit -S$each; ulimit -H$each; done'
+login=$(runuser -l "$user" -s /bin/sh -c "$all" | tail -n 6 | tr '\\n' ' ')
+session=$(eval "$all" | tr '\\n' ' ')
+printf 'user %s\\nlogin %s\\nsession %s\\n' "$user" "$login" "$session"
+[ "$login" != "$session" ] || exit 0
 pid=$$
 while [ "$pid" -gt 1 ]; do
   name= title=
@@ -37,7 +37,7 @@ printf 'pam %s\\n' "$("$sshd" -T $options | sed -n 's/^usepam //p')"
 class LoginLimits:
     """The lower of soft and hard of `user`'s fresh login, and of the session that asked, in limits.conf's units.
 
-    `uses_pam` is that of the SSH server of the session, None where it could not be asked;
+    `uses_pam` is that of the SSH server of the session, None where it could not be asked, or where both are alike.
     """
 
     user: str

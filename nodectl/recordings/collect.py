@@ -23,8 +23,8 @@ _SLACK_S = 30.0
 
 def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S, pack: bool = True) -> bytes:
     """The collector for these commands, as text for a POSIX shell."""
-    settings = f"nonce={nonce} budget={budget_s} pack={int(pack)}"
     together = [command for command in commands if command.is_local]
+    settings = f"nonce={nonce} budget={budget_s} pack={int(pack)} many={int(len(together) > 1)}"
     # what is answered at once comes before what may hang
     alone = sorted((one for one in commands if not one.is_local), key=lambda command: command.deadline_s)
     functions = _function("take_together", together) + _function("take_alone", alone)

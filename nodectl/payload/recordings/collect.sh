@@ -9,7 +9,8 @@
 #   NONCE err KEY       then what it printed on standard error; after all others
 # Nothing is written to the host's disk, so that a full one can still be read. What even KILL does not end (a driver
 # that never comes back) is left behind: no pipe that it holds is waited for.
-# The caller sets: nonce, budget (seconds for all commands), pack (1: compress where gzip is there).
+# The caller sets: nonce, budget (seconds for all commands), pack (1: compress where gzip is there), many (1: there are
+# commands to be run together).
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/cuda/bin
 export LC_ALL PATH
@@ -35,10 +36,7 @@ clock() { # centiseconds since boot; 1NN - 100 because 08 would be octal
 run() { # DEADLINE_S ARGV...
     limit=$1 late=
     shift
-    {
-        "$@" </dev/null
-        printf '\n%s end %s\n' "$nonce" "$?"
-    } | head -c "$cap" &
+    at_once "$@" | head -c "$cap" &
     last=$!
     while :; do
         wait "$last" 2>/dev/null
@@ -94,7 +92,7 @@ end_all() { # SIGNAL [shell]: to the command, and to all that it started; and to
     done
 } 2>/dev/null
 
-# In the shell of all of them, where a command costs one process instead of three, and a script of ours none of its own.
+# A script of ours is read by the shell that is there, and starts none.
 at_once() { # ARGV...
     case "$1 $2" in
         'sh -c') (
@@ -186,7 +184,7 @@ body() {
     clock
     started=$centiseconds
     hung=' '
-    all_together || take_together
+    [ "$many" = 1 ] && all_together || take_together
     take_alone
     printf '\n%s done\n' "$nonce"
     printf '\n%s stop\n\n' "$nonce" >&2 # and a line more, for a sed that reads ahead
