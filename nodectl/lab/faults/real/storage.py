@@ -55,13 +55,13 @@ def _resize_shm(scene: Scene, size: str) -> None:
     scene.run(["mount", "-o", f"remount,size={size}", _SHM])
 
 
-def _crowd(scene: Scene, _: str) -> None:
-    """A file system with 64 inodes where nodectl keeps its state, and a file for each."""
+def _crowd(scene: Scene, place: str, mode: int = 700) -> None:
+    """A file system with 64 inodes, and a file for each."""
     script = (
-        'mkdir -p "$1"; mount -t tmpfs -o size=2g,nr_inodes=64,mode=700 nodectl-lab-inodes "$1"; '
+        'mkdir -p "$1"; mount -t tmpfs -o "size=2g,nr_inodes=64,mode=$2" nodectl-lab-inodes "$1"; '
         'n=0; while [ $n -lt 100 ] && true >"$1/$n"; do n=$((n + 1)); done 2>/dev/null; true'
     )
-    scene.run(["sh", "-c", script, "crowd", _STATE])
+    scene.run(["sh", "-c", script, "crowd", place, str(mode)])
 
 
 def _protect(scene: Scene, _: str) -> None:
@@ -100,8 +100,15 @@ FAULTS = (
         "inodes-full",
         "the file system of nodectl's state has no inode left",
         ("inodes",),
-        happens=_crowd,
+        happens=lambda scene, _: _crowd(scene, _STATE),
         heal=lambda scene, _: _unmount(scene, _STATE),
+    ),
+    Fault(
+        "home-inodes-full",
+        "/home has no inode left",
+        ("inodes",),
+        happens=lambda scene, _: _crowd(scene, "/home", 755),
+        heal=lambda scene, _: _unmount(scene, "/home"),
     ),
     Fault(
         "read-only",
