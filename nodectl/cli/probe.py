@@ -234,7 +234,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     from nodectl.history.compare import read_against
     from nodectl.probes.base import ProbeResult
     from nodectl.probes.lost import Watched
-    from nodectl.probes.series import run_probes
+    from nodectl.probes.series import RunInterrupt, run_probes
 
     # read before anything is measured: a typo costs no minutes
     against = None if given["compare"] is None else read_against(given["compare"])
@@ -259,9 +259,18 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
             options = {probe.name: own for probe, own in wanted}
             wanted, costs = [(probe, options[probe.name]) for probe in choice.probes], choice.costs
             ends_at = ends_at or monotonic() + quick.BUDGET_S
-        result += run_probes(transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
+        interrupted = False
+        try:
+            result += run_probes(transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
+        except RunInterrupt as end:
+            interrupted, result = True, result + end.result
     compared, noticed = keep(app, result, against)
-    _show(app, result + ProbeResult(findings=noticed), compared, everything=given["everything"])
+    try:
+        _show(app, result + ProbeResult(findings=noticed), compared, everything=given["everything"])
+    finally:
+        if interrupted:
+            note(f"ended early: {len(result.measurements)} measurements are kept (`nodectl history`)")
+            raise KeyboardInterrupt
 
 
 def _show(app: App, result: ProbeResult, compared: Comparison | None, *, everything: bool) -> None:

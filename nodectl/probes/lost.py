@@ -1,4 +1,4 @@
-"""Hosts that are lost while they are measured: noticed soon, said once, and not asked again."""
+"""A run of probes: a host that is lost is noticed soon, said once and not asked again; what is measured is kept."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import monotonic
+from typing import TypeVar
 
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -16,6 +17,8 @@ from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.transport.base import Call, CallTransport, Transport
 
+T = TypeVar("T")
+R = TypeVar("R")
 # when a host was heard last, of those that say every other second that they are there
 Heard = Callable[[], Mapping[str, float]]
 # so long without a word, and then without an answer: on a busy host a beat may be late
@@ -43,12 +46,15 @@ def _nobody() -> Mapping[str, float]:
 class Watched(CallTransport):
     """A transport that does not wait for a host that is lost, and does not ask it again.
 
-    `lost` may name hosts that were not reached before; `heard` has those that beat.
+    `lost` may name hosts that were not reached before; `heard` has those that beat. `measured` is what was measured so
+    far, for those who end it early.
     """
 
     inner: Transport
     heard: Heard = _nobody
     lost: dict[str, Loss] = field(default_factory=dict)
+    measured: list[ProbeResult] = field(default_factory=list)
+    closed: bool = False
     _answered: dict[str, float] = field(default_factory=dict)
     _confirming: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
@@ -73,8 +79,13 @@ class Watched(CallTransport):
             return answer
 
     def close(self) -> None:
-        """Close the inner transport."""
+        """Close the inner transport; what fails from now on says nothing of a host."""
+        self.closed = True
         self.inner.close()
+
+    def keep(self, result: ProbeResult) -> None:
+        """Keep what a part of a probe has come to."""
+        self.measured.append(ProbeResult(result.measurements) if self.closed else result)
 
     def _is_lost(self, host: Host) -> bool:
         """A host that has beaten and is silent is asked once before it counts as lost."""
@@ -104,6 +115,18 @@ class Watched(CallTransport):
         loss = self.lost[call.host.name]
         argv = tuple(call.argv)
         return CommandResult(call.host.name, argv, Outcome.UNREACHABLE, None, "", "", 0.0, loss.reason, loss.remedy)
+
+
+def keeping(transport: Transport, work: Callable[[T], R]) -> Callable[[T], R]:
+    """`work`, whose results are kept where the transport is that of a run."""
+
+    def kept(item: T) -> R:
+        value = work(item)
+        if isinstance(transport, Watched) and isinstance(value, ProbeResult):
+            transport.keep(value)
+        return value
+
+    return kept
 
 
 def _carry_out(transport: Transport, call: Call, answers: SimpleQueue[CommandResult | BaseException]) -> None:

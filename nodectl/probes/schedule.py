@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
 from nodectl.probes.base import Note, ProbeResult
+from nodectl.probes.lost import keeping
 from nodectl.transport.base import Transport
+
+# of programs that have lost their connection
+_LAST_WORDS_S = 4.0
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -20,18 +24,27 @@ def at_once(transport: Transport, items: Sequence[T], work: Callable[[T], R]) ->
     if not items:
         return []
     pool = ThreadPoolExecutor(len(items))
+    running = [pool.submit(work, item) for item in items]
     try:
-        return list(pool.map(work, items))
+        return [each.result() for each in running]
     except BaseException:
-        transport.close()
+        _end(transport, running)
         raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def _end(transport: Transport, running: Iterable[Future[R]]) -> None:
+    """What runs on the hosts ends with the transport; its last words are waited for a moment."""
+    transport.close()
+    for each in running:
+        each.cancel()
+    wait(running, _LAST_WORDS_S)
+
+
 def together(transport: Transport, items: Sequence[T], work: Callable[[T], ProbeResult]) -> ProbeResult:
     """The sum of what `work` says of the items, all at the same time."""
-    return _sum(at_once(transport, items, work))
+    return _sum(at_once(transport, items, keeping(transport, work)))
 
 
 def in_rounds(
@@ -72,6 +85,7 @@ def flowing(
     ended: SimpleQueue[tuple[int, Future[R]]] = SimpleQueue()
     pool = ThreadPoolExecutor(max(map(len, rounds)))
     latest = -1
+    kept, running = keeping(transport, work), list[Future[R]]()
     results: dict[int, R] = {}
 
     def begin(index: int) -> None:
@@ -80,7 +94,8 @@ def flowing(
         if number > latest:
             latest = number
             begun(number)
-        pool.submit(work, pair).add_done_callback(lambda done: ended.put((index, done)))
+        running.append(pool.submit(kept, pair))
+        running[-1].add_done_callback(lambda done: ended.put((index, done)))
 
     def is_next(index: int) -> bool:
         return all(waiting[end][0] == index for end in pairs[index][1])
@@ -99,7 +114,7 @@ def flowing(
                     begin(following)
         return [results[index] for index in range(len(pairs))]
     except BaseException:
-        transport.close()
+        _end(transport, running)
         raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -120,9 +135,10 @@ M = TypeVar("M", bound=OnMachine)
 def by_machine(transport: Transport, items: Sequence[M], work: Callable[[M], ProbeResult], forks: int) -> ProbeResult:
     """`work` on every item: machines at once, as many as `forks` says; the items of one machine in turn."""
     machines = list(_machines(items).values())
+    kept = keeping(transport, work)
     result = ProbeResult()
     for start in range(0, len(machines), forks):
-        result += together(transport, machines[start : start + forks], lambda own: _sum(map(work, own)))
+        result += _sum(at_once(transport, machines[start : start + forks], lambda own: _sum(map(kept, own))))
     return result
 
 

@@ -20,6 +20,14 @@ from nodectl.probes.registry import AnyProbe
 from nodectl.transport.base import Transport
 
 
+class RunInterrupt(KeyboardInterrupt):
+    """Ctrl-C, with what was measured until then."""
+
+    def __init__(self, result: ProbeResult) -> None:
+        super().__init__()
+        self.result = result
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Seconds of a probe, at least and usually."""
@@ -47,7 +55,7 @@ def run_probes(
     what cannot be run so is left out. With `costs`, one for each, shares are in proportion to what the probes take, and
     one that needs more than its share waits for what the others leave.
 
-    A host that is lost has one finding, and is not asked again.
+    A host that is lost has one finding, and is not asked again. Ctrl-C raises RunInterrupt with what was measured.
     """
     result, left_out = ProbeResult(), None
     watched = transport if isinstance(transport, Watched) else Watched(transport)
@@ -63,10 +71,13 @@ def run_probes(
             kept = sum(cost.least_s for cost in own[1:])
             left_s = ends_at - now
             share = now + (left_s - kept if probe.name in waited else _share_s(left_s, 1 + len(turns), own))
+        watched.measured.clear()
         try:
             own_result = probe.run(watched, hosts, replace(options, ends_at=share), note)
             result += said_once(probe.name, own_result, watched.lost, said)
             said = tuple(watched.lost)
+        except KeyboardInterrupt as error:
+            raise RunInterrupt(result + _broken_off(probe.name, watched)) from error
         except UsageError as error:
             if costs and isinstance(error, BudgetError) and probe.name not in waited:
                 waited.add(probe.name)
@@ -83,6 +94,13 @@ def run_probes(
     if left_out and result == ProbeResult():
         raise left_out
     return judged(watched, hosts, result, profile_dirs, wanted[0][1].forks)
+
+
+def _broken_off(probe: str, watched: Watched) -> ProbeResult:
+    """What the probe had measured when it was ended, without what it would have made of that."""
+    measured = sum(list(watched.measured), ProbeResult())
+    actual = f"{probe} was ended by the operator: what it had measured stands, and nobody was judged by it"
+    return measured + ProbeResult(findings=(Finding("", probe, Status.UNKNOWN, "interrupted", actual=actual),))
 
 
 def _share_s(left_s: float, probes_left: int, costs: Sequence[Cost]) -> float:

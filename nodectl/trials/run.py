@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from nodectl.trials.arming.armed import Armed
 
 
+class TrialInterrupt(KeyboardInterrupt):
+    """Ctrl-C after the former values were put back, with the trial as it is kept."""
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__()
+        self.trial = trial
+
+
 @dataclass(slots=True)
 class TrialRun:
     """One trial; `head` says what is tried, where and how. With `search` the candidates are a space's.
@@ -57,9 +65,10 @@ class TrialRun:
         self._refuse_too_short()
         try:
             reason = self._armed_turns()
+        except KeyboardInterrupt as error:
+            raise TrialInterrupt(self._ledger.close("broken off: interrupted")) from error
         except BaseException as error:
-            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
-            self._ledger.close(f"broken off: {reason}")
+            self._ledger.close(f"broken off: {str(error) or type(error).__name__}")
             raise
         return self._ledger.close(reason)
 
@@ -99,15 +108,17 @@ class TrialRun:
     def _armed_turns(self) -> str:
         """Why it ended early, empty where it did not."""
         started = self.clock()
-        with self.arm() as armed:
-            self._arming_s = self.clock() - started
-            missing = {host.name for host in self.measuring.hosts} - {host.name for host in armed.hosts}
-            if missing:
-                reason = f"not armed, and nothing was changed: {', '.join(sorted(missing))}"
-            else:
-                reason = self._turns(armed)
-        self._ledger.findings += armed.findings
-        return reason
+        armed = None
+        try:
+            with self.arm() as armed:
+                self._arming_s = self.clock() - started
+                missing = {host.name for host in self.measuring.hosts} - {host.name for host in armed.hosts}
+                if missing:
+                    return f"not armed, and nothing was changed: {', '.join(sorted(missing))}"
+                return self._turns(armed)
+        finally:
+            # also of what could not be put back, however it ended
+            self._ledger.findings += armed.findings if armed else ()
 
     def _turns(self, armed: Armed) -> str:
         turns = Turns(put_on=armed.put_on, lost=armed.lost, measure=self.measuring, note=self.note, clock=self.clock)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.cli.app import App
+from nodectl.cli.tune.trial import _show_interrupted
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -19,7 +21,7 @@ from nodectl.probes.base import ProbeResult
 from nodectl.probes.registry import declarations
 from nodectl.trials import store
 from nodectl.trials.measuring import TRAINING, Measuring
-from nodectl.trials.run import TrialRun, failed
+from nodectl.trials.run import TrialInterrupt, TrialRun, failed
 from nodectl.trials.store import find, read
 from tests.trials.bench_of_turns import HOSTS, PaperFleet
 
@@ -132,6 +134,29 @@ def test_broken_off_it_is_put_back_and_kept(error: BaseException, told: str) -> 
     assert left.reason == f"broken off: {told}"
     assert len(left.series[0].pairs) == 3
     assert left.verdicts[0].verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("put_back", [True, False])
+def test_ctrl_c_shows_what_was_measured_and_says_what_became_of_the_settings(
+    capsys: pytest.CaptureFixture[str], put_back: bool
+) -> None:
+    def stop(turn: int) -> None:
+        if turn == 8:
+            raise KeyboardInterrupt
+
+    fleet = PaperFleet(SPEEDS)
+    fleet.on_turn = stop
+    with pytest.raises(TrialInterrupt) as end:
+        run_of(fleet, head()).run()
+    trial = end.value.trial
+    assert len(trial.series[0].pairs) == 3
+    left = Finding("b", "tune trial", Status.UNKNOWN, "former values", actual="no answer")
+    app = App.create(inventory=(), limit=None, replay=None, output="table", forks=None)
+    _show_interrupted(app, trial if put_back else replace(trial, findings=(left,)))
+    told = capsys.readouterr()
+    assert "fast" in told.out and f"nodectl tune show {trial.id}" in told.err
+    assert "former values were put back on all hosts" in told.err
+    assert ("on all hosts but b" in told.err) is not put_back
 
 
 def test_a_host_that_is_lost_leaves_what_was_measured() -> None:

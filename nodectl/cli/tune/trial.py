@@ -120,7 +120,7 @@ def trial(
     Every host is armed first: it puts its former values back by itself when nodectl is gone.  At the end they are put
     back in any case; `tune propose` and `tune apply` keep what won.  Exit status 3: undecided, or ended early.
     """
-    from nodectl.trials.run import failed
+    from nodectl.trials.run import TrialInterrupt, failed
 
     started = monotonic()
     against, candidates = _sides(app, profiles, space, baseline, seed)
@@ -139,19 +139,35 @@ def trial(
     _ask(app, head, searched=space is not None, yes=yes)
     budget = budget or (_BUDGET_S if space else None)
     ends_at = None if budget is None else started + budget
-    trial = _run(
-        app,
-        head,
-        wanted,
-        asked,
-        ends_at,
-        force=force,
-        search=space is not None,
-        training=training,
-    )
+    try:
+        trial = _run(
+            app,
+            head,
+            wanted,
+            asked,
+            ends_at,
+            force=force,
+            search=space is not None,
+            training=training,
+        )
+    except TrialInterrupt as end:
+        _show_interrupted(app, end.trial)
+        raise
     _keep(app, trial)
     show_trial(app, trial)
     raise SystemExit(failed(trial))
+
+
+def _show_interrupted(app: App, trial: Trial) -> None:
+    """What was measured, what became of the settings, and where to see it again."""
+    from nodectl.model.status import Status
+
+    show_trial(app, trial)
+    bad = [finding for finding in trial.findings if finding.status in (Status.FAILED, Status.UNKNOWN)]
+    left = fold(finding.host for finding in bad if finding.subject == "former values")
+    others = f"on all hosts but {left}: see above" if left else "on all hosts"
+    note(f"ended early: the former values were put back {others}")
+    note(f"what was measured is kept: nodectl tune show {trial.id}")
 
 
 def _sides(
