@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
+from nodectl.common import bounded_yaml
 
 # what an inventory may set beside the roles' own variables; docs/provision.md says what each is for
 INVENTORY_VARIABLES = frozenset(
@@ -67,7 +67,7 @@ def role_variables(role: Path) -> frozenset[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+    return dict(bounded_yaml.load(path.read_bytes()) or {})
 
 
 def _nearest(name: str, known: Collection[str]) -> str:

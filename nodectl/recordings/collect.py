@@ -23,12 +23,19 @@ _SLACK_S = 30.0
 
 def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S, pack: bool = True) -> bytes:
     """The collector for these commands, as text for a POSIX shell."""
-    together = [command for command in commands if command.is_local]
-    settings = f"nonce={nonce} budget={budget_s} pack={int(pack)} many={int(len(together) > 1)}"
-    # what is answered at once comes before what may hang
-    alone = sorted((one for one in commands if not one.is_local), key=lambda command: command.deadline_s)
-    functions = _function("take_together", together) + _function("take_alone", alone)
-    return f"{settings}\n{_body()}\n{functions}main\n".encode()
+    settings = f"nonce={nonce} budget={budget_s} pack={int(pack)}"
+    # what is answered at once comes before what may hang; what may hang takes no answer of another with it
+    alone = [command for command in commands if not command.is_quick]
+    groups = [
+        [command for command in commands if command.is_quick and not command.waits],
+        [command for command in commands if command.is_quick and command.waits],
+    ]
+    alone += [command for group in groups if len(group) == 1 for command in group]
+    groups = [group for group in groups if len(group) > 1]
+    functions = "".join(_function(f"take_{number}", group) for number, group in enumerate(groups))
+    functions += _function("take_alone", sorted(alone, key=lambda command: command.deadline_s))
+    names = " ".join(f"take_{number}" for number in range(len(groups)))
+    return f"{settings} groups='{names}'\n{_body()}\n{functions}main\n".encode()
 
 
 def _function(name: str, commands: Sequence[Command]) -> str:

@@ -61,9 +61,9 @@ _FIELDS = frozenset(entry.name for entry in fields(Xid))
 @cache
 def catalogue() -> Mapping[int, Xid]:
     """All numbers of xid.yml."""
-    import yaml
+    from nodectl.common import bounded_yaml
 
-    document = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+    document = bounded_yaml.load(_FILE.read_bytes())
     grouped = {number: Xid(**group["entry"]) for group in document["groups"] for number in group["numbers"]}
     return {**grouped, **{number: Xid(**entry) for number, entry in document["xids"].items()}}
 

@@ -9,8 +9,8 @@
 #   NONCE err KEY       then what it printed on standard error; after all others
 # Nothing is written to the host's disk, so that a full one can still be read. What even KILL does not end (a driver
 # that never comes back) is left behind: no pipe that it holds is waited for.
-# The caller sets: nonce, budget (seconds for all commands), pack (1: compress where gzip is there), many (1: there are
-# commands to be run together).
+# The caller sets: nonce, budget (seconds for all commands), pack (1: compress where gzip is there), groups (functions
+# whose commands are run together).
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/cuda/bin
 export LC_ALL PATH
@@ -106,9 +106,9 @@ at_once() { # ARGV...
     printf '\n%s end %s\n' "$nonce" "$?" || exit
 }
 
-# All of `take_together` in one shell and under one cap. False where they did not end in time, or said too much: then
+# All commands of a group in one shell and under one cap. False where they did not end in time, or said too much: then
 # each is to be taken by itself, and its last answer counts.
-all_together() {
+all_together() { # FUNCTION
     whole=
     trap 'whole=1' USR2
     clock
@@ -116,7 +116,7 @@ all_together() {
     [ "$together_s" -le "$budget" ] || together_s=$budget
     {
         together=1
-        take_together
+        "$1"
         kill -USR2 "$self"
     } | head -c "$together_cap" &
     last=$!
@@ -184,7 +184,9 @@ body() {
     clock
     started=$centiseconds
     hung=' '
-    [ "$many" = 1 ] && all_together || take_together
+    for group in $groups; do
+        all_together "$group" || "$group"
+    done
     take_alone
     printf '\n%s done\n' "$nonce"
     printf '\n%s stop\n\n' "$nonce" >&2 # and a line more, for a sed that reads ahead
