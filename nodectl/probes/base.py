@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from nodectl.errors import DeclarationError, UsageError
@@ -31,7 +32,7 @@ class ProbeOptions:
     """The options that probes have in common; None is the probe's own default.
 
     A probe with options of its own extends this. `ends_at` is a moment of the monotonic clock at which the probe is to
-    be over, `trimmed` what was given up for that.
+    be over, `trimmed` what was given up for that. Hardware profiles of `profile_dirs` go before nodectl's own.
     """
 
     duration_s: float | None = option(None, Seconds(0.001, 3600), "Seconds of a repetition.", flag="duration")
@@ -51,6 +52,7 @@ class ProbeOptions:
     forks: int = 64
     ends_at: float | None = None
     trimmed: tuple[str, ...] = ()
+    profile_dirs: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         if self.rounds is not None and self.pairs != "auto":

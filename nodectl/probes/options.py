@@ -94,10 +94,14 @@ def declared(options: type) -> tuple[Declared, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes, ascending; `grow` is the factor by which they go on up to the memory's limit, 0 where they do not."""
+    """Bytes, ascending; `grow` is the factor by which they go on up to the memory's limit, 0 where they do not.
+
+    `usual`: nobody asked for just these, so that others may be taken where they say more.
+    """
 
     bytes: tuple[int, ...]
     grow: int = 0
+    usual: bool = False
 
 
 def names(text: str) -> tuple[str, ...]:

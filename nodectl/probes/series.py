@@ -73,7 +73,8 @@ def run_probes(
             share = now + (left_s - kept if probe.name in waited else _share_s(left_s, 1 + len(turns), own))
         watched.measured.clear()
         try:
-            own_result = probe.run(watched, hosts, replace(options, ends_at=share), note)
+            given = replace(options, ends_at=share, profile_dirs=tuple(profile_dirs))
+            own_result = probe.run(watched, hosts, given, note)
             result += said_once(probe.name, own_result, watched.lost, said)
             said = tuple(watched.lost)
         except KeyboardInterrupt as error:

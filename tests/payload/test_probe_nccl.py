@@ -15,7 +15,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import ranks as host_ranks
-from nodectl.payload.probes.nccl import connections, group, log, nccl_tests
+from nodectl.payload.probes.nccl import connections, group, log, nccl_tests, sweep
 from tests.torch_venv import torch_venv
 
 PROGRAM = (str(payload_dir() / "run.py"), "probes.nccl.probe")
@@ -249,6 +249,58 @@ def test_the_command_of_one_host_and_of_several() -> None:
     assert several[at:][several[at:].index("-g") + 1] == "1"
     single = nccl_tests.command(given(sizes="8388608"), "/x/all_reduce_perf")
     assert single[1:7] == ["-b", "8388608", "-e", "8388608", "-f", "2"]
+
+
+def test_sizes_of_floors_are_runs_of_their_own(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nccl_tests, "limit_bytes", lambda options: 20 << 30)
+    more = f"all_reduce:{16 << 30},all_gather:{32 << 30}"
+    options = given(collectives="all_reduce,broadcast", more=more, grow=2)
+    planned = [(name, own) for name, own in nccl_tests.planned(options) if name != "broadcast"]
+    runs = [(name, nccl_tests.command(own, name)[2:5:2]) for name, own in planned]
+    assert runs[1] == ("all_reduce", [str(16 << 30)] * 2)
+    assert len(runs) == 2
+    left = json.loads(capfd.readouterr().out)
+    assert (left["event"], left["collective"], left["asked_bytes"]) == ("left", "all_gather", 32 << 30)
+
+
+@pytest.mark.parametrize(
+    ("usual", "asked", "last", "taken"),
+    [
+        (1, 64 << 20, None, 64 << 20),
+        (1, 64 << 20, (1 << 20, 0.001), 64 << 20),
+        (1, 64 << 20, (1 << 20, 0.1), 4 << 20),
+        # nothing beyond the one that was measured
+        (1, 64 << 20, (1 << 20, 0.9), 0),
+        (0, 64 << 20, (1 << 20, 0.9), 64 << 20),
+    ],
+)
+def test_a_usual_size_is_quartered_until_a_second_carries_it(
+    usual: int, asked: int, last: tuple[int, float] | None, taken: int
+) -> None:
+    own = sweep.Sweep.__new__(sweep.Sweep)
+    own.options = argparse.Namespace(usual=usual)
+    assert own._carried(asked, last) == taken
+
+
+def test_a_floor_s_size_is_left_out_where_it_takes_too_long_or_has_no_room() -> None:
+    argv = ranks("--usual=0", f"--more=all_reduce:{4 << 20},all_reduce:{1 << 50},all_reduce:{1 << 32}")
+    argv = [each.replace("--world-size=2", "--world-size=1") for each in argv]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    done = subprocess.run(
+        [each.replace("--master-port=0", f"--master-port={port}") for each in argv],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["size_bytes"] for each in events if each["event"] == "times"][:2] == [1024, 4 << 20]
+    reasons = {each["asked_bytes"]: each["reason"] for each in events if each["event"] == "left"}
+    assert reasons[1 << 50].startswith("there is room for ")
+    assert [each for each in events if each["event"] == "cut"] == []
 
 
 def ranks(*more: str) -> list[str]:

@@ -18,6 +18,7 @@ from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.nccl import programs as nccl_programs
 from nodectl.probes.nccl import torch_engine as nccl_torch
 from nodectl.probes.nccl.blame import blamed, settled
+from nodectl.probes.nccl.floor_cases import floor_cases
 from nodectl.probes.nccl.groups import Group, group_of, node_groups, rail_groups
 from nodectl.probes.nccl.hosts import NAME, Fleet, find_fleet
 from nodectl.probes.nccl.models import fit_lines, fits
@@ -30,6 +31,8 @@ from nodectl.transport.base import Transport
 
 # importing torch, meeting
 _START_S = 8.0
+# of each node by itself, before all together
+_FIRST = "all_reduce"
 # for one operation of a group that is measured to see whether it fails
 _SMALLER_S = 30.0
 # of a run where nothing is asked for
@@ -48,16 +51,25 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     has_gpus = fleet.backend == "nccl"
     routes = find_routes(transport, [host.host for host in fleet.ready], options.forks) if has_gpus else {}
     switches = switch_names(host.host for host in fleet.ready)
-    run = Run(fleet.engine, fleet.backend, options, routes)
+    run = _with_floors(Run(fleet.engine, fleet.backend, options, routes), fleet)
+    first = _node_first(run, fleet)
     how, rounds = _rounds(fleet, run, switches)
-    cases = len(run.collectives) * len(options.sizes.bytes)
-    in_turn = turns(fleet.ready, options.forks) if options.scope == "node" else 1
-    options, amount = fit(PROBE, options, len(rounds), lambda amount: in_turn * _cost_s(amount, cases))
-    run, rounds = replace(run, options=options), rounds[: amount.rounds]
-    cost = time_text(in_turn * _cost_s(amount, cases))
+    in_turn = turns(fleet.ready, options.forks)
+
+    def cost_s(amount: Amount) -> float:
+        own = (in_turn if options.scope == "node" else 1) * _cost_s(amount, run.cases)
+        return own + (in_turn * _cost_s(replace(amount, rounds=1), first.cases) if first else 0.0)
+
+    options, amount = fit(PROBE, options, len(rounds), cost_s)
+    cost, rounds = time_text(cost_s(amount)), rounds[: amount.rounds]
     note(f"nccl: {fleet.engine}, backend {fleet.backend}, {how}, {cost} or more{given_up(options)}")
+    run = replace(run, options=options)
     if options.scope == "node":
         result += ProbeResult(findings=_alone(fleet))
+    if first:
+        note(f"nccl: each host by itself first: {_cases_text(first)}")
+        own = replace(first.options, repetitions=options.repetitions, duration_s=options.duration_s)
+        result += _round(transport, node_groups(fleet), replace(first, options=own), note)
     for groups in rounds:
         result += _round(transport, groups, run, note)
     if options.scope == "all" and fleet.engine == "torch" and not options.sizes.grow:
@@ -65,6 +77,36 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     if options.scope == "pairs":
         result += _blame(transport, fleet, run, result, switches, note)
     return marked(result, options)
+
+
+def _with_floors(run: Run, fleet: Fleet) -> Run:
+    """With the sizes for which the hosts' profiles have floors, where nobody asked for others."""
+    nodes = {"node": 1, "all": len(fleet.ready)}.get(run.options.scope, 0)
+    if run.backend != "nccl" or not run.options.sizes.usual or not nodes:
+        return run
+    known = floor_cases(fleet.ready, run.routes, run.options.profile_dirs, nodes)
+    more = {name: _new(sizes, run.options.sizes) for name, sizes in known.items() if name in run.collectives}
+    return replace(run, more={name: sizes for name, sizes in more.items() if sizes})
+
+
+def _new(sizes: Sequence[int], usual: Sizes) -> tuple[int, ...]:
+    return tuple(size for size in sizes if size not in usual.bytes)
+
+
+def _node_first(run: Run, fleet: Fleet) -> Run | None:
+    """The run of each host by itself that goes before that of all GPUs: what is slow in a host is slow over all."""
+    several = len(fleet.ready) > 1 and any(host.endpoint.gpus > 1 for host in fleet.ready)
+    if run.backend != "nccl" or run.options.scope != "all" or not run.options.sizes.usual or not several:
+        return None
+    if _FIRST not in run.collectives:
+        return None
+    only = replace(run.options, scope="node", collectives=(_FIRST,))
+    return _with_floors(replace(run, options=only, more={}), fleet)
+
+
+def _cases_text(run: Run) -> str:
+    sizes = [*run.options.sizes.bytes, *(size for own in run.more.values() for size in own)]
+    return f"{', '.join(run.collectives)} at {', '.join(map(format_size, sizes))}"
 
 
 def _require_known(options: NcclOptions) -> None:
@@ -189,7 +231,17 @@ def _shown(given: Conditions) -> str:
     dispatch_us = given.get("dispatch_us")
     if given.get("dispatch_bound") and isinstance(dispatch_us, float):
         words.append(f"torch's own {dispatch_us:.0f} us of each operation")
+    words.append(_share(given))
     return ", ".join(filter(None, words))
+
+
+def _share(given: Conditions) -> str:
+    """Of what the links allow; where that is not known, and no floor is there either, that nothing was compared."""
+    model, busbw = given.get("model_busbw_gb_s"), given.get("busbw_gb_s")
+    if isinstance(model, int | float) and isinstance(busbw, int | float) and model:
+        limit = "network allows" if given.get("model_limit") == "network" else "links inside allow"
+        return f"{100 * busbw / model:.0f} % of the {model:.4g} GB/s that the {limit}"
+    return "no floor compared" if "no_reference" in given else ""
 
 
 PROBE = Probe(

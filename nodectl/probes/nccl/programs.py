@@ -18,7 +18,7 @@ from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME
 from nodectl.probes.nccl.models import with_fits
 from nodectl.probes.nccl.proof import HostLog, choice, host_log_of, judged
-from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, unsupported, wrong
+from nodectl.probes.nccl.run import Case, Run, incomplete, left_out, measurements, unsupported, wrong
 from nodectl.transport.base import Transport
 
 _RUN_S = 3600.0
@@ -69,6 +69,10 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
             unsupported(group.hosts, name, f"nccl-tests has no {name} here", event["text"])
             for event in events.of("unsupported")
             if (name := event["collective"])
+        ),
+        *(
+            left_out(group.hosts, event["collective"], event["asked_bytes"], event["reason"])
+            for event in events.of("left")
         ),
         *(finding for outputs_read in printed for finding in outputs_read.findings),
     ]
@@ -186,6 +190,7 @@ def _args(group: Group, run: Run, left: float | None) -> dict[str, object]:
         "collectives": ",".join(run.collectives),
         "sizes": ",".join(map(str, options.sizes.bytes)),
         "grow": options.sizes.grow,
+        "more": run.more_text,
         "repetitions": run.repetitions,
         "seconds": run.duration_s,
         "deadline": 0.0 if left is None else max(0.1, left - _MARGIN_S),

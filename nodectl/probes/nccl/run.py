@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from nodectl.common.units import MIB
+from nodectl.common.units import MIB, format_size
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
@@ -35,10 +35,10 @@ class NcclOptions(ProbeOptions):
     """`collectives` empty are all of them; `sizes` are of a rank's buffer."""
 
     sizes: Sizes = option(
-        Sizes((MIB, 64 * MIB)),
+        Sizes((MIB, 64 * MIB), usual=True),
         Text("SIZE,…|A..B|A..max", sweep),
         "Message sizes; A..B by powers of two (A..B*4: of four), A..max up to the memory's limit.",
-        shown="1MiB,64MiB",
+        shown="1MiB,64MiB; of GPUs also those of floors, without GPUs as far as a second carries them",
     )
     collectives: tuple[str, ...] = option((), Text("NAME[,NAME…]", names), f"{', '.join(COLLECTIVES)}.", shown="all")
     scope: str = option(
@@ -57,6 +57,8 @@ class Run:
     routes: Mapping[str, Route] = field(default_factory=dict)
     # how long one operation, and meeting at the start, may take before a rank gives up on the others
     timeout_s: float = 120.0
+    # by collective, sizes besides those of the options
+    more: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def collectives(self) -> tuple[str, ...]:
@@ -67,6 +69,16 @@ class Run:
         """What NCCL should use there; the interface that the operator names goes before the derived one."""
         known = self.routes.get(host, Route())
         return replace(known, socket=self.options.interface) if self.options.interface else known
+
+    @property
+    def cases(self) -> int:
+        """How many collectives at how many sizes."""
+        return len(self.collectives) * len(self.options.sizes.bytes) + sum(map(len, self.more.values()))
+
+    @property
+    def more_text(self) -> str:
+        """As the program on a host takes it."""
+        return ",".join(f"{name}:{size}" for name, sizes in self.more.items() for size in sizes)
 
     @property
     def repetitions(self) -> int:
@@ -121,6 +133,7 @@ def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool
     """A verdict is taken at one large and one small size: `large` and `small` by case.
 
     Where the largest size that was asked for was not reached, none is large; nor where a sweep did not reach its limit.
+    Of the usual sizes nobody asked for one.
     """
     sizes: dict[str, list[int]] = {}
     for case in cases:
@@ -131,7 +144,8 @@ def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool
             verdicts[collective, min(own)] = "small"
         # ranks share a size evenly, so that it may be a little smaller than asked for
         *smaller, largest = sorted(set(options.sizes.bytes))
-        reached = complete if options.sizes.grow else max(own) > max([0.5 * largest, *smaller])
+        whole = complete and (options.sizes.grow or options.sizes.usual)
+        reached = whole or (not options.sizes.grow and max(own) > max([0.5 * largest, *smaller]))
         if reached:
             verdicts[collective, max(own)] = "large"
     return verdicts
@@ -166,6 +180,12 @@ def wrong(host: str, collective: str, size_bytes: int, count: int, where: str) -
         action="drain",
         expected="0 wrong elements",
     )
+
+
+def left_out(hosts: tuple[str, ...], collective: str, size_bytes: int, reason: str) -> Finding:
+    """A size of a floor that cannot be measured here."""
+    subject = f"{collective} {format_size(size_bytes)}"
+    return Finding(hosts[0], NAME, Status.SKIPPED, subject, actual=f"a floor's size: {reason}", hosts=hosts)
 
 
 def unsupported(hosts: tuple[str, ...], collective: str, actual: str, evidence: str) -> Finding:

@@ -20,7 +20,7 @@ from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.models import with_fits
 from nodectl.probes.nccl.proof import HostLog, choice, choice_in, host_log_of, judged, sockets_judged
-from nodectl.probes.nccl.run import Case, Run, incomplete, measurements, unsupported, wrong
+from nodectl.probes.nccl.run import Case, Run, incomplete, left_out, measurements, unsupported, wrong
 from nodectl.transport.base import Transport
 
 _RUN_S = 3600.0
@@ -33,8 +33,9 @@ _BOUND = 0.8
 
 def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     """One group from start to end."""
-    left = left_s(run.options.ends_at)
-    played = play(transport, _members(group, run, left), _RUN_S if left is None else left + 2 * run.timeout_s)
+    left_time_s = left_s(run.options.ends_at)
+    deadline_s = _RUN_S if left_time_s is None else left_time_s + 2 * run.timeout_s
+    played = play(transport, _members(group, run, left_time_s), deadline_s)
     logs = [_told(member) for member in played] if run.backend == "nccl" else []
     cases = _cases(played, group.ranks, logs)
     cut = [f"{event['collective']} {event['asked_bytes']} B: {event['reason']}" for event in _events(played, "cut")]
@@ -45,7 +46,17 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
         cut += [f"{name}: not all ranks told what it took" for name in run.collectives if name not in seen]
     complete = whole and not cut
     measured = measurements(cases, group, run, logs, _loaded(played), complete=complete)
-    findings = [*_wrong(played), *_unsupported(played, group, run.backend), *_proven(played, group, run, logs), *failed]
+    left = [
+        left_out(group.hosts, each["collective"], each["asked_bytes"], each["reason"])
+        for each in _events(played, "left")
+    ]
+    findings = [
+        *_wrong(played),
+        *_unsupported(played, group, run.backend),
+        *left,
+        *_proven(played, group, run, logs),
+        *failed,
+    ]
     if not complete:
         findings.append(
             incomplete(group, len(cases), [*cut, *(f"{failure.host}: {failure.actual}" for failure in failed)])
@@ -73,6 +84,8 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
             "collectives": ",".join(run.collectives),
             "sizes": ",".join(map(str, options.sizes.bytes)),
             "grow": options.sizes.grow,
+            "usual": int(options.sizes.usual),
+            "more": run.more_text,
             "repetitions": run.repetitions,
             "seconds": run.duration_s,
             "timeout": run.timeout_s,

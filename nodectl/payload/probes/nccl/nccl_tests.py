@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ...common import machine
 from ...common.events import say
@@ -75,7 +75,7 @@ def bus_ids() -> List[str]:
 def run(options: argparse.Namespace) -> int:
     """Each collective once for proof and so often for its time, its output whole; what time was lacking for is said."""
     ends = time.monotonic() + options.deadline if options.deadline else None
-    for collective in options.collectives.split(","):
+    for collective, sizes in planned(options):
         program = str(Path(options.folder) / (NAMES.get(collective, collective) + "_perf"))
         if not os.access(program, os.X_OK):
             say(event="unsupported", collective=collective, asked_bytes=0, text="no %s on the host" % program)
@@ -86,12 +86,26 @@ def run(options: argparse.Namespace) -> int:
                 say(event="cut", collective=collective, asked_bytes=0, reason="the time was over")
                 break
             level = TIMED if repetition >= 0 else PROOF
-            status, text, lines = one(command(options, program, level), options, left, level)
+            status, text, lines = one(command(sizes, program, level), options, left, level)
             kind = "printed" if repetition >= 0 or status else "proven"
             say(event=kind, collective=collective, repetition=repetition, status=status, text=text, log=lines)
             if status:
                 return status
     return 0
+
+
+def planned(options: argparse.Namespace) -> Iterator[Tuple[str, argparse.Namespace]]:
+    """Collectives with the options of a run; those of floors last, as far as there is room."""
+    for collective in options.collectives.split(","):
+        yield collective, options
+    for case in options.more.split(",") if options.more else []:
+        collective, _, size = case.partition(":")
+        own = argparse.Namespace(**{**vars(options), "sizes": size, "grow": 0})
+        room = limit_bytes(own)
+        if int(size) > room:
+            say(event="left", collective=collective, asked_bytes=int(size), reason="there is room for %d bytes" % room)
+            continue
+        yield collective, own
 
 
 def command(options: argparse.Namespace, program: str, level: str = TIMED) -> List[str]:

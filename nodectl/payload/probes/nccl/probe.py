@@ -115,6 +115,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             command.add_argument(name, required=True)
         command.add_argument("--repetitions", type=int, required=True)
         command.add_argument("--seconds", type=float, required=True, help="of a repetition")
+        command.add_argument("--more", default="", help="collective:size by comma, besides, where there is room")
+        command.add_argument("--usual", type=int, default=0, help="1: smaller sizes where an operation takes too long")
         command.add_argument("--grow", type=int, default=0, help="the last size times this, up to the memory's limit")
         command.add_argument("--deadline", type=float, default=0.0, help="seconds for all; 0 is no limit")
     options = parser.parse_args(argv)

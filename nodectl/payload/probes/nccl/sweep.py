@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from ...common.events import first_line, say
 from .cases import BUFFERS, Case
@@ -12,12 +12,19 @@ from .log import Log
 MAX_ITERATIONS = 1000
 # a sweep up to the memory's limit ends where one operation takes longer: what comes would take twice that
 LONGEST_S = 4.0
+# an operation of a size that nobody asked for takes no longer
+CARRIED_S = 1.0
 # of the memory that is free: what a size that was asked for may need, and what a sweep leaves to others on processors
 FREE_PART, SHARED_PART = 0.8, 0.25
 # of larger messages the GPU needs longer than torch needs to hand one over
 DISPATCH_BYTES = 1 << 20
 UNSUPPORTED_WORDS = ("not implemented", "not support", "unsupported", "Unsupported", "no backend")
 NO_ROOM_WORDS = ("out of memory", "allocate memory", "not enough memory")
+
+
+def predicted_s(size: int, last: Tuple[int, float]) -> float:
+    """Of one operation, by the last one that was measured; all ranks predict the same."""
+    return last[1] * size / last[0]
 
 
 class CutError(Exception):
@@ -37,10 +44,35 @@ class Sweep:
         limit = FREE_PART * free
         # a GPU is the probe's alone, the memory of a machine is not
         sizes = self._grown(limit if self.group.device.type == "cuda" else SHARED_PART * free)
+        last: Dict[str, Tuple[int, float]] = {}
         for collective in self.options.collectives.split(","):
-            for size in sizes:
-                if not self._tried(collective, size, limit):
+            for asked in sizes:
+                size = self._carried(asked, last.get(collective))
+                once = self._tried(collective, size, limit) if size else None
+                if once is None:
                     break
+                last[collective] = size, once
+        for case in self.options.more.split(",") if self.options.more else []:
+            collective, _, size_text = case.partition(":")
+            self._of_a_floor(collective, int(size_text), limit, last.get(collective))
+
+    def _carried(self, size: int, last: Optional[Tuple[int, float]]) -> int:
+        """A quarter, and so on, where an operation of a usual size would take too long; 0 where none is left."""
+        if last is None or not self.options.usual:
+            return size
+        while size > last[0] and predicted_s(size, last) > CARRIED_S:
+            size //= 4
+        return size if size > last[0] else 0
+
+    def _of_a_floor(self, collective: str, size: int, limit: float, last: Optional[Tuple[int, float]]) -> None:
+        """What no host has room for, or a slow network carries for too long, is no fault of anything."""
+        reason = "there is room for %d bytes" % limit if size > limit else ""
+        if not reason and last is not None and predicted_s(size, last) > CARRIED_S:
+            reason = "an operation would take %.1f s" % predicted_s(size, last)
+        if reason:
+            self._say_once(event="left", collective=collective, asked_bytes=size, reason=reason)
+        else:
+            self._tried(collective, size, limit)
 
     def _grown(self, limit: float) -> List[int]:
         sizes = list(self.sizes)
@@ -48,8 +80,8 @@ class Sweep:
             sizes.append(sizes[-1] * self.options.grow)
         return sizes
 
-    def _tried(self, collective: str, size: int, limit: float) -> bool:
-        """Whether larger sizes of this collective are worth a try."""
+    def _tried(self, collective: str, size: int, limit: float) -> Optional[float]:
+        """How long an operation takes; None where larger sizes of this collective are not worth a try."""
         case = {"collective": collective, "asked_bytes": size}
         try:
             if size > limit:
@@ -57,18 +89,18 @@ class Sweep:
             once = self._measured(collective, size)
         except CutError as error:
             self._say_once(event="cut", reason=str(error), **case)
-            return False
+            return None
         except RuntimeError as error:
             # every rank has the same backend, so all pass over it together
             if not any(word in str(error) for word in UNSUPPORTED_WORDS):
                 raise
             self._say_once(event="unsupported", text=first_line(error), **case)
-            return False
+            return None
         if self.options.grow and once > LONGEST_S and size >= self.sizes[-1]:
             reason = "one operation takes %.0f s here: larger ones were not tried" % once
             self._say_once(event="cut", reason=reason, collective=collective, asked_bytes=size * self.options.grow)
-            return False
-        return True
+            return None
+        return once
 
     def _say_once(self, **event: Any) -> None:
         if self.group.rank == 0:
