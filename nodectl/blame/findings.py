@@ -10,6 +10,7 @@ from statistics import median
 from nodectl.blame.inquiry import BLAME_SCORE, Blamed, Verdict
 from nodectl.blame.model import Cause, Reading, Suspect
 from nodectl.common.nodeset import fold
+from nodectl.common.units import format_value
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
@@ -120,8 +121,9 @@ def two_hosts(probe: str, measurements: Sequence[Measurement]) -> tuple[Finding,
             probe,
             Status.WARNING,
             _arrow(slow.hosts),
-            expected=f"about {fast.value:.3g} {fast.unit}, as {_arrow(fast.hosts)}",
-            actual=f"{slow.value:.3g} {slow.unit}, {share} of the other way; two hosts cannot tell host from path",
+            expected=f"about {format_value(fast.value, fast.unit)}, as {_arrow(fast.hosts)}",
+            actual=f"{format_value(slow.value, slow.unit)}, {share} of the other way; "
+            "two hosts cannot tell host from path",
             remedy=f"measure with a third host: `nodectl -l {a},{b},… probe {probe}`",
             hosts=(a, b),
         ),
@@ -137,7 +139,7 @@ def _noisy(slow: Measurement, fast: Measurement) -> bool:
 
 def _blamed(probe: str, blamed: Blamed, noise: float, unit: str) -> Finding:
     cause, share = blamed.suspect.cause, blamed.suspect.share
-    value = f"{share * blamed.usual:.3g} {unit}"
+    value = format_value(share * blamed.usual, unit)
     among = f"{_percent(share)} of the fleet"
     times = f"measured again {blamed.again} times"
     if cause.kind in ("host", "switch"):
@@ -152,7 +154,7 @@ def _blamed(probe: str, blamed: Blamed, noise: float, unit: str) -> Finding:
         probe,
         Status.FAILED,
         _subject(cause),
-        expected=f"about {blamed.usual:.3g} {unit}, as between the others",
+        expected=f"about {format_value(blamed.usual, unit)}, as between the others",
         actual=actual,
         remedy=_remedy(cause, share),
         evidence=f"{certain}; noise of a measurement {_percent(noise)}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import Seconds, profile_option
+from nodectl.cli.options import OneOf, Seconds, profile_option
 from nodectl.cli.terminal import as_json, note, result, safe, writing
 from nodectl.common.files import replace_file
 from nodectl.common.nodeset import fold
@@ -32,11 +32,11 @@ _WATCH_S = 60.0
 @profile_option("hardware", help="Instead of the hosts' nodectl_hardware.")
 @profile_option("stack", help="Instead of the hosts' nodectl_stack.")
 @profile_option("tuning", help="Instead of the hosts' nodectl_tuning.")
-@click.option("--output", "form", type=click.Choice(_FORMATS), help="Default: table.")
+@click.option("--output", "form", type=OneOf(_FORMATS), help="Default: table.")
 @click.option("--one-line", is_flag=True, help="The worst status and its findings on one line, as a prolog wants.")
 @click.option("--all", "everything", is_flag=True, help="In the table each finding, and what is ok or skipped, too.")
 @click.option("--strict", is_flag=True, help="Warnings end with 1 too.")
-@click.option("--unknown", type=click.Choice(["ok", "fail"]), help="What 3 (could not be told) becomes: 0 or 1.")
+@click.option("--unknown", type=OneOf(["ok", "fail"]), help="What 3 (could not be told) becomes: 0 or 1.")
 @click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
 @click.option(
     "--watch",

@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import options
+from nodectl.cli.options import OneOf, options
 from nodectl.cli.terminal import emit_json, note, result
 from nodectl.errors import LabError
 from nodectl.lab import spec
@@ -101,7 +101,7 @@ def rate(rate: str, name: str, yes: bool) -> None:
 
 
 @lab.command()
-@click.option("--output", type=click.Choice(["table", "json"]), default=None, help="Default: as the whole command.")
+@click.option("--output", type=OneOf(["table", "json"]), default=None, help="Default: as the whole command.")
 @_name_option
 @click.pass_obj
 def status(app: App, output: str | None, name: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from nodectl.cli.app import ACCESS, App
+from nodectl.common.spelling import meant
 from nodectl.transport.fanout import FORKS
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -35,6 +36,13 @@ class Seconds(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value!r} is no time; write 0.5, 500ms, 30s or 5m", param, ctx)
         return float(super().convert(number, param, ctx))
+
+
+class OneOf(click.Choice[str]):
+    """One of a list of words; what is none is told the nearest one."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        return f"{super().get_invalid_choice_message(value, ctx)}  {meant(str(value), self.choices)}".rstrip()
 
 
 class Read(click.ParamType[Any]):
@@ -110,7 +118,7 @@ _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
         "type": click.Path(file_okay=False),
         "help": "Read a recording instead of hosts.",
     },
-    ("--output",): {"type": click.Choice(["table", "json"]), "help": "Default: table."},
+    ("--output",): {"type": OneOf(["table", "json"]), "help": "Default: table."},
     ("--forks",): {"type": click.IntRange(1, 1024), "help": f"Hosts at a time.  Default: {FORKS}."},
     # Ansible's own, under the names of Access's fields
     ("-e", "--extra-vars"): {

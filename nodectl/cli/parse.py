@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from nodectl.cli.options import OneOf
 from nodectl.parsers.catalogue import tools
 
 
 @click.command(epilog=f"Tools: {', '.join(tools())}")
-@click.argument("tool", type=click.Choice(tools()), metavar="TOOL")
+@click.argument("tool", type=OneOf(tools()), metavar="TOOL")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=str), metavar="FILE|-")
 def parse(tool: str, file: str) -> None:
     """Read a tool's saved output and print what it says as JSON.

@@ -12,7 +12,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.measuring import conclude, hold, keep
-from nodectl.cli.options import Read, take_global_options
+from nodectl.cli.options import OneOf, Read, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
 from nodectl.cli.terminal import note, terminal_width
 from nodectl.errors import UsageError
@@ -187,7 +187,7 @@ def _type(kind: Kind) -> click.ParamType[Any]:
         case Seconds(shortest, longest):
             return SecondsType(shortest, longest)
         case Choice(words):
-            return click.Choice(words)
+            return OneOf(words)
         case Text(_, read):
             return Read(read)
 

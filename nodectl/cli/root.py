@@ -16,6 +16,7 @@ import click
 from nodectl import __version__
 from nodectl.cli.app import App
 from nodectl.cli.options import global_options, take_global_options
+from nodectl.common.spelling import meant
 
 # the first line of a command's docstring: the command has the module's name, and this help line
 _HEAD = re.compile(r'"""`nodectl (\w+)`: (.+?)(?:""")?$')
@@ -49,6 +50,19 @@ class LazyGroup(click.Group):
         (command,) = [member for member in members if member.name == cmd_name]
         return take_global_options(command)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchOption:
+            raise
+        except click.UsageError as error:
+            # click asks the commands that are imported, and none is
+            if hint := meant(args[0], commands()):
+                raise click.UsageError(f"No such command {args[0]!r}.  {hint}".rstrip(), ctx) from error
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(sorted(commands().items()))
@@ -74,6 +88,9 @@ def run(argv: Sequence[str] | None = None) -> None:
 
     try:
         status = cli.main(args=None if argv is None else list(argv), prog_name="nodectl", standalone_mode=False)
+    except click.NoSuchOption as error:
+        (of_another_command(error) or error).show()
+        status = error.exit_code
     except click.exceptions.Exit as stop:
         status = stop.exit_code
     except click.ClickException as error:
@@ -91,6 +108,25 @@ def run(argv: Sequence[str] | None = None) -> None:
     except Exception as error:
         status = report_bug(error)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def of_another_command(error: click.NoSuchOption) -> click.UsageError | None:
+    """The error that names which commands of the same group take the option, such as `probe nccl --sizes`."""
+    ctx = error.ctx
+    above = ctx.parent if ctx is not None else None
+    if ctx is None or above is None or above.parent is None or not isinstance(above.command, click.Group):
+        return None
+    group, option = above.command, error.option_name
+    others = {name: group.get_command(above, name) for name in group.list_commands(above)}
+    owners = [name for name, command in others.items() if command is not None and _takes(command, option)]
+    if not owners:
+        return None
+    text = f"{option} is an option of {', '.join(owners)}, not of {ctx.info_name}"
+    return click.UsageError(f"{text}\n  try: {above.command_path} {owners[0]} {option} …", ctx)
+
+
+def _takes(command: click.Command, option: str) -> bool:
+    return any(option in param.opts and not getattr(param, "hidden", False) for param in command.params)
 
 
 def show_error(message: str, remedy: str = "") -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from nodectl.cli.options import OneOf
+
 
 @click.command()
 @click.option("--user", metavar="NAME", help="The login on the nodes, or %GROUP.  Default: your own login's name.")
 @click.option(
     "--provision",
-    type=click.Choice(["none", "password", "nopasswd"]),
+    type=OneOf(["none", "password", "nopasswd"]),
     default="none",
     show_default=True,
     help="Also allow provisioning, which is root with all rights.",

@@ -25,6 +25,7 @@ from ansible.vars.manager import VariableManager
 
 from nodectl.common.access import Access
 from nodectl.common.resources import collections_dir
+from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
 from nodectl.transport.ssh_options import options_of
@@ -82,7 +83,7 @@ class Inventory:
             hints = "".join(f"; {text}" for text in listener.warnings if not text.startswith("Could not match"))
             raise InventoryError(
                 f"no host of {', '.join(self.sources)} matches '{limit}'{hints}",
-                f"name a host or a group (groups here: {known})",
+                f"{self._meant(limit or '')}name a host or a group (groups here: {known})",
             )
         for warning in listener.warnings:  # of a pattern of several, one part matched nothing
             listener.display.warning(warning)
@@ -100,6 +101,12 @@ class Inventory:
         except AnsibleError as error:
             remedy = _remedy(error, "correct the variable")
             raise InventoryError(f"host {host.name}: {_message(error)}", remedy) from error
+
+    def _meant(self, limit: str) -> str:
+        """What is meant by the parts of a pattern that are no name here."""
+        known = {*self._manager.hosts, *self._manager.groups}
+        parts = [part.lstrip("!&") for part in re.split("[,:]", limit)]
+        return "".join(meant(part, known) for part in parts if part not in known)
 
     def _defaults(self) -> Mapping[str, str]:
         """What comes before the inventory's variables: of the command line, else of ansible.cfg."""

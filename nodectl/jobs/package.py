@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodectl.common.resources import payload_dir
+from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.plan import Plan
@@ -56,7 +57,7 @@ def _bundled(name: str) -> Path:
     folder = payload_dir().parent / "workloads"
     known = sorted(path.stem for path in folder.glob("*.py") if path.stem.isidentifier() and _is_program(path))
     if name not in known:
-        raise UsageError(f"there is no workload {name!r}", f"one of: {', '.join(known)}")
+        raise UsageError(f"there is no workload {name!r}", f"{meant(name, known)}one of: {', '.join(known)}")
     return folder / f"{name}.py"
 
 

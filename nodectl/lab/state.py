@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from nodectl.common.files import replace_file
 from nodectl.common.paths import state_dir
+from nodectl.common.spelling import meant
 from nodectl.errors import LabError, UsageError
 from nodectl.lab.spec import LabSpec
 
@@ -83,7 +84,8 @@ class LabState:
             if host.name == name:
                 return host
         known = f"{self.hosts[0].name} to {self.hosts[-1].name}" if self.hosts else "none"
-        raise UsageError(f"the lab has no host '{name}'", f"its hosts are {known}")
+        hint = meant(name, [host.name for host in self.hosts])
+        raise UsageError(f"the lab has no host '{name}'", f"{hint}its hosts are {known}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from nodectl.common.declarations import modules_below
+from nodectl.common.spelling import meant
 from nodectl.errors import DeclarationError, UsageError
 from nodectl.model.measurement import MeasurementKind
 from nodectl.probes.base import GROUPS, Probe
@@ -69,6 +69,5 @@ def group(name: str) -> Sequence[AnyProbe]:
 def unknown(name: str) -> UsageError:
     """The error for a name that is no probe's, with the one that may be meant."""
     names = [probe.name for probe in listed()]
-    near = get_close_matches(name, [*names, *GROUPS], n=1)
-    meant = f"did you mean {near[0]}?  " if near else ""
-    return UsageError(f"no probe '{name}'", f"{meant}one of: {', '.join(names)}; or a group: {', '.join(GROUPS)}")
+    hint = meant(name, [*names, *GROUPS])
+    return UsageError(f"no probe '{name}'", f"{hint}one of: {', '.join(names)}; or a group: {', '.join(GROUPS)}")

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from nodectl.common import bounded_yaml
 from nodectl.common.resources import profiles_dir
+from nodectl.common.spelling import meant, nearest
 from nodectl.errors import ProfileError
 
 Document = dict[str, Any]
@@ -61,9 +62,8 @@ def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple
     """The raw document of a profile and its file; ProfileError naming the known ones where there is none."""
     known = find_profiles(kind, extra_dirs)
     if name not in known:
-        raise ProfileError(
-            f"no {kind} profile {name!r}", f"set nodectl_{kind} to one of: {', '.join(known)}" if known else ""
-        )
+        hint = f"{meant(name, known)}set nodectl_{kind} to one of: {', '.join(known)}" if known else ""
+        raise ProfileError(f"no {kind} profile {name!r}", hint)
     return read_document(known[name]), known[name]
 
 
@@ -83,7 +83,7 @@ def check_document(model: type[Model], document: object, where: str) -> Model:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, item['loc'])) or 'profile'}: {_reason(item)}" for item in error.errors()]
+        lines = [f"{'.'.join(map(str, item['loc'])) or 'profile'}: {_reason(item, model)}" for item in error.errors()]
         raise ProfileError(f"{where}: {'; '.join(lines)}", "correct the field") from error
 
 
@@ -93,9 +93,20 @@ def shipped(model: type[Model], name: str) -> Model:
     return check_document(model, read_document(path), str(path))
 
 
-def _reason(item: Any) -> str:
+def _reason(item: Any, model: type[BaseModel]) -> str:
     if item["type"] == "extra_forbidden":
-        return "no such field"
+        near = nearest(str(item["loc"][-1]), _fields_beside(model, item["loc"]))
+        return f"no such field, did you mean {near}?" if near else "no such field"
     if item["type"] == "model_type":
         return "Input should be a mapping of fields"
     return str(item["msg"]).removeprefix("Value error, ")
+
+
+def _fields_beside(model: type[BaseModel], place: Sequence[object]) -> Iterable[str]:
+    """The fields that the model has where one is that it has not; none below what is no model."""
+    for part in place[:-1]:
+        field = model.model_fields.get(str(part))
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+            return ()
+        model = field.annotation
+    return model.model_fields

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nodectl.common.spelling import meant
 from nodectl.errors import ProfileError
 from nodectl.profiles.load import Document
 
@@ -35,7 +36,9 @@ def checked_overrides(overrides: Mapping[str, Any] | None) -> Document:
         )
     for field, value in overrides.items():
         if field not in known:
-            raise ProfileError(f"{OVERRIDES}.{field}: no such field", f"known: {', '.join(sorted(known))}")
+            raise ProfileError(
+                f"{OVERRIDES}.{field}: no such field", f"{meant(str(field), known)}known: {', '.join(sorted(known))}"
+            )
         if field != "allow_debug_variables" and not isinstance(value, Mapping):
             raise ProfileError(f"{OVERRIDES}.{field}: {value!r} is no mapping", "give it as name: value")
     return {str(field): value for field, value in overrides.items()}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
-from difflib import get_close_matches
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from nodectl.common import bounded_yaml
+from nodectl.common.spelling import nearest
 
 # what an inventory may set beside the roles' own variables; docs/provision.md says what each is for
 INVENTORY_VARIABLES = frozenset(
@@ -52,7 +52,7 @@ def misspelled(names: Iterable[str], share: Path) -> list[tuple[str, str]]:
     if not unsure:
         return []
     known = ours.union(*(role_variables(share / "roles" / role) for role in roles))
-    return [(name, nearest) for name in unsure if name not in known and (nearest := _nearest(name, known))]
+    return [(name, near) for name in unsure if name not in known and (near := nearest(name, known, _NEAR))]
 
 
 def role_variables(role: Path) -> frozenset[str]:
@@ -68,7 +68,3 @@ def role_variables(role: Path) -> frozenset[str]:
 
 def _read(path: Path) -> dict[str, Any]:
     return dict(bounded_yaml.load(path.read_bytes()) or {})
-
-
-def _nearest(name: str, known: Collection[str]) -> str:
-    return next(iter(get_close_matches(name, known, 1, _NEAR)), "")

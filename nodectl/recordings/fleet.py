@@ -13,6 +13,7 @@ import yaml
 from nodectl.common import bounded_yaml
 from nodectl.common.natural import natural
 from nodectl.common.resources import recordings_dir
+from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.profiles import KINDS
 from nodectl.recordings.folder import INDEX, OUT, host_name
@@ -52,7 +53,8 @@ def open_recording(given: str) -> RecordedFleet:
     if not path.is_dir():
         known = bundled()
         if given not in known:
-            raise UsageError(f"no recording at {path}", f"give a folder, or one of: {', '.join(known) or 'none'}")
+            remedy = f"{meant(given, known)}give a folder, or one of: {', '.join(known) or 'none'}"
+            raise UsageError(f"no recording at {path}", remedy)
         path = known[given]
     path = path.resolve()
     about = read_about(path)

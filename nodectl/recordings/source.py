@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from nodectl.common.few import few
 from nodectl.common.nodeset import expand
+from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError, ParseError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
@@ -115,7 +117,9 @@ def select(names: Sequence[str], pattern: str | None) -> tuple[str, ...]:
         elif part[0] == "!":
             chosen -= _matching(names, part[1:])
     if not chosen:
-        raise InventoryError(f"no host of the recording matches '{pattern}'", f"it has {', '.join(names[:8])} …")
+        raise InventoryError(
+            f"no host of the recording matches '{pattern}'", f"{meant(pattern or '', names)}it has {few(names, 8)}"
+        )
     return tuple(name for name in names if name in chosen)
 
 

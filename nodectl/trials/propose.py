@@ -13,6 +13,7 @@ import yaml
 
 from nodectl import __version__
 from nodectl.common.files import replace_file
+from nodectl.common.spelling import meant
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.trial import Series, Side, Trial
 from nodectl.model.verdict import Outcome, Verdict
@@ -223,8 +224,10 @@ def _candidate(trial: Trial, profile: str) -> Side:
     for candidate in trial.candidates:
         if candidate.label == profile:
             return candidate
-    known = ", ".join(candidate.label for candidate in trial.candidates)
-    raise UsageError(f"the trial {trial.id} had no candidate {profile!r}", f"one of: {known}")
+    labels = [candidate.label for candidate in trial.candidates]
+    raise UsageError(
+        f"the trial {trial.id} had no candidate {profile!r}", f"{meant(profile, labels)}one of: {', '.join(labels)}"
+    )
 
 
 def _winner(trial: Trial) -> Side:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nodectl.common.spelling import meant
 from nodectl.errors import ProfileError
 from nodectl.profiles.load import Document, check_document, read_document
 from nodectl.profiles.overrides import OVERRIDES, SETTINGS
@@ -138,7 +139,8 @@ def space_of(document: Mapping[str, Any], where: str) -> Space:
     """A space from plain data, each value held against the schema of a tuning."""
     for name in document:
         if name not in _FIELDS:
-            raise ProfileError(f"{where}: {name}: no such field", f"known: {', '.join(_FIELDS)}")
+            remedy = f"{meant(str(name), _FIELDS)}known: {', '.join(_FIELDS)}"
+            raise ProfileError(f"{where}: {name}: no such field", remedy)
     allowed = document.get("allow_debug_variables", False)
     if not isinstance(allowed, bool):
         raise ProfileError(f"{where}: allow_debug_variables: {allowed!r} is neither true nor false", "correct it")
@@ -177,7 +179,10 @@ def _check_bundles(bundles: list[Any], where: str) -> None:
             raise ProfileError(f"{where}.{place}: {bundle!r} is no mapping", "give it as {sysctl: {…}}")
         for group in bundle:
             if group not in _GROUPS:
-                raise ProfileError(f"{where}.{place}.{group}: no such field", f"known: {', '.join(_GROUPS)}")
+                raise ProfileError(
+                    f"{where}.{place}.{group}: no such field",
+                    f"{meant(str(group), _GROUPS)}known: {', '.join(_GROUPS)}",
+                )
 
 
 def _axis(name: str, choices: list[Mapping[str, Mapping[str, Any]]], where: str) -> Axis:
@@ -231,9 +236,12 @@ def _fields(value: Any) -> Mapping[str, Any]:
 def _check_run(group: str, values: Mapping[str, Any], where: str) -> None:
     for key, value in values.items():
         if key not in RUN_WITH[group]:
-            raise ProfileError(f"{where}: {group}.{key}: no such field", f"known: {', '.join(RUN_WITH[group])}")
+            known = f"{meant(key, RUN_WITH[group])}known: {', '.join(RUN_WITH[group])}"
+            raise ProfileError(f"{where}: {group}.{key}: no such field", known)
         allowed = RUN_WITH[group][key]
         if allowed is not None and value not in allowed:
-            raise ProfileError(f"{where}: {group}.{key}: {value!r}", f"one of: {', '.join(allowed)}")
+            raise ProfileError(
+                f"{where}: {group}.{key}: {value!r}", f"{meant(str(value), allowed)}one of: {', '.join(allowed)}"
+            )
         if not isinstance(value, str) or not _WORD.fullmatch(value):
             raise ProfileError(f"{where}: {group}.{key}: {value!r} is no name", "give a name, such as eth0")

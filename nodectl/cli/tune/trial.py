@@ -14,7 +14,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.measuring import hold, note_not_kept
-from nodectl.cli.options import LateHelp, Read, Seconds, force_option, profile_names, yes_option
+from nodectl.cli.options import LateHelp, OneOf, Read, Seconds, force_option, profile_names, yes_option
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import note
 from nodectl.cli.tune.show import show_trial
@@ -84,7 +84,7 @@ def _shown(value: object) -> str:
 @trial_option("--collectives", "collectives", type=Read(as_names), metavar="NAME[,NAME…]")
 @click.option(
     "--paths",
-    type=click.Choice(["all", "ring", "first", "sample"]),
+    type=OneOf(["all", "ring", "first", "sample"]),
     default="ring",
     show_default=True,
     help="Which pairs of hosts tcp and latency measure.",

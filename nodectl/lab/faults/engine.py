@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from types import ModuleType
 
 from nodectl.common.declarations import modules_below
+from nodectl.common.spelling import meant
 from nodectl.errors import DeclarationError, UsageError
 from nodectl.lab.faults import real, recorded
 from nodectl.lab.faults.base import Act, Fault, Output, Outputs, Scene
@@ -112,7 +112,5 @@ def _write_spoiled(scene: Scene) -> None:
 
 def _fault(kind: str) -> Fault:
     if kind not in FAULTS:
-        near = get_close_matches(kind, FAULTS, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"no fault '{kind}'", f"{hint}`nodectl lab fault --list` shows the kinds")
+        raise UsageError(f"no fault '{kind}'", f"{meant(kind, FAULTS)}`nodectl lab fault --list` shows the kinds")
     return FAULTS[kind]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -53,7 +54,9 @@ def run_gemm(transport: Transport, hosts: Sequence[Host], options: GemmOptions, 
     """TFLOP/s of every device and precision."""
     unknown = [name for name in options.precisions if name not in PRECISIONS]
     if unknown:
-        raise UsageError(f"no precision '{unknown[0]}'", f"one of: {', '.join(PRECISIONS)}")
+        raise UsageError(
+            f"no precision '{unknown[0]}'", f"{meant(unknown[0], PRECISIONS)}one of: {', '.join(PRECISIONS)}"
+        )
 
     def cost_s(amount: Amount, node: Node) -> float:
         return _cost_s(amount, len(options.precisions) or (_ON_GPU if node.gpus else _ON_CPU))

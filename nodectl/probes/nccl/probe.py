@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nodectl.blame.model import HostPair
+from nodectl.common.spelling import meant
 from nodectl.common.units import format_size
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
@@ -112,10 +113,12 @@ def _cases_text(run: Run) -> str:
 def _require_known(options: NcclOptions) -> None:
     unknown = [name for name in options.collectives if name not in COLLECTIVES]
     if unknown:
-        raise UsageError(f"no collective '{unknown[0]}'", f"one of: {', '.join(COLLECTIVES)}")
+        raise UsageError(
+            f"no collective '{unknown[0]}'", f"{meant(unknown[0], COLLECTIVES)}one of: {', '.join(COLLECTIVES)}"
+        )
     for name, value, known in (("scope", options.scope, SCOPES), ("engine", options.engine, ENGINES)):
         if value not in known:
-            raise UsageError(f"no {name} '{value}'", f"one of: {', '.join(known)}")
+            raise UsageError(f"no {name} '{value}'", f"{meant(value, known)}one of: {', '.join(known)}")
 
 
 def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> ProbeResult | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import UsageError
 from nodectl.probes.base import Amount
@@ -45,7 +46,7 @@ def operations_of(options: RdmaOptions) -> tuple[str, ...]:
     """Those asked for; UsageError for one that is none."""
     for name in options.operations:
         if name not in PROGRAMS:
-            raise UsageError(f"no operation '{name}'", f"one of: {', '.join(PROGRAMS)}")
+            raise UsageError(f"no operation '{name}'", f"{meant(name, PROGRAMS)}one of: {', '.join(PROGRAMS)}")
     return options.operations or DEFAULT
 
 

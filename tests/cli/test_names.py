@@ -1,0 +1,88 @@
+"""A name or an option that is not there is refused with the one that may be meant."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.common.spelling import meant, nearest
+from nodectl.errors import ProfileError
+from nodectl.profiles.load import check_document
+from nodectl.profiles.overrides import checked_overrides
+from nodectl.profiles.schema import Tuning
+
+USAGE = 2
+LAN = "all:\n  children:\n    trainers:\n      hosts:\n        node01: {ansible_host: 192.0.2.1}\n        node02: {}\n"
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> str:
+    (tmp_path / "hosts.yml").write_text(LAN)
+    return str(tmp_path / "hosts.yml")
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["heatlh"], "did you mean health?"),
+        (["probe", "tpc"], "did you mean tcp?"),
+        (["probe", "nccl", "--scope", "pair"], "did you mean pairs?"),
+        (["probe", "nccl", "--collectives", "allreduce"], "did you mean all_reduce?"),
+        (["probe", "rdma", "--operations", "wriet_lat"], "did you mean write_lat?"),
+        (["probe", "gemm", "--precisions", "bf61"], "did you mean bf16?"),
+        (["-l", "nod01", "probe", "memory"], "did you mean node01?"),
+        (["-l", "trainer", "probe", "memory"], "did you mean trainers?"),
+        (["health", "--tuning", "stok"], "did you mean stock?"),
+        (["--replay", "h100-9", "facts"], "did you mean h100-8?"),
+        (["--output", "jsno", "facts"], "did you mean json?"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_a_slip_is_told_what_was_meant(nodectl: Callable[..., Any], inventory: str, args: list[str], hint: str) -> None:
+    done = nodectl("-i", inventory, *args, check=False)
+    assert done.returncode == USAGE
+    assert hint in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (
+            ["probe", "tcp", "--sizes", "1MiB"],
+            "of nccl, not of tcp\n  try: nodectl probe nccl --sizes",
+        ),
+        (["probe", "tcp,nccl", "--sizes", "1MiB"], "--sizes is an option of nccl, not of tcp,nccl"),
+        (["probe", "--streams", "4"], "--streams is an option of tcp, not of quick"),
+        (["probe", "memory", "--pairs", "all"], "--pairs is an option of latency, nccl, rdma, tcp, not of memory"),
+        (["bench", "retrieval", "--gradient", "8MiB"], "--gradient is an option of network-sweep, not of retrieval"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_an_option_of_another_command_is_refused_by_its_name(
+    nodectl: Callable[..., Any], inventory: str, args: list[str], told: str
+) -> None:
+    done = nodectl("-i", inventory, *args, check=False)
+    assert done.returncode == USAGE
+    assert told in done.stderr
+
+
+def test_an_option_of_nobody_is_as_it_was(nodectl: Callable[..., Any]) -> None:
+    done = nodectl("probe", "tcp", "--stream", "4", check=False)
+    assert done.returncode == USAGE and "No such option '--stream'" in done.stderr
+
+
+def test_settings_of_profiles_and_overrides() -> None:
+    with pytest.raises(ProfileError, match="no such field, did you mean gpu"):
+        check_document(Tuning, {"gpus": {}}, "here")
+    (setting, *_) = Tuning.model_fields["gpu"].default.__class__.model_fields
+    with pytest.raises(ProfileError, match=f"no such field, did you mean {setting}"):
+        check_document(Tuning, {"gpu": {f"{setting}s": {}}}, "here")
+    with pytest.raises(ProfileError) as refused:
+        checked_overrides({"sysctls": {}})
+    assert refused.value.remedy.startswith("did you mean sysctl?")
+
+
+def test_what_is_far_away_is_not_meant() -> None:
+    assert nearest("TCP", ["tcp", "rdma"]) == "tcp"
+    assert meant("zzz", ["tcp", "rdma"]) == ""
