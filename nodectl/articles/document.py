@@ -10,6 +10,7 @@ from functools import lru_cache
 from nodectl.articles.sweep import Row, Sweep
 from nodectl.common.nodeset import fold
 from nodectl.common.resources import data_dir
+from nodectl.common.units import digits
 from nodectl.model.measurement import Measurement
 from nodectl.report.table import aligned
 
@@ -76,19 +77,35 @@ def _row_document(row: Row) -> dict[str, object]:
 
 
 def sweep_table(sweep: Sweep, *, scaled: bool, hosts: int) -> str:
-    """The article's table, measured, and under it what it comes to beside the article."""
-    header = ("LINK", "ONE NODE samples/s", f"{hosts} NODES samples/s", "RETRIEVAL p50 ms", "p99 ms")
-    return "\n".join([aligned([header, *map(_cells, sweep.rows)]), "", *_remarks(sweep, scaled=scaled)])
+    """The article's table, measured, the article's own rows in the same columns, and what both come to."""
+    names = ("LINK", "ONE NODE", "ALL NODES", "OF LOWEST", "RETRIEVAL", "")
+    units = ("", "samples/s", "samples/s", "all nodes", "p50 ms", "p99 ms")
+    lowest = sweep.rows[0].many_nodes
+    ours = [_cells(row, lowest.value if lowest and len(sweep.rows) > 1 else None) for row in sweep.rows]
+    table = aligned([names, units, *ours, *map(_article_cells, published().rows)])
+    return "\n".join([table, "", f"here: {hosts} hosts", *_remarks(sweep, scaled=scaled)])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, lowest: float | None) -> tuple[str, ...]:
     p99 = row.retrieval.conditions.get("p99_ms") if row.retrieval else None
     return (
-        row.link.name or "unknown",
+        f"here, {row.link.name or 'unknown'}",
         _with_spread(row.one_node),
         _with_spread(row.many_nodes),
+        f"{row.many_nodes.value / lowest:.2f} x" if row.many_nodes and lowest else "-",
         _with_spread(row.retrieval),
-        f"{p99:.4g}" if isinstance(p99, float) else "-",
+        digits(p99) if isinstance(p99, float) else "-",
+    )
+
+
+def _article_cells(row: PublishedRow) -> tuple[str, ...]:
+    return (
+        f"article, {row.rate_gbit_s:g} Gbit/s",
+        digits(row.one_node_samples_s),
+        digits(row.many_nodes_samples_s),
+        f"{row.many_nodes_samples_s / published().rows[0].many_nodes_samples_s:.2f} x",
+        digits(row.retrieval_ms),
+        "-",
     )
 
 
@@ -104,6 +121,7 @@ def _remarks(sweep: Sweep, *, scaled: bool) -> list[str]:
         lines.append("scaled: a lab's links, its hosts share this machine's processors and memory")
     else:
         lines.append(f"one rate: the links are what they are here ({theirs})")
+    lines.append(f"the article's rows: {article.hardware}; {article.network}; it gives no p99")
     return lines
 
 
@@ -121,13 +139,13 @@ def retrieval_table(measurements: Sequence[Measurement]) -> str:
 def _retrieval_cells(measured: Measurement) -> tuple[str, ...]:
     conditions = measured.conditions
     numbers = [conditions[name] for name in ("p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")]
-    p99, *others = (f"{number:.4g}" if isinstance(number, int | float) else "-" for number in numbers)
+    p99, *others = (digits(number) if isinstance(number, int | float) else "-" for number in numbers)
     off = "-" if measured.spread is None else f"{100 * measured.spread:.1f} %"
-    return (fold(measured.hosts), str(conditions["batch_size"]), f"{measured.value:.4g}", off, p99, *others)
+    return (fold(measured.hosts), str(conditions["batch_size"]), digits(measured.value), off, p99, *others)
 
 
 def _with_spread(measured: Measurement | None) -> str:
     if measured is None:
         return "-"
-    off = "" if measured.spread is None else f"  ±{50 * measured.spread:.1f} %"
-    return f"{measured.value:.4g}{off}"
+    off = "" if measured.spread is None else f" ±{50 * measured.spread:.1f} %"
+    return f"{digits(measured.value)}{off}"

@@ -101,6 +101,14 @@ def test_three_rates_make_the_articles_table(monkeypatch: pytest.MonkeyPatch) ->
     shown = sweep_table(swept, scaled=True, hosts=4)
     assert "100mbit to 2gbit: 15.00 times (the article: 2.93 times, 1 to 20 Gbit/s)" in shown
     assert "scaled: a lab's links" in shown
+    cells = [line.split("  ") for line in shown.splitlines()]
+    rows = {words[0]: [word.strip() for word in words[1:] if word.strip()] for words in cells}
+    assert rows["here, 1gbit"] == ["52.0 ±5.0 %", "90.0 ±5.0 %", "9.00 x", "20.0 ±5.0 %", "40.0"]
+    # the article's own three rows, in the same columns
+    assert rows["article, 1 Gbit/s"] == ["12,345", "8,765", "1.00 x", "45.2", "-"]
+    assert rows["article, 10 Gbit/s"] == ["23,456", "18,234", "2.08 x", "22.1", "-"]
+    assert rows["article, 20 Gbit/s"] == ["28,901", "25,678", "2.93 x", "9.80", "-"]
+    assert "8 DGX A100" in shown and max(map(len, shown.splitlines())) <= 100
 
 
 def test_a_rate_that_brings_nothing_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +153,9 @@ def test_real_hosts_have_one_row_and_no_ratio(monkeypatch: pytest.MonkeyPatch) -
     assert (document["ratio"], document["rising"], document["scaled"]) == (None, None, False)
     # a rate that was found may change, and is a change then
     assert document["measurements"][0]["conditions"] == {"rate_bits": 25 * 10**9}
-    assert "one rate: the links are what they are here" in sweep_table(swept, scaled=False, hosts=4)
+    shown = sweep_table(swept, scaled=False, hosts=4)
+    assert "one rate: the links are what they are here" in shown
+    assert shown.count("\narticle, ") == 3
 
 
 def test_each_measurement_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
