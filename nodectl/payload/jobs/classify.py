@@ -12,7 +12,8 @@ KINDS = ("signal", "exception", "exit", "checkpoint", "start", "host_lost", "lau
 _COMMUNICATION = re.compile(
     r"connection (?:closed|reset|refused|timed out|was closed)|broken pipe|gloo|nccl(?:remote|system|internal)error|"
     r"distbackenderror|distnetworkerror|diststoreerror|tcpstore|recvvalue failed|sendbytes failed|socket timeout|"
-    r"watchdog caught collective|timed out waiting|no route to host|network is unreachable|unhandled system error",
+    r"watchdog caught collective|watchdog (?:got stuck|hang)|heartbeat monitor timed out|timed out waiting|"
+    r"no route to host|network is unreachable|unhandled system error",
     re.IGNORECASE,
 )
 # torch puts "[rank3]: " before each line of a traceback
