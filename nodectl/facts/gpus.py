@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, parsed, parsed_as
@@ -94,9 +95,12 @@ def _from_report(recording: Recording) -> Gpus:
     )
 
 
+# in the order of its fields, which are the first of Gpu's
+_all_values = attrgetter(*(item.name for item in fields(GpuStatus)))
+
+
 def _gpu(number: int, status: GpuStatus, indexes: dict[str, int]) -> Gpu:
-    values = {item.name: getattr(status, item.name) for item in fields(GpuStatus)}
-    return Gpu(**values, index=indexes.get(status.uuid or "", number))
+    return Gpu(*(*_all_values(status), indexes.get(status.uuid or "", number)))
 
 
 def _indexes(recording: Recording) -> dict[str, int]:

@@ -86,15 +86,15 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
     gpu: _Gpu | None = None
     for line in lines:
         content = line.text.strip()
-        if gone := lost_gpu(content):
+        if gpu is not None and _is_link(content):
+            gpu.rows.append(line)
+        elif gone := lost_gpu(content):
             lost.append(gone)
         elif _STARTS_GPU.match(content):
             index, name, uuid = gpu_row(TOOL, line, content)
             gpu = gpus.setdefault(index, _Gpu(index, name, uuid))
         elif _LINK.fullmatch(content):
-            if gpu is None:
-                raise unreadable(TOOL, line, "a link before any GPU")
-            gpu.rows.append(line)
+            raise unreadable(TOOL, line, "a link before any GPU")
         elif _CUT_LINK.fullmatch(content):
             raise unreadable(TOOL, line, "the row of a link is cut")
         elif gpu is not None and (_NO_NVLINK.search(content) or _NOT_TOLD.search(content)):
@@ -104,6 +104,12 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
     if not gpus:
         raise no_output(TOOL, lines, "'GPU 0: <name> (UUID: …)'")
     return NvidiaSmiNvlink(tuple(map(_frozen, gpus.values())), tuple(lost))
+
+
+@lru_cache(maxsize=1024)
+def _is_link(content: str) -> bool:
+    """It is a link's row and nothing else; GPUs and hosts of one kind print the same ones."""
+    return bool(_LINK.fullmatch(content)) and not lost_gpu(content) and not _STARTS_GPU.match(content)
 
 
 def _links(rows: Sequence[Line]) -> tuple[NvLink, ...]:

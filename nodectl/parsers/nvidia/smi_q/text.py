@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from nodectl.parsers.nvidia.smi_q.log import Block, Log, Value, Values
@@ -30,8 +30,75 @@ _SECTIONS = {
     *("gpu_ceiling_power_limit", "gpu_base_power"),
 }
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
+# a line of a GPU's first level, and what is indented below it
+_SECTION_BEGINS = re.compile(r"\n    (?=\S)")
+# few sections are longer; nor is a header as long as that one
+_LONGEST_KNOWN = 4096
+_NO_LINE = Line(0, "")
 _PREFIX_CHARS = 200
 _MOST_KNOWN = 20_000
+
+
+def read_known(text: str) -> Log | None:
+    """The log of a text that is `plain`, section by section: GPUs and hosts of one kind print most of them alike.
+
+    None where the text is not made of sections alone. Its values do not know their lines: who finds one of them wrong
+    reads the text again by `read_text`.
+    """
+    head, *printed = text.split("\nGPU ")
+    if not printed or not text.endswith("\n") or "\t" in text or "<std" in text or text.count("NVSMI LOG=") > 1:
+        return None
+    if len(head) > _LONGEST_KNOWN:
+        return None
+    reader = _Reader([Line(number, row) for number, row in enumerate(head.split("\n"), start=1)])
+    reader.add_header()
+    blocks = [_block(each) for each in printed]
+    if reader.log.blocks or reader.prefixed or None in blocks:
+        return None
+    reader.log.blocks = [block for block in blocks if block is not None]
+    return reader.log
+
+
+def _block(text: str) -> Block | None:
+    """A GPU of its sections; None where one of them cannot be read by itself, or comes twice."""
+    head, *sections = _SECTION_BEGINS.split(text)
+    match = _GPU.fullmatch(f"GPU {head}")
+    address = bus_id(match[1]) if match else None
+    if address is None:
+        return None
+    block = Block(address)
+    for section in sections:
+        reads = _known_section(section) if len(section) < _LONGEST_KNOWN else None
+        if reads is None or not block.values.keys().isdisjoint(reads[0]):
+            return None
+        values, others = reads
+        block.values.update(values)
+        for read in others:
+            _inner(block, read, _NO_LINE)
+    return block
+
+
+def _section(text: str) -> tuple[Values, tuple[_Read, ...]] | None:
+    """The values of a section, and its lines of processes and MIG devices; None where a line is not below its first."""
+    first, *below = text.split("\n")
+    known, rows = _Known(), [_row(f"    {first}"), *filter(_is_written, map(_row, below))]
+    if any(row.indent <= rows[0].indent for row in rows[1:]):
+        return None
+    reads: list[_Read] = []
+    for row in rows:
+        reads.append(known.after(reads[-1].spot if reads else known.first, row.content, row))
+    values: Values = {}
+    for read in reads:
+        if read.is_value:
+            values.setdefault(read.path, Value(read.text, _NO_LINE))
+    return values, tuple(read for read in reads if not read.is_value and not read.is_heading)
+
+
+_known_section = lru_cache(maxsize=4096)(_section)
+
+
+def _is_written(row: _Row) -> bool:
+    return bool(row.content)
 
 
 def read_text(lines: Sequence[Line]) -> Log:
@@ -124,7 +191,7 @@ class _Reader:
         self.spot = _known.start()
 
     def read(self) -> Log:
-        prefix = self._prefix()
+        prefix = self.prefixed
         for line in self.lines:
             text = line.text.removeprefix(prefix) if prefix else line.text
             if (block := self.block) is not None and line is not self.last and (read := self.spot.next.get(text)):
@@ -150,7 +217,15 @@ class _Reader:
             raise no_output("nvidia-smi-q", self.lines, "'GPU <bus id>'")
         return self.log
 
-    def _prefix(self) -> str:
+    def add_header(self) -> None:
+        """Read lines of which none belongs to a GPU."""
+        for line in self.lines:
+            row = _row(line.text)
+            if row.content and not row.indent:
+                self._top(row.content, line)
+
+    @property
+    def prefixed(self) -> str:
         """What stands before every line: an indent, or the host that a parallel shell names."""
         for line in self.lines:
             if match := _HEADER_LINE.search(line.text[:_PREFIX_CHARS]):
