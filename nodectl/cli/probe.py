@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,7 @@ from nodectl.cli.measuring import conclude, hold, keep
 from nodectl.cli.options import OneOf, Read, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
 from nodectl.cli.terminal import note, terminal_width
+from nodectl.common.started import started
 from nodectl.errors import UsageError
 from nodectl.probes.base import BETWEEN_HOSTS, GROUPS, ProbeOptions
 from nodectl.probes.options import Choice, Declared, Kind, Seconds, Text, Whole, declared, duration
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nodectl.probes.registry import AnyProbe
 
 QUICK = "quick"
+_END_S, _END_PART = 4.0, 0.05
 _HELP = ("-h", "--help")
 _FLAGS = (*_HELP, "--force")
 _EXIT_STATUS = "Exit status 1: something failed; 3: something could not be reached or told."
@@ -239,7 +240,9 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     # read before anything is measured: a typo costs no minutes
     against = None if given["compare"] is None else read_against(given["compare"])
     budget = given["budget"]
-    ends_at = budget and monotonic() + budget
+    # the time is the operator's: from the command's start to its end
+    began = started()
+    ends_at = budget and began + budget - _end_s(budget)
     with hold(app, f"probe {names}", force=given["force"]) as holds:
         result = ProbeResult(findings=holds.findings)
         if holds.refused:
@@ -251,14 +254,14 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
         if names == QUICK:
             from nodectl.probes import quick
 
-            choice = quick.choose(transport, app.hosts, budget or quick.BUDGET_S, app.forks)
+            ends_at = ends_at or began + quick.BUDGET_S - _end_s(quick.BUDGET_S)
+            choice = quick.choose(transport, app.hosts, ends_at, app.forks)
             for line in choice.left_out:
                 note(f"left out: {line}")
             if not choice.probes:
                 raise UsageError("nothing is left to measure on these hosts", "name a probe: nodectl probe --help")
             options = {probe.name: own for probe, own in wanted}
             wanted, costs = [(probe, options[probe.name]) for probe in choice.probes], choice.costs
-            ends_at = ends_at or monotonic() + quick.BUDGET_S
         interrupted = False
         try:
             result += run_probes(transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
@@ -271,6 +274,11 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
         if interrupted:
             note(f"ended early: {len(result.measurements)} measurements are kept (`nodectl history`)")
             raise KeyboardInterrupt
+
+
+def _end_s(budget_s: float) -> float:
+    """What is kept of a budget for the end: locks are let go, results judged, kept and shown."""
+    return min(_END_S, _END_PART * budget_s)
 
 
 def _show(app: App, result: ProbeResult, compared: Comparison | None, *, everything: bool) -> None:

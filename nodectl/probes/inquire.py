@@ -9,16 +9,22 @@ from nodectl.blame.inquiry import Inquiry
 from nodectl.blame.model import HostPair
 from nodectl.model.finding import Finding
 from nodectl.probes.base import Note, ProbeResult
+from nodectl.probes.budget import time_text
 
 Measure = Callable[[Sequence[HostPair]], ProbeResult]
 
 
 def inquire(
-    probe: str, first: ProbeResult, measure: Measure, switches: Mapping[str, str], note: Note
+    probe: str,
+    first: ProbeResult,
+    measure: Measure,
+    switches: Mapping[str, str],
+    note: Note,
+    round_s: float | None = None,
 ) -> tuple[tuple[Finding, ...], ProbeResult]:
     """Findings for slow hosts and paths, and what was measured again for them: nothing where no pair looks slow.
 
-    `measure` does one round of pairs; more is better.
+    `measure` does one round of pairs, which took about `round_s` before; more is better.
     """
     hosts = {name for measurement in first.measurements for name in measurement.hosts}
     if len(hosts) < 2:
@@ -30,7 +36,9 @@ def inquire(
     inquiry.add(readings_of(first.measurements))
     again = ProbeResult()
     while rounds := inquiry.next_rounds():
-        note(f"{probe}: some pairs look slow and are measured again: {len(rounds)} rounds, healthy pairs beside them")
+        takes = "" if round_s is None else f", about {time_text(round_s * len(rounds))}"
+        count = f"{len(rounds)} rounds{takes}"
+        note(f"{probe}: some pairs look slow and are measured again: {count}, healthy pairs beside them")
         for pairs in rounds:
             second = measure(pairs)
             marked = tuple(measurement.with_conditions(again=inquiry.stage) for measurement in second.measurements)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
+from time import monotonic
 
 from nodectl.blame.inquiry import Blamed, Inquiry, Verdict
 from nodectl.blame.model import HostPair, Reading, Suspect
@@ -37,12 +38,15 @@ _SLACK_S = 30.0
 def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """Median round trip in microseconds of each pair and asking end, the 99th percentile beside it."""
     require_two(hosts, NAME)
+    looked = monotonic()
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
+    # what asking all hosts took, starting a pair's two ends takes, too: long where they share a machine
+    start_s = max(_START_S, monotonic() - looked)
     switches = switch_names(endpoint.host for endpoint in endpoints)
     mode, rounds = planned_rounds(endpoints, switches, options)
-    options, amount = fit(PROBE, options, len(rounds))
+    options, amount = fit(PROBE, options, len(rounds), lambda amount: cost_s(amount, start_s))
     rounds, one_round = rounds[: amount.rounds], replace(amount, rounds=1)
-    count, cost = sum(map(len, rounds)), time_text(cost_s(amount))
+    count, cost = sum(map(len, rounds)), time_text(cost_s(amount, start_s))
     note(f"latency: pairs {mode}, {count} pairs in {len(rounds)} rounds, at most {cost}{given_up(options)}")
 
     def measure(pair: Pair) -> ProbeResult:
@@ -62,9 +66,9 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
     return marked(result + ProbeResult(findings=_slow_trips(switches, result.measurements, again, shared)), options)
 
 
-def cost_s(amount: Amount) -> float:
+def cost_s(amount: Amount, start_s: float = _START_S) -> float:
     """At most: a run ends earlier where the exchanges are quick."""
-    return amount.rounds * (_START_S + 2 * amount.repetitions * amount.duration_s * (1 + _WARM_UP_PART))
+    return amount.rounds * (start_s + 2 * amount.repetitions * amount.duration_s * (1 + _WARM_UP_PART))
 
 
 def _measure(transport: Transport, pair: Pair, options: ProbeOptions, amount: Amount) -> ProbeResult:

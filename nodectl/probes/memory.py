@@ -15,6 +15,7 @@ from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.outliers import Comparison, SlowOne, of_itself, slow_finding, worst_by_host
+from nodectl.probes.pace import Pace
 from nodectl.probes.schedule import at_once, by_machine, turns
 from nodectl.transport.base import Transport
 
@@ -61,7 +62,11 @@ def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOption
     note(f"memory: {len(ready)} hosts by {method}, {cost}{given_up(options)}")
 
     def measure(nodes: Sequence[_Ready]) -> ProbeResult:
-        return by_machine(transport, nodes, lambda node: _measure(transport, node.host, method, amount), options.forks)
+        in_turn = turns(nodes, options.forks)
+        pace = Pace(_NAME, in_turn, note, in_turn * _cost_s(amount))
+        return by_machine(
+            transport, nodes, lambda node: _measure(transport, node.host, method, amount), options.forks, pace
+        )
 
     def fits(nodes: Sequence[_Ready]) -> bool:
         return has_time(options, len(nodes) * _cost_s(amount))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
@@ -34,14 +35,14 @@ class Choice:
     left_out: tuple[str, ...]
 
 
-def choose(transport: Transport, hosts: Sequence[Host], time_s: float, forks: int) -> Choice:
-    """Ask the hosts what they have, and choose."""
+def choose(transport: Transport, hosts: Sequence[Host], ends_at: float, forks: int) -> Choice:
+    """Ask the hosts what they have, and choose what fits until that moment of the monotonic clock."""
     source, asked = LiveSource(tuple(hosts), transport, forks), facts_named(*_SUBJECTS)
     facts: list[Facts] = []
     for _, answer in source.recordings(lambda host: commands_for(host, asked)):
         # a host that does not answer may have everything: the probes will say that it does not answer
         facts.append(read_facts(answer, asked) if isinstance(answer, Recording) else {})
-    return choice(facts, time_s)
+    return choice(facts, max(0.0, ends_at - monotonic()))
 
 
 def choice(facts: Sequence[Facts], time_s: float) -> Choice:

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from nodectl.probes.base import Note, ProbeResult
 from nodectl.probes.lost import keeping
+from nodectl.probes.pace import Pace
 from nodectl.transport.base import Transport
 
 # of programs that have lost their connection
@@ -52,9 +53,11 @@ def in_rounds(
 ) -> ProbeResult:
     """The sum of what `work` says of the items, those of a round at the same time; `note` is told each round."""
     result = ProbeResult()
+    pace = Pace(probe, len(rounds), note)
     for number, items in enumerate(rounds, start=1):
         note(f"{probe}: round {number} of {len(rounds)}")
         result += together(transport, items, work)
+        pace.done(number)
     return result
 
 
@@ -132,13 +135,35 @@ class OnMachine(Protocol):
 M = TypeVar("M", bound=OnMachine)
 
 
-def by_machine(transport: Transport, items: Sequence[M], work: Callable[[M], ProbeResult], forks: int) -> ProbeResult:
-    """`work` on every item: machines at once, as many as `forks` says; the items of one machine in turn."""
-    machines = list(_machines(items).values())
+def by_machine(
+    transport: Transport,
+    items: Sequence[M],
+    work: Callable[[M], ProbeResult],
+    forks: int,
+    pace: Pace | None = None,
+) -> ProbeResult:
+    """`work` on every item: machines at once, as many as `forks` says; the items of one machine in turn.
+
+    `pace` has as many parts as there are `turns`.
+    """
+    machines = sorted(_machines(items).values(), key=len, reverse=True)
     kept = keeping(transport, work)
-    result = ProbeResult()
+    result, before = ProbeResult(), 0
+
+    def in_turn(own: Sequence[M]) -> ProbeResult:
+        total = ProbeResult()
+        for number, item in enumerate(own, start=1):
+            total += kept(item)
+            # of machines that are measured at once the one with most hosts tells
+            if pace is not None and len(own) == most:
+                pace.done(before + number)
+        return total
+
     for start in range(0, len(machines), forks):
-        result += _sum(at_once(transport, machines[start : start + forks], lambda own: _sum(map(kept, own))))
+        at_the_same_time = machines[start : start + forks]
+        most = max(map(len, at_the_same_time))
+        result += _sum(at_once(transport, at_the_same_time, in_turn))
+        before += most
     return result
 
 

@@ -21,6 +21,7 @@ from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.options import Text, option
 from nodectl.probes.outliers import Comparison, of_itself, slow_finding, worst_by_host
+from nodectl.probes.pace import Pace
 from nodectl.probes.schedule import by_machine, turns
 from nodectl.transport.base import Transport
 
@@ -94,8 +95,10 @@ def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOpt
 
     def measure(nodes: Sequence[_Ready]) -> ProbeResult:
         at_once = min(len({node.machine for node in nodes}), options.forks)
+        in_turn = turns(nodes, options.forks)
+        pace = Pace(NAME, in_turn, note, in_turn * _cost_s(amount))
         return by_machine(
-            transport, nodes, lambda node: _measure(transport, node, options.path, amount, at_once), options.forks
+            transport, nodes, lambda node: _measure(transport, node, options.path, amount, at_once), options.forks, pace
         )
 
     def fits(nodes: Sequence[_Ready]) -> bool:

@@ -9,6 +9,7 @@ from itertools import islice
 from statistics import fmean, median
 
 from nodectl.model.trial import Ranked, Side
+from nodectl.probes.pace import Pace
 from nodectl.trials.halving import halve
 from nodectl.trials.series import Taken, Turn, schedule, series_of
 from nodectl.trials.turns import Turns
@@ -56,6 +57,7 @@ class Course:
         In blocks, so that all candidates meet the same hour, and settings are put on once in two turns.
         """
         longest_s = 0.0
+        pace = Pace("tune trial", pairs, self.turns.note, clock=self.turns.clock)
         for first in range(0, pairs, _BLOCK):
             alive = [number for number in self._numbers() if not self.turns.given_up(number)]
             if not alive:
@@ -69,6 +71,8 @@ class Course:
                 for turn in islice(schedule(pairs), 2 * first, 2 * (first + _BLOCK)):
                     self._take(number, turn, f"pair {turn.pair + 1} of {pairs}")
             longest_s = max(longest_s, self.turns.clock() - started)
+            # with a budget it may end before
+            pace.done(min(pairs, first + _BLOCK))
         self._again(pairs, has_time)
         return Ending()
 

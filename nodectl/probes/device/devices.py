@@ -19,6 +19,7 @@ from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.outliers import Comparison, SlowOne, hardware_known, of_itself, slow_finding, worst_of
+from nodectl.probes.pace import Pace
 from nodectl.probes.schedule import by_machine, turns
 from nodectl.transport.base import Transport
 
@@ -67,6 +68,7 @@ class Plan:
     nodes: tuple[Node, ...]
     options: ProbeOptions
     amount: Amount
+    note: Note
 
     def cost_s(self, nodes: Sequence[Node]) -> float:
         """The seconds that these nodes take; those of one machine come in turn."""
@@ -89,14 +91,15 @@ def planned(
     options, amount = fit(
         kind.probe, options, cost_s=lambda amount: in_turn * max(kind.cost_s(amount, node) for node in nodes)
     )
-    plan = Plan(kind, tuple(nodes), options, amount)
+    plan = Plan(kind, tuple(nodes), options, amount, note)
     note(f"{kind.name}: {_counted(nodes)}, about {time_text(plan.cost_s(nodes))}{given_up(options)}")
     return plan, findings
 
 
 def measured(transport: Transport, plan: Plan, nodes: Sequence[Node]) -> ProbeResult:
     """Machines at once, as many as --forks says; the hosts of each in turn."""
-    return by_machine(transport, nodes, lambda node: _one(transport, plan, node), plan.options.forks)
+    pace = Pace(plan.kind.name, turns(nodes, plan.options.forks), plan.note, plan.cost_s(nodes))
+    return by_machine(transport, nodes, lambda node: _one(transport, plan, node), plan.options.forks, pace)
 
 
 def measurement(probe: str, node: Node, event: Event, unit: str, where: str, conditions: Event) -> Measurement:

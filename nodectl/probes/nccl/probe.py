@@ -20,12 +20,14 @@ from nodectl.probes.nccl import programs as nccl_programs
 from nodectl.probes.nccl import torch_engine as nccl_torch
 from nodectl.probes.nccl.blame import blamed, settled
 from nodectl.probes.nccl.floor_cases import floor_cases
+from nodectl.probes.nccl.forecast import Forecast
 from nodectl.probes.nccl.groups import Group, group_of, node_groups, rail_groups
 from nodectl.probes.nccl.hosts import NAME, Fleet, find_fleet
 from nodectl.probes.nccl.models import fit_lines, fits
 from nodectl.probes.nccl.routes import find_routes
 from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
 from nodectl.probes.options import Sizes
+from nodectl.probes.pace import Pace
 from nodectl.probes.rounds import planned_rounds, switch_names
 from nodectl.probes.schedule import at_once, by_machine, together, turns
 from nodectl.transport.base import Transport
@@ -71,8 +73,13 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
         note(f"nccl: each host by itself first: {_cases_text(first)}")
         own = replace(first.options, repetitions=options.repetitions, duration_s=options.duration_s)
         result += _round(transport, node_groups(fleet), replace(first, options=own), note)
-    for groups in rounds:
+    pace = Pace(NAME, len(rounds), note, cost_s(amount))
+    if options.scope == "all":
+        run = replace(run, on_event=Forecast(run.every, run.repetitions, run.duration_s, pace).add)
+    for number, groups in enumerate(rounds, start=1):
         result += _round(transport, groups, run, note)
+        pace.done(number)
+    run = replace(run, on_event=None)
     if options.scope == "all" and fleet.engine == "torch" and not options.sizes.grow:
         result = _in_smaller_groups(transport, fleet, run, result, note)
     if options.scope == "pairs":
@@ -175,7 +182,7 @@ def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) 
     if run.options.scope == "node":
         # hosts that are one machine would share its processors
         able = [group for group in groups if group.ranks > 1]
-        result = by_machine(transport, able, one, run.options.forks)
+        result = by_machine(transport, able, one, run.options.forks, Pace(NAME, turns(able, run.options.forks), note))
     else:
         result = together(transport, groups, one)
     if run.options.scope != "pairs":

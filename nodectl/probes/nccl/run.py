@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -13,6 +13,7 @@ from nodectl.model.status import Status
 from nodectl.parsers.nccl.nccl_log import NcclChoice
 from nodectl.predict.collectives import COLLECTIVES, bandwidth
 from nodectl.probes.base import Amount, ProbeOptions, host_finding, spread
+from nodectl.probes.events import Event
 from nodectl.probes.nccl.groups import Group
 from nodectl.probes.nccl.hosts import NAME, common
 from nodectl.probes.nccl.models import ceiling
@@ -59,6 +60,8 @@ class Run:
     timeout_s: float = 120.0
     # by collective, sizes besides those of the options
     more: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # told what the ranks say, as it arrives
+    on_event: Callable[[Event], None] | None = None
 
     @property
     def collectives(self) -> tuple[str, ...]:
@@ -71,9 +74,16 @@ class Run:
         return replace(known, socket=self.options.interface) if self.options.interface else known
 
     @property
+    def every(self) -> list[tuple[str, int]]:
+        """Each collective at each size that is asked for."""
+        return [
+            (name, size) for name in self.collectives for size in (*self.options.sizes.bytes, *self.more.get(name, ()))
+        ]
+
+    @property
     def cases(self) -> int:
         """How many collectives at how many sizes."""
-        return len(self.collectives) * len(self.options.sizes.bytes) + sum(map(len, self.more.values()))
+        return len(self.every)
 
     @property
     def more_text(self) -> str:

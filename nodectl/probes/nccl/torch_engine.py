@@ -35,7 +35,9 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     """One group from start to end."""
     left_time_s = left_s(run.options.ends_at)
     deadline_s = _RUN_S if left_time_s is None else left_time_s + 2 * run.timeout_s
-    played = play(transport, _members(group, run, left_time_s), deadline_s)
+    tell = run.on_event
+    on_event = (lambda _, event: tell(event)) if tell else None
+    played = play(transport, _members(group, run, left_time_s), deadline_s, on_event)
     logs = [_told(member) for member in played] if run.backend == "nccl" else []
     cases = _cases(played, group.ranks, logs)
     cut = [f"{event['collective']} {event['asked_bytes']} B: {event['reason']}" for event in _events(played, "cut")]

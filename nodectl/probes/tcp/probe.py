@@ -26,12 +26,13 @@ from nodectl.probes.base import (
     path_finding,
     spread,
 )
-from nodectl.probes.budget import fit, given_up, has_time, marked
+from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.duet import Duet, Pair, Played, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
 from nodectl.probes.inquire import inquire
 from nodectl.probes.options import Whole, option
+from nodectl.probes.pace import Pace
 from nodectl.probes.rounds import planned_rounds, require_two, switch_names
 from nodectl.probes.schedule import flowing, together
 from nodectl.probes.tcp.buffers import buffer_hint, window_of
@@ -55,23 +56,30 @@ class TcpOptions(ProbeOptions):
 def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, note: Note) -> ProbeResult:
     """Received Gbit/s of each pair and direction; a pair that fails is a finding, the others are still measured."""
     require_two(hosts, _NAME)
+    looked = time.monotonic()
     endpoints, findings = find_endpoints(transport, hosts, _NAME, options)
+    # what asking all hosts took, starting a pair's two ends takes, too: long where they share a machine
+    start_s = max(_START_S, time.monotonic() - looked)
     ready = [endpoint for endpoint in endpoints if endpoint.iperf3]
     findings += [_without_iperf3(endpoint) for endpoint in endpoints if not endpoint.iperf3]
     switches = switch_names(endpoint.host for endpoint in ready)
     mode, rounds = planned_rounds(ready, switches, options)
-    options, amount = fit(PROBE, options, len(rounds))
+    options, amount = fit(PROBE, options, len(rounds), lambda amount: _cost_s(amount, start_s))
     rounds = rounds[: amount.rounds]
-    count, each_s = sum(map(len, rounds)), _estimate_s(options)
-    note(f"tcp: pairs {mode}, {count} pairs in {len(rounds)} rounds of about {each_s:g} s{given_up(options)}")
+    count, each_s, whole_s = sum(map(len, rounds)), start_s + _estimate_s(options), _cost_s(amount, start_s)
+    cost = f"{len(rounds)} rounds of about {each_s:.0f} s, {time_text(whole_s)} in all"
+    note(f"tcp: pairs {mode}, {count} pairs in {cost}{given_up(options)}")
+    pace = Pace(_NAME, len(rounds), note, whole_s)
 
     def measure(pair: Pair) -> ProbeResult:
         return _measure(transport, pair, options)
 
     def begun(number: int) -> None:
+        pace.done(number)
         note(f"tcp: round {number + 1} of {len(rounds)}")
 
     result = sum(flowing(transport, rounds, measure, begun), ProbeResult(findings=tuple(findings)))
+    round_s = pace.took_s() / max(1, len(rounds))
     result += ProbeResult(findings=blame(result.measurements, result.findings))
     ends = {endpoint.host.name: endpoint for endpoint in ready}
 
@@ -80,7 +88,7 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
             return ProbeResult()
         return together(transport, [(ends[a], ends[b]) for a, b in pairs], measure)
 
-    slow, second = inquire(_NAME, result, again, switches, note)
+    slow, second = inquire(_NAME, result, again, switches, note, round_s)
     hint = buffer_hint(result.measurements)
     return marked(result + second + ProbeResult(findings=(*slow, *hint)), options)
 
@@ -99,8 +107,8 @@ def _tests(options: TcpOptions) -> int:
     return 2 * (options.repetitions or _USUAL.repetitions)
 
 
-def _cost_s(amount: Amount) -> float:
-    return amount.rounds * (_START_S + 2 * amount.repetitions * (math.ceil(amount.duration_s) + 0.2))
+def _cost_s(amount: Amount, start_s: float = _START_S) -> float:
+    return amount.rounds * (start_s + 2 * amount.repetitions * (math.ceil(amount.duration_s) + 0.2))
 
 
 def _estimate_s(options: TcpOptions) -> float:
