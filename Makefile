@@ -16,7 +16,9 @@ export XDG_CONFIG_HOME := $(CURDIR)/.state/config
 export ANSIBLE_HOME := $(CURDIR)/.state/ansible
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo docs test test-all test-booted sanity fuzz faults lint setup clean distclean
+LINTERS := lint-mypy lint-ansible lint-rest
+
+.PHONY: $(LINTERS) help demo docs test test-all test-booted sanity fuzz faults lint setup clean distclean
 help:
 	@sed -n '1,2p' Makefile; echo "targets: demo docs test test-all test-booted sanity fuzz faults lint setup clean distclean"
 
@@ -26,15 +28,23 @@ setup:
 demo: setup
 	@.venv/bin/python scripts/demo.py --hosts $(HOSTS) $(if $(RATE),--rate $(RATE)) $(if $(DELAY),--delay $(DELAY))
 
+# two at a time: mypy and ansible-lint each keep one core busy for most of a minute
 lint: setup
+	@$(MAKE) --no-print-directory -j2 --output-sync=target $(LINTERS)
+
+lint-mypy:
+	.venv/bin/mypy
+
+lint-ansible:
+	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/ansible-lint --profile production --offline
+	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/ansible-playbook --syntax-check playbooks/site.yml playbooks/validate.yml
+
+lint-rest:
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy
 	.venv/bin/python scripts/docs.py --check
 	.venv/bin/python scripts/role_readmes.py --check
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/yamllint --strict .
-	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/ansible-lint --profile production --offline
-	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/ansible-playbook --syntax-check playbooks/site.yml playbooks/validate.yml
 
 # the tables of docs/ and the roles' READMEs, from what the code declares
 docs: setup

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from nodectl.recordings.vocabulary import CHUNK, plain, vocabulary
 
@@ -50,9 +51,7 @@ _OWNED = (
 _VALUE = r"""("(?:[^"\\\n]|\\.){0,4000}"|'[^'\n]{0,4000}'|[^\s,;&"'<>]+)"""
 # the value behind each of these goes, whatever it is
 _GIVEN_AWAY = (
-    re.compile(
-        rf"(?i)(?<![A-Za-z])[\w.-]{{0,40}}{_PRIVATE}[\"']?\s{{0,40}}[:=]\s{{0,4}}(?:(?:Basic|Bearer)\s)?{_VALUE}"
-    ),
+    re.compile(rf"(?i){_PRIVATE}[\"']?\s{{0,40}}[:=]\s{{0,4}}(?:(?:Basic|Bearer)\s)?{_VALUE}"),
     re.compile(rf"(?i)(?<![A-Za-z]){_OWNED}[\"']?\s{{0,60}}[:=]\s{{0,4}}{_VALUE}"),
     re.compile(rf"(?i)(?<!\S)--?[\w-]{{0,40}}(?:{_PRIVATE}|{_OWNED})[ =]{_VALUE}"),
     re.compile(r"\b(?:Reason|Comment|Extra|Features)=([^\n]*?)(?=\s\w{1,60}=|\s*$)", re.MULTILINE),
@@ -87,6 +86,9 @@ NOBODY = frozenset(
     ("root", "nobody", "ubuntu", "debian", "rocky", "centos", "fedora", "admin", "user", "core", "nvidia", "slurm")
 )
 
+# characters of a text that is worth keeping
+_REMEMBERED = 1 << 16
+
 Spans = list[tuple[int, int]]
 
 
@@ -98,10 +100,17 @@ class Allowed:
         self._known = set(vocabulary())
         self._seen: dict[str, str] = {}
 
+    @property
+    def size(self) -> int:
+        """How many words are known; they never get fewer."""
+        return len(self._known)
+
     def keep(self, words: Iterable[str]) -> None:
         """Words that are no secret."""
+        before = len(self._known)
         self._known |= {plain(word) for word in words}
-        self._seen.clear()
+        if len(self._known) > before:
+            self._seen.clear()
 
     def learn(self, text: str) -> None:
         """The names of what makers sell stay in all texts."""
@@ -114,7 +123,7 @@ class Allowed:
 
     def given_away(self, text: str) -> Spans:
         """Where a name or a secret stands by what is said before or behind it, in order."""
-        spans = [match.span(1) for pattern in _GIVEN_AWAY for match in pattern.finditer(text)]
+        spans = list(_said(text) if len(text) <= _REMEMBERED else _said.__wrapped__(text))
         spans += [match.span(2) for match in _OPTION.finditer(text) if not self._stays(match[1])]
         return _joined((start, end) for start, end in spans if not _is_plain(text[start:end]))
 
@@ -159,6 +168,11 @@ class Allowed:
 
     def _other(self, chunk: str) -> str:
         return _PARTS.sub(lambda part: self._name(part[0]), chunk)
+
+
+@lru_cache(maxsize=512)  # what the hosts of a fleet print is alike
+def _said(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple(match.span(1) for pattern in _GIVEN_AWAY for match in pattern.finditer(text))
 
 
 def _is_plain(value: str) -> bool:

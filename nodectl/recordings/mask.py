@@ -30,6 +30,8 @@ class Masker:
         self._add_users(set(users) - {"root"})
         self._finder = Words(self._words)
         self._allowed = Allowed(lambda word: self._pseudonyms.of("name", word))
+        self._done: dict[str, str] = {}
+        self._done_with = (0, 0)
 
     def name_of(self, host: str) -> str:
         """What a host is called in the masked recording."""
@@ -42,6 +44,9 @@ class Masker:
         self._finder = Words(self._words)
         for text in texts:
             self._allowed.learn(text)
+        # both only grow
+        if self._done_with != (len(self._words), self._allowed.size):
+            self._done, self._done_with = {}, (len(self._words), self._allowed.size)
         entries = {
             key: replace(
                 entry,
@@ -77,6 +82,11 @@ class Masker:
             self._words[name] = f"user{self._users}"
 
     def _text(self, text: str) -> str:
+        if text not in self._done:
+            self._done[text] = self._masked_text(text)
+        return self._done[text]
+
+    def _masked_text(self, text: str) -> str:
         spans, masked, position = self._allowed.given_away(text), [], 0
         for kind, value in _parts(text, self._finder):
             masked.append(self._pseudonym(kind, value) if kind else self._allowed.text(value, spans, position))
