@@ -63,6 +63,9 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
         own = (in_turn if options.scope == "node" else 1) * _cost_s(amount, run.cases)
         return own + (in_turn * _cost_s(replace(amount, rounds=1), first.cases) if first else 0.0)
 
+    if first and not has_time(options, cost_s(PROBE.least)):
+        # what was asked for goes before
+        first = None
     options, amount = fit(PROBE, options, len(rounds), cost_s)
     cost, rounds = time_text(cost_s(amount)), rounds[: amount.rounds]
     note(f"nccl: {fleet.engine}, backend {fleet.backend}, {how}, {cost} or more{given_up(options)}")
