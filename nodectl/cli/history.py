@@ -93,11 +93,11 @@ def _drift_text(findings: Sequence[Finding], points: Sequence[Point]) -> str:
     seen = looked(points)
     if not seen.series:
         return _NOTHING
-    known = seen.series - seen.short
+    known, runs = seen.series - seen.short, f"{seen.runs} run{'s' * (seen.runs > 1)}"
     told = f"{len(findings)} drift for the worse" if findings else "nothing drifts"
-    about = f"{told}: {known} of {seen.series} series have {MIN_POINTS} values or more, over {seen.runs} runs"
+    about = f"{told}: {known} of {seen.series} series have {MIN_POINTS} values or more, over {runs}"
     if not known:
-        about = f"nothing to tell drift by: {seen.series} series over {seen.runs} runs, none with {MIN_POINTS} values"
+        about = f"nothing to tell drift by: {seen.series} series over {runs}, none with {MIN_POINTS} values"
     return "\n".join(filter(None, [findings_list(findings), about]))
 
 

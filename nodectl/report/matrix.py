@@ -33,7 +33,7 @@ def matrix(one: Series, width: int) -> str:
         if max(map(len, table.splitlines())) <= width:
             heading = ", ".join(filter(None, [one.probe, one.what]))
             legend = [LEGEND] if one.later else []
-            return "\n".join([f"{heading}: {unit}, from the host of the row to that of the column", table, *legend])
+            return "\n".join([f"{heading}: {unit}, from row to column", table, *legend])
     return ""
 
 

@@ -159,7 +159,7 @@ def _worst_rows(one: Series, most: int, what: str) -> Iterator[tuple[str, ...]]:
             one.probe,
             _where(member),
             one.unit.short(member.value),
-            "-" if off is None else f"{off:+.0f} %",
+            "-" if off is None else f"{round(off):+d} %",
             _spread(member),
             ", ".join(filter(None, words)),
         )
@@ -198,12 +198,17 @@ def _expected(measurement: Measurement, kind_of: KindOf) -> str:
 
 def comparison_table(compared: Comparison, kind_of: KindOf, *, everything: bool = False) -> str:
     """A line for each change, of many the largest ones, and one for what has no counterpart on either side."""
-    header = ("PROBE", "HOSTS", "WHAT", "OLD", "NEW", "CHANGE", "", "MEASURED")
+    header = ["PROBE", "HOSTS", "WHAT", "OLD", "NEW", "CHANGE", ""]
     told = compared.changes
     if len(told) > _MOST_CHANGES and not everything:
         told = tuple(sorted(told, key=lambda change: -abs(change.change_percent or 0))[:_MOST_CHANGES])
+    times = list(dict.fromkeys(change.old_time or "-" for change in told))
     rows = [_row(change, kind_of) for change in told]
-    lines = [f"against {compared.against}:"]
+    if len(times) > 1:
+        header.append("MEASURED")
+        rows = [(*row, change.old_time or "-") for row, change in zip(rows, told, strict=True)]
+    measured = f" ({times[0]})" if len(times) == 1 and times[0] != "-" else ""
+    lines = [f"against {compared.against}{measured}:"]
     if rows:
         lines.append(aligned([header, *rows]))
     if len(told) < len(compared.changes):
@@ -228,7 +233,6 @@ def _row(change: Change, kind_of: KindOf) -> tuple[str, ...]:
         unit.short(change.new),
         percent,
         _SPREADS[change.outside_spreads],
-        change.old_time or "-",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
 from nodectl.report.table import aligned
 
 _SHOWN_HOSTS = 4
+# single paths or hosts that are shown where they are many
+_MOST_SINGLE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,35 +54,54 @@ _SHOWN = 10
 _MARK = "  <--"
 
 
-def trial_text(trial: Trial) -> str:
-    """All of it, the outcome last, where a terminal shows it."""
+def trial_text(trial: Trial, *, everything: bool = False) -> str:
+    """The outcome last, where a terminal shows it; with `everything` each path and host, and not only the worst."""
     names = Names.of(trial.verdicts)
     state = "complete" if trial.complete else f"ended early: {trial.reason}"
     no_winner = trial.search and trial.complete and not trial.verdicts
     parts = [
         f"trial {trial.id}: {fold(sorted(trial.hosts))}, {trial.pairs} pairs, {state}",
         *([search_table(trial.search)] if trial.search else []),
-        *([verdicts_table(trial.verdicts)] if trial.verdicts else []),
+        *([verdicts_table(trial.verdicts, everything=everything)] if trial.verdicts else []),
         "\n".join(crossover_line(crossover, names) for crossover in trial.crossovers),
         f"no candidate that was tried is better than {trial.baseline.label}" if no_winner else "",
-        "\n".join(line for summary in trial.summaries for line in summary_lines(summary, trial.baseline, names)),
+        "\n".join(
+            line
+            for summary in trial.summaries
+            for line in summary_lines(summary, trial.baseline, names, everything=everything)
+        ),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def verdicts_table(verdicts: Sequence[Verdict]) -> str:
-    """A line for each thing measured; paths that say the same as their mean are left to the JSON."""
+def verdicts_table(verdicts: Sequence[Verdict], *, everything: bool = False) -> str:
+    """A line for each thing measured; paths that say the same as their mean only with `everything`."""
     names = Names.of(verdicts)
     header = ("PROFILE", "PROBE", "WHAT", "SIZE", "VERDICT", "GAIN", "95 % INTERVAL", "NOISE", "PAIRS")
-    rows, hidden = [], 0
+    shown, same = [], 0
     for verdict, inside in _inside(verdicts):
-        if inside is not None and verdict.verdict in (inside.verdict, Outcome.NOISE) and not verdict.is_regression:
-            hidden += 1
+        is_same = inside is not None and verdict.verdict in (inside.verdict, Outcome.NOISE)
+        if is_same and not verdict.is_regression and not everything:
+            same += 1
         else:
-            rows.append(_row(verdict, names))
-    table = aligned([header, *rows])
-    return table + (
-        f"\n({hidden} single paths or hosts say nothing else than their mean: --output json)" if hidden else ""
+            shown.append((verdict, inside is not None))
+    singles = _worst([verdict for verdict, is_single in shown if is_single])
+    left = set() if everything else {id(verdict) for verdict in singles[_MOST_SINGLE:]}
+    table = aligned([header, *(_row(verdict, names) for verdict, _ in shown if id(verdict) not in left)])
+    hints = [f"({len(left)} more single paths or hosts differ from their mean: --all)"] if left else []
+    hints += [f"({same} single paths or hosts say nothing else than their mean: --all)"] if same else []
+    return "\n".join([table, *hints])
+
+
+def _worst(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """The largest loss first; before all, what has no figure because it failed."""
+    return sorted(
+        verdicts,
+        key=lambda verdict: (
+            not verdict.is_regression,
+            verdict.gain_percent is not None,
+            verdict.gain_percent or 0.0,
+        ),
     )
 
 
@@ -116,8 +138,9 @@ def crossover_line(crossover: Crossover, names: Names) -> str:
     return f"{where}: {crossover.below} below {size}, {crossover.above} above ({low} to {high})"
 
 
-def summary_lines(summary: Summary, baseline: Side, names: Names) -> list[str]:
-    """What became of one profile, with every regression."""
+def summary_lines(summary: Summary, baseline: Side, names: Names, *, everything: bool = False) -> list[str]:
+    """What became of one profile, with the worst regressions, and with `everything` each."""
+    most = sys.maxsize if everything else _MOST_SINGLE
     words = {
         Outcome.BETTER: "is better, and nowhere worse",
         Outcome.NOISE: "makes no difference that can be told from noise",
@@ -125,12 +148,14 @@ def summary_lines(summary: Summary, baseline: Side, names: Names) -> list[str]:
         Outcome.UNKNOWN: "is undecided",
     }[summary.verdict]
     lines = [f"{summary.profile} against {baseline.label}: {summary.verdict}: {words}"]
-    lines += [f"  worse: {_told(verdict, names)}" for verdict in summary.regressions]
-    if summary.regressions:
-        lines += [f"  better: {_told(verdict, names)}" for verdict in summary.wins]
-    lines += [
-        f"  undecided: {_told(verdict, names)}" for verdict in summary.undecided if verdict not in summary.regressions
-    ]
+    undecided = [verdict for verdict in summary.undecided if verdict not in summary.regressions]
+    for word, told in (
+        ("worse", _worst(summary.regressions)),
+        ("better", summary.wins if summary.regressions else ()),
+        ("undecided", undecided),
+    ):
+        lines += [f"  {word}: {_told(verdict, names)}" for verdict in told[:most]]
+        lines += [f"  {word}: {len(told) - most} more: --all"] if len(told) > most else []
     return lines
 
 

@@ -90,7 +90,7 @@ def test_the_worst_three_are_named_worst_first() -> None:
 
 def test_pairs_of_a_small_fleet_are_a_matrix() -> None:
     shown = text(trips(3))
-    heading = "latency: ms, from the host of the row to that of the column"
+    heading = "latency: ms, from row to column"
     rows = shown.split(f"{heading}\n")[1].splitlines()
     assert [line.split() for line in rows[:4]] == [
         ["node01", "node02", "node03"],
@@ -104,10 +104,10 @@ def test_pairs_of_a_small_fleet_are_a_matrix() -> None:
 def test_a_matrix_fits_the_terminal_by_shorter_names_or_is_none() -> None:
     long = trips(8, name="gpu-rack7-node{:02d}.site")
     assert "\ngpu-rack7-node01.site  -     20.0" in text(long)
-    assert max(map(len, text(long).split("that of the column")[1].splitlines())) <= 80
-    assert "01" in text(long).split("that of the column")[1].splitlines()[1].split()
+    assert max(map(len, text(long).split("from row to column")[1].splitlines())) <= 80
+    assert "01" in text(long).split("from row to column")[1].splitlines()[1].split()
     many = trips(16)
-    assert "that of the column" not in text(many) and "that of the column" in text(many, width=120)
+    assert "from row to column" not in text(many) and "from row to column" in text(many, width=120)
     assert text(many).count("latency  node") == 10
     assert "230 of 240 values are not shown" in text(many)
 

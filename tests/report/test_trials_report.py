@@ -79,7 +79,7 @@ def test_paths_that_say_what_their_mean_says_are_left_out() -> None:
     # what all of them share needs no words
     assert "streams" not in table
     assert [each for each in subjects if each.removesuffix(", streams 1") in table] == [subjects[0], subjects[2]]
-    assert "(2 single paths or hosts say nothing else than their mean: --output json)" in table
+    assert "(2 single paths or hosts say nothing else than their mean: --all)" in table
     # without a mean each stands for itself
     assert "a -> b" in verdicts_table(judged(many[1:2])[0])
 
@@ -119,3 +119,14 @@ def test_names_keep_what_tells_one_from_another() -> None:
     assert names.short("nccl", subjects[0]) == "5 hosts, all_reduce, rail r0"
     assert names.short("tcp", "a -> b, streams 4") == "a -> b, streams 4"
     assert names.short("nccl", "") == ""
+
+
+def test_many_paths_that_lose_are_the_worst_ten_until_all_are_asked_for() -> None:
+    pairs = [f"a{number:02d} -> b" for number in range(30)]
+    subjects = ["mean of 30 paths", *pairs]
+    many = tuple(gaining(20 if subject is subjects[0] else -30, subject=subject) for subject in subjects)
+    lost = trial(series=many)
+    text, whole = trial_text(lost), trial_text(lost, everything=True)
+    assert text.count("\n  worse: nccl a") == 10 and "  worse: 20 more: --all" in text
+    assert "(20 more single paths or hosts differ from their mean: --all)" in text
+    assert all(f"worse: nccl {pair}" in whole for pair in pairs) and "--all" not in whole

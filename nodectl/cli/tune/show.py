@@ -12,6 +12,8 @@ from nodectl.cli.terminal import note
 from nodectl.model.trial import Trial
 from nodectl.report.findings import findings_list
 
+_all_option = click.option("--all", "everything", is_flag=True, help="Each path and host, and each finding.")
+
 
 @click.command("list")
 @click.pass_obj
@@ -33,19 +35,21 @@ def list_(app: App) -> None:
 
 @click.command()
 @click.argument("trial", metavar="ID|FILE")
+@_all_option
 @click.pass_obj
-def show(app: App, trial: str) -> None:
+def show(app: App, trial: str, everything: bool) -> None:
     """What one trial measured and said, judged anew from its pairs."""
     from nodectl.trials.store import find
 
-    show_trial(app, find(trial))
+    show_trial(app, find(trial), everything=everything)
 
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@_all_option
 @click.pass_obj
-def judge(app: App, file: Path, seed: int) -> None:
+def judge(app: App, file: Path, seed: int, everything: bool) -> None:
     """The verdicts on recorded series: a file of series, or of a trial.  Exit status 3: one is undecided."""
     from nodectl.model.verdict import Outcome
     from nodectl.report.trials import Names, crossover_line, verdicts_table
@@ -57,19 +61,21 @@ def judge(app: App, file: Path, seed: int) -> None:
     verdicts, crossings = judge_all(series, seed), crossovers(series, seed)
     document = {"trials": [asdict(verdict) for verdict in verdicts], "crossovers": [asdict(row) for row in crossings]}
     lines = [crossover_line(crossing, Names.of(verdicts)) for crossing in crossings]
-    app.show("tune-trial", document, "\n".join([verdicts_table(verdicts), *lines]) if verdicts else "")
+    app.show(
+        "tune-trial", document, "\n".join([verdicts_table(verdicts, everything=everything), *lines]) if verdicts else ""
+    )
     if not verdicts or any(verdict.verdict is Outcome.UNKNOWN for verdict in verdicts):
         raise SystemExit(3)
 
 
-def show_trial(app: App, trial: Trial) -> None:
+def show_trial(app: App, trial: Trial, *, everything: bool = False) -> None:
     """Show one trial as the table or the JSON that was asked for, its findings on stderr."""
     from nodectl.report.trials import trial_text
     from nodectl.trials.store import document_of
 
-    app.show("tune-trial", document_of(trial), trial_text(trial))
+    app.show("tune-trial", document_of(trial), trial_text(trial, everything=everything))
     if trial.findings:
-        note(findings_list(trial.findings))
+        note(findings_list(trial.findings, everything=everything))
 
 
 def _row(trial: Trial) -> dict[str, object]:
