@@ -14,7 +14,8 @@ export XDG_STATE_HOME := $(CURDIR)/.state
 export XDG_CACHE_HOME := $(CURDIR)/.cache
 export XDG_CONFIG_HOME := $(CURDIR)/.state/config
 export ANSIBLE_HOME := $(CURDIR)/.state/ansible
-export PYTHONDONTWRITEBYTECODE := 1
+# each of some hundred programs that tests start would compile all modules anew
+unexport PYTHONDONTWRITEBYTECODE
 
 LINTERS := lint-mypy lint-ansible lint-rest
 

@@ -103,7 +103,7 @@ def _environment(end: End, cache: Path) -> Path:
     stamp = folder / "nodectl-requires.json"
     if not stamp.is_file() or json.loads(stamp.read_text()) != wanted:
         subprocess.run([pythons[0], "-m", "venv", "--clear", folder], check=True)
-        install = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", *wanted]
+        install = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-compile", *wanted]
         done = subprocess.run(install, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             pytest.skip(f"no index gives ansible-core {end.core} and what nodectl needs: {done.stderr.strip()[-300:]}")
