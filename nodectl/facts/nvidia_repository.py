@@ -1,7 +1,11 @@
-"""NVIDIA's apt repository as apt itself has it: sources, lists, candidates, what upgrades leave alone, trusted keys."""
+"""NVIDIA's repository as apt has it (sources, lists, candidates, what upgrades leave alone, trusted keys), or dnf.
+
+Of dnf only the sources are told: versions are kept by versionlock, and a driver's branch by its module stream.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from nodectl.facts.base import script, text_fact
 
@@ -25,9 +29,33 @@ for file in sources.list.d/*.sources; do
   [ ! -e "$file" ] || awk -v RS= -v file="/etc/apt/$file" '{_DEB822}' "$file"
 done
 """
+# one repository a line, of enabled sections; of those without a check of signatures another line
+_REPO_FILES = """\
+function tell() {
+  gsub(/\\$basearch/, arch, url); gsub(/\\$releasever/, release, url)
+  if (on && url != "") { print "source\\t" file "\\t" url; if (!checked) print "unchecked\\t" file "\\t" url }
+}
+/^\\[/ { tell(); url = ""; on = 1; checked = 1 }
+/^[a-z_]+ *=/ { name = $0; sub(/ *=.*/, "", name); value = $0; sub(/^[^=]*= */, "", value); sub(/ +$/, "", value) }
+/^baseurl *=/ { url = value }
+/^enabled *=/ { on = (tolower(value) !~ /^(0|no|false)$/) }
+/^gpgcheck *=/ { checked = (tolower(value) !~ /^(0|no|false)$/) }
+END { tell() }"""
+_DNF = f"""\
+command -v dnf >/dev/null && cd /etc/yum.repos.d || exit 3
+echo dnf
+release=$(. /etc/os-release; echo "${{VERSION_ID%%.*}}") arch=$(uname -m)
+for file in *.repo; do
+  [ ! -e "$file" ] || awk -v file="/etc/yum.repos.d/$file" -v arch="$arch" -v release="$release" '{_REPO_FILES}' "$file"
+done
+exit 0
+"""
 # without such a source there is nothing more to tell, and a second of apt's time is saved
 _SHOW = f"""\
-command -v apt-cache >/dev/null && cd /etc/apt || exit 3
+if [ ! -e /var/lib/dpkg/status ] || ! command -v apt-cache >/dev/null; then
+{_DNF}
+fi
+cd /etc/apt || exit 3
 sources=$({_SOURCES})
 [ -z "$sources" ] || printf '%s\\n' "$sources"
 case $sources in *nvidia* | *cuda*) ;; *) exit 0 ;; esac
@@ -50,6 +78,7 @@ exit 0
 class NvidiaRepository:
     """`sources` are pairs of a file and an address, `keys` of a keyring that is trusted for all and a fingerprint.
 
+    `unchecked` are sources of dnf whose packages it takes without a signature.
     `lists` are the Release files that apt has read; `blind` is why the keyrings could not be read, else empty.
     """
 
@@ -60,6 +89,8 @@ class NvidiaRepository:
     frozen: frozenset[str]
     keys: tuple[tuple[str, str], ...]
     blind: str = ""
+    manager: Literal["apt", "dnf"] = "apt"
+    unchecked: tuple[tuple[str, str], ...] = ()
 
 
 def _parse(text: str) -> NvidiaRepository:
@@ -77,6 +108,8 @@ def _parse(text: str) -> NvidiaRepository:
         offered=offered,
         frozen=frozenset(name for (name,) in rows.get("frozen", ())),
         keys=tuple((file, fingerprint) for file, fingerprint in rows.get("key", ())),
+        manager="dnf" if "dnf" in rows else "apt",
+        unchecked=tuple((file, address) for file, address in rows.get("unchecked", ())),
         blind="".join(reason for (reason,) in rows.get("blind", ())),
     )
 
@@ -90,7 +123,7 @@ FACT = text_fact(
     script("nvidia-repository", _SHOW),
     _parse,
     _words,
-    absent="no apt there",
+    absent="neither apt nor dnf there",
     row=509,
     occasion="verify",
 )

@@ -12,12 +12,15 @@ from nodectl.profiles.schema import Strict
 
 _Url = Annotated[str, Field(pattern=r"^https://[^\s/]\S*[^\s/]$")]
 
+_Fingerprint = Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+
 
 class NvidiaRepository(Strict):
-    """NVIDIA's apt repositories, and the key that signs them."""
+    """NVIDIA's repositories, and the keys that sign those for apt and those for dnf."""
 
     base_url: _Url
-    key_fingerprint: Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+    key_fingerprint: _Fingerprint
+    rpm_key_fingerprint: _Fingerprint
 
 
 class Addresses(Strict):

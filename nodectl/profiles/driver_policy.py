@@ -16,6 +16,11 @@ def driver_packages(branch: str, flavour: str) -> list[str]:
     return [f"{meta}-{branch}", meta]
 
 
+def driver_stream(branch: str, flavour: str) -> str:
+    """Under which stream of the module nvidia-driver NVIDIA's rhel repositories have the branch, built by DKMS."""
+    return f"{branch}-open" if flavour == "open" else f"{branch}-dkms"
+
+
 def driver_policy(driver: Mapping[str, Any], wanted: Mapping[str, Any] | None, asked: str | None) -> DriverPolicy:
     """`asked` where it says something; else managed is what is not there, or is NVIDIA's package of the branch.
 

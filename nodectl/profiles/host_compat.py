@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from nodectl.errors import ProfileError
 from nodectl.profiles.compat import Problem, gpu_problems
 from nodectl.profiles.driver_policy import OWNED, DriverPolicy, driver_policy
+from nodectl.profiles.families import family_of
 from nodectl.profiles.matrix import Matrix
 from nodectl.profiles.nccl import version_key
 from nodectl.profiles.schema import Hardware, Stack
@@ -24,6 +25,8 @@ class _Look(BaseModel):
 
 
 class _Os(_Look):
+    id: str = ""
+    version: str = ""
     key: str = ""
 
 
@@ -83,7 +86,7 @@ def host_problems(hardware: Hardware, stack: Stack, look: HostLook, matrix: Matr
 
 def _system(stack: Stack, node: Node) -> Iterator[Problem]:
     claimed = "the stack's profile"
-    if stack.os and node.os.key not in stack.os:
+    if stack.os and family_of(node.os.id).key(node.os.key) not in stack.os:
         reason = f"the stack exists for {', '.join(stack.os)}, and this host runs {node.os.key or 'an unknown system'}"
         source = stack.sources.get("os", claimed)
         yield Problem("os", reason, source, f"{stack.os[-1]}", other_stack=True)

@@ -24,7 +24,7 @@ from nodectl.profiles.overrides import (
     merge_settings,
 )
 from nodectl.profiles.schema import Hardware, Stack, Tuning
-from nodectl.profiles.variables import hardware_variables, stack_variables, tuning_variables
+from nodectl.profiles.variables import family_variables, hardware_variables, stack_variables, tuning_variables
 
 _MODELS: dict[str, type[Hardware | Stack | Tuning]] = {"hardware": Hardware, "stack": Stack, "tuning": Tuning}
 _REMEDY = "choose another combination, or give your reasons in nodectl_allow_unsupported to go on with a warning"
@@ -73,7 +73,8 @@ class Resolved:
         return {
             "names": dict(self.names),
             "hardware": hardware_variables(self.hardware, self.look),
-            "stack": stack_variables(self.stack),
+            "family": family_variables(self.look),
+            "stack": stack_variables(self.stack, self.look),
             **tuning_variables(self.tuning, self.stack.nccl),
             "warnings": list(self.warnings),
             "refusals": [problem.text for problem in self.refusals],

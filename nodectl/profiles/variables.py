@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nodectl.profiles.addresses import addresses
+from nodectl.profiles.families import DEBIAN, Family, family_of
 
 if TYPE_CHECKING:
     from nodectl.profiles.host_compat import HostLook
@@ -26,8 +27,22 @@ def hardware_variables(hardware: Hardware, look: HostLook | None) -> dict[str, A
     }
 
 
-def stack_variables(stack: Stack) -> dict[str, Any]:
+def family_variables(look: HostLook | None) -> dict[str, Any]:
+    """`fleet.family`: what the host's distribution calls what roles ask for."""
+    os = look.node.os if look else None
+    family = family_of(os.id if os else None)
+    return {
+        "name": family.family,
+        "repository": family.repository_of(os.id, os.version) if os else "",
+        **family.model_dump(mode="json", include={"headers", "driver_needs", "other_names", "chrony", "remedies"}),
+        **{name: list(getattr(family, name)) for name in ("sources_need", "rdma", "compiler", "deepspeed")},
+    }
+
+
+def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any]:
     """`fleet.stack`: what is installed, and for which systems it exists."""
+    family = family_of(look.node.os.id if look else None)
+    stack = family.stack(stack)
     known, system = addresses(), stack.system
     cuda = stack.cuda is not None
     return {
@@ -48,9 +63,15 @@ def stack_variables(stack: Stack) -> dict[str, Any]:
         "dcgm": list(stack.dcgm),
         "deepspeed": stack.deepspeed,
         "nccl_tests": {"version": stack.nccl_tests, "url": known.nccl_tests} if stack.nccl_tests else None,
-        "nvidia_repository": known.nvidia.model_dump() if cuda else None,
+        "nvidia_repository": _repository(family) if cuda else None,
         "unverified": sorted(stack.unverified),
     }
+
+
+def _repository(family: Family) -> dict[str, str]:
+    nvidia = addresses().nvidia
+    key = nvidia.key_fingerprint if family.family == DEBIAN else nvidia.rpm_key_fingerprint
+    return {"base_url": nvidia.base_url, "key_fingerprint": key}
 
 
 def tuning_variables(tuning: Tuning, nccl: str | None) -> dict[str, Any]:

@@ -26,6 +26,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Look = Mapping[str, Any]
+# where no family of distributions is named: Debian's words, as nodectl/profiles/families.yml has them
+DEBIAN: Mapping[str, Any] = {
+    "headers": "linux-headers-{kernel}",
+    "driver_needs": {},
+    "other_names": {},
+    "remedies": {"unhold": "apt-mark unhold", "boot": "`apt-get autoremove --purge`"},
+}
 
 
 def driver_packages(wanted: Mapping[str, Any] | None) -> list[str]:
@@ -33,6 +40,13 @@ def driver_packages(wanted: Mapping[str, Any] | None) -> list[str]:
     from nodectl.profiles import driver_policy as policy  # here: roles take the other filters without nodectl
 
     return policy.driver_packages(wanted["branch"], wanted["flavour"]) if wanted else []
+
+
+def driver_stream(wanted: Mapping[str, Any] | None, mode: str) -> str:
+    """The module stream of a managed driver, where dnf has it; empty where none is managed."""
+    from nodectl.profiles import driver_policy as policy
+
+    return policy.driver_stream(wanted["branch"], wanted["flavour"]) if wanted and mode == "manage" else ""
 
 
 def driver_mode(node: Look, wanted: Mapping[str, Any] | None, asked: str = "") -> str:
@@ -86,20 +100,24 @@ def wanted_packages(versions: Mapping[str, str], nearest: bool = False) -> list[
     return [wanted_package(name, version, nearest) for name, version in sorted(versions.items())]
 
 
-def fabric_manager_packages(driver: str, nvlink5: bool = False) -> list[dict[str, Any]]:
+def fabric_manager_packages(
+    driver: str, nvlink5: bool = False, family: Mapping[str, Any] = DEBIAN
+) -> list[dict[str, Any]]:
     """Fabric manager in the driver's version, and what stands beside it with NVLink 5."""
-    return _of_branch(driver.partition(".")[0], f"{driver}-*", nvlink5)
+    return _of_branch(driver.partition(".")[0], f"{driver}-*", nvlink5, family)
 
 
-def _of_branch(branch: str, version: str, nvlink5: bool) -> list[dict[str, Any]]:
-    names = ["nvidia-fabricmanager", "libnvsdm"] if nvlink5 else ["nvidia-fabricmanager"]
-    parts = [{"names": [f"{name}-{branch}", name], "version": version} for name in names]
+def _of_branch(branch: str, version: str, nvlink5: bool, family: Mapping[str, Any]) -> list[dict[str, Any]]:
+    names, others = ["nvidia-fabricmanager", "libnvsdm"] if nvlink5 else ["nvidia-fabricmanager"], family["other_names"]
+    parts = [{"names": [f"{name}-{branch}", name, *others.get(name, ())], "version": version} for name in names]
     # of NVIDIA's meta package nvlink5, which itself takes any newer version and brings a driver; the unit asks ibstat
     return [*parts, *([wanted_package("nvlsm"), wanted_package("infiniband-diags")] if nvlink5 else [])]
 
 
-def asked_packages(stack: Mapping[str, Any], node: Look, mode: str, nvswitch: bool) -> list[dict[str, Any]]:
-    """All that the roles of this stack will ask apt for on this host, the driver first."""
+def asked_packages(
+    stack: Mapping[str, Any], node: Look, mode: str, nvswitch: bool, family: Mapping[str, Any] = DEBIAN
+) -> list[dict[str, Any]]:
+    """All that the roles of this stack will ask the package manager for on this host, the driver first."""
     wanted, loaded = stack.get("driver"), node["driver"]["version"]
     asked = [wanted_package(pin["name"], pin["version"], pin["nearest"]) for pin in nvidia_pins(stack)]
     toolkit = (stack.get("toolkit") or {}).get("package")
@@ -107,21 +125,25 @@ def asked_packages(stack: Mapping[str, Any], node: Look, mode: str, nvswitch: bo
     if mode == "manage" and wanted:
         branch = wanted["branch"]
         driver = {"names": driver_packages(wanted), "version": f"{branch}.*", "driver": True}
-        manager = _of_branch(branch, "@driver-*", bool(node.get("nvlink5"))) if nvswitch else []
-        asked = [driver, *map(wanted_package, driver_headers(node)), *asked, *manager]
+        manager = _of_branch(branch, "@driver-*", bool(node.get("nvlink5")), family) if nvswitch else []
+        needed = [{**wanted_package(name), "hint": hint} for name, hint in family["driver_needs"].items()]
+        asked = [driver, *needed, *map(wanted_package, driver_headers(node, family)), *asked, *manager]
     elif nvswitch and loaded:
-        asked += fabric_manager_packages(loaded, bool(node.get("nvlink5")))
+        asked += fabric_manager_packages(loaded, bool(node.get("nvlink5")), family)
     return asked
 
 
-def driver_headers(node: Look) -> list[str]:
+def driver_headers(node: Look, family: Mapping[str, Any] = DEBIAN) -> list[str]:
     """Packages of headers that a module needs: for the kernel that the next boot starts, where it has none."""
     # a container's kernel is its host's
     boot = {} if node.get("container") else node.get("boot") or {}
-    return [f"linux-headers-{boot['kernel']}"] if boot.get("kernel") and not boot["headers"] else []
+    kernel = boot.get("kernel")
+    return [family["headers"].format(kernel=kernel)] if kernel and not boot["headers"] else []
 
 
-def driver_obstacles(node: Look, mode: str, wanted: Mapping[str, Any] | None, signed: bool = False) -> list[str]:
+def driver_obstacles(
+    node: Look, mode: str, wanted: Mapping[str, Any] | None, signed: bool = False, family: Mapping[str, Any] = DEBIAN
+) -> list[str]:
     """Why a driver that would be installed here would not load after the reboot; empty where it is there already."""
     boot, reasons = node.get("boot") or {}, []
     if mode != "manage" or not wanted or node.get("container") or _installed(node, wanted):
@@ -136,13 +158,14 @@ def driver_obstacles(node: Look, mode: str, wanted: Mapping[str, Any] | None, si
     if boot.get("free_mib") is not None and boot["free_mib"] < boot["needed_mib"]:
         reasons.append(
             f"/boot has {boot['free_mib']} MiB free, a new initramfs beside the old one needs {boot['needed_mib']}: "
-            "remove old kernels (`apt-get autoremove --purge`)"
+            f"remove old kernels ({family['remedies']['boot']})"
         )
-    held = [name for name in boot.get("held") or () if name.startswith("linux-headers")]
-    if held and driver_headers(node):
+    named = family["headers"].partition("-{")[0]
+    held = [name for name in boot.get("held") or () if name.startswith(named)]
+    if held and driver_headers(node, family):
         reasons.append(
             f"{', '.join(held)} is held, and kernel {boot['kernel']}, which the next boot starts, has no headers: "
-            f"`apt-mark unhold` it, or install linux-headers-{boot['kernel']}"
+            f"`{family['remedies']['unhold']}` it, or install {family['headers'].format(kernel=boot['kernel'])}"
         )
     return reasons
 
@@ -181,6 +204,7 @@ class FilterModule:
             "driver_objection": driver_objection,
             "driver_obstacles": driver_obstacles,
             "driver_packages": driver_packages,
+            "driver_stream": driver_stream,
             "fabric_manager_packages": fabric_manager_packages,
             "gpu_work": gpu_work,
             "nvidia_pins": nvidia_pins,

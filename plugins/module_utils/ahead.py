@@ -46,7 +46,8 @@ def reasons(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> 
         try:
             version = version or wanted_packages.choose({**each, "version": pattern}, offers)[1]
         except wanted_packages.NoVersionError as error:
-            found.append(str(error))
+            hint = each.get("hint")
+            found.append(f"{error} ({hint})" if hint else str(error))
         if each.get("driver"):
             driver = version.partition("-")[0]
     return found

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import files
 from ansible_collections.nodectl.fleet.plugins.module_utils.python_env import site_packages
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
@@ -81,6 +82,7 @@ def next_generation(store: Path, name: str) -> Path:
 
 def activate(link: Path, target: Path) -> None:
     """Let the link name the target, in one step, and note the time: the order in which old ones go."""
+    files.relabel(str(target), below=True)
     staged = _staged(link)
     with contextlib.suppress(FileNotFoundError):
         staged.unlink()

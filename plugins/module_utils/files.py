@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
 
     Entry = dict[str, Any]
 
+# only there where the kernel enforces or logs a policy
+SELINUX = "/sys/fs/selinux/policy"
 ABSENT: Entry = {"kind": "absent"}
 # a folder named under `paths` is one that a role owns wholly; what is bigger belongs under `trees`
 MOST_ENTRIES = 2000
@@ -113,6 +116,7 @@ def write_whole(
             os.fchmod(stream.fileno(), mode)
             os.fsync(stream.fileno())
         os.rename(staged, path)
+        relabel(path)
     except BaseException:
         if os.path.lexists(staged):
             os.unlink(staged)
@@ -129,6 +133,17 @@ def write_text(path: str, text: str, mode: int = 0o644) -> None:
 def write_json(path: str, document: Any, mode: int = 0o600) -> None:
     """A document as a whole file."""
     write_text(path, json.dumps(document, indent=1, sort_keys=True) + "\n", mode)
+
+
+def relabel(path: str, *, below: bool = False) -> None:
+    """Give it the SELinux context that the policy has for its place; a file renamed into it keeps that of its maker.
+
+    Nothing where the kernel has no SELinux.
+    """
+    if os.path.exists(SELINUX) and shutil.which("restorecon"):
+        options = ["-R"] if below else []
+        argv = ["restorecon", *options, path]
+        subprocess.run(argv, capture_output=True, check=False)  # pylint: disable=ansible-bad-function
 
 
 def read_text(path: str) -> str:

@@ -8,11 +8,11 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import STATUS, stanzas
+from ansible_collections.nodectl.fleet.plugins.module_utils import node_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
 NVIDIA = "0x10de"
 MOST_USERS = 32
@@ -22,12 +22,6 @@ MOST_VPD = 32768
 _DISPLAY = ("0x0300", "0x0302")
 _BRIDGE = "0x0680"
 _VERSION = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
-_DRIVER_PACKAGE = re.compile(
-    r"(cuda-drivers(-\d+)?|nvidia-open(-\d+)?|nvidia-driver(?!-pinning|-assistant)(-.+)?|nvidia-(dkms|headless|utils)(-.+)?"
-    r"|nvidia-(kernel|legacy)-.+|nvidia-smi|nvidia-fabricmanager(-.+)?|libnvidia-compute(-.+)?|libcuda1"
-    r"|linux-(modules|objects|signatures)-nvidia-.+)\Z"
-)
-_DISTRIBUTION = re.compile(r"@(lists\.)?(ubuntu|debian|canonical)\.(com|org)|@alioth-lists\.debian\.net", re.I)
 
 
 def pci_devices(root: str = "/") -> dict[str, Any]:
@@ -60,25 +54,13 @@ def nvlink5_bridge(root: str = "/") -> bool:
 
 def packages(root: str = "/") -> list[dict[str, str]]:
     """The driver's installed packages: name, version, and whose they are (nvidia, distribution, other)."""
-    installed = [
-        {"name": fields["Package"], "version": fields.get("Version", ""), "from": _owner(fields)}
-        for fields in stanzas(read_or(os.path.join(root, STATUS.lstrip("/"))))
-        if _DRIVER_PACKAGE.match(fields["Package"]) and fields.get("Status", "").endswith(" installed")
-    ]
-    return sorted(installed, key=lambda package: package["name"])
-
-
-def _owner(fields: Mapping[str, str]) -> str:
-    maintainer = fields.get("Maintainer", "")
-    if "@nvidia.com" in maintainer.lower():
-        return "nvidia"
-    return "distribution" if _DISTRIBUTION.search(maintainer) else "other"
+    return sorted(node_packages.driver_parts(root), key=lambda package: package["name"])
 
 
 def driver(root: str = "/") -> dict[str, Any]:
     """The loaded driver (version, flavour), and where the installed one came from.
 
-    origin: none, apt (with `from`), run (NVIDIA's own installer), dgx (a DGX release owns it), or foreign.
+    origin: none, apt (or dnf; with `from`), run (NVIDIA's own installer), dgx (a DGX release owns it), or foreign.
     """
     loaded_line = read_or(os.path.join(root, "proc/driver/nvidia/version")).partition("\n")[0]
     match = _VERSION.search(loaded_line)
@@ -109,7 +91,7 @@ def _origin(root: str, loaded: bool, origins: Collection[str]) -> str:
     if exists("usr/bin/nvidia-uninstall") or exists("usr/bin/nvidia-installer"):
         return "run"
     if origins:
-        return "apt"
+        return "dnf" if node_packages.has_dnf(root) else "apt"
     return "foreign" if loaded else "none"
 
 

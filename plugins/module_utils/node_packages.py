@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Union
 
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import back as apt_back
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages as apt_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import Apt
+from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import back as dnf_back
 from ansible_collections.nodectl.fleet.plugins.module_utils.dnf import packages as dnf_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.dnf.run import Dnf
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from collections.abc import Iterator
+    from re import Pattern
+
     from ansible.module_utils.basic import AnsibleModule
+
+    from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
 
     Manager = Union[Apt, Dnf]
     Packages = dict[str, dict[str, Any]]
@@ -27,6 +34,30 @@ def has_dnf(root: str = "/") -> bool:
 def manager(module: AnsibleModule, root: str = "/") -> Manager:
     """What installs packages there."""
     return Dnf(module, root) if has_dnf(root) else Apt(module, root)
+
+
+def is_driver(key: str, version: str) -> bool:
+    """The node's package of this key in this version is a part of a GPU driver."""
+    return dnf_packages.is_driver(key, version) if has_dnf() else apt_packages.is_driver(key, version)
+
+
+def put_back(run: Run, changes: list[dict[str, Any]]) -> list[str]:
+    """Packages and holds as they were before; the reasons for what could not be."""
+    return dnf_back.put_back(run, changes) if has_dnf() else apt_back.put_back(run, changes)
+
+
+def driver_parts(root: str = "/") -> Iterator[dict[str, str]]:
+    """The driver's installed packages: name, version, and whose they are (nvidia, distribution, other)."""
+    return dnf_packages.driver_rows(root) if has_dnf(root) else apt_packages.driver_parts(root)
+
+
+def held(root: str, wanted: Pattern[str]) -> list[str]:
+    """Packages that are kept at their version and whose name begins so."""
+    packages = dnf_packages.installed_now(root) if has_dnf(root) else None
+    names = apt_packages.held(root)
+    if packages is not None:
+        names = [name for name, package in packages.items() if package["selection"] == "hold"]
+    return sorted(name for name in names if wanted.match(name))
 
 
 def installed_now(root: str = "/") -> Packages:

@@ -44,7 +44,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
+from ansible_collections.nodectl.fleet.plugins.module_utils import files, python_env
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 
 PROGRAM = "all_reduce_perf"
@@ -136,6 +136,7 @@ def build(module: AnsibleModule, note: dict[str, Any], target: Path) -> None:
     (done / NOTE).write_text(json.dumps(note, indent=1, sort_keys=True) + "\n")
     shutil.rmtree(target, ignore_errors=True)
     done.rename(target)
+    files.relabel(str(target), below=True)
     for left in (aside, Path(wanted["source"])):
         shutil.rmtree(left, ignore_errors=True)
 

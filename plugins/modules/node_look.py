@@ -40,22 +40,30 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import STATUS, stanzas
+from ansible_collections.nodectl.fleet.plugins.module_utils import node_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
 from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import driver, pci_devices, users
 
 _PYTHON = re.compile(r"python3(\.\d+)?\Z")
+# the initial file system of a kernel: Debian's and RHEL's name
+_INITIAL = re.compile(r"initrd\.img-|initramfs-(?!0-rescue).+\.img\Z")
+_RESCUE = "0-rescue"
+_KERNEL = re.compile(r"linux-(image|headers|generic)|kernel(-core|-devel)?-\d|kernel\Z")
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # what hypervisors write into the DMI tables (systemd's detect-virt reads the same)
 _VIRTUAL = ("KVM", "QEMU", "VMware", "VirtualBox", "Xen", "Bochs", "Virtual Machine", "Google Compute", "Amazon EC2")
 
 
 def operating_system(root: str) -> dict[str, str]:
-    """`id` and `version` of os-release, and both in one key such as ubuntu-22.04."""
+    """`id` and `version` of os-release, and both in one key such as ubuntu-22.04 or rocky-9."""
     text = read_or(os.path.join(root, "etc/os-release")) or read_or(os.path.join(root, "usr/lib/os-release"))
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    name, version = (fields.get(key, "").strip().strip("\"'") for key in ("ID", "VERSION_ID"))
-    return {"id": name, "version": version, "key": "-".join(filter(None, (name, version)))}
+    name, version, platform_id = (
+        fields.get(key, "").strip().strip("\"'") for key in ("ID", "VERSION_ID", "PLATFORM_ID")
+    )
+    # a minor version of RHEL's kind is an update of the same system
+    known = version.partition(".")[0] if platform_id.startswith("platform:el") else version
+    return {"id": name, "version": version, "key": "-".join(filter(None, (name, known)))}
 
 
 def pythons(root: str) -> list[dict[str, str]]:
@@ -108,9 +116,10 @@ def boot(root: str, running: str) -> dict[str, Any]:
     """What the next boot starts: the newest kernel, as GRUB takes it; its headers, /boot's room, and what is held."""
     folder = os.path.join(root, "boot")
     files = os.listdir(folder) if os.path.isdir(folder) else []
-    kernels = sorted((name[len("vmlinuz-") :] for name in files if name.startswith("vmlinuz-")), key=_in_order)
+    found = (name[len("vmlinuz-") :] for name in files if name.startswith("vmlinuz-"))
+    kernels = sorted((kernel for kernel in found if not kernel.startswith(_RESCUE)), key=_in_order)
     kernel = kernels[-1] if kernels else ""
-    images = [os.path.getsize(os.path.join(folder, name)) for name in files if name.startswith("initrd.img-")]
+    images = [os.path.getsize(os.path.join(folder, name)) for name in files if _INITIAL.match(name)]
     room = os.statvfs(folder) if images else None
     return {
         "kernel": kernel,
@@ -118,19 +127,13 @@ def boot(root: str, running: str) -> dict[str, Any]:
         "free_mib": room.f_bavail * room.f_frsize >> 20 if room else None,
         # a driver's modules come into it, and the old one stays until the new one is whole
         "needed_mib": int(max(images, default=0) * 1.25) >> 20,
-        "held": held_kernels(root),
+        "held": node_packages.held(root, _KERNEL),
     }
 
 
 def _in_order(release: str) -> list[tuple[int, str]]:
     """Numbers by value: 6.8.0-100 is newer than 6.8.0-45."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", release)]
-
-
-def held_kernels(root: str) -> list[str]:
-    """Packages of kernel and headers that dpkg keeps at their version."""
-    held = (f for f in stanzas(read_or(os.path.join(root, STATUS.lstrip("/")))) if f.get("Status", "")[:5] == "hold ")
-    return sorted(f["Package"] for f in held if re.match(r"linux-(image|headers|generic)", f["Package"]))
 
 
 def booted_at(root: str) -> int:

@@ -31,7 +31,8 @@ options:
     choices: [look, keyed, pinned]
     required: true
   wanted:
-    description: Packages that the run will ask for (names, version, nearest, driver); C(look) refuses what nobody has.
+    description: >-
+      Packages that the run will ask for (names, version, nearest, driver, hint); C(look) refuses what nobody has.
     type: list
     elements: dict
     default: []

@@ -46,6 +46,7 @@ EXAMPLES = r"""
 """
 RETURN = r"""
 installed: {description: Version of each wanted package that is there., type: dict, returned: always}
+came: {description: "When each came, in seconds since 1970; 0 where nobody knows.", type: dict, returned: always}
 plan: {description: What the package manager does., type: list, elements: dict, returned: always}
 """
 
@@ -145,6 +146,7 @@ class Pinned:
             changed=bool(plan or unknown or hold or broken),
             plan=plan,
             installed=self.installed(),
+            came={name: self.system.came(name, self.packages[name]) for name in self.installed()},
             diff=difference("packages", before, after),
         )
 

@@ -27,6 +27,7 @@ path: {description: dma-buf peermem or none, type: str, returned: always}
 peermem: {description: The module nvidia-peermem is what this host needs., type: bool, returned: always}
 soft_missing: {description: Interfaces whose software device is not there., type: list, returned: always}
 soft_possible: {description: The kernel has the module for software devices., type: bool, returned: always}
+doca: {description: The role can write DOCA's repository here., type: bool, returned: always}
 systemd: {description: systemd is process 1., type: bool, returned: always}
 """
 
@@ -37,7 +38,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import installed_now, there
+from ansible_collections.nodectl.fleet.plugins.module_utils import node_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import there
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
 
 DMABUF_KERNEL = (5, 12)
@@ -95,7 +97,7 @@ def has_module(root: Path, kernel: str, name: str) -> bool:
 def look(wanted: dict[str, Any], kernel: str) -> dict[str, Any]:
     """Everything that is known without changing anything."""
     root = Path(wanted["root"])
-    packages = installed_now()
+    packages = node_packages.installed_now()
     versions = {name: packages[name]["version"] for name in wanted["packages"] if there(packages.get(name))}
     return {
         "missing": [name for name in wanted["packages"] if name not in versions],
@@ -106,6 +108,7 @@ def look(wanted: dict[str, Any], kernel: str) -> dict[str, Any]:
             name for name in wanted["soft"] if not (root / "sys/class/infiniband" / f"rxe_{name}").exists()
         ],
         "soft_possible": has_module(root, kernel, "rdma_rxe"),
+        "doca": not node_packages.has_dnf(),
         "systemd": (root / "run/systemd/system").is_dir(),
     }
 

@@ -8,8 +8,8 @@ DOCUMENTATION = r"""
 module: stack_python
 short_description: The interpreter of the stack
 description:
-  - Takes the distribution's python3 where its version serves, else another that is installed or that apt offers.
-  - Where apt has none, uv installs one into a folder of its own; the system's own Python is never changed.
+  - Takes the distribution's python3 where its version serves, else another that is installed or that apt or dnf offers.
+  - Where those have none, uv installs one into a folder of its own; the system's own Python is never changed.
 author: The nodectl authors (!UNKNOWN)
 options:
   interpreter: {description: One that an operator chose; empty to have one chosen., type: str, default: ""}
@@ -32,7 +32,7 @@ EXAMPLES = r"""
 RETURN = r"""
 path: {description: "The interpreter, also where it is still to come.", type: str, returned: always}
 version: {description: Its version., type: str, returned: always}
-how: {description: present apt or uv., type: str, returned: always}
+how: {description: present apt dnf or uv., type: str, returned: always}
 uv_present: {description: The uv program is there., type: bool, returned: always}
 machine: {description: As uname -m says., type: str, returned: always}
 """
@@ -43,14 +43,17 @@ import re
 import urllib.error
 import urllib.parse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import ConnectionError, open_url
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
+from ansible_collections.nodectl.fleet.plugins.module_utils import files, node_packages, python_env
 from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import runner
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from collections.abc import Collection
 
 _TIMEOUT_S = 10
 
@@ -135,12 +138,19 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     if path:
         return {"path": path, "version": version, "how": "present", **host}
     packages = [f"python{minor}" for minor in minors(low, high)]
-    _unused, policy, _unused = module.run_command(["apt-cache", "policy", *packages], environ_update={"LC_ALL": "C"})
-    offered = candidates(policy)
+    manager, offered = of_distribution(module, packages)
     for package in packages:
         if package in offered:
-            return {"path": f"/usr/bin/{package}", "version": package[len("python") :], "how": "apt", **host}
+            return {"path": f"/usr/bin/{package}", "version": package[len("python") :], "how": manager, **host}
     return {**by_uv(module), **host}
+
+
+def of_distribution(module: AnsibleModule, packages: list[str]) -> tuple[str, Collection[str]]:
+    """(package manager, those of the interpreters' packages that it offers)."""
+    if node_packages.has_dnf():
+        return "dnf", node_packages.manager(module).offers(packages)
+    _unused, policy, _unused = module.run_command(["apt-cache", "policy", *packages], environ_update={"LC_ALL": "C"})
+    return "apt", candidates(policy)
 
 
 def by_uv(module: AnsibleModule) -> dict[str, Any]:
@@ -166,9 +176,13 @@ def by_uv(module: AnsibleModule) -> dict[str, Any]:
 
 
 def install(module: AnsibleModule, plan: dict[str, Any]) -> None:
-    """Have apt or uv bring the interpreter."""
+    """Have apt, dnf or uv bring the interpreter."""
     wanted = module.params
     minor = ".".join(plan["version"].split(".")[:2])
+    if plan["how"] == "dnf":
+        package, manager = f"python{minor}", node_packages.manager(module)
+        manager.install({package: manager.offers([package])[package][0]}, [])
+        return
     if plan["how"] == "apt":
         command = ["apt-get", "install", "--yes", "--no-install-recommends", f"python{minor}"]
         own = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
@@ -185,6 +199,7 @@ def install(module: AnsibleModule, plan: dict[str, Any]) -> None:
     if status != 0:
         text = "\n".join((out + err).strip().splitlines()[-8:])
         module.fail_json(msg=f"{' '.join(command)} ended with {status}:\n{text}")
+    files.relabel(wanted["folder"], below=True)
 
 
 def main() -> None:

@@ -8,12 +8,13 @@ import yaml
 
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
-from nodectl.checks.stack.provisioned import FROZEN, RDMA_PACKAGES, REVOKED_KEYS
+from nodectl.checks.stack.provisioned import FROZEN, REVOKED_KEYS
 from nodectl.common.resources import share_dir
 from nodectl.facts.libraries import Libraries, Library
 from nodectl.facts.modules import Modules
 from nodectl.facts.torch_import import Imported
 from nodectl.model.facts import Unread
+from nodectl.profiles.families import family_of
 from nodectl.profiles.resolve import Resolved, resolve
 from tests.facts.recorded import fact
 
@@ -126,10 +127,10 @@ def test_packages_are_there_in_their_version_and_held() -> None:
 
 def test_programs_of_rdma_are_those_of_the_role() -> None:
     defaults = (share_dir() / "roles" / "rdma" / "defaults" / "main.yml").read_text()
-    assert f"rdma_packages: [{', '.join(RDMA_PACKAGES)}]" in defaults
+    assert f"rdma_packages: [{', '.join(family_of('debian').rdma)}]" in defaults
     packages = fact("packages", packages="rdma-core 1 ii \n")
     told = statuses(found("rdma_packages", packages=packages))
-    assert told == {name: "ok" if name == "rdma-core" else "failed" for name in RDMA_PACKAGES}
+    assert told == {name: "ok" if name == "rdma-core" else "failed" for name in family_of("debian").rdma}
     assert statuses(found("rdma_packages", variables={"rdma_packages": ["rdma-core"]}, packages=packages)) == {
         "rdma-core": "ok"
     }

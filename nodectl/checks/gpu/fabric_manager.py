@@ -19,6 +19,8 @@ ORDER = 110
 
 _START = "`systemctl enable --now nvidia-fabricmanager`; its log is /var/log/fabricmanager.log"
 _UNIT = "nvidia-fabricmanager"
+# NVIDIA's rhel repositories have it under both names
+_PACKAGES = (_UNIT, "nvidia-fabric-manager")
 
 
 def _has_nvswitch(host: Subject) -> bool:
@@ -42,10 +44,10 @@ FABRIC_MANAGER_VERSION = Check(
 )
 FABRIC_MANAGER_HOLD = Check(
     "fabric_manager_hold",
-    looks_at="dpkg's holds, live on hosts that nodectl provisioned, where the profile has NVSwitch",
+    looks_at="dpkg's holds or dnf's locks, live on hosts that nodectl provisioned, where the profile has NVSwitch",
     fires="warning: held, and the driver is not, or the reverse: an upgrade moves one and leaves the other behind",
     expected="driver and fabric manager held, or neither",
-    remedy="`nodectl provision --tags fabric_manager` holds both; for upgrades that move both `apt-mark unhold` them",
+    remedy="`nodectl provision --tags fabric_manager` holds both; for an upgrade of both take both holds off",
     roles=("fabric_manager",),
 )
 
@@ -65,9 +67,9 @@ def manager(host: Subject) -> Iterator[Finding]:
 
 @judges_fact(Packages, FABRIC_MANAGER_HOLD, reads=("packages",), unread="held alike", where=_has_nvswitch)
 def held_alike(host: Subject, packages: Packages) -> Iterator[Finding]:
-    """Only where both are dpkg's: a driver of NVIDIA's own installer is moved by no upgrade."""
+    """Only where both are packages: a driver of NVIDIA's own installer is moved by no upgrade."""
     parts = [package for package in packages.installed.values() if package.is_driver]
-    managers = [part for part in parts if part.name.startswith(_UNIT)]
+    managers = [part for part in parts if part.name.startswith(_PACKAGES)]
     driver = [part for part in parts if part not in managers]
     if not managers or not driver:
         return

@@ -11,6 +11,7 @@ from nodectl.checks.network.infiniband import rdma_of_profile
 from nodectl.checks.stack.versions import agree, numbers
 from nodectl.common import node_paths
 from nodectl.facts.driver_build import DriverBuild, Tree
+from nodectl.facts.kernel import Kernel
 from nodectl.facts.launcher import Launcher
 from nodectl.facts.modules import Modules
 from nodectl.facts.nccl_tests import NcclTests, NcclTestsBuild
@@ -20,6 +21,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.addresses import addresses
 from nodectl.profiles.driver_policy import driver_packages
+from nodectl.profiles.families import Family, family_of
 from nodectl.profiles.schema import Driver, Stack
 
 ORDER = 32
@@ -44,7 +46,7 @@ def launcher(host: Subject, launcher: Launcher) -> Iterator[Finding]:
 def _check(name: str, looks_at: str) -> Check:
     return Check(
         name,
-        looks_at=f"{looks_at}, as dpkg has it, live on hosts that nodectl provisioned",
+        looks_at=f"{looks_at}, as dpkg or rpm has it, live on hosts that nodectl provisioned",
         fires="not there, or another version; warning: not held, or the nearest to a pin that no repository has",
         remedy=f"`nodectl provision --tags {name}`",
         roles=(name,),
@@ -57,20 +59,18 @@ NCCL = _check("nccl", "the system's NCCL")
 DCGM = _check("dcgm", "DCGM")
 RDMA = Check(
     "rdma_packages",
-    looks_at="the programs of RDMA, as dpkg has them, live on hosts that nodectl provisioned",
+    looks_at="the programs of RDMA, as dpkg or rpm has them, live on hosts that nodectl provisioned",
     fires="not installed, where the hardware profile has RDMA",
     expected="installed",
     remedy="`nodectl provision --tags rdma`",
     roles=("rdma",),
 )
-# as in roles/rdma/defaults/main.yml, unless the inventory names others
-RDMA_PACKAGES = ("rdma-core", "ibverbs-utils", "perftest", "infiniband-diags")
 
 
 @judges_fact(
     Packages,
     *(CUDA, CUDNN, NCCL, DCGM),
-    reads=("packages",),
+    reads=("packages", "kernel"),
     unread="the stack's packages",
     where=lambda host: host.has_stack,
 )
@@ -79,7 +79,7 @@ def packages(host: Subject, packages: Packages) -> Iterator[Finding]:
     stack = host.wanted.stack if host.wanted else None
     if stack is None:
         return
-    for check, versions in _wanted(stack).items():
+    for check, versions in _wanted(_family(host).stack(stack)).items():
         for name, version in sorted(versions.items()):
             yield _package(host, check, name, version, packages)
     # the package of DCGM 3, which comes in the way of DCGM 4
@@ -88,16 +88,22 @@ def packages(host: Subject, packages: Packages) -> Iterator[Finding]:
         yield host.finding(DCGM, Status.FAILED, old.name, expected="absent", actual=old.version)
 
 
-@judges(RDMA, reads=("packages",), variables=("rdma_packages",))
+@judges(RDMA, reads=("packages", "kernel"), variables=("rdma_packages",))
 def rdma(host: Subject) -> Iterator[Finding]:
     """Any version of theirs will do."""
     packages = host.fact("packages", Packages)
     if packages is None or not rdma_of_profile(host):
         return
-    for name in host.variables.get("rdma_packages") or RDMA_PACKAGES:
+    for name in host.variables.get("rdma_packages") or _family(host).rdma:
         there = packages.installed.get(name)
         actual = there.version if there else "not installed"
         yield host.finding(RDMA, failed_unless(there is not None), name, actual=actual)
+
+
+def _family(host: Subject) -> Family:
+    """What the host's distribution calls things."""
+    kernel = host.fact("kernel", Kernel)
+    return family_of(kernel.os_id if kernel else None)
 
 
 def _wanted(stack: Stack) -> dict[Check, Mapping[str, str | None]]:
@@ -118,7 +124,7 @@ def _package(host: Subject, check: Check, name: str, version: str | None, packag
     if version is None or fnmatchcase(there.version, version):
         if there.held:
             return host.finding(check, Status.OK, name, expected=expected, actual=there.version)
-        remedy = f"`apt-mark hold {name}`, or provision again"
+        remedy = f"`{_family(host).remedies.hold} {name}`, or provision again"
         actual = f"{there.version}, not held"
         return host.finding(check, Status.WARNING, name, expected=expected, actual=actual, remedy=remedy)
     suffix = version.partition("+")[2]
@@ -138,7 +144,7 @@ DRIVER_BUILD = Check(
 )
 
 
-@judges(DRIVER_BUILD, reads=("driver_build", "modules", "packages", "lab"))
+@judges(DRIVER_BUILD, reads=("driver_build", "modules", "packages", "kernel", "lab"))
 def driver_build(host: Subject) -> Iterator[Finding]:
     """Only where the stack needs a driver: what DKMS has beside it is somebody else's."""
     build, modules = host.fact("driver_build", DriverBuild), host.fact("modules", Modules)
@@ -149,7 +155,8 @@ def driver_build(host: Subject) -> Iterator[Finding]:
     if tree:
         failed = f"none of {tree.version}; {tree.log or 'no log of a build'}"
         actual = f"{tree.modules} modules of {tree.version}" if tree.modules else failed
-        remedy = f"install linux-headers-{build.kernel}, then: dkms autoinstall -k {build.kernel}"
+        headers = _family(host).headers.format(kernel=build.kernel)
+        remedy = f"install {headers}, then: dkms autoinstall -k {build.kernel}"
         expected = f"a module for {build.kernel}"
         status = failed_unless(tree.modules > 0)
         yield host.finding(DRIVER_BUILD, status, "DKMS", expected=expected, actual=actual, remedy=remedy)
@@ -229,7 +236,7 @@ def _loaded(host: Subject, tests: NcclTests, build: NcclTestsBuild) -> Iterator[
 
 NVIDIA_REPOSITORY = Check(
     "nvidia_repository",
-    looks_at="apt's sources, lists, candidates and trusted keys, at the end of provision and verify",
+    looks_at="apt's sources, lists, candidates and trusted keys, or dnf's sources, at the end of provision and verify",
     fires="not one source of NVIDIA's packages, other candidates than the stack's, a revoked key, upgrades of drivers",
     remedy=provision("nvidia_repository"),
     roles=("nvidia_repository",),
@@ -255,12 +262,18 @@ FROZEN = (
     variables=("nvidia_repo_baseurl", "nvidia_repository_frozen", "nvidia_repository_revoked_keys"),
 )
 def nvidia_repository(host: Subject, repository: NvidiaRepository) -> Iterator[Finding]:
-    """What apt itself holds: one source, its lists, the stack's versions as candidates, no key that was revoked."""
+    """What apt itself holds: one source, its lists, the stack's versions as candidates, no key that was revoked.
+
+    Of dnf: one source, and that its signatures are checked.
+    """
     base = str(host.variables.get("nvidia_repo_baseurl") or addresses().nvidia.base_url).rstrip("/")
-    own = re.compile(rf"{re.escape(base)}/(ubuntu|debian)[0-9]+/(x86_64|sbsa)/?")
+    own = re.compile(rf"{re.escape(base)}/(ubuntu|debian|rhel)[0-9]+/(x86_64|sbsa)/?")
     sources = {(file, uri) for file, uri in repository.sources if own.fullmatch(uri) or _LAYOUT.search(uri)}
     actual = ", ".join(sorted({file for file, _ in sources})) or "no source"
     yield host.finding(NVIDIA_REPOSITORY, failed_unless(len(sources) == 1), base, expected="one source", actual=actual)
+    if repository.manager == "dnf":
+        yield _signed(host, sources & set(repository.unchecked))
+        return
     is_read = any(_list_name(uri) in name for _, uri in sources for name in repository.lists)
     actual, remedy = "read" if is_read else "apt has not read it", "apt-get update"
     yield host.finding(
@@ -280,6 +293,12 @@ def nvidia_repository(host: Subject, repository: NvidiaRepository) -> Iterator[F
         NVIDIA_REPOSITORY, failed_unless(not touched), "unattended upgrades", expected=expected, actual=actual
     )
     yield from _trusted(host, repository)
+
+
+def _signed(host: Subject, unchecked: set[tuple[str, str]]) -> Finding:
+    files = ", ".join(sorted({file for file, _ in unchecked}))
+    actual = f"not checked by {files}" if files else "checked"
+    return host.finding(NVIDIA_REPOSITORY, failed_unless(not files), "signatures", expected="checked", actual=actual)
 
 
 def _list_name(uri: str) -> str:

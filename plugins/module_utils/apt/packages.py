@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or, read_text
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Iterator
@@ -43,6 +44,13 @@ DRIVER_VERSION = r"^[3-9][0-9][0-9]\.[0-9][0-9]"
 # its opposite, since apt's pins cannot say "not": POSIX, no look-ahead
 OTHER_VERSION = r"^([^3-9]|.[^0-9]|..[^0-9]|...[^.]|....[^0-9]|.....[^0-9]|.{0,5}$)"
 
+_DRIVER_PACKAGE = re.compile(
+    r"(cuda-drivers(-\d+)?|nvidia-open(-\d+)?|nvidia-driver(?!-pinning|-assistant)(-.+)?|nvidia-(dkms|headless|utils)(-.+)?"
+    r"|nvidia-(kernel|legacy)-.+|nvidia-smi|nvidia-fabricmanager(-.+)?|libnvidia-compute(-.+)?|libcuda1"
+    r"|linux-(modules|objects|signatures)-nvidia-.+)\Z"
+)
+_DISTRIBUTION = re.compile(r"@(lists\.)?(ubuntu|debian|canonical)\.(com|org)|@alioth-lists\.debian\.net", re.I)
+
 
 def is_driver(key: str, version: str) -> bool:
     """The package of this key (`name` or `name:architecture`) in this version is a part of a GPU driver."""
@@ -51,6 +59,27 @@ def is_driver(key: str, version: str) -> bool:
         return True
     named = any(fnmatch.fnmatchcase(name, pattern) for pattern in DRIVER_FAMILY)
     return named and re.search(DRIVER_VERSION, version) is not None
+
+
+def driver_parts(root: str = "/") -> Iterator[Package]:
+    """What makes a driver, of the installed: name, version, and whose they are (nvidia, distribution, other)."""
+    for fields in stanzas(read_or(os.path.join(root, STATUS.lstrip("/")))):
+        if _DRIVER_PACKAGE.match(fields["Package"]) and fields.get("Status", "").endswith(" installed"):
+            yield {"name": fields["Package"], "version": fields.get("Version", ""), "from": owner(fields)}
+
+
+def owner(fields: dict[str, str]) -> str:
+    """Whose package it is, by its maintainer."""
+    maintainer = fields.get("Maintainer", "")
+    if "@nvidia.com" in maintainer.lower():
+        return "nvidia"
+    return "distribution" if _DISTRIBUTION.search(maintainer) else "other"
+
+
+def held(root: str = "/") -> list[str]:
+    """Names that dpkg keeps at their version."""
+    status = read_or(os.path.join(root, STATUS.lstrip("/")))
+    return [fields["Package"] for fields in stanzas(status) if fields.get("Status", "")[:5] == "hold "]
 
 
 def stanzas(text: str) -> Iterator[dict[str, str]]:

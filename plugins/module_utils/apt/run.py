@@ -86,6 +86,13 @@ class Apt:
         """The package is a part of a GPU driver."""
         return packages.is_driver(name, version)
 
+    def came(self, name: str, _package: dict[str, Any]) -> float:
+        """When dpkg wrote the list of its files, in seconds since 1970; 0 where it has none."""
+        try:
+            return Path(self.root, f"var/lib/dpkg/info/{name}.list").stat().st_mtime
+        except OSError:
+            return 0
+
     def plan(self, choice: dict[str, str], gone: list[str]) -> Steps:
         """What apt would do, by its own solver."""
         words = [word for word in self.words(choice, gone) if word != "--no-remove"]  # to name what would go

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 # where rpm keeps its database: of RHEL 8 and 9, and of what is newer
 DATABASES = ("var/lib/rpm", "usr/lib/sysimage/rpm")
-_FIELDS = ("NAME", "EPOCHNUM", "VERSION", "RELEASE", "ARCH", "VENDOR", "PACKAGER", "RSAHEADER:pgpsig")
+_FIELDS = ("NAME", "EPOCHNUM", "VERSION", "RELEASE", "ARCH", "VENDOR", "PACKAGER", "RSAHEADER:pgpsig", "INSTALLTIME")
 QUERY = "\\t".join("%{{{}}}".format(field) for field in _FIELDS) + "\\n"
 # several versions of these lie side by side, so each is a package of its own
 SIDE_BY_SIDE = re.compile(r"(kernel|kernel-(core|devel|modules)(-.+)?|kernel-64k(-.+)?|gpg-pubkey)\Z")
@@ -52,7 +52,7 @@ def rows(root: str = "/") -> list[dict[str, str]]:
 
 def parse_rows(text: str) -> list[dict[str, str]]:
     """Pure: rpm's lines in the form of QUERY; keys that rpm keeps as packages are left out."""
-    names = ("name", "epoch", "upstream", "release", "arch", "vendor", "packager", "signature")
+    names = ("name", "epoch", "upstream", "release", "arch", "vendor", "packager", "signature", "came")
     cells = (line.split("\t") for line in text.splitlines())
     found = (dict(zip(names, row)) for row in cells if len(row) == len(names))  # noqa: B905 - Python 3.8
     return [row for row in found if row["name"] != "gpg-pubkey"]
@@ -68,6 +68,7 @@ def parse(found: Iterable[dict[str, str]], patterns: Iterable[str]) -> Packages:
     for row in found:
         version = "%s-%s" % (row["upstream"], row["release"])
         package = {"version": version, "epoch": row["epoch"], "arch": row["arch"], "state": "installed", "auto": False}
+        package["came"] = row["came"]
         package["selection"] = "hold" if any(fits(pattern, row["name"], package) for pattern in locked) else "install"
         key = row["name"]
         if SIDE_BY_SIDE.match(key):

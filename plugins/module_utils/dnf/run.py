@@ -96,12 +96,15 @@ class Dnf:
         """Only the newest of each is left."""
         self.run("dnf", *self.options, "remove", "--duplicates", doing="repair an interrupted installation")
 
+    @staticmethod
+    def came(_name: str, package: dict[str, Any]) -> float:
+        """When rpm installed it, in seconds since 1970."""
+        return float(package["came"])
+
     def plan(self, choice: dict[str, str], gone: list[str]) -> Steps:
         """What dnf would do, by its own solver."""
-        python = next(path for path in PYTHONS if os.access(path, os.X_OK))
-        out = self.run(python, "-c", PLAN, *self.words(choice, gone), doing="plan %s" % " ".join([*choice, *gone]))
-        marked = [line[len(MARK) :] for line in out.splitlines() if line.startswith(MARK)]
-        return parse_plan(marked[-1]) if marked else []
+        doing = "plan %s" % " ".join([*choice, *gone])
+        return parse_plan(self.run(*plan_argv(self.words(choice, gone)), doing=doing))
 
     def words(self, choice: dict[str, str], gone: list[str]) -> list[str]:
         """dnf's arguments for both at once; a lock of an earlier version is nodectl's own, and the plan is judged."""
@@ -130,6 +133,11 @@ class Dnf:
         files.write_whole(str(path), lambda stream: stream.write(text.encode()), mode=0o644)
 
 
+def plan_argv(words: list[str]) -> list[str]:
+    """The command that prints what dnf would do with these arguments."""
+    return [next(path for path in PYTHONS if os.access(path, os.X_OK)), "-c", PLAN, *words]
+
+
 def spec(name: str, version: str) -> str:
     """What dnf takes for a package in this version; of what lies side by side the name says it already."""
     return name if version in name else "%s-%s" % (name, version)
@@ -148,15 +156,19 @@ def offered(names: list[str], text: str) -> dict[str, list[str]]:
 
 
 def parse_plan(text: str) -> Steps:
-    """Pure: each package that would be installed, changed or removed."""
-    plan: dict[str, list[list[str]]] = json.loads(text)
-    before = {(name, arch): version for name, arch, version in plan.get("out", ())}
-    steps, changed = [], set()
-    for name, arch, version in sorted(plan.get("in", ())):
-        key = "%s-%s.%s" % (name, version, arch) if packages.SIDE_BY_SIDE.match(name) else name
-        old = "" if key != name else before.get((name, arch), "")
-        changed.update({(name, arch)} if old else ())
-        steps.append({"action": "install", "name": key, "before": old, "after": version})
-    for name, arch in sorted(set(before) - changed):
-        steps.append({"action": "remove", "name": name, "before": before[name, arch], "after": ""})
+    """Pure: each package that would be installed, changed or removed, of what PLAN prints among dnf's own lines."""
+    marked = [line[len(MARK) :] for line in text.splitlines() if line.startswith(MARK)]
+    plan: dict[str, list[list[str]]] = json.loads(marked[-1]) if marked else {}
+    gone = {(_key(*row), row[1]): row[2] for row in plan.get("out", ())}
+    steps = []
+    for row in sorted(plan.get("in", ())):
+        key = _key(*row)
+        steps.append({"action": "install", "name": key, "before": gone.pop((key, row[1]), ""), "after": row[2]})
+    for key, arch in sorted(gone):
+        steps.append({"action": "remove", "name": key, "before": gone[key, arch], "after": ""})
     return steps
+
+
+def _key(name: str, arch: str, version: str) -> str:
+    """As packages are called there: with its version where several lie side by side."""
+    return "%s-%s.%s" % (name, version, arch) if packages.SIDE_BY_SIDE.match(name) else name

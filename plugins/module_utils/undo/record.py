@@ -8,8 +8,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import files
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
+from ansible_collections.nodectl.fleet.plugins.module_utils import files, node_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo import held, live
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import SECTIONS, Store, empty
 
@@ -65,7 +64,7 @@ def look(run: Run, touches: Touches) -> Record:
     for item in [*touches["live"], *items]:
         state["live"][live.live_key(item)] = {**item, "state": live.look_live(run, item)}
     if touches["packages"]:
-        state["packages"] = packages.installed_now()
+        state["packages"] = node_packages.installed_now()
     return state
 
 
@@ -83,7 +82,7 @@ def look_again(run: Run, before: Record) -> Record:
         "units": live.look_units(run, sorted(before["units"])),
         "values": {path: live.read_value(path) for path in before["values"]},
         "live": {key: {**item, "state": live.look_live(run, item)} for key, item in items.items()},
-        "packages": packages.installed_now() if before["packages"] else {},
+        "packages": node_packages.installed_now() if before["packages"] else {},
     }
 
 

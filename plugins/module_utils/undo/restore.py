@@ -10,8 +10,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import files
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import back, packages
+from ansible_collections.nodectl.fleet.plugins.module_utils import files, node_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo import live
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import closed, look_again, plain
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import START, Store, empty, folded
@@ -203,7 +203,7 @@ class Restore:
         self.stop_units(units)
         self.put_files(paths, trees)
         self.reread(change["subject"] for change in paths)
-        self.errors += back.put_back(self.run, changed_packages)
+        self.errors += node_packages.put_back(self.run, changed_packages)
         if changed_packages:  # their scripts come and go with files of their own
             self.now["paths"] = {path: files.look(path) for path in self.before["paths"]}
             self.put_files(self.path_changes(), [])
@@ -322,7 +322,7 @@ def moved(before: dict[str, Any] | None, now: dict[str, Any] | None) -> bool:
 
 def of_driver(key: str, package: dict[str, Any] | None) -> bool:
     """The package as it was or is, None where it was not there, is a part of a GPU driver."""
-    return package is not None and bool(packages.is_driver(key, package["version"]))
+    return package is not None and bool(node_packages.is_driver(key, package["version"]))
 
 
 def alike(one: Record, other: Record) -> bool:

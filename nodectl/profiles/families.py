@@ -1,0 +1,94 @@
+"""What each family of distributions calls a thing; the names stand in families.yml and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from pydantic import Field
+
+from nodectl.profiles.load import shipped
+from nodectl.profiles.schema import Stack, Strict, SystemLibrary
+
+DEBIAN = "debian"
+
+
+class Chrony(Strict):
+    """The unit of chrony, the file of nodectl's servers, and the file that must name its folder; empty: none must."""
+
+    service: str
+    sources: str
+    conf: str
+
+
+class Remedies(Strict):
+    """Commands that an operator is told."""
+
+    hold: str
+    unhold: str
+    boot: str
+
+
+class Family(Strict):
+    """One family's names."""
+
+    family: str
+    systems: tuple[str, ...]
+    alike: str = ""
+    repository: str
+    headers: str
+    sources_need: tuple[str, ...]
+    driver_needs: dict[str, str]
+    rdma: tuple[str, ...]
+    compiler: tuple[str, ...]
+    deepspeed: tuple[str, ...]
+    chrony: Chrony
+    packages: dict[str, str] = Field(default_factory=dict)
+    other_names: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    dotted: tuple[str, ...] = ()
+    remedies: Remedies
+
+    def named(self, package: str) -> str:
+        """Its name of a package that stacks name as Debian does."""
+        return self.packages.get(package, package)
+
+    def _versions(self, library: SystemLibrary | None) -> SystemLibrary | None:
+        if library is None:
+            return None
+        versions = {self.named(name): version for name, version in library.packages.items()}
+        dotted = {name: version.replace("+cuda", ".cuda") for name, version in versions.items() if name in self.dotted}
+        return SystemLibrary.model_construct(packages={**versions, **dotted})
+
+    def stack(self, stack: Stack) -> Stack:
+        """The stack with this family's names and versions of the system's packages."""
+        if not self.packages:
+            return stack
+        system = stack.system.model_copy(
+            update={"cudnn": self._versions(stack.system.cudnn), "nccl": self._versions(stack.system.nccl)}
+        )
+        return stack.model_copy(update={"system": system, "dcgm": tuple(map(self.named, stack.dcgm))})
+
+    def repository_of(self, system: str, version: str) -> str:
+        """NVIDIA's name of a distribution in this version."""
+        return self.repository.format(id=system, version=version.replace(".", ""), major=version.partition(".")[0])
+
+    def key(self, key: str) -> str:
+        """A system such as rocky-9 as stacks name it."""
+        system, dash, version = key.partition("-")
+        return f"{self.alike or system}{dash}{version}"
+
+
+class _Families(Strict):
+    families: tuple[Family, ...]
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """All that are known, read once."""
+    return shipped(_Families, "families.yml").families
+
+
+def family_of(system: str | None) -> Family:
+    """By os-release's ID; Debian's where it is not known, which a stack's `os` then refuses."""
+    known: Mapping[str, Family] = {name: family for family in families() for name in family.systems}
+    return known.get(system or "", known[DEBIAN])
