@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from nodectl.common.node_paths import LAB_SHARE
+from nodectl.lab.spec import show_rate
 from nodectl.lab.state import HostRecord, LabFolder, LabState
 
 
@@ -71,6 +72,8 @@ def _inventory(folder: LabFolder, state: LabState, profiles: Mapping[str, Mappin
         "nodectl_wheelhouse": f"{LAB_SHARE}/wheels",
         "nodectl_uv": f"{LAB_SHARE}/uv",
     }
+    if state.spec.rate_bits:
+        variables["nodectl_link_rate"] = show_rate(state.spec.rate_bits)
     hosts = {
         host.name: {"ansible_host": host.address}
         | {f"nodectl_{kind}": name for kind, name in profiles.get(host.name, {}).items()}

@@ -32,6 +32,7 @@ class Endpoint:
     torch: str | None
     gpus: int
     machine: str = ""
+    speed_mbit: int | None = None
 
 
 T = TypeVar("T")

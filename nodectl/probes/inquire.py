@@ -41,9 +41,16 @@ def inquire(
         note(f"{probe}: some pairs look slow and are measured again: {count}, healthy pairs beside them")
         for pairs in rounds:
             second = measure(pairs)
+            if second == ProbeResult():
+                note(f"{probe}: no time is left to measure them again")
+                return _findings(probe, first, inquiry), again
             marked = tuple(measurement.with_conditions(again=inquiry.stage) for measurement in second.measurements)
             known = (*first.findings, *again.findings)
             again += ProbeResult(marked, tuple(finding for finding in second.findings if finding not in known))
             inquiry.add(readings_of(marked))
+    return _findings(probe, first, inquiry), again
+
+
+def _findings(probe: str, first: ProbeResult, inquiry: Inquiry) -> tuple[Finding, ...]:
     guilty = {name for finding in first.findings if finding.kind == "host" for name in finding.hosts}
-    return slow_findings(probe, inquiry.verdict(), first.measurements[0].unit, guilty), again
+    return slow_findings(probe, inquiry.verdict(), first.measurements[0].unit, guilty)

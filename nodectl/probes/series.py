@@ -73,6 +73,8 @@ def run_probes(
             share = now + (left_s - kept if probe.name in waited else _share_s(left_s, 1 + len(turns), own))
         watched.measured.clear()
         try:
+            if ends_at is not None and ends_at <= now and result.measurements:
+                raise BudgetError(f"no time is left for the {probe.name} probe", "give it more with --budget")
             given = replace(options, ends_at=share, profile_dirs=tuple(profile_dirs))
             own_result = probe.run(watched, hosts, given, note)
             result += said_once(probe.name, own_result, watched.lost, said)

@@ -20,6 +20,7 @@ INVENTORY_VARIABLES = frozenset(
         "nodectl_health",
         "nodectl_health_timer",
         "nodectl_lab",
+        "nodectl_link_rate",
         "nodectl_locks",
         "nodectl_nccl_env",
         "nodectl_nics",

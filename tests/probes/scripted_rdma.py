@@ -30,7 +30,7 @@ def gid(index: int, host: str, version: str = "RoCE v2", netdev: str = "eth0") -
 def port(host: str, device: str = "mlx5_0", **more: Any) -> dict[str, Any]:
     """A healthy RoCE port."""
     return {
-        "device": device, "port": 1, "state": "ACTIVE", "physical_state": "LinkUp", "rate_gbit_s": 400.0,
+        "device": device, "port": 1, "state": "ACTIVE", "physical_state": "LinkUp", "rate_gbit_s": 0.25,
         "link_layer": "Ethernet", "netdev": "eth0", "carrier_changes": 1, "numa_node": 1, "cpus": [4, 5, 6, 9],
         "pci": "/sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0", "gids": [gid(0, host, "IB/RoCE v1"), gid(3, host)],
         "verbs": {"mtu": 4096, "mtu_max": 4096}, **more,

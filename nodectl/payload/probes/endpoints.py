@@ -22,6 +22,7 @@ from ..common.sockets import family
 
 SIOCGIFADDR = 0x8915
 SIOCGIFMTU = 0x8921
+NET = Path("/sys/class/net")
 
 
 def ioctl(request: int, interface: str) -> Optional[bytes]:
@@ -98,6 +99,15 @@ def choose(address: str, interface: Optional[str]) -> Tuple[str, str]:
     raise RuntimeError("none of %s is an address of this host: name the interface" % (", ".join(candidates) or address))
 
 
+def speed_mbit(interface: str) -> Optional[int]:
+    """What a real device, or a bond of them, has agreed on; a virtual interface tells a speed that means nothing."""
+    place = NET / interface
+    if not interface or not ((place / "device").exists() or (place / "bonding").exists()):
+        return None
+    speed = machine.number(place / "speed")
+    return speed if speed is not None and speed > 0 else None
+
+
 def free_port(address: str) -> int:
     """A port that nobody holds now."""
     with socket.socket(family(address), socket.SOCK_STREAM) as sock:
@@ -128,6 +138,7 @@ def look(options: argparse.Namespace) -> None:
         iperf3=iperf3_version(),
         torch=libraries.installed(Path(options.venv), "torch") or None,
         machine=machine.boot_id(),
+        speed_mbit=speed_mbit(interface),
         gpus=len(list(Path("/proc/driver/nvidia/gpus").glob("*"))),
     )
 

@@ -19,6 +19,7 @@ from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.duet import Duet, Pair, Played, play
 from nodectl.probes.endpoints import find_endpoints
 from nodectl.probes.inquire import inquire
+from nodectl.probes.nominal import all_short
 from nodectl.probes.rdma.argv import NAME, PROGRAMS, is_latency
 from nodectl.probes.rdma.errors import failed_finding
 from nodectl.probes.rdma.look import Site, find_sites
@@ -162,7 +163,7 @@ def _suspects(
         slow, second = inquire(NAME, own, again, switches, (lambda _: None) if number else note)
         if len(rails) > 1:
             slow = tuple(replace(finding, actual=f"rail {rail}: {finding.actual}") for finding in slow)
-        result += second + ProbeResult(findings=slow)
+        result += second + ProbeResult(findings=(*slow, *all_short(NAME, own.measurements)))
     return result
 
 

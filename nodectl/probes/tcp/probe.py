@@ -31,6 +31,7 @@ from nodectl.probes.duet import Duet, Pair, Played, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
 from nodectl.probes.inquire import inquire
+from nodectl.probes.nominal import all_short, link_rate_gbit_s
 from nodectl.probes.options import Whole, option
 from nodectl.probes.pace import Pace
 from nodectl.probes.rounds import planned_rounds, require_two, switch_names
@@ -58,8 +59,8 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     require_two(hosts, _NAME)
     looked = time.monotonic()
     endpoints, findings = find_endpoints(transport, hosts, _NAME, options)
-    # what asking all hosts took, starting a pair's two ends takes, too: long where they share a machine
-    start_s = max(_START_S, time.monotonic() - looked)
+    # what asking all hosts took, starting each of a pair's two ends takes, too: long where they share a machine
+    start_s = max(_START_S, 2 * (time.monotonic() - looked))
     ready = [endpoint for endpoint in endpoints if endpoint.iperf3]
     findings += [_without_iperf3(endpoint) for endpoint in endpoints if not endpoint.iperf3]
     switches = switch_names(endpoint.host for endpoint in ready)
@@ -89,8 +90,8 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
         return together(transport, [(ends[a], ends[b]) for a, b in pairs], measure)
 
     slow, second = inquire(_NAME, result, again, switches, note, round_s)
-    hint = buffer_hint(result.measurements)
-    return marked(result + second + ProbeResult(findings=(*slow, *hint)), options)
+    hints = (*buffer_hint(result.measurements), *all_short(_NAME, result.measurements, options.streams))
+    return marked(result + second + ProbeResult(findings=(*slow, *hints)), options)
 
 
 def _without_iperf3(endpoint: Endpoint) -> Finding:
@@ -182,6 +183,7 @@ def _measurement(ends: Pair, runs: Sequence[Iperf3], options: TcpOptions) -> Mea
         "protocol": last.protocol,
         "iperf3": last.version,
         "mtu": [sender.mtu, receiver.mtu],
+        "rate_gbit_s": [link_rate_gbit_s(end.host, end.speed_mbit) for end in ends],
         "addresses": [sender.address, receiver.address],
         "interfaces": [sender.interface, receiver.interface],
     }

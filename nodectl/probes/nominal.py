@@ -1,0 +1,75 @@
+"""What links are said to carry: where all fall far short of it alike, no host stands out, and yet all is slow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from nodectl.common.nodeset import fold
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+
+# even the best of all is below this part
+_SHORT = 0.6
+# of a faster link one flow is not expected to carry more: its processors may not
+_OF_ONE_FLOW_GBIT_S = 10.0
+# the rate that the operator says the host's link has, where the kernel does not tell, or tells another
+VARIABLE = "nodectl_link_rate"
+_RATE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([kmgt]?)(?:bit)?(?:/s)?", re.IGNORECASE)
+# RDMA devices in software, whose rate means nothing
+_SOFTWARE = ("rxe", "siw")
+_GBIT_S = {"k": 1e-6, "m": 1e-3, "": 1.0, "g": 1.0, "t": 1e3}
+_REMEDY = (
+    "look at what all have in common: the rate that switches agree on, a limit or a policer, MTU; "
+    f"where the links are really slower, say so with the variable {VARIABLE}"
+)
+
+
+def link_rate_gbit_s(host: Host, speed_mbit: int | None) -> float | None:
+    """What the inventory says of the host's link (`25gbit`), else what its interface does; None where nobody tells."""
+    said = _RATE.fullmatch(str(host.variables.get(VARIABLE, "")).strip())
+    if said:
+        return float(said[1]) * _GBIT_S[said[2].lower()] or None
+    return speed_mbit / 1e3 if speed_mbit else None
+
+
+def all_short(probe: str, measurements: Sequence[Measurement], flows: int | None = None) -> tuple[Finding, ...]:
+    """One warning where every measurement is far below the slower of its ends' `rate_gbit_s`.
+
+    `flows` share a link, where they are what limits it. A value that its buffers explain has a finding already.
+    """
+    expected = {id(row): _expected(row.conditions, flows) for row in measurements}
+    known = [
+        (row, rate) for row in measurements if (rate := expected[id(row)]) and not row.conditions.get("limited_by")
+    ]
+    if len(known) < len(measurements) or len(known) < 2 or any(row.value >= _SHORT * rate for row, rate in known):
+        return ()
+    hosts = tuple(dict.fromkeys(name for row, _ in known for name in row.hosts))
+    values, rates = [row.value for row, _ in known], [rate for _, rate in known]
+    unit, usual = known[0][0].unit, median(values)
+    return (
+        Finding(
+            hosts[0],
+            probe,
+            Status.WARNING,
+            "all are slow",
+            expected=f"about {median(rates):.3g} {unit}, the links' own rate",
+            actual=f"all {len(known)} directions between {fold(hosts)} reach {min(values):.3g} to "
+            f"{max(values):.3g} {unit}, {100 * usual / median(rates):.0f} % of it in the middle",
+            remedy=_REMEDY,
+            hosts=hosts,
+        ),
+    )
+
+
+def _expected(given: Mapping[str, object], flows: int | None) -> float | None:
+    rates, devices = given.get("rate_gbit_s"), given.get("device")
+    if isinstance(devices, list | tuple) and any(str(device).startswith(_SOFTWARE) for device in devices):
+        return None
+    if not isinstance(rates, list | tuple) or not all(isinstance(rate, int | float) for rate in rates):
+        return None
+    least = min(map(float, rates), default=0.0)
+    return min(least, flows * _OF_ONE_FLOW_GBIT_S) if flows else least
