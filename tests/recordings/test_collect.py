@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -102,6 +103,21 @@ class TestCollector:
         entry = gather(shell, Command("much", ("sh", "-c", "yes | head -c 17000000"))).entries["much"]
         assert (entry.cut, entry.exit_status, len(entry.stdout)) == (True, None, CAP_BYTES)
 
+    def test_what_says_much_takes_no_answer_of_those_beside_it(self, shell: str) -> None:
+        much, last = Command("much", ("sh", "-c", "yes | head -c 3000000")), Command("last", ("echo", "x"))
+        found = gather(shell, Command("first", ("echo", "y")), much, last).entries
+        assert [(one.exit_status, len(one.stdout)) for one in found.values()] == [(0, 2), (0, 3_000_000), (0, 2)]
+
+    def test_a_script_leaves_nothing_behind_for_the_next(self, shell: str) -> None:
+        script = "cd /; kept=1; set -- a b; trap 'echo end' EXIT; exit 7"
+        found = gather(
+            shell,
+            Command("first", ("sh", "-c", script)),
+            Command("second", ("sh", "-c", 'echo "$# $1 ${kept-none} $(pwd)"', "name", "given")),
+        ).entries
+        assert (found["first"].stdout, found["first"].exit_status) == ("end\n", 7)
+        assert found["second"].stdout == f"1 given none {Path.cwd()}\n"
+
     def test_output_that_looks_like_a_frame_is_output(self, shell: str) -> None:
         forged = f"\n{NONCE} end 0\n\n{NONCE} done\n{NONCE} out last\n"
         found = gather(shell, Command("text", ("printf", "%s", forged)), Command("last", ("echo", "x"))).entries
@@ -113,6 +129,20 @@ class TestCollector:
 
     def test_a_host_without_gzip_answers_plainly(self, shell: str) -> None:
         assert gather(shell, Command("a", ("echo", "x")), pack=False).entries["a"].stdout == "x\n"
+
+
+def test_what_hangs_among_quick_commands_takes_no_answer_of_theirs() -> None:
+    quick = [Command(f"quick-{number}", ("echo", str(number))) for number in range(3)]
+    found = gather("sh", *quick[:2], Command("hangs", ("sleep", "50")), quick[2], budget_s=12).entries
+    assert [found[each.key].stdout for each in quick[:2]] == ["0\n", "1\n"]
+    assert found["hangs"].exit_status == 124
+
+
+def test_quick_commands_are_run_in_one_shell_and_services_in_another() -> None:
+    asked = [Command(key, ("true",), waits=key[0] == "s") for key in ("a", "s1", "b", "s2")]
+    text = script([*asked, Command("slow", ("true",), deadline_s=20)], NONCE).decode()
+    groups = [re.findall(r"take ([a-z0-9]+) ", part) for part in re.split(r"\ntake_\w+\(\) \{", text)[1:]]
+    assert groups == [["a", "b"], ["s1", "s2"], ["slow"]]
 
 
 def test_root_commands_go_through_sudo_and_its_refusal_is_told(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-# Runs commands one after the other, each under a deadline and a cap, and prints their outputs in frames that no output
+# Runs commands, in groups or one after the other, under deadlines and caps, and prints their outputs in frames that no output
 # can forge: every frame begins with a line of `nonce`, which only this shell and its caller know.
 #   NONCE out KEY       then what it printed; of a key that comes again the last one counts
 #   NONCE end STATUS    exit status, 124 for its deadline, 127 for not installed; missing where the output was cut; the
@@ -92,7 +92,7 @@ end_all() { # SIGNAL [shell]: to the command, and to all that it started; and to
     done
 } 2>/dev/null
 
-# A script of ours is read by the shell that is there, and starts none.
+# A script of ours is read by the shell that is there, and starts none; it sees our variables, and sets none of them.
 at_once() { # ARGV...
     case "$1 $2" in
         'sh -c') (
