@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nodectl.common.units import parse_size
+from nodectl.common.units import format_value, parse_size
 from nodectl.errors import ProfileError
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.model.finding import Finding
@@ -244,7 +244,7 @@ def _finding(measurement: Measurement, name: str, floor: Floor) -> Finding:
         Status.FAILED,
         subject=": ".join(filter(None, [where, _subject(measurement, floor)])),
         expected=f"{word} {floor.value:g} {unit} ({name}){tolerance}",
-        actual=f"{measurement.value:.4g} {unit}, {share:.0f} % of what {name} reaches",
+        actual=f"{format_value(measurement.value, unit)}, {share:.0f} % of what {name} reaches",
         remedy=_REMEDY,
         evidence=floor.source,
         kind="host" if alone else "",

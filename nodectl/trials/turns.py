@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from nodectl.common.units import format_value
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
@@ -136,7 +137,7 @@ class Turns:
 def _brief(measurements: tuple[Measurement, ...]) -> str:
     """The first value of each probe."""
     first = {measurement.probe: measurement for measurement in reversed(measurements)}
-    return ", ".join(f"{row.probe} {row.value:.4g} {row.unit}" for row in reversed(first.values()))
+    return ", ".join(f"{row.probe} {format_value(row.value, row.unit)}" for row in reversed(first.values()))
 
 
 def _first(findings: Sequence[Finding]) -> str:

@@ -160,7 +160,7 @@ def test_of_two_hosts_the_one_of_which_less_is_expected_counts() -> None:
     (finding,) = result.findings
     assert (result.measurements[0].expected, finding.hosts, finding.kind) == (95, ("n1", "n2"), "")
     assert finding.subject == "n1 -> n2" and finding.expected == "at least 95 Gb/s (slow)"
-    assert finding.actual == "90 Gb/s, 95 % of what slow reaches" and finding.evidence == "a table"
+    assert finding.actual == "90.0 Gb/s, 95 % of what slow reaches" and finding.evidence == "a table"
 
 
 def test_a_host_without_a_profile_is_measured_without_a_reference() -> None:

@@ -210,7 +210,7 @@ def test_three_sizes_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first["alpha_us"] == pytest.approx(50)
     assert first["fit_algbw_gb_s"] == pytest.approx(2.0)
     assert [each.conditions["verdict_size"] for each in found.measurements] == ["small", None, "large"]
-    assert any("all_reduce: 50 us to start, then 2 GB/s" in line for line in notes)
+    assert any("all_reduce: 50.0 us to start, then 2.00 GB/s" in line for line in notes)
 
 
 def test_hosts_without_torch_are_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from nodectl.common.units import format_size_rounded, format_value
 from nodectl.errors import UsageError
 from nodectl.model.measurement import Measurement
 from nodectl.predict.alpha_beta import AlphaBeta, fit_alpha_beta
@@ -42,8 +43,9 @@ def with_fits(measurements: Sequence[Measurement]) -> list[Measurement]:
 def fit_lines(by_collective: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
     """A line for the operator for each collective: start-up time, bandwidth, and how well the fit holds."""
     return [
-        f"nccl: {hosts}: {collective}: {fit.alpha_s * 1e6:.3g} us to start, then {fit.bandwidth_gb_s:.3g} GB/s;"
-        f" half of that at {fit.half_size_bytes:.3g} B; the sizes miss it by {100 * fit.error:.2g} %"
+        f"nccl: {hosts}: {collective}: {format_value(fit.alpha_s * 1e6, 'us')} to start, then "
+        f"{format_value(fit.bandwidth_gb_s, 'GB/s')}; half of that at {format_size_rounded(round(fit.half_size_bytes))}"
+        f"; the sizes miss it by {100 * fit.error:.2g} %"
         for collective, fit in by_collective.items()
     ]
 
