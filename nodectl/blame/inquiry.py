@@ -58,9 +58,13 @@ class _View:
 
 @dataclass
 class Inquiry:
-    """Readings so far. Give it those of the first look, then of each of `next_rounds`, until there are none."""
+    """Readings so far. Give it those of the first look, then of each of `next_rounds`, until there are none.
+
+    Nobody is a suspect who is not below the usual by `least_effect` (of logarithms).
+    """
 
     switch_of: Mapping[str, str] = field(default_factory=dict)
+    least_effect: float = 0.0
     readings: list[Reading] = field(default_factory=list)
     stage: int = 0
     _asked: set[frozenset[str]] = field(default_factory=set)
@@ -112,6 +116,7 @@ class Inquiry:
         if self._known is None or self._known[0] != len(self.readings):
             shifts = self._shifts()
             best = self._first_look()[1] if not self.stage else fit(entries_of(self.readings, shifts), self.switch_of)
+            best = replace(best, suspects=tuple(each for each in best.suspects if each.effect <= -self.least_effect))
             links = len({reading.link for reading in self.readings})
             self._known = (len(self.readings), _View(best, shifts, links, self._beside(best, shifts)))
         return self._known[1]

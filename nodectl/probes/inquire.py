@@ -21,10 +21,12 @@ def inquire(
     switches: Mapping[str, str],
     note: Note,
     round_s: float | None = None,
+    least_effect: float = 0.0,
 ) -> tuple[tuple[Finding, ...], ProbeResult]:
     """Findings for slow hosts and paths, and what was measured again for them: nothing where no pair looks slow.
 
-    `measure` does one round of pairs, which took about `round_s` before; more is better.
+    `measure` does one round of pairs, which took about `round_s` before; more is better. `least_effect`
+    is as Inquiry has it.
     """
     hosts = {name for measurement in first.measurements for name in measurement.hosts}
     if len(hosts) < 2:
@@ -32,7 +34,7 @@ def inquire(
     if len(hosts) == 2:
         note(f"{probe}: only two hosts: a slow host and a slow path look the same, and only a third host could tell")
         return two_hosts(probe, first.measurements), ProbeResult()
-    inquiry = Inquiry(switches)
+    inquiry = Inquiry(switches, least_effect)
     inquiry.add(readings_of(first.measurements))
     again = ProbeResult()
     while rounds := inquiry.next_rounds():

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from nodectl.common.nodeset import fold
+from nodectl.common.units import format_value
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
@@ -56,9 +57,9 @@ def all_short(probe: str, measurements: Sequence[Measurement], flows: int | None
             probe,
             Status.WARNING,
             "all are slow",
-            expected=f"about {median(rates):.3g} {unit}, the links' own rate",
-            actual=f"all {len(known)} directions between {fold(hosts)} reach {min(values):.3g} to "
-            f"{max(values):.3g} {unit}, {100 * usual / median(rates):.0f} % of it in the middle",
+            expected=f"about {format_value(median(rates), unit)}, the links' own rate",
+            actual=f"all {len(known)} directions between {fold(hosts)} reach {format_value(min(values), unit)} to "
+            f"{format_value(max(values), unit)}: {100 * usual / median(rates):.0f} % of it",
             remedy=_REMEDY,
             hosts=hosts,
         ),

@@ -10,7 +10,7 @@ from nodectl.probes.base import Note
 from nodectl.probes.budget import time_text
 
 # a time that was said stands while it is right within this part
-_RIGHT = 0.15
+_RIGHT = 0.1
 
 
 class Pace:

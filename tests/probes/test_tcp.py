@@ -4,6 +4,7 @@ import json
 import shutil
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +132,14 @@ def test_one_host_alone_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> Non
         probe(play(monkeypatch, measured), HOSTS[0])
 
 
-def gigabits(rates: Callable[[str, str], float]) -> Callable[[str, str, Sequence[str]], Answer]:
+def gigabits(rates: Callable[[str, str], float], machine: str = "") -> Callable[[str, str, Sequence[str]], Answer]:
     """Hosts between which so much goes through; a server's name is found by the address that a client asks for."""
     names = {host.address: host.name for host in FLEET}
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if module == "probes.endpoints":
-            return Answer([{**ENDPOINT, "address": next(each.address for each in FLEET if each.name == host)}])
+            address = next(each.address for each in FLEET if each.name == host)
+            return Answer([{**ENDPOINT, "address": address, "machine": machine}])
         if args[0] == "serve":
             return LISTENING
         server = names[args[args.index("--address") + 1]]
@@ -166,6 +168,17 @@ class TestSlow:
         again = [each for each in found.measurements if "again" in each.conditions]
         assert len(found.measurements) - len(again) == 8 * 7
         assert again and any("measured again" in note for note in notes)
+
+    @pytest.mark.parametrize(("gbit_s", "limited", "named"), [(6.0, False, 0), (1.0, False, 1), (6.0, True, 1)])
+    def test_of_one_machine_only_what_load_cannot_do_is_named(
+        self, monkeypatch: pytest.MonkeyPatch, gbit_s: float, limited: bool, named: int
+    ) -> None:
+        """Without a rate the processors are the limit of all: one that carries 60 % is measured once and not named."""
+        hosts = [replace(host, variables={"nodectl_link_rate": "10gbit"} if limited else {}) for host in FLEET]
+        fleet = play(monkeypatch, gigabits(lambda a, _: gbit_s if a == "node03" else 9.4, "one"))
+        found = run_tcp(fleet, hosts, TcpOptions(repetitions=1), quiet)
+        assert [finding.host for finding in found.findings] == ["node03"] * named
+        assert named or len(found.measurements) == 8 * 7
 
     def test_a_healthy_fleet_is_measured_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = run_tcp(play(monkeypatch, gigabits(lambda a, b: 0.94)), FLEET, TcpOptions(repetitions=1), quiet)
