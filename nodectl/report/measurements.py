@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size
@@ -72,7 +72,23 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> 
 
 def _fleet_table(series: Sequence[Series]) -> str:
     header = ("PROBE", "WHAT", "MEASURED", "MEDIAN", "LOWEST TO HIGHEST")
-    return aligned([header, *((one.probe, one.what or "-", _count(one), *_figures(one)) for one in series)])
+    alike = _alike(series)
+    return aligned([header, *((one.probe, _own(one, alike) or "-", _count(one), *_figures(one)) for one in series)])
+
+
+def _alike(series: Sequence[Series]) -> dict[str, list[str]]:
+    """For each probe of several series, the conditions that all of them show: a line says them once."""
+    words: dict[str, list[list[str]]] = {}
+    for one in series:
+        words.setdefault(one.probe, []).append(one.what.split(", "))
+    return {
+        probe: [word for word in of_probe[0] if word and len(of_probe) > 1 and all(word in other for other in of_probe)]
+        for probe, of_probe in words.items()
+    }
+
+
+def _own(one: Series, alike: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join(word for word in one.what.split(", ") if word not in alike[one.probe])
 
 
 def _count(one: Series) -> str:
@@ -88,7 +104,7 @@ def _count(one: Series) -> str:
 
 
 def _figures(one: Series) -> tuple[str, str]:
-    middle = one.unit.text(one.median)
+    middle = f"{one.unit.short(one.median)} {one.unit.word}".rstrip()
     if one.is_alike():
         return middle, "-" if len(one.members) == 1 else "all alike"
     values = [member.value for member in one.members]
@@ -126,18 +142,22 @@ def _measured_again(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _captions(series: Sequence[Series]) -> list[str]:
-    return list(dict.fromkeys(f"{one.probe}: {one.kind.caption}" for one in series if one.kind.caption))
+    shared = [f"{probe}: all with {', '.join(words)}" for probe, words in _alike(series).items() if words]
+    return [*shared, *dict.fromkeys(f"{one.probe}: {one.kind.caption}" for one in series if one.kind.caption)]
 
 
 def _worst_table(series: Sequence[Series], in_matrix: Sequence[bool]) -> str:
     """The worst of each series that is not all alike; all of a series that has few members."""
     header = ("PROBE", "WORST FIRST", "VALUE", "OFF MEDIAN", "SPREAD", "CONDITIONS")
     several = {probe for probe, number in Counter(one.probe for one in series).items() if number > 1}
+    alike = _alike(series)
     rows = [
         row
         for one, has_matrix in zip(series, in_matrix, strict=True)
         if len(one.members) > 1 and not one.is_alike()
-        for row in _worst_rows(one, _shown_of(one, has_matrix=has_matrix), one.what if one.probe in several else "")
+        for row in _worst_rows(
+            one, _shown_of(one, has_matrix=has_matrix), _own(one, alike) if one.probe in several else ""
+        )
     ]
     return aligned([header, *rows]) if rows else ""
 

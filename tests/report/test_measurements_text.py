@@ -128,7 +128,7 @@ def test_one_name_for_the_bus_bandwidth() -> None:
     conditions = {"collective": "all_reduce", "size_bytes": 1 << 26, "backend": "nccl", "ranks": 16}
     one = Measurement("nccl", ("a", "b"), 123.4, "GB/s", "", None, 0.01, conditions)
     assert "123 GB/s busbw = 987 Gbit/s" in text([one])
-    assert "nccl: busbw is nccl-tests' bus bandwidth" in text([one])
+    assert "nccl: busbw (nccl-tests' bus bandwidth): what each link carries" in text([one])
 
 
 def test_other_sizes_and_kernels_are_other_series() -> None:
@@ -142,6 +142,12 @@ def test_other_sizes_and_kernels_are_other_series() -> None:
         for size in (1024, 2048)
     ]
     assert len(fleet_series(sized, kind_of)) == 2
+
+
+def test_what_all_series_share_is_said_once() -> None:
+    shown = text(memory(f"gpu{n}", 20.0 + n, kernel=kernel) for n in range(5) for kernel in ("copy", "triad"))
+    assert shown.count("8 threads, torch") == 1 and "memory: all with 8 threads, torch" in shown
+    assert "memory  copy   5 hosts   22.0 GB/s" in shown and shown.count("copy") == 4
 
 
 def test_what_all_read_alike_is_one_line() -> None:

@@ -268,8 +268,7 @@ PROBE = Probe(
         identity=("collective", "backend", "ranks", "scope", "interfaces", "device", "engine", "rail"),
         places=("interfaces", "rail"),
         shown=_shown,
-        caption="busbw is nccl-tests' bus bandwidth: what each link carries, whatever the number n of ranks; "
-        "of an all_reduce size / time x 2(n-1)/n",
+        caption="busbw (nccl-tests' bus bandwidth): what each link carries, however many ranks",
     ),
     usual=USUAL,
     least=Amount(repetitions=1, duration_s=0.01),
