@@ -196,7 +196,9 @@ class Pinned:
             there = {name: self.version(name) for name in self.packages}
             there.update({step["name"]: step["after"] for step in plan if step["action"] == "install"})
             names |= {name for name, version in there.items() if self.system.is_driver(name, version)}
-        return sorted(name for name in names if self.params["hold"] and not self.is_held(name))
+        return sorted(
+            name for name in names if self.params["hold"] and self.system.holds(name) and not self.is_held(name)
+        )
 
     def apply(self, choice: dict[str, str], gone: list[str]) -> None:
         """Have the plan followed, and look again; ends the module where a version is not as wanted."""

@@ -93,6 +93,11 @@ class Apt:
         except OSError:
             return 0
 
+    @staticmethod
+    def holds(_name: str) -> bool:
+        """Whether the package is one to hold: each is."""
+        return True
+
     def plan(self, choice: dict[str, str], gone: list[str]) -> Steps:
         """What apt would do, by its own solver."""
         words = [word for word in self.words(choice, gone) if word != "--no-remove"]  # to name what would go

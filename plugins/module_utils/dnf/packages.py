@@ -99,8 +99,7 @@ def fits(pattern: str, name: str, package: Package) -> bool:
 
 def lock_line(key: str, package: Package) -> str:
     """As `dnf versionlock add` writes it."""
-    name = key[: -len("-%s.%s" % (package["version"], package["arch"]))] if SIDE_BY_SIDE.match(key) else key
-    return "%s-%s:%s.*" % (name, package["epoch"], package["version"])
+    return "%s-%s:%s.*" % (key, package["epoch"], package["version"])
 
 
 def without(text: str, names: Iterable[str]) -> str:

@@ -101,6 +101,11 @@ class Dnf:
         """When rpm installed it, in seconds since 1970."""
         return float(package["came"])
 
+    @staticmethod
+    def holds(name: str) -> bool:
+        """Whether the package is one to lock: a lock of one kernel's headers would keep those of all others away."""
+        return not packages.SIDE_BY_SIDE.match(name)
+
     def plan(self, choice: dict[str, str], gone: list[str]) -> Steps:
         """What dnf would do, by its own solver."""
         doing = "plan %s" % " ".join([*choice, *gone])
