@@ -46,8 +46,8 @@ def rows(root: str = "/") -> list[dict[str, str]]:
         return []
     argv = ["rpm", "--root", root, "-qa", "--queryformat", QUERY]
     # node_look asks before any module is there to run a program
-    done = subprocess.run(argv, capture_output=True, check=False, text=True)  # pylint: disable=ansible-bad-function
-    return parse_rows(done.stdout)
+    done = subprocess.run(argv, capture_output=True, check=False)  # pylint: disable=ansible-bad-function
+    return parse_rows(done.stdout.decode(errors="replace"))
 
 
 def parse_rows(text: str) -> list[dict[str, str]]:
