@@ -260,7 +260,8 @@ def test_without_epel_the_driver_is_refused_before_anything_changes(host: Host) 
     ]
     (looked,) = host.source("look", wanted=wanted)
     assert not looked.get("failed"), looked
-    host.path("etc/yum.repos.d/system.repo").unlink()
+    with host.path("etc/yum.repos.d/system.repo").open("a") as file:
+        file.write("excludepkgs=dkms\n")
     (refused,) = host.source("look", wanted=[*wanted, {"names": ["libcudnn9-cuda-12"], "version": "9.9.9-1"}])
     for said in ("no repository of this host has dkms", "libcudnn9-cuda-12=9.9.9-1; it has", "nothing was changed"):
         assert said in refused["msg"], refused
@@ -293,3 +294,21 @@ def test_a_package_that_another_key_signed_is_not_installed(host: Host, tmp_path
     host.path(KEY_FILE).write_text("")
     answer = host.packages([{"names": ["cuda-toolkit-12-8"]}])
     assert answer["failed"] and not host.installed(), answer
+
+
+def test_a_repository_that_does_not_answer_is_the_reason_and_not_what_it_lacks(host: Host) -> None:
+    host.path("etc/yum.repos.d/gone.repo").write_text(
+        f"[gone]\nname=x\nbaseurl=file://{host.root}/nowhere\nskip_if_unavailable=0\n"
+    )
+    answer = host.packages([{"names": ["make"]}])
+    assert answer["failed"] and answer["msg"].startswith("dnf could not ask its repositories: "), answer
+    assert "'gone'" in answer["msg"], answer
+
+
+def test_a_database_that_rpm_cannot_read_is_no_empty_host(host: Host) -> None:
+    host.provisioned()
+    host.packages([{"names": ["make"]}])
+    for file in host.root.rglob("rpmdb.sqlite*"):
+        file.write_bytes(b"cut")
+    answer = host.packages([{"names": ["make"]}])
+    assert answer["failed"] and "rpm -qa ended with" in answer["msg"], answer

@@ -41,12 +41,15 @@ def is_driver(key: str, version: str) -> bool:
 
 
 def rows(root: str = "/") -> list[dict[str, str]]:
-    """Each installed package as rpm prints it; none where there is no database."""
+    """Each installed package as rpm prints it; none where there is no database. OSError where rpm cannot tell."""
     if not any(os.path.isdir(os.path.join(root, folder)) for folder in DATABASES):
         return []
     argv = ["rpm", "--root", root, "-qa", "--queryformat", QUERY]
     # node_look asks before any module is there to run a program
     done = subprocess.run(argv, capture_output=True, check=False)  # pylint: disable=ansible-bad-function
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        raise OSError("rpm -qa ended with %d: %s" % (done.returncode, said))
     return parse_rows(done.stdout.decode(errors="replace"))
 
 

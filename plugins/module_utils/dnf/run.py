@@ -85,8 +85,7 @@ class Dnf:
         form = "%{name}\t%{version}-%{release}\t%{arch}\n"
         options = [*self.options, "--quiet", "--disableplugin=versionlock"]
         argv = ["dnf", *options, "repoquery", "--available", "--queryformat", form, *names]
-        status, out, _unused = self.call(*argv) if names else (1, "", "")
-        return offered(names, out) if status == 0 else {}
+        return offered(names, self.run(*argv, doing="ask its repositories")) if names else {}
 
     def interrupted(self, present: Packages) -> list[str]:
         """Packages that a transaction, killed in the middle, left in two versions."""
