@@ -16,7 +16,7 @@ PYTHON3 = Check(
     looks_at="python3 of the login's PATH",
     fires="not installed",
     expected="python3: probes, jobs and Ansible's modules are run by it",
-    remedy="install it: `apt-get install python3`",
+    remedy="install it: `apt-get install python3` or `dnf install python3`",
 )
 
 
