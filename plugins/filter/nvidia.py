@@ -101,10 +101,10 @@ def wanted_packages(versions: Mapping[str, str], nearest: bool = False) -> list[
 
 
 def fabric_manager_packages(
-    driver: str, nvlink5: bool = False, family: Mapping[str, Any] = DEBIAN
+    driver: str, nvlink5: bool = False, family: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
     """Fabric manager in the driver's version, and what stands beside it with NVLink 5."""
-    return _of_branch(driver.partition(".")[0], f"{driver}-*", nvlink5, family)
+    return _of_branch(driver.partition(".")[0], f"{driver}-*", nvlink5, family or DEBIAN)
 
 
 def _of_branch(branch: str, version: str, nvlink5: bool, family: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -115,10 +115,10 @@ def _of_branch(branch: str, version: str, nvlink5: bool, family: Mapping[str, An
 
 
 def asked_packages(
-    stack: Mapping[str, Any], node: Look, mode: str, nvswitch: bool, family: Mapping[str, Any] = DEBIAN
+    stack: Mapping[str, Any], node: Look, mode: str, nvswitch: bool, family: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
     """All that the roles of this stack will ask the package manager for on this host, the driver first."""
-    wanted, loaded = stack.get("driver"), node["driver"]["version"]
+    wanted, loaded, family = stack.get("driver"), node["driver"]["version"], family or DEBIAN
     asked = [wanted_package(pin["name"], pin["version"], pin["nearest"]) for pin in nvidia_pins(stack)]
     toolkit = (stack.get("toolkit") or {}).get("package")
     asked += [wanted_package(name) for name in [*([toolkit] if toolkit else []), *(stack.get("dcgm") or [])]]
@@ -133,19 +133,23 @@ def asked_packages(
     return asked
 
 
-def driver_headers(node: Look, family: Mapping[str, Any] = DEBIAN) -> list[str]:
+def driver_headers(node: Look, family: Mapping[str, Any] | None = None) -> list[str]:
     """Packages of headers that a module needs: for the kernel that the next boot starts, where it has none."""
     # a container's kernel is its host's
     boot = {} if node.get("container") else node.get("boot") or {}
     kernel = boot.get("kernel")
-    return [family["headers"].format(kernel=kernel)] if kernel and not boot["headers"] else []
+    return [(family or DEBIAN)["headers"].format(kernel=kernel)] if kernel and not boot["headers"] else []
 
 
 def driver_obstacles(
-    node: Look, mode: str, wanted: Mapping[str, Any] | None, signed: bool = False, family: Mapping[str, Any] = DEBIAN
+    node: Look,
+    mode: str,
+    wanted: Mapping[str, Any] | None,
+    signed: bool = False,
+    family: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Why a driver that would be installed here would not load after the reboot; empty where it is there already."""
-    boot, reasons = node.get("boot") or {}, []
+    boot, reasons, family = node.get("boot") or {}, [], family or DEBIAN
     if mode != "manage" or not wanted or node.get("container") or _installed(node, wanted):
         return []
     if node.get("secure_boot") and not signed:
