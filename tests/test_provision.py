@@ -168,7 +168,7 @@ def test_the_articles_values_go_on_and_come_back_off(
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"nodectl_tuning": "artcle-20g"}, "no tuning profile 'artcle-20g'. set nodectl_tuning to one of: article-20g"),
+        ({"nodectl_tuning": "artcle-20g"}, "no tuning profile 'artcle-20g'. did you mean article-20g?"),
         ({"nodectl_overrides": {"sysctl": {"net.core.x": {"vlaue": 1}}}}, "sysctl.net.core.x.vlaue: no such field"),
         ({"nodectl_nccl_env": {"NCCL_ALGO": "Tree"}}, "NCCL_ALGO: of NCCL's debugging class"),
     ],

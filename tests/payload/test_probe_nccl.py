@@ -285,7 +285,7 @@ def test_a_usual_size_is_quartered_until_a_second_carries_it(
 
 
 def test_a_floor_s_size_is_left_out_where_it_takes_too_long_or_has_no_room() -> None:
-    argv = ranks("--usual=0", f"--more=all_reduce:{4 << 20},all_reduce:{1 << 50},all_reduce:{1 << 32}")
+    argv = ranks("--usual=0", f"--more=all_reduce:2048,all_reduce:{1 << 50},all_reduce:{1 << 32}")
     argv = [each.replace("--world-size=2", "--world-size=1") for each in argv]
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -297,7 +297,7 @@ def test_a_floor_s_size_is_left_out_where_it_takes_too_long_or_has_no_room() -> 
         check=True,
     )
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [each["size_bytes"] for each in events if each["event"] == "times"][:2] == [1024, 4 << 20]
+    assert [each["size_bytes"] for each in events if each["event"] == "times"][:2] == [1024, 2048]
     reasons = {each["asked_bytes"]: each["reason"] for each in events if each["event"] == "left"}
     assert reasons[1 << 50].startswith("there is room for ")
     assert [each for each in events if each["event"] == "cut"] == []
