@@ -66,8 +66,55 @@ ALARMING = {
     "nfs: server nas1 not responding, timed out": "nfs_server",
     "Oops: 0000 [#1] SMP NOPTI": "kernel_bug",
     "general protection fault, probably for non-canonical address 0xdead: 0000 [#1] SMP": "kernel_bug",
+    "NVRM: _kgspProcessRpcEvent: Timeout after 6s of waiting for RPC response from GPU0 GSP! Expe": "gsp_timeout",
+    "NVRM: GPU 0000:c1:00.0: kgspBootstrap_GH100: GSP-FMC reported an error while attempting to boot GSP": "gsp_boot",
+    "NVRM: nvGpuOpsReportFatalError: uvm encountered fatal error 0x60, requiring os reboot to recover": "gpu_locked",
+    "NVRM: No NVIDIA devices probed.": "gpu_not_probed",
+    "nvidia: version magic '5.15.0-86-generic SMP ' should be '5.15.0-91-generic SMP '": "module_foreign",
+    "nvidia 0000:3b:00.0: can't change power state from D3cold to D0 (config space inaccessible)": "pci_gone",
+    "ixgbe 0000:03:00.0 eno1: Adapter removed": "pci_gone",
+    "mlx5_core: probe of 0000:12:00.0 failed with error -110": "probe_failed",
+    "nvme 0000:41:00.0: probe with driver nvme failed with error -12": "probe_failed",
+    "nvidia 0000:3b:00.0: AER: can't recover (no error_detected callback)": "aer_not_recovered",
+    "AMD-Vi: Event logged [INVALID_DEVICE_REQUEST device=41:00.0]": "iommu_fault",
+    "nvme0n1: Read(0x2) @ LBA 0, 8 blocks, Unrecovered Read Error (sct 0x2 / sc 0x81) DNR": "medium_error",
+    "lost page write due to I/O error on sda1": "page_lost",
+    "EXT4-fs (sda1): failed to convert unwritten extents to written extents -- potential data loss!": "page_lost",
+    "EXT4-fs (sda1): Delayed block allocation failed for inode 12 at logical offset 0": "ext4_damaged",
+    "EXT4-fs (nvme0n1p2): error count since last fsck: 12": "ext4_damaged",
+    "EXT4-fs warning (device sda1): ext4_end_bio:345: I/O error 10 writing to inode 3145": "ext4_damaged",
+    "XFS (dm-2): writeback error on sector 293847": "xfs_error",
+    "XFS (dm-2): Metadata CRC error detected at xfs_agf_read_verify+0xde/0x100 [xfs]": "xfs_error",
+    "XFS (sda1): xfs_do_force_shutdown(0x2) called from line 1277 of file fs/xfs/xfs_log.c.": "xfs_error",
+    "BTRFS: error (device sda2) in btrfs_commit_transaction:2377: errno=-5 IO failure": "btrfs_error",
+    "BTRFS warning (device sda2): csum failed root 5 ino 257 off 0": "btrfs_error",
+    "ata1.00: disabled": "ata_error",
+    "hpsa 0000:05:00.0: Controller lockup detected: 0x0": "raid_controller",
+    "md/raid:md5: cannot start dirty degraded array.": "md_failed",
+    "md: super_written gets error=-5": "md_failed",
+    "NFS: nfs4_reclaim_open_state: Lock reclaim failed!": "nfs_stale",
+    "mlx5_core 0000:12:00.0: Firmware over 120000 MS in pre-initializing state, aborting": "mlx5_health",
+    "mlx5_core 0000:12:00.0 ens1f0: Error cqe on cqn 0x419, ci 0x0, sqn 0x15a, opcode 0xd": "rdma_catastrophic",
+    "ice 0000:31:00.0 eth0: tx_timeout: VSI_num: 6, Q 3, NTC: 0x1": "tx_timeout",
+    "bond0: Warning: No 802.3ad response from the link partner for any adapters in the bond": "bond_partner",
+    "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 3-... } 21 jiffies": "rcu_stall",
+    "INFO: task dd:456 blocked in I/O wait for more than 122 seconds.": "hung_task",
+    "BUG: workqueue lockup - pool cpus=12 node=0 flags=0x0 nice=0 stuck for 33s!": "kernel_bug",
+    "BUG: Bad page state in process python  pfn:12345": "kernel_bug",
+    "Internal error: synchronous external abort: 96000410 [#1] SMP": "kernel_bug",
+    "SError Interrupt on CPU12, code 0x00000000be000011 -- SError": "kernel_bug",
+    "list_del corruption. prev->next should be ffff, but was dead": "kernel_bug",
 }
 HARMLESS = [
+    "nvidia: loading out-of-tree module taints kernel.",
+    "snd_hda_intel 0000:01:00.1: Unable to change power state from D3hot to D0, device inaccessible",
+    "ucsi_ccg: probe of 0-0008 failed with error -110",
+    "pcieport 0000:16:01.0: pciehp: Slot(1): Link Up",
+    "nvme0: Identify(0x6), Invalid Field in Command (sct 0x0 / sc 0x2) DNR",
+    "EXT4-fs (sda1): INFO: recovery required on readonly filesystem",
+    "EXT4-fs warning (device dm-0): ext4_multi_mount_protect:320: MMP interval 42 higher than expected, please wait.",
+    "BTRFS warning (device sda2): excessive commit interval 300",
+    "workqueue: nv_drm_handle hogged CPU for >10000us 4 times, consider switching to WQ_UNBOUND",
     "Command line: BOOT_IMAGE=/vmlinuz root=/dev/md0 ro modprobe.blacklist=nouveau iommu=pt",
     "nvme nvme0: Shutdown timeout set to 10 seconds",
     "nvme nvme0: 64/0/0 default/read/poll queues",
@@ -132,6 +179,27 @@ def test_many_lines_of_one_kind_are_one_finding_that_counts_and_names_the_parts(
     texts = [f"nvme nvme{number}: I/O 1 QID 2 timeout, aborting" for number in (0, 0, 3, 4, 5, 6)]
     (finding,) = found(messages, Case("", "", log(*texts)))
     assert "6 lines since boot, last at 71.5 (nvme0: 2, nvme3, nvme4, nvme5, 1 more)" in finding.actual
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("NETDEV WATCHDOG: eno1 (ixgbe): transmit queue 4 timed out", "eno1"),
+        ("NETDEV WATCHDOG: CPU: 3: eth0 (mlx5_core): transmit queue 5 timed out 5204 ms", "eth0"),
+        ("mlx5_core 0000:12:00.0 ens1f0: NETDEV WATCHDOG: CPU: 3: transmit queue 5 timed out 5080 ms", "ens1f0"),
+        ("bnxt_en 0000:c1:00.0 eth0: TX timeout detected, starting reset task!", "eth0"),
+        ("blk_update_request: critical medium error, dev sdc, sector 888", "sdc"),
+        ("nvme0n1: Read(0x2) @ LBA 0, 8 blocks, Unrecovered Read Error (sct 0x2 / sc 0x81) DNR", "nvme0n1"),
+    ],
+)
+def test_the_part_is_named_in_each_wording(text: str, part: str) -> None:
+    (finding,) = found(messages, Case("", "", log(text)))
+    assert f"({part})" in finding.actual
+
+
+def test_older_kernels_name_the_page_of_a_process_that_memory_killed() -> None:
+    (event,) = parse_dmesg(BOOT + "[ 71.5] MCE 0x3c0a1f: Killing python:1234 due to hardware memory corruption").events
+    assert (event.kind, event.pid, event.process) == ("mce", 1234, "python")
 
 
 def test_only_the_newest_boot_of_several_counts() -> None:

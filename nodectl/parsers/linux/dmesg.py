@@ -39,7 +39,9 @@ _PEERMEM = re.compile(
 _MCE = re.compile(
     r"\bmce: .{0,300}(?:machine check|hardware memory error)|\[Hardware Error\]: .{0,300}machine check", re.IGNORECASE
 )
-_MCE_KILL = re.compile(r"(?i:mce): Killing (?P<name>.{1,64}?):(?P<pid>\d{1,10}) due to hardware memory corruption")
+_MCE_KILL = re.compile(
+    r"(?i:mce)(?: 0x[0-9a-f]{1,16})?: Killing (?P<name>.{1,64}?):(?P<pid>\d{1,10}) due to hardware memory corruption"
+)
 _KILLED = re.compile(r"\bKilled process (?P<pid>\d{1,10})(?:, UID \d{1,10},)? ?\((?P<name>.{0,64}?)\)(?:[\s,]|$)")
 _CHOSEN = re.compile(r"\bKill process (?P<pid>\d{1,10}) \((?P<name>.{0,64}?)\)(?:[\s,]|$)")
 _OOM_TASK = re.compile(r"\boom-kill:.{0,4000}\btask=(?P<name>[^,]{0,64}),pid=(?P<pid>\d{1,10})")

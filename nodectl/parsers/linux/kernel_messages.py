@@ -36,7 +36,7 @@ class KernelMessage:
         if self.pattern is None:
             return (None,)
         found = self.pattern.search(text)
-        return (found.groupdict().get("device"),) if found else None
+        return (next(filter(None, found.groupdict().values()), None),) if found else None
 
 
 @cache

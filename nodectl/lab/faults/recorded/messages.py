@@ -25,6 +25,10 @@ _OF_A_GPU = {
         "a PCIe port shut its link",
         "pcieport {bus}.0: DPC: containment event, status:0x1f01 source:0x0000",
     ),
+    "pci_gone": (
+        "a PCIe device does not answer",
+        "nvidia {bus}.0: Unable to change power state from D3cold to D0, device inaccessible",
+    ),
     "nouveau": ("nouveau drives a GPU", "nouveau {bus}.0: NVIDIA GA100 (170000a1)"),
 }
 _OFTEN = {
@@ -46,6 +50,42 @@ _ONCE = {
     "gsp_boot": (
         "the GPU's system processor did not start",
         "NVRM: GPU0 RmInitAdapter: Cannot initialize GSP firmware RM",
+    ),
+    "gsp_timeout": (
+        "the GPU's system processor does not answer",
+        "NVRM: _kgspRpcRecvPoll: Timeout after 45s of waiting for RPC response from GPU3 GSP! Expected function 76",
+    ),
+    "gpu_locked": (
+        "a GPU does nothing more",
+        "NVRM: krcWatchdog_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7",
+    ),
+    "module_foreign": (
+        "a module is of another kernel",
+        "nvidia_uvm: disagrees about version of symbol module_layout",
+    ),
+    "pci_link_lost": (
+        "a PCIe slot lost its link",
+        "pcieport 0000:c0:01.1: pciehp: Slot(17): Link Down",
+    ),
+    "probe_failed": (
+        "a driver could not start its adapter",
+        "mlx5_core 0000:0c:00.0: probe with driver mlx5_core failed with error -110",
+    ),
+    "page_lost": (
+        "data was not written to its disk",
+        "Buffer I/O error on dev nvme2n1, logical block 24, lost async page write",
+    ),
+    "ext4_damaged": (
+        "a file system has errors of an earlier boot",
+        "EXT4-fs (md0): warning: mounting fs with errors, running e2fsck is recommended",
+    ),
+    "xfs_memory": (
+        "XFS waits for memory",
+        "XFS: python3(48120) possible memory allocation deadlock size 65552 in kmem_alloc (mode:0x250)",
+    ),
+    "bond_partner": (
+        "the switch does not answer LACP",
+        "bond0: Warning: No 802.3ad response from the link partner for any adapters in the bond",
     ),
     "driver_mismatch": (
         "library and module of the driver differ",
