@@ -14,6 +14,7 @@ from nodectl.cli.measuring import conclude, hold, keep
 from nodectl.cli.options import OneOf, Read, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
 from nodectl.cli.terminal import note, terminal_width
+from nodectl.common.interrupts import interruptible
 from nodectl.common.started import started
 from nodectl.errors import UsageError
 from nodectl.probes.base import BETWEEN_HOSTS, GROUPS, ProbeOptions
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 QUICK = "quick"
 _END_S, _END_PART = 4.0, 0.05
+# after Ctrl-C the locks are let go and what was measured is kept and shown; a further Ctrl-C is heard only then
+_INTERRUPTED_END_S = 10.0
 _HELP = ("-h", "--help")
 _FLAGS = (*_HELP, "--force")
 _EXIT_STATUS = "Exit status 1: something failed; 3: something could not be reached or told."
@@ -230,6 +233,7 @@ def _of_the_run() -> list[click.Option]:
     ]
 
 
+@interruptible(deaf_s=_INTERRUPTED_END_S)
 def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, given: Mapping[str, Any]) -> None:
     """Measure under the hosts' locks, keep and show; `given` are the options of the run."""
     from nodectl.history.compare import read_against

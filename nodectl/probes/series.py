@@ -28,6 +28,9 @@ class RunInterrupt(KeyboardInterrupt):
         self.result = result
 
 
+_UNJUDGED = "ended by the operator: all was measured, and nothing was held against the hardware profiles"
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Seconds of a probe, at least and usually."""
@@ -96,14 +99,22 @@ def run_probes(
                 result += ProbeResult(findings=(finding,))
     if left_out and result == ProbeResult():
         raise left_out
-    return judged(watched, hosts, result, profile_dirs, wanted[0][1].forks)
+    try:
+        return judged(watched, hosts, result, profile_dirs, wanted[0][1].forks)
+    except KeyboardInterrupt as error:
+        raise RunInterrupt(result + _interrupted(wanted[-1][0].name, _UNJUDGED)) from error
 
 
 def _broken_off(probe: str, watched: Watched) -> ProbeResult:
     """What the probe had measured when it was ended, without what it would have made of that."""
     measured = sum(list(watched.measured), ProbeResult())
-    actual = f"{probe} was ended by the operator: what it had measured stands, and nobody was judged by it"
-    return measured + ProbeResult(findings=(Finding("", probe, Status.UNKNOWN, "interrupted", actual=actual),))
+    return measured + _interrupted(
+        probe, f"{probe} was ended by the operator: what it had measured stands, and nobody was judged by it"
+    )
+
+
+def _interrupted(probe: str, actual: str) -> ProbeResult:
+    return ProbeResult(findings=(Finding("", probe, Status.UNKNOWN, "interrupted", actual=actual),))
 
 
 def _share_s(left_s: float, probes_left: int, costs: Sequence[Cost]) -> float:

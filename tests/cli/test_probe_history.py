@@ -1,7 +1,12 @@
 """`nodectl probe` keeps what it measured, and `--compare` holds it against that."""
 
 import json
+import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,3 +137,32 @@ def path_made(path: Path) -> Path:
     """Its folder is there."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     return path
+
+
+@pytest.mark.skipif(shutil.which("fio") is None, reason="no fio on this machine")
+@pytest.mark.parametrize(
+    "numbers", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGINT], [signal.SIGINT, signal.SIGTERM]]
+)
+def test_however_it_is_ended_what_was_measured_is_shown_and_kept(
+    here: tuple[str, Path, dict[str, str]], cli_env: dict[str, str], tmp_path: Path, numbers: list[signal.Signals]
+) -> None:
+    inventory, kept, env = here
+    # the first probe has ended when the second, which takes long, says what it will take
+    argv = [sys.executable, "-m", "nodectl", "-i", inventory, "--output", "json", "probe", "memory,storage"]
+    argv += ["--duration", "0.3", "--repetitions", "2"]
+    shown = tmp_path / "shown.json"
+    with (
+        shown.open("w") as document,
+        subprocess.Popen(argv, stdout=document, stderr=subprocess.PIPE, text=True, env={**cli_env, **env}) as probe,
+    ):
+        assert probe.stderr is not None
+        assert any(line.startswith("storage:") for line in probe.stderr)
+        for number in numbers:
+            probe.send_signal(number)
+            time.sleep(0.02)
+        said = probe.stderr.read()
+        assert (probe.wait(30), "ended early" in said) == (130, True), said
+    found = json.loads(shown.read_text())
+    assert {each["probe"] for each in found["measurements"]} == {"memory"}
+    assert [each["subject"] for each in found["findings"]] == ["interrupted"]
+    assert sqlite3.connect(kept).execute("SELECT count(*) FROM run").fetchone() == (1,)

@@ -1,9 +1,12 @@
 """probes/memory as a node runs it, and what it reads of a machine."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +140,22 @@ def test_arrays_are_beyond_the_cache_and_leave_the_host_its_memory(monkeypatch: 
     assert machine.array_bytes(32 << 20, 3) == 50 << 20
     monkeypatch.setattr(machine, "available_bytes", lambda: 0)
     assert machine.array_bytes(32 << 20, 3) == machine.LEAST_BYTES
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
+    programs, temporary = tmp_path / "bin", tmp_path / "tmp"
+    programs.mkdir()
+    temporary.mkdir()
+    (programs / "cc").write_text("#!/bin/sh\nexec sleep 60\n")
+    (programs / "cc").chmod(0o755)
+    env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": str(temporary)}
+    argv = [sys.executable, "-B", *PROGRAM, "measure", "--method=cc", *QUICK]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, env=env, start_new_session=True) as process:
+        until = time.monotonic() + 30
+        while not list(temporary.glob("nodectl-memory-*")) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert list(temporary.glob("nodectl-memory-*"))
+        process.send_signal(number)
+        assert process.wait(20) != 0
+    assert list(temporary.iterdir()) == []

@@ -95,3 +95,14 @@ def test_pairs_that_flow() -> None:
     transport: Any = Transport()
     end = interrupted(run, transport)
     assert {"ab", "earlier"} <= set(hosts_of(end)) and "ac" not in hosts_of(end)
+
+
+def test_an_end_while_floors_are_looked_up_keeps_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judged(*_: object) -> ProbeResult:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nodectl.probes.series.judged", judged)
+    end = interrupted(lambda *_: measured("later"), Transport())
+    assert hosts_of(end) == ["earlier", "later"]
+    (finding,) = end.result.findings
+    assert (finding.status, finding.subject) == (Status.UNKNOWN, "interrupted")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from nodectl.common.access import Access
+from nodectl.common.interrupts import interruptible
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -19,7 +20,7 @@ from nodectl.probes.base import Note
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.trials.arming.leases import Leases, moment
-from nodectl.trials.arming.playbooks import TrialPlaybooks, interruptible, trial_finding
+from nodectl.trials.arming.playbooks import TrialPlaybooks, trial_finding
 
 # with the guard's own second and what putting back takes, well within a minute and a half of the last sign of life
 LEASE_S = 60.0

@@ -1,20 +1,17 @@
-"""A trial's runs of the playbooks (arm, put on, take off) and the signals that end them.
+"""A trial's runs of the playbooks: arm, put on, take off.
 
 What goes wrong on a host is a finding, no exception.
 """
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from nodectl import __version__
 from nodectl.common.access import Access
+from nodectl.common.interrupts import handlers_kept
 from nodectl.common.node_paths import TRIALS
 from nodectl.common.operator import operator
 from nodectl.model.finding import Finding
@@ -30,7 +27,6 @@ from nodectl.trials.arming.settings import given
 CHECK = "trial"
 # after it has acted a guard looks on for this share of the lease, for what a playbook still does
 _SETTLE = 0.5
-_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,34 +126,3 @@ def _findings(run: ProvisionRun, hosts: Sequence[Host], subject: str) -> list[Fi
 def trial_finding(host: str, status: Status, subject: str, actual: str, remedy: str = "") -> Finding:
     """A finding of the check `trial` on one host."""
     return Finding(host, CHECK, status, subject, actual=actual, remedy=remedy, kind="host", hosts=(host,))
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """SIGTERM and SIGHUP are KeyboardInterrupt inside the block, as SIGINT is; only the main thread can see to that."""
-
-    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    with handlers_kept():
-        if threading.current_thread() is threading.main_thread():
-            for number in _ENDS:
-                # a job that a shell or nohup made deaf stays deaf
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    signal.signal(number, interrupt)
-        yield
-
-
-@contextmanager
-def handlers_kept() -> Iterator[None]:
-    """Signal handlers as they were before the block: ansible-runner sets its own and leaves them there."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in _ENDS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if handler is not None:
-                signal.signal(number, handler)

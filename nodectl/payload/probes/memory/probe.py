@@ -63,4 +63,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     measuring.add_argument("--seconds", type=float, required=True, help="of one repetition of one kernel")
     measuring.add_argument("--repetitions", type=int, required=True, help="of which a run is made")
     measuring.add_argument("--runs", type=int, required=True)
+    # the compiled program's folder goes with it
+    program.end_by_signals()
     return program.run(parser, argv, MemoryError, ImportError)
