@@ -6,13 +6,14 @@ them (GPUs that are missing). Modules without one follow in the order of their n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any
 
 from nodectl.checks.check import Check, Comparison, Field, Judgement, Subject, Threshold
 from nodectl.common.declarations import load, names_below
+from nodectl.common.spelling import meant
 from nodectl.errors import DeclarationError
 
 # checks of a job's hosts before it starts are asked by preflight only
@@ -23,7 +24,9 @@ _LAST = 1000
 @cache
 def modules() -> tuple[ModuleType, ...]:
     """Every module of checks, in the order of their findings; DeclarationError where one declares what cannot be."""
-    return _loaded(lambda name: not name.startswith(_LAUNCH))
+    ordered = _loaded(lambda name: not name.startswith(_LAUNCH))
+    _refuse_unknown_facts(ordered)
+    return ordered
 
 
 @cache
@@ -36,6 +39,15 @@ def _loaded(wanted: Callable[[str], bool]) -> tuple[ModuleType, ...]:
     ordered = tuple(sorted((load(name) for name in names_below("nodectl.checks") if wanted(name)), key=_place))
     _refuse_doubles(ordered)
     return ordered
+
+
+def _refuse_unknown_facts(ordered: Sequence[ModuleType]) -> None:
+    """A fact that is not there is never read, so that a check that looks at it would say nothing, for ever."""
+    known = [name.rpartition(".")[2] for name in names_below("nodectl.facts")]
+    for module in ordered:
+        readers = (value for value in vars(module).values() if isinstance(value, Judgement | Comparison))
+        for name in (name for reader in readers for name in reader.reads if name not in known):
+            raise DeclarationError(f"{module.__name__} reads {name!r}, and there is no such fact", meant(name, known))
 
 
 def _place(module: ModuleType) -> tuple[bool, int, str]:

@@ -50,6 +50,8 @@ class Threshold:
     why: str
 
     def __post_init__(self) -> None:
+        if not isinstance(self.value, int | float):
+            raise DeclarationError(f"threshold {self.name!r}: {self.value!r} is no number")
         if not _NAME.fullmatch(self.name) or not self.why:
             raise DeclarationError(
                 f"threshold {self.name!r}: give it a name of a-z, 0-9 and _, and the reason for its value"
@@ -78,6 +80,10 @@ class Check:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.id):
             raise DeclarationError(f"check {self.id!r}: an id has a-z, 0-9 and _ only")
+        for name, kind in (("thresholds", Threshold), ("roles", str)):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or not all(isinstance(part, kind) for part in value):
+                raise DeclarationError(f"check {self.id!r}: {name} is no tuple of {kind.__name__}: {value!r}")
         lacking = [name for name in ("looks_at", "fires") if not getattr(self, name)]
         if lacking:
             raise DeclarationError(f"check {self.id!r} does not say {' and '.join(lacking)}")
@@ -114,9 +120,16 @@ def judges(
     """Register a function as the judge of `checks`."""
 
     def register(function: Callable[[Judged], Iterator[Finding]]) -> Judgement[Judged]:
-        return Judgement(checks, tuple(reads), function, tuple(variables))
+        return Judgement(checks, _names(reads), function, _names(variables))
 
     return register
+
+
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    """The names; DeclarationError for a single text, which would be taken for a name of each letter."""
+    if isinstance(given, str):
+        raise DeclarationError(f"reads and variables are tuples of names: write ({given!r},)")
+    return tuple(given)
 
 
 def judges_fact(
@@ -135,20 +148,22 @@ def judges_fact(
     such thing. Nothing is judged on hosts that are not `where`, and on lab hosts that have `borrowed` from below.
     """
 
+    subjects = _names(reads)
+
     def register(function: Callable[[Subject, Fact], Iterator[Finding]]) -> Judgement[Subject]:
         @wraps(function)
         def judge(host: Subject) -> Iterator[Finding]:
             if (borrowed and host.borrows(borrowed)) or (where is not None and not where(host)):
                 return
-            value = host.facts.get(reads[0])
+            value = host.facts.get(subjects[0])
             if isinstance(value, kind):
                 yield from function(host, value)
             elif isinstance(value, Unread) and (or_absent or value.kind == "unknown"):
                 for check in checks:
                     yield from host.unread(check, value, unread)
 
-        facts = dict.fromkeys((*reads, "lab") if borrowed else reads)
-        return Judgement(checks, tuple(facts), judge, tuple(variables))
+        facts = dict.fromkeys((*subjects, "lab") if borrowed else subjects)
+        return Judgement(checks, tuple(facts), judge, _names(variables))
 
     return register
 
@@ -202,7 +217,7 @@ def compares(
     """Register a function that reads one host's values of `fields`."""
 
     def register(function: Callable[[Subject, Any], Iterator[tuple[Key, str | None]]]) -> Comparison:
-        return Comparison(fields, tuple(reads), tuple(unread), function)
+        return Comparison(fields, _names(reads), tuple(unread), function)
 
     return register
 

@@ -19,6 +19,7 @@ _ANY = Host("", "")
 def registered() -> tuple[Fact[Any], ...]:
     """Every fact of this folder, in the order of their lines; DeclarationError where one cannot be."""
     facts = [_fact(module) for module in modules_below("nodectl.facts", "FACT")]
+    _refuse_doubles(facts)
     return tuple(sorted(facts, key=lambda fact: (fact.row, fact.subject)))
 
 
@@ -30,6 +31,20 @@ def _fact(module: ModuleType) -> Fact[Any]:
     if fact.subject != subject:
         raise DeclarationError(f"{module.__name__}: its fact is called {fact.subject!r}; it is found as {subject!r}")
     return fact
+
+
+def _refuse_doubles(facts: Sequence[Fact[Any]]) -> None:
+    """A recording keeps one output for each key: two commands of one name would be read as each other's."""
+    first: dict[str, tuple[Fact[Any], tuple[str, ...]]] = {}
+    for fact in facts:
+        for command in fact.commands_on(_ANY):
+            other, argv = first.setdefault(command.key, (fact, command.argv))
+            # one fact may ask for more keys or files than another does, by the same program
+            if other is not fact and argv[:3] != command.argv[:3]:
+                raise DeclarationError(
+                    f"nodectl.facts.{fact.subject}: another command is called {command.key!r}, by"
+                    f" nodectl.facts.{other.subject}"
+                )
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from string import Formatter
 
 from nodectl.common.units import format_value, lower_is_better
 
@@ -70,6 +71,12 @@ class MeasurementKind:
     places: tuple[str, ...] = ()
     shown: str | Callable[[Conditions], str] | None = None
     caption: str = ""
+
+    @property
+    def formatted(self) -> tuple[str, ...]:
+        """The conditions that `shown` names, where it is a format; ValueError where it is none."""
+        fields = Formatter().parse(self.shown) if isinstance(self.shown, str) else ()
+        return tuple(name for _, name, _, _ in fields if name)
 
     def unit(self, name: str) -> Unit:
         """The declared unit of this name; one that is only written as it is, for a value of an older nodectl."""

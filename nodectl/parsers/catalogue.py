@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import nodectl.parsers
-from nodectl.errors import ParseError
+from nodectl.common.declarations import load
+from nodectl.errors import DeclarationError, ParseError
 
-_DECLARED = re.compile(r'^(?:[A-Z0-9]+_)?TOOL = "([a-z0-9-]+)"$', re.MULTILINE)
+_DECLARED = re.compile(r"^(?:[A-Z0-9]+_)?TOOL\b(.*)$", re.MULTILINE)
+_NAME = re.compile(r"(?::[^=]*)?\s*=\s*([\"'])([a-z0-9-]+)\1\s*(?:#.*)?")
 
 
 @cache
 def families() -> dict[str, dict[str, str]]:
     """Family → tool → module: the files below `parsers/FAMILY/`, searched for each TOOL and not imported."""
     by_family: dict[str, dict[str, str]] = {}
+    homes: dict[str, str] = {}
     for folder in map(Path, nodectl.parsers.__path__):
         for path in sorted(folder.glob("*/**/*.py")):
             family, *rest = path.relative_to(folder).with_suffix("").parts
-            for tool in _DECLARED.findall(path.read_text(encoding="utf-8")):
-                by_family.setdefault(family, {})[tool] = ".".join(["nodectl.parsers", family, *rest])
+            module = ".".join(["nodectl.parsers", family, *rest])
+            for tool in _tools_in(path.read_text(encoding="utf-8"), module):
+                if tool in homes:
+                    raise DeclarationError(f"there are two parsers of {tool}: {homes[tool]}, {module}")
+                homes[tool] = by_family.setdefault(family, {})[tool] = module
     return by_family
+
+
+def _tools_in(text: str, module: str) -> Iterator[str]:
+    """The tools that a module names; DeclarationError for a TOOL that is no plain text of a to z, 0 to 9 and -."""
+    for declared in _DECLARED.finditer(text):
+        name = _NAME.fullmatch(declared[1])
+        if name is None:
+            line = text.count("\n", 0, declared.start()) + 1
+            raise DeclarationError(f'{module}, line {line}: {declared[0]!r}: write TOOL = "name", of a-z, 0-9 and -')
+        yield name[2]
 
 
 @cache
@@ -40,8 +55,10 @@ def parser_of(tool: str) -> Callable[[str], object]:
     read without it.
     """
     modules = {name: module for family in families().values() for name, module in family.items()}
-    module = importlib.import_module(modules[tool])
-    parse: Callable[[str], object] = getattr(module, f"parse_{tool.replace('-', '_')}")
+    module, name = load(modules[tool]), f"parse_{tool.replace('-', '_')}"
+    if not callable(getattr(module, name, None)):
+        raise DeclarationError(f"{module.__name__}: its tool is called {tool!r}, and it has no function {name}")
+    parse: Callable[[str], object] = getattr(module, name)
 
     def parse_any(text: str) -> object:
         try:

@@ -10,14 +10,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
+from nodectl.common.spelling import nearest
 from nodectl.errors import DeclarationError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
-from nodectl.probes.options import Choice, Seconds, Text, Whole, option, rounds
+from nodectl.probes.options import Choice, Seconds, Text, Whole, declared, misfit, option, rounds
 from nodectl.transport.base import Transport
 
+# how alike a condition is to the one that is meant; optional ones are not there either
+_MISSPELT = 0.8
 # groups of probes by name; `all` are all of them
 GROUPS = {
     "quick": "what fits these hosts within two minutes; taken where no probe is named",
@@ -146,6 +149,12 @@ class Probe(Generic[Own]):
             for name, (value, kind) in parts.items()
             if not isinstance(value, tuple) or not all(isinstance(part, kind) for part in value)
         ]
+        amounts = {"usual": self.usual, "least": self.least}
+        wrong += [f"{name} is no Amount: {value!r}" for name, value in amounts.items() if not isinstance(value, Amount)]
+        try:
+            _ = self.results.formatted
+        except ValueError as error:
+            wrong.append(f"results.shown {self.results.shown!r}: {error}")
         problems = {
             f"the name {self.name!r} is not a word of a to z and 0 to 9": not re.fullmatch("[a-z][a-z0-9]*", self.name),
             f"{self.name!r} is the name of a group": self.name in GROUPS,
@@ -155,10 +164,11 @@ class Probe(Generic[Own]):
             "results: a unit is needed": not self.results.units,
             "results.places are none of identity": not set(self.results.places) <= set(self.results.identity),
             f"groups: known are {', '.join(GROUPS)}": not set(self.groups) <= set(GROUPS),
-            "least is more than usual": self.least.repetitions > self.usual.repetitions
-            or self.least.duration_s > self.usual.duration_s,
+            "least is more than usual": all(isinstance(value, Amount) for value in amounts.values())
+            and (self.least.repetitions > self.usual.repetitions or self.least.duration_s > self.usual.duration_s),
         }
         if isinstance(self.options, type) and issubclass(self.options, ProbeOptions):
+            wrong += [f"option {each.flag}: {problem}" for each in declared(self.options) if (problem := misfit(each))]
             problems[f"in_a_trial is no {self.options.__name__}"] = type(self.trial_options) is not self.options
         else:
             problems["options is no class of ProbeOptions"] = True
@@ -170,6 +180,29 @@ class Probe(Generic[Own]):
     def trial_options(self) -> Own:
         """What one turn of a trial measures; the pairs of turns are its repetitions."""
         return self.options(repetitions=1) if self.in_a_trial is None else self.in_a_trial
+
+    def refuse_undeclared(self, measurements: Sequence[Measurement]) -> None:
+        """DeclarationError where its own measurements are not what it says of them: another name, a unit that it does
+        not list, or a condition whose name is misspelt there; the table and the history would show what is not so.
+        """
+        ours = {unit.name for unit in self.results.units}
+        names = dict.fromkeys(name for measurement in measurements for name in measurement.conditions)
+        wrong = [
+            f"it measures as {measurement.probe!r}"
+            if measurement.probe != self.name
+            else f"it measures in {measurement.unit!r}, and results.units has {', '.join(map(repr, sorted(ours)))}"
+            for measurement in measurements
+            if measurement.probe != self.name or measurement.unit not in ours
+        ]
+        wrong += [
+            f"{where} names {name!r}, which no measurement has; did you mean {near!r}?"
+            for where, asked in (("results.identity", self.results.identity), ("results.shown", self.results.formatted))
+            for name in asked
+            if measurements and name not in names and (near := nearest(name, names, _MISSPELT)) not in {"", *asked}
+        ]
+        if wrong:
+            home = getattr(self.run, "__module__", "")
+            raise DeclarationError(f"{home}: probe {self.name}: {'; '.join(dict.fromkeys(wrong))}")
 
     def given(self, common: ProbeOptions, **own: object) -> Own:
         """The probe's own options from the common ones."""

@@ -16,7 +16,7 @@ from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.budget import BudgetError, share_s
 from nodectl.probes.floors import judged
 from nodectl.probes.lost import Watched, said_once
-from nodectl.probes.registry import AnyProbe
+from nodectl.probes.registry import AnyProbe, declarations
 from nodectl.transport.base import Transport
 
 
@@ -80,6 +80,8 @@ def run_probes(
                 raise BudgetError(f"no time is left for the {probe.name} probe", "give it more with --budget")
             given = replace(options, ends_at=share, profile_dirs=tuple(profile_dirs))
             own_result = probe.run(watched, hosts, given, note)
+            if declarations().get(probe.name) is probe:
+                probe.refuse_undeclared(own_result.measurements)
             result += said_once(probe.name, own_result, watched.lost, said)
             said = tuple(watched.lost)
         except KeyboardInterrupt as error:

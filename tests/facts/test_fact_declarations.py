@@ -35,6 +35,13 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     [
         (GOOD.replace("'odd_one'", "'cpu'"), "nodectl.facts.odd_one: its fact is called 'cpu'"),
         ("FACT = 7\n", "nodectl.facts.odd_one: FACT is no nodectl.facts.base.Fact"),
+        (
+            (
+                "from nodectl.facts.base import script, text_fact\n"
+                "FACT = text_fact('odd_one', script('lscpu', 'true'), str, str)\n"
+            ),
+            "nodectl.facts.odd_one: another command is called 'lscpu', by nodectl.facts.cpu",
+        ),
         (GOOD + "def\n", "odd_one.py, line 3: SyntaxError"),
         (GOOD + "import no_such_library\n", "odd_one.py, line 3: ModuleNotFoundError: .*no_such_library"),
     ],

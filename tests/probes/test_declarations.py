@@ -14,11 +14,13 @@ from click import BadParameter
 from nodectl.cli.options import Seconds
 from nodectl.cli.probe import _single
 from nodectl.errors import DeclarationError, UsageError
+from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.probes import registry
 from nodectl.probes.base import Amount, Probe, ProbeOptions
-from nodectl.probes.options import Whole, option
+from nodectl.probes.options import Choice, Whole, option
 from nodectl.probes.registry import AnyProbe, chosen, declarations, kind_of, listed
+from nodectl.probes.series import run_probes
 from nodectl.profiles.load import find_profiles
 from nodectl.profiles.resolve import load_profile
 from nodectl.profiles.schema import Hardware
@@ -28,6 +30,21 @@ from tests.probes.declared import probe_of
 
 def nothing(*_: object) -> Any:
     raise AssertionError("nothing is measured here")
+
+
+@dataclass(frozen=True)
+class TextForKind(ProbeOptions):
+    program: str = option("", "PATH", "A program.")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class DefaultOutside(ProbeOptions):
+    threads: int = option(0, Whole(1, 9), "Threads.")
+
+
+@dataclass(frozen=True)
+class OtherWord(ProbeOptions):
+    kind: str = option("fat", Choice(("flat", "tall")), "The kind.")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +64,11 @@ def nothing(*_: object) -> Any:
         ({"results": MeasurementKind(units=(Unit("x"),), identity="size")}, "results.identity is no tuple"),  # type: ignore[arg-type]
         ({"needs": ("fio",)}, r"needs is no tuple of Need: \('fio',\)"),
         ({"floors": "program"}, "floors is no tuple of str: 'program'"),
+        ({"usual": 3}, "usual is no Amount: 3"),
+        ({"results": MeasurementKind(units=(Unit("x"),), shown="{program")}, "results.shown '{program': expected '}'"),
+        ({"options": TextForKind}, "option --program: its kind is none of Text, Whole, Seconds and Choice: 'PATH'"),
+        ({"options": DefaultOutside}, "option --threads: its default 0 is no Whole"),
+        ({"options": OtherWord}, "option --kind: its default 'fat' is no Choice"),
     ],
 )
 def test_a_declaration_that_is_wrong_is_refused(wrong: dict[str, Any], message: str) -> None:
@@ -103,6 +125,41 @@ def test_a_file_with_a_wrong_declaration_is_named(beside: Callable[[str], None],
     beside(text)
     with pytest.raises(DeclarationError, match=message):
         declarations()
+
+
+MISSPELT = """\
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
+from nodectl.probes.base import Amount, Probe, ProbeOptions, ProbeResult
+
+def measure(transport, hosts, options, note):
+    return ProbeResult((Measurement("mine", ("a",), 1.0, "files/s", conditions={"program": "x", "runs": 1}),))
+
+PROBE = Probe(
+    name="mine", summary="Mine.", run=measure, options=ProbeOptions, usual=Amount(1, 1.0), least=Amount(1, 1.0),
+    results=MeasurementKind(units=(Unit("files/s"),), identity=("program", "path"), shown="{program}"),
+    cost_s=lambda amount: 1.0,
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ('"mine", ("a",)', '"mein", ("a",)', "it measures as 'mein'"),
+        ('Unit("files/s")', 'Unit("file/s")', "it measures in 'files/s', and results.units has 'file/s'"),
+        ('=("program"', '=("progam"', "results.identity names 'progam', .*did you mean 'program'"),
+        ('"{program}"', '"{progam}"', "results.shown names 'progam', .*did you mean 'program'"),
+    ],
+)
+def test_what_is_measured_and_not_declared_is_refused(
+    beside: Callable[[str], None], right: str, wrong: str, message: str
+) -> None:
+    beside(MISSPELT.replace(right, wrong))
+    wanted = [(declarations()["mine"], ProbeOptions())]
+    said = f"nodectl.probes.added_by_a_test: probe mine: {message}"
+    nowhere: Any = None
+    with pytest.raises(DeclarationError, match=said):
+        run_probes(nowhere, (Host("a", "a"),), wanted, None, lambda _: None)
 
 
 def test_names_groups_and_lists() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodectl.errors import LabError
+from nodectl.errors import DeclarationError, LabError
 from nodectl.lab.base import PATH
 from nodectl.lab.state import HostRecord, LabFolder, LabState
 
@@ -84,6 +85,12 @@ class Fault:
     remember: Callable[[Scene], str] = lambda scene: ""
     load: bool = False
     takes_two: bool = False
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[a-z][a-z0-9-]*", self.name):
+            raise DeclarationError(f"fault {self.name!r}: a name has a-z, 0-9 and - only")
+        if not isinstance(self.checks, tuple) or not all(isinstance(check, str) for check in self.checks):
+            raise DeclarationError(f"fault {self.name}: checks is no tuple of ids: {self.checks!r}")
 
     @property
     def recorded(self) -> bool:

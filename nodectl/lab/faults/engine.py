@@ -18,9 +18,11 @@ def _declared(*packages: ModuleType) -> dict[str, Fault]:
     faults: dict[str, Fault] = {}
     for package in packages:
         for module in modules_below(package.__name__, "FAULTS"):
+            if not isinstance(module.FAULTS, tuple) or not all(isinstance(fault, Fault) for fault in module.FAULTS):
+                raise DeclarationError(f"{module.__name__}: FAULTS is no tuple of nodectl.lab.faults.base.Fault")
             for fault in module.FAULTS:
                 if fault.name in faults:
-                    raise DeclarationError(f"two faults are named {fault.name}")
+                    raise DeclarationError(f"two faults are named {fault.name}; one is of {module.__name__}")
                 faults[fault.name] = fault
     return faults
 

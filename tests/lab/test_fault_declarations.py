@@ -1,0 +1,52 @@
+"""What is wrong with a fault's declaration is told with its file."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodectl.checks.catalogue import checks
+from nodectl.errors import DeclarationError
+from nodectl.lab.faults import FAULTS, recorded
+from nodectl.lab.faults.engine import _declared
+
+GOOD = "from nodectl.lab.faults.base import Fault\nFAULTS = (Fault('odd-one', 'it is odd', ('ib_rate',)),)\n"
+MODULE = "nodectl.lab.faults.recorded.odd_one"
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], object]]:
+    """The recorded faults with one more file, of this text."""
+    monkeypatch.setattr(recorded, "__path__", [*recorded.__path__, str(tmp_path)])
+
+    def with_file(text: str) -> object:
+        (tmp_path / "odd_one.py").write_text(text)
+        sys.modules.pop(MODULE, None)
+        importlib.invalidate_caches()
+        return _declared(recorded)
+
+    yield with_file
+    sys.modules.pop(MODULE, None)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        (",)\n", ")\n", f"{MODULE}: FAULTS is no tuple of nodectl.lab.faults.base.Fault"),
+        ("('ib_rate',)", "'ib_rate'", "odd_one.py, line 2: .*fault odd-one: checks is no tuple of ids: 'ib_rate'"),
+        ("('ib_rate',)", "print", "odd_one.py, line 2: .*fault odd-one: checks is no tuple"),
+        ("'odd-one'", "'odd one'", "odd_one.py, line 2: .*fault 'odd one': a name has"),
+        ("'odd-one'", "'nccl-other'", "two faults are named nccl-other; one is of nodectl.lab.faults.recorded."),
+    ],
+)
+def test_a_wrong_file_is_named(load: Callable[[str], object], right: str, wrong: str, message: str) -> None:
+    load(GOOD)
+    with pytest.raises(DeclarationError, match=message):
+        load(GOOD.replace(right, wrong))
+
+
+def test_what_has_to_find_a_fault_is_a_check_or_a_probe_s_finding() -> None:
+    by_checks = [fault for fault in FAULTS.values() if not fault.load]
+    assert {check for fault in by_checks for check in fault.checks} <= set(checks())
