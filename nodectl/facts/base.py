@@ -19,6 +19,8 @@ DEADLINE = 124
 NOT_THERE = 3
 # what the collector says of a command for which a host's other commands left no time
 NO_TIME = "no time left"
+# and of a tool that printed more than is read
+FLOOD = "printed too much"
 _LONGEST_REASON = 200
 # no counter of a kernel has more digits
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
@@ -39,7 +41,7 @@ class UnknownError(Exception):
 
 
 class HungError(UnknownError):
-    """Its tool did not end in time, or was not asked as no time was left: the check `hung` says so once for all."""
+    """Its tool did not end in time, printed without end, or was not asked: the check `hung` says so once for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,9 @@ def entry(recording: Recording, key: str) -> Entry:
         path = output.argv[0] if output.argv and output.argv[0].startswith("/") else ""
         raise AbsentError(f"{path} is not there" if path else f"{tool(output)} is not installed")
     if output.exit_status == DEADLINE:
-        raise HungError(NO_TIME if NO_TIME in output.stderr else hung(tool(output)))
+        raise HungError(NO_TIME if NO_TIME in output.stderr else hung(tool(output), flood=is_flood(output)))
+    if is_flood(output):
+        raise HungError(hung(tool(output), flood=True))
     if output.cut or output.exit_status is None:
         raise UnknownError(f"the output of {tool(output)} was cut")
     return output
@@ -189,9 +193,14 @@ def parsed_as(recording: Recording, tool_name: str, key: str | None = None) -> A
     return parsed(recording, key or tool_name, parser_of(tool_name))
 
 
-def hung(name: str) -> str:
-    """What is said of a tool that did not end in time, wherever its output is missed."""
-    return f"{name} did not end in time"
+def hung(name: str, *, flood: bool = False) -> str:
+    """What is said of a tool that did not end in time, or printed without end, wherever its output is missed."""
+    return f"{name} {FLOOD}" if flood else f"{name} did not end in time"
+
+
+def is_flood(done: Entry) -> bool:
+    """The collector stopped reading its tool, or did not ask it for that."""
+    return (done.cut or done.exit_status == DEADLINE) and f"{tool(done)} {FLOOD}" in done.stderr
 
 
 def tool(done: Entry) -> str:

@@ -1,10 +1,10 @@
-"""The tools that did not end in time, and the commands that were not run for it."""
+"""The tools that did not end in time or printed without end, and the commands that were not run for it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodectl.facts.base import DEADLINE, NO_TIME, AbsentError, Fact, UnknownError, tool
+from nodectl.facts.base import DEADLINE, NO_TIME, AbsentError, Fact, UnknownError, is_flood, tool
 from nodectl.model.recording import Entry, Recording
 
 _NOT_ASKED = "not asked: "
@@ -12,16 +12,20 @@ _NOT_ASKED = "not asked: "
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """`tools`: each with how long it was waited for and the keys of its commands; `no_time`: keys for want of time."""
+    """`tools`: each with how long it was waited for and the keys of its commands; `no_time`: keys for want of time.
+
+    `floods`: the names among them that printed without end.
+    """
 
     tools: tuple[tuple[str, float, tuple[str, ...]], ...] = ()
     no_time: tuple[str, ...] = ()
+    floods: frozenset[str] = frozenset()
 
 
 def _read(recording: Recording) -> Hung:
     if not recording.entries:
         raise UnknownError("no command is in the recording")
-    late = [done for done in recording.entries.values() if done.exit_status == DEADLINE]
+    late = [done for done in recording.entries.values() if done.exit_status == DEADLINE or is_flood(done)]
     if not late:
         raise AbsentError("all ended in time")
     no_time = tuple(done.key for done in late if NO_TIME in done.stderr)
@@ -29,7 +33,8 @@ def _read(recording: Recording) -> Hung:
     for done in late:
         if done.key not in no_time:
             by_tool.setdefault(tool(done), []).append(done)
-    return Hung(tuple(_hung(name, entries) for name, entries in by_tool.items()), no_time)
+    floods = frozenset(name for name, entries in by_tool.items() if all(is_flood(done) for done in entries))
+    return Hung(tuple(_hung(name, entries) for name, entries in by_tool.items()), no_time, floods)
 
 
 def _hung(name: str, entries: list[Entry]) -> tuple[str, float, tuple[str, ...]]:

@@ -49,6 +49,22 @@ def test_a_hung_nvidia_smi_is_one_finding() -> None:
     assert not [finding for finding in ill.findings if finding.check in ("df", "mounts") and finding in bad((finding,))]
 
 
+def flood(entry: Entry) -> Entry:
+    if not entry.key.startswith("nvidia-smi"):
+        return entry
+    if entry.key == "nvidia-smi-q":
+        return replace(entry, exit_status=None, cut=True, stdout="", stderr="nodectl: cut: nvidia-smi printed too much")
+    said = "nodectl: not asked: nvidia-smi printed too much"
+    return replace(entry, exit_status=124, stdout="", stderr=said, duration_s=0.0)
+
+
+def test_an_nvidia_smi_that_prints_without_end_is_one_finding() -> None:
+    well, ill = judged(), judged(flood)
+    (found,) = bad(ill.findings) - bad(well.findings)
+    assert (found.check, found.subject, found.status) == ("hung", "nvidia-smi", Status.UNKNOWN)
+    assert "nvidia-smi printed too much" in found.actual
+
+
 def test_the_comparison_of_the_fleet_does_not_repeat_it() -> None:
     well, ill = judged().member, judged(hang).member
     assert well is not None

@@ -90,6 +90,27 @@ class TestCollector:
         assert [found[each.key].stderr.strip() for each in asked[1:]] == ["nodectl: not asked: slow-tool hung"] * 4
         assert found["last"].stdout == "x\n"
 
+    def test_a_tool_that_prints_without_end_is_not_asked_again(self, shell: str, tmp_path: Path) -> None:
+        flood = tmp_path / "flood-tool"
+        flood.write_text("#!/bin/sh\nexec yes\n")
+        flood.chmod(0o755)
+        asked = [Command(f"flood-{number}", ("flood-tool", str(number)), deadline_s=9) for number in range(4)]
+        fails = Command("fails", ("sh", "-c", "echo oops >&2; exit 3"))
+        found = gather(shell, *asked, fails, path=str(tmp_path)).entries
+        assert [found[each.key].cut for each in asked] == [True, False, False, False]
+        assert found["flood-0"].stderr.strip() == "nodectl: cut: flood-tool printed too much"
+        assert [found[each.key].stderr.strip() for each in asked[1:]] == [
+            "nodectl: not asked: flood-tool printed too much"
+        ] * 3
+        assert found["fails"].stderr.strip() == "oops"
+
+    def test_a_tool_that_complains_without_end_takes_no_complaint_of_others(self, shell: str) -> None:
+        first, last = (Command(key, ("sh", "-c", "echo oops >&2; exit 3")) for key in ("first", "last"))
+        loud = Command("loud", ("sh", "-c", "yes complaint | head -n 2000000 >&2"), deadline_s=20)
+        found = gather(shell, first, loud, last).entries
+        assert [found[key].stderr.strip() for key in ("first", "last")] == ["oops", "oops"]
+        assert found["loud"].stderr.startswith("complaint\n") and len(found["loud"].stderr) < 3000
+
     def test_what_is_answered_at_once_is_asked_before_what_may_hang(self, shell: str) -> None:
         slow, quick = Command("slow", ("sleep", "30"), deadline_s=9), Command("quick", ("echo", "x"), deadline_s=5)
         found = gather(shell, slow, quick, budget_s=1).entries

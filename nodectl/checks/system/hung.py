@@ -1,4 +1,4 @@
-"""Tools that did not end in time: one finding for each, in the place of one for all that they would have told."""
+"""Tools that did not end in time or printed without end: one finding each, in the place of all that they would tell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEDIES = {
 HUNG = Check(
     "hung",
     looks_at="all commands",
-    fires="unknown: a tool did not end in time, or no time was left for others; what it tells is not known",
+    fires="unknown: a tool did not end in time or printed without end, or no time was left; what it tells is not known",
     expected="an answer in time",
     remedy="run it there; a process in state D waits for a driver or a file system",
 )
@@ -34,7 +34,7 @@ def in_time(host: Subject) -> Iterator[Finding]:
         return
     for name, waited_s, keys in late.tools:
         asked = f" ({len(keys)} commands: {', '.join(keys)})" if len(keys) > 1 else ""
-        actual = f"{hung(name)}, {waited_s:.0f} s{asked}"
+        actual = f"{hung(name, flood=name in late.floods)}, {waited_s:.0f} s{asked}"
         yield host.finding(HUNG, Status.UNKNOWN, name, actual=actual, remedy=_REMEDIES.get(name, ""))
     if late.no_time:
         actual = f"{NO_TIME} for {len(late.no_time)} commands: {', '.join(late.no_time)}"
@@ -46,7 +46,10 @@ def told_once(host: Subject, findings: Sequence[Finding]) -> Sequence[Finding]:
     late = host.fact("hung", Hung)
     if late is None or not any(finding.check == HUNG.id for finding in findings):
         return findings
-    reasons = (*(hung(name) for name, *_ in late.tools), *([NO_TIME] if late.no_time else []))
+    reasons = (
+        *(hung(name, flood=flood) for name, *_ in late.tools for flood in (False, True)),
+        *([NO_TIME] if late.no_time else []),
+    )
     return [
         finding
         for finding in findings

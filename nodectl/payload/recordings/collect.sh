@@ -3,7 +3,8 @@
 #   NONCE out KEY       then what it printed; of a key that comes again the last one counts
 #   NONCE end STATUS    exit status, 124 for its deadline, 127 for not installed; missing where the output was cut; the
 #                       last one counts
-#                       A tool that once did not end in time is not asked again: 124, and its standard error says so
+#                       A tool that once did not end in time, or printed without end, is not asked again: 124, and its
+#                       standard error says so
 #   NONCE took CENTISECONDS [recorded]
 #   NONCE done          after the last
 #   NONCE err KEY       then what it printed on standard error; after all others
@@ -34,9 +35,13 @@ clock() { # centiseconds since boot; 1NN - 100 because 08 would be octal
 }
 
 run() { # DEADLINE_S ARGV...
-    limit=$1 late=
+    limit=$1 late= whole=
     shift
-    at_once "$@" | head -c "$cap" &
+    trap 'whole=1' USR2
+    {
+        at_once "$@"
+        kill -USR2 "$self"
+    } | head -c "$cap" &
     last=$!
     while :; do
         wait "$last" 2>/dev/null
@@ -54,9 +59,15 @@ run() { # DEADLINE_S ARGV...
             end_all TERM
         fi
     done
-    [ -n "$late" ] || return 0
-    printf '\n%s end 124\n' "$nonce"
-    hung="$hung$tool "
+    if [ -n "$late" ]; then
+        printf '\n%s end 124\n' "$nonce"
+        hung="$hung$tool "
+    elif [ -z "$whole" ]; then # its reader has enough, and it goes on
+        end_all KILL shell
+        printf '\nnodectl: cut: %s printed too much\n' "$tool" >&2
+        flooding="$flooding$tool "
+        cap=$together_cap # so that another of its kind leaves room for all others
+    fi
 }
 
 not_asked() { # WHY
@@ -159,6 +170,8 @@ take() { # KEY DEADLINE_S LOGIN|root ARGV...
         not_asked 'no time left'
     elif [ "$hung" != "${hung#*" $tool "}" ]; then
         not_asked "$tool hung"
+    elif [ "$flooding" != "${flooding#*" $tool "}" ]; then
+        not_asked "$tool printed too much"
     elif [ -n "$together" ]; then
         at_once "$@"
     elif [ "$as" != root ] || [ "$uid" -eq 0 ]; then
@@ -183,7 +196,7 @@ body() {
     ticker=$!
     clock
     started=$centiseconds
-    hung=' '
+    hung=' ' flooding=' '
     for group in $groups; do
         all_together "$group" || "$group"
     done
@@ -194,8 +207,14 @@ body() {
 }
 
 # Standard error comes back at the end, in one piece. It is read up to the stop line and not to its end, which never
-# comes where a command was left behind that holds it.
-errors() { sed "/^$nonce stop\$/q" | tail -c "$err_cap"; }
+# comes where a command was left behind that holds it. Of each command its first 200 lines: one that complains without end
+# does not push out what the others said. (No awk: some read no line before their whole buffer is full.)
+errors() {
+    sed -n "/^$nonce stop\$/{p;q;}
+        /^$nonce err /{p;s/.*//;x;d;}
+        x;/^.\{200\}/{x;d;}
+        s/\$/./;x;p" | tail -c "$err_cap"
+}
 
 # by exec, not beside `body`: a shell keeps what it puts aside for a function, and what is left behind would hold it
 main() {
