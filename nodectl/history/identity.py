@@ -28,9 +28,12 @@ class Identity:
 
     @classmethod
     def of_key(cls, key: str) -> Identity:
-        """The identity of which `key` is the text."""
-        probe, hosts, direction, unit, subject, size_bytes = json.loads(key)
-        return cls(probe, tuple(hosts), direction, unit, subject, size_bytes)
+        """The identity of which `key` is the text; ValueError where it is none."""
+        try:
+            probe, hosts, direction, unit, subject, size_bytes = json.loads(key)
+            return cls(probe, tuple(hosts), direction, unit, subject, size_bytes)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{key!r} is no identity") from error
 
     @property
     def kind(self) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +16,7 @@ from typing import Any
 
 from nodectl import __version__
 from nodectl.errors import NodectlError
-from nodectl.history.identity import identity_of
+from nodectl.history.identity import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.model.verdict import Summary, Verdict
 
@@ -127,7 +129,10 @@ class Point:
 
 
 class History:
-    """Measurements and trials of fleets; a fleet is named by its inventory, for hosts of two may share their names."""
+    """Measurements and trials of fleets; a fleet is named by its inventory, for hosts of two may share their names.
+
+    What was kept later is later: a clock that was once ahead does not make its runs the latest for good.
+    """
 
     def __init__(self, path: Path, fleet: str, *, wait_s: float = _WAIT_S) -> None:
         self.path = path
@@ -176,32 +181,34 @@ class History:
         latest: dict[str, Past] = {}
         for key in {identity_of(measurement).key for measurement in like}:
             for past in self._past(
-                " WHERE m.identity = ? AND r.fleet = ? AND r.time <= ? AND m.run < ?"
-                " ORDER BY r.time DESC, m.run DESC LIMIT 1",
+                " WHERE m.identity = ? AND r.fleet = ? AND r.time <= ? AND m.run < ? ORDER BY m.run DESC LIMIT 1",
                 (key, self.fleet, upto, most),
             ):
                 latest[key] = past
         return latest
 
     def past(self, probes: Sequence[str] = (), *, since: float = 0.0, run: int | None = None) -> list[Past]:
-        """The fleet's measurements in the order of time: of some probes, since a moment, or of one run."""
+        """The fleet's measurements as they were kept: of some probes, since a moment, or of one run."""
         wanted = f" AND m.probe IN ({_marks(probes)})" if probes else ""
         of_run = "" if run is None else " AND m.run = ?"
         return self._past(
-            f" WHERE r.fleet = ? AND r.time >= ?{wanted}{of_run} ORDER BY r.time, m.run, m.rowid",
+            f" WHERE r.fleet = ? AND r.time >= ?{wanted}{of_run} ORDER BY m.run, m.rowid",
             (self.fleet, since, *probes, *(() if run is None else (run,))),
         )
 
     def points(self, probes: Sequence[str], runs: int) -> list[Point]:
-        """The values of these probes in the fleet's last so many runs of them, in the order of time."""
+        """The values of these probes in the fleet's last so many runs of them, in the order in which they were kept."""
         rows = self._rows(
             f"SELECT m.run, r.time, m.identity, m.value {_JOINED}"  # noqa: S608
             f" WHERE m.probe IN ({_marks(probes)}) AND m.run IN (SELECT id FROM run WHERE fleet = ? AND EXISTS"
-            f" (SELECT 1 FROM measurement WHERE run = id AND probe IN ({_marks(probes)})) ORDER BY time DESC LIMIT ?)"
-            " ORDER BY r.time, m.run, m.rowid",
+            f" (SELECT 1 FROM measurement WHERE run = id AND probe IN ({_marks(probes)})) ORDER BY id DESC LIMIT ?)"
+            " ORDER BY m.run, m.rowid",
             (*probes, self.fleet, *probes, runs),
         )
-        return [Point(*row) for row in rows]
+        with self._errors():
+            for key in {row[2] for row in rows}:
+                Identity.of_key(key)
+            return [Point(int(run), _moment(when), key, _number(value)) for run, when, key, value in rows]
 
     def probes(self) -> list[str]:
         """The probes of which the fleet has measurements."""
@@ -210,12 +217,14 @@ class History:
 
     def runs(self) -> list[tuple[int, float, str, int]]:
         """Number, time, probes and count of measurements of the fleet's runs, the latest first."""
-        return self._rows(
+        rows = self._rows(
             "SELECT r.id, r.time, group_concat(DISTINCT m.probe), count(m.run) FROM run r"
             " LEFT JOIN measurement m ON m.run = r.id WHERE r.fleet = ?"
-            " GROUP BY r.id ORDER BY r.time DESC, r.id DESC",
+            " GROUP BY r.id ORDER BY r.id DESC",
             (self.fleet,),
         )
+        with self._errors():
+            return [(run, _moment(when), probes or "", count) for run, when, probes, count in rows]
 
     def add_trial(self, summary: Summary, baseline: str, verdicts: Sequence[Verdict], when: float | None = None) -> int:
         """Keep what a trial said; its number."""
@@ -267,23 +276,31 @@ class History:
         try:
             yield
         except sqlite3.OperationalError as error:
+            if _TABLES_AMISS.search(str(error)):
+                raise self._damaged(error) from error
             if "locked" in str(error) or "busy" in str(error):
                 remedy = "another nodectl is writing; try again"
             else:
                 remedy = f"is the disk full, and may you write {self.path.parent}?"
             raise HistoryError(f"{self.path}: {error}", remedy) from error
         except (sqlite3.Error, ValueError) as error:
-            raise HistoryError(
-                f"{self.path} is damaged: {error}",
-                f"move it away (mv {self.path} {self.path}.damaged): nodectl begins a new one, and `sqlite3 … .recover`"
-                " reads what is left of the old",
-            ) from error
+            raise self._damaged(error) from error
         except OSError as error:
             raise HistoryError(f"{self.path}: {error.strerror or error}", "may you write there?") from error
+
+    def _damaged(self, error: Exception) -> HistoryError:
+        return HistoryError(
+            f"{self.path} is damaged: {error}",
+            f"move it away (mv {self.path} {self.path}.damaged): nodectl begins a new one, and `sqlite3 … .recover`"
+            " reads what is left of the old",
+        )
 
 
 # larger than any run's number
 _MOST = 2**62
+# the first second of the year 9999: no clock is beyond it, and localtime knows all before
+_LATEST_S = 253_370_764_800.0
+_TABLES_AMISS = re.compile("no such (table|column)|already exists")
 
 
 def _create_private(path: Path) -> None:
@@ -316,10 +333,34 @@ def _row(run: int, measurement: Measurement) -> tuple[object, ...]:
 
 def _past(row: Sequence[Any]) -> Past:
     run, when, probe, hosts, value, unit, direction, expected, spread, conditions = row
+    names, known = json.loads(hosts), json.loads(conditions)
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and isinstance(known, dict)):
+        raise ValueError(f"run {run}: {hosts!r} are no hosts, or {conditions[:40]!r} no conditions")
     measurement = Measurement(
-        probe, tuple(json.loads(hosts)), value, unit, direction, expected, spread, json.loads(conditions)
+        str(probe),
+        tuple(names),
+        _number(value),
+        str(unit),
+        str(direction),
+        None if expected is None else _number(expected),
+        None if spread is None else _number(spread),
+        known,
     )
-    return Past(run, when, measurement)
+    return Past(int(run), _moment(when), measurement)
+
+
+def _number(value: object) -> float:
+    """SQLite keeps anything in any column."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is no number")
+    return value
+
+
+def _moment(value: object) -> float:
+    when = _number(value)
+    if abs(when) >= _LATEST_S:
+        raise ValueError(f"{value!r} is no time")
+    return when
 
 
 def iso(seconds: float) -> str:

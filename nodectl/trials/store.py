@@ -111,7 +111,10 @@ def read(path: Path, *, anew: bool = True) -> Trial:
 
 def series_in(path: Path) -> tuple[Series, ...]:
     """The series of a file of series, or of a trial; UsageError where it holds none."""
-    return _series(_document(path, "series of pairs", SERIES_SCHEMA, SCHEMA), path)
+    series = _series(_document(path, "series of pairs", SERIES_SCHEMA, SCHEMA), path)
+    if not series:
+        raise UsageError(f"{path}: no series of pairs in it: the list is empty", _REMEDY)
+    return series
 
 
 def _document(path: Path, kind: str, *schemas: str) -> Mapping[str, Any]:
@@ -124,8 +127,10 @@ def _document(path: Path, kind: str, *schemas: str) -> Mapping[str, Any]:
 def _series(document: Mapping[str, Any], path: Path) -> tuple[Series, ...]:
     try:
         return values_of(Series, document["series"], extra="ignore")
-    except (KeyError, ValueError) as error:
-        raise UsageError(f"{path}: malformed series: {error!r}", _REMEDY) from error
+    except KeyError as error:
+        raise UsageError(f"{path}: no series in it", _REMEDY) from error
+    except ValueError as error:
+        raise UsageError(f"{path}: malformed series: {error}", _REMEDY) from error
 
 
 def values_of(kind: type[T], rows: object, *, extra: Literal["forbid", "ignore"] = "forbid") -> tuple[T, ...]:

@@ -27,6 +27,8 @@ MIN_GAIN_PERCENT = 2.0
 _OUTLIERS = 5
 _DEVIATIONS = 3.0
 _STALL = math.log(1.5)
+# of any unit; beyond it percentages are no numbers any more
+_FASTEST = 1e100
 # nine of ten comparisons of the baseline with itself stay within its noise
 _NOISE_QUANTILE = 0.95
 
@@ -119,7 +121,7 @@ def logarithms(series: Series) -> Logs:
             "measure in a rate (GB/s, Gbit/s, TFLOP/s, samples/s) or a time (s, ms, us), or let the probe declare it",
         )
     for value in (value for pair in series.pairs for value in (pair.baseline, pair.candidate)):
-        if value is not None and not 0 < value < math.inf:
+        if value is not None and not 1 / _FASTEST < value < _FASTEST:
             raise UsageError(
                 f"{series.probe}: {value!r} {series.unit} in the series is no speed",
                 "a measurement that came to nothing has failed: it is null in a series, not 0",

@@ -1,5 +1,6 @@
 """The history's file: kept, migrated, shared between processes, and refused where it is not ours to read."""
 
+import math
 import multiprocessing
 import os
 import sqlite3
@@ -252,3 +253,43 @@ def test_several_nodectl_at_once(path: Path) -> None:
         assert len(history.runs()) == 90
         assert len(history.past()) == 180
         assert {run for run, *_ in history.runs()} == set(range(1, 91))
+
+
+@pytest.mark.parametrize(
+    "amiss",
+    [
+        "UPDATE measurement SET hosts = '[1, 2]'",
+        "UPDATE measurement SET conditions = '[]'",
+        "UPDATE measurement SET conditions = '{bad'",
+        "UPDATE measurement SET value = 'abc'",
+        "UPDATE measurement SET value = x'ff00'",
+        "UPDATE measurement SET value = 9e999",
+        "UPDATE measurement SET spread = 'wide'",
+        "UPDATE measurement SET identity = ''",
+        "UPDATE measurement SET identity = '5'",
+        "UPDATE run SET time = 9e18",
+        "UPDATE run SET time = 'x'",
+        "DROP TABLE measurement",
+        "PRAGMA user_version = 0",
+    ],
+)
+def test_what_is_amiss_in_a_row_is_damage_and_no_bug_of_ours(path: Path, amiss: str) -> None:
+    with History(path, "fleet") as history:
+        history.add([memory("gpu01", 20.0)], when=100)
+    with sqlite3.connect(path) as connection:
+        connection.executescript(amiss)
+    with pytest.raises(HistoryError, match="is damaged") as refused, History(path, "fleet") as history:
+        history.runs()
+        history.past()
+        history.points(["memory"], 60)
+    assert f"mv {path} " in refused.value.remedy
+
+
+def test_a_clock_that_was_once_ahead_does_not_hide_what_came_later(path: Path) -> None:
+    with History(path, "fleet") as history:
+        history.add([memory("gpu01", 20.0)], when=9e9)
+        history.add([memory("gpu01", 30.0)], when=100)
+        (past,) = history.last([memory("gpu01", 0.0)], upto=math.inf).values()
+        assert past.measurement.value == 30.0
+        assert [point.value for point in history.points(["memory"], 1)] == [30.0]
+        assert [run for run, *_ in history.runs()] == [2, 1]

@@ -148,7 +148,7 @@ def test_written_and_read_back(tmp_path: Path) -> None:
             lambda text: text.replace('"baseline": 1.5', '"baseline": true'),
             "0.pairs.0.baseline: Input should",
         ),
-        (lambda text: text.replace('"pairs"', '"pears"'), "malformed series: ValueError('0.pairs: "),
+        (lambda text: text.replace('"pairs"', '"pears"'), "malformed series: 0.pairs: "),
     ],
 )
 def test_what_is_no_file_of_series(tmp_path: Path, spoil: Callable[[str], str], told: str) -> None:

@@ -71,7 +71,7 @@ def without(name: str) -> Callable[[dict[str, Any]], None]:
     [
         (lambda given: given.update(schema="nodectl.probe/1"), "no trial in it"),
         (without("candidates"), "malformed trial: KeyError('candidates')"),
-        (without("series"), "malformed series: KeyError('series')"),
+        (without("series"), "no series in it"),
         (lambda given: given.update(hosts=["a"]), "malformed trial"),
         (lambda given: given["findings"][0].update(status="fine"), "malformed trial"),
         (lambda given: given["search"][0].update(colour="red"), "malformed trial"),
@@ -92,6 +92,8 @@ def test_series_of_a_trial_and_of_a_file_of_series(tmp_path: Path) -> None:
     path.write_text(json.dumps(document([gaining(30)])))
     assert store.series_in(path) == (gaining(30),)
     assert store.series_in(store.save(trial())) == trial().series
+    with pytest.raises(UsageError, match="the list is empty"):
+        store.series_in(store.save(trial(series=())))
     path.write_text("[1]")
     with pytest.raises(UsageError):
         store.series_in(path)

@@ -113,7 +113,7 @@ def test_a_failed_repetition_takes_its_pair_with_it_and_is_told() -> None:
     assert not both.is_regression
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), 1e308, 5e-324])
 def test_what_is_no_speed_is_refused(value: float) -> None:
     for lists in (([*STEADY[:5], value], [*STEADY[:5], 1.0]), ([*STEADY[:5], value], [*STEADY[:5], None])):
         with pytest.raises(UsageError, match="no speed"):
