@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from time import monotonic
+from time import monotonic, sleep
 from typing import TypeVar
 
 from nodectl.model.finding import Finding
@@ -74,7 +74,7 @@ class Watched(CallTransport):
                 continue
             if isinstance(answer, BaseException):
                 raise answer
-            if answer.outcome is Outcome.UNREACHABLE and not self._beats(name):
+            if answer.outcome is Outcome.UNREACHABLE and self._falls_silent(name):
                 self.lost.setdefault(name, Loss(answer.error, answer.remedy or _REMEDY))
             return answer
 
@@ -102,9 +102,20 @@ class Watched(CallTransport):
                     self.lost[host.name] = Loss(f"it stopped answering: nothing was heard of it for {silent_s:.0f} s")
             return host.name in self.lost
 
+    def _falls_silent(self, name: str) -> bool:
+        """Whether no beat follows: what breaks a connection at once leaves beats that are still young."""
+        since = monotonic()
+        while self._beats(name) and not self.closed:
+            if self._heard_at(name) >= since:
+                return False
+            sleep(_POLL_S)
+        return not self._beats(name)
+
     def _beats(self, name: str) -> bool:
-        heard_at = max(self.heard().get(name, 0.0), self._answered.get(name, 0.0))
-        return monotonic() - heard_at < self._patience() * _SILENT_S
+        return monotonic() - self._heard_at(name) < self._patience() * _SILENT_S
+
+    def _heard_at(self, name: str) -> float:
+        return max(self.heard().get(name, 0.0), self._answered.get(name, 0.0))
 
     def _patience(self) -> int:
         heard, now = self.heard(), monotonic()

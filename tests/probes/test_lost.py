@@ -110,6 +110,23 @@ def test_a_refusal_of_a_host_that_beats_is_not_its_loss() -> None:
     assert of_nobody.lost["node01"].reason == "no session"
 
 
+def test_a_connection_that_breaks_is_a_loss_though_it_was_heard_a_moment_ago() -> None:
+    class Killed(Hosts):
+        def run(self, host: Host, argv: Sequence[str], **_: Any) -> CommandResult:
+            self.asked.append((host.name, argv[0]))
+            error = "the connection was lost before the command ended"
+            return CommandResult(host.name, tuple(argv), Outcome.UNREACHABLE, None, "", "", 0.0, error)
+
+    hosts: Any = Killed()
+    last = beating()
+    transport = Watched(hosts, lambda: last)
+    assert not transport.run(HOSTS[2], ["iperf3"], timeout_s=60).ok
+    assert transport.lost[CUT].reason == "the connection was lost before the command ended"
+    asked = len(hosts.asked)
+    assert not transport.run(HOSTS[2], ["iperf3"], timeout_s=60).ok
+    assert len(hosts.asked) == asked
+
+
 def test_five_unknowns_of_one_cause_are_one() -> None:
     measured = Measurement("tcp", ("node01", "node02"), 9.0, "Gbit/s", "", None, None, {})
     wrong = host_finding("tcp", "node01", Status.FAILED, "loses packets", subject="loses packets")
