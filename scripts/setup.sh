@@ -50,6 +50,7 @@ if [ -n "$booted" ]; then
   need mmdebstrap mmdebstrap
   need systemd-nspawn systemd-container
   need qemu-system-x86_64 qemu-system-x86
+  need qemu-img qemu-utils
 fi
 [ -x /usr/bin/python3 ] || missing+=(python3) # the lab's hosts run it
 [ -n "$(find_python)" ] || missing+=(python3-venv)

@@ -23,9 +23,13 @@ def folder_name(host: str) -> str:
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: bool = False) -> None:
     """Write `path` as a whole, or leave it as it is; text in UTF-8, undecodable bytes as they were read.
 
-    With `sync` it is on the disk when this returns. OSError where the folder cannot be written.
+    With `sync` it is on the disk when this returns. A device or pipe (/dev/null, /dev/stdout) is written to, and stays.
+    OSError where the folder cannot be written.
     """
     data = content.encode("utf-8", errors="surrogateescape") if isinstance(content, str) else content
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:

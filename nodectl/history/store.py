@@ -308,7 +308,8 @@ def _create_private(path: Path) -> None:
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         return
-    if path.stat().st_mode & 0o077:
+    # a link to /dev/null is how some keep no history: the device is everybody's
+    if path.is_file() and path.stat().st_mode & 0o077:
         path.chmod(0o600)
 
 

@@ -33,3 +33,19 @@ def test_a_failure_leaves_the_old_file_and_no_draft(tmp_path: Path, monkeypatch:
         replace_file(path, b"after", sync=True)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
     assert path.read_text() == "before"
+
+
+def test_a_pipe_or_device_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe, 0o666)
+    link.symlink_to(pipe)
+    mode = pipe.stat().st_mode
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for path in (pipe, link):
+            replace_file(path, b"text")
+            assert os.read(reader, 100) == b"text"
+    finally:
+        os.close(reader)
+    assert pipe.stat().st_mode == mode
+    assert link.is_symlink()

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,17 @@ def test_only_its_owner_reads_it(path: Path) -> None:
     with History(path, "fleet"):
         pass
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a device")
+def test_a_device_stays_everybody_s(path: Path, tmp_path: Path) -> None:
+    device = tmp_path / "null"
+    os.mknod(device, stat.S_IFCHR, os.makedev(1, 3))
+    device.chmod(0o666)
+    path.symlink_to(device)
+    with suppress(HistoryError), History(path, "fleet") as history:
+        history.runs()
+    assert stat.S_IMODE(device.stat().st_mode) == 0o666
 
 
 def test_the_last_of_each(path: Path) -> None:
