@@ -59,6 +59,12 @@ _GIVEN_AWAY = (
     re.compile(r"(?i)\b(?:for|from|by|of) (?:user|host|client|server) ([^\s:;,]+)"),
     re.compile(r"(?i)\bserver ([^\s:;,]+)(?=:? (?:not responding|OK|has not responded))"),
     re.compile(r"(?m)^user (\S+)$"),
+    # behind a blank only what has a digit: `serial port` is none
+    re.compile(
+        r"(?i)(?<![a-z])(?:s/?n|serial(?:[ _]?(?:number|no\.?))?|wwi?n|eui) #?((?=[^\s,;]{0,63}\d)[^\s,;\"'<>]{4,64})"
+    ),
+    # a MAC address as switches write it
+    re.compile(r"(?<![\w.])([0-9A-Fa-f]{4}(?:\.[0-9A-Fa-f]{4}){2})(?![\w.])"),
     re.compile(r"(?m)^/etc/hosts\t(?!127\.0\.0\.|::1|f[ef]0)\S{1,64}[ \t]{1,64}([^#\n]{1,4000})"),
     re.compile(r"(?<=//)([^/\s\"'<>]*@)"),
     re.compile(r"(?:(?<=[\s\"'(,=])|(?<=^))(?://|\\\\)([^\s\"'<>,]+)", re.MULTILINE),

@@ -27,6 +27,9 @@ dmesg|[    0.000000] Command line: inst.ks=https://{kick}:{S3cr3t-Pa55}@{boot.fr
 dmesg|[    0.000000] Command line: adminpin={90417723} systemd.hostname={fra2-rack9-u17} vendor.magic={55512}
 dmesg|[    1.100000] usb 1-2: SerialNumber: {AC7710X93}
 dmesg|[    1.100000] usb 1-2: Product: {Keymaster} dongle of {Bluefin}
+dmesg|[    1.300000] scsi 2:0:0:0: Direct-Access NETAPP LUN 9111 PQ: 0 ANSI: 5 sn {7S-9283742}
+dmesg|[    1.400000] eth0: partner {5cf3.708b.1122} serial number {20551773}
+bmc-log|   3 | 01/02/2026 | 10:11:12 | Memory #0x53 | Correctable ECC | Asserted | DIMM S/N {0x3A77B1C2}
 dmesg|[    2.000000] systemd[1]: Hostname set to <{dgxq-31.fra2.acme.io}>.
 dmesg|[    2.100000] DMI: Supermicro {ACMEBOX-9}/X13, asset {INV0099812}
 dmesg|[    2.200000] Loaded X.509 cert '{Quantumbank} Secure Boot: {3a91ffe0bc77d1}'
