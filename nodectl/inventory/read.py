@@ -35,6 +35,7 @@ _ADDRESS = ("ansible_host", "ansible_ssh_host")
 _PORT = ("ansible_port", "ansible_ssh_port")
 _USER = ("ansible_user", "ansible_ssh_user")
 _SSH_CONNECTIONS = {"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh"}
+_LONGEST_COMPLAINT = 300
 _LOCAL_CONNECTIONS = {"local", "ansible.builtin.local"}
 # nodectl's own files beside an inventory that is a folder
 _OURS = rb"^nodectl\.toml$|^profiles$"
@@ -357,12 +358,16 @@ class _Listener:
 
 
 def _located(error: BaseException) -> tuple[int, str]:
-    """How much it is worth to the reader (a program's own failure, then file and line), and the message."""
+    """How much it is worth to the reader (the failure of a program or plug-in that the file names, then file and line),
+    and the message."""
     origin = getattr(error, "obj", None)
     path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
     described = str(getattr(origin, "description", None) or "")
     if "plugin 'script'" in described:
-        return 3, f"{_message(error)} {described}"
+        return 3, f"{_message(error)} {described}{_complaint(error)}"
+    # readers of other forms have tried the file, too, and found that it is not theirs
+    if "plugin 'auto'" in described and "no root 'plugin' key" not in _message(error):
+        return 3, _with_causes(error)
     if path and (line := line or _ini_line(error)):
         return 2, f"{path}:{line}: {_message(error)}"
     return (2 if _is_vault(error) else 1), f"{path or described}: {_message(error)}"
@@ -380,6 +385,21 @@ def _ini_line(error: BaseException) -> int | None:
 def _message(error: BaseException) -> str:
     """The error's own words, on one line."""
     return " ".join(str(getattr(error, "message", None) or error).split())
+
+
+def _with_causes(error: BaseException) -> str:
+    """The error and what led to it, where its own words do not have that."""
+    text = ""
+    for message in map(_message, _causes(error)):
+        text += "" if message.rstrip(".") in text else f"{': ' if text else ''}{message.rstrip('.')}"
+    return text
+
+
+def _complaint(error: BaseException) -> str:
+    """What an inventory script said on standard error, its end."""
+    helps = (str(getattr(cause, "_help_text", None) or "") for cause in _causes(error))
+    said = next((text.partition("\n")[2] for text in helps if "tandard error" in text), "")
+    return f": {' '.join(said.split())[-_LONGEST_COMPLAINT:]}" if said.strip() else ""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

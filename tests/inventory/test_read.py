@@ -144,6 +144,33 @@ def test_a_program_that_fails(tmp_path: Path) -> None:
         Inventory.read([str(script)])
 
 
+def test_what_a_program_complained_of_is_said(tmp_path: Path) -> None:
+    script = Path(write(tmp_path / "dynamic", "#!/bin/sh\necho 'token expired' >&2\nexit 3\n"))
+    script.chmod(0o755)
+    with pytest.raises(InventoryError, match=r"exit code 3.*token expired"):
+        Inventory.read([str(script)])
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "remedy"),
+    [
+        ("plugin: netbox.netbox.nb_inventory\n", "netbox.netbox.nb_inventory", "ansible-galaxy collection install"),
+        ("plugin: ansible.builtin.constructed\nstrict: true\ngroups: {x: name.endswth('2')}\n", "undefined", ""),
+    ],
+)
+def test_why_a_plugin_refused_its_file_is_said_and_not_that_it_is_no_ini(
+    tmp_path: Path, text: str, cause: str, remedy: str
+) -> None:
+    folder = tmp_path / "both"
+    folder.mkdir()
+    write(folder / "a", "one\n")
+    write(folder / "zz.constructed.yml", text)
+    with pytest.raises(InventoryError) as caught:
+        Inventory.read([str(folder)])
+    assert cause in caught.value.message and "Invalid host pattern" not in caught.value.message
+    assert remedy in (caught.value.remedy or "")
+
+
 def test_one_bad_source_of_two(tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match=r"bad\.yml:"):
         Inventory.read([write(tmp_path / "good", "a\n"), write(tmp_path / "bad.yml", "all: [\n")])
