@@ -156,9 +156,13 @@ def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], known: 
     """
     kept: list[Finding] = []
     explained: dict[str, list[str]] = {name: [] for name in lost}
+    culprits = {finding.host for finding in result.findings if finding.subject == "group" and finding.kind == "host"}
+    # what the others of a collective saw of its end, where nobody but lost hosts is to blame for that
+    of_its_end = tuple(sorted(culprits)) if culprits and culprits <= {*lost} else ()
     for finding in result.findings:
-        names = [name for name in (finding.host, *finding.hosts) if name in lost]
-        if names and _is_explained(finding):
+        saw_its_end = bool(of_its_end) and _is_blameless_end(finding)
+        names = [*of_its_end] if saw_its_end else [name for name in (finding.host, *finding.hosts) if name in lost]
+        if names and (saw_its_end or _is_explained(finding)):
             explained[names[0]].append(finding.actual)
         else:
             kept.append(finding)
@@ -169,8 +173,13 @@ def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], known: 
 def _is_explained(finding: Finding) -> bool:
     """What is wrong with a host for itself, such as wrong results, stands."""
     if finding.status is Status.FAILED:
-        return finding.kind in ("path", "direction") or finding.subject == "fails"
+        return finding.kind in ("path", "direction") or finding.subject in ("fails", "group")
     return finding.status is Status.UNKNOWN or finding.subject == "unsettled"
+
+
+def _is_blameless_end(finding: Finding) -> bool:
+    """A rank that ended and was cleared of blame; wrong results have a subject, and stand."""
+    return (finding.status, finding.kind, finding.action, finding.subject) == (Status.FAILED, "", "none", "")
 
 
 def _finding(probe: str, host: str, loss: Loss, explained: Sequence[str]) -> Finding:

@@ -127,6 +127,22 @@ def test_a_connection_that_breaks_is_a_loss_though_it_was_heard_a_moment_ago() -
     assert len(hosts.asked) == asked
 
 
+def _seen(host: str, subject: str = "") -> Finding:
+    return Finding(host, "nccl", Status.FAILED, subject, action="none", actual="reset by peer", hosts=(host,))
+
+
+def test_what_others_saw_of_a_collective_that_lost_a_host_is_its_evidence() -> None:
+    group = host_finding("nccl", CUT, Status.FAILED, "fails in groups with it", subject="group")
+    wrong = _seen("node01", "all_reduce 1048576 B")
+    result = ProbeResult(findings=(_seen("node01"), _seen("node02"), wrong, group))
+    said = said_once("nccl", result, {CUT: Loss("refused")}, ())
+    assert [(finding.host, finding.subject) for finding in said.findings] == [(CUT, "lost"), ("node01", wrong.subject)]
+    # somebody else is to blame as well: nothing is taken for what the lost one did
+    other = host_finding("nccl", "node02", Status.FAILED, "fails in groups with it", subject="group")
+    both = said_once("nccl", ProbeResult(findings=(_seen("node01"), group, other)), {CUT: Loss("refused")}, ())
+    assert [finding.host for finding in both.findings] == [CUT, "node01", "node02"]
+
+
 def test_five_unknowns_of_one_cause_are_one() -> None:
     measured = Measurement("tcp", ("node01", "node02"), 9.0, "Gbit/s", "", None, None, {})
     wrong = host_finding("tcp", "node01", Status.FAILED, "loses packets", subject="loses packets")
