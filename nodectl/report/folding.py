@@ -141,8 +141,16 @@ def _block(group: _Group, most: int, *, remedies: bool) -> list[str]:
         told = set(map(id, shown))
         left = [finding for variant in group.variants if id(variant) not in told for finding in variant]
         hosts = fold(dict.fromkeys(finding.host for finding in left))
-        lines.append(f"    and {len(left)} more findings of {group.variants[0][0].check} on {hosts}")
+        what = group.variants[0][0].check + _others(left, shown)
+        lines.append(_safe(f"    and {len(left)} more findings of {what} on {hosts}"))
     return lines
+
+
+def _others(left: Sequence[Finding], shown: Sequence[Sequence[Finding]]) -> str:
+    """What those that are not shown are about, where no line shows that: of several faults none goes unnamed."""
+    named = {finding.subject for variant in shown for finding in variant}
+    subjects = [subject for subject in dict.fromkeys(finding.subject for finding in left) if subject not in named]
+    return f" ({few(list(filter(None, subjects)), _SUBJECTS)})" if any(subjects) else ""
 
 
 def _of_cause(group: _Group) -> str:

@@ -49,6 +49,17 @@ def test_two_checks_with_one_reason_are_told_each() -> None:
     assert lines[:2] == ["UNKNOWN  a  x: no", "UNKNOWN  a  y: no"]
 
 
+def test_other_faults_of_one_check_are_named_where_they_are_folded() -> None:
+    kinds = ("gpu_init", "aer_fatal", "mlx5_module")
+    faults = [
+        Finding(host, "kernel_message", Status.FAILED, kind, actual=f"{kind} {n}")
+        for kind in kinds
+        for n, host in enumerate(HOSTS)
+    ]
+    (folded,) = [line for line in findings_table(faults).splitlines() if line.startswith("    and ")]
+    assert "more findings of kernel_message (aer_fatal, mlx5_module) on node[01-64]" in folded
+
+
 def test_a_value_of_its_own_on_each_host_shows_some_and_says_how_many_more() -> None:
     hot = [
         Finding(host, "gpu_temperature", Status.FAILED, "GPU 1", actual=f"{40 + n} C") for n, host in enumerate(HOSTS)
