@@ -22,4 +22,6 @@ def fleet(*inventories: str | Path, limit: str | None = None, forks: int | None 
     from nodectl.transport.fabric_group import CheckedGroup
     from nodectl.transport.fanout import FORKS
 
-    return CheckedGroup(read_inventory([str(path) for path in inventories]).hosts(limit), forks or FORKS)
+    return CheckedGroup(
+        read_inventory([str(path) for path in inventories]).hosts(limit), FORKS if forks is None else forks
+    )

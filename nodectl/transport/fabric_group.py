@@ -30,6 +30,8 @@ class QuotingRemote(Remote):  # type: ignore[misc]  # fabric ships no types
         for name in env:
             if not _VARIABLE.fullmatch(name):
                 raise UsageError(f"env: {name!r} is no name of a variable", "write it with A-Z, a-z, 0-9 and _ only")
+            if "\0" in str(env[name]):
+                raise UsageError(f"env: the value of {name} has a NUL character, which no variable can hold")
         super().start(command, shell, {name: shlex.quote(str(value)) for name, value in env.items()}, timeout)
 
 
@@ -81,6 +83,8 @@ class CheckedGroup(Group):  # type: ignore[misc]
 
     def __init__(self, hosts: Sequence[Host] = (), forks: int = FORKS) -> None:
         super().__init__()
+        if forks < 1:
+            raise UsageError(f"forks={forks}: one host at a time is the least")
         self._client, self._forks = SshClient(), forks
         self.extend(CheckedConnection(host, self._client) for host in hosts)
 
