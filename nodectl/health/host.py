@@ -41,10 +41,14 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a host should be, None where that is not known; and the findings about its profiles."""
+    """What a host should be, None where that is not known; and the findings about its profiles.
+
+    `refused`: the inventory names profiles or values that cannot be used.
+    """
 
     resolved: Resolved | None
     findings: tuple[Finding, ...] = ()
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ def wanted_of(host: Host, names: Mapping[str, str], extra_dirs: Sequence[Path]) 
         resolved = of_host(host, names=names, extra_dirs=extra_dirs)
     except ProfileError as error:
         impossible = isinstance(error, IncompatibleError)
-        return Wanted(None, (no_profile(host.name, error.message, error.remedy, impossible=impossible),))
+        return Wanted(None, (no_profile(host.name, error.message, error.remedy, impossible=impossible),), refused=True)
     if resolved is None or "stack" not in resolved.names:
         remedy = "set nodectl_stack in the inventory, or give --stack"
         return Wanted(resolved, (no_profile(host.name, "nodectl_stack is not set", remedy, impossible=False),))

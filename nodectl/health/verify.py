@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nodectl.checks.catalogue import checks, judgements
 from nodectl.checks.check import Check
+from nodectl.checks.judge import PROFILES
 from nodectl.health.host import VERIFY, Order, judge_answer, order_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -49,12 +50,18 @@ class Verification:
         judged = judge_answer(self.order, recording).findings
         return tuple(self.order.policy.applied(finding, today) for finding in judged if self._is_asked(finding))
 
+    def wrong(self, findings: Sequence[Finding]) -> list[str]:
+        """Lines on what failed, and on profiles that cannot be used: without them the host passes nothing."""
+        refused = self.order.wanted.refused
+        unusable = {each for each in findings if refused and (each.check, each.status) == (PROFILES.id, Status.UNKNOWN)}
+        return lines([each for each in findings if each.status is Status.FAILED or each in unusable], tuple(Status))
+
     def _is_asked(self, finding: Finding) -> bool:
         if self.roles is None:
             return True
         # profiles that cannot be judged by are no pass of any role
         check = checks().get(finding.check)
-        if finding.check == "profiles":
+        if finding.check == PROFILES.id:
             return finding.status in (Status.FAILED, Status.UNKNOWN)
         return check is not None and not self.roles.isdisjoint(check.roles_of.get(finding.subject, check.roles))
 

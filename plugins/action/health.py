@@ -67,7 +67,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
             findings = asking.findings(output, asked=started, ended=float(done["ended"]), heard=received)
         except NodectlError as error:
             raise AnsibleActionFail(". ".join(part for part in (error.message, error.remedy) if part)) from None
-        wrong = lines(findings, {Status.FAILED})
+        wrong = asking.wrong(findings)
         return {
             **result,
             "changed": False,

@@ -6,7 +6,7 @@ And the two sides hold together: where the value is wrong the role would set it,
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -437,3 +437,15 @@ def test_every_variable_that_a_judgement_asks_for_reaches_it() -> None:
     assert "nodectl_driver" in asked
     order = order_of(Host("a", "a", variables=asked), {}, ())
     assert {name: order.variables[name] for name in asked} == asked
+
+
+@pytest.mark.parametrize(
+    ("more", "wrong"), [({"nodectl_nccl_env": {"NCCL_ALGO": "Tree"}}, ["unknown profiles"]), ({}, [])]
+)
+def test_values_that_cannot_be_used_pass_no_play(more: Mapping[str, Any], wrong: list[str]) -> None:
+    case = CASES["nccl", "NCCL_IB_TC"]
+    own = host_of("nccl", "NCCL_IB_TC", case)
+    host = replace(own, variables={**own.variables, **more})
+    findings = [finding for finding in verified(host, Node(outputs_of(case, {}))) if finding.check == "profiles"]
+    asking = verification(host, (), None)
+    assert [line.split(":")[0] for line in asking.wrong(findings)] == wrong
