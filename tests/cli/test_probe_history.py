@@ -151,10 +151,13 @@ def test_however_it_is_ended_what_was_measured_is_shown_and_kept(
     argv = [sys.executable, "-m", "nodectl", "-i", inventory, "--output", "json", "probe", "memory,storage"]
     argv += ["--duration", "0.3", "--repetitions", "2"]
     shown = tmp_path / "shown.json"
+    # whoever runs the tests by nohup lets nothing below hear it
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     with (
         shown.open("w") as document,
         subprocess.Popen(argv, stdout=document, stderr=subprocess.PIPE, text=True, env={**cli_env, **env}) as probe,
     ):
+        signal.signal(signal.SIGHUP, before)
         assert probe.stderr is not None
         assert any(line.startswith("storage:") for line in probe.stderr)
         for number in numbers:

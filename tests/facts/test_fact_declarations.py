@@ -18,6 +18,8 @@ GOOD = "from nodectl.facts.base import Fact\nFACT = Fact('odd_one', (), len, str
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], object]]:
     """All facts with one more file, of this text."""
+    # a second text of the same size within a second would be read from the first one's bytecode
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(nodectl.facts, "__path__", [*nodectl.facts.__path__, str(tmp_path)])
 
     def with_file(text: str) -> object:

@@ -19,6 +19,8 @@ MODULE = "nodectl.lab.faults.recorded.odd_one"
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], object]]:
     """The recorded faults with one more file, of this text."""
+    # a second text of the same size within a second would be read from the first one's bytecode
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(recorded, "__path__", [*recorded.__path__, str(tmp_path)])
 
     def with_file(text: str) -> object:

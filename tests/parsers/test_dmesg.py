@@ -145,7 +145,6 @@ def test_the_forms_of_one_event(line: str, expected: tuple[object, ...]) -> None
     "line",
     [
         "ata6: SATA link down (SStatus 4 SControl 300)",
-        "pcieport 0000:00:01.0: pciehp: Slot(1): Link Down",
         "IPv6: ADDRCONF(NETDEV_CHANGE): eth0: link becomes ready",
         "mlx5_core 0000:3c:00.0: 252.048 Gb/s available PCIe bandwidth (16.0 GT/s PCIe x16 link)",
         "mce: CPU supports 32 MCE banks",

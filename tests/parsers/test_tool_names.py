@@ -19,6 +19,8 @@ GOOD = 'import re\nTOOL = "odd-one"\n\n\ndef parse_odd_one(text):\n    return te
 def tools_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], object]]:
     """The parser of odd-one, which is a file of this text beside nodectl's own."""
     (tmp_path / "linux").mkdir()
+    # a second text of the same size within a second would be read from the first one's bytecode
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(nodectl.parsers, "__path__", [*nodectl.parsers.__path__, str(tmp_path)])
     monkeypatch.setattr(nodectl.parsers.linux, "__path__", [*nodectl.parsers.linux.__path__, str(tmp_path / "linux")])
 

@@ -27,6 +27,7 @@ from tests.rpm_repo.build import PROGRAMS
 
 pytestmark = [
     pytest.mark.lab,
+    pytest.mark.slow,  # a minute; what dnf itself does with packages is in test_nvidia_dnf.py
     pytest.mark.skipif(not all(map(shutil.which, PROGRAMS)), reason=f"needs {', '.join(PROGRAMS)} (scripts/setup.sh)"),
 ]
 
