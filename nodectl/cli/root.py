@@ -97,6 +97,9 @@ def run(argv: Sequence[str] | None = None) -> None:
         error.show()
         status = error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        from nodectl.common.interrupts import deaf_from_now_on
+
+        deaf_from_now_on()
         click.echo("nodectl: interrupted", err=True)
         status = 130
     except BrokenPipeError:  # the reader of our output has gone: nothing is left to tell it

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
+
+Handler = Callable[[int, FrameType | None], object] | int | None
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -16,7 +18,8 @@ _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def interruptible(deaf_s: float = 0.0) -> Iterator[None]:
     """SIGTERM and SIGHUP are KeyboardInterrupt inside the block, as SIGINT is; only the main thread can see to that.
 
-    For `deaf_s` after the first the next ones are not heard: an impatient second Ctrl-C takes nobody's results.
+    For `deaf_s` after the first the next ones are not heard, also behind the block: an impatient second Ctrl-C takes
+    nobody's results.
     """
     heard_at: float | None = None
 
@@ -27,13 +30,26 @@ def interruptible(deaf_s: float = 0.0) -> Iterator[None]:
         heard_at = monotonic()
         raise KeyboardInterrupt
 
-    with handlers_kept():
-        if threading.current_thread() is threading.main_thread():
-            for number in _ENDS:
-                # a job that a shell or nohup made deaf stays deaf
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    signal.signal(number, interrupt)
+    if threading.current_thread() is not threading.main_thread():
         yield
+        return
+    before = _handlers()
+    for number, handler in before.items():
+        # a job that a shell or nohup made deaf stays deaf
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        if heard_at is None or not deaf_s:
+            _restore(before)
+
+
+def deaf_from_now_on() -> None:
+    """For a process that has said all and ends: a late signal changes its exit status no more."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _ENDS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
@@ -42,10 +58,18 @@ def handlers_kept() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in _ENDS}
+    before = _handlers()
     try:
         yield
     finally:
-        for number, handler in before.items():
-            if handler is not None:
-                signal.signal(number, handler)
+        _restore(before)
+
+
+def _handlers() -> dict[signal.Signals, Handler]:
+    return {number: signal.getsignal(number) for number in _ENDS}
+
+
+def _restore(handlers: Mapping[signal.Signals, Handler]) -> None:
+    for number, handler in handlers.items():
+        if handler is not None:
+            signal.signal(number, handler)
