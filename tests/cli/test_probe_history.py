@@ -166,6 +166,7 @@ def test_however_it_is_ended_what_was_measured_is_shown_and_kept(
         said = probe.stderr.read()
         assert (probe.wait(30), "ended early" in said) == (130, True), said
     found = json.loads(shown.read_text())
-    assert {each["probe"] for each in found["measurements"]} == {"memory"}
+    # a busy machine may let the second begin
+    assert {"memory"} <= {each["probe"] for each in found["measurements"]} <= {"memory", "storage"}
     assert [each["subject"] for each in found["findings"]] == ["interrupted"]
     assert sqlite3.connect(kept).execute("SELECT count(*) FROM run").fetchone() == (1,)

@@ -49,7 +49,7 @@ run() { # DEADLINE_S ARGV...
         clock # a tick woke us
         over=$(((centiseconds - began) / 100 - limit))
         if [ "$over" -ge 4 ]; then
-            kill -KILL "$last"
+            kill -TERM "$last" # of KILL bash tells in the middle of what the tools said
             late=1
             break
         elif [ "$over" -ge 2 ]; then
@@ -137,7 +137,7 @@ all_together() { # FUNCTION
         clock
         [ $(((centiseconds - began) / 100)) -ge "$together_s" ] || continue
         end_all KILL shell
-        kill -KILL "$last"
+        kill -TERM "$last"
         whole=
     done
     [ -n "$whole" ]
