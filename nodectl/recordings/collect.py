@@ -23,23 +23,34 @@ _SLACK_S = 30.0
 
 def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S, pack: bool = True) -> bytes:
     """The collector for these commands, as text for a POSIX shell."""
-    settings = f"nonce={nonce} budget={budget_s} pack={int(pack)}"
-    # what is answered at once comes before what may hang; what may hang takes no answer of another with it
-    alone = [command for command in commands if not command.is_quick]
-    groups = [
-        [command for command in commands if command.is_quick and not command.waits],
-        [command for command in commands if command.is_quick and command.waits],
-    ]
-    alone += [command for group in groups if len(group) == 1 for command in group]
-    groups = [group for group in groups if len(group) > 1]
-    functions = "".join(_function(f"take_{number}", group) for number, group in enumerate(groups))
-    functions += _function("take_alone", sorted(alone, key=lambda command: command.deadline_s))
-    names = " ".join(f"take_{number}" for number in range(len(groups)))
-    return f"{settings} groups='{names}'\n{_body()}\n{functions}main\n".encode()
+    # what may hang takes no answer of another with it
+    quick = [command for command in commands if command.is_quick]
+    groups = [[command for command in quick if command.waits is waits] for waits in (False, True)]
+    together = [group for group in groups if len(group) > 1]
+    placed = {command.key for group in together for command in group}
+    left = [command for command in commands if command.key not in placed]
+    lanes, functions = [_lanes(group) for group in (*together, left)], ""
+    names: list[str] = []
+    for number, group in enumerate(lanes):
+        parts = [f"lane_{number}_{place}" for place in range(len(group))]
+        functions += "".join(map(_function, parts, group))
+        names.append(f"group_{number}='{' '.join(parts)}'")
+    keys = " ".join(f"group_{number}" for number in range(len(together)))
+    settings = f"nonce={nonce} budget={budget_s} pack={int(pack)} groups='{keys}' {' '.join(names)}"
+    return f"{settings} alone=$group_{len(together)}\n{_body()}\n{functions}main\n".encode()
+
+
+def _lanes(commands: Sequence[Command]) -> list[list[Command]]:
+    """The commands of each tool, which are asked one after the other: what hung once is not asked again."""
+    lanes: dict[str, list[Command]] = {}
+    for command in commands:
+        name = command.argv[0]
+        lanes.setdefault(command.key if name in ("sh", "cat") else name, []).append(command)
+    return [sorted(lane, key=lambda command: command.deadline_s) for lane in lanes.values()]
 
 
 def _function(name: str, commands: Sequence[Command]) -> str:
-    return "\n".join([f"{name}() {{", "    :", *(f"    {_take(command)}" for command in commands), "}", ""])
+    return "\n".join([f"{name}() {{", *(f"    {_take(command)}" for command in commands), "}", ""])
 
 
 @cache

@@ -27,6 +27,7 @@ class _Answer:
     status: int | None = None
     duration_s: float = 0.0
     recorded: bool = False
+    loud: str = ""
 
 
 def has_started(received: bytes | bytearray) -> bool:
@@ -83,6 +84,8 @@ def _answers(text: bytes, nonce: bytes) -> tuple[dict[str, _Answer], bool]:
                 answers.setdefault(key.decode(errors="replace"), _Answer()).err = body
             case [b"end", status] if status.isdigit() and len(status) < _DIGITS:
                 current.status = int(status)
+            case [b"loud", tool]:
+                current.loud = f"\nnodectl: cut: {tool.decode(errors='replace')} printed too much\n"
             case [b"took", centiseconds, *marks] if centiseconds.isdigit() and len(centiseconds) < _DIGITS:
                 current.duration_s, current.recorded = int(centiseconds) / 100, b"recorded" in marks
             case [b"done"]:
@@ -96,7 +99,7 @@ def _entry(command: Command, answer: _Answer) -> Entry:
         command.argv,
         answer.status,
         as_text(answer.out),
-        as_text(answer.err),
+        as_text(answer.err) + answer.loud,
         answer.duration_s,
         cut=answer.status is None or len(answer.out) > CAP_BYTES,
         recorded=answer.recorded,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import ParseError
+from nodectl.facts.base import is_flood
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult, Outcome
@@ -111,6 +112,32 @@ class TestCollector:
         assert [found[key].stderr.strip() for key in ("first", "last")] == ["oops", "oops"]
         assert found["loud"].stderr.startswith("complaint\n") and len(found["loud"].stderr) < 3000
 
+    def test_tools_that_hang_are_waited_for_at_the_same_time(self, shell: str, tmp_path: Path) -> None:
+        for name in ("a", "b", "c", "d"):
+            _tool(tmp_path / f"{name}-tool", "echo begun; sleep 50")
+        hang = [Command(f"{name}-hangs", (f"{name}-tool",)) for name in ("a", "b")]
+        hang += [Command(f"{name}-hangs", (f"{name}-tool",), deadline_s=12) for name in ("c", "d")]
+        quick = [Command(f"quick-{number}", ("echo", str(number))) for number in range(2)]
+        began = time.monotonic()
+        found = gather(shell, quick[0], *hang, quick[1], path=str(tmp_path)).entries
+        assert time.monotonic() - began < 30  # one after the other: 10 + 10 + 10 + 12 + 12
+        assert [(found[each.key].exit_status, found[each.key].stdout) for each in hang] == [(124, "begun\n")] * 4
+        assert [found[each.key].stdout for each in quick] == ["0\n", "1\n"]
+
+    @pytest.mark.parametrize("deadline_s", [10, 20])
+    @pytest.mark.parametrize("text", ["exec cat /dev/zero >&2", "trap '' PIPE; cat /dev/zero >&2; sleep 50"])
+    def test_a_tool_that_complains_without_end_or_line_is_ended(
+        self, shell: str, tmp_path: Path, text: str, deadline_s: int
+    ) -> None:
+        _tool(tmp_path / "loud-tool", text)
+        loud = [Command(f"loud-{number}", ("loud-tool",), deadline_s=deadline_s) for number in range(2)]
+        fails = [Command(f"fails-{number}", ("sh", "-c", "echo oops >&2; exit 3")) for number in range(2)]
+        began = time.monotonic()
+        found = gather(shell, fails[0], *loud, fails[1], path=str(tmp_path)).entries
+        assert time.monotonic() - began < 15
+        assert all(is_flood(found[each.key]) for each in loud)
+        assert [(found[each.key].exit_status, found[each.key].stderr.strip()) for each in fails] == [(3, "oops")] * 2
+
     def test_what_is_answered_at_once_is_asked_before_what_may_hang(self, shell: str) -> None:
         slow, quick = Command("slow", ("sleep", "30"), deadline_s=9), Command("quick", ("echo", "x"), deadline_s=5)
         found = gather(shell, slow, quick, budget_s=1).entries
@@ -161,9 +188,12 @@ def test_what_hangs_among_quick_commands_takes_no_answer_of_theirs() -> None:
 
 def test_quick_commands_are_run_in_one_shell_and_services_in_another() -> None:
     asked = [Command(key, ("true",), waits=key[0] == "s") for key in ("a", "s1", "b", "s2")]
-    text = script([*asked, Command("slow", ("true",), deadline_s=20)], NONCE).decode()
-    groups = [re.findall(r"take ([a-z0-9]+) ", part) for part in re.split(r"\ntake_\w+\(\) \{", text)[1:]]
-    assert groups == [["a", "b"], ["s1", "s2"], ["slow"]]
+    asked += [Command("slow", ("slow-tool", "1"), deadline_s=20), Command("other", ("sh", "-c", "true"), deadline_s=20)]
+    text = script([*asked, Command("slower", ("slow-tool", "2"), deadline_s=30)], NONCE).decode()
+    lanes = dict(re.findall(r"\n(lane_\w+)\(\) \{((?:\n    take .*)+)", text))
+    groups = [names.split() for names in re.findall(r"group_\d='([^']*)'", text)]
+    taken = [[re.findall(r"take (\w+) ", lanes[lane]) for lane in group] for group in groups]
+    assert taken == [[["a", "b"]], [["s1", "s2"]], [["slow", "slower"], ["other"]]]
 
 
 def test_root_commands_go_through_sudo_and_its_refusal_is_told(tmp_path: Path) -> None:
@@ -236,6 +266,11 @@ def test_a_host_that_cannot_be_asked_is_a_result() -> None:
     found = collect(Silent(), HERE, [])
     assert isinstance(found, CommandResult)
     assert (found.error, found.remedy) == ("no route", "plug it in")
+
+
+def _tool(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
 
 
 def _read(path: Path) -> bytes:

@@ -1,25 +1,30 @@
-# Runs commands, in groups or one after the other, under deadlines and caps, and prints their outputs in frames that no output
+# Runs commands, in groups or in lanes, under deadlines and caps, and prints their outputs in frames that no output
 # can forge: every frame begins with a line of `nonce`, which only this shell and its caller know.
+# A lane is a function that asks one tool all that it is to be asked. Lanes run beside each other, so that tools that
+# hang are waited for at the same time.
 #   NONCE out KEY       then what it printed; of a key that comes again the last one counts
 #   NONCE end STATUS    exit status, 124 for its deadline, 127 for not installed; missing where the output was cut; the
 #                       last one counts
 #                       A tool that once did not end in time, or printed without end, is not asked again: 124, and its
 #                       standard error says so
+#   NONCE loud TOOL     it complained without end: what it said on standard error is cut
 #   NONCE took CENTISECONDS [recorded]
+#   NONCE err KEY       then what it printed on standard error; after all others of its lane, or of the groups
 #   NONCE done          after the last
-#   NONCE err KEY       then what it printed on standard error; after all others
 # Nothing is written to the host's disk, so that a full one can still be read. What even KILL does not end (a driver
 # that never comes back) is left behind: no pipe that it holds is waited for.
-# The caller sets: nonce, budget (seconds for all commands), pack (1: compress where gzip is there), groups (functions
-# whose commands are run together).
+# The caller sets: nonce, budget (seconds for all commands), pack (1: compress where gzip is there), groups (names of
+# variables, each with the lanes whose commands are run together), alone (all other lanes).
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/cuda/bin
 export LC_ALL PATH
 cap=16777216
 err_cap=1048576
-together_s=10
+lanes_cap=29360128 # of all lanes: the reader takes 32 MiB of a host
+together_s=5
 together_cap=2097152
 together=
+looking=
 uid=$(id -u)
 # a lab host answers for hardware that it has not from the recording that it is dressed in; other hosts have no mark
 dressed=
@@ -47,12 +52,13 @@ run() { # DEADLINE_S ARGV...
         wait "$last" 2>/dev/null
         kill -0 "$last" 2>/dev/null || break
         clock # a tick woke us
+        printf '%s tick\n' "$nonce" >&2 || end_all KILL # nobody reads what it says, and it does not care
         over=$(((centiseconds - began) / 100 - limit))
-        if [ "$over" -ge 4 ]; then
+        if [ "$over" -ge 2 ]; then
             kill -TERM "$last" # of KILL bash tells in the middle of what the tools said
             late=1
             break
-        elif [ "$over" -ge 2 ]; then
+        elif [ "$over" -ge 1 ]; then
             end_all KILL
         elif [ "$over" -ge 0 ]; then
             late=1
@@ -66,13 +72,18 @@ run() { # DEADLINE_S ARGV...
         end_all KILL shell
         printf '\nnodectl: cut: %s printed too much\n' "$tool" >&2
         flooding="$flooding$tool "
-        cap=$together_cap # so that another of its kind leaves room for all others
     fi
+    printf '\n' >&2 || is_loud # its reader had enough
+}
+
+is_loud() {
+    flooding="$flooding$tool "
+    printf '\n%s end 124\n\n%s loud %s\n' "$nonce" "$nonce" "$tool"
 }
 
 not_asked() { # WHY
-    printf 'nodectl: not asked: %s\n' "$1" >&2
     printf '\n%s end 124\n' "$nonce"
+    printf 'nodectl: not asked: %s\n' "$1" >&2 || is_loud
 }
 
 end_all() { # SIGNAL [shell]: to the command, and to all that it started; and to our own shell around it
@@ -119,7 +130,7 @@ at_once() { # ARGV...
 
 # All commands of a group in one shell and under one cap. False where they did not end in time, or said too much: then
 # each is to be taken by itself, and its last answer counts.
-all_together() { # FUNCTION
+all_together() { # LANES...
     whole=
     trap 'whole=1' USR2
     clock
@@ -127,7 +138,7 @@ all_together() { # FUNCTION
     [ "$together_s" -le "$budget" ] || together_s=$budget
     {
         together=1
-        "$1"
+        for lane in "$@"; do "$lane"; done
         kill -USR2 "$self"
     } | head -c "$together_cap" &
     last=$!
@@ -155,6 +166,10 @@ take() { # KEY DEADLINE_S LOGIN|root ARGV...
     key=$1 deadline=$2 as=$3 mark=
     shift 3
     case $1 in sh | cat) tool=$key ;; *) tool=$1 ;; esac
+    if [ -n "$looking" ]; then
+        { [ -n "$dressed" ] && [ -e "$dressed/$key.out" ]; } || ! command -v "$1" >/dev/null 2>&1 || found=1
+        return
+    fi
     clock
     began=$centiseconds
     left=$((budget - (began - started) / 100))
@@ -186,43 +201,113 @@ take() { # KEY DEADLINE_S LOGIN|root ARGV...
     printf '\n%s took %s %s\n' "$nonce" "$((centiseconds - began))" "$mark"
 }
 
-body() {
+begin() {
     read -r self _ </proc/self/stat
     trap : USR1
+    trap : PIPE # of what is read no more; a command's own shell has it as it was
     (
         exec >/dev/null 2>&1
         while sleep 1 && kill -USR1 "$self"; do :; done
     ) &
     ticker=$!
-    clock
-    started=$centiseconds
     hung=' ' flooding=' '
-    for group in $groups; do
-        all_together "$group" || "$group"
-    done
-    take_alone
-    printf '\n%s done\n' "$nonce"
-    printf '\n%s stop\n\n' "$nonce" >&2 # and a line more, for a sed that reads ahead
+}
+
+finish() {
+    printf '\n%s stop\n%8192s\n' "$nonce" '' >&2 # and more, for who reads ahead
     kill "$ticker"
 }
 
-# Standard error comes back at the end, in one piece. It is read up to the stop line and not to its end, which never
-# comes where a command was left behind that holds it. Of each command its first 200 lines: one that complains without end
-# does not push out what the others said. (No awk: some read no line before their whole buffer is full.)
-errors() {
-    sed -n "/^$nonce stop\$/{p;q;}
-        /^$nonce err /{p;s/.*//;x;d;}
-        x;/^.\{200\}/{x;d;}
-        s/\$/./;x;p" | tail -c "$err_cap"
+one_lane() { # LANE
+    begin
+    "$1"
+    finish
 }
 
-# by exec, not beside `body`: a shell keeps what it puts aside for a function, and what is left behind would hold it
+# What is answered at once: the groups, and lanes whose tool is not there.
+all_quick() { # LANES...
+    begin
+    for lane in "$@"; do "$lane"; done
+    for group in $groups; do
+        eval "lanes=\$$group"
+        all_together $lanes || printf '\n%s again %s\n' "$nonce" "$group"
+    done
+    # where one complained without end, nobody knows what the others said
+    printf '\n' >&2 || printf "\n$nonce again %s\n" $groups
+    finish
+}
+
+# Standard error comes back at the end, in one piece. It is read up to the stop line and not to its end, which never
+# comes where a command was left behind that holds it; so the head, which bounds it for sed whatever its lines are, is
+# ended by its number. Of each command its first 200 lines: one that complains without end does not push out what the
+# others said. (No awk: some read no line before their whole buffer is full.)
+errors() {
+    {
+        read -r pid _ </proc/self/stat
+        printf '%s\n' "$pid"
+        exec head -c "$err_cap" 2>/dev/null
+    } | {
+        read -r pid
+        sed -n "/^$nonce stop\$/q
+            /^$nonce err /{p;s/.*//;x;d;}
+            /^$nonce tick\$/d;s/$nonce tick\$//
+            x;/^.\{200\}/{x;d;}
+            s/\$/./;x;p"
+        kill "$pid" 2>/dev/null
+    } | tail -c "$err_cap"
+}
+
+# by exec, not beside the function: a shell keeps what it puts aside for one, and what is left behind would hold it
+part() { # FUNCTION LANES...
+    { (exec 2>&1 >&3 3>&-; "$@") | errors; } 3>&1
+}
+
+# All lanes at once, and their answers one after the other: each keeps its own until it has passed on those before it.
+beside() { # LANES...
+    [ $# -gt 0 ] || { cat; return; }
+    lane=$1
+    shift
+    {
+        { held=$(part one_lane "$lane" </dev/null; echo .); } 2>/dev/null # bash tells of each NUL
+        cat
+        printf '%s' "${held%.}"
+    } | beside "$@"
+}
+
+take_all() {
+    clock
+    started=$centiseconds
+    slow= quick=
+    for lane in $alone; do
+        looking=1 found=
+        "$lane"
+        looking=
+        if [ -n "$found" ]; then slow="$slow $lane"; else quick="$quick $lane"; fi
+    done
+    set -- $slow
+    [ $# -le 1 ] || cap=$((lanes_cap / $#))
+    if [ $# -gt 0 ]; then take_quick </dev/null | beside "$@"; else take_quick; fi
+    printf '\n%s done\n' "$nonce"
+}
+
+take_quick() {
+    { held=$(part all_quick $quick; echo .); } 2>/dev/null
+    printf '%s' "${held%.}"
+    missed=
+    for group in $groups; do
+        case $held in *"$nonce again $group"*) eval "missed=\"\$missed \$$group\"" ;; esac
+    done
+    held=
+    set -- $missed
+    [ $# -eq 0 ] || { cap=$((lanes_cap / $#)); beside "$@" </dev/null; }
+}
+
 main() {
     if [ "$pack" = 1 ] && command -v gzip >/dev/null 2>&1; then
         printf '\nnodectl-collect/2 %s gzip %s\n' "$(date +%s.%N)" "$recording"
-        { (exec 2>&1 >&3 3>&-; body) | errors; } 3>&1 | gzip -1
+        take_all | gzip -1
     else
         printf '\nnodectl-collect/2 %s plain %s\n' "$(date +%s.%N)" "$recording"
-        { (exec 2>&1 >&3 3>&-; body) | errors; } 3>&1
+        take_all
     fi
 }
