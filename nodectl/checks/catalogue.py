@@ -13,6 +13,7 @@ from typing import Any
 
 from nodectl.checks.check import Check, Comparison, Field, Judgement, Subject, Threshold
 from nodectl.common.declarations import load, names_below
+from nodectl.common.resources import share_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import DeclarationError
 
@@ -38,6 +39,7 @@ def launch_modules() -> tuple[ModuleType, ...]:
 def _loaded(wanted: Callable[[str], bool]) -> tuple[ModuleType, ...]:
     ordered = tuple(sorted((load(name) for name in names_below("nodectl.checks") if wanted(name)), key=_place))
     _refuse_doubles(ordered)
+    _refuse_unknown_roles(ordered)
     return ordered
 
 
@@ -48,6 +50,17 @@ def _refuse_unknown_facts(ordered: Sequence[ModuleType]) -> None:
         readers = (value for value in vars(module).values() if isinstance(value, Judgement | Comparison))
         for name in (name for reader in readers for name in reader.reads if name not in known):
             raise DeclarationError(f"{module.__name__} reads {name!r}, and there is no such fact", meant(name, known))
+
+
+def _refuse_unknown_roles(ordered: Sequence[ModuleType]) -> None:
+    """A role that is not there is never verified, so that its check would be left out of every verify."""
+    known = [folder.name for folder in (share_dir() / "roles").glob("[!.]*")]
+    for module in ordered:
+        for check in declared(module):
+            named = (*check.roles, *(role for roles in check.roles_of.values() for role in roles))
+            for role in (role for role in named if role not in known):
+                reason = f"{module.__name__}: the check {check.id!r} names the role {role!r}, and there is no such role"
+                raise DeclarationError(reason, meant(role, known))
 
 
 def _place(module: ModuleType) -> tuple[bool, int, str]:

@@ -149,6 +149,10 @@ class Probe(Generic[Own]):
             for name, (value, kind) in parts.items()
             if not isinstance(value, tuple) or not all(isinstance(part, kind) for part in value)
         ]
+        wrong += [
+            f"results.units: {name!r} is no known time or rate: say whether lower_is_better"
+            for name in self._without_direction()
+        ]
         amounts = {"usual": self.usual, "least": self.least}
         wrong += [f"{name} is no Amount: {value!r}" for name, value in amounts.items() if not isinstance(value, Amount)]
         try:
@@ -175,6 +179,12 @@ class Probe(Generic[Own]):
         wrong += [text for text, is_wrong in problems.items() if is_wrong]
         if wrong:
             raise DeclarationError(f"probe {self.name}: {'; '.join(wrong)}")
+
+    def _without_direction(self) -> list[str]:
+        """The units of which nobody says which of two values is the better one; compared, they would never be worse."""
+        units = self.results.units if isinstance(self.results.units, tuple) else ()
+        names = [unit.name for unit in units if isinstance(unit, Unit)]
+        return [name for name in names if self.results.lower_is_better(name) is None]
 
     @property
     def trial_options(self) -> Own:

@@ -8,9 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nodectl.errors import ProfileError
 from nodectl.profiles import KINDS
-from nodectl.profiles.overrides import ALLOW, NCCL_ENV, OVERRIDES, checked_overrides
+from nodectl.profiles.overrides import ALLOW, NCCL_ENV, OVERRIDES, checked_nccl_env, checked_overrides
 from nodectl.profiles.resolve import Resolved, load_profile, resolve, without_stack
 
 if TYPE_CHECKING:
@@ -34,7 +33,8 @@ def of_host(host: Host, *, names: Mapping[str, str] | None = None, extra_dirs: S
     if not any(chosen.values()):
         return None
     hardware, tuning = (chosen[kind] or DEFAULTS[kind] for kind in ("hardware", "tuning"))
-    return without_stack(hardware, tuning, overrides=overrides_of(host.variables), extra_dirs=tuple(extra_dirs))
+    overrides, nccl_env = own_values(host.variables)
+    return without_stack(hardware, tuning, overrides=overrides, nccl_env=nccl_env, extra_dirs=tuple(extra_dirs))
 
 
 def of_variables(
@@ -47,12 +47,21 @@ def of_variables(
     """As `of_host`, where a stack is needed: to be installed, or tried. `look` is what was found on the host."""
     chosen = _names(variables, names)
     hardware, stack, tuning = (chosen[kind] or DEFAULTS[kind] for kind in KINDS)
-    overrides, allowed = overrides_of(variables), _plain(variables.get(ALLOW) or [])
+    overrides, nccl_env = own_values(variables)
+    allowed = _plain(variables.get(ALLOW) or [])
     if look is not None:
         return resolve(
-            hardware, stack, tuning, overrides=overrides, extra_dirs=extra_dirs, allow_unsupported=allowed, look=look
+            hardware,
+            stack,
+            tuning,
+            overrides=overrides,
+            nccl_env=nccl_env,
+            extra_dirs=extra_dirs,
+            allow_unsupported=allowed,
+            look=look,
         )
-    return _resolved((hardware, stack, tuning), json.dumps(overrides), json.dumps(allowed), tuple(extra_dirs))
+    own = json.dumps({"overrides": overrides, "nccl_env": nccl_env, "allow_unsupported": allowed})
+    return _resolved((hardware, stack, tuning), own, tuple(extra_dirs))
 
 
 def _names(variables: Mapping[str, Any], names: Mapping[str, str] | None) -> dict[str, str]:
@@ -85,20 +94,16 @@ def check_names(names: Mapping[str, str], extra_dirs: Sequence[Path]) -> None:
         load_profile(kind, name, extra_dirs)
 
 
-def overrides_of(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The host's `nodectl_overrides` with its `nodectl_nccl_env` on top; ProfileError where one is malformed."""
-    overrides, nccl = checked_overrides(_plain(variables.get(OVERRIDES) or {})), _plain(variables.get(NCCL_ENV) or {})
-    if not isinstance(nccl, dict):
-        raise ProfileError(f"{NCCL_ENV} is {nccl!r}", "give it as name: value")
-    return {**overrides, "nccl": {**overrides.get("nccl", {}), **nccl}} if nccl else overrides
+def own_values(variables: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The host's `nodectl_overrides` and `nodectl_nccl_env`, which goes before it; ProfileError where one is malformed."""
+    overrides, nccl_env = (_plain(variables.get(name) or {}) for name in (OVERRIDES, NCCL_ENV))
+    return checked_overrides(overrides), checked_nccl_env(nccl_env)
 
 
 @lru_cache(maxsize=256)
-def _resolved(names: tuple[str, str, str], overrides: str, allowed: str, extra_dirs: tuple[Path, ...]) -> Resolved:
-    # most hosts of a fleet want the same; the texts make what a variable holds comparable
-    return resolve(
-        *names, overrides=json.loads(overrides), extra_dirs=extra_dirs, allow_unsupported=json.loads(allowed)
-    )
+def _resolved(names: tuple[str, str, str], own: str, extra_dirs: tuple[Path, ...]) -> Resolved:
+    # most hosts of a fleet want the same; the text makes what their variables hold comparable
+    return resolve(*names, extra_dirs=extra_dirs, **json.loads(own))
 
 
 @lru_cache(maxsize=256)

@@ -44,6 +44,15 @@ def checked_overrides(overrides: Mapping[str, Any] | None) -> Document:
     return {str(field): value for field, value in overrides.items()}
 
 
+def checked_nccl_env(nccl_env: Any) -> Document:
+    """The host's own variables of NCCL, if it is a mapping; ProfileError if not."""
+    if nccl_env is None:
+        return {}
+    if not isinstance(nccl_env, Mapping):
+        raise ProfileError(f"{NCCL_ENV} is {nccl_env!r}", "give it as name: value")
+    return dict(nccl_env)
+
+
 def merge_fields(document: Document, changes: Mapping[str, Any]) -> None:
     """Put fields over a profile's; a mapping is merged key by key, and null inside one takes its key away."""
     for field, change in changes.items():
@@ -57,8 +66,11 @@ def merge_fields(document: Document, changes: Mapping[str, Any]) -> None:
             document[field] = change
 
 
-def merge_settings(tuning: Document, changes: Document) -> None:
-    """Put a host's own values over the profile's: a bare value, a mapping of fields, or null to take one away."""
+def merge_settings(tuning: Document, changes: Document, origin: str = OVERRIDES) -> None:
+    """Put a host's own values over the profile's: a bare value, a mapping of fields, or null to take one away.
+
+    `origin` is the host's variable that holds them.
+    """
     if "allow_debug_variables" in changes:
         tuning["allow_debug_variables"] = changes["allow_debug_variables"]
     for group in SETTINGS:
@@ -66,6 +78,6 @@ def merge_settings(tuning: Document, changes: Document) -> None:
             if change is None:
                 tuning[group].pop(key, None)
             elif isinstance(change, Mapping):
-                tuning[group][key] = {"why": "this host's own", **change, "origin": OVERRIDES}
+                tuning[group][key] = {"why": "this host's own", **change, "origin": origin}
             else:
-                tuning[group][key] = {"value": change, "why": "this host's own", "origin": OVERRIDES}
+                tuning[group][key] = {"value": change, "why": "this host's own", "origin": origin}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import Document, check_document, find_profiles, read_document, read_profile
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.overrides import (
+    NCCL_ENV,
     OVERRIDES,
     SETTINGS,
+    checked_nccl_env,
     checked_overrides,
     checked_reasons,
     merge_fields,
@@ -88,6 +91,7 @@ def resolve(
     tuning: str,
     *,
     overrides: Mapping[str, Any] | None = None,
+    nccl_env: Mapping[str, Any] | None = None,
     extra_dirs: Sequence[Path] = (),
     allow_unsupported: Any = (),
     look: HostLook | None = None,
@@ -97,7 +101,7 @@ def resolve(
     What a host itself stands against is not raised but returned, so that it is refused before anything changes.
     """
     allowed = checked_reasons(allow_unsupported)
-    merged = _merged(dict(zip(KINDS, (hardware, stack, tuning), strict=True)), overrides, extra_dirs)
+    merged = _merged(dict(zip(KINDS, (hardware, stack, tuning), strict=True)), overrides, nccl_env, extra_dirs)
     of_profiles, of_host = _judge(merged, look, checked_overrides(overrides).get("stack", {}), extra_dirs)
     refused = [problem for problem in of_profiles if problem.refuses]
     if refused and not allowed:
@@ -115,24 +119,47 @@ def resolve(
 
 
 def without_stack(
-    hardware: str, tuning: str, *, overrides: Mapping[str, Any] | None = None, extra_dirs: Sequence[Path] = ()
+    hardware: str,
+    tuning: str,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    nccl_env: Mapping[str, Any] | None = None,
+    extra_dirs: Sequence[Path] = (),
 ) -> Resolved:
     """What a host should be whose stack nobody named: no version is expected of it."""
-    return _merged({"hardware": hardware, "tuning": tuning}, overrides, extra_dirs)
+    return _merged({"hardware": hardware, "tuning": tuning}, overrides, nccl_env, extra_dirs)
 
 
-def _merged(names: Mapping[str, str], overrides: Mapping[str, Any] | None, extra_dirs: Sequence[Path]) -> Resolved:
-    """The profiles of these names with the overrides on top, each held against its schema; not yet judged."""
-    changes = checked_overrides(overrides)
+def _merged(
+    names: Mapping[str, str],
+    overrides: Mapping[str, Any] | None,
+    nccl_env: Mapping[str, Any] | None,
+    extra_dirs: Sequence[Path],
+) -> Resolved:
+    """The profiles of these names with the host's own values on top, each held against its schema; not yet judged."""
+    changes, own = checked_overrides(overrides), checked_nccl_env(nccl_env)
     checked: dict[str, Any] = {"stack": Stack.model_construct(description="not named", torch=None)}
     for kind, name in names.items():
         document = _load(kind, name, extra_dirs)
         if kind == "tuning":
-            merge_settings(document, changes)
+            checked[kind] = _own_tuning(name, document, changes, own)
         else:
             merge_fields(document, changes.get(kind, {}))
-        checked[kind] = check_document(_MODELS[kind], document, f"{kind} {name} with {OVERRIDES}")
+            checked[kind] = check_document(_MODELS[kind], document, f"{kind} {name} with {OVERRIDES}")
     return Resolved(names, **checked)
+
+
+def _own_tuning(name: str, document: Document, changes: Document, nccl_env: Document) -> Tuning:
+    """The tuning with the host's own values; ProfileError naming the variable of the host that holds the wrong one."""
+    merge_settings(document, changes)
+    before = deepcopy(document)
+    merge_settings(document, {"nccl": nccl_env}, NCCL_ENV)
+    try:
+        return check_document(Tuning, document, f"tuning {name} with {NCCL_ENV}")
+    except ProfileError:
+        # what is wrong without it too is not its fault
+        check_document(Tuning, before, f"tuning {name} with {OVERRIDES}")
+        raise
 
 
 def _judge(

@@ -92,17 +92,17 @@ def in_a_trial(probe: AnyProbe, asked: Mapping[str, object]) -> ProbeOptions:
     return options
 
 
-def with_direction(probes: Sequence[AnyProbe], named: Collection[str]) -> list[AnyProbe]:
-    """The probes whose values can be better or worse; UsageError for one of the others that was asked for by name."""
+def comparable(probes: Sequence[AnyProbe], named: Collection[str]) -> list[AnyProbe]:
+    """The probes whose values compare by a factor; UsageError for one of the others that was asked for by name."""
     kept = []
     for probe in probes:
-        undirected = [unit.name for unit in probe.results.units if probe.results.lower_is_better(unit.name) is None]
-        if undirected and probe.name in named:
+        counts = [unit.name for unit in probe.results.units if unit.is_count]
+        if counts and probe.name in named:
             raise UsageError(
-                f"{probe.name} measures {', '.join(undirected)}: no trial can say which of two is better",
+                f"{probe.name} measures {', '.join(counts)}: no trial can say which of two is better",
                 f"leave it out of --probes; `nodectl probe {probe.name}` runs it by itself",
             )
-        if not undirected:
+        if not counts:
             kept.append(probe)
     return kept
 

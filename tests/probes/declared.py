@@ -14,7 +14,7 @@ def probe_of(name: str, run: Callable[..., ProbeResult], **more: Any) -> AnyProb
     declared: dict[str, Any] = {
         "summary": "What a test says.",
         "options": ProbeOptions,
-        "results": MeasurementKind(units=(Unit("x"),)),
+        "results": MeasurementKind(units=(Unit("x", lower_is_better=False),)),
         "usual": ONE,
         "least": ONE,
         "cost_s": lambda amount: amount.repetitions * amount.duration_s,

@@ -28,6 +28,9 @@ from nodectl.report.measurements import measurements_table
 from tests.probes.declared import probe_of
 
 
+GOOD = Unit("x", lower_is_better=False)
+
+
 def nothing(*_: object) -> Any:
     raise AssertionError("nothing is measured here")
 
@@ -60,12 +63,13 @@ class OtherWord(ProbeOptions):
         ({"run": None}, "run is no function"),
         ({"options": dict}, "options is no class of ProbeOptions"),
         ({"results": MeasurementKind(units=("GB/s",))}, r"results.units is no tuple of Unit: \('GB/s',\)"),  # type: ignore[arg-type]
+        ({"results": MeasurementKind(units=(Unit("starts"),))}, "results.units: 'starts' is no known time or rate: say"),
         ({"results": MeasurementKind(units=Unit("x"))}, "results.units is no tuple"),  # type: ignore[arg-type]
-        ({"results": MeasurementKind(units=(Unit("x"),), identity="size")}, "results.identity is no tuple"),  # type: ignore[arg-type]
+        ({"results": MeasurementKind(units=(GOOD,), identity="size")}, "results.identity is no tuple"),  # type: ignore[arg-type]
         ({"needs": ("fio",)}, r"needs is no tuple of Need: \('fio',\)"),
         ({"floors": "program"}, "floors is no tuple of str: 'program'"),
         ({"usual": 3}, "usual is no Amount: 3"),
-        ({"results": MeasurementKind(units=(Unit("x"),), shown="{program")}, "results.shown '{program': expected '}'"),
+        ({"results": MeasurementKind(units=(GOOD,), shown="{program")}, "results.shown '{program': expected '}'"),
         ({"options": TextForKind}, "option --program: its kind is none of Text, Whole, Seconds and Choice: 'PATH'"),
         ({"options": DefaultOutside}, "option --threads: its default 0 is no Whole"),
         ({"options": OtherWord}, "option --kind: its default 'fat' is no Choice"),
@@ -110,6 +114,14 @@ def as_before() -> Any:
         ),
         ("import json\nPROBE = (\n", "added_by_a_test.py, line 2: SyntaxError: .*never closed"),
         ("from json import no_such\nPROBE = no_such\n", "added_by_a_test.py, line 1: ImportError"),
+        (
+            (
+                "import dataclasses\nfrom nodectl.model.measurement import MeasurementKind, Unit\n"
+                "from nodectl.probes.memory import PROBE as MEMORY\n"
+                "PROBE = dataclasses.replace(MEMORY, name='mine', results=MeasurementKind(units=(Unit('starts'),)))\n"
+            ),
+            "added_by_a_test.py, line 4: .* probe mine: results.units: 'starts' is no known time or rate",
+        ),
         ("PROBE = {}['x']\n", "added_by_a_test.py, line 1: KeyError"),
         ("PROBE = print\n", "nodectl.probes.added_by_a_test: PROBE is no nodectl.probes.base.Probe"),
         (

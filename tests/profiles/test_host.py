@@ -47,11 +47,27 @@ def test_the_hosts_nccl_variables_go_before_its_overrides() -> None:
     }
 
 
+def test_each_value_says_which_variable_of_the_host_it_is_from() -> None:
+    overrides = {"nccl": {"NCCL_ALGO": "Ring", "NCCL_IB_TIMEOUT": 20}}
+    # null takes away what would be refused
+    resolved = of_host(host(nodectl_overrides=overrides, nodectl_nccl_env={"NCCL_ALGO": None, "NCCL_IB_TC": 106}))
+    assert resolved is not None
+    assert {name: setting.origin for name, setting in resolved.tuning.nccl.items()} == {
+        "NCCL_IB_TIMEOUT": "nodectl_overrides",
+        "NCCL_IB_TC": "nodectl_nccl_env",
+    }
+
+
 @pytest.mark.parametrize(
     ("variables", "reason"),
     [
-        ({"nodectl_nccl_env": {"nccl ib": 1}}, "nccl"),
-        ({"nodectl_nccl_env": {"NCCL_ALGO": "Ring"}}, "allow_debug_variables"),
+        ({"nodectl_nccl_env": {"nccl ib": 1}}, "tuning stock with nodectl_nccl_env: nccl.nccl ib"),
+        ({"nodectl_nccl_env": {"NCCL_ALGO": "Ring"}}, "tuning stock with nodectl_nccl_env: profile: NCCL_ALGO: of"),
+        ({"nodectl_nccl_env": {"NCCL_IB_TC": [1]}}, "tuning stock with nodectl_nccl_env: nccl.NCCL_IB_TC.value"),
+        (
+            {"nodectl_overrides": {"nic": {"mtu": 1}}, "nodectl_nccl_env": {"NCCL_IB_TC": 1}},
+            "tuning stock with nodectl_overrides: nic.mtu.value",
+        ),
         ({"nodectl_nccl_env": "NCCL_IB_TC=1"}, "nodectl_nccl_env is 'NCCL_IB_TC=1'"),
         ({"nodectl_overrides": [1]}, "nodectl_overrides is"),
         ({"nodectl_overrides": {"nccl": 1}, "nodectl_nccl_env": {"NCCL_IB_TC": 1}}, "nodectl_overrides.nccl"),

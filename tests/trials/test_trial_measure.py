@@ -16,7 +16,7 @@ from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.registry import declarations
-from nodectl.trials.measuring import TRAINING, Measuring, with_direction
+from nodectl.trials.measuring import TRAINING, Measuring, comparable
 
 # the switches put a and c together, the inventory does not
 HOSTS = [
@@ -85,6 +85,6 @@ def test_a_probe_that_says_nothing_is_an_error() -> None:
 
 def test_a_count_of_errors_is_refused_before_anything_is_measured() -> None:
     gpu = [declarations()[name] for name in ("gemm", "sdc")]
-    assert [probe.name for probe in with_direction(gpu, ["gpu"])] == ["gemm"]
+    assert [probe.name for probe in comparable(gpu, ["gpu"])] == ["gemm"]
     with pytest.raises(UsageError, match="sdc measures wrong results"):
-        with_direction(gpu, ["sdc"])
+        comparable(gpu, ["sdc"])

@@ -206,10 +206,10 @@ def _sides(
 
 def _probes(names: str, training: bool | None) -> list[AnyProbe]:
     from nodectl.probes.registry import chosen, declarations
-    from nodectl.trials.measuring import TRAINING, with_direction
+    from nodectl.trials.measuring import TRAINING, comparable
 
     named = [name.strip() for name in names.split(",")]
-    wanted = with_direction(chosen(names), named) if names.strip() else []
+    wanted = comparable(chosen(names), named) if names.strip() else []
     if training is not False:
         wanted.append(declarations()[TRAINING])
     if not wanted:

@@ -257,7 +257,7 @@ PROBE = Probe(
     run=run_sdc,
     options=ProbeOptions,
     results=MeasurementKind(
-        units=(Unit("wrong results", decimals=0),),
+        units=(Unit("wrong results", decimals=0, lower_is_better=True, is_count=True),),
         identity=("numa", "threads", "gpu", "device"),
         places=("numa", "gpu"),
         shown=_shown,
