@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,19 @@ def readme(role: Path) -> str:
     paragraphs = [f"# {role.name}", _sentence(spec["short_description"])]
     paragraphs += [_sentence(text) for text in _texts(spec.get("description", []))]
     if options:
-        rows = [_row(name, option, defaults) for name, option in options.items()]
+        rows = [row for name, option in options.items() for row in _rows(name, option, defaults)]
         paragraphs.append("\n".join(["| variable | type | default | meaning |", "|---|---|---|---|", *rows]))
     if all((role / "tasks" / f"{name}.yml").is_file() for name in ("validate", "verify")):
         paragraphs.append(_CLOSING)
     return "\n\n".join(paragraphs) + "\n"
+
+
+def _rows(name: str, option: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[str]:
+    """The variable, then the keys of its mapping, or of each element of its list (`pins[].name`)."""
+    yield _row(name, option, defaults)
+    place = f"{name}[]" if option.get("type") == "list" else name
+    for key, inner in option.get("options", {}).items():
+        yield from _rows(f"{place}.{key}", inner, {})
 
 
 def _row(name: str, option: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
@@ -72,7 +80,8 @@ def _row(name: str, option: Mapping[str, Any], defaults: Mapping[str, Any]) -> s
     meaning = " ".join(_sentence(text) for text in _texts(option.get("description", [])))
     if choices := option.get("choices"):
         meaning += f" One of {', '.join(f'`{_plain(choice)}`' for choice in choices)}."
-    cells = [f"`{name}`", str(option.get("type", "str")), default, meaning]
+    kind = f"list of {option['elements']}" if "elements" in option else option.get("type", "str")
+    cells = [f"`{name}`", kind, default, meaning]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

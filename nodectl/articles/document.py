@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 from nodectl.articles.sweep import Row, Sweep
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.resources import data_dir
 from nodectl.common.units import digits
@@ -83,7 +84,7 @@ def sweep_table(sweep: Sweep, *, scaled: bool, hosts: int) -> str:
     lowest = sweep.rows[0].many_nodes
     ours = [_cells(row, lowest.value if lowest and len(sweep.rows) > 1 else None) for row in sweep.rows]
     table = aligned([names, units, *ours, *map(_article_cells, published().rows)])
-    return "\n".join([table, "", f"here: {hosts} hosts", *_remarks(sweep, scaled=scaled)])
+    return "\n".join([table, "", f"here: {counted(hosts, 'host')}", *_remarks(sweep, scaled=scaled)])
 
 
 def _cells(row: Row, lowest: float | None) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 
+from nodectl.common.counting import counted
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -83,7 +84,7 @@ def measure(
     options, amount = fit(probe, options, rounds, cost_s, least_rounds=rounds)
     device = device_of(ready)
     note(
-        f"{probe.name}: {about(ready, device)} on {len(ready)} hosts, {device}, "
+        f"{probe.name}: {about(ready, device)} on {counted(len(ready), 'host')}, {device}, "
         f"{time_text((cost_s or probe.cost_s)(amount))} or more{given_up(options)}"
     )
     gang = members(ready, device, amount)

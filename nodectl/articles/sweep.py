@@ -13,6 +13,7 @@ from itertools import pairwise
 from nodectl.articles.gangs import Turns
 from nodectl.articles.retrieval import Table, run_retrieval
 from nodectl.articles.training import TrainingOptions, run_training
+from nodectl.common.counting import counted
 from nodectl.errors import LabError, UsageError
 from nodectl.facts import nics
 from nodectl.facts.base import read_fact
@@ -145,7 +146,7 @@ def _flat(sweep: Sweep) -> list[Finding]:
     for low, high in pairwise(sweep.rows):
         if low.many_nodes and high.many_nodes and high.many_nodes.value <= low.many_nodes.value:
             actual = (
-                f"training on {len(high.many_nodes.hosts)} hosts is no faster than at {low.link.name}: "
+                f"training on {counted(len(high.many_nodes.hosts), 'host')} is no faster than at {low.link.name}: "
                 f"{high.many_nodes.value:.4g} to {low.many_nodes.value:.4g} samples/s"
             )
             remedy = "the network is not what limits it: look at the hosts' processors, or send more with --gradient"

@@ -11,6 +11,7 @@ from itertools import accumulate
 from statistics import median
 
 from nodectl.articles.gangs import Turns, common, measure, member
+from nodectl.common.counting import counted
 from nodectl.common.resources import payload_dir
 from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
@@ -88,7 +89,7 @@ def run_training(
         options,
         note,
         turns,
-        about=lambda ready, device: f"{sum(_ranks_on(endpoint, device) for endpoint in ready)} ranks",
+        about=lambda ready, device: counted(sum(_ranks_on(endpoint, device) for endpoint in ready), "rank"),
         members=partial(_members, options),
         results=partial(_results, options, len(turns.settings) if turns else 1),
     )
@@ -217,7 +218,7 @@ def _not_learnt(names: tuple[str, ...], ranks: Sequence[Event]) -> list[Finding]
 def _shown(given: Conditions) -> str:
     gradient = given.get("gradient_bytes")
     sized = f"{gradient / 1e6:.1f} MB of gradients" if isinstance(gradient, int) else "?"
-    return f"{given.get('ranks')} ranks, {given.get('backend')}, {sized}"
+    return f"{counted(given.get('ranks'), 'rank')}, {given.get('backend')}, {sized}"
 
 
 PROBE = Probe(

@@ -9,6 +9,7 @@ from statistics import median
 
 from nodectl.blame.inquiry import BLAME_SCORE, Blamed, Verdict
 from nodectl.blame.model import Cause, Reading, Suspect
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import format_value
 from nodectl.model.finding import Finding
@@ -64,7 +65,7 @@ def _cut(flows: Sequence[Measurement], broken: Sequence[tuple[str, ...]], names:
         # of two hosts of a single broken pair, the one whose other pairs work is not to blame
         works = [flow for flow in flows if name in flow.hosts and flow.value > 0]
         if len(others) >= _LEAST_OTHERS and (len(broken) > 1 or not works):
-            pairs = "1 pair" if len(broken) == 1 else f"{len(broken)} pairs"
+            pairs = counted(len(broken), "pair")
             yield _finding(name, "fails", "every pair is measured", f"is in all that failed: {pairs}")
 
 
@@ -141,7 +142,7 @@ def _blamed(probe: str, blamed: Blamed, noise: float, unit: str) -> Finding:
     cause, share = blamed.suspect.cause, blamed.suspect.share
     value = format_value(share * blamed.usual, unit)
     among = f"{_percent(share)} of the fleet"
-    times = f"measured again {blamed.again} times"
+    times = f"measured again {counted(blamed.again, 'time')}"
     if cause.kind in ("host", "switch"):
         links = "1 direction" if blamed.suspect.links == 1 else f"{blamed.suspect.links} directions"
         all_of = f"all its pairs ({links}) at {among}, {value}"

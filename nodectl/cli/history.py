@@ -11,6 +11,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, terminal_width
+from nodectl.common.counting import counted
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.report.findings import findings_list
@@ -65,11 +66,15 @@ def show(app: App, run: int, everything: bool) -> None:
 @click.pass_obj
 def export(app: App, probes: tuple[str, ...]) -> None:
     """All measurements of the fleet, or of some probes, as JSON lines."""
+    from nodectl.probes.registry import declarations
+
     with app.history() as past:
         known = past.probes()
         for name in sorted({*probes} - {*known}):
-            others = f"{meant(name, known)}there are: {', '.join(known) or 'none'}"
-            note(f"nodectl: no measurement of '{name}' is kept\n  try: {others}")
+            if name not in declarations():
+                hint = meant(name, {*known, *declarations()})
+                raise UsageError(f"no probe '{name}'", f"{hint}kept are measurements of: {', '.join(known) or 'none'}")
+            note(f"nodectl: no measurement of '{name}' is kept\n  try: kept are those of: {', '.join(known) or 'none'}")
         for kept in past.past(probes):
             click.echo(json.dumps(_row(kept)))
 
@@ -93,7 +98,7 @@ def _drift_text(findings: Sequence[Finding], points: Sequence[Point]) -> str:
     seen = looked(points)
     if not seen.series:
         return _NOTHING
-    known, runs = seen.series - seen.short, f"{seen.runs} run{'s' * (seen.runs > 1)}"
+    known, runs = seen.series - seen.short, counted(seen.runs, "run")
     told = f"{len(findings)} drift for the worse" if findings else "nothing drifts"
     about = f"{told}: {known} of {seen.series} series have {MIN_POINTS} values or more, over {runs}"
     if not known:

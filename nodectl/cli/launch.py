@@ -15,6 +15,7 @@ from nodectl.cli.app import App
 from nodectl.cli.jobs import conclude, follow_output, stop_job
 from nodectl.cli.terminal import note
 from nodectl.common import node_paths
+from nodectl.common.counting import counted
 from nodectl.jobs.plan import LEASE_S
 from nodectl.model.status import Status, exit_status
 from nodectl.report.jobs import findings_lines, plan_text
@@ -110,7 +111,8 @@ def launch(
         }
         app.show("jobs", {"jobs": [job]}, plan.id)
         return
-    note(f"job {plan.id} runs on {len(hosts)} hosts; it goes on without this terminal: nodectl jobs logs -f {plan.id}")
+    where = counted(len(hosts), "host")
+    note(f"job {plan.id} runs on {where}; it goes on without this terminal: nodectl jobs logs -f {plan.id}")
     raise click.exceptions.Exit(_follow(app, plan.id))
 
 

@@ -14,6 +14,7 @@ from nodectl.cli.measuring import conclude, hold, keep
 from nodectl.cli.options import OneOf, Read, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
 from nodectl.cli.terminal import note, terminal_width
+from nodectl.common.counting import counted
 from nodectl.common.interrupts import interruptible
 from nodectl.common.started import started
 from nodectl.errors import UsageError
@@ -276,7 +277,8 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
         _show(app, result + ProbeResult(findings=noticed), compared, everything=given["everything"])
     finally:
         if interrupted:
-            note(f"ended early: {len(result.measurements)} measurements are kept (`nodectl history`)")
+            kept = counted(len(result.measurements), "measurement is", "measurements are")
+            note(f"ended early: {kept} kept (`nodectl history`)")
             raise KeyboardInterrupt
 
 

@@ -12,6 +12,7 @@ from nodectl.cli.options import check_and_diff, over_others_option, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 
 
@@ -39,7 +40,7 @@ def provision(
     roles, hosts = selected_roles(tags, skip_tags), app.hosts
     if not check:
         lines = described(hosts, roles, allow_reboot)
-        ask(hosts, f"provision {len(hosts)} hosts ({fold(host.name for host in hosts)})?", lines, yes=yes)
+        ask(hosts, f"provision {counted(len(hosts), 'host')} ({fold(host.name for host in hosts)})?", lines, yes=yes)
     _fill_lab_share([host.variables for host in hosts])
     with alone(app, "provision", force=force, check=check):
         run = run_playbook(

@@ -14,6 +14,7 @@ from nodectl.cli.options import check_and_diff, over_others_option, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note, result
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.report.table import aligned
 
@@ -52,7 +53,7 @@ def rollback(app: App, to: str, list_: bool, packages: bool, check: bool, diff: 
         if not any(plan["changes"] for plan in plans.values()):
             _show(app, look, check)
             raise SystemExit(look.exit_status)
-        question = f"roll back {len(hosts)} hosts ({fold(host.name for host in hosts)})?"
+        question = f"roll back {counted(len(hosts), 'host')} ({fold(host.name for host in hosts)})?"
         ask(hosts, question, _plan_lines(plans), yes=yes)
     with alone(app, "rollback", force=force, check=check):
         run = run_playbook(app, "rollback", check=check, diff=diff, **options)

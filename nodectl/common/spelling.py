@@ -17,6 +17,6 @@ def nearest(name: str, known: Iterable[str], near: float = _NEAR) -> str:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """`did you mean tcp?  `, to stand before what else is known; empty where nothing is near."""
+    """`did you mean tcp? `, to stand before what else is known; empty where nothing is near."""
     found = nearest(name, known)
-    return f"did you mean {found}?  " if found else ""
+    return f"did you mean {found}? " if found else ""

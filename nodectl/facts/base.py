@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar
 
+from nodectl.common.counting import counted
 from nodectl.errors import ParseError
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
@@ -240,7 +241,7 @@ def whole(text: str | None) -> int | None:
 
 def counts(**numbers: int | None) -> str:
     """`2 sockets, 1 zombie`; a question mark for None."""
-    return ", ".join(f"{'?' if n is None else n} {name}{'' if n == 1 else 's'}" for name, n in numbers.items())
+    return ", ".join(f"? {name}s" if n is None else counted(n, name) for name, n in numbers.items())
 
 
 def tally(words: Counter[str]) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from nodectl.common.counting import counted
 from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, entry, output
 from nodectl.facts.dcgm_health import NO_ENGINE
@@ -64,7 +65,9 @@ def _cells(columns: list[str], lines: list[str]) -> Iterator[tuple[str, int]]:
     for line in lines:
         cells = match[1].split() if (match := _ROW.fullmatch(line.rstrip())) else []
         if cells and len(cells) != len(columns):
-            raise ParseError(f"dcgm-diag: {line[:160]!r} has {len(cells)} values under {len(columns)} names")
+            raise ParseError(
+                f"dcgm-diag: {line[:160]!r} has {counted(len(cells), 'value')} under {counted(len(columns), 'name')}"
+            )
         yield from ((_TESTS[name][1], int(cell)) for name, cell in zip(columns, cells, strict=False) if cell.isdigit())
 
 

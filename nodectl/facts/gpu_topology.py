@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from nodectl.common.counting import counted
 from nodectl.facts.base import Fact, parsed_as, tally
 from nodectl.model.recording import Command
 
@@ -21,7 +22,7 @@ def _words(matrix: NvidiaSmiTopo) -> str:
         for other, link in matrix.links.get(gpu, {}).items()
         if other in matrix.gpus[number + 1 :]
     )
-    nics = f", {len(matrix.nics)} NICs" if matrix.nics else ""
+    nics = f", {counted(len(matrix.nics), 'NIC')}" if matrix.nics else ""
     return (tally(pairs) or f"{len(matrix.gpus)} GPU alone") + nics
 
 

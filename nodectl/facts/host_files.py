@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nodectl.common.counting import counted
 from nodectl.facts.base import script, text_fact
 
 # FILE TAB TEXT a line; of what logins read only these assignments: what else stands there is nobody's business
@@ -76,7 +77,8 @@ def _unquoted(value: str) -> str:
 
 def _words(files: HostFiles) -> str:
     variables = ", ".join(f"{each.name}={each.value} ({each.file})" for each in files.variables)
-    return f"{len(files.addresses)} names in /etc/hosts; {variables or 'no variable of NCCL, CUDA or the loader'}"
+    names = counted(len(files.addresses), "name")
+    return f"{names} in /etc/hosts; {variables or 'no variable of NCCL, CUDA or the loader'}"
 
 
 FACT = text_fact("host_files", script("host-files", _SHOW), _parse, _words, row=845)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.common import bounded_json, node_paths
+from nodectl.common.counting import counted
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, output, variable
 from nodectl.facts.versions import venv_of
@@ -98,7 +99,7 @@ def _run_error(status: str, text: str) -> str:
     if status != "0":
         return f"ended with {status}: {text[-200:].strip()}"
     if wrong and wrong[1] != "0":
-        return f"{wrong[1]} wrong values"
+        return counted(int(wrong[1]), "wrong value")
     return "headers and library are of two versions" if len(versions) > 1 else ""
 
 

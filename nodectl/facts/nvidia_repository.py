@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from nodectl.common.counting import counted
 from nodectl.facts.base import script, text_fact
 
 # one repository a line: its file and its address, of enabled entries in either of apt's two forms
@@ -115,7 +116,7 @@ def _parse(text: str) -> NvidiaRepository:
 
 
 def _words(repository: NvidiaRepository) -> str:
-    return f"{len(repository.sources)} sources, {len(repository.candidates)} candidates"
+    return f"{counted(len(repository.sources), 'source')}, {counted(len(repository.candidates), 'candidate')}"
 
 
 FACT = text_fact(

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from nodectl.common.counting import counted
 from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, UnknownError, output, parsed_as
 from nodectl.model.recording import Command, Recording
@@ -45,7 +46,7 @@ def _counted(link: NvLink, counters: NvLink | None) -> NvLink:
 
 def _words(nvlink: NvidiaSmiNvlink) -> str:
     active = Counter(sum(1 for link in gpu.links or () if link.active) for gpu in nvlink.gpus)
-    return ", ".join(f"{gpus} x {links} links active" for links, gpus in active.most_common())
+    return ", ".join(f"{gpus} x {counted(links, 'link')} active" for links, gpus in active.most_common())
 
 
 FACT = Fact("nvlink", (_STATE, _ERRORS), _read, _words, row=630)

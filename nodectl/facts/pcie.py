@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nodectl.common.counting import counted
 from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, UnknownError, output, output_of_root, parse, script
 from nodectl.model.recording import Command, Recording
@@ -114,7 +115,7 @@ def _virtual(recording: Recording) -> bool | None:
 
 def _words(pcie: Pcie) -> str:
     on = sum(bridge.redirects for bridge in pcie.bridges)
-    return f"{len(pcie.links)} links, access control on at {on} of {len(pcie.bridges)} bridges"
+    return f"{counted(len(pcie.links), 'link')}, access control on at {on} of {len(pcie.bridges)} bridges"
 
 
 FACT = Fact("pcie", _COMMANDS, _read, _words, row=700)

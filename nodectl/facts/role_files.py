@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from nodectl.common.counting import counted
 from nodectl.facts.base import script, text_fact
 
 RECORDS = "/var/lib/nodectl"
@@ -47,7 +48,7 @@ def _parse(text: str) -> RoleFiles:
 
 
 def _words(files: RoleFiles) -> str:
-    return f"{len(files.present)} files of nodectl's roles"
+    return f"{counted(len(files.present), 'file')} of nodectl's roles"
 
 
 FACT = text_fact(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nodectl.common.counting import counted
 from nodectl.facts.base import Fact, text_fact
 from nodectl.model.recording import Command
 
@@ -80,7 +81,7 @@ def _sysctl(key: str, row: list[str]) -> Sysctl:
 
 
 def _words(settings: dict[str, Sysctl]) -> str:
-    return f"{sum(1 for setting in settings.values() if setting.value is not None)} settings read"
+    return f"{counted(sum(1 for setting in settings.values() if setting.value is not None), 'setting')} read"
 
 
 FACT = sysctl_fact()

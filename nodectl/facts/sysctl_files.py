@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from nodectl.common.counting import counted
 from nodectl.facts.base import UnknownError, script, text_fact
 from nodectl.facts.sysctl import proc_path
 
@@ -100,7 +101,7 @@ def _in_order(files: Mapping[str, object]) -> Iterator[str]:
 
 
 def _words(files: SysctlFiles) -> str:
-    return f"{len(files.values)} settings in files"
+    return f"{counted(len(files.values), 'setting')} in files"
 
 
 FACT = text_fact("sysctl_files", script("sysctl-files", _SHOW), _parse, _words, row=402, occasion="live")

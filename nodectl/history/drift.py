@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
+from nodectl.common.counting import counted
 from nodectl.common.statistics import robust_deviation
 from nodectl.history.compare import TOLERANCE_PERCENT
 from nodectl.history.identity import Identity
@@ -167,7 +168,7 @@ def _finding(identity: Identity, seen: Drift, peers: str, unit: str) -> Finding:
         Status.WARNING,
         subject=identity.label,
         expected=known.short(seen.usual),
-        actual=f"{known.short(seen.latest)}, {seen.change_percent:+.1f} % over {seen.points} runs, {peers}",
+        actual=f"{known.short(seen.latest)}, {seen.change_percent:+.1f} % over {counted(seen.points, 'run')}, {peers}",
         remedy="look at what has changed since (`nodectl health`), and measure it beside a good one",
         evidence=f"{seen.slope_percent:+.1f} % in 30 days",
         kind=identity.kind,

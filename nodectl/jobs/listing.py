@@ -40,7 +40,8 @@ class Listing:
             return matches[0]
         if matches:
             raise UsageError(
-                f"{wanted!r} fits {len(matches)} jobs: {', '.join(job.id for job in matches)}", "say more of it"
+                f"{wanted!r} fits {len(matches)} jobs: {', '.join(job.id for job in matches)}",
+                "say more of it",
             )
         if self.unreachable and len(self.unreachable) == self.asked:
             raise UnreachableError("no host could be asked for its jobs: " + next(iter(self.unreachable.values())))

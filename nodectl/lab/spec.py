@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, replace
 
 from nodectl.common import units
+from nodectl.common.counting import counted
 from nodectl.errors import UsageError
 
 MAX_HOSTS = 1000  # a Linux bridge has 1,024 ports
@@ -49,7 +50,7 @@ class LabSpec:
 
     def described(self) -> str:
         """The lab in one line for people, `4 hosts, rate 1gbit`."""
-        parts = [f"{self.hosts} hosts"]
+        parts = [counted(self.hosts, "host")]
         parts += [f"rate {show_rate(self.rate_bits)}"] if self.rate_bits else []
         parts += [f"delay {show_delay(self.delay_s)}"] if self.delay_s else []
         parts += [f"loss {100 * self.loss:g}%"] if self.loss else []

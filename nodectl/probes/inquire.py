@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nodectl.blame.findings import readings_of, slow_findings, two_hosts
 from nodectl.blame.inquiry import Inquiry
 from nodectl.blame.model import HostPair
+from nodectl.common.counting import counted
 from nodectl.model.finding import Finding
 from nodectl.probes.base import Note, ProbeResult
 from nodectl.probes.budget import time_text
@@ -39,7 +40,7 @@ def inquire(
     again = ProbeResult()
     while rounds := inquiry.next_rounds():
         takes = "" if round_s is None else f", about {time_text(round_s * len(rounds))}"
-        count = f"{len(rounds)} rounds{takes}"
+        count = f"{counted(len(rounds), 'round')}{takes}"
         note(f"{probe}: some pairs look slow and are measured again: {count}, healthy pairs beside them")
         for pairs in rounds:
             second = measure(pairs)

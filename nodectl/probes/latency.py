@@ -10,6 +10,7 @@ from time import monotonic
 
 from nodectl.blame.inquiry import Blamed, Inquiry, Verdict
 from nodectl.blame.model import HostPair, Reading, Suspect
+from nodectl.common.counting import counted
 from nodectl.common.units import format_value
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -47,7 +48,8 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
     options, amount = fit(PROBE, options, len(rounds), lambda amount: cost_s(amount, start_s))
     rounds, one_round = rounds[: amount.rounds], replace(amount, rounds=1)
     count, cost = sum(map(len, rounds)), time_text(cost_s(amount, start_s))
-    note(f"latency: pairs {mode}, {count} pairs in {len(rounds)} rounds, at most {cost}{given_up(options)}")
+    wanted = f"{counted(count, 'pair')} in {counted(len(rounds), 'round')}"
+    note(f"latency: pairs {mode}, {wanted}, at most {cost}{given_up(options)}")
 
     def measure(pair: Pair) -> ProbeResult:
         return _measure(transport, pair, options, one_round)

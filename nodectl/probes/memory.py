@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
@@ -59,7 +60,7 @@ def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOption
     in_turn = turns(ready, options.forks)
     options, amount = fit(PROBE, options, cost_s=lambda amount: in_turn * _cost_s(amount))
     cost = f"about {_cost_s(amount):g} s a host and NUMA node, {time_text(in_turn * _cost_s(amount))} in all"
-    note(f"memory: {len(ready)} hosts by {method}, {cost}{given_up(options)}")
+    note(f"memory: {counted(len(ready), 'host')} by {method}, {cost}{given_up(options)}")
 
     def measure(nodes: Sequence[_Ready]) -> ProbeResult:
         in_turn = turns(nodes, options.forks)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
@@ -91,7 +92,7 @@ def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOpt
     in_turn = turns(ready, options.forks)
     options, amount = fit(PROBE, options, cost_s=lambda amount: in_turn * _cost_s(amount))
     cost = time_text(in_turn * _cost_s(amount))
-    note(f"storage: {len(ready)} hosts, {in_turn} in turn, about {cost}{given_up(options)}")
+    note(f"storage: {counted(len(ready), 'host')}, {in_turn} in turn, about {cost}{given_up(options)}")
 
     def measure(nodes: Sequence[_Ready]) -> ProbeResult:
         at_once = min(len({node.machine for node in nodes}), options.forks)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from nodectl.common.counting import counted
 from nodectl.errors import ProfileError
 from nodectl.profiles.matrix import GpuRow, Matrix, TorchRow
 from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index, version_key
@@ -140,7 +141,7 @@ def _gid_index(hardware: Hardware, stack: Stack, tuning: Tuning) -> Iterator[Pro
 
 def _gpus_and_cuda(hardware: Hardware, stack: Stack) -> Iterator[Problem]:
     if hardware.gpus and stack.cuda is None and stack.torch is not None:
-        reason = f"the hardware has {hardware.gpus} GPUs, which a stack without CUDA leaves idle"
+        reason = f"the hardware has {counted(hardware.gpus, 'GPU')}, which a stack without CUDA leaves idle"
         yield Problem("gpus-without-cuda", reason, _THEMSELVES, other_stack=True)
     if hardware.gpus == 0 and stack.cuda is not None:
         reason = f"the stack brings CUDA {stack.cuda}, and the hardware has no GPU"

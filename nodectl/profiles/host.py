@@ -95,7 +95,7 @@ def check_names(names: Mapping[str, str], extra_dirs: Sequence[Path]) -> None:
 
 
 def own_values(variables: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The host's `nodectl_overrides` and `nodectl_nccl_env`, which goes before it; ProfileError where one is malformed."""
+    """The host's `nodectl_overrides` and `nodectl_nccl_env` (which wins); ProfileError where one is malformed."""
     overrides, nccl_env = (_plain(variables.get(name) or {}) for name in (OVERRIDES, NCCL_ENV))
     return checked_overrides(overrides), checked_nccl_env(nccl_env)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from nodectl.common.counting import counted
 from nodectl.errors import ProfileError
 from nodectl.profiles.compat import Problem, gpu_problems
 from nodectl.profiles.driver_policy import OWNED, DriverPolicy, driver_policy
@@ -98,10 +99,12 @@ def _system(stack: Stack, node: Node) -> Iterator[Problem]:
 def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
     count, wanted = len(node.gpus), hardware.gpus
     if wanted and not count:
-        reason = f"the profile says {wanted} GPUs, none seen here: nothing of the driver can be verified"
+        reason = f"the profile says {counted(wanted, 'GPU')}, none seen here: nothing of the driver can be verified"
         yield Problem("gpus-not-seen", reason, "the PCI bus of the host", mild=True)
     elif wanted and count != wanted:
-        yield Problem("gpu-count", f"the profile says {wanted} GPUs, {count} seen here", "the PCI bus", mild=True)
+        yield Problem(
+            "gpu-count", f"the profile says {counted(wanted, 'GPU')}, {count} seen here", "the PCI bus", mild=True
+        )
     if wanted is None and not count and stack.cuda:
         reason = f"the stack brings CUDA {stack.cuda}, and no GPU is seen here: nothing of the driver can be verified"
         yield Problem("gpus-not-seen", reason, "the PCI bus of the host", mild=True)

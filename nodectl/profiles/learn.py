@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from nodectl.common.counting import counted
 from nodectl.errors import ProfileError
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.fabric_manager import FabricManager
@@ -237,12 +238,12 @@ def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], day: str
             "value": least,
             "unit": first.unit,
             "tolerance_percent": _FLOOR_TOLERANCE_PERCENT,
-            "source": f"measured on {names}, {len(group)} values, learned on {day}",
+            "source": f"measured on {names}, {counted(len(group), 'value')}, learned on {day}",
         }
 
 
 def _description(document: Document, number: int) -> str:
     gpu = document.get("gpu")
-    parts = [f"{document['gpus']} x {gpu['model']}" if gpu else f"{document['gpus']} GPUs"]
+    parts = [f"{document['gpus']} x {gpu['model']}" if gpu else counted(document["gpus"], "GPU")]
     parts += [f"{nic['count']} x {nic['rate_gbit']} Gbit/s {nic['kind']}" for nic in document.get("nics", ())]
-    return f"{', '.join(parts)}: learned from {number} host{'' if number == 1 else 's'}"
+    return f"{', '.join(parts)}: learned from {counted(number, 'host')}"

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from nodectl.common.counting import counted
 from nodectl.common.paths import cache_dir
 from nodectl.errors import ProvisionError
 from nodectl.profiles.addresses import addresses
@@ -90,7 +91,8 @@ def _fill_wheels(wheels: Path, stack: Stack, python: str, note: Note) -> None:
         )
     packages = {item["metadata"]["name"]: item["download_info"]["url"] for item in report["install"]}
     _refuse_cuda(packages, source)
-    note(f"downloading {len(packages)} packages{_size_text(packages.values())} to {wheels}, kept for the next run")
+    amount = f"{counted(len(packages), 'package')}{_size_text(packages.values())}"
+    note(f"downloading {amount} to {wheels}, kept for the next run")
     partial = wheels.with_name("wheels.partial")
     shutil.rmtree(partial, ignore_errors=True)
     _run([*pip, "download", "--quiet", "--dest", str(partial), *tags, *source, *stack.requirements])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
@@ -82,7 +83,7 @@ def counts(findings: Sequence[Finding]) -> str:
     numbers = Counter(finding.status for finding in findings)
     words = ", ".join(f"{numbers[status]} {status}" for status in Status if numbers[status]) or "nothing looked at"
     hosts = len({finding.host for finding in findings})
-    return f"{words} on {hosts} host{'' if hosts == 1 else 's'}"
+    return f"{words} on {counted(hosts, 'host')}"
 
 
 def one_line(findings: Sequence[Finding]) -> str:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
@@ -74,7 +75,7 @@ def _rest(groups: Sequence[_Group]) -> Iterator[str]:
     for status, left in by_status.items():
         hosts = fold(dict.fromkeys(finding.host for group in left for finding in group.findings))
         checks = list(dict.fromkeys(finding.check for group in left for finding in group.findings))
-        yield f"{status.upper()}  {hosts}  {len(checks)} more checks: {few(checks, _MOST_NAMES)}"
+        yield f"{status.upper()}  {hosts}  {counted(len(checks), 'more check')}: {few(checks, _MOST_NAMES)}"
 
 
 def _groups(findings: Sequence[Finding]) -> list[_Group]:
@@ -142,7 +143,7 @@ def _block(group: _Group, most: int, *, remedies: bool) -> list[str]:
         left = [finding for variant in group.variants if id(variant) not in told for finding in variant]
         hosts = fold(dict.fromkeys(finding.host for finding in left))
         what = group.variants[0][0].check + _others(left, shown)
-        lines.append(_safe(f"    and {len(left)} more findings of {what} on {hosts}"))
+        lines.append(_safe(f"    and {counted(len(left), 'more finding')} of {what} on {hosts}"))
     return lines
 
 
@@ -158,7 +159,8 @@ def _of_cause(group: _Group) -> str:
     hosts = fold(dict.fromkeys(finding.host for finding in findings))
     checks = list(dict.fromkeys(finding.check for finding in findings))
     status = findings[0].status.upper()
-    return f"{status}  {hosts}  {len(findings)} findings of one cause: {group.cause} ({few(checks, _MOST_NAMES)})"
+    number = counted(len(findings), "finding")
+    return f"{status}  {hosts}  {number} of one cause: {group.cause} ({few(checks, _MOST_NAMES)})"
 
 
 def _line(variant: Sequence[Finding]) -> str:
@@ -177,7 +179,7 @@ def _short(group: _Group) -> str:
     else:
         first = max(group.variants, key=len)
         others = len(group.findings) - len(first)
-        text = f"{_line(first)} (and {others} more findings of {first[0].check})"
+        text = f"{_line(first)} (and {counted(others, 'more finding')} of {first[0].check})"
     text = _safe(text)
     return text if len(text) <= _LONGEST_SHORT else f"{text[:_LONGEST_SHORT]}…"
 

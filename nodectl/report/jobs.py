@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.job import Failure, Job, JobState
@@ -60,7 +61,7 @@ def job_text(job: Job) -> str:
         f"job       {job.id}",
         f"state     {job.state.value}" + ("" if job.exit_status is None else f" (exit status {job.exit_status})"),
         f"script    {' '.join([job.script, *job.args])}",
-        f"hosts     {fold(job.hosts)} · {job.nproc_per_node} ranks a host",
+        f"hosts     {fold(job.hosts)} · {counted(job.nproc_per_node, 'rank')} a host",
         f"started   {_clock(job.created_at)} by {job.operator} · {_duration(job)}",
     ]
     if job.checkpoint:

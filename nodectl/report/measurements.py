@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size
 from nodectl.model.comparison import Change, Comparison
@@ -48,7 +49,9 @@ def measurements_text(
         parts += [_worst_table(series, [bool(text) for text in shown]), *shown]
         hidden = _hidden(series, shown)
         total = sum(len(one.members) for one in series)
-        parts.append(f"{hidden} of {total} values are not shown: --all shows each" * bool(hidden))
+        parts.append(
+            f"{hidden} of {total} values {'is' if hidden == 1 else 'are'} not shown: --all shows each" * bool(hidden)
+        )
     return "\n\n".join(filter(None, parts))
 
 
@@ -95,12 +98,12 @@ def _count(one: Series) -> str:
     """`48 paths`, `16 hosts`, `32 on 4 hosts`."""
     number, hosts = len(one.members), len(one.hosts)
     if all(len(member.hosts) == 2 and member.direction for member in one.members):
-        return f"{number} path{'s' * (number > 1)}"
+        return counted(number, "path")
     if number == hosts:
-        return f"{number} host{'s' * (number > 1)}"
+        return counted(number, "host")
     if number == 1:
-        return f"over {hosts} hosts"
-    return f"{number} on {hosts} host{'s' * (hosts > 1)}"
+        return f"over {counted(hosts, 'host')}"
+    return f"{number} on {counted(hosts, 'host')}"
 
 
 def _figures(one: Series) -> tuple[str, str]:
@@ -233,7 +236,7 @@ def comparison_table(compared: Comparison, kind_of: KindOf, *, everything: bool 
         lines.append(aligned([header, *rows]))
     if len(told) < len(compared.changes):
         left = len(compared.changes) - len(told)
-        lines.append(f"{left} smaller changes are not shown: --all shows each")
+        lines.append(f"{counted(left, 'smaller change is', 'smaller changes are')} not shown: --all shows each")
     lines += _without("not measured then", compared.only_new)
     lines += _without("not measured now", compared.only_old)
     return "\n".join(lines)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size, format_size_rounded
 from nodectl.model.trial import Ranked, Side, Trial
@@ -46,7 +47,7 @@ def _parts(subject: str) -> list[str]:
 
 def _few(where: str) -> str:
     count = where.count(",") + 1
-    return f"{count} hosts" if count > _SHOWN_HOSTS else where
+    return counted(count, "host") if count > _SHOWN_HOSTS else where
 
 
 _SHOWN = 10
@@ -60,7 +61,7 @@ def trial_text(trial: Trial, *, everything: bool = False) -> str:
     state = "complete" if trial.complete else f"ended early: {trial.reason}"
     no_winner = trial.search and trial.complete and not trial.verdicts
     parts = [
-        f"trial {trial.id}: {fold(sorted(trial.hosts))}, {trial.pairs} pairs, {state}",
+        f"trial {trial.id}: {fold(sorted(trial.hosts))}, {counted(trial.pairs, 'pair')}, {state}",
         *([search_table(trial.search)] if trial.search else []),
         *([verdicts_table(trial.verdicts, everything=everything)] if trial.verdicts else []),
         "\n".join(crossover_line(crossover, names) for crossover in trial.crossovers),
@@ -166,7 +167,7 @@ def _told(verdict: Verdict, names: Names) -> str:
     )
     if verdict.gain_percent is None:
         return f"{where}: {verdict.reason}"
-    failed = f", failed {verdict.failed_candidate} times" if verdict.failed_candidate else ""
+    failed = f", failed {counted(verdict.failed_candidate, 'time')}" if verdict.failed_candidate else ""
     return f"{where} {verdict.gain_percent:+.1f} %{failed}"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import fmean, median
 
+from nodectl.common.counting import counted
 from nodectl.model.trial import Ranked, Side
 from nodectl.probes.pace import Pace
 from nodectl.trials.halving import halve
@@ -65,7 +66,9 @@ class Course:
             if not has_time(longest_s):
                 if first >= MIN_PAIRS:
                     return Ending(trimmed=f"pairs {pairs} -> {first}")
-                return Ending(f"the budget was spent after {first} pairs of each, and {MIN_PAIRS} are needed")
+                return Ending(
+                    f"the budget was spent after {counted(first, 'pair')} of each, and {MIN_PAIRS} are needed"
+                )
             started = self.turns.clock()
             for number in alive:
                 for turn in islice(schedule(pairs), 2 * first, 2 * (first + _BLOCK)):

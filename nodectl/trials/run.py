@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from nodectl.common.counting import counted
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -83,7 +84,9 @@ class TrialRun:
         candidates = len(self.head.candidates)
         turns = 2 * self.head.pairs * candidates
         if self.search:
-            self.note(f"a turn takes {time_text(self._turn_s)}, without the settings; {candidates} candidates")
+            self.note(
+                f"a turn takes {time_text(self._turn_s)}, without the settings; {counted(candidates, 'candidate')}"
+            )
         else:
             all_turns = f"{turns} of them {time_text(turns * self._turn_s)}"
             self.note(f"a turn takes {time_text(self._turn_s)}: {all_turns}, and the settings are put on between")

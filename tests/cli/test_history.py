@@ -22,7 +22,7 @@ def asked(nodectl: Asked, tmp_path: Path) -> Asked:
     (tmp_path / "hosts.ini").write_text("[all]\na\nb\n")
     (tmp_path / "nodectl").mkdir(exist_ok=True)
     env = {"XDG_STATE_HOME": str(tmp_path)}
-    return lambda *args: nodectl("-i", str(tmp_path / "hosts.ini"), "history", *args, env=env)
+    return lambda *args, **more: nodectl("-i", str(tmp_path / "hosts.ini"), "history", *args, env=env, **more)
 
 
 @pytest.mark.parametrize("command", ["drift", "list"])
@@ -55,5 +55,9 @@ def test_a_run_is_shown_as_the_probe_showed_it(asked: Asked, past: History) -> N
 
 def test_a_probe_that_was_never_measured_is_said(asked: Asked, past: History) -> None:
     past.add([memory("a", 20.0)])
-    done = asked("export", "memroy")
-    assert done.stdout == "" and "did you mean memory?" in done.stderr
+    misspelt = asked("export", "memroy", check=False)
+    assert (misspelt.returncode, misspelt.stdout) == (2, "")
+    assert "no probe 'memroy'" in misspelt.stderr
+    assert "did you mean memory? kept are measurements of: memory" in misspelt.stderr
+    never = asked("export", "tcp")
+    assert never.stdout == "" and "no measurement of 'tcp' is kept" in never.stderr

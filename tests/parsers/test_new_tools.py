@@ -50,7 +50,7 @@ def test_dcgmi_discovery() -> None:
     first = DiscoveredGpu(0, "NVIDIA H100 80GB HBM3", "0000:19:00.0", "GPU-11111111-2222-3333-4444-555555555555")
     second = DiscoveredGpu(3, "NVIDIA H800", "0000:3E:00.0", "GPU-66666666-7777-8888-9999-000000000000")
     assert parse_dcgmi_discovery(text) == DcgmiDiscovery((first, second), 4, 0)
-    with pytest.raises(ParseError, match="2 GPUs were found, 1 are listed"):
+    with pytest.raises(ParseError, match="2 GPUs were found, 1 listed"):
         parse_dcgmi_discovery(text[: text.index("| 3 ")])
 
 
@@ -64,7 +64,7 @@ def test_the_cuda_samples() -> None:
     assert connected == PeerMatrix("P2P Connectivity Matrix", (0, 1), ((1, 0), (0, 1)))
     assert bandwidth.rows == ((909.49, 18.77), (19.95, 919.12))
     assert (latency.name, latency.rows) == ("P2P=Disabled Latency Matrix (us)", ((1.54, 20.26), (11.60, 1.48)))
-    with pytest.raises(ParseError, match=r"1 of 2 rows|1 values under 2 columns"):
+    with pytest.raises(ParseError, match=r"1 of 2 rows|1 value under 2 columns"):
         parse_p2p_bandwidth(text[: text.index(" 919.12")])
 
 

@@ -27,7 +27,6 @@ from nodectl.profiles.schema import Hardware
 from nodectl.report.measurements import measurements_table
 from tests.probes.declared import probe_of
 
-
 GOOD = Unit("x", lower_is_better=False)
 
 
@@ -63,7 +62,10 @@ class OtherWord(ProbeOptions):
         ({"run": None}, "run is no function"),
         ({"options": dict}, "options is no class of ProbeOptions"),
         ({"results": MeasurementKind(units=("GB/s",))}, r"results.units is no tuple of Unit: \('GB/s',\)"),  # type: ignore[arg-type]
-        ({"results": MeasurementKind(units=(Unit("starts"),))}, "results.units: 'starts' is no known time or rate: say"),
+        (
+            {"results": MeasurementKind(units=(Unit("starts"),))},
+            "results.units: 'starts' is no known time or rate",
+        ),
         ({"results": MeasurementKind(units=Unit("x"))}, "results.units is no tuple"),  # type: ignore[arg-type]
         ({"results": MeasurementKind(units=(GOOD,), identity="size")}, "results.identity is no tuple"),  # type: ignore[arg-type]
         ({"needs": ("fio",)}, r"needs is no tuple of Need: \('fio',\)"),

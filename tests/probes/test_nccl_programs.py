@@ -75,7 +75,7 @@ def test_repetitions_are_one_case_a_size() -> None:
         (HEAD + ROWS.format(wrong=0), 124, "the time was over", ""),
         (BAD, 0, "", "3 wrong elements over gpu01"),
         (GOOD, 7, "", "ended with exit status 7"),
-        (GOOD.replace("#  Rank  1", "#  rank  1"), 0, "", "ran on 1 ranks, not on 2"),
+        (GOOD.replace("#  Rank  1", "#  rank  1"), 0, "", "ran on 1 rank, not on 2"),
         (HEAD + "gpu01: Test NCCL failure common.cu:1303 'unhandled system error'\n", 3, "", "Test NCCL failure"),
     ],
 )

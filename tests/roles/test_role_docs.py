@@ -133,6 +133,19 @@ def _role(folder: Path, description: str) -> Path:
                         "bees_number": {"type": "int", "required": True, "description": description},
                         "bees_mood": {"choices": ["calm", "cross"], "description": ["How they are", "Now."]},
                         "bees_home": {"type": "path", "description": "Where."},
+                        "bees_hives": {
+                            "type": "list",
+                            "elements": "dict",
+                            "description": "Each hive.",
+                            "options": {
+                                "frames": {"type": "int", "required": True, "description": "How many."},
+                                "roof": {
+                                    "type": "dict",
+                                    "description": "Its roof.",
+                                    "options": {"flat": {"type": "bool"}},
+                                },
+                            },
+                        },
                     },
                 }
             }
@@ -152,6 +165,10 @@ def test_readme_names_type_default_choices_and_escapes_the_tables_bars(tmp_path:
         "| `bees_number` | int | required | How many. |",
         "| `bees_mood` | str | not set | How they are. Now. One of `calm`, `cross`. |",
         "| `bees_home` | path | `{{ hive \\| default('/hive') }}` | Where. |",
+        "| `bees_hives` | list of dict | not set | Each hive. |",
+        "| `bees_hives[].frames` | int | required | How many. |",
+        "| `bees_hives[].roof` | dict | not set | Its roof. |",
+        "| `bees_hives[].roof.flat` | bool | not set |  |",
     ]
 
 

@@ -9,6 +9,7 @@ from nodectl.checks.check import Check, Field, Key, Subject, compares
 from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.checks.network.infiniband import has_spare_ports, is_active, rdma_of_profile
 from nodectl.common import file_systems
+from nodectl.common.counting import counted
 from nodectl.common.interfaces import VIRTUAL
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.gpus import Gpus
@@ -89,7 +90,7 @@ def gpus(host: Subject, gpus: Gpus) -> Values:
     yield GPU_MODEL.of(_counted([gpu.name for gpu in gpus.devices]))
     yield VBIOS.of(_distinct([gpu.vbios_version for gpu in gpus.devices]))
     # one GPU less is a finding of its own
-    yield GPU_ORDER.of(" ".join(gpu.bus_id or "?" for gpu in gpus.devices), f"{len(gpus.devices)} GPUs")
+    yield GPU_ORDER.of(" ".join(gpu.bus_id or "?" for gpu in gpus.devices), counted(len(gpus.devices), "GPU"))
     tuning = host.wanted.tuning.gpu if host.wanted else None
     settings: dict[str, list[str | None]] = {
         "ecc": [_text(gpu.ecc_mode_current) for gpu in gpus.devices],
@@ -211,7 +212,7 @@ CPU = field_of("cpu", "processors and NUMA nodes", "compare the firmware's setti
 def cpu(host: Subject, cpu: Cpu) -> Values:
     numa = host.fact("numa", Numa)
     nodes = len(numa.nodes) if numa else cpu.numa_nodes
-    yield CPU.of(f"{cpu.sockets} x {cpu.model}, {cpu.threads} threads, {nodes} NUMA nodes")
+    yield CPU.of(f"{cpu.sockets} x {cpu.model}, {counted(cpu.threads, 'thread')}, {counted(nodes, 'NUMA node')}")
 
 
 MEMORY = field_of("memory", "installed memory", "look for a missing module (`ipmitool sel list`)")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
 from nodectl.checks.gpu.rules import REPORT, gpus_of, is_failure, of_gpu
+from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
@@ -31,7 +32,7 @@ def count(host: Subject) -> Iterator[Finding]:
     wanted, gpus = host.gpus, host.facts.get("gpus")
     if not wanted:
         return
-    expected = f"{wanted} GPUs"
+    expected = counted(wanted, "GPU")
     if isinstance(gpus, Unread):
         yield host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=f"{gpus.kind}: {gpus.reason}")
     if isinstance(gpus, Gpus):
@@ -67,10 +68,10 @@ def report(host: Subject) -> Iterator[Finding]:
         yield host.finding(GPU_REPORT, Status.UNKNOWN, actual=actual, remedy=remedy)
     elif gpus.attached is not None and gpus.attached > gpus.count + len(gpus.lost):
         remedy = "run `nvidia-smi -q` there once more"
-        expected, actual = f"{gpus.attached} attached GPUs", f"its report ends after {gpus.count}"
+        expected, actual = counted(gpus.attached, "attached GPU"), f"its report ends after {gpus.count}"
         yield host.finding(GPU_REPORT, Status.UNKNOWN, expected=expected, actual=actual, remedy=remedy)
     elif gpus.count:
-        yield host.finding(GPU_REPORT, Status.OK, actual=f"{gpus.count} GPUs")
+        yield host.finding(GPU_REPORT, Status.OK, actual=counted(gpus.count, "GPU"))
     lost = (_lost(host, bus_id) for bus_id in gpus.lost)
     yield from host.all_of(GPU_LOST, lost, actual=f"{gpus.count} reachable")
 

@@ -9,6 +9,7 @@ import re
 
 from nodectl.checks.check import Subject, Threshold
 from nodectl.checks.gpu.rules import Fault, gpu_check, gpu_flag, gpus_of
+from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpu
 from nodectl.model.status import Status
 
@@ -245,7 +246,7 @@ GPU_REMAPPED_ROWS_LIMIT = Threshold("gpu_remapped_rows", 512, "NVIDIA's RMA poli
 def remapped(host: Subject, gpu: Gpu) -> Fault | None:
     count = gpu.remapped_uncorrectable or 0
     many = count > host.threshold(GPU_REMAPPED_ROWS_LIMIT)
-    return Fault(Status.FAILED, f"{count} rows for uncorrectable errors") if many else None
+    return Fault(Status.FAILED, f"{counted(count, 'row')} for uncorrectable errors") if many else None
 
 
 @gpu_check(

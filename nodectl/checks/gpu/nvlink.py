@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
+from nodectl.common.counting import counted
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
@@ -82,7 +83,7 @@ def links(host: Subject) -> Iterator[Finding]:
     gpus = [gpu for gpu in nvlink.gpus if gpu.links]
     if not gpus and not wanted:
         return
-    actual = f"{sum(map(_active, gpus))} links of {len(gpus)} GPUs"
+    actual = f"{counted(sum(map(_active, gpus)), 'link')} of {counted(len(gpus), 'GPU')}"
     yield from host.all_of(NVLINK_ACTIVE, _inactive(host, gpus), actual=actual)
     yield from _counted(host, nvlink)
     yield from host.all_of(NVLINK_SPEED, _slow(host, gpus), actual=_rates(gpus))

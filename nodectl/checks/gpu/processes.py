@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, judges
 from nodectl.checks.gpu.rules import gpus_of, of_gpu
+from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.facts.gpus import Gpu
 from nodectl.facts.job_processes import JobProcesses
@@ -63,7 +64,7 @@ def processes(host: Subject) -> Iterator[Finding]:
             yield host.finding(check, Status.UNKNOWN, actual=actual, remedy=remedy)
         return
     for check, shown, expected, actual in (
-        (GPU_PROCESSES, _named, "none", f"none on {len(telling)} GPUs"),
+        (GPU_PROCESSES, _named, "none", f"none on {counted(len(telling), 'GPU')}"),
         (GPU_ORPHANS, _orphans, "none", "none"),
         (GPU_MEMORY_HELD, _held, "memory free", "memory free"),
     ):

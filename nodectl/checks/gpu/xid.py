@@ -17,6 +17,7 @@ from typing import Any
 
 from nodectl.checks.check import ACTIONS, Check, Subject, judges
 from nodectl.checks.gpu.rules import gpus_of, identity
+from nodectl.common.counting import counted
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.linux.dmesg import Dmesg, KernelEvent
@@ -196,7 +197,7 @@ def _xid(host: Subject, place: str, code: int, errors: list[KernelEvent], asked:
 
 def _times(errors: list[KernelEvent]) -> str:
     last = f", last at {errors[-1].time}" if errors[-1].time else ""
-    return f"{len(errors)} time{'' if len(errors) == 1 else 's'} since boot{last}"
+    return f"{counted(len(errors), 'time')} since boot{last}"
 
 
 def _card(host: Subject, place: str) -> str:

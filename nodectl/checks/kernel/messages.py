@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, judges_fact
+from nodectl.common.counting import counted
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.linux.dmesg import Dmesg, KernelEvent
@@ -54,7 +55,7 @@ def _message(host: Subject, message: KernelMessage, events: list[KernelEvent]) -
     parts = Counter(event.device or event.pci for event in events if event.device or event.pci)
     last = events[-1]
     when = f", last at {last.time}" if last.time else ""
-    actual = f"{message.title}: {len(events)} line{'' if len(events) == 1 else 's'} since boot{when}{_named(parts)}"
+    actual = f"{message.title}: {counted(len(events), 'line')} since boot{when}{_named(parts)}"
     # several subjects of one kind would be several findings of one cause
     return host.finding(
         KERNEL_MESSAGE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, judges_fact, warning_unless
+from nodectl.common.counting import counted
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.kernel_knobs import KernelKnobs
 from nodectl.facts.memory_errors import MemoryErrors
@@ -269,6 +270,6 @@ def load(host: Subject, processes: Processes) -> Iterator[Finding]:
     if cpu is None:
         return
     most = host.threshold(LOAD_PER_THREAD_LIMIT) * cpu.threads
-    expected = f"{most:g} or less, over five minutes, with {cpu.threads} threads"
+    expected = f"{most:g} or less, over five minutes, with {counted(cpu.threads, 'thread')}"
     status = warning_unless(processes.load_5 <= most)
     yield host.finding(LOAD, status, expected=expected, actual=f"{processes.load_5:g}")

@@ -15,6 +15,7 @@ from nodectl.checks.check import (
     judges_fact,
 )
 from nodectl.checks.network.nics import training_names
+from nodectl.common.counting import counted
 from nodectl.facts.gids import Gid
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.soft_roce import SoftRoce
@@ -176,7 +177,7 @@ def rates(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
         if not spare and not _is_fast(port, need := best[port.link_layer] if wanted is None else wanted)
     )
     rated = " or ".join(f"{rate:g} Gbit/s" for rate in ([wanted] if wanted is not None else best.values()))
-    yield from host.all_of(IB_RATE, slow, expected=rated, actual=f"{len(ports)} ports have it")
+    yield from host.all_of(IB_RATE, slow, expected=rated, actual=counted(len(ports), "port has it", "ports have it"))
     widths = {port.label: port.width for port in ports if port.width is not None}
     most = max(widths.values(), default=0)
     expected = f"{most} lanes, as its siblings"
@@ -311,8 +312,8 @@ def counters(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
     """Errors of the wire, flaps, discards, and retries of the transport, of each port."""
     if not ports:
         return
-    counted = [port for port in ports if port.counters]
-    if not counted:  # of a tool that tells states only
+    telling = [port for port in ports if port.counters]
+    if not telling:  # of a tool that tells states only
         expected = "the ports' counters"
         yield host.finding(IB_ERRORS, Status.UNKNOWN, expected=expected, actual="not told", remedy=LOOK_THERE)
         return
@@ -325,12 +326,12 @@ def counters(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
     for check, names, change, first in rows:
         faults = (
             fault
-            for port in counted
+            for port in telling
             for name in names
             if name in port.counters
             for fault in _counter(host, check, port, name, change, first)
         )
-        actual = f"none on {len(counted)} ports"
+        actual = f"none on {counted(len(telling), 'port')}"
         yield from host.all_of(check, faults, expected="none since the last reading", actual=actual)
 
 
@@ -370,7 +371,9 @@ def managed(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
     # who has a lid was set up by a subnet manager, even where a tool does not name it
     lost = (_unmanaged(host, port) for port in fabric if not port.lid or port.sm_lid == 0)
     if fabric:
-        yield from host.all_of(IB_SUBNET_MANAGER, lost, expected="one", actual=f"{len(fabric)} ports have one")
+        yield from host.all_of(
+            IB_SUBNET_MANAGER, lost, expected="one", actual=counted(len(fabric), "port has one", "ports have one")
+        )
     small = (
         host.finding(IB_MTU, Status.WARNING, port.label, expected=f"{port.mtu_max}", actual=f"{port.mtu_active}")
         for port in serving(host)
@@ -408,7 +411,7 @@ def roce(host: Subject) -> Iterator[Finding]:
     if gids is not None:
         good = {(gid.device, gid.port) for gid in gids if (gid.version or "").lower().endswith("v2") and gid.ipv4}
         without = (_without_gid(host, port) for port in ports if (port.device, port.port) not in good)
-        yield from host.all_of(GID_V2, without, actual=f"{len(ports)} ports have one")
+        yield from host.all_of(GID_V2, without, actual=counted(len(ports), "port has one", "ports have one"))
 
 
 def _without_gid(host: Subject, port: IbPort) -> Finding:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
 from nodectl.checks.counters import Growth
+from nodectl.common.counting import counted
 from nodectl.facts.nics import Nic
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -161,7 +162,7 @@ def errors(host: Subject, _nics: dict[str, Nic]) -> Iterator[Finding]:
     for check, judge, few in rows:
         faults = (fault for nic in devices for fault in judge(host, nic))
         if devices:
-            yield from host.all_of(check, faults, actual=f"{few} {len(devices)} interfaces")
+            yield from host.all_of(check, faults, actual=f"{few} {counted(len(devices), 'interface')}")
 
 
 def _errors(host: Subject, nic: Nic) -> Iterator[Finding]:

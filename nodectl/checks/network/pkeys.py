@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, judges_fact
+from nodectl.common.counting import counted
 from nodectl.facts.pkeys import Pkeys
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -28,4 +29,6 @@ def pkeys(host: Subject, pkeys: Pkeys) -> Iterator[Finding]:
         for port, keys in pkeys.ports.items()
         if pkeys.limited(port)
     )
-    yield from host.all_of(IB_PKEY, faults, actual=f"{len(pkeys.ports)} ports are full members")
+    yield from host.all_of(
+        IB_PKEY, faults, actual=counted(len(pkeys.ports), "port is a full member", "ports are full members")
+    )

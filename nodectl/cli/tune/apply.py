@@ -16,6 +16,7 @@ from nodectl.cli.question import ask
 from nodectl.cli.rollback import plans_of
 from nodectl.cli.rollback import rollback as rollback_command
 from nodectl.cli.terminal import emit_json, note
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.errors import NodectlError, UsageError
 
@@ -68,7 +69,7 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
     fleet = _with_proposal(app, proposed)
     names = [host.name for host in fleet.hosts]
     if not check:
-        ask(fleet.hosts, f"apply it to {len(names)} hosts ({fold(names)})?", proposed.lines, yes=yes)
+        ask(fleet.hosts, f"apply it to {counted(len(names), 'host')} ({fold(names)})?", proposed.lines, yes=yes)
     try:
         with hold(fleet, "tune apply", force=force, changes=True) as holds:
             findings = [finding_document(finding) for finding in holds.findings]

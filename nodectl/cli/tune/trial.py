@@ -18,6 +18,7 @@ from nodectl.cli.options import LateHelp, OneOf, Read, Seconds, force_option, pr
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import note
 from nodectl.cli.tune.show import show_trial
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size
 from nodectl.errors import UsageError
@@ -259,13 +260,13 @@ def _head(
 
 def _ask(app: App, head: Trial, *, searched: bool, yes: bool) -> None:
     names = [candidate.label for candidate in head.candidates]
-    what = f"{len(names)} candidates of a space" if searched else ", ".join(names)
+    what = f"{counted(len(names), 'candidate')} of a space" if searched else ", ".join(names)
     lines = [
         f"{fold(host.name for host in app.hosts)}: {what} against {head.baseline.label}",
         f"measured: {', '.join(head.probes)}; what runs there meanwhile is disturbed",
         "each host is armed first and puts its former values back by itself; at the end they are put back in any case",
     ]
-    ask(app.hosts, f"change the settings of {len(app.hosts)} hosts in turns?", lines, yes=yes)
+    ask(app.hosts, f"change the settings of {counted(len(app.hosts), 'host')} in turns?", lines, yes=yes)
 
 
 def _run(

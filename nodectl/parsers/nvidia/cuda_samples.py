@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from nodectl.common.counting import counted
 from nodectl.parsers.nvidia.words import no_output
 from nodectl.parsers.text import Line, lines_of, real, unreadable, untagged
 
@@ -119,5 +120,5 @@ def _row(line: Line, content: str, gpus: tuple[int, ...], position: int) -> tupl
     number, *cells = content.split()
     values = [real(cell) for cell in cells]
     if int(number) != gpus[position] or len(values) != len(gpus) or None in values:
-        raise unreadable(P2P_TOOL, line, f"{len(values)} values under {len(gpus)} columns")
+        raise unreadable(P2P_TOOL, line, f"{counted(len(values), 'value')} under {counted(len(gpus), 'column')}")
     return tuple(value for value in values if value is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from nodectl.common.counting import counted
 from nodectl.errors import ParseError
 from nodectl.parsers.nvidia.words import no_output
 from nodectl.parsers.text import Line, bus_id, lines_of, unreadable, untagged
@@ -51,7 +52,9 @@ def parse_dcgmi_discovery(text: str) -> DcgmiDiscovery:
         raise no_output(TOOL, lines, "'8 GPUs found.'")
     found = [_gpu(line, values) for line, values in gpus if "CPU" not in counts or "Device UUID" in values]
     if len(found) != counts["GPU"]:
-        raise ParseError(f"{TOOL}: {counts['GPU']} GPUs were found, {len(found)} are listed: the output is cut")
+        raise ParseError(
+            f"{TOOL}: {counted(counts['GPU'], 'GPU was', 'GPUs were')} found, {len(found)} listed: the output is cut"
+        )
     return DcgmiDiscovery(tuple(found), counts.get("NvSwitch"), counts.get("CPU"))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodectl.common.counting import counted
 from nodectl.parsers.json_values import find_document
 from nodectl.parsers.nvidia.words import is_noise, no_output
 from nodectl.parsers.text import Line, lines_of, unreadable, untagged
@@ -103,7 +104,7 @@ def _read_line(test: _Test, line: Line, content: str) -> None:
     elif content[0].isdigit() and not is_noise(content):
         cells = content.split()[1:]
         if _ROW.fullmatch(content) is None or len(cells) != test.columns or test.total is not None:
-            raise unreadable(TOOL, line, f"{len(cells)} values under {test.columns} columns")
+            raise unreadable(TOOL, line, f"{counted(len(cells), 'value')} under {counted(test.columns, 'column')}")
         test.rows.append(tuple(_cell(cell, line) for cell in cells))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from nodectl.common.counting import counted
 from nodectl.errors import ParseError
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
@@ -233,7 +234,7 @@ def _unseen(kind: Kind, node: Node, events: Events) -> list[Finding]:
 def _counted(nodes: Sequence[Node]) -> str:
     gpus = sum(node.gpus or 0 for node in nodes)
     bare = sum(not node.gpus for node in nodes)
-    words = [f"{gpus} GPUs of {len(nodes) - bare} hosts"] if gpus else []
+    words = [f"{counted(gpus, 'GPU')} of {counted(len(nodes) - bare, 'host')}"] if gpus else []
     return ", ".join([*words, *([f"the processors of {bare} hosts"] if bare else [])])
 
 

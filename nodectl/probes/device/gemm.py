@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from nodectl.common.counting import counted
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
@@ -121,7 +122,8 @@ def _wrong(node: Node, measured: Sequence[Event]) -> list[Finding]:
             findings.append(broken(_NAME, node, event["gpu"], event["precision"], actual))
         # on processors another number of threads may sum up in another order
         elif event["changed"] and event["gpu"] is not None:
-            actual = f"the same product came out differently: {event['changed']} elements in {len(event['rates'])} runs"
+            changed, runs = counted(event["changed"], "element"), counted(len(event["rates"]), "run")
+            actual = f"the same product came out differently: {changed} in {runs}"
             findings.append(broken(_NAME, node, event["gpu"], event["precision"], actual))
     return findings
 

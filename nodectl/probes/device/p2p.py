@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -56,7 +57,13 @@ def _alike(measurement: Measurement) -> tuple[object, ...]:
 def _read(node: Node, events: Events) -> ProbeResult:
     measured = events.of("measured")
     findings = [
-        broken(_NAME, node, event["gpu"], f"to GPU {event['target']}, {event['way']}", f"{event['wrong']} wrong bytes")
+        broken(
+            _NAME,
+            node,
+            event["gpu"],
+            f"to GPU {event['target']}, {event['way']}",
+            counted(event["wrong"], "wrong byte"),
+        )
         for event in measured
         if event["wrong"]
     ]

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -248,7 +249,7 @@ def _camp(places: Sequence[tuple[str, str]]) -> str:
 
 
 def _shown(given: Conditions) -> str:
-    return shown(given, f"{given.get('rounds')} rounds", f"{given.get('compared_with')} to compare with")
+    return shown(given, counted(given.get("rounds"), "round"), f"{given.get('compared_with')} to compare with")
 
 
 PROBE = Probe(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from nodectl.blame.model import HostPair
+from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
@@ -250,10 +251,14 @@ def _findings(isolation: Isolation, hosts: Sequence[str], case: Case) -> list[Fi
         ]
     if isolation.only_together:
         count = len(isolation.smallest)
-        actual = f"{_case_text(case)} fails over {count} hosts and passes over fewer, whichever they are ({took})"
+        actual = (
+            f"{_case_text(case)} fails over {counted(count, 'host')} and passes over fewer, whichever they are ({took})"
+        )
         remedy = "look for what runs out: descriptors and memlock of the login, connections that a firewall tracks"
     else:
-        actual = f"{_case_text(case)} failed over {len(hosts)} hosts, but no part of them fails again ({took})"
+        actual = (
+            f"{_case_text(case)} failed over {counted(len(hosts), 'host')}, but no part of them fails again ({took})"
+        )
         remedy = "run it again: what comes and goes may be a link that resets (`nodectl health` counts those)"
     return [Finding(hosts[0], NAME, Status.FAILED, "group", "none", "", actual, remedy, hosts=isolation.smallest)]
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nodectl.blame.model import HostPair
+from nodectl.common.counting import counted
 from nodectl.common.spelling import meant
 from nodectl.common.units import format_size
 from nodectl.errors import UsageError
@@ -161,20 +162,20 @@ def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Roun
     """In words and as groups; those of a round run at the same time."""
     scope, count = run.options.scope, len(fleet.ready)
     if scope == "node":
-        return f"{count} hosts, each by itself", [node_groups(fleet)]
+        return f"{counted(count, 'host')}, each by itself", [node_groups(fleet)]
     if scope == "rail":
         rails = [group for group in rail_groups(fleet, run.routes) if group.ranks > 1]
         names = ", ".join(group.rail for group in rails)
         if not rails:
             raise UsageError("no rail has two ranks", "give the hosts' NICs the same rails in nodectl_rail")
-        return f"{count} hosts, one rail after the other: {names}", [[group] for group in rails]
+        return f"{counted(count, 'host')}, one rail after the other: {names}", [[group] for group in rails]
     if scope == "pairs":
         by_host = {host.name: host for host in fleet.ready}
         how, planned = planned_rounds([host.endpoint for host in fleet.ready], switches, run.options)
         pairs = [[[by_host[end.host.name] for end in pair] for pair in pairs_of_round] for pairs_of_round in planned]
         rounds = [[group_of(pair, fleet.backend) for pair in pairs_of_round] for pairs_of_round in pairs]
-        return f"{count} hosts, pairs {how}: {len(rounds)} rounds", rounds
-    return f"{count} hosts together", [[group_of(fleet.ready, fleet.backend)]]
+        return f"{counted(count, 'host')}, pairs {how}: {counted(len(rounds), 'round')}", rounds
+    return f"{counted(count, 'host')} together", [[group_of(fleet.ready, fleet.backend)]]
 
 
 def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) -> ProbeResult:
@@ -238,7 +239,7 @@ def _shown(given: Conditions) -> str:
     """`all_reduce 64 MiB, nccl, 16 ranks, RING/LL, NET/IB, rail0`; nothing of what is not told or differs by host."""
     size_bytes = given.get("size_bytes")
     sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
-    words = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", f"{given.get('ranks')} ranks"]
+    words = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", counted(given.get("ranks"), "rank")]
     words.append("/".join(str(given[name]) for name in ("algorithm", "protocol") if given.get(name)))
     words += [str(given[name]) for name in ("network", "rail") if isinstance(given.get(name), str)]
     dispatch_us = given.get("dispatch_us")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from nodectl.common.counting import counted
 from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -152,7 +153,7 @@ def _judged(collective: str, tests: NcclTests, group: Group, host: str, status: 
     elif status and status != _ENDED and not bad:
         yield host_finding(NAME, host, Status.FAILED, f"{collective}: it ended with exit status {status}")
     if tests.ranks and len(tests.ranks) != group.ranks:
-        actual = f"{collective} ran on {len(tests.ranks)} ranks, not on {group.ranks}"
+        actual = f"{collective} ran on {counted(len(tests.ranks), 'rank')}, not on {group.ranks}"
         yield host_finding(NAME, host, Status.FAILED, actual, "is it built with MPI, and does mpirun reach all hosts?")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from nodectl.blame.model import HostPair
+from nodectl.common.counting import counted
 from nodectl.common.units import format_size, format_value
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -73,8 +74,8 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, 
     rounds = rounds[: amount.rounds]
     cost = time_text(cost_s(amount, rails, operations))
     note(
-        f"rdma: pairs {mode}, {sum(map(len, rounds))} pairs in {len(rounds)} rounds, "
-        f"{rails} NIC{'s' if rails > 1 else ''} a host, {', '.join(operations)}: about {cost}{given_up(options)}"
+        f"rdma: pairs {mode}, {counted(sum(map(len, rounds)), 'pair')} in {counted(len(rounds), 'round')}, "
+        f"{counted(rails, 'NIC')} a host, {', '.join(operations)}: about {cost}{given_up(options)}"
     )
     result += in_rounds(transport, rounds, lambda pair: _measure(fleet, pair, operations, options), NAME, note)
     return marked(result + _suspects(fleet, result, operations, options, switches, note), options)

@@ -8,6 +8,7 @@ from statistics import median
 
 from nodectl.blame.findings import blame
 from nodectl.blame.model import HostPair
+from nodectl.common.counting import counted
 from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -70,8 +71,8 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
     options, amount = fit(PROBE, options, len(rounds), lambda amount: _cost_s(amount, start_s))
     rounds = rounds[: amount.rounds]
     count, each_s, whole_s = sum(map(len, rounds)), start_s + _estimate_s(options), _cost_s(amount, start_s)
-    cost = f"{len(rounds)} rounds of about {each_s:.0f} s, {time_text(whole_s)} in all"
-    note(f"tcp: pairs {mode}, {count} pairs in {cost}{given_up(options)}")
+    cost = f"{counted(len(rounds), 'round')} of about {each_s:.0f} s, {time_text(whole_s)} in all"
+    note(f"tcp: pairs {mode}, {counted(count, 'pair')} in {cost}{given_up(options)}")
     pace = Pace(_NAME, len(rounds), note, whole_s)
 
     def measure(pair: Pair) -> ProbeResult:

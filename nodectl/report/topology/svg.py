@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from html import escape
 
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.model.links import between
 from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology
@@ -186,9 +187,8 @@ def _matrix(svg: Svg, y: float, node: NodeTopology) -> float:
 
 def _fabric(svg: Svg, y: float, fabric: Fabric) -> None:
     hops = "unknown" if fabric.max_hops is None else str(fabric.max_hops)
-    title = (
-        f"fabric: {len(fabric.switches)} switches, {len(fabric.rank_order)} hosts, at most {hops} switches between two"
-    )
+    size = f"{counted(len(fabric.switches), 'switch')}, {counted(len(fabric.rank_order), 'host')}"
+    title = f"fabric: {size}, at most {counted(fabric.max_hops or hops, 'switch')} between two"
     svg.text(_MARGIN, y + 12, title, size=15, bold=True)
     tiers = by_tier(fabric)
     ranked = [tiers[tier] for tier in sorted(tiers, key=lambda tier: (tier == 0, -tier))]
@@ -212,7 +212,9 @@ def _fabric(svg: Svg, y: float, fabric: Fabric) -> None:
         svg.text(x, top + 19, _short(load.switch, _SHOWN), size=10, anchor="middle")
         if on_leaf[load.switch]:
             ratio = f", {load.ratio:.2f}:1" if load.ratio is not None else ""
-            svg.text(x, top + 46, f"{on_leaf[load.switch]} hosts{ratio}", size=10, anchor="middle", fill="#5b6675")
+            svg.text(
+                x, top + 46, f"{counted(on_leaf[load.switch], 'host')}{ratio}", size=10, anchor="middle", fill="#5b6675"
+            )
 
 
 def _foot(here: tuple[float, float], there: tuple[float, float]) -> tuple[float, float]:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.links import between
@@ -88,8 +89,9 @@ def _cell(node: NodeTopology, row: str, column: str) -> str:
 def fabric_text(fabric: Fabric) -> str:
     """Hops with their witness, tiers, rails, and the order of ranks."""
     hops = "unknown" if fabric.max_hops is None else str(fabric.max_hops)
+    size = f"{counted(len(fabric.switches), 'switch')}, {counted(len(fabric.rank_order), 'host')}"
     lines = [
-        f"fabric ({fabric.source}): {len(fabric.switches)} switches, {len(fabric.rank_order)} hosts",
+        f"fabric ({fabric.source}): {size}",
         f"  switches between any two hosts, at most: {hops}",
     ]
     if fabric.witness:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nodectl.common.counting import counted
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
 from nodectl.model.topology import Attachment, FabricGraph, Switch
@@ -35,7 +36,7 @@ def _attachments(host: Host) -> list[Attachment]:
     listed = rails if isinstance(rails, list) else [rails] * len(ports)
     if len(listed) != len(ports):
         raise InventoryError(
-            f"host {host.name}: nodectl_rail names {len(listed)} rails for {len(ports)} switches",
+            f"host {host.name}: nodectl_rail names {counted(len(listed), 'rail')} for {counted(len(ports), 'switch')}",
             "name one rail for each entry of nodectl_switch, or a mapping from NIC to rail",
         )
     return [

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
+from nodectl.common.counting import counted
 from nodectl.common.natural import natural
 from nodectl.common.statistics import QUORUM
 from nodectl.model.finding import Finding
@@ -54,7 +55,7 @@ def nodes(graph: FabricGraph) -> Iterator[Finding]:
             "fabric_node",
             Status.WARNING,
             expected="the same on most hosts",
-            actual="; ".join(f"{count} hosts with {_shape(*shape)}" for shape, count in counts),
+            actual="; ".join(f"{counted(count, 'host')} with {_shape(*shape)}" for shape, count in counts),
             remedy="give the training hosts only: -i with -l",
         )
         return
@@ -162,7 +163,7 @@ def uplinks(loads: Sequence[SwitchLoad]) -> Iterator[Finding]:
                     FABRIC,
                     "fabric_uplinks",
                     subject=load.switch,
-                    actual=f"{load.ports_up} live cables to other switches",
+                    actual=counted(load.ports_up, "live cable to other switches", "live cables to other switches"),
                     expected=f"{usual}, as most of tier {load.tier}",
                     remedy="look for ports that are down on it",
                 )
@@ -193,7 +194,7 @@ def _warning(
 
 
 def _shape(ports: int, switches: int) -> str:
-    return f"{ports} port{'' if ports == 1 else 's'} on {switches} switch{'' if switches == 1 else 'es'}"
+    return f"{counted(ports, 'port')} on {counted(switches, 'switch')}"
 
 
 def _rate(gbit_s: float, speed: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -28,7 +29,7 @@ def hops(
     graph: FabricGraph, count: int | None, path: Sequence[str], limits: Limits, *, complete: bool
 ) -> Iterator[Finding]:
     """The largest number of switches between two hosts, with the path that has it."""
-    expected = f"at most {limits.max_hops} switches between any two hosts"
+    expected = f"at most {counted(limits.max_hops, 'switch')} between any two hosts"
     if not complete:
         yield Finding(
             FABRIC,
@@ -45,7 +46,7 @@ def hops(
             Status.UNKNOWN,
             expected=expected,
             actual=f"{graph.source} shows no host on a switch",
-            remedy="is it the output of a fabric with these hosts?  Compare the names",
+            remedy="is it the output of a fabric with these hosts? Compare the names",
         )
     elif count is not None:
         over = count > limits.max_hops
@@ -112,7 +113,7 @@ def missing(graph: FabricGraph) -> Iterator[Finding]:
             Status.UNKNOWN,
             expected="a port on a switch",
             actual=f"not in {graph.source}",
-            remedy="does it carry another name there?  Else look at its ports (ibstat), or leave it out with --limit",
+            remedy="does it carry another name there? Else look at its ports (ibstat), or leave it out with --limit",
             kind="host",
             hosts=(host,),
         )
