@@ -10,12 +10,13 @@ from traceback import walk_tb
 from nodectl.checks.catalogue import judgements
 from nodectl.checks.check import Check, Judgement, Subject
 from nodectl.checks.system.hung import told_once
+from nodectl.common.few import clipped
 from nodectl.common.patience import patience
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
 ORDER = 0
-_LONGEST = 1000
+LONGEST = 1000
 
 PROFILES = Check(
     "profiles", looks_at="the host's profiles", fires="they cannot work together, none is named, or they warn"
@@ -46,17 +47,12 @@ def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:
 
 def _shortened(finding: Finding) -> Finding:
     """A host may print what it likes; nobody reads a finding of a megabyte."""
-    if len(finding.subject) + len(finding.expected) + len(finding.actual) + len(finding.evidence) <= _LONGEST:
+    if len(finding.subject) + len(finding.expected) + len(finding.actual) + len(finding.evidence) <= LONGEST:
         return finding
     subject, expected, actual, evidence = (
-        clipped(text, _LONGEST // 4) for text in (finding.subject, finding.expected, finding.actual, finding.evidence)
+        clipped(text, LONGEST // 4) for text in (finding.subject, finding.expected, finding.actual, finding.evidence)
     )
     return replace(finding, subject=subject, expected=expected, actual=actual, evidence=evidence)
-
-
-def clipped(text: str, longest: int = _LONGEST) -> str:
-    """The text, or its beginning and how long it was."""
-    return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
 
 
 def unreachable(host: str, reason: str, remedy: str = "") -> Finding:
@@ -67,7 +63,7 @@ def unreachable(host: str, reason: str, remedy: str = "") -> Finding:
 
 def not_judged(host: str, error: Exception) -> Finding:
     """A host whose answer nobody foresaw is unknown, and ends no look at others."""
-    actual = clipped(f"its answer could not be judged: {type(error).__name__}: {error}")
+    actual = clipped(f"its answer could not be judged: {type(error).__name__}: {error}", LONGEST)
     remedy = "a mistake in nodectl: please report it, with `nodectl record` of this host"
     return Finding(host, REACH.id, Status.UNKNOWN, expected="an answer", actual=actual, remedy=remedy)
 

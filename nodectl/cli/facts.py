@@ -6,9 +6,13 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note
+from nodectl.common.few import clipped
 from nodectl.model.recording import Recording
 from nodectl.model.result import CommandResult
 from nodectl.report.facts import as_document, facts_table
+
+# a host, and what stands before it, may print what it likes
+_LONGEST_REASON = 400
 
 
 @click.command()
@@ -46,4 +50,5 @@ def facts(app: App) -> None:
 
 
 def _reason(failed: CommandResult) -> str:
-    return "; try: ".join(filter(None, [failed.error or str(failed.outcome), failed.remedy]))
+    reason = clipped(failed.error or str(failed.outcome), _LONGEST_REASON)
+    return "; try: ".join(filter(None, [reason, failed.remedy]))

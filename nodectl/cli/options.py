@@ -42,7 +42,7 @@ class OneOf(click.Choice[str]):
     """One of a list of words; what is none is told the nearest one."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        return f"{super().get_invalid_choice_message(value, ctx)}  {meant(str(value), self.choices)}".rstrip()
+        return f"{super().get_invalid_choice_message(value, ctx)} {meant(str(value), self.choices)}".rstrip()
 
 
 class Read(click.ParamType[Any]):

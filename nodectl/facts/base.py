@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar
 
 from nodectl.common.counting import counted
+from nodectl.common.few import clipped
 from nodectl.errors import ParseError
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
@@ -22,7 +23,7 @@ NOT_THERE = 3
 NO_TIME = "no time left"
 # and of a tool that printed more than is read
 FLOOD = "printed too much"
-_LONGEST_REASON = 200
+_LONGEST_REASON = 400
 # no counter of a kernel has more digits
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 
@@ -73,7 +74,7 @@ class Fact(Generic[T]):
         try:
             return self.words(value)
         except Exception as error:  # a mistake in one line of the table ends no other
-            return f"unknown: not shown: {type(error).__name__}: {str(error)[:_LONGEST_REASON]}"
+            return f"unknown: not shown: {type(error).__name__}: {clipped(str(error), _LONGEST_REASON)}"
 
 
 def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
@@ -81,11 +82,11 @@ def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
     try:
         return fact.read(recording)
     except AbsentError as error:
-        return Unread("absent", str(error))
+        return Unread("absent", clipped(str(error), _LONGEST_REASON))
     except (UnknownError, ParseError) as error:
-        return Unread("unknown", str(error), hung=isinstance(error, HungError))
+        return Unread("unknown", clipped(str(error), _LONGEST_REASON), hung=isinstance(error, HungError))
     except Exception as error:  # a number of no computer, a cell that is not there, braces nested without end
-        return Unread("unknown", f"not understood: {str(error)[:_LONGEST_REASON]}")
+        return Unread("unknown", f"not understood: {clipped(str(error), _LONGEST_REASON)}")
 
 
 def script(key: str, text: str, *, hardware: bool = False, waits: bool = False) -> Command:

@@ -15,7 +15,8 @@ from nodectl.checks.check import Judgement, Subject
 from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import Member, claims_of, values_of
 from nodectl.checks.fleet.names import named_by
-from nodectl.checks.judge import clipped, judge, no_profile, profile_warning, unreachable
+from nodectl.checks.judge import LONGEST, judge, no_profile, profile_warning, unreachable
+from nodectl.common.few import clipped
 from nodectl.errors import ProfileError
 from nodectl.facts.base import Fact, Occasion
 from nodectl.facts.boot import Boot
@@ -140,7 +141,7 @@ def judge_answer(order: Order, answer: Recording | CommandResult) -> HostHealth:
     host, wanted = order.host.name, order.wanted
     if not isinstance(answer, Recording):
         reason = answer.error or str(answer.outcome)
-        return HostHealth(host, (*wanted.findings, unreachable(host, clipped(reason), answer.remedy)))
+        return HostHealth(host, (*wanted.findings, unreachable(host, clipped(reason, LONGEST), answer.remedy)))
     facts = read_facts(answer, order.facts)
     boot, lab = facts.get("boot"), facts.get("lab")
     boot_id = boot.boot_id if isinstance(boot, Boot) else None

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
 from nodectl.probes.base import Note, ProbeResult
-from nodectl.probes.lost import keeping
+from nodectl.probes.lost import Watched, keeping
 from nodectl.probes.pace import Pace
 from nodectl.transport.base import Transport
 
@@ -154,6 +154,9 @@ def by_machine(
         total = ProbeResult()
         for number, item in enumerate(own, start=1):
             total += kept(item)
+            if isinstance(transport, Watched) and transport.closed:
+                # the run was ended: what is left cannot be measured, and there is no time to tell
+                break
             # of machines that are measured at once the one with most hosts tells
             if pace is not None and len(own) == most:
                 pace.done(before + number)

@@ -41,7 +41,10 @@ def measurements_text(
     is_fleet = any(len(one.members) > 1 for one in series)
     parts = [_fleet_table(series)] if is_fleet else []
     if everything or not is_fleet:
-        parts.append(measurements_table(measurements, kind_of))
+        table = measurements_table(measurements, kind_of)
+        is_wide = max(map(len, table.splitlines()), default=0) > width
+        # what all have alike stands below it
+        parts.append(_narrow_table(series, kind_of) if is_wide and not everything else table)
     verdicts = [] if findings is None else list(_verdicts(series, findings))
     parts.insert(1, "\n".join([*verdicts, *_measured_again(series), *_captions(series)]))
     if is_fleet and not everything:
@@ -71,6 +74,23 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> 
         for measurement in measurements
     ]
     return aligned([header, *rows])
+
+
+def _narrow_table(series: Sequence[Series], kind_of: KindOf) -> str:
+    """As `measurements_table`, each value in one unit and without the conditions that all values of a probe show."""
+    alike = _alike(series)
+    rows = [
+        (
+            one.probe,
+            _where(member),
+            one.unit.short(member.value) + _expected(member, kind_of),
+            _spread(member),
+            ", ".join(filter(None, [_again(member), _own(one, alike), one.what_of(member)])),
+        )
+        for one in series
+        for member in (*one.members, *one.later.values())
+    ]
+    return aligned([("PROBE", "HOSTS", "VALUE", "SPREAD", "CONDITIONS"), *rows])
 
 
 def _fleet_table(series: Sequence[Series]) -> str:

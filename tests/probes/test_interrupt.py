@@ -10,6 +10,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, ProbeResult, host_finding
 from nodectl.probes.lost import Watched
+from nodectl.probes.pace import Pace
 from nodectl.probes.schedule import by_machine, flowing, in_rounds
 from nodectl.probes.series import RunInterrupt, run_probes
 from tests.probes.declared import wanted_of
@@ -80,6 +81,31 @@ def test_hosts_of_one_machine_in_turn() -> None:
 
     transport: Any = Transport()
     assert hosts_of(interrupted(run, transport)) == ["a", "earlier"]
+
+
+def test_after_an_end_nothing_more_is_measured_nor_told_to_take_time() -> None:
+    class Node:
+        def __init__(self, name: str, machine: str) -> None:
+            self.name, self.machine = name, machine
+
+    transport: Any = Transport()
+    begun, worked, notes = threading.Event(), list[str](), list[str]()
+
+    def work(node: Node) -> ProbeResult:
+        worked.append(node.name)
+        if node.machine == "one":
+            assert begun.wait(10)
+            raise KeyboardInterrupt
+        begun.set()
+        assert transport.over.wait(10)
+        return measured(node.name)
+
+    def run(watched: Watched, *_: Any) -> ProbeResult:
+        nodes = [Node("a", "one"), Node("b", "one"), Node("c", "two"), Node("d", "two")]
+        return by_machine(watched, nodes, work, 8, Pace("x", 2, notes.append, 1e-9))
+
+    assert hosts_of(interrupted(run, transport)) == ["c", "earlier"]
+    assert (sorted(worked), notes) == (["a", "c"], [])
 
 
 def test_pairs_that_flow() -> None:

@@ -15,6 +15,23 @@ from nodectl.report.series import fleet_series
 from tests.history.measured import memory
 
 
+def test_collectives_over_all_hosts_fit_a_terminal_and_lose_nothing() -> None:
+    given = {"backend": "gloo", "ranks": 4, "dispatch_bound": True, "dispatch_us": 130.0}
+    hosts = tuple(f"node{number:02d}" for number in range(1, 5))
+    one = [
+        Measurement("nccl", hosts, 0.0372, "GB/s", "", 1.2, 0.03, {"collective": name, "size_bytes": size, **given})
+        for name in ("all_reduce", "reduce_scatter")
+        for size in (1 << 20, 1 << 26)
+    ]
+    shown = measurements_text(one, kind_of, [], width=80)
+    rows = shown.splitlines()[1:5]
+    assert max(map(len, rows)) <= 80
+    assert rows[1].split("  ")[-1].strip() == "all_reduce 64 MiB" and "37.2 MB/s, 3 % of 1.20 GB/s" in rows[1]
+    assert "nccl: all with gloo, 4 ranks, torch's own 130 us of each operation" in shown
+    wide = measurements_text(one, kind_of, [], width=200)
+    assert "37.2 MB/s busbw = 298 Mbit/s" in wide and wide.count("gloo, 4 ranks") == 5
+
+
 def trip(sender: str, receiver: str, us: float, **more: object) -> Measurement:
     """As the latency probe gives it."""
     conditions = {"p99_us": us * 2, "min_us": us / 2, "interfaces": [f"eth-{sender}", "eth0"], **more}
@@ -127,7 +144,7 @@ def test_what_was_measured_again_is_marked_and_counts_once() -> None:
 def test_one_name_for_the_bus_bandwidth() -> None:
     conditions = {"collective": "all_reduce", "size_bytes": 1 << 26, "backend": "nccl", "ranks": 16}
     one = Measurement("nccl", ("a", "b"), 123.4, "GB/s", "", None, 0.01, conditions)
-    assert "123 GB/s busbw = 987 Gbit/s" in text([one])
+    assert "123 GB/s busbw = 987 Gbit/s" in text([one], width=100)
     assert "nccl: busbw (nccl-tests' bus bandwidth): what each link carries" in text([one])
 
 
