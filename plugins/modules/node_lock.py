@@ -1,0 +1,93 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
+"""Ansible module: hold a node for one run, so that nobody else changes or measures it meanwhile."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_lock
+short_description: Hold a node for one run
+description:
+  - Takes the lock that C(nodectl) itself takes on a node before it changes or measures there, for all of a run's plays.
+  - It is free again after C(free), and a quarter of an hour after the run's connection has gone. A run whose process has ended on the
+    same controller is relieved at once.
+  - Nothing in check mode, below C(nodectl provision), which holds the node itself, and where there is no folder for locks.
+author: The nodectl authors (!UNKNOWN)
+options:
+  state: {description: Take or renew it, or let go of it., type: str, choices: [held, free], required: true}
+  run: {description: The run's name., type: str, required: true}
+  by: {description: Who started it., type: str, default: ""}
+  what: {description: What is done there., type: str, default: ansible-playbook}
+  force: {description: Go on where somebody else has the node., type: bool, default: false}
+  controller: {description: Set by the action plugin., type: dict, default: {}}
+  stale: {description: Set by the action plugin., type: str, default: ""}
+  folder: {description: Where the lock lies instead of the usual folders., type: path}
+"""
+EXAMPLES = r"""
+- nodectl.fleet.node_lock:
+    state: held
+    run: 20260101T000000Z-42
+    by: ada@laptop
+"""
+RETURN = r"""
+held: {description: The run holds the node., type: bool, returned: always}
+holder: {description: Who has it instead., type: dict, returned: when somebody else has it}
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import host_lock
+
+
+def main() -> None:
+    """Take it, renew it or let go of it; never `changed`."""
+    text = {"type": "str", "default": ""}
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["held", "free"], "required": True},
+            "run": {"type": "str", "required": True},
+            "by": text,
+            "what": {"type": "str", "default": "ansible-playbook"},
+            "force": {"type": "bool", "default": False},
+            "controller": {"type": "dict", "default": {}},
+            "stale": text,
+            "folder": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params
+    path = host_lock.lock_path(*([(wanted["folder"],)] if wanted["folder"] else []))
+    if module.check_mode or path is None:
+        module.exit_json(changed=False, held=False)
+    if wanted["state"] == "free":
+        host_lock.let_go(path, wanted["run"])
+        module.exit_json(changed=False, held=False)
+    mine = {
+        "token": wanted["run"],
+        "operator": wanted["by"],
+        "what": wanted["what"],
+        "since": time.time(),
+        "renewed": time.time(),
+        "controller": wanted["controller"],
+        "connection": host_lock.connection(),
+    }
+    try:
+        holder = host_lock.take(path, mine, wanted["stale"])
+    except OSError as error:
+        module.fail_json(msg="this host cannot be locked: %s" % error)
+    if holder is None:
+        module.exit_json(changed=False, held=True)
+    since = holder.get("since")
+    at = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if isinstance(since, (int, float)) else ""
+    who = "%s for '%s'%s" % (holder.get("operator") or "another nodectl", holder.get("what") or "", at)
+    text = "this host is held by %s" % who
+    if wanted["force"]:
+        module.exit_json(changed=False, held=False, holder=holder, warnings=[text])
+    advice = "wait until it is free, leave it out with --limit, or go on with -e nodectl_force=true"
+    module.fail_json(msg="%s: %s" % (text, advice), held=False, holder=holder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""A play holds the node by the lock that nodectl itself takes: the module as Ansible runs it, and its action in a play."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.common.resources import share_dir
+from nodectl.payload.probes import locks
+from tests.roles.run_module import run_module
+
+MODULE = "plugins/modules/node_lock.py"
+PLAY = """
+- hosts: all
+  gather_facts: false
+  connection: local
+  tasks:
+    - nodectl.fleet.node_lock: {{state: held, run: {run}, by: ada@laptop, folder: "{folder}"}}
+    - ansible.builtin.debug: {{msg: "it is ours"}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """For locks; whatever holds one there ends with the test."""
+    place = tmp_path / "locks"
+    place.mkdir()
+    place.chmod(0o1777)
+    yield place
+    for path in place.iterdir():
+        path.write_text("{}")
+
+
+def node(folder: Path, state: str, run: str, check: bool = False, **more: object) -> dict[str, Any]:
+    arguments = {"state": state, "run": run, "by": f"{run}@laptop", "folder": str(folder), **more}
+    return run_module(MODULE, arguments, folder=folder.parent, check=check)
+
+
+def holder_for_nodectl(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any] | None:
+    """Who has the node, as a nodectl sees it that only measures; None where it would get it."""
+    monkeypatch.setattr(locks, "COMMON_FOLDERS", (str(folder),))
+    monkeypatch.setattr(locks, "WAIT_S", 0.0)
+    file = locks.open_machine_lock()
+    assert file is not None
+    try:
+        return locks.take(file, "another", fcntl.LOCK_SH)
+    finally:
+        os.close(file)
+
+
+def freed(folder: Path, monkeypatch: pytest.MonkeyPatch, within_s: float) -> bool:
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        if holder_for_nodectl(folder, monkeypatch) is None:
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def play(folder: Path, run: str, **env: str) -> str:
+    """The output of a play that takes the lock and ends without letting go."""
+    (folder.parent / "play.yml").write_text(PLAY.format(run=run, folder=folder), encoding="utf-8")
+    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "here,", str(folder.parent / "play.yml")]
+    argv += ["-e", f"ansible_python_interpreter={sys.executable}"]
+    own = {"ANSIBLE_COLLECTIONS_PATH": str(share_dir()), "ANSIBLE_HOME": str(folder.parent / "ansible"), **env}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120, env={**os.environ, **own})
+    return done.stdout + done.stderr
+
+
+def test_nodectl_and_another_run_are_told_who_holds_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert node(folder, "held", "one")["held"]
+    holder = holder_for_nodectl(folder, monkeypatch)
+    assert holder is not None
+    assert (holder["operator"], holder["what"]) == ("one@laptop", "ansible-playbook")
+    refused = node(folder, "held", "two")
+    assert refused["failed"] and "held by one@laptop for 'ansible-playbook' since 20" in refused["msg"]
+    assert not node(folder, "held", "two", force=True)["held"]
+
+
+def test_a_node_that_nodectl_holds_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "COMMON_FOLDERS", (str(folder),))
+    file = locks.open_machine_lock()
+    assert file is not None and locks.take(file, "theirs") is None
+    locks.write_holder(file, {"token": "theirs", "operator": "bob@desk", "what": "probe tcp", "since": 1.7e9})
+    try:
+        assert "held by bob@desk for 'probe tcp' since 2023-11-14" in node(folder, "held", "one")["msg"]
+    finally:
+        os.close(file)
+    assert node(folder, "held", "one")["held"]
+
+
+def test_later_plays_of_the_run_have_it_and_its_end_frees_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert node(folder, "held", "one")["held"] and node(folder, "held", "one")["held"]
+    node(folder, "free", "two")
+    assert holder_for_nodectl(folder, monkeypatch) is not None
+    node(folder, "free", "one")
+    assert holder_for_nodectl(folder, monkeypatch) is None
+
+
+def test_check_mode_takes_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not node(folder, "held", "one", check=True)["held"]
+    assert holder_for_nodectl(folder, monkeypatch) is None
+
+
+def test_it_is_free_some_time_after_the_connection_has_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+import sys
+from ansible_collections.nodectl.fleet.plugins.module_utils import host_lock
+path = host_lock.lock_path((sys.argv[1],))
+host_lock.take(path, {"token": "one", "renewed": 1, "connection": [int(sys.argv[2]), sys.argv[3]]}, grace_s=1)
+"""
+    with subprocess.Popen(["sleep", "60"]) as connection:
+        start = Path(f"/proc/{connection.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        argv = [sys.executable, "-c", text, str(folder), str(connection.pid), start]
+        subprocess.run(argv, check=True, env={**os.environ, "PYTHONPATH": str(share_dir())})
+        assert not freed(folder, monkeypatch, 3)
+        connection.kill()
+    assert freed(folder, monkeypatch, 20)
+
+
+def test_a_run_that_has_ended_on_this_controller_is_relieved(folder: Path) -> None:
+    assert "it is ours" in play(folder, "one")
+    (path,) = folder.iterdir()
+    assert json.loads(path.read_text())["token"] == "one"  # nobody let go of it
+    assert "it is ours" in play(folder, "two")
+    assert json.loads(path.read_text())["token"] == "two"
+
+
+def test_below_nodectl_a_play_takes_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "it is ours" in play(folder, "one", NODECTL_RUN="20260101T000000Z-1")
+    assert holder_for_nodectl(folder, monkeypatch) is None
