@@ -9,9 +9,9 @@ module: node_lock
 short_description: Hold a node for one run
 description:
   - Takes the lock that C(nodectl) itself takes on a node before it changes or measures there, for all of a run's plays.
-  - It is free again after C(free), and a quarter of an hour after the run's connection has gone. A run whose process has ended on the
-    same controller is relieved at once.
-  - Nothing in check mode, below C(nodectl provision), which holds the node itself, and where there is no folder for locks.
+  - It is free again after C(free), and a quarter of an hour after the run's connection has gone. A run whose process
+    has ended on the same controller is relieved at once.
+  - Nothing in check mode, below C(nodectl provision), which holds the node itself, and where no folder is for locks.
 author: The nodectl authors (!UNKNOWN)
 options:
   state: {description: Take or renew it, or let go of it., type: str, choices: [held, free], required: true}

@@ -1,4 +1,4 @@
-"""A play holds the node by the lock that nodectl itself takes: the module as Ansible runs it, and its action in a play."""
+"""A play holds the node by the lock that nodectl itself takes: the module as Ansible runs it, its action in a play."""
 
 import fcntl
 import json
@@ -128,9 +128,9 @@ host_lock.take(path, {"token": "one", "renewed": 1, "connection": [int(sys.argv[
 def test_a_run_that_has_ended_on_this_controller_is_relieved(folder: Path) -> None:
     assert "it is ours" in play(folder, "one")
     (path,) = folder.iterdir()
-    assert json.loads(path.read_text())["token"] == "one"  # nobody let go of it
+    assert json.loads(path.read_text()).get("token") == "one"  # nobody let go of it
     assert "it is ours" in play(folder, "two")
-    assert json.loads(path.read_text())["token"] == "two"
+    assert json.loads(path.read_text()).get("token") == "two"
 
 
 def test_below_nodectl_a_play_takes_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
