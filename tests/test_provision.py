@@ -4,7 +4,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,6 @@ import yaml
 
 from nodectl.common.resources import share_dir
 from nodectl.provision.events import HostTally, ProvisionRun, failure_text, read_event, read_tallies, report_text
-
-ARTICLE_KEYS = {"nodectl_tuning": "article-20g"}
 
 
 def test_tallies_hold_each_host_of_the_closing_event() -> None:
@@ -101,52 +100,96 @@ def provision(nodectl: Any, lab4: Any) -> Provision:
     return run
 
 
-@pytest.fixture
-def fleet(lab4: Any, tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """`fleet(hosts…, variable=value…)`: an inventory of these lab hosts with variables of their own."""
+@pytest.fixture(scope="module")
+def fleet(lab4: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """`fleet(host={variable: value}, …)`: an inventory of these lab hosts with variables of their own.
 
-    def write(*hosts: str, **variables: Any) -> str:
+    A name that no host has is one more for the first host.
+    """
+
+    def write(**hosts: Mapping[str, Any]) -> str:
         document = yaml.safe_load(Path(lab4.inventory).read_text())
         group = document["all"]["children"]["lab"]
-        group["hosts"] = {name: group["hosts"][name] for name in hosts}
-        group["vars"] |= variables
-        path = tmp_path / "fleet.yml"
+        there, first = group["hosts"], group["hosts"]["node01"]
+        group["hosts"] = {name: {**there.get(name, first), **variables} for name, variables in hosts.items()}
+        path = tmp_path_factory.mktemp("fleet") / "fleet.yml"
         path.write_text(yaml.safe_dump(document))
         return str(path)
 
-    yield write
+    return write
+
+
+BUFFERS = "sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem"
+SETTINGS = ("--tags", "kernel_settings", "--tags", "nccl_env")
+
+
+@dataclass(frozen=True)
+class Course:
+    """Two hosts are provisioned: node01 with a file of its own, node03 with the article's values."""
+
+    inventory: str
+    buffers: str
+    kept_runs: str
+    run: dict[str, Any]
+    said: str
+    sockets: list[Path]
+
+
+@pytest.fixture(scope="module")
+def course(provision: Provision, fleet: Callable[..., str], lab4: Any) -> Course:
+    """The first run of everything, which several tests look at."""
+    lab4.ssh("node01", "echo NCCL_IB_TIMEOUT=23 > /etc/nccl.conf")
+    lab4.ssh("node03", "sysctl -w net.ipv4.tcp_rmem='4096 131072 6291456'")
+    buffers = lab4.ssh("node03", BUFFERS)
+    article = {"nodectl_tuning": "article-20g", "nodectl_nccl_env": {"NCCL_IB_HCA": "=mlx5_0"}}
+    inventory = fleet(node01={}, node03=article)
+
+    status, checked, said = provision(*SETTINGS, "--check", "--diff", "--limit", "node03", inventory=inventory)
+    assert status == 0 and checked["hosts"]["node03"]["changed"] == 2 and "+NCCL_ALGO=ring,tree;allreduce:tree" in said
+    assert list(checked["hosts"]) == ["node03"] and lab4.ssh("node03", BUFFERS) == buffers
+
+    # a folder of its own, short enough for a socket's path: the machine's may hold those of another run
+    with tempfile.TemporaryDirectory(dir="/tmp") as own:
+        status, run, said = provision(inventory=inventory, TMPDIR=own)
+        sockets = [path for path in Path(own).rglob("*") if path.is_socket()]
+    assert status == 0, said
+    saved = lab4.ssh("node01", f"cat /var/lib/nodectl/runs/{run['run']}/files/*")
+    return Course(inventory, buffers, saved, run, said, sockets)
 
 
 @pytest.mark.lab
-def test_a_second_run_changes_nothing_on_any_host(provision: Provision, lab4: Any) -> None:
-    status, first, said = provision()
-    assert status == 0, said
-    status, second, said = provision()
-    assert status == 0 and first["schema"] == "nodectl.provision/1"
-    assert {name: tally["changed"] for name, tally in second["hosts"].items()} == dict.fromkeys(lab4.hosts, 0), said
+@pytest.mark.timeout(600)
+def test_a_second_run_changes_nothing_on_any_host(provision: Provision, course: Course, lab4: Any) -> None:
+    status, second, said = provision(inventory=course.inventory)
+    assert status == 0 and course.run["schema"] == "nodectl.provision/1"
+    assert {name: tally["changed"] for name, tally in second["hosts"].items()} == {"node01": 0, "node03": 0}, said
     python = "/opt/nodectl/venv/bin/python"
     assert lab4.ssh("node01", f"{python} -c 'import torch; print(torch.__version__)'").startswith("2.13.0")
-    assert "none set" in lab4.ssh("node02", "/opt/nodectl/bin/nodectl-launch --print-env")
+    assert "none set" in lab4.ssh("node01", "/opt/nodectl/bin/nodectl-launch --print-env")
     program = """printf 'import os; print("waits", os.environ["OMP_WAIT_POLICY"])' > /tmp/waits.py"""
-    assert "waits PASSIVE" in lab4.ssh("node02", f"{program} && /opt/nodectl/bin/nodectl-launch -- /tmp/waits.py")
+    assert "waits PASSIVE" in lab4.ssh("node01", f"{program} && /opt/nodectl/bin/nodectl-launch -- /tmp/waits.py")
     assert "limits: memlock: not settable on this host" in said and "expected unlimited" in said
 
 
 @pytest.mark.lab
-def test_the_articles_values_go_on_and_come_back_off(
-    provision: Provision, fleet: Callable[..., str], lab4: Any
-) -> None:
-    lab4.ssh("node03", "sysctl -w net.ipv4.tcp_rmem='4096 131072 6291456'")
-    before = lab4.ssh("node03", "sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem")
-    article = fleet("node03", nodectl_tuning="article-20g", nodectl_nccl_env={"NCCL_IB_HCA": "=mlx5_0"})
-    only = ("--tags", "kernel_settings", "--tags", "nccl_env")
+@pytest.mark.timeout(600)
+def test_a_file_that_is_not_nodectls_is_kept(course: Course, lab4: Any) -> None:
+    assert "NCCL_IB_TIMEOUT=23" in course.kept_runs.splitlines()
+    assert "NCCL_IB_TIMEOUT" not in lab4.ssh("node01", "cat /etc/nccl.conf")
 
-    status, checked, said = provision(*only, "--check", "--diff", inventory=article)
-    assert status == 0 and checked["hosts"]["node03"]["changed"] == 2 and "+NCCL_ALGO=ring,tree;allreduce:tree" in said
-    assert lab4.ssh("node03", "sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem") == before
 
-    status, _, said = provision(*only, inventory=article)
-    assert status == 0, said
+@pytest.mark.lab
+@pytest.mark.timeout(600)
+def test_a_run_leaves_no_environment_and_no_connection(course: Course, cli_env: Any) -> None:
+    assert not course.sockets, "sockets of ssh"
+    folder = Path(cli_env["XDG_STATE_HOME"]) / "nodectl" / "runs" / "artifacts" / course.run["run"]
+    assert (folder / "stdout").exists() and not (folder / "command").exists()
+
+
+@pytest.mark.lab
+@pytest.mark.timeout(600)
+def test_the_articles_values_go_on_and_come_back_off(provision: Provision, course: Course, lab4: Any) -> None:
+    said = course.said
     assert lab4.ssh("node03", "sysctl -n net.ipv4.tcp_rmem").split() == ["4096", "131072", "16777216"]
     assert "net.ipv4.tcp_rmem: kept at 4096 131072 16777216" in said
     assert "net.core.rmem_max: not settable on this host" in said
@@ -154,36 +197,36 @@ def test_the_articles_values_go_on_and_come_back_off(
     shown = lab4.ssh("node03", "/opt/nodectl/bin/nodectl-launch --print-env; cat /etc/nccl.conf")
     assert "NCCL_ALGO=ring,tree;allreduce:tree\n" in shown and "NCCL_IB_HCA==mlx5_0\n" in shown
 
-    _, again, _ = provision(*only, inventory=article)
-    assert again["hosts"]["node03"]["changed"] == 0
-
-    status, _, said = provision(*only, inventory=fleet("node03"))
+    status, _, said = provision(*SETTINGS, "--limit", "node03")
     assert status == 0, said
-    assert lab4.ssh("node03", "sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem") == before
+    assert lab4.ssh("node03", BUFFERS) == course.buffers
     assert lab4.ssh("node03", "ls /etc/sysctl.d/90-nodectl.conf").endswith("No such file or directory")
     assert "NCCL_ALGO" not in lab4.ssh("node03", "cat /etc/nccl.conf")
 
 
 @pytest.mark.lab
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({"nodectl_tuning": "artcle-20g"}, "no tuning profile 'artcle-20g'. did you mean article-20g?"),
-        ({"nodectl_overrides": {"sysctl": {"net.core.x": {"vlaue": 1}}}}, "sysctl.net.core.x.vlaue: no such field"),
-        ({"nodectl_nccl_env": {"NCCL_ALGO": "Tree"}}, "NCCL_ALGO: of NCCL's debugging class"),
-    ],
-)
 def test_what_cannot_be_is_refused_once_before_anything_changes(
-    provision: Provision, fleet: Callable[..., str], lab4: Any, variables: dict[str, Any], words: str
+    provision: Provision, fleet: Callable[..., str], lab4: Any
 ) -> None:
     mark = "find /etc /opt -newer /tmp/mark -not -type d | head"
     lab4.ssh("node01", "touch /tmp/mark")
-    status, document, said = provision(inventory=fleet("node01", "node02", **variables))
-    assert status == 1 and said.count(words) == 1, said
-    assert {name: (t["failed"], t["changed"]) for name, t in document["hosts"].items()} == {
-        "node01": (1, 0),
-        "node02": (1, 0),
+    slip = {"nodectl_tuning": "artcle-20g"}
+    wrong = {
+        "node01": slip,
+        "node02": slip,
+        "node03": {"nodectl_overrides": {"sysctl": {"net.core.x": {"vlaue": 1}}}},
+        "node04": {"nodectl_nccl_env": {"NCCL_ALGO": "Tree"}},
+        "other": {"kernel_settings_fille": "/etc/sysctl.d/x.conf", "python_version": "my own"},
     }
+    status, document, said = provision(inventory=fleet(**wrong))
+    for words in (
+        "no tuning profile 'artcle-20g'. did you mean article-20g?",
+        "sysctl.net.core.x.vlaue: no such field",
+        "NCCL_ALGO: of NCCL's debugging class",
+        "kernel_settings_fille is no variable of nodectl's: kernel_settings_file is one",
+    ):
+        assert status == 1 and said.count(words) == 1, said
+    assert {name: (t["failed"], t["changed"]) for name, t in document["hosts"].items()} == dict.fromkeys(wrong, (1, 0))
     assert lab4.ssh("node01", mark) == ""
 
 
@@ -192,7 +235,7 @@ def test_what_cannot_be_is_refused_once_before_anything_changes(
 def test_an_unreachable_host_does_not_hold_up_the_others(
     provision: Provision, fleet: Callable[..., str], lab4: Any
 ) -> None:
-    path = Path(fleet("node01", "node02"))
+    path = Path(fleet(node01={}, node02={}))
     document = yaml.safe_load(path.read_text())
     document["all"]["children"]["lab"]["hosts"]["node02"]["ansible_port"] = 9  # nobody listens there
     path.write_text(yaml.safe_dump(document))
@@ -204,40 +247,10 @@ def test_an_unreachable_host_does_not_hold_up_the_others(
 
 
 @pytest.mark.lab
-def test_a_file_that_is_not_nodectls_is_kept(provision: Provision, fleet: Callable[..., str], lab4: Any) -> None:
-    lab4.ssh("node04", "echo NCCL_IB_TIMEOUT=23 > /etc/nccl.conf")
-    status, _, said = provision("--tags", "nccl_env", inventory=fleet("node04"))
-    assert status == 0, said
-    assert lab4.ssh("node04", "cat /var/lib/nodectl/runs/2*/files/*") == "NCCL_IB_TIMEOUT=23"
-    assert "NCCL_IB_TIMEOUT" not in lab4.ssh("node04", "cat /etc/nccl.conf")
-
-
-@pytest.mark.lab
 @pytest.mark.slow
 def test_an_interpreter_that_has_no_wheels_is_refused_with_the_range(
     provision: Provision, fleet: Callable[..., str]
 ) -> None:
     narrow = {"stack": {"python": {"min": "3.13", "max": "3.13"}}}
-    status, _, said = provision("--tags", "pytorch", inventory=fleet("node01", nodectl_overrides=narrow))
+    status, _, said = provision("--tags", "pytorch", inventory=fleet(node01={"nodectl_overrides": narrow}))
     assert status == 1 and "the stack's wheels exist for 3.13 to 3.13" in said
-
-
-@pytest.mark.lab
-def test_a_run_leaves_no_environment_and_no_connection(provision: Provision, lab4: Any, cli_env: Any) -> None:
-    # a folder of its own, short enough for a socket's path: the machine's may hold those of another run
-    with tempfile.TemporaryDirectory(dir="/tmp") as own:
-        status, document, said = provision("--tags", "launcher", "--limit", "node01", TMPDIR=own)
-        assert not [path for path in Path(own).rglob("*") if path.is_socket()], "sockets of ssh"
-    assert status == 0, said
-    folder = Path(cli_env["XDG_STATE_HOME"]) / "nodectl" / "runs" / "artifacts" / document["run"]
-    assert (folder / "stdout").exists() and not (folder / "command").exists()
-    assert list(document["hosts"]) == ["node01"]
-
-
-def test_a_slip_in_a_variables_name_is_refused_before_any_change(
-    provision: Provision, fleet: Callable[..., str]
-) -> None:
-    inventory = fleet("node01", kernel_settings_fille="/etc/sysctl.d/x.conf", python_version="my own")
-    status, document, said = provision("--tags", "limits", inventory=inventory)
-    assert status == 1 and document["hosts"]["node01"]["changed"] == 0
-    assert "kernel_settings_fille is no variable of nodectl's: kernel_settings_file is one" in said

@@ -32,8 +32,15 @@ def test_a_jump_is_a_command_with_the_keys_and_known_hosts(jump: list[str]) -> N
     assert command == ["-o", "UserKnownHostsFile=/k/my%%hosts", "-i", "/key", "-W", "[%h]:%p", "ssh://me@gate:7"]
 
 
-@pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("strategy", ["linear", "mitogen"])
+@pytest.mark.parametrize(
+    ("strategy", "times"),
+    [
+        ("linear", 1),
+        ("mitogen", 2),
+        pytest.param("linear", 2, marks=pytest.mark.slow),
+        pytest.param("mitogen", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_a_playbook_goes_through_it_as_exec_does(
     sshd: Sshd, jump_sshd: Sshd, nodectl: Cli, tmp_path: Path, times: int, strategy: str
 ) -> None:

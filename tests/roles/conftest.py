@@ -43,6 +43,12 @@ class Play:
     text: str
     changed: int
 
+    def changed_in(self, name: str) -> list[str]:
+        """The lines of changes in the play of this name, where several ran."""
+        _, header, rest = self.text.partition(f"PLAY [{name}]")
+        assert header, self.text
+        return re.findall(r"^changed: .*", re.split(r"^PLAY ", rest, flags=re.MULTILINE)[0], re.MULTILINE)
+
 
 @pytest.fixture
 def ansible_play(tmp_path: Path, cli_env: dict[str, str]) -> Callable[..., Play]:
@@ -54,7 +60,7 @@ def ansible_play(tmp_path: Path, cli_env: dict[str, str]) -> Callable[..., Play]
         argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", lab.inventory, "-l", limit]
         argv += ["-e", json.dumps(variables), str(path)]
         env = {**os.environ, **cli_env, "ANSIBLE_PIPELINING": "True"}
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120, env=env)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=280, env=env)
         assert not check or done.returncode == 0, done.stdout + done.stderr
         changed = re.search(r"changed=(\d+)", done.stdout)
         return Play(done.stdout + done.stderr, int(changed.group(1)) if changed else -1)

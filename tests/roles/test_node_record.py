@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 
 from nodectl.common.resources import share_dir
 from tests.node_snapshot import described
+from tests.roles.run_module import run_module
 
 UTILS = share_dir() / "plugins" / "module_utils"
 
@@ -26,17 +25,8 @@ class Node:
         self.etc.mkdir()
 
     def module(self, name: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
-        internal = {"_ansible_check_mode": check, "_ansible_tmpdir": str(self.folder), "_ansible_diff": True}
-        script = (
-            "import runpy, sys\n"
-            "from ansible.module_utils import basic\n"
-            "basic._ANSIBLE_ARGS, basic._ANSIBLE_PROFILE = sys.stdin.buffer.read(), 'legacy'\n"
-            f"runpy.run_path({str(share_dir() / 'plugins' / 'modules' / f'{name}.py')!r}, run_name='__main__')\n"
-        )
-        stdin = json.dumps({"ANSIBLE_MODULE_ARGS": {"folder": str(self.state), **arguments, **internal}})
-        done = subprocess.run([sys.executable, "-c", script], input=stdin, capture_output=True, text=True, check=False)
-        answer: dict[str, Any] = json.loads(done.stdout or json.dumps({"msg": done.stderr, "failed": True}))
-        return answer
+        path = f"plugins/modules/{name}.py"
+        return run_module(path, {"folder": str(self.state), **arguments}, folder=self.folder, check=check)
 
     def begin(self, run: str, check: bool = False, **touches: Any) -> dict[str, Any]:
         return self.module(

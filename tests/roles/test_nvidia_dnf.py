@@ -127,12 +127,26 @@ def test_check_mode_shows_the_files_and_writes_none(host: Host) -> None:
     assert not any(host.path(name).exists() for name in (REPO_FILE, KEY_FILE, STREAM_FILE))
 
 
+def _of(branch: str, name: str) -> dict[str, Any]:
+    return {"names": [name], "version": f"{branch}.*"}
+
+
 @pytest.mark.parametrize(
     ("stream", "wanted", "module"),
     [
-        ("580-open", {"names": ["nvidia-open"], "version": "580.*"}, "kmod-nvidia-open-dkms-580.126.20-1.el9"),
-        ("590-open", {"names": ["nvidia-open"], "version": "590.*"}, "kmod-nvidia-open-dkms-590.48.01-1.el9"),
-        ("580-dkms", {"names": ["cuda-drivers"], "version": "580.*"}, "kmod-nvidia-latest-dkms-580.126.20-1.el9"),
+        ("580-open", _of("580", "nvidia-open"), "kmod-nvidia-open-dkms-580.126.20-1.el9"),
+        pytest.param(
+            "590-open",
+            _of("590", "nvidia-open"),
+            "kmod-nvidia-open-dkms-590.48.01-1.el9",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "580-dkms",
+            _of("580", "cuda-drivers"),
+            "kmod-nvidia-latest-dkms-580.126.20-1.el9",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_of_two_branches_one_comes_whole_and_no_upgrade_moves_it(

@@ -29,20 +29,30 @@ pytestmark = [
 PLACE = "/opt/nvidia-repository"
 LAYERS = ("nvidia_repository", "nvidia_driver", "cuda", "cudnn", "nccl", "fabric_manager", "dcgm")
 PLAY = """
-- hosts: all
+- name: {name}
+  hosts: all
   gather_facts: false
+  vars: {variables}
   tasks:
 {tasks}
 """
+# everything that a check may not change: packages with their holds, and the files where the roles write
+STATE = "dpkg --get-selections | sort; find /etc /usr/local /var/lib/nodectl -newer /etc/dpkg/dpkg.cfg.d/tests -type f"
 
 
-def roles(names: tuple[str, ...], step: str = "main") -> str:
-    """A play of these roles."""
+def roles(names: tuple[str, ...], step: str = "main", name: str = "Roles", **variables: object) -> str:
+    """A play of these roles; several in one file start Ansible once."""
     lines = [
-        f"    - import_role: {{name: nodectl.fleet.{name}, tasks_from: {step}, rolespec_validate: false}}\n"
-        for name in names
+        f"    - import_role: {{name: nodectl.fleet.{role}, tasks_from: {step}, rolespec_validate: false}}\n"
+        for role in names
     ]
-    return PLAY.format(tasks="".join(lines))
+    return PLAY.format(name=name, variables=json.dumps(variables), tasks="".join(lines))
+
+
+def noted(name: str) -> str:
+    """A play that keeps the host's state in a variable."""
+    task = {"ansible.builtin.raw": STATE, "register": name, "changed_when": False}
+    return PLAY.format(name=f"State {name}", variables="{}", tasks=f"    - {json.dumps(task)}\n")
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +115,8 @@ def variables(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> dict[s
 
 
 def state(lab: LabUnderTest) -> str:
-    """Everything that a check may not change: packages with their holds, and the files where the roles write."""
-    command = (
-        "dpkg --get-selections | sort; find /etc /usr/local /var/lib/nodectl -newer /etc/dpkg/dpkg.cfg.d/tests -type f"
-    )
-    return lab.ssh(lab.hosts[0], command)
+    """The host's state, for a test to compare."""
+    return lab.ssh(lab.hosts[0], STATE)
 
 
 def test_installed_held_and_then_nothing_left_to_do(
@@ -121,8 +128,18 @@ def test_installed_held_and_then_nothing_left_to_do(
     )
     # without python3-debian a check cannot look at the source
     assert checked.changed == 11 and before == state(gpu_host)
-    made = ansible_play(roles(LAYERS), gpu_host, host, **variables)
-    assert made.changed == 12, made.text
+    same = '    - ansible.builtin.assert: {that: "first.stdout == second.stdout"}\n'
+    made = ansible_play(
+        roles(LAYERS, name="Install")
+        + noted("first")
+        + roles(LAYERS, name="Again")
+        + noted("second")
+        + PLAY.format(name="Compare", variables="{}", tasks=same),
+        gpu_host,
+        host,
+        **variables,
+    )
+    assert made.changed == 12 and not made.changed_in("Again"), made.text
     held = gpu_host.ssh(host, "apt-mark showhold").split()
     assert {"cuda-drivers-535", "nvidia-dkms-535", "libnvidia-compute-535", "cuda-toolkit-11-8"} <= set(held)
     assert {"libcudnn8", "libcudnn8-dev", "libnccl2", "nvidia-fabricmanager-535"} <= set(held)
@@ -136,9 +153,6 @@ def test_installed_held_and_then_nothing_left_to_do(
     ]
     assert "Driver 535.183.01 is installed, none is loaded" in made.text
     assert "Unattended upgrades no longer touch ^cuda-drivers" in made.text
-    after = state(gpu_host)
-    assert ansible_play(roles(LAYERS), gpu_host, host, **variables).changed == 0
-    assert after == state(gpu_host)
 
 
 def test_verify_reads_dpkg_and_apt(
@@ -236,16 +250,24 @@ def test_a_kept_driver_and_its_fabric_manager_are_held_together(
     host = gpu_host.hosts[0]
     gpu_host.ssh(host, "apt-mark unhold $(apt-mark showhold | grep -E 'nvidia|cuda-drivers')")
     kept = {**variables, "nvidia_driver_mode": "keep", "nvidia_repository_driver_branch": ""}
-    neither = {**kept, "fabric_manager_hold": False}
-    assert ansible_play(roles(("fabric_manager",)), gpu_host, host, **neither).changed == 0
-    assert "nvidia" not in gpu_host.ssh(host, "apt-mark showhold")
-    ansible_play(roles(("nvidia_repository", "nvidia_driver", "fabric_manager")), gpu_host, host, **kept)
+    listed = '    - {ansible.builtin.raw: "apt-mark showhold", register: holds, changed_when: false}\n'
+    none = "    - ansible.builtin.assert: {that: \"'nvidia' not in holds.stdout\"}\n"
+    done = ansible_play(
+        roles(("fabric_manager",), name="Without a hold", fabric_manager_hold=False)
+        + PLAY.format(name="None is held", variables="{}", tasks=listed + none)
+        + roles(("nvidia_repository", "nvidia_driver", "fabric_manager"), name="With holds")
+        + roles(("fabric_manager",), name="Again"),
+        gpu_host,
+        host,
+        **kept,
+    )
+    assert not done.changed_in("Without a hold") and not done.changed_in("Again"), done.text
+    assert done.changed_in("With holds")
     held = set(gpu_host.ssh(host, "apt-mark showhold").split())
     assert {"nvidia-fabricmanager-535", "nvidia-driver-535", "libnvidia-compute-535", "nvidia-dkms-535"} <= held
     before = gpu_host.ssh(host, "dpkg-query -W")
     gpu_host.ssh(host, "apt-get -y -qq dist-upgrade")
     assert gpu_host.ssh(host, "dpkg-query -W") == before
-    assert ansible_play(roles(("fabric_manager",)), gpu_host, host, **kept).changed == 0
 
 
 def test_nvlink_5_brings_the_subnet_manager_and_another_condition(
@@ -256,7 +278,8 @@ def test_nvlink_5_brings_the_subnet_manager_and_another_condition(
     gpu_host.ssh(host, "apt-get -y -qq --allow-change-held-packages purge nvidia-fabricmanager-535")
     b200 = {**variables, "fabric_manager_driver": "580.159.04", "fabric_manager_nvlink5": True}
     racks = {**b200, "fabric_manager_imex_nodes": ["10.0.0.1", "10.0.0.2"]}
-    ansible_play(roles(("fabric_manager",)), gpu_host, host, **racks)
+    plays = roles(("fabric_manager",)) + roles(("fabric_manager",), name="Again")
+    assert not ansible_play(plays, gpu_host, host, **racks).changed_in("Again")
     shown = gpu_host.ssh(
         host, "dpkg-query -W -f '${Package} ${Version}\\n' nvlsm libnvsdm nvidia-imex nvidia-fabricmanager"
     )
@@ -270,7 +293,6 @@ def test_nvlink_5_brings_the_subnet_manager_and_another_condition(
     assert "SW_MNG" in gpu_host.ssh(host, f"cat {folder}/90-nodectl.conf")
     assert gpu_host.ssh(host, "cat /etc/nvidia-imex/nodes_config.cfg").split() == ["10.0.0.1", "10.0.0.2"]
     assert "ib_umad" in gpu_host.ssh(host, "cat /etc/modules-load.d/nodectl-nvlsm.conf")
-    assert ansible_play(roles(("fabric_manager",)), gpu_host, host, **racks).changed == 0
 
 
 def test_a_host_whose_peermem_does_not_load_goes_on(

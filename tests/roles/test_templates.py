@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from nodectl.common.resources import share_dir
@@ -18,19 +17,21 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("template", "variables"), CASES)
-def test_rendered_as_ansible_renders(tmp_path: Path, template: str, variables: dict[str, Any]) -> None:
-    task = {
-        "ansible.builtin.template": {
-            "src": str(share_dir() / "templates" / template),
-            "dest": str(tmp_path / "out"),
-            "mode": "0644",
-        },
-        "vars": variables,
-    }
+def test_rendered_as_ansible_renders(tmp_path: Path) -> None:
+    tasks = [
+        {
+            "ansible.builtin.template": {
+                "src": str(share_dir() / "templates" / template),
+                "dest": str(tmp_path / f"out{number}"),
+                "mode": "0644",
+            },
+            "vars": variables,
+        }
+        for number, (template, variables) in enumerate(CASES)
+    ]
     play = tmp_path / "play.yml"
     play.write_text(
-        yaml.safe_dump([{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}])
+        yaml.safe_dump([{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}])
     )
     ansible = Path(sys.executable).with_name("ansible-playbook")
     done = subprocess.run(
@@ -41,7 +42,8 @@ def test_rendered_as_ansible_renders(tmp_path: Path, template: str, variables: d
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ANSIBLE_HOME": str(tmp_path), "LC_ALL": "C.UTF-8"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "out").read_bytes() == render(template, **variables).encode()
+    for number, (template, variables) in enumerate(CASES):
+        assert (tmp_path / f"out{number}").read_bytes() == render(template, **variables).encode(), template
 
 
 def test_nccl_file_holds_nothing_that_nccl_would_misread() -> None:
