@@ -115,9 +115,9 @@ def test_deadline_kills_the_whole_group(sshd: Sshd, transport: Transport, stdin:
     marker = f"3{time.time_ns()}"
     script = "trap '' TERM; sleep $1 & sleep $1"
     started = time.monotonic()
-    done = transport.run(sshd.host(), ["sh", "-c", f"echo before; {script}", "sh", marker], timeout_s=1, stdin=stdin)
+    done = transport.run(sshd.host(), ["sh", "-c", f"echo before; {script}", "sh", marker], timeout_s=4, stdin=stdin)
     assert (done.outcome, done.exit_status, done.stdout) == (Outcome.TIMEOUT, None, "before\n")
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 30
     assert gone(marker)
 
 
