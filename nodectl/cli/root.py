@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             # click asks the commands that are imported, and none is
             if hint := meant(args[0], commands()):
-                raise click.UsageError(f"No such command {args[0]!r}.  {hint}".rstrip(), ctx) from error
+                raise click.UsageError(f"No such command {args[0]!r}. {hint}".rstrip(), ctx) from error
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -9,6 +9,7 @@ import yaml
 
 from nodectl.common.nodeset import fold
 from nodectl.common.resources import share_dir
+from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.profiles import KINDS
@@ -40,7 +41,10 @@ def selected_roles(tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
     known = list(dict.fromkeys(tag for _, own in _roles() for tag in own))
     strange = sorted((wanted | unwanted) - {*known, *_ANSIBLE_TAGS})
     if strange:
-        raise UsageError(f"no role has the tag {', '.join(map(repr, strange))}", f"the tags are {', '.join(known)}")
+        hint = meant(strange[0], known)
+        raise UsageError(
+            f"no role has the tag {', '.join(map(repr, strange))}", f"{hint}the tags are {', '.join(known)}"
+        )
     chosen: list[str] = []
     for name, own in _roles():
         if name not in chosen and (not wanted or wanted & {*own, "all"}) and not unwanted & {*own}:
