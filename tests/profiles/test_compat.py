@@ -103,11 +103,20 @@ def refusal(case: Combination) -> Any:
 
 
 def test_general_knowledge_warns_and_never_refuses() -> None:
-    # torch 2.8 ends at Python 3.13 as far as is generally known
+    # torch 2.5.1's build for CUDA 11.8 loads NCCL 2.21.5 as far as is generally known
+    row = next(row for row in matrix().torch if (row.torch, row.cuda) == ("2.5.1", "11.8"))
+    assert row.nccl == "2.21.5" and "nccl" in row.unsure
+    stack = {"torch": "2.5.1", "cudnn": row.cudnn, "nccl": "2.20.5", "python": {"min": "3.9"}}
+    found = resolve("dgx-a100", "cu118", "stock", overrides={"stack": stack})
+    assert "torch-nccl-not-of-one-row" in codes(found)
+    assert any("2.21.5 of its wheel" in text and "no source" in text for text in found.warnings)
+
+
+def test_a_python_without_wheels_is_refused_of_every_build_that_is_known() -> None:
+    assert not [row for row in matrix().torch if "python" in row.unsure]
     stack = {"torch": "2.8.0", "nccl": "2.27.3", "python": {"max": "3.14"}}
-    found = resolve("dgx-a100", "cu128", "stock", overrides={"stack": stack})
-    assert "python-outside-wheel" in codes(found)
-    assert any("wheels for Python 3.9 to 3.13" in text and "no source" in text for text in found.warnings)
+    with pytest.raises(IncompatibleError, match="wheels for Python 3.9 to 3.13"):
+        resolve("dgx-a100", "cu128", "stock", overrides={"stack": stack})
 
 
 def test_what_the_matrix_does_not_know_is_a_warning() -> None:
