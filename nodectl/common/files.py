@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -24,11 +25,11 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: b
     """Write `path` as a whole, or leave it as it is; text in UTF-8, undecodable bytes as they were read.
 
     With `sync` it is on the disk when this returns. A device or pipe (/dev/null, /dev/stdout) is written to, and stays.
-    OSError where the folder cannot be written.
+    OSError where the folder cannot be written, or nobody reads the pipe.
     """
     data = content.encode("utf-8", errors="surrogateescape") if isinstance(content, str) else content
     if path.exists() and not path.is_file():
-        path.write_bytes(data)
+        _write_into(path, data)
         return
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -42,6 +43,19 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: b
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
+
+
+def _write_into(path: Path, data: bytes) -> None:
+    """Into what is there already, a device or pipe; OSError at once where nobody reads the pipe."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENXIO and path.is_fifo():
+            raise OSError(errno.ENXIO, "nobody reads this pipe", str(path)) from error
+        raise
+    os.set_blocking(handle, True)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
 
 
 def read_json(path: Path, remedy: str) -> Any:

@@ -1,6 +1,8 @@
 """Files that are replaced as a whole."""
 
 import os
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,26 @@ def test_a_pipe_or_device_is_written_to_and_stays(tmp_path: Path) -> None:
         os.close(reader)
     assert pipe.stat().st_mode == mode
     assert link.is_symlink()
+
+
+def test_a_pipe_that_nobody_reads_is_an_error_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="nobody reads this pipe"):
+        replace_file(pipe, b"text")
+
+
+def test_a_pipe_that_somebody_reads_gets_more_than_it_holds(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        text = b"x" * 1_000_000
+        until = time.monotonic() + 20
+        while True:
+            try:
+                replace_file(pipe, text)
+                break
+            except OSError:  # the reader has not opened it yet
+                assert time.monotonic() < until
+        assert reader.communicate(timeout=20)[0] == text
+    assert pipe.is_fifo()

@@ -115,7 +115,7 @@ def test_general_knowledge_warns_and_never_refuses() -> None:
 def test_a_python_without_wheels_is_refused_of_every_build_that_is_known() -> None:
     assert not [row for row in matrix().torch if "python" in row.unsure]
     stack = {"torch": "2.8.0", "nccl": "2.27.3", "python": {"max": "3.14"}}
-    with pytest.raises(IncompatibleError, match="wheels for Python 3.9 to 3.13"):
+    with pytest.raises(IncompatibleError, match=r"wheels for Python 3\.9 to 3\.13"):
         resolve("dgx-a100", "cu128", "stock", overrides={"stack": stack})
 
 
