@@ -41,6 +41,8 @@ def merge_faults(first: Faults, second: Faults, now: float) -> dict[str, dict[st
 
 def with_history(findings: Iterable[Finding], faults: Faults, reboots: float) -> list[Finding]:
     """A fault that outlived so many `reboots` is to be replaced, and failed."""
+    if not faults:
+        return list(findings)
     return [_escalated(finding, len(faults.get(_id(finding), ())), reboots) for finding in findings]
 
 

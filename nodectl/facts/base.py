@@ -24,6 +24,8 @@ NO_TIME = "no time left"
 # and of a tool that printed more than is read
 FLOOD = "printed too much"
 _LONGEST_REASON = 400
+# of each command's texts so many are kept with what was read of them
+_KNOWN_TEXTS = 4
 # no counter of a kernel has more digits
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 
@@ -106,10 +108,12 @@ def text_fact(
 ) -> Fact[T]:
     """What `parse` makes of one command's output; Absent with `absent` where its script exits with NOT_THERE."""
 
+    # hosts of one kind print most of them alike
+    known = lru_cache(maxsize=_KNOWN_TEXTS)(parse)
     return Fact(
         subject,
         (command,),
-        lambda recording: parse(output(recording, command.key, absent)),
+        lambda recording: known(output(recording, command.key, absent)),
         words,
         row,
         occasion=occasion,

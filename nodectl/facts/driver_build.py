@@ -7,9 +7,10 @@ from nodectl.facts.base import script, text_fact
 _EFI = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # each tree of DKMS; the log of a build that failed is quoted by its last words
 _SHOW = f"""\
-kernel=$(uname -r) dkms=/var/lib/dkms/nvidia
+dkms=/var/lib/dkms/nvidia
 set -- "$dkms"/[0-9]*
 [ ! -d "$1" ] && [ ! -e {_EFI} ] && exit 3
+read -r kernel </proc/sys/kernel/osrelease || kernel=$(uname -r)
 printf 'kernel\\t%s\\n' "$kernel"
 [ ! -e {_EFI} ] || printf 'secure_boot\\t%s\\n' "$(tail -c 1 {_EFI} | od -An -tu1 | tr -d ' ')"
 for tree in "$dkms"/[0-9]*; do

@@ -12,7 +12,7 @@ cd /sys/class/dmi/id 2>/dev/null && for name in sys_vendor product_name bios_ver
   value=
   read -r value 2>/dev/null <$name && printf '%s\\t%s\\n' "$name" "$value"
 done
-sed -n 's/^microcode[[:space:]]*: /microcode\\t/p' /proc/cpuinfo 2>/dev/null | sort -u
+awk '/^microcode[ \\t]*: / && !seen[$0]++ { sub(/[ \\t]*: /, "\\t"); print }' /proc/cpuinfo 2>/dev/null
 for disk in /sys/class/nvme/nvme*; do
   model= firmware=
   read -r model 2>/dev/null <"$disk/model" && read -r firmware <"$disk/firmware_rev" || continue

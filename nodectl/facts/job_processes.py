@@ -7,6 +7,9 @@ from nodectl.facts.base import counts, script, text_fact
 
 # another login's environment is not readable: its jobs are then known by their control group alone
 _SHOW = """\
+# most hosts have none: one look tells that
+grep -sqaE '^[0-9]+:[^:]*:.*/(slurmstepd\\.scope|slurm|nodectl)/|(^|[^A-Z_])NODECTL_JOB_ID=' \\
+  /proc/[0-9]*/cgroup /proc/[0-9]*/environ || exit 0
 of_jobs=
 if grep -sqE '/(slurmstepd\\.scope|slurm|nodectl)/' /proc/[0-9]*/cgroup; then
   grep -slE '/(slurmstepd\\.scope|slurm)/' /proc/[0-9]*/cgroup | sed 's|/proc/|slurm |; s|/cgroup||'

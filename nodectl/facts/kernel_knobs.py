@@ -15,8 +15,10 @@ show cmdline /proc/cmdline
 show transparent_hugepage /sys/kernel/mm/transparent_hugepage/enabled
 show transparent_hugepage_defrag /sys/kernel/mm/transparent_hugepage/defrag
 # a setting is given only to who takes it at once, and the shell takes byte by byte
-printf 'numa_balancing\\t%s\\n' "$(cat /proc/sys/kernel/numa_balancing 2>/dev/null)"
-printf 'taint\\t%s\\n' "$(cat /proc/sys/kernel/tainted 2>/dev/null)"
+settings=$(grep -sH '' /proc/sys/kernel/numa_balancing /proc/sys/kernel/tainted)
+case $settings in */numa_balancing:*) balancing=${settings#*:} ;; *) balancing= ;; esac
+case $settings in */tainted:*) taint=${settings##*:} ;; *) taint= ;; esac
+printf 'numa_balancing\\t%s\\ntaint\\t%s\\n' "${balancing%%[!0-9]*}" "$taint"
 show smt $cpu/smt/control
 show frequency_driver $cpu/cpu0/cpufreq/scaling_driver
 show idle_driver $cpu/cpuidle/current_driver

@@ -11,9 +11,16 @@ _NAMES = r"\|".join(
 )
 # PATH, where its link leads to: the file's name carries the version
 _SHOW = f"""\
-ldconfig -p | sed -n 's/^[[:space:]]*\\({_NAMES}\\).* (libc6,.*=> //p' | while read -r path; do
-  printf '%s\\t%s\\n' "$path" "$(readlink -f "$path")"
-done
+set -f
+IFS='
+'
+set -- $(ldconfig -p | sed -n 's/^[[:space:]]*\\({_NAMES}\\).* (libc6,.*=> //p')
+[ $# -gt 0 ] || exit 0
+if reals=$(realpath "$@" 2>/dev/null); then # one process for all of them
+  for real in $reals; do printf '%s\\t%s\\n' "$1" "$real"; shift; done
+else
+  for path; do printf '%s\\t%s\\n' "$path" "$(readlink -f "$path")"; done
+fi
 """
 _LINE = re.compile(r"(?P<path>(?:[^\t]*/)?(?P<name>[^\t/]*))\t(?P<real>.*)")
 _VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")

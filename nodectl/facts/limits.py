@@ -8,9 +8,12 @@ from nodectl.errors import ParseError
 from nodectl.facts.base import script, text_fact, whole
 
 # process 1's bounding set says what root can ever do here, and everybody may read it
-_SHOW = (
-    "for each in l n s; do ulimit -S$each; ulimit -H$each; done; sed -n 's/^CapBnd:[[:space:]]*/cap /p' /proc/1/status"
-)
+_SHOW = """\
+for each in l n s; do ulimit -S$each; ulimit -H$each; done
+while read -r name value; do
+  [ "$name" != CapBnd: ] || { printf 'cap %s\\n' "$value"; break; }
+done </proc/1/status
+"""
 _CAP_SYS_RESOURCE = 24
 
 

@@ -8,11 +8,20 @@ from nodectl.facts.limits import read_limits
 
 # `sshd: /usr/sbin/sshd -D [listener] …` is how a listening sshd shows its command line, on which its settings depend
 _SHOW = """\
-[ "$(id -u)" = 0 ] && command -v runuser >/dev/null || exit 3
-user=${SUDO_USER:-$(id -un)}
+# the shell reads: id would be a process, twice
+while read -r name _ uid _; do [ "$name" != Uid: ] || break; done </proc/self/status
+[ "$uid" = 0 ] && command -v runuser >/dev/null || exit 3
+user=$SUDO_USER
+[ -n "$user" ] || while IFS=: read -r name _ uid _; do
+  [ "$uid" != 0 ] || { user=$name; break; }
+done </etc/passwd
 all='for each in l n s; do ulimit -S$each; ulimit -H$each; done'
-login=$(runuser -l "$user" -s /bin/sh -c "$all" | tail -n 6 | tr '\\n' ' ')
-session=$(eval "$all" | tr '\\n' ' ')
+set -f
+set -- $(runuser -l "$user" -s /bin/sh -c "$all")
+while [ $# -gt 6 ]; do shift; done
+login="$* "
+set -- $(eval "$all")
+session="$* "
 printf 'user %s\\nlogin %s\\nsession %s\\n' "$user" "$login" "$session"
 [ "$login" != "$session" ] || exit 0
 pid=$$

@@ -15,7 +15,9 @@ _RINGS = {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"}
 _SHOW = """\
 cd /sys/class/net || exit
 for name in *; do
-  [ "$(readlink -f "$name/device/subsystem")" = /sys/bus/pci ] || continue
+  cd -P "/sys/class/net/$name/device/subsystem" && bus=$PWD || bus= # readlink would be a process
+  cd /sys/class/net || exit
+  [ "$bus" = /sys/bus/pci ] || continue
   numa= cpus=
   read -r numa <"$name/device/numa_node"
   read -r cpus <"$name/device/local_cpulist"

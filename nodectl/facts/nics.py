@@ -19,8 +19,10 @@ for name in *; do
   read -r speed <"$name/speed"
   read -r duplex <"$name/duplex"
   if [ -e "$name/device/driver" ]; then
-    driver=$(readlink "$name/device/driver") && driver=${driver##*/}
-    pci=$(readlink "$name/device") && pci=${pci##*/}
+    # readlink would be a process
+    cd -P "/sys/class/net/$name/device/driver" && driver=${PWD##*/}
+    cd -P "/sys/class/net/$name/device" && pci=${PWD##*/}
+    cd /sys/class/net || exit
     read -r numa <"$name/device/numa_node"
     while IFS=: read -r key value; do
       [ "$key" != firmware-version ] || firmware=${value# }

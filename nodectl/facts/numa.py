@@ -9,7 +9,7 @@ from nodectl.facts.base import gib, matches, script, text_fact, whole
 # FILE:LINE as grep prints it: the shell would read byte by byte, which not every kernel answers
 _SHOW = """\
 cd /sys/devices/system/node 2>/dev/null || exit 3
-grep -sHE '^[0-9, -]*$|MemTotal|MemFree' node[0-9]*/cpulist node[0-9]*/distance node[0-9]*/meminfo
+exec grep -sHE '^[0-9, -]*$|MemTotal|MemFree' node[0-9]*/cpulist node[0-9]*/distance node[0-9]*/meminfo
 """
 _LINE = re.compile(r"node(\d+)/(cpulist|distance|meminfo):(?:Node \d+ (Mem\w+):)?\s*(.*)")
 

@@ -41,7 +41,17 @@ def _read(recording: Recording) -> NvidiaSmiNvlink:
 def _counted(link: NvLink, counters: NvLink | None) -> NvLink:
     if counters is None:
         return link
-    return replace(counters, active=link.active, speed_gb_s=link.speed_gb_s, unavailable=link.unavailable)
+    # not by replace, which looks at every field: a host has a hundred links
+    return type(counters)(
+        counters.link,
+        link.active,
+        link.speed_gb_s,
+        counters.replay_errors,
+        counters.recovery_errors,
+        counters.crc_errors,
+        counters.errors,
+        link.unavailable,
+    )
 
 
 def _words(nvlink: NvidiaSmiNvlink) -> str:

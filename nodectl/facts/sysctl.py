@@ -8,28 +8,25 @@ from nodectl.facts.base import Fact, text_fact
 from nodectl.model.recording import Command
 
 # KEY FIXED VALUE a line; FIXED is why no writing is possible here, - where it is. A file's mode says what the kernel
-# allows, the mount what a container does; neither depends on who asks. One process for all keys: the shell reads.
-# grep reads, because the kernel gives a setting only to who takes it at once, and shells take byte by byte.
+# allows, the mount what a container does (the nearest mount above the file decides); neither depends on who asks.
+# awk reads, because the kernel gives a setting only to who takes it at once, and shells take byte by byte.
 _SHOW = """\
 cd /proc/sys || exit 3
 for key; do [ -e "$key" ] || printf '%s absent \\n' "$key"; done
-mounts= newline='
-'
-while read -r _ _ _ _ where options rest; do
-  case $where in /proc | /proc/sys*)
-    case ,$options,${rest##* }, in *,ro,*) mounts="$mounts $where=ro " ;; *) mounts="$mounts $where=rw " ;; esac
-  esac
-done </proc/self/mountinfo
-modes=$newline$(stat -c '%n %A' -- "$@" 2>/dev/null)
-grep -sH '' -- "$@" | while IFS=: read -r key value; do
-  case $modes in *"$newline$key "??w*) fixed=- ;; *) fixed=read-only ;; esac
-  case $mounts in *=ro*) at=/proc/sys/$key ;; *) at= ;; esac # the nearest mount above the file decides
-  while [ -n "$at" ]; do
-    case $mounts in *" $at=ro "*) fixed=read-only; break ;; *" $at=rw "*) break ;; esac
-    at=${at%/*}
-  done
-  printf '%s %s %s\\n' "$key" "$fixed" "$value"
-done
+stat -c '%n %A' -- "$@" 2>/dev/null | awk 'BEGIN {
+  while ((getline < "/proc/self/mountinfo") > 0)
+    if (($5 == "/proc" || index($5, "/proc/sys") == 1) && mounts[$5] != "ro")
+      mounts[$5] = ("," $6 "," $NF ",") ~ /,ro,/ ? "ro" : "rw"
+  while ((getline < "-") > 0) if ($2 ~ /^..w/) fixed[$1] = "-"
+  for (number = 1; number < ARGC; number++) {
+    key = ARGV[number]
+    why = key in fixed ? "-" : "read-only"
+    for (at = "/proc/sys/" key; at != "" && !(at in mounts); ) sub(/\\/[^\\/]*$/, "", at)
+    if (at != "" && mounts[at] == "ro") why = "read-only"
+    while ((getline value < key) > 0) print key, why, value
+    close(key)
+  }
+}' "$@"
 """
 # what a training node's network and memory depend on: always looked at, so that hosts can be compared
 SYSCTL_KEYS = (

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import shlex
 import time
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from nodectl.common.resources import payload_dir
 from nodectl.errors import ParseError
@@ -19,10 +20,18 @@ from nodectl.transport.base import Transport
 # for all commands of a host together; what has no time left is a deadline overrun
 BUDGET_S = 120
 _SLACK_S = 30.0
+# how a script begins that has nothing to tell without a folder
+_GUARD = re.compile(r"\[ -d (/[\w./-]+) \] \|\| exit 3\b|cd (/[\w./-]+) 2>/dev/null \|\| exit 3\b")
 
 
 def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S, pack: bool = True) -> bytes:
     """The collector for these commands, as text for a POSIX shell."""
+    return f"nonce={nonce} budget={budget_s} pack={int(pack)} {_program(tuple(commands))}".encode()
+
+
+# equal hosts are asked the same
+@lru_cache(maxsize=16)
+def _program(commands: tuple[Command, ...]) -> str:
     # what may hang takes no answer of another with it
     quick = [command for command in commands if command.is_quick]
     groups = [[command for command in quick if command.waits is waits] for waits in (False, True)]
@@ -36,8 +45,8 @@ def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S,
         functions += "".join(map(_function, parts, group))
         names.append(f"group_{number}='{' '.join(parts)}'")
     keys = " ".join(f"group_{number}" for number in range(len(together)))
-    settings = f"nonce={nonce} budget={budget_s} pack={int(pack)} groups='{keys}' {' '.join(names)}"
-    return f"{settings} alone=$group_{len(together)}\n{_body()}\n{functions}main\n".encode()
+    settings = f"groups='{keys}' {' '.join(names)} alone=$group_{len(together)}"
+    return f"{settings}\n{_body()}\n{functions}main\n"
 
 
 def _lanes(commands: Sequence[Command]) -> list[list[Command]]:
@@ -60,7 +69,9 @@ def _body() -> str:
 
 def _take(command: Command) -> str:
     login = "root" if command.root else "login"
-    return f"take {shlex.quote(command.key)} {command.deadline_s} {login} {shlex.join(command.argv)}"
+    take = f"{shlex.quote(command.key)} {command.deadline_s} {login} {shlex.join(command.argv)}"
+    guard = _GUARD.match(command.argv[2]) if command.argv[:2] == ("sh", "-c") and command.is_quick else None
+    return f"ask_in {guard[1] or guard[2]} {take}" if guard else f"take {take}"
 
 
 def new_nonce() -> str:

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,9 @@ def _entry(folder: _Opened, key: str, index: _Index) -> Entry | None:
     err, _ = folder.read(f"{key}{ERR}") or (b"", False)
     cut = cut or entry.cut
     status = None if cut else entry.exit_status
-    return replace(entry, exit_status=status, stdout=as_text(content), stderr=as_text(err), cut=cut)
+    return Entry(
+        key, entry.argv, status, as_text(content), as_text(err), entry.duration_s, cut=cut, recorded=entry.recorded
+    )
 
 
 def _clock(folder: _Opened) -> tuple[float | None, float | None]:

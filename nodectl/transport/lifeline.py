@@ -18,13 +18,14 @@ _CUT = (
 _OPEN = "exec 3<&0 </dev/null 4>&2 2>/dev/null; "
 _RUN = '(exec "$@") 2>&4 3<&- 4>&-; s=$?; kill -KILL $!; exit $s'
 _WITHOUT_INPUT = _CUT + _OPEN + "(exec <&3 3<&-; watch) & " + _RUN
-# With input the watcher can only read once the input is through; until then, another looks for the parent (sshd).
+# With input the watcher can only read once the input is through; until then, another looks for the parent (sshd). It
+# is ended then: where many hosts are one machine, a process each second is dear.
 _WITH_INPUT = (
     _CUT
     + "p=$PPID; n=$1; shift; "
     + _OPEN
-    + "(exec 3<&-; deaf; while kill -0 $p; do sleep 1; done; cut) & "
-    + '{ head -c "$n" <&3; (exec <&3 3<&-; watch) & } | '
+    + "{ (exec 3<&-; deaf; while kill -0 $p; do sleep 1; done; cut) & "
+    + 'head -c "$n" <&3; kill -KILL $!; (exec <&3 3<&-; watch) & } | '
     + _RUN
 )
 

@@ -175,6 +175,26 @@ class TestCollector:
         found = gather(shell, Command("odd", ("printf", r"\377\000z")), Command("last", ("echo", "x"))).entries
         assert (found["odd"].stdout, found["last"].stdout) == ("\ufffdz", "x\n")
 
+    def test_a_file_that_is_not_there_is_told_as_by_cat(self, shell: str, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+        shown = [Command(name, ("cat", str(tmp_path / name))) for name in ("missing", "no/folder", "link")]
+        found = gather(shell, *shown, Command("last", ("echo", "x"))).entries
+        for each in shown:
+            entry = found[each.key]
+            assert (entry.exit_status, entry.stdout) == (1, "")
+            assert entry.stderr.strip() == f"cat: {each.argv[1]}: No such file or directory"
+
+    def test_a_script_without_its_folder_says_so_as_if_it_had_run(self, shell: str, tmp_path: Path) -> None:
+        there, missing = str(tmp_path), str(tmp_path / "no")
+        texts = {
+            "tests": f"[ -d {missing} ] || exit 3\necho x",
+            "enters": f"cd {missing} 2>/dev/null || exit 3; pwd",
+            "stays": f"cd {there} 2>/dev/null || exit 3; pwd; exit 4",
+        }
+        found = gather(shell, *(Command(key, ("sh", "-c", text)) for key, text in texts.items())).entries
+        answers = [(found[key].stdout, found[key].exit_status) for key in texts]
+        assert answers == [("", 3), ("", 3), (f"{there}\n", 4)]
+
     def test_a_host_without_gzip_answers_plainly(self, shell: str) -> None:
         assert gather(shell, Command("a", ("echo", "x")), pack=False).entries["a"].stdout == "x\n"
 

@@ -111,6 +111,10 @@ def _fields(kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str,
     """The class's fields that stand somewhere, by name."""
     read: dict[str, Any] = {}
     for name, place in places_of(kind).items():
+        value = next(filter(None, map(values.get, place.paths)), None)
+        if value is not None and value.text and not refused(value.text):  # as most are
+            read[name] = _reading(place.kind, value)
+            continue
         value = _printed(values, place)
         read[name] = None if value is None else _kept(_reading(place.kind, value), name, unavailable)
     return read
@@ -167,9 +171,8 @@ def _reasons(values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ..
     other: list[str] = []
     words: dict[str, Refused] = {}
     read = False
-    for path, value in values.items():
-        if not path.startswith("clocks_"):
-            continue  # of a hundred values a dozen are looked at closer
+    # of a hundred values a dozen are looked at closer
+    for path, value in [item for item in values.items() if item[0][:7] == "clocks_"]:
         section, _, rest = path.partition("/")
         if section not in ("clocks_event_reasons", "clocks_throttle_reasons"):
             continue
