@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,10 @@ _FILES = (
     "CHANGELOG.md",
     ".yamllint",
 )
-_PASSED_OVER = shutil.ignore_patterns("__pycache__", "*.pyc", ".state", ".cache", ".venv")
+# all examples' tests in one process, on a busy machine
+WITHIN_S = 500
+# bytecode goes along, or each program would compile everything anew; a name with a number behind it is half-written
+_PASSED_OVER = shutil.ignore_patterns("*.pyc.*", ".state", ".cache", ".venv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class Section:
     @property
     def tests(self) -> list[str]:
         """The test files among its files."""
-        return [path for path in self.files if path.startswith("tests/")]
+        return [path for path in self.files if Path(path).match("tests/**/test_*.py")]
 
 
 def sections(page: str) -> list[Section]:
@@ -120,7 +125,17 @@ def run(house: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str
     env = {name: value for name, value in os.environ.items() if not name.startswith(("NODECTL_", "PYTEST_"))}
     env |= {"PYTHONPATH": str(house), "XDG_STATE_HOME": str(house / ".state"), "COLUMNS": "160"} | more
     env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
-    return subprocess.run(argv, cwd=house, env=env, capture_output=True, text=True, timeout=240, check=False)
+    process = subprocess.Popen(
+        argv, cwd=house, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        out, err = process.communicate(timeout=WITHIN_S)
+    except BaseException:
+        # as by Ctrl-C: tests that are cut short take their lab down
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        raise
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
 
 def test_the_page_has_what_it_promises() -> None:
@@ -129,17 +144,39 @@ def test_the_page_has_what_it_promises() -> None:
     assert not [name for name in (*wanted, "fault", "option") if not any(t.endswith(f" {name}") for t in titles)]
 
 
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
-def test_an_example_works_as_it_stands(house: Path, section: Section, request: pytest.FixtureRequest) -> None:
-    assert section.tests, "each example has its test"
-    done = run(house, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *section.tests)
-    assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
-    for command, lines in section.commands:
+@pytest.fixture(scope="module")
+def tried(house: Path) -> str:
+    """What pytest says of the tests of all examples."""
+    files = [path for section in SECTIONS for path in section.tests]
+    return run(house, sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *files).stdout
+
+
+@pytest.fixture(scope="module")
+def shell(house: Path) -> Callable[..., str]:
+    """What a command of the page shows; several sections begin with the same one, which then runs once."""
+
+    @cache
+    def shown(command: str, inventory: str) -> str:
         words = command.replace("nodectl ", f"{sys.executable} -m nodectl ", 1)
-        live = {"NODECTL_INVENTORY": request.getfixturevalue("lab4").inventory} if " -l " in command else {}
-        shown = run(house, "bash", "-c", words, **live)
-        missing = [line for line in lines if squeezed(line) not in squeezed(shown.stdout + shown.stderr)]
-        assert not missing, f"{command}: {missing}\n{shown.stdout}{shown.stderr}"
+        done = run(house, "bash", "-c", words, **({"NODECTL_INVENTORY": inventory} if inventory else {}))
+        return done.stdout + done.stderr
+
+    return lambda command, inventory: "".join(shown(part, inventory) for part in command.split(" && "))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
+def test_an_example_works_as_it_stands(
+    tried: str, shell: Callable[..., str], section: Section, request: pytest.FixtureRequest
+) -> None:
+    assert section.tests, "each example has its test"
+    for path in section.tests:
+        assert f"PASSED {path}::" in tried, tried
+        assert f"FAILED {path}" not in tried and f"ERROR {path}" not in tried, tried
+    for command, lines in section.commands:
+        shown = shell(command, request.getfixturevalue("lab4").inventory if " -l " in command else "")
+        missing = [line for line in lines if squeezed(line) not in squeezed(shown)]
+        assert not missing, f"{command}: {missing}\n{shown}"
 
 
 def test_the_examples_are_as_clean_as_the_house(house: Path) -> None:
