@@ -11,6 +11,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.lost import Loss, Watched, said_once
 from nodectl.probes.registry import AnyProbe, declarations
 from nodectl.topology.fabric.judge import in_rank_order
 from nodectl.transport.base import Transport
@@ -33,17 +34,26 @@ class Measuring:
     # of these nobody was told to measure them: the trial goes on without
     wished: frozenset[str] = frozenset()
     dropped: list[Finding] = field(default_factory=list)
+    _said: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the probes that measure something."""
         return tuple(probe.name for probe in self.probes)
 
+    def lost(self) -> dict[str, str]:
+        """Hosts that stopped answering while they were measured, with the reason; they are not asked again."""
+        return {name: loss.reason for name, loss in self._losses().items()}
+
+    def _losses(self) -> dict[str, Loss]:
+        return self.transport.lost if isinstance(self.transport, Watched) else {}
+
     def __call__(self, side: Side) -> ProbeResult:
         """Run every probe once as the side is to be run; all measurements and findings."""
         result = ProbeResult()
         for probe in self.probes:
-            result += self._one(probe, side)
+            if not self._losses():
+                result += self._one(probe, side)
         return result
 
     def warm_up(self, side: Side) -> ProbeResult:
@@ -59,6 +69,9 @@ class Measuring:
                 kept.append(probe)
             else:
                 self.dropped.extend(self._why(probe.name, probed))
+            if self._losses():
+                self.dropped.extend(finding for finding in probed.findings if finding not in self.dropped)
+                break
         self.probes = kept
         return result
 
@@ -68,7 +81,12 @@ class Measuring:
         hosts = self.hosts
         if probe.has_ranks and side.run_with.get("rank_order") == "fabric":
             hosts = in_rank_order(self.hosts, None)
-        return probe.run(self.transport, hosts, options, _silent)
+        result = probe.run(self.transport, hosts, options, _silent)
+        losses = self._losses()
+        if losses:
+            result = said_once(probe.name, result, losses, self._said)
+            self._said = tuple(losses)
+        return result
 
     def _why(self, name: str, result: ProbeResult) -> list[Finding]:
         """What the probe says of it, as part of the trial's result."""

@@ -61,6 +61,9 @@ class TrialRun:
     def run(self) -> Trial:
         """The trial as it is kept; its findings say what could not be done."""
         self._warm_up()
+        if lost := self.measuring.lost():
+            reasons = "; ".join(f"{host}: {reason}" for host, reason in sorted(lost.items()))
+            return self._ledger.close(f"lost before anything was changed: {reasons}")
         if not self.measuring.names:
             return self._ledger.close("nothing could be measured here, and no setting was changed")
         self._refuse_too_short()
@@ -124,7 +127,13 @@ class TrialRun:
             self._ledger.findings += armed.findings if armed else ()
 
     def _turns(self, armed: Armed) -> str:
-        turns = Turns(put_on=armed.put_on, lost=armed.lost, measure=self.measuring, note=self.note, clock=self.clock)
+        turns = Turns(
+            put_on=armed.put_on,
+            lost=lambda: {**armed.lost(), **self.measuring.lost()},
+            measure=self.measuring,
+            note=self.note,
+            clock=self.clock,
+        )
         head, ledger = self.head, self._ledger
         course = Course(turns, head.baseline, head.candidates, ledger.keep, ledger.taken, ledger.varied)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -249,3 +250,27 @@ def test_a_pair_that_was_lost_by_chance_is_measured_again() -> None:
     turns, taken, _ = course(broken)
     interleave(turns, taken, STOCK, [FAST], 5, always)
     assert broken.measured == 10
+
+
+def test_the_first_estimate_counts_the_changes_of_settings() -> None:
+    fleet = PaperFleet(SPEEDS, turn_s=2.0, put_s=50.0)
+    turns, taken, _ = course(fleet)
+    interleave(turns, taken, STOCK, [FAST], 10, always)
+    first = next(line for line in fleet.said if line.startswith("tune trial: about"))
+    assert fleet.said.index(first) <= 1  # as soon as one change and one turn have been measured
+    told = re.search(r"(?:(\d+) min )?(?:(\d+) s )?in all", first)
+    assert told is not None
+    told_s = 60 * int(told[1] or 0) + int(told[2] or 0)
+    assert 0.75 * fleet.now_s <= told_s <= 1.25 * fleet.now_s
+
+
+def test_an_estimate_that_no_longer_holds_is_made_anew() -> None:
+    fleet = PaperFleet(SPEEDS)
+
+    def slower(turn: int) -> None:
+        fleet.now_s += 20.0 * (turn > 4)
+
+    fleet.on_turn = slower
+    turns, taken, _ = course(fleet)
+    interleave(turns, taken, STOCK, [FAST], 10, always)
+    assert len([line for line in fleet.said if line.startswith("tune trial: about")]) > 2

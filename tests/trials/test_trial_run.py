@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,6 +19,7 @@ from nodectl.model.status import Status
 from nodectl.model.trial import Side, Trial
 from nodectl.model.verdict import Outcome
 from nodectl.probes.base import ProbeResult
+from nodectl.probes.lost import Loss, Watched
 from nodectl.probes.registry import declarations
 from nodectl.trials import store
 from nodectl.trials.measuring import TRAINING, Measuring
@@ -289,3 +291,25 @@ def test_what_no_probe_feels_is_said_before_anything_is_changed() -> None:
     (line,) = [line for line in fleet.said if line.startswith("not proposed")]
     assert line == "not proposed whatever comes out, for tcp cannot feel it: NCCL_PROTO"
     assert fleet.said.index(line) < next(at for at, said in enumerate(fleet.said) if said.startswith("pair 1"))
+
+
+@pytest.mark.parametrize(("turn", "said"), [(1, "lost before anything was changed"), (4, "lost in the middle")])
+def test_a_host_that_is_lost_in_a_turn_is_not_asked_again(turn: int, said: str) -> None:
+    fleet, inner = PaperFleet(SPEEDS), Mock()
+    watched = Watched(inner)
+    measured: list[int] = []
+
+    def lose(number: int) -> None:
+        measured.append(number)
+        if number == turn:
+            watched.lost["b"] = Loss("it stopped answering: nothing was heard of it for 9 s")
+
+    fleet.on_turn = lose
+    probes = [replace(declarations()["tcp"], run=fleet.probe), replace(declarations()["latency"], run=fleet.probe)]
+    found = run_of(fleet, head(), measuring=Measuring(watched, HOSTS, probes, {})).run()
+    assert measured == [*range(1, turn + 1)]  # neither by the other probe of the turn nor by a later one
+    assert (found.complete, found.reason.startswith(said)) == (False, True)
+    assert "b: it stopped answering" in found.reason
+    told = [finding for finding in found.findings if finding.subject == "lost"]
+    assert [finding.host for finding in told] == ["b"]
+    assert ("put back" in fleet.events) is (turn > 1)

@@ -281,16 +281,19 @@ def _run(
     training: bool | None,
 ) -> Trial:
     """The trial from the locks to its record; refused where the hosts are not free."""
+    from nodectl.probes.lost import Watched
     from nodectl.trials.arming.armed import armed
     from nodectl.trials.felt import tried
     from nodectl.trials.measuring import TRAINING, Measuring
     from nodectl.trials.run import TrialRun
 
     settings = [*dict.fromkeys(key for side in head.candidates for key in tried(head.baseline, side, app.profile_dirs))]
-    measuring = Measuring(app.transport, app.hosts, wanted, asked, frozenset(() if training else (TRAINING,)))
     with hold(app, "tune trial", force=force, changes=True) as holds:
         if holds.refused:
             return replace(head, reason="the hosts are not free", findings=holds.findings)
+        # as in a probe: a host that is lost in a turn is not waited for until the probe's own deadlines
+        watched = Watched(app.transport, holds.heard, holds.unreached())
+        measuring = Measuring(watched, app.hosts, wanted, asked, frozenset(() if training else (TRAINING,)))
         note(f"trial {head.id}")
         arm = partial(
             armed,
