@@ -111,14 +111,17 @@ def _judge_recordings(read: ReadHost, orders: Sequence[Order]) -> Iterator[HostH
         return
     global _work
     _work = read, orders
+    thresholds = gc.get_threshold()
     try:
         # what is here now is not for the workers' collectors to copy
         gc.freeze()
+        _collect_rarely()
         context = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(processes, mp_context=context, initializer=_collect_rarely) as pool:
             yield from pool.map(_judge_one, range(len(orders)), chunksize=_CHUNK)
     finally:
         _work = None
+        gc.set_threshold(*thresholds)
         gc.unfreeze()
 
 

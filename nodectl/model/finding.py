@@ -1,6 +1,8 @@
 """A judgement on one host: what was expected, what is, and what to do."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from nodectl.model.status import Status
 
@@ -23,3 +25,10 @@ class Finding:
     evidence: str = ""
     kind: str = ""
     hosts: tuple[str, ...] = ()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For pickle, which would look up the fields of each: of a large fleet a hundred thousand cross processes."""
+        return Finding, _values(self)
+
+
+_values: Callable[[Finding], tuple[object, ...]] = attrgetter(*(field.name for field in fields(Finding)))
