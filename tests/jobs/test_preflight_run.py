@@ -117,7 +117,22 @@ def test_clocks_are_compared_by_what_arrives(tmp_path: Path) -> None:
 def test_a_host_without_python_fails_and_says_so(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("sh", "mkdir", "mktemp", "tar", "mv", "rm", "id", "date", "head", "tail", "sed", "sleep", "gzip"):
+    for name in (
+        "sh",
+        "mkdir",
+        "mktemp",
+        "tar",
+        "mv",
+        "rm",
+        "id",
+        "date",
+        "head",
+        "tail",
+        "sed",
+        "sleep",
+        "gzip",
+        "cat",
+    ):
         (tools / name).symlink_to(
             next(path for path in (Path("/bin") / name, Path("/usr/bin") / name) if path.exists())
         )
