@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
@@ -14,6 +14,7 @@ from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
+from nodectl.model.host import Host
 
 
 @click.command()
@@ -41,7 +42,7 @@ def provision(
     if not check:
         lines = described(hosts, roles, allow_reboot)
         ask(hosts, f"provision {counted(len(hosts), 'host')} ({fold(host.name for host in hosts)})?", lines, yes=yes)
-    _fill_lab_share([host.variables for host in hosts])
+    _fill_lab_share(hosts, roles)
     with alone(app, "provision", force=force, check=check):
         run = run_playbook(
             app,
@@ -64,10 +65,10 @@ def provision(
     raise SystemExit(run.exit_status)
 
 
-def _fill_lab_share(variables: list[Any]) -> None:
+def _fill_lab_share(hosts: Sequence[Host], roles: Sequence[str]) -> None:
     """The play does the same; done here first, a long download is seen."""
-    from nodectl.common.node_paths import LAB_SHARE
+    from nodectl.provision.outlook import takes_lab_wheels
     from nodectl.provision.wheels import ensure_lab_share
 
-    if any(str(host.get("nodectl_wheelhouse", "")).startswith(LAB_SHARE) for host in variables):
+    if takes_lab_wheels(hosts, roles):
         ensure_lab_share(note)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nodectl.common.plain_values import plain_value
 from nodectl.profiles import KINDS
 from nodectl.profiles.overrides import ALLOW, NCCL_ENV, OVERRIDES, checked_nccl_env, checked_overrides
 from nodectl.profiles.resolve import Resolved, load_profile, resolve, without_stack
@@ -48,7 +49,7 @@ def of_variables(
     chosen = _names(variables, names)
     hardware, stack, tuning = (chosen[kind] or DEFAULTS[kind] for kind in KINDS)
     overrides, nccl_env = own_values(variables)
-    allowed = _plain(variables.get(ALLOW) or [])
+    allowed = plain_value(variables.get(ALLOW) or [])
     if look is not None:
         return resolve(
             hardware,
@@ -96,7 +97,7 @@ def check_names(names: Mapping[str, str], extra_dirs: Sequence[Path]) -> None:
 
 def own_values(variables: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The host's `nodectl_overrides` and `nodectl_nccl_env` (which wins); ProfileError where one is malformed."""
-    overrides, nccl_env = (_plain(variables.get(name) or {}) for name in (OVERRIDES, NCCL_ENV))
+    overrides, nccl_env = (plain_value(variables.get(name) or {}) for name in (OVERRIDES, NCCL_ENV))
     return checked_overrides(overrides), checked_nccl_env(nccl_env)
 
 
@@ -109,8 +110,3 @@ def _resolved(names: tuple[str, str, str], own: str, extra_dirs: tuple[Path, ...
 @lru_cache(maxsize=256)
 def _hardware(name: str, overrides: str, extra_dirs: tuple[Path, ...]) -> Hardware:
     return without_stack(name, DEFAULTS["tuning"], overrides=json.loads(overrides), extra_dirs=extra_dirs).hardware
-
-
-def _plain(value: object) -> Any:
-    """Through JSON: plain text and numbers, without Ansible's tags."""
-    return json.loads(json.dumps(value))

@@ -7,12 +7,14 @@ from typing import Any
 
 import yaml
 
+from nodectl.common.node_paths import LAB_SHARE
 from nodectl.common.nodeset import fold
 from nodectl.common.resources import share_dir
 from nodectl.common.spelling import meant
-from nodectl.errors import UsageError
+from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.profiles import KINDS
+from nodectl.profiles.host import of_host
 
 # the plays of site.yml that change a node
 CHANGING = ("provision", "tune")
@@ -50,6 +52,25 @@ def selected_roles(tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
         if name not in chosen and (not wanted or wanted & {*own, "all"}) and not unwanted & {*own}:
             chosen.append(name)
     return chosen
+
+
+def takes_lab_wheels(hosts: Sequence[Host], roles: Sequence[str]) -> bool:
+    """Whether a host is to get Python or PyTorch from the lab's share; what its profiles refuse, the playbook says."""
+    if not {"python", "pytorch"} & set(roles):
+        return False
+    return any(map(_has_torch, (host for host in hosts if _from_lab_share(host))))
+
+
+def _from_lab_share(host: Host) -> bool:
+    return str(host.variables.get("nodectl_wheelhouse", "")).startswith(LAB_SHARE)
+
+
+def _has_torch(host: Host) -> bool:
+    try:
+        wanted = of_host(host)
+    except ProfileError:
+        return False
+    return wanted is not None and wanted.stack.torch is not None
 
 
 def _words(options: Sequence[str]) -> set[str]:

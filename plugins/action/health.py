@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,9 @@ class _Rendered(Mapping[str, Any]):
         self._variables, self._templar = variables, templar
 
     def __getitem__(self, name: str) -> Any:
-        return json.loads(json.dumps(self._templar.template(self._variables[name])))
+        from nodectl.common.plain_values import plain_value
+
+        return plain_value(self._templar.template(self._variables[name]))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._variables)

@@ -26,7 +26,6 @@ _raw:
   elements: dict
 """
 
-import json
 import platform
 from typing import Any
 
@@ -42,6 +41,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         # here, not above: run_identity, which comes first, says where Ansible's Python has no nodectl
         from uv import find_uv_bin
 
+        from nodectl.common.plain_values import plain_value
         from nodectl.errors import NodectlError
         from nodectl.profiles import KINDS
         from nodectl.profiles.host import of_variables
@@ -53,11 +53,11 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         self.set_options(var_options=variables, direct=options)
         options = {OVERRIDES: "overrides", NCCL_ENV: "nccl", ALLOW: "allow_unsupported"}
         host_variables = {name: self.get_option(option) for name, option in options.items()}
-        host_variables |= {f"nodectl_{kind}": name for kind, name in zip(KINDS, _plain(terms), strict=True)}
+        host_variables |= {f"nodectl_{kind}": name for kind, name in zip(KINDS, plain_value(terms), strict=True)}
         folders = profile_dirs((variables or {}).get("ansible_inventory_sources") or ())
         try:
-            node = _plain(self.get_option("node"))
-            look = HostLook.create(node, _plain(self.get_option("driver"))) if node else None
+            node = plain_value(self.get_option("node"))
+            look = HostLook.create(node, plain_value(self.get_option("driver"))) if node else None
             resolved = of_variables(host_variables, extra_dirs=folders, look=look)
         except NodectlError as error:
             # Ansible prints each cause again
@@ -77,8 +77,3 @@ def _refuse_slips(variables: dict[str, Any]) -> None:
     if slips:
         lines = "; ".join(f"{name} is no variable of nodectl's: {meant} is one" for name, meant in slips)
         raise AnsibleError(f"{lines}. Correct it in the inventory, or give a variable of your own another name")
-
-
-def _plain(value: Any) -> Any:
-    """Through JSON: plain text and numbers, without Ansible's tags."""
-    return json.loads(json.dumps(value))

@@ -53,8 +53,9 @@ class Controller:
         package: bool = False,
         env: Mapping[str, str] | None = None,
         limit_s: float = 600,
+        input: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """`package`: nodectl is in this Ansible's Python, too."""
+        """`package`: nodectl is in this Ansible's Python, too; `input` is typed where a password is asked for."""
         more = {"PYTHONPATH": str(self.collections.parent / "package")} if package else {}
         return subprocess.run(
             [str(self.bin / argv[0]), *argv[1:]],
@@ -64,6 +65,8 @@ class Controller:
             text=True,
             check=False,
             timeout=limit_s,
+            input=input,
+            start_new_session=True,
         )
 
 
@@ -83,19 +86,23 @@ def controller(
     request: pytest.FixtureRequest, artifact: Path, cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Controller:
     """Both ends of the promise, one after the other."""
-    folder = tmp_path_factory.mktemp(request.param)
-    environment = _environment(ENDS[request.param], Path(cli_env["XDG_CACHE_HOME"]) / "nodectl")
+    environment = environment_of(ENDS[request.param], Path(cli_env["XDG_CACHE_HOME"]) / "nodectl")
+    return controller_of(environment / "bin", artifact, tmp_path_factory.mktemp(request.param))
+
+
+def controller_of(programs: Path, artifact: Path, folder: Path) -> Controller:
+    """An operator in `folder` with that Ansible, into whose folder of collections the artifact was installed."""
     env = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "ANSIBLE_PIPELINING": "1"}
     env |= {"ANSIBLE_COLLECTIONS_PATH": str(folder / "collections"), "XDG_STATE_HOME": str(folder / "state")}
     (folder / "package").mkdir()
     # the package without the collection that lies beside it
     (folder / "package" / "nodectl").symlink_to(_ROOT / "nodectl")
-    made = Controller(environment / "bin", folder / "collections", env)
+    made = Controller(programs, folder / "collections", env)
     made.run(folder, "ansible-galaxy", "collection", "install", "-p", str(made.collections), str(artifact))
     return made
 
 
-def _environment(end: End, cache: Path) -> Path:
+def environment_of(end: End, cache: Path) -> Path:
     """A Python with that ansible-core and what nodectl needs, but without nodectl; made once, and kept in the cache."""
     pythons = [python for version in end.pythons for python in _pythons(version)]
     if not pythons:

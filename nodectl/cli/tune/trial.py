@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -282,17 +283,19 @@ def _run(
 ) -> Trial:
     """The trial from the locks to its record; refused where the hosts are not free."""
     from nodectl.probes.lost import Watched
+    from nodectl.transport.router import open_transport
     from nodectl.trials.arming.armed import armed
     from nodectl.trials.felt import tried
     from nodectl.trials.measuring import TRAINING, Measuring
     from nodectl.trials.run import TrialRun
 
     settings = [*dict.fromkeys(key for side in head.candidates for key in tried(head.baseline, side, app.profile_dirs))]
-    with hold(app, "tune trial", force=force, changes=True) as holds:
+    # an interrupted probe closes its transport; locks, leases and the way back need theirs to the end
+    with hold(app, "tune trial", force=force, changes=True) as holds, closing(open_transport()) as transport:
         if holds.refused:
             return replace(head, reason="the hosts are not free", findings=holds.findings)
         # as in a probe: a host that is lost in a turn is not waited for until the probe's own deadlines
-        watched = Watched(app.transport, holds.heard, holds.unreached())
+        watched = Watched(transport, holds.heard, holds.unreached())
         measuring = Measuring(watched, app.hosts, wanted, asked, frozenset(() if training else (TRAINING,)))
         note(f"trial {head.id}")
         arm = partial(
