@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(300), pytes
 
 # three rounds of pairs, both directions, twice 2 s each
 _PROBE = ("probe", "tcp", "--duration", "2", "--repetitions", "2")
-_USUAL_S, _MISSED_S = 27.0, 30.0
+_MISSED_S = 30.0
 
 
 @pytest.fixture
@@ -30,6 +30,8 @@ def lab(cli_env: dict[str, str], tmp_path: Path) -> Iterator[tuple[Cli, str]]:
 
 def test_a_cut_link_is_one_finding_and_is_not_waited_for(lab: tuple[Cli, str]) -> None:
     cli, inventory = lab
+    # as long as this machine takes for it now, with whatever else it does
+    usual_s = _took_s(lambda: cli("-i", inventory, *_PROBE))
     began = time.monotonic()
     argv = [sys.executable, "-m", "nodectl", "-i", inventory, "--output", "json", *_PROBE]
     with subprocess.Popen(argv, env=dict(cli.env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as probe:
@@ -42,4 +44,10 @@ def test_a_cut_link_is_one_finding_and_is_not_waited_for(lab: tuple[Cli, str]) -
         out, _ = probe.communicate(timeout=200)
     findings = [(each["host"], each["status"], each["subject"]) for each in json.loads(out)["findings"]]
     assert findings == [("node03", "unknown", "lost")] and probe.returncode == 3
-    assert time.monotonic() - began < _USUAL_S + _MISSED_S
+    assert time.monotonic() - began < usual_s + _MISSED_S
+
+
+def _took_s(work: Callable[[], object]) -> float:
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began

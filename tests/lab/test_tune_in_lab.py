@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,10 +150,28 @@ def test_the_same_on_a_link_that_it_cannot_help_is_noise(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_host_that_dies_ends_the_trial_with_what_was_measured(uncapped: Fleet) -> None:
-    import subprocess
-    import sys
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_while_it_measures_it_puts_back_at_once(uncapped: Fleet, number: signal.Signals) -> None:
+    before = uncapped.values()
+    argv = [sys.executable, "-m", "nodectl", "-i", uncapped.inventory, "tune", "trial", "--profiles", "stock,big"]
+    argv += ["--probes", "tcp", "--no-training", "--pairs", "5", "--duration", "5", "--yes"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, env=dict(uncapped.cli.env), stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stderr is not None
+        # A B B A: the third turn follows at once, with the settings on
+        while "pair 1 of 5, big" not in process.stderr.readline():
+            assert process.poll() is None
+        time.sleep(3)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "ended early: the former values were put back on all hosts\n" in said
+    assert uncapped.values() == before
 
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_host_that_dies_ends_the_trial_with_what_was_measured(uncapped: Fleet) -> None:
     argv = [sys.executable, "-m", "nodectl", "-i", uncapped.inventory, "--output", "json", "tune", "trial"]
     argv += ["--profiles", "stock,big", "--probes", "tcp", "--no-training", "--pairs", "20", "--duration", "1"]
     pipe = subprocess.PIPE
