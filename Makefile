@@ -17,9 +17,9 @@ export ANSIBLE_HOME := $(CURDIR)/.state/ansible
 # each of some hundred programs that tests start would compile all modules anew
 unexport PYTHONDONTWRITEBYTECODE
 
-LINTERS := lint-mypy lint-ansible lint-rest
+LINTERS := lint-mypy lint-ansible lint-rest lint-tests
 
-.PHONY: $(LINTERS) help demo docs test test-all test-booted sanity fuzz faults lint setup clean distclean
+.PHONY: $(LINTERS) wheels help demo docs test test-all test-booted sanity fuzz faults lint setup clean distclean
 help:
 	@sed -n '1,2p' Makefile; echo "targets: demo docs test test-all test-booted sanity fuzz faults lint setup clean distclean"
 
@@ -47,24 +47,32 @@ lint-rest:
 	.venv/bin/python scripts/role_readmes.py --check
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/yamllint --strict .
 
+# each test can be collected; the processes that run them then find their bytecode
+lint-tests:
+	.venv/bin/pytest --collect-only -qq >/dev/null || .venv/bin/pytest --collect-only -qq
+
+# PyTorch for the lab's hosts
+wheels:
+	.venv/bin/python -m nodectl.provision.wheels
+
 # the tables of docs/ and the roles' READMEs, from what the code declares
 docs: setup
 	.venv/bin/python scripts/docs.py
 	.venv/bin/python scripts/role_readmes.py
 
-test: setup lint
-	.venv/bin/python -m nodectl.provision.wheels
+test: setup
+	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS)
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow" $(PARALLEL)
 
 # boots Debian in containers and emulated machines; installs what that needs (docs/testing.md)
 test-booted:
 	@scripts/setup.sh --booted $(if $(YES),--yes)
-	.venv/bin/python -m nodectl.provision.wheels
+	@$(MAKE) --no-print-directory wheels
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m booted tests/booted
 
-test-all: setup lint
+test-all: setup
 	-@scripts/setup.sh --booted $(if $(YES),--yes)
-	.venv/bin/python -m nodectl.provision.wheels
+	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS)
 	.venv/bin/pytest --basetemp=.state/pytest-tmp
 
 # ansible-test's own tests of the collection, as it is built and installed; skipped where no package index answers

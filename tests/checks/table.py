@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -104,9 +106,17 @@ def missing(module: ModuleType, cases: Iterable[Case]) -> set[str]:
 
 def dgx(**hardware: object) -> Resolved:
     """A node with eight GPUs and eight InfiniBand ports of 200 Gbit/s."""
-    return resolve("dgx-a100", "cu128", "stock", overrides={"hardware": hardware} if hardware else None)
+    return _resolved("dgx-a100", "cu128", json.dumps(hardware))
 
 
 def plain(**hardware: object) -> Resolved:
     """A node that nothing is known of but these."""
-    return resolve("unknown", "cpu", "stock", overrides={"hardware": hardware} if hardware else None)
+    return _resolved("unknown", "cpu", json.dumps(hardware))
+
+
+@cache
+def _resolved(hardware: str, stack: str, overrides: str) -> Resolved:
+    """It is frozen, and hundreds of cases want the same."""
+    return resolve(
+        hardware, stack, "stock", overrides={"hardware": json.loads(overrides)} if overrides != "{}" else None
+    )
