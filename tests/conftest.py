@@ -6,13 +6,15 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests import warm_cli
 
 # a real sshd on a loopback port, for what needs a server and no lab
 pytest_plugins = ["tests.transport.sshd_server"]
@@ -55,18 +57,25 @@ class Cli:
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """The finished process; with `check` an exit status other than 0 fails the test and shows what was said."""
-        done = subprocess.run(
-            [sys.executable, "-m", "nodectl", *args],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            input=input,
-            env={**self.env, **(env or {})},
-            check=False,
-        )
+        whole = {**self.env, **(env or {})}
+        start = _forked if warm_cli.can_run(whole) else _started
+        done = start(args, whole, input, timeout)
         if check and done.returncode != 0:
             pytest.fail(f"nodectl {' '.join(args)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
+
+
+def _started(
+    args: Sequence[str], env: Mapping[str, str], given: str | None, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "nodectl", *args]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, input=given, env=env, check=False)
+
+
+def _forked(
+    args: Sequence[str], env: Mapping[str, str], given: str | None, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess(["nodectl", *args], *warm_cli.run(args, env, given, timeout))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def test_two_levels_of_128_hosts_are_three_hops(nodectl: Cli, tmp_path: Path, ra
     assert fabric["rank_order"] == [f"node{n:03}" for n in range(1, 129)]
     assert len(fabric["rails"]) == (rails if rails > 1 else 0)
     # 2 s is the promise on a machine that does nothing else
-    assert took < 6
+    assert took < 15
 
 
 def test_three_levels_fail_with_the_witness_and_a_higher_limit_lets_them_pass(nodectl: Cli, tmp_path: Path) -> None:

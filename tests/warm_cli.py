@@ -1,0 +1,198 @@
+"""nodectl as processes that need not import their modules: forks of one that has imported them and has run nothing."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parent.parent
+_LARGEST = 1 << 17
+# what Python reads when it starts
+_OF_PYTHON = ("PYTHON", "LANG", "LC_", "LD_")
+# Ansible reads its configuration when it is imported; what runs on nodes is never imported here
+_NOT_IMPORTED = ("nodectl.inventory.read", "nodectl.provision.pipelining", "nodectl.payload", "nodectl.workloads")
+_STARTING = threading.Lock()
+
+
+def can_run(env: Mapping[str, str]) -> bool:
+    """Whether Python would start with this environment as the forking process did, and nobody asks for real starts."""
+    return "NODECTL_TESTS_START" not in os.environ and _of_python(env) == _usual()
+
+
+def _of_python(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(_OF_PYTHON)}
+
+
+def _usual() -> dict[str, str]:
+    return {**_of_python(os.environ), "PYTHONPATH": str(_ROOT)}
+
+
+def run(args: Sequence[str], env: Mapping[str, str], given: str | None, timeout_s: float) -> tuple[int, str, str]:
+    """(exit status, standard output, standard error) of nodectl; subprocess.TimeoutExpired as of subprocess.run."""
+    with _STARTING:
+        parent = _parent()
+    request = json.dumps({"args": args, "env": dict(env), "cwd": str(Path.cwd())}).encode()
+    ours, theirs = socket.socketpair()
+    (out, out_of), (err, err_of), stdin = os.pipe(), os.pipe(), _stdin(given)
+    # one message, whatever other threads send
+    socket.send_fds(parent, [request], [stdin, out_of, err_of, theirs.fileno()])
+    theirs.close()
+    for descriptor in (stdin, out_of, err_of):
+        os.close(descriptor)
+    with ours, os.fdopen(out), os.fdopen(err):
+        pid, _, ended = ours.recv(32).partition(b"\n")
+        try:
+            status, *texts = _read_all([ours.fileno(), out, err], time.monotonic() + timeout_s)
+        except TimeoutError as error:
+            os.kill(int(pid), signal.SIGKILL)
+            raise subprocess.TimeoutExpired(["nodectl", *args], timeout_s) from error
+        except BaseException:
+            os.kill(int(pid), signal.SIGKILL)
+            raise
+    return int(ended + status), _text(texts[0]), _text(texts[1])
+
+
+def _stdin(given: str | None) -> int:
+    """A descriptor from which the text is read; what this process would read where there is none."""
+    if given is None:
+        return os.dup(0)
+    here, there = os.pipe()
+    # a pipe holds 64 KiB before anybody reads
+    os.write(there, given.encode())
+    os.close(there)
+    return here
+
+
+def _read_all(descriptors: Sequence[int], deadline: float) -> list[bytes]:
+    """What comes from each until all end; as of subprocess.run, whoever keeps one open is waited for."""
+    read = dict.fromkeys(descriptors, b"")
+    with selectors.DefaultSelector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready and time.monotonic() > deadline:
+                raise TimeoutError
+            for key, _ in ready:
+                more = os.read(key.fd, 1 << 16)
+                read[key.fd] += more
+                if not more:
+                    selector.unregister(key.fd)
+    return list(read.values())
+
+
+def _text(output: bytes) -> str:
+    return output.decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
+@cache
+def _parent() -> socket.socket:
+    """The socket of a process that forks nodectl; it ends with this one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    env = {"PATH": os.environ["PATH"], **_usual()}
+    argv = [sys.executable, str(Path(__file__)), str(theirs.fileno())]
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=env
+    )
+    theirs.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+def _import_all() -> None:
+    package = importlib.import_module("nodectl")
+    for module in pkgutil.walk_packages(package.__path__, "nodectl."):
+        if not module.name.startswith(_NOT_IMPORTED) and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    if "ansible.constants" in sys.modules or threading.active_count() > 1:
+        raise RuntimeError("a module of nodectl imports Ansible, or starts a thread: name it in _NOT_IMPORTED")
+    gc.freeze()
+
+
+def _fork_for_each(control: socket.socket) -> Iterator[tuple[bytes, list[int]]]:
+    """Yields the request in the process that is made for it; ends where nobody asks any more."""
+    woken, wake = socket.socketpair()
+    wake.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+    running: dict[int, socket.socket] = {}
+    selector = selectors.DefaultSelector()
+    selector.register(control, selectors.EVENT_READ)
+    selector.register(woken, selectors.EVENT_READ)
+    while True:
+        ready = [key.fileobj for key, _ in selector.select()]
+        if woken in ready:
+            woken.recv(1 << 12)
+            _tell_ends(running)
+        if control not in ready:
+            continue
+        request, descriptors, _, _ = socket.recv_fds(control, _LARGEST, 4)
+        if not request:
+            return
+        *standard, reply = descriptors
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            selector.close()
+            for one in (control, woken, wake, *running.values()):
+                one.close()
+            os.close(reply)
+            yield request, standard
+            return
+        running[pid] = socket.socket(fileno=reply)
+        running[pid].sendall(b"%d\n" % pid)
+        for descriptor in standard:
+            os.close(descriptor)
+
+
+def _tell_ends(running: dict[int, socket.socket]) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        with running.pop(pid) as reply:
+            reply.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+def _become(request: bytes, standard: Sequence[int]) -> None:
+    """Have the arguments, environment, folder and standard streams of the process that is asked for."""
+    wanted = json.loads(request)
+    for number, descriptor in enumerate(standard):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(wanted["env"])
+    time.tzset()
+    os.chdir(wanted["cwd"])
+    sys.path[0] = wanted["cwd"]
+    sys.argv = [str(_ROOT / "nodectl" / "__main__.py"), *wanted["args"]]
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(_ROOT)
+    _import_all()
+    for asked in _fork_for_each(socket.socket(fileno=int(sys.argv[1]))):
+        _become(*asked)
+        from nodectl.__main__ import main
+
+        main()
