@@ -73,7 +73,7 @@ test-booted:
 test-all: setup
 	-@scripts/setup.sh --booted $(if $(YES),--yes)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS)
-	.venv/bin/pytest --basetemp=.state/pytest-tmp
+	NODECTL_TESTS_START=1 .venv/bin/pytest --basetemp=.state/pytest-tmp
 
 # ansible-test's own tests of the collection, as it is built and installed; skipped where no package index answers
 sanity: setup

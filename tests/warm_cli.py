@@ -44,7 +44,7 @@ def _usual() -> dict[str, str]:
 def run(args: Sequence[str], env: Mapping[str, str], given: str | None, timeout_s: float) -> tuple[int, str, str]:
     """(exit status, standard output, standard error) of nodectl; subprocess.TimeoutExpired as of subprocess.run."""
     with _STARTING:
-        parent = _parent()
+        parent, process = _parent()
     request = json.dumps({"args": args, "env": dict(env), "cwd": str(Path.cwd())}).encode()
     ours, theirs = socket.socketpair()
     (out, out_of), (err, err_of), stdin = os.pipe(), os.pipe(), _stdin(given)
@@ -55,6 +55,8 @@ def run(args: Sequence[str], env: Mapping[str, str], given: str | None, timeout_
         os.close(descriptor)
     with ours, os.fdopen(out), os.fdopen(err):
         pid, _, ended = ours.recv(32).partition(b"\n")
+        if not pid:
+            raise RuntimeError(f"the process that forks nodectl has ended: {process.communicate()[1].decode()}")
         try:
             status, *texts = _read_all([ours.fileno(), out, err], time.monotonic() + timeout_s)
         except TimeoutError as error:
@@ -100,22 +102,22 @@ def _text(output: bytes) -> str:
 
 
 @cache
-def _parent() -> socket.socket:
-    """The socket of a process that forks nodectl; it ends with this one."""
+def _parent() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """A process that forks nodectl, and the socket by which it is asked; it ends with this one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     env = {"PATH": os.environ["PATH"], **_usual()}
     argv = [sys.executable, str(Path(__file__)), str(theirs.fileno())]
-    process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=env
-    )
+    # its streams are pipes, as those of what is forked: whether one can be sought in is asked once
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=[theirs.fileno()], env=env)
     theirs.close()
 
     def end() -> None:
         ours.close()
-        process.wait()
+        process.communicate()
 
     atexit.register(end)
-    return ours
+    return ours, process
 
 
 def _import_all() -> None:
