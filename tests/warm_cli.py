@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -134,6 +135,8 @@ def _fork_for_each(control: socket.socket) -> Iterator[tuple[bytes, list[int]]]:
     """Yields the request in the process that is made for it; ends where nobody asks any more."""
     woken, wake = socket.socketpair()
     wake.setblocking(False)
+    # Ctrl-C ends the tests, and what they take down then needs nodectl
+    ours = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN), signal.SIGCHLD: signal.SIG_DFL}
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     running: dict[int, socket.socket] = {}
@@ -154,7 +157,8 @@ def _fork_for_each(control: socket.socket) -> Iterator[tuple[bytes, list[int]]]:
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number, handler in ours.items():
+                signal.signal(number, handler)
             selector.close()
             for one in (control, woken, wake, *running.values()):
                 one.close()
@@ -162,7 +166,7 @@ def _fork_for_each(control: socket.socket) -> Iterator[tuple[bytes, list[int]]]:
             yield request, standard
             return
         running[pid] = socket.socket(fileno=reply)
-        running[pid].sendall(b"%d\n" % pid)
+        _tell(running[pid], pid)
         for descriptor in standard:
             os.close(descriptor)
 
@@ -173,7 +177,13 @@ def _tell_ends(running: dict[int, socket.socket]) -> None:
         if not pid:
             return
         with running.pop(pid) as reply:
-            reply.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+            _tell(reply, os.waitstatus_to_exitcode(status))
+
+
+def _tell(reply: socket.socket, number: int) -> None:
+    # a test that was interrupted waits for nothing
+    with suppress(OSError):
+        reply.sendall(b"%d\n" % number)
 
 
 def _become(request: bytes, standard: Sequence[int]) -> None:
