@@ -63,7 +63,8 @@ def test_a_pipe_that_nobody_reads_is_an_error_at_once(tmp_path: Path) -> None:
 def test_a_pipe_that_somebody_reads_gets_more_than_it_holds(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+    read = tmp_path / "read"
+    with read.open("wb") as to, subprocess.Popen(["cat", str(pipe)], stdout=to) as reader:
         text = b"x" * 1_000_000
         until = time.monotonic() + 20
         while True:
@@ -72,5 +73,5 @@ def test_a_pipe_that_somebody_reads_gets_more_than_it_holds(tmp_path: Path) -> N
                 break
             except OSError:  # the reader has not opened it yet
                 assert time.monotonic() < until
-        assert reader.communicate(timeout=20)[0] == text
+        assert (reader.wait(20), read.read_bytes()) == (0, text)
     assert pipe.is_fifo()

@@ -253,7 +253,8 @@ one_lane() { # LANE
     finish
 }
 
-# What is answered at once: the groups, and lanes whose tool is not there.
+# What is answered at once: the groups, and lanes whose tool is not there. Then `only`, the one lane that takes its time:
+# nothing is left to run beside it.
 all_quick() { # LANES...
     begin
     for lane in "$@"; do "$lane"; done
@@ -262,7 +263,12 @@ all_quick() { # LANES...
         all_together $lanes || printf '\n%s again %s\n' "$nonce" "$group"
     done
     # where one complained without end, nobody knows what the others said
-    printf '\n' >&2 || printf "\n$nonce again %s\n" $groups
+    if ! printf '\n' >&2; then
+        printf "\n$nonce again %s\n" $groups only
+    elif [ -n "$only" ]; then
+        clock
+        "$only"
+    fi
     finish
 }
 
@@ -314,7 +320,9 @@ take_all() {
         if [ -n "$found" ]; then slow="$slow $lane"; else quick="$quick $lane"; fi
     done
     set -- $slow
-    [ $# -le 1 ] || cap=$((lanes_cap / $#))
+    only=
+    [ $# -ne 1 ] || { only=$1 && shift; }
+    [ $# -eq 0 ] || cap=$((lanes_cap / $#))
     if [ $# -gt 0 ]; then take_quick </dev/null | beside "$@"; else take_quick; fi
     printf '\n%s done\n' "$nonce"
 }
@@ -323,7 +331,7 @@ take_quick() {
     { held=$(part all_quick $quick; echo .); } 2>/dev/null
     printf '%s' "${held%.}"
     missed=
-    for group in $groups; do
+    for group in $groups only; do
         case $held in *"$nonce again $group"*) eval "missed=\"\$missed \$$group\"" ;; esac
     done
     held=

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -25,7 +26,8 @@ class Node:
     """A file that a trial changes, the modules, and the guard's processes."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.root, self.name = folder, folder / "state", "20260101T000000Z-trial-1"
+        # a guard ends all of this machine that is marked with its trial's name
+        self.folder, self.root, self.name = folder, folder / "state", f"20260101T000000Z-trial-{secrets.token_hex(3)}"
         self.file = folder / "nccl.conf"
         self.file.write_text("former\n")
         self.trial = utils("undo.trials").Trials(str(self.root)).trial(self.name)
