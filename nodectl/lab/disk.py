@@ -8,7 +8,7 @@ import shutil
 import struct
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -61,13 +61,13 @@ def mount_image(image: Path, target: Path) -> None:
             os.close(loop)
 
 
-def loop_count() -> int:
-    """How many loop devices this machine has: one more than the highest number."""
-    return max((int(path.name[4:]) + 1 for path in Path("/sys/block").glob("loop*")), default=0)
+def loop_numbers() -> list[int]:
+    """The loop devices that this machine has; a new one takes the lowest number that is free."""
+    return sorted(int(path.name[4:]) for path in Path("/sys/block").glob("loop*"))
 
 
-def remove_loops(folder: Path, first: int) -> None:
-    """Wait until no loop device holds a file below `folder`; remove the idle ones from number `first` on."""
+def remove_loops(folder: Path, kept: Collection[int]) -> None:
+    """Wait until no loop device holds a file below `folder`; remove the idle ones other than `kept`."""
     deadline = time.monotonic() + _DETACH_S
     while _holding(folder) and time.monotonic() < deadline:
         time.sleep(_RETRY_S)
@@ -75,7 +75,7 @@ def remove_loops(folder: Path, first: int) -> None:
         return
     control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
     try:
-        for number in range(first, loop_count()):
+        for number in set(loop_numbers()).difference(kept):
             with suppress(OSError):  # somebody else's, in use
                 fcntl.ioctl(control, _LOOP_CTL_REMOVE, number)
     finally:

@@ -33,7 +33,7 @@ def down(folder: LabFolder) -> bool:
     for place in mounts_below(folder.path):
         unmount(place, MNT_DETACH)
     if state and state.spec.disk_bytes:
-        remove_loops(folder.store, state.first_loop)
+        remove_loops(folder.store, state.former_loops)
     _remove_files(folder)
     return existed
 

@@ -67,7 +67,7 @@ class FaultRecord:
 
 @dataclass(frozen=True, slots=True)
 class LabState:
-    """The journal's content; `complete` is false until every host has answered; `first_loop` may be the lab's own."""
+    """The journal's content; `complete` is false until every host has answered; `former_loops` are not its own."""
 
     spec: LabSpec
     subnet: str
@@ -75,7 +75,7 @@ class LabState:
     hosts: tuple[HostRecord, ...] = ()
     wire: Process | None = None
     faults: tuple[FaultRecord, ...] = ()
-    first_loop: int = 0
+    former_loops: tuple[int, ...] = ()
     complete: bool = False
 
     def host(self, name: str) -> HostRecord:
@@ -219,6 +219,7 @@ def _from_json(document: dict[str, Any]) -> LabState:
         "hosts": tuple(hosts),
         "wire": _process(document["wire"]),
         "faults": tuple(FaultRecord(**fault) for fault in document["faults"]),
+        "former_loops": tuple(document["former_loops"]),
     }
     return LabState(**{**document, **values})
 

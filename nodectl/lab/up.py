@@ -16,7 +16,7 @@ from nodectl.errors import LabError, UsageError
 from nodectl.lab import network
 from nodectl.lab.base import SSHD, build_base, share_folder, write_file
 from nodectl.lab.cgroups import make_groups
-from nodectl.lab.disk import default_disk_bytes, extra_mounts, loop_count, make_images, store_needs_tmpfs
+from nodectl.lab.disk import default_disk_bytes, extra_mounts, loop_numbers, make_images, store_needs_tmpfs
 from nodectl.lab.down import down
 from nodectl.lab.dress import Wardrobe
 from nodectl.lab.files import give_to_operator, new_key, write_files
@@ -75,8 +75,8 @@ def _make(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None) -> LabSta
         claim.enter_context(locked(network.ADDRESSES_LOCK))
         subnet = network.free_subnet()
         hosts = network.hosts_for(subnet, spec.names())
-        loops = loop_count() if spec.disk_bytes else 0
-        state = folder.write(LabState(spec, subnet, "veth", hosts, first_loop=loops))
+        loops = tuple(loop_numbers()) if spec.disk_bytes else ()
+        state = folder.write(LabState(spec, subnet, "veth", hosts, former_loops=loops))
         network.make_switch(folder)
         state = folder.write(replace(state, link=_choose_link(folder, spec)))
         if state.link != "wire":

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.lab.disk import loop_count
 from nodectl.lab.state import LabFolder
 from tests.conftest import Cli
 
@@ -173,18 +172,19 @@ def test_status_without_a_lab_and_with_a_dead_host(own: Cli) -> None:
     assert after[1]["pid"] is None
 
 
-def idle_loops() -> set[int]:
-    """Numbers of the loop devices that nobody uses; other labs may use the rest."""
-    loops = [path for path in Path("/sys/block").glob("loop*") if not (path / "loop" / "backing_file").exists()]
-    return {int(path.name[4:]) for path in loops}
+def loops() -> dict[int, bool]:
+    """Numbers of the loop devices, and whether somebody uses each; other labs may come and go meanwhile."""
+    found = Path("/sys/block").glob("loop*")
+    return {int(path.name[4:]): (path / "loop" / "backing_file").exists() for path in found}
 
 
 def test_loop_devices_that_the_lab_added_are_removed(own: Cli) -> None:
-    first, before = loop_count(), idle_loops()
-    own("lab", "up", "-n", str(len(before) + 2), "--disk", "64M")
-    assert loop_count() >= first + 2
+    before = loops()
+    own("lab", "up", "-n", str(list(before.values()).count(False) + 2), "--disk", "64M")
+    added = loops().keys() - before.keys()
+    assert len(added) >= 2
     own("lab", "down")
-    assert [number for number in idle_loops() if number >= first] == []
+    assert [number for number, used in loops().items() if number in added and not used] == []
 
 
 def test_two_labs_do_not_touch_each_other(own: Cli) -> None:

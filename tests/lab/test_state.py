@@ -17,7 +17,7 @@ STATE = LabState(
     hosts=(HostRecord("node01", "10.77.0.1", "02:00", Process(10, 20)), HostRecord("node02", "10.77.0.2", "02:01")),
     wire=Process(30, 40),
     faults=(FaultRecord("link-down", "node02"),),
-    first_loop=8,
+    former_loops=(0, 8),
     complete=True,
 )
 
