@@ -20,6 +20,8 @@ from nodectl.transport.base import Transport
 # for all commands of a host together; what has no time left is a deadline overrun
 BUDGET_S = 120
 _SLACK_S = 30.0
+# a group that is late is asked again in so many lanes: a host that is only slow would be slower with all of it at once
+_CHAINS = 4
 # how a script begins that has nothing to tell without a folder
 _GUARD = re.compile(r"\[ -d (/[\w./-]+) \] \|\| exit 3\b|cd (/[\w./-]+) 2>/dev/null \|\| exit 3\b")
 
@@ -44,6 +46,13 @@ def _program(commands: tuple[Command, ...]) -> str:
         parts = [f"lane_{number}_{place}" for place in range(len(group))]
         functions += "".join(map(_function, parts, group))
         names.append(f"group_{number}='{' '.join(parts)}'")
+        if number < len(together):
+            chains = [parts[first::_CHAINS] for first in range(min(_CHAINS, len(parts)))]
+            called = [f"chain_{number}_{place}" for place in range(len(chains))]
+            functions += "".join(
+                "\n".join([f"{name}() {{", *chain, "}", ""]) for name, chain in zip(called, chains, strict=True)
+            )
+            names.append(f"group_{number}_apart='{' '.join(called)}'")
     keys = " ".join(f"group_{number}" for number in range(len(together)))
     settings = f"groups='{keys}' {' '.join(names)} alone=$group_{len(together)}"
     return f"{settings}\n{_body()}\n{functions}main\n"

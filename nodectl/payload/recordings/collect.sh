@@ -14,14 +14,15 @@
 # Nothing is written to the host's disk, so that a full one can still be read. What even KILL does not end (a driver
 # that never comes back) is left behind: no pipe that it holds is waited for.
 # The caller sets: nonce, budget (seconds for all commands), pack (1: compress where gzip is there), groups (names of
-# variables, each with the lanes whose commands are run together), alone (all other lanes).
+# variables, each with the lanes whose commands are run together), GROUP_apart (its lanes where they were not done
+# together in time), alone (all other lanes).
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/cuda/bin
 export LC_ALL PATH
 cap=16777216
 err_cap=1048576
 lanes_cap=29360128 # of all lanes: the reader takes 32 MiB of a host
-together_s=5
+together_s=10
 together_cap=2097152
 together=
 looking=
@@ -331,9 +332,10 @@ take_quick() {
     { held=$(part all_quick $quick; echo .); } 2>/dev/null
     printf '%s' "${held%.}"
     missed=
-    for group in $groups only; do
-        case $held in *"$nonce again $group"*) eval "missed=\"\$missed \$$group\"" ;; esac
+    for group in $groups; do
+        case $held in *"$nonce again $group"*) eval "missed=\"\$missed \$${group}_apart\"" ;; esac
     done
+    case $held in *"$nonce again only"*) missed="$missed $only" ;; esac
     held=
     set -- $missed
     [ $# -eq 0 ] || { cap=$((lanes_cap / $#)); beside "$@" </dev/null; }
