@@ -68,6 +68,7 @@ def take(path: str, mine: Holder, stale: str = "", grace_s: float = GRACE_S) -> 
     file = _open(path)
     try:
         until = time.monotonic() + WAIT_S
+        holder: Holder = {}
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,7 +121,7 @@ def connection() -> tuple[int, str]:
     while pid > 1:
         try:
             with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as text:
-                head, _, rest = text.read().rpartition(")")
+                head, _bracket, rest = text.read().rpartition(")")
             with open("/proc/%d/cmdline" % pid, encoding="utf-8", errors="replace") as text:
                 words = text.read()
         except OSError:

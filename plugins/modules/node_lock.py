@@ -14,7 +14,7 @@ description:
   - Nothing in check mode, below C(nodectl provision), which holds the node itself, and where no folder is for locks.
 author: The nodectl authors (!UNKNOWN)
 options:
-  state: {description: Take or renew it, or let go of it., type: str, choices: [held, free], required: true}
+  state: {description: "Take or renew it, or let go of it.", type: str, choices: [held, free], required: true}
   run: {description: The run's name., type: str, required: true}
   by: {description: Who started it., type: str, default: ""}
   what: {description: What is done there., type: str, default: ansible-playbook}
