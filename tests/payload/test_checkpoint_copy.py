@@ -1,16 +1,22 @@
 """A checkpoint arrives whole and proven, or not at all."""
 
 import hashlib
+import os
+import secrets
+import signal
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nodectl.payload.jobs import checkpoint_copy
-from nodectl.payload.jobs.checkpoint_copy import CopyError, _answer, _put, _SignedStream
-from nodectl.payload.jobs.checkpoints import saved
+from nodectl.payload.jobs import checkpoint_copy, checkpoint_stream
+from nodectl.payload.jobs.checkpoint_copy import _answer, _copy_from_first, _fetch, _put, _serve
+from nodectl.payload.jobs.checkpoint_stream import ChangedError, CopyError, SignedStream
+from nodectl.payload.jobs.checkpoints import Saved, newest_steps, saved
 
 SECRET = b"of this job"
 
@@ -24,87 +30,278 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def client(folder: Path) -> Iterator[tuple[socket.socket, _SignedStream]]:
+def source(tmp_path: Path) -> Path:
+    """The first host's folder."""
+    made = tmp_path / "first"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def client(folder: Path) -> Iterator[tuple[socket.socket, SignedStream]]:
     """The first host's end of a connection that the second host answers."""
     ours, theirs = socket.socketpair()
 
     def serve() -> None:
         with theirs, theirs.makefile("rwb") as pair:
             try:
-                _answer(_SignedStream(pair, SECRET, "nonce"), str(folder))
+                _answer(SignedStream(pair, SECRET, "nonce"), str(folder))
             except CopyError:
                 return
 
     thread = threading.Thread(target=serve)
     thread.start()
     with ours.makefile("rwb") as pair:
-        yield ours, _SignedStream(pair, SECRET, "nonce")
+        yield ours, SignedStream(pair, SECRET, "nonce")
         ours.close()
     thread.join()
 
 
-def header(data: bytes, **changes: object) -> dict[str, object]:
-    digest = hashlib.sha256(data).hexdigest()
-    return {"op": "put", "name": "step-1.pt", "size": len(data), "mtime_ns": 5, "sha256": digest, **changes}
+@pytest.fixture
+def second(folder: Path) -> Iterator[tuple[str, int]]:
+    """A second host that serves until the test ends, as a process of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _serve("127.0.0.1", port, SECRET, str(folder))
+        finally:
+            os._exit(1)
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.05)
+    yield "127.0.0.1", port
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
-def test_a_whole_file_gets_its_name_and_time(
-    client: tuple[socket.socket, _SignedStream], folder: Path, tmp_path: Path
+def write(path: Path, data: bytes, mtime_s: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    os.utime(path, (mtime_s, mtime_s))
+
+
+def put(peer: tuple[str, int], source: Path) -> None:
+    for item in saved(str(source)):
+        _put(peer, SECRET, str(source), item)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """All visible files below the folder."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".nodectl-copies"
+    }
+
+
+def announce(stream: SignedStream, **changes: object) -> dict[str, Any]:
+    stream.write({"op": "put", "name": "step-1.pt", "folder": False, "files": 1, "size": 7, **changes})
+    return stream.read()
+
+
+def test_a_file_gets_its_name_and_time(second: tuple[str, int], source: Path, folder: Path) -> None:
+    write(source / "step-1.pt", b"weights", 5)
+    put(second, source)
+    assert [(item.name, item.size_bytes, item.mtime_ns) for item in saved(str(folder))] == [("step-1.pt", 7, 5 * 10**9)]
+    assert tree(folder) == {"step-1.pt": b"weights"}
+
+
+def test_a_folder_is_copied_with_all_that_is_below_it(
+    second: tuple[str, int], source: Path, folder: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "source").write_bytes(b"weights")
-    client[1].write(header(b"weights"))
-    client[1].send_file(str(tmp_path / "source"))
-    assert client[1].read() == {"ok": True}
-    assert [(item.name, item.size_bytes, item.mtime_ns) for item in saved(str(folder))] == [("step-1.pt", 7, 5)]
-    assert (folder / "step-1.pt").read_bytes() == b"weights"
+    write(source / "checkpoint-500/model.safetensors", b"weights" * 1000, 5)
+    write(source / "checkpoint-500/global_step500/.metadata", b"m", 6)
+    write(source / "checkpoint-500/empty", b"", 6)
+    (source / "checkpoint-500/link").symlink_to(tmp_path)
+    put(second, source)
+    assert tree(folder) == {
+        "checkpoint-500/model.safetensors": b"weights" * 1000,
+        "checkpoint-500/global_step500/.metadata": b"m",
+        "checkpoint-500/empty": b"",
+    }
+    assert saved(str(folder)) == saved(str(source))
 
 
-def test_what_is_not_proven_is_not_kept(
-    client: tuple[socket.socket, _SignedStream], folder: Path, tmp_path: Path
+def test_a_folder_that_is_there_keeps_what_only_it_has(second: tuple[str, int], source: Path, folder: Path) -> None:
+    write(source / "step_5/__0_0.distcp", b"first's shard", 5)
+    write(folder / "step_5/__1_0.distcp", b"second's shard", 5)
+    put(second, source)
+    assert tree(folder) == {"step_5/__0_0.distcp": b"first's shard", "step_5/__1_0.distcp": b"second's shard"}
+    for step in (6, 7):
+        write(source / f"step_{step}/__0_0.distcp", b"first's shard", step)
+    put(second, source)
+    assert "step_5/__0_0.distcp" not in tree(folder)
+    assert tree(folder)["step_5/__1_0.distcp"] == b"second's shard"
+
+
+def test_two_steps_are_kept_whole_and_what_has_no_step_always(
+    second: tuple[str, int], source: Path, folder: Path
 ) -> None:
-    (tmp_path / "source").write_bytes(b"weights")
-    client[1].write(header(b"weights", sha256="0" * 64))
-    client[1].send_file(str(tmp_path / "source"))
+    write(folder / "mine-1.pt", b"", 1)
+    write(source / "config.json", b"{}", 1)
+    for step in (10, 20, 30):
+        write(source / f"model_step{step}.pt", b"m", step)
+        write(source / f"optimizer_step{step}.pt", b"o", step)
+        write(source / "latest", str(step).encode(), step)
+        put(second, source)
+    assert sorted(tree(folder)) == [
+        *("config.json", "latest", "mine-1.pt"),
+        *("model_step20.pt", "model_step30.pt", "optimizer_step20.pt", "optimizer_step30.pt"),
+    ]
+
+
+def test_what_comes_back_is_all_of_the_newest_step(
+    second: tuple[str, int], source: Path, folder: Path, tmp_path: Path
+) -> None:
+    for step in (10, 20):
+        write(folder / f"global_step{step}/rank0-of-2.pt", b"0", step)
+        write(folder / f"global_step{step}/rank1-of-2.pt", b"1", step)
+    write(folder / "latest", b"global_step20", 21)
+    write(source / "global_step10/rank0-of-2.pt", b"0", 10)
+    assert _fetch(second, SECRET, str(source)) == ["global_step20", "latest"]
+    assert sorted(tree(source)) == [
+        *("global_step10/rank0-of-2.pt", "global_step20/rank0-of-2.pt"),
+        *("global_step20/rank1-of-2.pt", "latest"),
+    ]
+    assert _fetch(second, SECRET, str(source)) == []
+
+
+def test_each_save_is_copied_once_it_has_stopped_changing(
+    second: tuple[str, int], source: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_copy, "_FOLDER_SETTLES_S", 0.2)
+    monkeypatch.setattr(checkpoint_copy, "_SCAN_S", 0.05)
+    write(source / "checkpoint-1/model.bin", b"old", 1)
+    write(source / "tmp-checkpoint-2/model.bin", b"unfinished", 2)
+    ends: list[Callable[..., object]] = []
+    monkeypatch.setattr(signal, "signal", lambda _number, handler: ends.append(handler))
+    said: list[str] = []
+    hosts = [{"name": "node01", "address": "127.0.0.1"}, {"name": "node02", "address": "127.0.0.1"}]
+    thread = threading.Thread(target=_copy_from_first, args=(hosts, second[1], SECRET, str(source), None, said.append))
+    thread.start()
+    _await(lambda: len(said) == 1)
+    write(source / "checkpoint-2/model.bin", b"new", 2)
+    write(source / "checkpoint-2/trainer_state.json", b"{}", 3)
+    _await(lambda: len(said) == 2)
+    write(source / "checkpoint-3/model.bin", b"last", 4)
+    ends[0]()
+    thread.join()
+    assert [line.partition(" (")[0] for line in said] == [f"copy copied: checkpoint-{step}" for step in (1, 2, 3)]
+    assert said[1] == "copy copied: checkpoint-2 (2 files, 0.0 MiB) (node02)"
+    assert sorted(tree(folder)) == [
+        *("checkpoint-2/model.bin", "checkpoint-2/trainer_state.json", "checkpoint-3/model.bin"),
+    ]
+
+
+def _await(holds: Callable[[], bool]) -> None:
+    ends_s = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < ends_s
+        time.sleep(0.02)
+
+
+def test_what_changes_while_it_is_copied_is_left_for_the_next_round(
+    second: tuple[str, int], source: Path, folder: Path
+) -> None:
+    write(source / "step-1.pt", b"weights", 5)
+    item = saved(str(source))[0]
+    write(source / "step-1.pt", b"WEIGHTS", 6)
+    with pytest.raises(ChangedError):
+        _put(second, SECRET, str(source), item)
+    write(source / "step-1.pt", b"", 6)
+    with pytest.raises(ChangedError):
+        _put(second, SECRET, str(source), item)
+    _await(lambda: list(folder.iterdir()) == [])
+
+
+def test_a_disk_without_room_is_said_before_any_byte(second: tuple[str, int], source: Path, folder: Path) -> None:
+    write(source / "step-1.pt", b"w", 5)
+    item = saved(str(source))[0]
+    huge = item._replace(files=(item.files[0]._replace(size_bytes=1 << 60),))
+    with pytest.raises(CopyError, match=r"no room in .*: 1099511627776.0 MiB to take, .* free"):
+        _put(second, SECRET, str(source), huge)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_where_a_folder_is_stays_out(second: tuple[str, int], source: Path, folder: Path) -> None:
+    write(folder / "step-1/mine", b"mine", 1)
+    write(source / "step-1", b"weights", 5)
+    with pytest.raises(CopyError, match="is in the way"):
+        _put(second, SECRET, str(source), saved(str(source))[0])
+    assert tree(folder) == {"step-1/mine": b"mine"}
+
+
+def test_what_is_not_proven_is_not_kept(client: tuple[socket.socket, SignedStream], folder: Path) -> None:
+    assert announce(client[1])["ok"]
+    client[1].write({"path": "", "size": 7, "mtime_ns": 5})
+    client[1]._pair.write(b"weights")
+    client[1].write({"sha256": hashlib.sha256(b"other").hexdigest()})
     answer = client[1].read()
     assert not answer["ok"] and "differs from the original" in answer["why"]
     assert list(folder.iterdir()) == []
 
 
-def test_a_name_with_a_way_out_of_the_folder_is_refused_before_any_byte(
-    client: tuple[socket.socket, _SignedStream], folder: Path
+@pytest.mark.parametrize("name", ["../step", ".hidden", "a/b", "step.tmp", ""])
+def test_a_name_with_a_way_out_of_the_folder_is_refused(
+    client: tuple[socket.socket, SignedStream], folder: Path, name: str
 ) -> None:
-    client[1].write(header(b"weights", name="../step"))
+    announce(client[1], name=name)
     answer = client[1].read()
     assert not answer["ok"] and "refused name" in answer["why"]
     assert list(folder.iterdir()) == []
 
 
-def test_a_connection_that_ends_leaves_nothing(client: tuple[socket.socket, _SignedStream], folder: Path) -> None:
-    client[1].write(header(b"weights"))
+@pytest.mark.parametrize("path", ["../step", "/etc/x", "a/../../b", "a//b", "."])
+def test_a_path_with_a_way_out_of_its_folder_is_refused(
+    client: tuple[socket.socket, SignedStream], folder: Path, path: str
+) -> None:
+    assert announce(client[1], folder=True)["ok"]
+    client[1].write({"path": path, "size": 0, "mtime_ns": 5})
+    answer = client[1].read()
+    assert not answer["ok"] and "refused name" in answer["why"]
+    assert list(folder.iterdir()) == []
+
+
+def test_a_connection_that_ends_leaves_nothing(client: tuple[socket.socket, SignedStream], folder: Path) -> None:
+    assert announce(client[1])["ok"]
+    client[1].write({"path": "", "size": 7, "mtime_ns": 5})
     client[0].shutdown(socket.SHUT_WR)
     answer = client[1].read()
     assert not answer["ok"] and "ended 7 bytes early" in answer["why"]
     assert list(folder.iterdir()) == []
 
 
-def test_only_this_jobs_secret_is_heard(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "step-1.pt").write_bytes(b"weights")
-    monkeypatch.setattr(checkpoint_copy, "_SILENCE_S", 10.0)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            connection, _ = listener.accept()
-            with connection, connection.makefile("rwb") as pair:
-                pair.write(b"nonce\n")
-                pair.flush()
-                with pytest.raises(CopyError, match="signature"):
-                    _answer(_SignedStream(pair, SECRET, "nonce"), str(folder))
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        with pytest.raises((CopyError, OSError)):
-            _put(listener.getsockname()[:2], b"of another job", str(source), saved(str(source))[0])
-        thread.join()
+def test_only_this_jobs_secret_is_heard(second: tuple[str, int], source: Path, folder: Path) -> None:
+    write(source / "step-1.pt", b"weights", 5)
+    with pytest.raises((CopyError, OSError)):
+        _put(second, secrets.token_bytes(8), str(source), saved(str(source))[0])
     assert list(folder.iterdir()) == []
+
+
+def test_copies_of_a_version_that_copied_files_only_are_known(
+    second: tuple[str, int], source: Path, folder: Path
+) -> None:
+    for step in (1, 2):
+        write(folder / f"step-{step}.pt", b"", step)
+    (folder / ".nodectl-copies").write_text('["step-1.pt", "step-2.pt"]')
+    write(source / "step-3.pt", b"", 3)
+    put(second, source)
+    assert sorted(tree(folder)) == ["step-2.pt", "step-3.pt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("checkpoint-500", 500), ("global_step20", 20), ("step5-rank1.pt", 5), ("model_00012.pt", 12), ("7.pt", 7),
+        ("epoch=3-step=40.ckpt", 40), ("latest", None), ("config.json", None), ("last.mp4", None), ("iter_010", 10),
+    ],
+)  # fmt: skip
+def test_the_step_is_read_from_the_name(name: str, step: int | None) -> None:
+    item = Saved(name, "." not in name, ())
+    assert item.step == step
+    assert newest_steps([item], 1) == [item]
+    assert checkpoint_stream.text(item).startswith(name)

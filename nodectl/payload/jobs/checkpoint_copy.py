@@ -6,35 +6,27 @@ Nodes hold no SSH keys of each other and the job outlives the operator's connect
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
-import json
 import os
 import secrets
 import signal
 import socket
 import time
-from io import BufferedRWPair
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from ..common.sockets import family
 from . import syscalls
-from .checkpoints import Saved, is_name, resolve, saved
-from .folder import JobFolder, write_atomic
+from .checkpoint_stream import ChangedError, CopyError, SignedStream, check_room, header, keep_newest, text
+from .checkpoints import Saved, newest_steps, resolve, saved
+from .folder import JobFolder
 
 _DRAIN_S = 60.0
-_CHUNK_BYTES = 1 << 20
 _SILENCE_S = 30.0
-_KEPT = 2
 _SCAN_S = 0.5
-_MANIFEST = ".nodectl-copies"
+_SCAN_SHARE = 0.02  # of a core, where many files lie in the folder
+_FOLDER_SETTLES_S = 2.0  # a folder is written file by file
 _RETRIES = 5
 
 Say = Callable[[str], None]
-
-
-class CopyError(Exception):
-    """A copy could not be made; the text says why."""
 
 
 class Courier:
@@ -120,7 +112,10 @@ class Courier:
         if self._draining_s is None:
             self._draining_s = now_s
             os.kill(self.pid, signal.SIGTERM)
-        return now_s - self._draining_s > _DRAIN_S
+        late = now_s - self._draining_s > _DRAIN_S
+        if late:
+            self.note = f"copy not finished {_DRAIN_S:g} s after the end: the second host lacks the last checkpoint"
+        return late
 
     def end(self) -> None:
         """Kill the process, whatever it is doing; half a copy has no checkpoint's name."""
@@ -159,18 +154,23 @@ def _copy_from_first(
     """
     ending: List[int] = []
     signal.signal(signal.SIGTERM, lambda *_: ending.append(1))
+    fetched: List[str] = []
     if source is not None:
-        name = _fetch((hosts[source]["address"], port), secret, folder)
-        say(f"ready fetched {name} from {hosts[source]['name']}")
+        fetched = _fetch((hosts[source]["address"], port), secret, folder)
+        say(f"ready fetched {', '.join(fetched)} from {hosts[source]['name']}")
     second = (hosts[1]["address"], port)
-    copied: Set[Saved] = set(saved(folder)[:-1])  # of those that are there already, only the newest is copied
-    before: List[Saved] = []
+    there = saved(folder)
+    copied: Set[Saved] = set(there) - set(newest_steps(there, 1))  # of those that are there already only the newest
+    if source == 1:
+        copied |= {item for item in there if item.name in fetched}
+    seen_s: Dict[Saved, float] = {}
     while True:
-        last_round = bool(ending)
-        now = saved(folder)
-        for item in now:
-            # written in place, a file is complete when it has stopped changing
-            if item not in copied and (item in before or last_round):
+        last_round, began_s = bool(ending), time.monotonic()
+        there = saved(folder)
+        looked_s = time.monotonic() - began_s
+        seen_s = {item: seen_s.get(item, began_s) for item in there}
+        for item in there:
+            if item not in copied and (last_round or _is_settled(item, began_s - seen_s[item])):
                 outcome = _try_put(second, secret, folder, item)
                 if not outcome.startswith("not copied"):
                     copied.add(item)
@@ -178,40 +178,51 @@ def _copy_from_first(
                     say(f"copy {outcome} ({hosts[1]['name']})")
         if last_round:
             return
-        before = now
-        time.sleep(_SCAN_S)
+        copied &= set(there)
+        time.sleep(max(_SCAN_S, looked_s / _SCAN_SHARE))
+
+
+def _is_settled(item: Saved, unchanged_s: float) -> bool:
+    """Written in place, it is complete when it has stopped changing."""
+    return unchanged_s >= _FOLDER_SETTLES_S if item.is_folder else unchanged_s > 0
 
 
 def _try_put(peer: Tuple[str, int], secret: bytes, folder: str, item: Saved) -> str:
-    """`copied: NAME`, `not copied: NAME: REASON`, or nothing where the program has removed the file meanwhile."""
+    """`copied: NAME`, `not copied: NAME: REASON`, or nothing where the program has changed or removed it meanwhile."""
     try:
         _put(peer, secret, folder, item)
-    except FileNotFoundError:
+    except (FileNotFoundError, ChangedError):
         return ""
     except (OSError, ValueError, KeyError, CopyError) as error:
         return f"not copied: {item.name}: {error}"
-    return f"copied: {item.name}"
+    return f"copied: {text(item)}"
 
 
 def _put(peer: Tuple[str, int], secret: bytes, folder: str, item: Saved) -> None:
     """Copy one checkpoint to the peer; CopyError or OSError where that fails."""
     with _connected(peer, secret) as stream:
-        stream.write({**_header(folder, item), "op": "put"})
-        stream.send_file(os.path.join(folder, item.name))
-        answer = stream.read()
+        stream.write({**header(item), "op": "put"})
+        _agreed(stream)
+        stream.send(folder, item)
+        _agreed(stream)
+
+
+def _agreed(stream: SignedStream) -> None:
+    answer = stream.read()
     if not answer["ok"]:
         raise CopyError(str(answer["why"]))
 
 
-def _fetch(peer: Tuple[str, int], secret: bytes, folder: str) -> str:
-    """Get the peer's newest checkpoint; its name."""
+def _fetch(peer: Tuple[str, int], secret: bytes, folder: str) -> List[str]:
+    """Get what of the peer's newest checkpoint is newer than all that is here; its names."""
+    newest_ns = max((item.mtime_ns for item in saved(folder)), default=-1)
     for attempt in range(_RETRIES):
         try:
             with _connected(peer, secret) as stream:
-                stream.write({"op": "get"})
-                header = stream.read()
-                stream.receive_file(header, folder)
-                return str(header["name"])
+                stream.write({"op": "get", "newer_than_ns": newest_ns})
+                announced = [stream.read() for _ in range(int(stream.read()["items"]))]
+                check_room(folder, sum(int(each["size"]) for each in announced))
+                return [stream.receive(each, folder).name for each in announced]
         except ConnectionRefusedError:  # the peer's supervisor is still starting
             if attempt + 1 == _RETRIES:
                 raise
@@ -230,109 +241,35 @@ def _serve(address: str, port: int, secret: bytes, folder: str) -> None:
             try:
                 pair.write(nonce.encode() + b"\n")
                 pair.flush()
-                _answer(_SignedStream(pair, secret, nonce), folder)
+                _answer(SignedStream(pair, secret, nonce), folder)
             except (OSError, ValueError, KeyError, CopyError) as error:
                 print(f"checkpoint copy: {error}", flush=True)
 
 
-def _answer(stream: _SignedStream, folder: str) -> None:
+def _answer(stream: SignedStream, folder: str) -> None:
     request = stream.read()
     if request["op"] == "get":
-        newest = saved(folder)[-1]
-        stream.write(_header(folder, newest))
-        stream.send_file(os.path.join(folder, newest.name))
+        _give(stream, folder, int(request["newer_than_ns"]))
         return
     try:
-        stream.receive_file(request, folder)
-        _keep_newest(folder, request["name"])
+        check_room(folder, int(request["size"]))
+        stream.write({"ok": True})
+        keep_newest(folder, stream.receive(request, folder))
         stream.write({"ok": True})
     except (OSError, CopyError) as error:
         stream.write({"ok": False, "why": str(error)})
 
 
+def _give(stream: SignedStream, folder: str, newer_than_ns: int) -> None:
+    items = [item for item in newest_steps(saved(folder), 1) if item.mtime_ns > newer_than_ns]
+    stream.write({"items": len(items)})
+    for item in items:
+        stream.write(header(item))
+    for item in items:
+        stream.send(folder, item)
+
+
 @contextlib.contextmanager
-def _connected(peer: Tuple[str, int], secret: bytes) -> Iterator[_SignedStream]:
+def _connected(peer: Tuple[str, int], secret: bytes) -> Iterator[SignedStream]:
     with socket.create_connection(peer, timeout=_SILENCE_S) as connection, connection.makefile("rwb") as pair:
-        yield _SignedStream(pair, secret, pair.readline(100).decode().strip())
-
-
-class _SignedStream:
-    """JSON lines signed with the job's secret and the connection's nonce; files, proven by a signed SHA-256."""
-
-    def __init__(self, pair: BufferedRWPair, secret: bytes, nonce: str) -> None:
-        self._pair, self._secret, self._nonce = pair, secret, nonce
-
-    def write(self, document: Dict[str, Any]) -> None:
-        """Send one signed document."""
-        body = json.dumps(document)
-        self._pair.write(f"{self._sign(body)} {body}\n".encode())
-        self._pair.flush()
-
-    def read(self) -> Dict[str, Any]:
-        """The next document; CopyError where it is not signed with the job's secret for this connection."""
-        signature, _, body = self._pair.readline(4096).decode().rstrip("\n").partition(" ")
-        if not hmac.compare_digest(signature, self._sign(body)):
-            raise CopyError("a request or answer without this job's signature")
-        document: Dict[str, Any] = json.loads(body)
-        return document
-
-    def _sign(self, body: str) -> str:
-        return hmac.new(self._secret, f"copy {self._nonce} {body}".encode(), hashlib.sha256).hexdigest()
-
-    def send_file(self, path: str) -> None:
-        """Send a file's bytes; a header has announced them."""
-        with open(path, "rb") as file:
-            for chunk in iter(lambda: file.read(_CHUNK_BYTES), b""):
-                self._pair.write(chunk)
-        self._pair.flush()
-
-    def receive_file(self, header: Dict[str, Any], folder: str) -> None:
-        """Take the file that `header` announces; it appears under its name once its SHA-256 is proven."""
-        name, left = str(header["name"]), int(header["size"])
-        if not is_name(name):
-            raise CopyError(f"refused name: {name!r}")
-        partial = os.path.join(folder, f".{name}.partial")
-        digest = hashlib.sha256()
-        try:
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                while left:
-                    chunk = self._pair.read(min(left, _CHUNK_BYTES))
-                    if not chunk:
-                        raise CopyError(f"{name}: the connection ended {left} bytes early")
-                    digest.update(chunk)
-                    file.write(chunk)
-                    left -= len(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-            if digest.hexdigest() != header["sha256"]:
-                raise CopyError(f"{name}: the copy differs from the original")
-            os.utime(partial, ns=(int(header["mtime_ns"]), int(header["mtime_ns"])))
-            os.replace(partial, os.path.join(folder, name))
-        finally:
-            if os.path.exists(partial):
-                os.unlink(partial)
-
-
-def _header(folder: str, item: Saved) -> Dict[str, Any]:
-    """What announces a file: name, bytes, time of its last change, SHA-256."""
-    digest = hashlib.sha256()
-    with open(os.path.join(folder, item.name), "rb") as file:
-        for chunk in iter(lambda: file.read(_CHUNK_BYTES), b""):
-            digest.update(chunk)
-        size = file.tell()
-    return {"name": item.name, "size": size, "mtime_ns": item.mtime_ns, "sha256": digest.hexdigest()}
-
-
-def _keep_newest(folder: str, received: str) -> None:
-    """Of the copies made here, keep the newest; files that somebody else put there are left alone."""
-    manifest = os.path.join(folder, _MANIFEST)
-    try:
-        with open(manifest, encoding="utf-8") as file:
-            names = set(json.load(file))
-    except (FileNotFoundError, ValueError):
-        names = set()
-    names.add(received)
-    copies = [item for item in saved(folder) if item.name in names]
-    for item in copies[:-_KEPT]:
-        os.unlink(os.path.join(folder, item.name))
-    write_atomic(manifest, json.dumps([item.name for item in copies[-_KEPT:]]).encode())
+        yield SignedStream(pair, secret, pair.readline(100).decode().strip())

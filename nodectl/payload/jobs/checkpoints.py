@@ -1,24 +1,60 @@
-"""What a checkpoint folder holds: which files are complete checkpoints, which is the newest, whether others see it."""
+"""What a checkpoint folder holds: which files and folders are checkpoints, which is the newest, who else sees it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from .folder import JobFolderError, check_id, state_root, write_atomic
 
 _UNFINISHED = (".tmp", ".partial", ".part", ".lock")
+_UNFINISHED_FIRST = ("tmp-", "tmp_")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@ -]{0,199}")
+# the first of these that a name has says which step it is of
+_STEPS = (
+    re.compile(r"(?:step|iter|iteration)[-_=]?(\d+)", re.IGNORECASE),
+    re.compile(r"(?:checkpoint|ckpt|epoch)[-_=]?(\d+)", re.IGNORECASE),
+)
+_NUMBER = re.compile(r"\d+")
+
+
+class File(NamedTuple):
+    """A regular file of a checkpoint; `path` is relative to a folder's checkpoint, and empty where that is a file."""
+
+    path: str
+    size_bytes: int
+    mtime_ns: int
 
 
 class Saved(NamedTuple):
-    """A complete checkpoint: a file at the top of the folder."""
+    """A checkpoint: a file at the top of the folder, or a folder there with all files below it."""
 
     name: str
-    size_bytes: int
-    mtime_ns: int
+    is_folder: bool
+    files: Tuple[File, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all its files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def mtime_ns(self) -> int:
+        """When it was last written to; 0 for an empty folder."""
+        return max((file.mtime_ns for file in self.files), default=0)
+
+    @property
+    def step(self) -> Optional[int]:
+        """Which of many it is, by its name (`checkpoint-500`, `model_step10.pt`, `20.pt`); None: there is one."""
+        stem = self.name if self.is_folder else self.name.rpartition(".")[0] or self.name
+        for pattern in _STEPS:
+            match = pattern.search(stem)
+            if match:
+                return int(match[1])
+        numbers = _NUMBER.findall(stem)
+        return int(numbers[-1]) if numbers else None
 
 
 def resolve(folder: str) -> str:
@@ -31,22 +67,52 @@ def resolve(folder: str) -> str:
 
 
 def saved(folder: str) -> List[Saved]:
-    """The complete checkpoints at the top of the folder, oldest first; empty where there is no folder."""
-    files = []
+    """The checkpoints at the top of the folder, oldest first; links are left out, and so are empty folders."""
+    items = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if is_name(entry.name) and entry.is_file(follow_symlinks=False):
-                    stat = entry.stat(follow_symlinks=False)
-                    files.append(Saved(entry.name, stat.st_size, stat.st_mtime_ns))
+                if is_name(entry.name):
+                    with contextlib.suppress(OSError):  # removed meanwhile
+                        items.append(_look(entry))
     except FileNotFoundError:
         return []
-    return sorted(files, key=lambda item: (item.mtime_ns, item.name))
+    return sorted((item for item in items if item.files), key=lambda item: (item.mtime_ns, item.name))
+
+
+def _look(entry: os.DirEntry[str]) -> Saved:
+    if entry.is_dir(follow_symlinks=False):
+        return Saved(entry.name, True, tuple(sorted(_files(entry.path, ""))))
+    if entry.is_file(follow_symlinks=False):
+        stat = entry.stat(follow_symlinks=False)
+        return Saved(entry.name, False, (File("", stat.st_size, stat.st_mtime_ns),))
+    return Saved(entry.name, False, ())
+
+
+def _files(folder: str, place: str) -> Iterator[File]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path, f"{place}{entry.name}/")
+            elif entry.is_file(follow_symlinks=False):
+                stat = entry.stat(follow_symlinks=False)
+                yield File(place + entry.name, stat.st_size, stat.st_mtime_ns)
 
 
 def is_name(name: str) -> bool:
-    """A file of this name is a finished checkpoint, and may be made in another host's folder."""
-    return _NAME.fullmatch(name) is not None and not name.endswith(_UNFINISHED)
+    """What has this name is a finished checkpoint, and may be made in another host's folder."""
+    return (
+        _NAME.fullmatch(name) is not None and not name.endswith(_UNFINISHED) and not name.startswith(_UNFINISHED_FIRST)
+    )
+
+
+def newest_steps(items: Sequence[Saved], kept: int) -> List[Saved]:
+    """What is needed to go on: all of the `kept` steps written last, and what has no step (`latest`, `config.json`)."""
+    steps: List[int] = []
+    for item in reversed(items):
+        if item.step is not None and item.step not in steps:
+            steps.append(item.step)
+    return [item for item in items if item.step is None or item.step in steps[:kept]]
 
 
 def survey(folder: str, token: str, *, mark: bool) -> Dict[str, Any]:
