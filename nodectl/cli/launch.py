@@ -16,12 +16,12 @@ from nodectl.cli.jobs import conclude, follow_output, stop_job
 from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
-from nodectl.jobs.plan import LEASE_S
+from nodectl.jobs.plan import CODE_LIMIT_MIB, LEASE_S
 from nodectl.model.status import Status, exit_status
 from nodectl.report.jobs import findings_lines, plan_text
 
 if TYPE_CHECKING:
-    from nodectl.jobs.package import Code
+    from nodectl.jobs.code import Code
     from nodectl.jobs.plan import LaunchRequest, Surroundings
     from nodectl.model.host import Host
 
@@ -33,6 +33,21 @@ _CHANCE_S = 2.0
 @click.option("--lease", type=float, default=LEASE_S, show_default=True, metavar="S", help="Silence that ends the job.")
 @click.option("--env", "names", multiple=True, metavar="NAME", help="Hand over a variable of your environment.")
 @click.option("--env-file", type=click.Path(path_type=Path), metavar="FILE", help="NAME=VALUE lines, mode 0600.")
+@click.option(
+    "--code",
+    "code_folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="What is copied.  Default: SCRIPT's project, else its folder.",
+)
+@click.option(
+    "--code-limit",
+    type=click.IntRange(1),
+    default=CODE_LIMIT_MIB,
+    show_default=True,
+    metavar="MIB",
+    help="Of what is copied.",
+)
 @click.option("--checkpoint", metavar="DIR", help="Folder on the nodes, or `auto`; NODECTL_CHECKPOINT_DIR there.")
 @click.option("--interface", metavar="IFNAME", help="Network interface of the job.")
 @click.option(
@@ -56,6 +71,8 @@ def launch(
     lease: float,
     names: tuple[str, ...],
     env_file: Path | None,
+    code_folder: Path | None,
+    code_limit: int,
     checkpoint: str | None,
     interface: str | None,
     launcher: str,
@@ -68,15 +85,18 @@ def launch(
 ) -> None:
     """Start SCRIPT on all hosts and follow it.
 
-    SCRIPT's folder is copied to the hosts; `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job;
-    closing the terminal does not.
+    SCRIPT's project is copied to the hosts (the folder above it with .git or pyproject.toml, else its own folder),
+    without what .gitignore and .nodectlignore name; `workload:NAME` is a program that nodectl ships. Ctrl-C stops the
+    job; closing the terminal does not.
     """
+    from nodectl.jobs.code import find_code
     from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
-    from nodectl.jobs.package import collect_variables, find_code, pack
+    from nodectl.jobs.package import collect_variables, pack
     from nodectl.jobs.plan import LaunchRequest, check_lease, make_plan, new_job_id, venv_of
     from nodectl.topology.fabric.judge import in_rank_order
 
-    code = find_code(script)
+    code = find_code(script, code_folder, limit_mib=code_limit)
+    note(code.describe())
     env = collect_variables(names, env_file, os.environ)
     check_lease(lease)
     hosts = in_rank_order(app.hosts, fabric_from)
@@ -88,6 +108,8 @@ def launch(
         launcher=launcher,
         venv=venv_of(hosts[0].variables, launcher, venv),
         env_names=tuple(sorted(env)),
+        name=code.name,
+        workdir=code.workdir,
         checkpoint=checkpoint,
     )
     folder = request.checkpoint_folder()

@@ -1,4 +1,4 @@
-"""What the operator hands to a job, as one archive for every host: plan, secret, variables, and the script's folder."""
+"""What the operator hands to a job, as one archive for every host: plan, secret, variables, and the code."""
 
 from __future__ import annotations
 
@@ -9,69 +9,15 @@ import re
 import secrets
 import stat
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nodectl.common.resources import payload_dir
-from nodectl.common.spelling import meant
-from nodectl.common.units import MIB
 from nodectl.errors import JobError, UsageError
+from nodectl.jobs.code import Code
 from nodectl.jobs.plan import Plan
 
-CODE_LIMIT_MIB = 64
 _SECRET_BYTES = 32
-_LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".tox"})
-_BUNDLED = "workload:"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """What is copied: the folder, the script in it, and the files with their places in the copy."""
-
-    folder: Path
-    script: str
-    files: tuple[tuple[Path, str], ...]
-    size_bytes: int
-
-
-def find_code(script: str) -> Code:
-    """The script's folder; `workload:NAME` is a training program that nodectl ships."""
-    path = _bundled(script[len(_BUNDLED) :]) if script.startswith(_BUNDLED) else Path(script).resolve()
-    if not path.is_file():
-        raise UsageError(f"there is no script {script}", "give the path of a Python file on this machine")
-    files = tuple(_files(path.parent))
-    sizes = sorted(((source.stat().st_size, place) for source, place in files), reverse=True)
-    size = sum(entry for entry, _ in sizes)
-    if size > CODE_LIMIT_MIB * MIB:
-        largest = ", ".join(f"{place} ({entry / MIB:.0f} MiB)" for entry, place in sizes[:3])
-        raise UsageError(
-            f"the script's folder {path.parent} holds {size / MIB:.0f} MiB, more than {CODE_LIMIT_MIB}: {largest}",
-            "put the script into a folder with its code alone; data belongs on the nodes or on a shared file system",
-        )
-    return Code(path.parent, path.name, files, size)
-
-
-def _bundled(name: str) -> Path:
-    folder = payload_dir().parent / "workloads"
-    known = sorted(path.stem for path in folder.glob("*.py") if path.stem.isidentifier() and _is_program(path))
-    if name not in known:
-        raise UsageError(f"there is no workload {name!r}", f"{meant(name, known)}one of: {', '.join(known)}")
-    return folder / f"{name}.py"
-
-
-def _is_program(path: Path) -> bool:
-    return '__name__ == "__main__"' in path.read_text(encoding="utf-8")
-
-
-def _files(folder: Path) -> Iterator[tuple[Path, str]]:
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
-        for name in sorted(names):
-            path = Path(root, name)
-            if path.is_file() and not name.endswith((".pyc", ".pyo")):
-                yield path, path.relative_to(folder).as_posix()
 
 
 def pack(plan: Plan, code: Code, env: Mapping[str, str]) -> bytes:
@@ -86,7 +32,7 @@ def pack(plan: Plan, code: Code, env: Mapping[str, str]) -> bytes:
                 executable = os.access(source, os.X_OK)
                 _add(archive, f"code/{place}", source.read_bytes(), 0o700 if executable else 0o600)
     except OSError as error:
-        raise JobError(f"the script's folder cannot be read: {error}") from error
+        raise JobError(f"the code cannot be read: {error}") from error
     return buffer.getvalue()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from nodectl.errors import JobError, UsageError
 
 PLAN_VERSION = 1
 LEASE_S = 8.0
+CODE_LIMIT_MIB = 64
 _MIN_LEASE_S = 3.0
 _GRACE_S = 3.0  # SIGTERM to SIGKILL; with detection and settling it keeps the whole end below 10 s
 _START_DEADLINE_S = 30.0
@@ -62,6 +62,7 @@ class Plan:
     lease_s: float
     launcher: str
     venv: str
+    workdir: str = ""
     checkpoint: CheckpointPlan | None = None
     grace_s: float = _GRACE_S
     start_deadline_s: float = _START_DEADLINE_S
@@ -125,7 +126,10 @@ def check_lease(lease_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """What the operator asked for; `checkpoint` is an absolute folder, `auto`, or None."""
+    """What the operator asked for; `checkpoint` is an absolute folder, `auto`, or None.
+
+    `script` is named from `workdir`, a place in the code; `name` is the project's and the script's own.
+    """
 
     script: str
     args: tuple[str, ...]
@@ -134,6 +138,8 @@ class LaunchRequest:
     launcher: str
     venv: str
     env_names: tuple[str, ...]
+    name: str
+    workdir: str = ""
     checkpoint: str | None = None
 
     def checkpoint_folder(self) -> str | None:
@@ -145,8 +151,7 @@ class LaunchRequest:
                 f"--checkpoint {self.checkpoint}: not an absolute path on the nodes",
                 "say /a/folder/on/the/nodes, or `auto` for a folder of nodectl's own",
             )
-        stem = self.script.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()
-        return "state:" + (re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:60] or "checkpoints")
+        return f"state:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +182,7 @@ def make_plan(
         lease_s=check_lease(request.lease_s),
         launcher=request.launcher,
         venv=request.venv,
+        workdir=request.workdir,
         checkpoint=checkpoint,
         beat_s=beat_s(len(surroundings.hosts)),
     )

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from nodectl.errors import JobError, UsageError
+from nodectl.jobs.code import find_code
 from nodectl.jobs.nodes import judge_survey
-from nodectl.jobs.package import collect_variables, find_code, pack
+from nodectl.jobs.package import collect_variables, pack
 from nodectl.jobs.plan import (
     CheckpointPlan,
     LaunchRequest,
@@ -35,6 +36,7 @@ def request(**more: Any) -> Any:
         "launcher": "/opt/nodectl/bin/nodectl-launch",
         "venv": "/opt/nodectl/venv",
         "env_names": ("TOKEN",),
+        "name": "my-train-1234abcd",
     }
     return LaunchRequest(**{**values, **more})
 
@@ -84,7 +86,7 @@ def test_job_ids_sort_and_differ() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "folder"),
-    [(None, None), ("/mnt/ckpt", "/mnt/ckpt"), ("auto", "state:my-train"), ("rel/ative", UsageError)],
+    [(None, None), ("/mnt/ckpt", "/mnt/ckpt"), ("auto", "state:my-train-1234abcd"), ("rel/ative", UsageError)],
 )
 def test_checkpoint_folders(asked: Any, folder: Any) -> None:
     made = request(script="My Train.py", checkpoint=asked)
@@ -171,20 +173,3 @@ def test_the_package_holds_the_scripts_folder_and_private_files(tmp_path: Path) 
     assert "secret-value" not in texts["plan.json"]
     assert all(stat.S_IMODE(member.mode) & 0o077 == 0 for member in members.values())
     assert members["secret"].size == 32
-
-
-def test_a_folder_that_is_too_big_names_its_largest_files(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("")
-    with (tmp_path / "weights.bin").open("wb") as file:
-        file.truncate(70 * 1024 * 1024)
-    with pytest.raises(UsageError, match=r"weights\.bin \(70 MiB\)"):
-        find_code(str(tmp_path / "train.py"))
-
-
-def test_scripts_that_do_not_exist() -> None:
-    with pytest.raises(UsageError, match=r"no script nosuch\.py"):
-        find_code("nosuch.py")
-    with pytest.raises(UsageError, match="no workload 'nosuch'") as caught:
-        find_code("workload:nosuch")
-    assert "transformer" in caught.value.remedy
-    assert find_code("workload:transformer").script == "transformer.py"

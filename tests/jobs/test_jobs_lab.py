@@ -105,6 +105,61 @@ def test_launch_follows_to_the_end_and_passes_words_and_secrets_whole(shell: She
     assert "se'cret" not in shell.lab.ssh(shell.lab.hosts[0], "cat ~/.local/state/nodectl/jobs/*/plan.json")
 
 
+PROJECT_SCRIPT = """
+import os, sys
+from pathlib import Path
+from mine import ANSWER
+folder = Path(os.environ["NODECTL_CHECKPOINT_DIR"])
+before = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+os.write(1, f"answer {ANSWER} in {Path.cwd().name}, found {before}\\n".encode())
+if os.environ["RANK"] == "0":
+    for step in sys.argv[1:]:
+        (folder / f"checkpoint-{step}" / "shards").mkdir(parents=True)
+        (folder / f"checkpoint-{step}" / "shards" / ".metadata").write_text(step)
+        (folder / f"checkpoint-{step}" / "model.safetensors").write_text(step * 1000)
+        (folder / "latest").write_text(f"checkpoint-{step}")
+"""
+
+
+def test_a_project_travels_and_its_checkpoint_folders_come_back(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, text in {
+        "scripts/train.py": PROJECT_SCRIPT,
+        "src/mine.py": "ANSWER = 42",
+        "setup.py": "",
+        ".env": "KEY=1",
+    }.items():
+        (tmp_path / "project" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "project" / place).write_text(text)
+    monkeypatch.chdir(tmp_path / "project")
+    argv = [
+        "launch",
+        "--launcher",
+        _LAUNCHER,
+        "--nproc-per-node",
+        "1",
+        "--checkpoint",
+        "auto",
+        "scripts/train.py",
+        "--",
+    ]
+    done = shell.run(*argv, "1", "2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("answer 42 in code, found []\n") == 4
+    assert "without .env" in done.stderr
+    job = shell.job("last")
+    assert shell.lab.ssh(shell.lab.hosts[0], f"ls -A ~/.local/state/nodectl/jobs/{job['id']}/code").split() == [
+        *("scripts", "setup.py", "src"),
+    ]
+    assert job["checkpoint"].startswith("copied: ")
+    [folder] = shell.lab.ssh(shell.lab.hosts[1], "ls -d ~/.local/state/nodectl/checkpoints/train-*").split()
+    shell.lab.ssh(shell.lab.hosts[0], f"rm -r {folder}/*")
+    again = shell.run(*argv)
+    found = ["checkpoint-2/model.safetensors", "checkpoint-2/shards/.metadata", "latest"]
+    assert f"{shell.lab.hosts[0]} | answer 42 in code, found {found}\n" in again.stdout, again.stderr
+
+
 def test_the_job_outlives_a_killed_nodectl(shell: Shell) -> None:
     argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP)]
     with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:

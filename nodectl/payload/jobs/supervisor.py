@@ -287,7 +287,16 @@ def _launcher_command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: s
     env.update({MARKER: job.id, "NODECTL_JOB_DIR": job.path, "PYTHONUNBUFFERED": "1"})
     if checkpoint_folder:
         env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
-    return Command(_launcher_argv(plan, job), env, job.at("code"), job.at("output.log"))
+    workdir = str(plan.get("workdir", ""))
+    _add_import_paths(env, job.at("code"), os.path.join(workdir, os.path.dirname(plan["script"])))
+    return Command(_launcher_argv(plan, job), env, job.at("code", workdir), job.at("output.log"))
+
+
+def _add_import_paths(env: Dict[str, str], code: str, script_folder: str) -> None:
+    """A script below the project's top finds the project's packages, as if they were installed."""
+    if os.path.normpath(script_folder) != ".":
+        folders = [code, os.path.join(code, "src"), *env.get("PYTHONPATH", "").split(os.pathsep)]
+        env["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
 
 
 def _launcher_argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:

@@ -1,0 +1,197 @@
+"""The operator's code, as it travels to the hosts: the script's project without what is ignored."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pathspec import GitIgnoreSpec
+
+from nodectl.common.counting import counted
+from nodectl.common.resources import payload_dir
+from nodectl.common.spelling import meant
+from nodectl.common.units import MIB
+from nodectl.errors import UsageError
+from nodectl.jobs.plan import CODE_LIMIT_MIB
+
+_LIMIT_FILES = 100_000
+_IGNORED_SHOWN = 5
+_BUNDLED = "workload:"
+# any of these in a folder says that it is a project's
+_MARKS = (".git", ".nodectlignore", "pyproject.toml", "setup.py", "setup.cfg")
+_IGNORE_FILES = (".gitignore", ".nodectlignore")  # the later one decides
+# what never travels unless .nodectlignore takes it back: history, environments, caches; secrets (--env-file is theirs)
+_NEVER = (
+    *(".git", ".hg/", ".svn/", ".venv/", "venv/", "node_modules/"),
+    *("__pycache__/", "*.py[co]", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".tox/"),
+    *(".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What is copied: files with their places below `folder`; the script runs in `workdir`, and is named from there.
+
+    `name` is the project's and script's own, for what is kept from one launch to the next.
+    """
+
+    folder: Path
+    script: str
+    workdir: str
+    name: str
+    files: tuple[tuple[Path, str], ...]
+    size_bytes: int
+    ignored: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """`code: 12 files, 0.4 MiB of /home/me/project, without .env, data/`."""
+        size = f"code: {counted(len(self.files), 'file')}, {self.size_bytes / MIB:.1f} MiB of {self.folder}"
+        if not self.ignored:
+            return size
+        more = len(self.ignored) - _IGNORED_SHOWN
+        names = [*self.ignored[:_IGNORED_SHOWN], *([f"{more} more"] if more > 0 else [])]
+        return f"{size}, without {', '.join(names)}"
+
+
+def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
+    """The code of `script`: all of `folder`, else of the project around it, else of its own folder.
+
+    `workload:NAME` is a training program that nodectl ships. UsageError where there is none, or too much of it.
+    """
+    bundled = script.startswith(_BUNDLED)
+    path = _bundled(script[len(_BUNDLED) :]) if bundled else Path(script).resolve()
+    if not path.is_file():
+        raise UsageError(f"there is no script {script}", "give the path of a Python file on this machine")
+    root = path.parent if bundled else _root(path, folder)
+    files, ignored = _collect(root)
+    if path not in (source for source, _ in files):
+        files.append((path, path.relative_to(root).as_posix()))
+    size_bytes = _check_size(root, files, limit_mib)
+    workdir = _workdir(root, path, [place for _, place in files])
+    return Code(
+        folder=root,
+        script=os.path.relpath(path, root / workdir),
+        workdir=workdir,
+        name=_slug(path.stem) if bundled else f"{_slug(path.stem)}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}",
+        files=tuple(files),
+        size_bytes=size_bytes,
+        ignored=tuple(sorted(ignored)),
+    )
+
+
+def _root(script: Path, folder: Path | None) -> Path:
+    if folder is not None:
+        root = folder.resolve()
+        if not script.is_relative_to(root):
+            raise UsageError(f"--code {folder}: {script} is not in it", "name a folder above the script")
+        return root
+    for parent in script.parents:
+        if parent in (Path.home(), Path(parent.anchor)):
+            break
+        if any((parent / mark).exists() for mark in _MARKS):
+            return parent
+    return script.parent
+
+
+def _workdir(root: Path, script: Path, places: list[str]) -> str:
+    """Where the operator stands, if that is a folder of what is copied; else the script's folder."""
+    here = Path.cwd().resolve()
+    if here == root:
+        return ""
+    if here.is_relative_to(root):
+        place = here.relative_to(root).as_posix()
+        if any(each.startswith(f"{place}/") for each in places):
+            return place
+    place = script.parent.relative_to(root).as_posix()
+    return "" if place == "." else place
+
+
+def _slug(stem: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:50] or "job"
+
+
+def _bundled(name: str) -> Path:
+    folder = payload_dir().parent / "workloads"
+    known = sorted(path.stem for path in folder.glob("*.py") if path.stem.isidentifier() and _is_program(path))
+    if name not in known:
+        raise UsageError(f"there is no workload {name!r}", f"{meant(name, known)}one of: {', '.join(known)}")
+    return folder / f"{name}.py"
+
+
+def _is_program(path: Path) -> bool:
+    return '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+
+
+def _collect(root: Path) -> tuple[list[tuple[Path, str]], list[str]]:
+    """All files below `root`, those of linked folders too; and the places that an ignore file leaves out."""
+    files: list[tuple[Path, str]] = []
+    ignored: list[str] = []
+    never = GitIgnoreSpec.from_lines(_NEVER)
+    for path, place, taken in _walk(root, "", [("", never)], (root.resolve(),)):
+        if not taken:
+            if path.name.startswith(".env") or not never.match_file(place):  # of caches nobody wants to hear
+                ignored.append(place)
+        elif path.is_file():
+            files.append((path, place))
+            if len(files) > _LIMIT_FILES:
+                raise UsageError(f"{root} holds more than {_LIMIT_FILES} files", _HOW_TO_LEAVE_OUT)
+    return files, ignored
+
+
+_HOW_TO_LEAVE_OUT = (
+    "name what is not code in .nodectlignore (as in .gitignore), or say --code DIR;"
+    " data belongs on the nodes or on a shared file system"
+)
+
+
+def _walk(
+    folder: Path, place: str, specs: list[tuple[str, GitIgnoreSpec]], above: tuple[Path, ...]
+) -> Iterator[tuple[Path, str, bool]]:
+    """Each file, and each file or folder that is ignored; a link to a folder that it lies in is left out."""
+    specs = [*specs, *_specs_of(folder, place)]
+    for path in sorted(folder.iterdir()):
+        is_folder = path.is_dir()
+        at = f"{place}{path.name}" + ("/" if is_folder else "")
+        if _is_ignored(at, specs):
+            yield path, at, False
+        elif not is_folder:
+            yield path, at, True
+        elif path.resolve() not in above:
+            yield from _walk(path, at, specs, (*above, path.resolve()))
+
+
+def _specs_of(folder: Path, place: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
+    for name in _IGNORE_FILES:
+        file = folder / name
+        if file.is_file():
+            try:
+                yield place, GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8").splitlines())
+            except ValueError as error:  # also of text that is none
+                raise UsageError(f"{file}: {error}", "correct the file") from error
+
+
+def _is_ignored(place: str, specs: list[tuple[str, GitIgnoreSpec]]) -> bool:
+    """As the nearest file says that speaks of it."""
+    for prefix, spec in reversed(specs):
+        verdict = spec.check_file(place[len(prefix) :]).include
+        if verdict is not None:
+            return verdict
+    return False
+
+
+def _check_size(root: Path, files: list[tuple[Path, str]], limit_mib: int) -> int:
+    parts: Counter[str] = Counter()
+    for source, place in files:
+        parts[PurePosixPath(place).parts[0]] += source.stat().st_size
+    size_bytes = parts.total()
+    if size_bytes > limit_mib * MIB:
+        largest = ", ".join(f"{part} ({size / MIB:.0f} MiB)" for part, size in parts.most_common(3))
+        raise UsageError(
+            f"{root} holds {size_bytes / MIB:.0f} MiB, more than --code-limit {limit_mib}: {largest}", _HOW_TO_LEAVE_OUT
+        )
+    return size_bytes

@@ -1,0 +1,147 @@
+"""What of the operator's code travels: his project, without what is ignored, run from where he stands."""
+
+from pathlib import Path
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.jobs.code import Code, find_code
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a script in a folder of its own."""
+    folder = tmp_path / "project"
+    for place in ("scripts/train.py", "mine/__init__.py", "pyproject.toml"):
+        write(folder / place)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def write(path: Path, text: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def places(code: Code) -> list[str]:
+    return sorted(place for _, place in code.files)
+
+
+def test_the_project_around_the_script_travels(project: Path) -> None:
+    code = find_code(str(project / "scripts" / "train.py"))
+    assert code.folder == project
+    assert places(code) == ["mine/__init__.py", "pyproject.toml", "scripts/train.py"]
+    assert (code.workdir, code.script) == ("scripts", "train.py")
+
+
+def test_it_runs_where_the_operator_stands(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    code = find_code("scripts/train.py")
+    assert (code.workdir, code.script) == ("", "scripts/train.py")
+    monkeypatch.chdir(project / "mine")
+    code = find_code("../scripts/train.py")
+    assert (code.workdir, code.script) == ("mine", "../scripts/train.py")
+    (project / "empty").mkdir()
+    monkeypatch.chdir(project / "empty")
+    assert find_code("../scripts/train.py").workdir == "scripts"
+
+
+def test_without_a_project_its_own_folder_travels(tmp_path: Path) -> None:
+    write(tmp_path / "alone" / "train.py")
+    write(tmp_path / "other.py")
+    assert places(find_code(str(tmp_path / "alone" / "train.py"))) == ["train.py"]
+
+
+def test_a_home_folder_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".git").mkdir()
+    write(tmp_path / "work" / "train.py")
+    assert find_code(str(tmp_path / "work" / "train.py")).folder == tmp_path / "work"
+
+
+def test_the_folder_may_be_named(project: Path) -> None:
+    script = str(project / "scripts" / "train.py")
+    assert places(find_code(script, project / "scripts")) == ["train.py"]
+    with pytest.raises(UsageError, match="is not in it"):
+        find_code(script, project / "mine")
+
+
+def test_ignore_files_are_read_as_git_reads_them(project: Path) -> None:
+    write(project / ".gitignore", "data/\n*.bin\n!keep.bin\n/out\n")
+    write(project / "mine/.gitignore", "!small.bin\nlocal.py\n")
+    for place in ("data/a", "x.bin", "keep.bin", "out/a", "mine/out/a", "mine/small.bin", "mine/local.py", "local.py"):
+        write(project / place)
+    code = find_code(str(project / "scripts" / "train.py"))
+    taken = {"keep.bin", "mine/out/a", "mine/small.bin", "local.py"}
+    always = {".gitignore", "mine/.gitignore", "mine/__init__.py", "pyproject.toml", "scripts/train.py"}
+    assert set(places(code)) == taken | always
+    assert code.ignored == ("data/", "mine/local.py", "out/", "x.bin")
+    write(project / ".nodectlignore", "!data/\nkeep.bin\n")
+    assert set(places(find_code(str(project / "scripts" / "train.py")))) == always | taken - {"keep.bin"} | {
+        "data/a", ".nodectlignore",
+    }  # fmt: skip
+
+
+def test_secrets_and_caches_stay_here(project: Path) -> None:
+    for place in (
+        ".env",
+        ".env.local",
+        ".env.example",
+        ".git/config",
+        "__pycache__/a.pyc",
+        "venv/bin/python",
+        ".venv/x",
+    ):
+        write(project / place)
+    code = find_code(str(project / "scripts" / "train.py"))
+    assert places(code) == [".env.example", "mine/__init__.py", "pyproject.toml", "scripts/train.py"]
+    assert code.describe().endswith(f"of {project}, without .env, .env.local")
+    write(project / ".nodectlignore", "!.env\n")
+    assert ".env" in places(find_code(str(project / "scripts" / "train.py")))
+
+
+def test_linked_folders_travel_and_circles_end(project: Path, tmp_path: Path) -> None:
+    write(tmp_path / "shared" / "tokens.txt")
+    (project / "linked").symlink_to(tmp_path / "shared")
+    (project / "mine" / "again").symlink_to(project)
+    (project / "dangling").symlink_to(tmp_path / "nowhere")
+    assert places(find_code(str(project / "scripts" / "train.py"))) == [
+        *("linked/tokens.txt", "mine/__init__.py", "pyproject.toml", "scripts/train.py")
+    ]
+
+
+def test_the_script_travels_even_where_it_is_ignored(project: Path) -> None:
+    write(project / ".gitignore", "scripts/\n")
+    assert "scripts/train.py" in places(find_code(str(project / "scripts" / "train.py")))
+
+
+def test_a_project_that_is_too_big_names_its_largest_parts(project: Path) -> None:
+    for number in range(3):
+        with (project / "mine" / f"weights{number}.bin").open("wb") as file:
+            file.truncate(30 << 20)
+    with pytest.raises(UsageError, match=r"holds 90 MiB, more than --code-limit 64: mine \(90 MiB\)") as caught:
+        find_code(str(project / "scripts" / "train.py"))
+    assert ".nodectlignore" in caught.value.remedy
+    assert find_code(str(project / "scripts" / "train.py"), limit_mib=100).size_bytes == 90 << 20
+
+
+def test_an_ignore_file_that_is_no_text(project: Path) -> None:
+    (project / ".gitignore").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match=r"\.gitignore"):
+        find_code(str(project / "scripts" / "train.py"))
+
+
+def test_two_projects_scripts_of_one_name_have_names_of_their_own(project: Path, tmp_path: Path) -> None:
+    write(tmp_path / "other" / "train.py")
+    names = {find_code(str(folder / "train.py")).name for folder in (project / "scripts", tmp_path / "other")}
+    assert len(names) == 2 and all(name.startswith("train-") for name in names)
+    assert find_code("workload:transformer").name == "transformer"
+
+
+def test_scripts_that_do_not_exist() -> None:
+    with pytest.raises(UsageError, match=r"no script nosuch\.py"):
+        find_code("nosuch.py")
+    with pytest.raises(UsageError, match="no workload 'nosuch'") as caught:
+        find_code("workload:nosuch")
+    assert "transformer" in caught.value.remedy
+    assert find_code("workload:transformer").script == "transformer.py"
