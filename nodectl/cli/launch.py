@@ -49,7 +49,7 @@ _CHANCE_S = 2.0
     help="Of what is copied.",
 )
 @click.option("--checkpoint", metavar="DIR", help="Folder on the nodes, or `auto`; NODECTL_CHECKPOINT_DIR there.")
-@click.option("--interface", metavar="IFNAME", help="Network interface of the job.")
+@click.option("--interface", metavar="NAME|NETWORK", help="Of the job: eth1, or the one in 10.1.0.0/16 on each host.")
 @click.option(
     "--launcher", default=node_paths.LAUNCHER, show_default=True, metavar="PATH", help="Launch script on the nodes."
 )
@@ -92,13 +92,14 @@ def launch(
     from nodectl.jobs.code import find_code
     from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
     from nodectl.jobs.package import collect_variables, pack
-    from nodectl.jobs.plan import LaunchRequest, check_lease, make_plan, new_job_id, venv_of
+    from nodectl.jobs.plan import LaunchRequest, check_interface, check_lease, make_plan, new_job_id, venv_of
     from nodectl.topology.fabric.judge import in_rank_order
 
     code = find_code(script, code_folder, limit_mib=code_limit)
     note(code.describe())
     env = collect_variables(names, env_file, os.environ)
     check_lease(lease)
+    interface = check_interface(interface)
     hosts = in_rank_order(app.hosts, fabric_from)
     request = LaunchRequest(
         script=code.script,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -122,6 +123,16 @@ def check_lease(lease_s: float) -> float:
     if lease_s < _MIN_LEASE_S:
         raise JobError(f"a lease of {lease_s:g} s would end jobs for a hiccup", f"say at least {_MIN_LEASE_S:g} s")
     return lease_s
+
+
+def check_interface(asked: str | None) -> str | None:
+    """A name as it is, or a network (`10.1.0.0/16`) in its own form; UsageError where it is neither."""
+    if asked is None or "/" not in asked:
+        return asked
+    try:
+        return str(ipaddress.ip_network(asked, strict=False))
+    except ValueError as error:
+        raise UsageError(f"--interface {asked}: {error}", "say a name (eth1) or a network (10.1.0.0/16)") from error
 
 
 @dataclass(frozen=True, slots=True)

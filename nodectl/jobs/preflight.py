@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,6 +40,10 @@ __all__ = ["JobNeeds", "PreflightReport", "run_preflight"]
 _PROGRAM = "jobs.preflight.answer"
 _LOOK_DEADLINE_S = 60.0
 _REACH_S = 5.0
+_REACH_AGAIN_S = 15.0
+_LISTENS_S = 120.0
+# a listener that did not look for so long may have missed the whole time of who asked
+_LATE_S = 4.0
 # every host resolves every name: beyond this many, only the first host's
 _NAMES_RESOLVED = 64
 _SHOWN_CHARS = 200
@@ -156,7 +161,10 @@ def _unknown(host: str, actual: str, remedy: str) -> Finding:
 def _reach(
     transport: Transport, all_hosts: Sequence[Host], candidates: Sequence[Candidate], ports: Sequence[int], forks: int
 ) -> list[Finding]:
-    """Let every host open both ports of the first one: a firewall shows here, not ten minutes into the start."""
+    """Let every host open both ports of the first one: a firewall shows here, not ten minutes into the start.
+
+    Who got no answer asks again, three times as long, and only a listener that ran all the time makes it a refusal.
+    """
     addresses = {candidate.host: candidate.address.address for candidate in candidates}
     if len(addresses) < 2 or len(ports) < 2 or not all(addresses.values()):
         return []
@@ -167,40 +175,98 @@ def _reach(
         "udp_port": ports[1],
         "token": secrets.token_hex(8),
     }
-    waves = -(-len(hosts) // forks)
-    listening = {**common, "expected": len(hosts) - 1, "seconds": 3 * _REACH_S * waves}
-    listens = threading.Event()
-    server = threading.Thread(target=_listen, args=(transport, hosts[0], listening, listens), daemon=True)
-    server.start()
-    listens.wait(2 * _REACH_S)
+    listener = _Listener(transport, hosts[0], {**common, "expected": len(hosts) - 1, "seconds": _LISTENS_S})
+    if not listener.start():
+        return [_cannot_listen(host, hosts[0], listener.problem) for host in hosts[1:]]
+    findings: dict[str, Finding] = {}
+    asking = hosts[1:]
+    for seconds in (_REACH_S, _REACH_AGAIN_S):
 
-    def work(host: Host) -> Finding:
-        asked = {**common, "source": addresses[host.name], "seconds": _REACH_S}
-        return _try_way(transport, host, asked, hosts[0].name)
+        def work(host: Host, seconds: float = seconds) -> Finding:
+            asked = {**common, "source": addresses[host.name], "seconds": seconds}
+            return _try_way(transport, host, asked, hosts[0].name)
 
-    findings = [finding for _, finding in fan_out(hosts[1:], work, forks)]
-    if all(finding.status is Status.OK for finding in findings):
-        server.join(_REACH_S)  # the job wants these ports next
-    return findings
+        findings |= {host.name: finding for host, finding in fan_out(asking, work, forks)}
+        asking = [host for host in asking if findings[host.name].status is Status.FAILED]
+        if not asking:
+            break
+    if all(finding.status is Status.OK for finding in findings.values()):
+        listener.join(_REACH_S)  # the job wants these ports next
+    return [listener.judge(findings[host.name]) for host in hosts[1:]]
 
 
-def _listen(transport: Transport, host: Host, request: Mapping[str, object], listens: threading.Event) -> None:
-    """Let the host listen to its end; `listens` is set once it does, which it says by a line, or cannot."""
-
-    def first_line(stream: str, data: bytes) -> None:
-        if stream == "stdout" and b"\n" in data:
-            listens.set()
-
-    asked, deadline_s = json.dumps(request).encode(), _LOOK_DEADLINE_S
-    run_payload(
-        transport, host, _PROGRAM, ["listen"], timeout_s=deadline_s, stdin=asked, bare=True, on_output=first_line
+def _cannot_listen(host: Host, first: Host, problem: str) -> Finding:
+    return Finding(
+        host.name,
+        WAY_TO_FIRST.id,
+        Status.UNKNOWN,
+        first.name,
+        expected=f"opens the job's ports of {first.name}",
+        actual=f"{first.name} could not listen: {problem}",
+        remedy="launch again, other ports will be tried",
     )
-    listens.set()
+
+
+class _Listener:
+    """The first host's end of the ways, in a thread; what it says of itself while it listens."""
+
+    def __init__(self, transport: Transport, host: Host, request: Mapping[str, object]) -> None:
+        self.problem = "it did not begin in time"
+        self._host, self._rest, self._late_s, self._spoke_s = host, b"", 0.0, time.monotonic()
+        self._begun = threading.Event()
+        self._is_listening = False
+        asked = json.dumps(request).encode()
+
+        def run() -> None:
+            done = run_payload(
+                transport, host, _PROGRAM, ["listen"],
+                timeout_s=_LISTENS_S + _LOOK_DEADLINE_S, stdin=asked, bare=True, on_output=self._take,
+            )  # fmt: skip
+            if not self._is_listening:
+                words = (done.error or done.stderr).strip().splitlines()
+                self.problem = words[-1][:_SHOWN_CHARS] if words else f"exit status {done.exit_status}"
+            self._begun.set()
+
+        self._thread = threading.Thread(target=run, daemon=True)
+
+    def start(self) -> bool:
+        """False where it cannot listen, or does not in time."""
+        self._thread.start()
+        self._begun.wait(_LOOK_DEADLINE_S)
+        return self._is_listening
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until it has left its ports."""
+        self._thread.join(timeout_s)
+
+    def judge(self, finding: Finding) -> Finding:
+        """No answer is no proof where the listener itself was not running."""
+        late_s = max(self._late_s, time.monotonic() - self._spoke_s if self._thread.is_alive() else 0.0)
+        if finding.status is not Status.FAILED or late_s < _LATE_S or "no answer" not in finding.actual:
+            return finding
+        actual = f"{finding.actual}; {self._host.name} was too busy to answer for {late_s:.0f} s"
+        return replace(finding, status=Status.UNKNOWN, actual=actual, remedy="launch again when it is less busy")
+
+    def _take(self, stream: str, data: bytes) -> None:
+        if stream != "stdout":
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            try:
+                said = bounded_json.loads(line)
+            except ValueError:  # a profile's own words
+                continue
+            if isinstance(said, dict):
+                self._spoke_s = time.monotonic()
+                self._late_s = max(self._late_s, float(said.get("late_s", 0.0)))
+                if said.get("listening"):
+                    self._is_listening = True
+                    self._begun.set()
 
 
 def _try_way(transport: Transport, host: Host, request: Mapping[str, object], first: str) -> Finding:
     asked = json.dumps(request).encode()
-    done = run_payload(transport, host, _PROGRAM, ["connect"], timeout_s=4 * _REACH_S, stdin=asked, bare=True)
+    done = run_payload(transport, host, _PROGRAM, ["connect"], timeout_s=_LOOK_DEADLINE_S, stdin=asked, bare=True)
     expected = f"opens TCP {request['tcp_port']} and UDP {request['udp_port']} of {first} ({request['address']})"
     finding = Finding(host.name, WAY_TO_FIRST.id, Status.OK, first, expected=expected, actual="both answer")
     if not done.ok:

@@ -1,8 +1,11 @@
 """Preflight over several hosts: one look each, what was heard put together, the way to the first tried."""
 
+import ipaddress
 import os
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -185,12 +188,56 @@ def test_the_lab_is_fit_for_a_job(lab4: Any) -> None:
         ("mkdir -p /r && mount -t tmpfs -o ro none /r", "umount /r; rmdir /r", "launch_checkpoint_folder", "failed"),
     ],
 )
-def test_a_fault_on_one_host_is_found_there(lab4: Any, do: str, undo: str, check: str, status: str) -> None:
+def test_a_fault_on_one_host_is_found_there(
+    lab4: Any, do: str, undo: str, check: str, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodectl.jobs.preflight._REACH_AGAIN_S", 3.0)
     first = lab4.status["hosts"][0]["address"]
     with changed(lab4, "node03", do.format(first=first), undo.format(first=first)):
         report = preflight(lab4, checkpoint_dir="/r/deep")
     assert ("node03", check, status) in bad(report)
     assert {host for host, _, _ in bad(report)} <= {"node03", "node02" if check == "launch_hostname" else "node03"}
+
+
+# in brackets, as its own shell has the pattern in its command line
+_LISTENER = "pgrep -f '[p]reflight.answer listen'"
+
+
+@pytest.mark.slow
+@pytest.mark.lab
+def test_a_first_host_that_does_not_run_is_no_firewall(lab4: Any) -> None:
+    reports: list[PreflightReport] = []
+    asking = threading.Thread(target=lambda: reports.append(preflight(lab4)))
+    asking.start()
+    until_s = time.monotonic() + 60
+    while not lab4.ssh("node01", f"kill -STOP $({_LISTENER}) 2>/dev/null && echo stopped || true"):
+        assert time.monotonic() < until_s and asking.is_alive()
+    try:
+        asking.join(180)
+    finally:
+        lab4.ssh("node01", f"kill -KILL $({_LISTENER})")
+    asking.join(60)
+    ways = of(reports[0], "launch_way_to_first")
+    assert {finding.status for finding in ways.values()} == {Status.UNKNOWN}, ways
+    assert "node01 was too busy to answer" in ways["node02"].actual
+
+
+@pytest.mark.slow
+@pytest.mark.lab
+def test_a_first_host_that_is_slow_to_listen_is_waited_for(lab4: Any) -> None:
+    with changed(lab4, "node01", "cp -p ~/.bashrc /tmp/rc; sed -i '1i sleep 8' ~/.bashrc", "mv /tmp/rc ~/.bashrc"):
+        report = preflight(lab4)
+    assert {finding.status for finding in of(report, "launch_way_to_first").values()} == {Status.OK}
+
+
+@pytest.mark.lab
+def test_the_interface_is_chosen_by_its_network(lab4: Any) -> None:
+    network = ipaddress.ip_network(f"{lab4.status['hosts'][0]['address']}/16", strict=False)
+    report = preflight(lab4, interface=str(network))
+    assert bad(report) == set() and len(report.candidates) == 4
+    nowhere = preflight(lab4, interface="203.0.113.0/24")
+    actual = of(nowhere, "launch_interface")["node03"].actual
+    assert actual == "no address in 203.0.113.0/24 there; there are: eth0"
 
 
 @pytest.mark.lab

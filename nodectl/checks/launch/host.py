@@ -70,7 +70,13 @@ def interface(host: Candidate) -> Iterator[Finding]:
     status, remedy = Status.OK, ""
     if not address.address:
         status = Status.FAILED if asked else Status.UNKNOWN
-        lacking = f"{name} has no address" if address.interface else f"no {name} there" if name else "cannot tell which"
+        lacking = (
+            f"{name} has no address"
+            if address.interface
+            else f"no {'address in ' if '/' in name else ''}{name} there"
+            if name
+            else "cannot tell which"
+        )
         actual = f"{lacking}; there are: {', '.join(address.interfaces) or 'no interface with an address'}"
     else:
         actual = f"{name or 'no interface'} {address.address}"

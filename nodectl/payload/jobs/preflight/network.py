@@ -62,7 +62,9 @@ def source_towards(address: str) -> Iterator[str]:
 def choose(
     links: Sequence[Interface], interface: str, wanted: Sequence[str], alone: bool
 ) -> Tuple[str, Optional[Interface]]:
-    """Address (CIDR) and link for the job: of the named interface, else the first wanted one that is held here."""
+    """Address (CIDR) and link for the job: of the named interface or network, else the first wanted one held here."""
+    if "/" in interface:
+        return _in_network(links, ipaddress.ip_network(interface, strict=False))
     if interface:
         named = [link for link in links if link.name == interface]
         held = usable(named[0]) if named else []
@@ -75,6 +77,14 @@ def choose(
         return "", None
     # a job on one host needs no address that others can reach
     return next(iter(here.values()), ("127.0.0.1/8", None))
+
+
+def _in_network(links: Sequence[Interface], network: Any) -> Tuple[str, Optional[Interface]]:
+    for link in links:
+        for cidr in usable(link):
+            if ipaddress.ip_interface(cidr).ip in network:
+                return cidr, link
+    return "", None
 
 
 def usable(link: Interface) -> List[str]:

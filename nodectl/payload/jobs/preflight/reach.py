@@ -6,32 +6,47 @@ import contextlib
 import select
 import socket
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Set, Tuple
 
 from ...common.events import say
 from ...common.sockets import family
 
 _RETRY_S = 0.2
+_TICK_S = 0.2
+_ALIVE_S = 1.0
+_LEAST_ATTEMPTS = 4  # also of a host that is too busy to make more in its time
 
 
 def listen(request: Dict[str, Any]) -> None:
-    """Answer on both ports until every expected host has come and gone, or the time is over."""
+    """Answer on both ports until as many addresses as expected have had both answers and hung up, or the time is over.
+
+    Says that it listens, then each second how late it was to look (`late_s`, the worst): no answer of a listener that
+    did not run for so long proves nothing. Ends when nobody reads that any more.
+    """
     token = request["token"].encode()
-    end = time.monotonic() + request["seconds"]
+    end_s = time.monotonic() + request["seconds"]
     tcp, udp = _bound(request, socket.SOCK_STREAM, "tcp_port"), _bound(request, socket.SOCK_DGRAM, "udp_port")
     say(listening=True)
-    open_connections: List[socket.socket] = []
-    gone = 0
+    connections: Dict[socket.socket, str] = {}
+    heard: Set[str] = set()
+    gone: Set[str] = set()
+    late_s, looked_s = 0.0, time.monotonic()
+    spoke_s = looked_s
     with tcp, udp:
-        while gone < request["expected"] and time.monotonic() < end:
-            for ready in select.select([tcp, udp, *open_connections], [], [], 0.2)[0]:
+        while len(heard & gone) < request["expected"] and looked_s < end_s:
+            for ready in select.select([tcp, udp, *connections], [], [], _TICK_S)[0]:
                 if ready is tcp:
-                    open_connections.append(tcp.accept()[0])
+                    accepted, peer = tcp.accept()
+                    connections[accepted] = peer[0]
                 elif ready is udp:
-                    _echo(udp, token)
+                    heard.update(_echo(udp, token))
                 elif not _answer(ready, token):
-                    open_connections.remove(ready)
-                    gone += 1
+                    gone.add(connections.pop(ready))
+            now_s = time.monotonic()
+            late_s, looked_s = max(late_s, now_s - looked_s - _TICK_S), now_s
+            if now_s - spoke_s > _ALIVE_S:
+                say(late_s=round(late_s, 1))
+                spoke_s = now_s
 
 
 def _bound(request: Dict[str, Any], kind: int, port: str) -> socket.socket:
@@ -44,11 +59,14 @@ def _bound(request: Dict[str, Any], kind: int, port: str) -> socket.socket:
     return server
 
 
-def _echo(udp: socket.socket, token: bytes) -> None:
+def _echo(udp: socket.socket, token: bytes) -> List[str]:
+    """The address that was answered."""
     data, sender = udp.recvfrom(256)
-    if data == token:
-        with contextlib.suppress(OSError):
-            udp.sendto(token, sender)
+    if data != token:
+        return []
+    with contextlib.suppress(OSError):
+        udp.sendto(token, sender)
+    return [sender[0]]
 
 
 def _answer(connection: socket.socket, token: bytes) -> bool:
@@ -75,10 +93,11 @@ def connect(request: Dict[str, Any]) -> Dict[str, str]:
 def _attempts(request: Dict[str, Any], kind: int, port: str, end: float) -> str:
     half_s = (end - time.monotonic()) / 2 if kind == socket.SOCK_DGRAM else end - time.monotonic()
     end = time.monotonic() + half_s
-    error = "no answer"
-    while time.monotonic() < end:
+    error, attempts = "no answer", 0
+    while time.monotonic() < end or attempts < _LEAST_ATTEMPTS:
+        attempts += 1
         try:
-            wait_s = 0.5 if kind == socket.SOCK_DGRAM else max(0.1, end - time.monotonic())
+            wait_s = 0.5 if kind == socket.SOCK_DGRAM else max(0.5, end - time.monotonic())
             _ask(request, kind, (request["address"], request[port]), wait_s)
             return ""
         except socket.timeout:
