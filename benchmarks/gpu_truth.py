@@ -25,6 +25,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from nodectl.payload.common.frames import texts
+
 _PAYLOAD = Path(__file__).resolve().parent.parent / "nodectl" / "payload"
 _RUN = _PAYLOAD / "run.py"
 _LEAST = 0.95
@@ -157,7 +159,7 @@ def _events(name: str, kind: str, options: argparse.Namespace, *args: str) -> li
         timeout=_DEADLINE_S + 100,
         check=False,
     )
-    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    said = [json.loads(text) for text in texts(done.stdout)]
     own = [event for event in said if event.get("gpu") in (None, 0)]
     lacking = [event["text"] for event in own if event["event"] == "lacks"]
     found = [event for event in own if event["event"] == kind]

@@ -26,7 +26,7 @@ _TORCHRUN_MARK = re.compile(r"^\[default(\d+)\]:")
 
 @click.group()
 def jobs() -> None:
-    """List, follow, explain and stop jobs; JOB is an id, its beginning, or `last`."""
+    """List, follow, explain and stop jobs; JOB is an id, its beginning (8 characters or more), or `last`."""
 
 
 @jobs.command("list")

@@ -28,7 +28,37 @@ if TYPE_CHECKING:
 _CHANCE_S = 2.0
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+class _Launch(click.Command):
+    """Says where `--` belongs, for options that were meant for the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        script, early = self._between_script_and_dashes(ctx, args)
+        try:
+            left = super().parse_args(ctx, list(args))
+        except click.NoSuchOption as error:
+            if not any(word.partition("=")[0] == error.option_name for word in early):
+                raise
+            hint = f"the script's own options stand behind `--`: nodectl launch {script} -- {' '.join(early)}"
+            raise click.UsageError(f"{error.message}\n  try: {hint}", ctx) from error
+        if taken := [word for word in early if word.startswith("-")]:
+            note(f"{' '.join(taken)}: taken as nodectl's own; the script's options stand behind `--`")
+        return left
+
+    def _between_script_and_dashes(self, ctx: click.Context, args: list[str]) -> tuple[str, list[str]]:
+        """The script, and the words that follow it before any `--`."""
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = False
+        try:
+            words = parser.parse_args(list(args))[0]
+        except click.UsageError:  # its own parse says it
+            return "", []
+        script, behind = words.get("script") or "", list(words.get("args") or ())
+        if not script or "--" in args[: args.index(script)]:
+            return "", []
+        return script, behind[: behind.index("--")] if "--" in behind else behind
+
+
+@click.command(cls=_Launch, context_settings={"ignore_unknown_options": False})
 @click.option("--nproc-per-node", type=click.IntRange(1, 1024), help="Ranks a host.  Default: one a GPU, else one.")
 @click.option("--lease", type=float, default=LEASE_S, show_default=True, metavar="S", help="Silence that ends the job.")
 @click.option("--env", "names", multiple=True, metavar="NAME", help="Hand over a variable of your environment.")

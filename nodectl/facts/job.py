@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, TypeVar
 
-from nodectl.common import bounded_json
+from nodectl.common import answers
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, parsed
 from nodectl.model.recording import Command, Recording
@@ -135,10 +135,7 @@ def _read(subject: str, kind: type[Kind], recording: Recording) -> Kind:
 
 
 def _answer(text: str) -> dict[str, Any]:
-    try:
-        answer = bounded_json.loads(text)
-    except ValueError as error:
-        raise ParseError(f"{KEY}: {text[:200]!r}: {error}") from error
+    answer = answers.document(KEY, text)
     if not isinstance(answer, dict):
         raise ParseError(f"{KEY}: {text[:200]!r} is no answer")
     return answer

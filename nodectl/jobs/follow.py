@@ -6,13 +6,14 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from nodectl.common import bounded_json
 from nodectl.jobs.nodes import MODULE, why
 from nodectl.model.host import Host
-from nodectl.model.result import Outcome
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.payload.common.frames import FrameError, Reader
 from nodectl.transport.base import Transport
 from nodectl.transport.payload import run_payload
 
@@ -109,14 +110,15 @@ class _Reader:
     once: bool
     messages: _Messages
     over: threading.Event
-    rest: bytes = b""
+    frames: Reader = field(default_factory=Reader)
+    damage: str = ""
     ended: bool = False
 
     def run(self) -> None:
         """Read until the job's end, however many connections it takes."""
         mode = "once" if self.once else "follow"
         while not self.over.is_set():
-            self.rest = b""
+            self.frames, self.damage = Reader(), ""
             done = run_payload(
                 self.transport,
                 self.host,
@@ -126,7 +128,7 @@ class _Reader:
                 on_output=self._take,
             )
             if not self.ended:
-                self.messages.put(Trouble(self.host.name, why(done)))
+                self.messages.put(Trouble(self.host.name, self._problem(done)))
             if self.ended or self.once or (done.outcome is Outcome.RAN and done.exit_status == 1):
                 self.messages.put(_Sign(self.host.name, ended=True))
                 return
@@ -135,21 +137,28 @@ class _Reader:
     def _take(self, stream: str, data: bytes) -> None:
         if stream != "stdout":
             return
-        *frames, self.rest = (self.rest + data).split(b"\n")
-        for frame in frames:
-            self._take_frame(frame)
-
-    def _take_frame(self, frame: bytes) -> None:
         try:
-            document = bounded_json.loads(frame)
-        except ValueError:  # a profile's or a library's own words
-            return
-        if not isinstance(document, dict):
-            return
+            for text in self.frames.feed(data):
+                self._take_text(text)
+        except ValueError as error:
+            self.damage = f"its answer cannot be read: {error}"
+
+    def _problem(self, done: CommandResult) -> str:
+        """Why the output did not come to its end."""
+        if done.outcome is not Outcome.RAN or done.exit_status:
+            return why(done)
+        try:
+            self.frames.end()
+        except FrameError as error:
+            return f"its answer cannot be read: {error}"
+        return self.damage or "it gave no answer"
+
+    def _take_text(self, text: bytes) -> None:
+        document = bounded_json.loads(text)
         if "text" in document:
             self.offset = int(document["offset"])
-            for text in str(document["text"]).removesuffix("\n").split("\n"):
-                self.messages.put(Line(self.host.name, text))
+            for line in str(document["text"]).removesuffix("\n").split("\n"):
+                self.messages.put(Line(self.host.name, line))
         elif "end" in document:
             self.ended = True
         else:

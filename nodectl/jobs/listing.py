@@ -20,6 +20,8 @@ _TIMEOUT_S = 20.0
 _KNOWN_HERE = {"supervisor": KINDS.index("host_lost") - 0.5, "link": float(KINDS.index("host_lost"))}
 _ECHOES = ("communication", "terminated")
 _NEVER_STARTED_S = 60.0
+# the day of a job's id: what is shorter fits all jobs alike
+_SHORTEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,19 @@ class Listing:
     asked: int
 
     def find(self, wanted: str) -> Job:
-        """The job of an id, or of the beginning of one job's id, or `last`; UsageError where there is none."""
+        """The job of an id, or of the beginning of one job's id, or `last`; UsageError where there is none.
+
+        A short beginning fits whatever runs: it is refused, so that no slip of the hand stops the only job.
+        """
         exact = [job for job in self.jobs if job.id == wanted]
         matches = exact or [job for job in self.jobs if job.id.startswith(wanted)]
         if wanted == "last":
             matches = list(self.jobs[-1:])
+        elif not exact and len(wanted) < _SHORTEST:
+            raise UsageError(
+                f"{wanted!r} is too short for the beginning of a job's id: {_SHORTEST} characters at least",
+                "`nodectl jobs list` shows the ids; `last` is the newest job",
+            )
         if len(matches) == 1:
             return matches[0]
         if matches:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodectl.common import bounded_json
+from nodectl.common import answers
 from nodectl.common.nodeset import fold
-from nodectl.errors import JobError, NodectlError, UnreachableError
+from nodectl.errors import JobError, NodectlError, ParseError, UnreachableError
 from nodectl.jobs.plan import CheckpointPlan, Plan
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
@@ -25,7 +25,7 @@ _CLEAN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """JSON lines by host that answered; `refused` could be asked and said no, `unreachable` could not be asked."""
+    """JSON documents by host that answered; `refused` could be asked and said no, `unreachable` could not be asked."""
 
     lines: Mapping[str, tuple[Mapping[str, Any], ...]]
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -60,10 +60,18 @@ def ask(
             refused[host.name] = why(result)
         else:
             try:
-                lines[host.name] = tuple(bounded_json.loads(line) for line in result.stdout.splitlines())
-            except ValueError as error:
-                refused[host.name] = f"its answer is no JSON: {error}"
+                lines[host.name] = _rows(result)
+            except ParseError as error:
+                refused[host.name] = result.error or error.message
     return Answers(lines, refused, unreachable)
+
+
+def _rows(result: CommandResult) -> tuple[Mapping[str, Any], ...]:
+    """The rows of a whole answer: one frame, so that a cut one cannot pass for a short one."""
+    rows = answers.document(result.host, result.stdout)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ParseError(f"{result.host}: its answer cannot be read: {str(rows)[:100]!r}")
+    return tuple(rows)
 
 
 def why(result: CommandResult) -> str:

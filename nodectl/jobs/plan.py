@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -120,6 +121,8 @@ def beat_s(hosts: int) -> float:
 
 def check_lease(lease_s: float) -> float:
     """A lease must outlive a few lost heartbeats."""
+    if not math.isfinite(lease_s):
+        raise UsageError(f"--lease {lease_s:g}: not a number of seconds", f"say at least {_MIN_LEASE_S:g}")
     if lease_s < _MIN_LEASE_S:
         raise JobError(f"a lease of {lease_s:g} s would end jobs for a hiccup", f"say at least {_MIN_LEASE_S:g} s")
     return lease_s

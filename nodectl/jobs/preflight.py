@@ -13,7 +13,8 @@ from typing import Any
 from nodectl.checks.catalogue import launch_judgements
 from nodectl.checks.launch.candidate import PAYLOAD, REACHABLE, WAY_TO_FIRST, Candidate, JobNeeds, JointJudgement
 from nodectl.checks.launch.together import common_ports
-from nodectl.common import bounded_json
+from nodectl.common import answers, bounded_json
+from nodectl.errors import ParseError
 from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.job import KEY, KINDS, job_facts
@@ -23,6 +24,7 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
+from nodectl.payload.common.frames import Reader
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
@@ -212,7 +214,7 @@ class _Listener:
 
     def __init__(self, transport: Transport, host: Host, request: Mapping[str, object]) -> None:
         self.problem = "it did not begin in time"
-        self._host, self._rest, self._late_s, self._spoke_s = host, b"", 0.0, time.monotonic()
+        self._host, self._reader, self._late_s, self._spoke_s = host, Reader(), 0.0, time.monotonic()
         self._begun = threading.Event()
         self._is_listening = False
         asked = json.dumps(request).encode()
@@ -250,12 +252,11 @@ class _Listener:
     def _take(self, stream: str, data: bytes) -> None:
         if stream != "stdout":
             return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            try:
-                said = bounded_json.loads(line)
-            except ValueError:  # a profile's own words
-                continue
+        try:
+            heard = [bounded_json.loads(text) for text in self._reader.feed(data)]
+        except ValueError:  # what it did not say, it is asked for in vain
+            return
+        for said in heard:
             if isinstance(said, dict):
                 self._spoke_s = time.monotonic()
                 self._late_s = max(self._late_s, float(said.get("late_s", 0.0)))
@@ -272,9 +273,9 @@ def _try_way(transport: Transport, host: Host, request: Mapping[str, object], fi
     if not done.ok:
         return replace(finding, status=Status.UNKNOWN, actual=done.error or done.stderr.strip()[-_SHOWN_CHARS:])
     try:
-        answer = bounded_json.loads(done.stdout)
+        answer = answers.document(host.name, done.stdout)
         wrong = [f"{protocol.upper()}: {answer[protocol]}" for protocol in ("tcp", "udp") if answer[protocol]]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ParseError, KeyError, TypeError) as error:
         return replace(finding, status=Status.UNKNOWN, actual=f"its answer is not understood: {error!r}")
     if not wrong:
         return finding

@@ -1,1 +1,1 @@
-"""Programs that run on nodes: Python 3.8+, standard library (torch in probe bodies only), JSON lines."""
+"""Programs that run on nodes: Python 3.8+, standard library (torch in probe bodies only); answers are frames."""

@@ -1,4 +1,4 @@
-"""Payload programs on hosts, and the JSON lines in which they speak, read while they run."""
+"""Payload programs on hosts, and the frames in which they speak, read while they run."""
 
 import threading
 import time
@@ -8,6 +8,7 @@ from typing import Any
 from nodectl.common import bounded_json
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
+from nodectl.payload.common.frames import FrameError, Reader
 from nodectl.transport.base import Transport
 from nodectl.transport.payload import run_payload
 
@@ -22,8 +23,8 @@ class Events:
         # the moment of the monotonic clock at which it said something last
         self.heard_at = 0.0
         self._on_event = on_event
-        self._rest = b""
         self._noise: list[bytes] = []
+        self._reader = Reader(self._noise.append)
         self._arrived = threading.Condition()
 
     def add(self, stream: str, data: bytes) -> None:
@@ -32,9 +33,13 @@ class Events:
         if stream != "stdout":
             self._noise.append(data)
             return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._line(line)
+        try:
+            texts = self._reader.feed(data)
+        except FrameError as error:
+            self._noise.append(f"{error}\n".encode())
+            return
+        for text in texts:
+            self._text(text)
 
     def end(self) -> None:
         """The run is over: wake all that wait for an event."""
@@ -57,11 +62,19 @@ class Events:
         lines = b"".join(self._noise).decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
 
-    def _line(self, line: bytes) -> None:
+    def cut(self) -> str:
+        """Why what came last cannot be read; empty where it ended with a whole event."""
         try:
-            event = bounded_json.loads(line)
-        except ValueError:
-            self._noise.append(line + b"\n")
+            self._reader.end()
+        except FrameError as error:
+            return f"its answer cannot be read: {error}"
+        return ""
+
+    def _text(self, text: bytes) -> None:
+        try:
+            event = bounded_json.loads(text)
+        except ValueError as error:
+            self._noise.append(f"its answer cannot be read: {error}\n".encode())
             return
         if isinstance(event, dict) and event.get("event") == "beat":
             return
@@ -132,4 +145,4 @@ def failure(done: CommandResult, events: Events) -> tuple[str, str]:
         return str(errors[0].get("text")), str(errors[0].get("remedy", ""))
     if done.outcome is not Outcome.RAN:
         return done.error or str(done.outcome), done.remedy
-    return events.complaint() or done.error or f"exit status {done.exit_status}", done.remedy
+    return events.cut() or events.complaint() or done.error or f"exit status {done.exit_status}", done.remedy

@@ -15,7 +15,7 @@ CAP_BYTES = 16 << 20
 # of one host, all commands together; what is beyond is marked cut
 TOTAL_BYTES = 32 << 20
 _DIGITS = 16
-_HEAD = re.compile(rb"^nodectl-collect/2 (\S+) (gzip|plain) ([^\n]*)\n", re.MULTILINE)
+_HEAD = re.compile(rb"nodectl-collect/2 (\S+) (gzip|plain) ([^\n]*)\n")
 
 
 @dataclass(slots=True)

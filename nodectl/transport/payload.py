@@ -82,12 +82,12 @@ def copy_payload(transport: Transport, host: Host, *, timeout_s: float | None) -
 
 def lacks_payload(exit_status: int | None, stderr: str) -> bool:
     """The host has the payload no more, or not yet: copy it, and run it again."""
-    return exit_status == _ABSENT and stderr.startswith(_MARK)
+    return exit_status == _ABSENT and _MARK in stderr
 
 
 def lacks_python(exit_status: int | None, stderr: str) -> bool:
     """The host has no Python to run the payload."""
-    return exit_status == _NO_PYTHON and stderr.startswith(_MARK)
+    return exit_status == _NO_PYTHON and _MARK in stderr
 
 
 class _OutputFilter:
@@ -98,7 +98,7 @@ class _OutputFilter:
         self.refusal = ""
 
     def __call__(self, stream: str, data: bytes) -> None:
-        if stream == "stderr" and data.startswith(_MARK.encode()):
+        if stream == "stderr" and _MARK.encode() in data:
             self.refusal = data.decode(errors="replace")
         else:
             self._on_output(stream, data)

@@ -68,6 +68,34 @@ def test_a_short_lease_is_refused() -> None:
         plan(lease_s=1.0)
 
 
+@pytest.mark.parametrize("lease_s", [float("nan"), float("inf"), float("-inf")])
+def test_a_lease_that_is_no_number_is_refused(lease_s: float) -> None:
+    with pytest.raises(UsageError, match="not a number of seconds"):
+        plan(lease_s=lease_s)
+
+
+def test_a_lease_below_zero_is_refused() -> None:
+    with pytest.raises(JobError, match="a lease of -8 s"):
+        plan(lease_s=-8.0)
+
+
+@pytest.mark.parametrize("word", ["--epochs", "--epochs=3"])
+def test_the_scripts_options_are_told_where_they_belong(nodectl: Any, word: str) -> None:
+    done = nodectl("launch", "train.py", "--lease", "9", word, check=False)
+    assert done.returncode == 2
+    assert "--epochs" in done.stderr and "Did you mean" not in done.stderr
+    hint = f"the script's own options stand behind `--`: nodectl launch train.py -- --lease 9 {word}"
+    assert f"  try: {hint}\n" in done.stderr
+
+
+def test_an_option_behind_the_script_that_nodectl_takes_is_said(nodectl: Any) -> None:
+    done = nodectl("launch", "/none/train.py", "--lease", "9", "--", "--detach", check=False)
+    assert "--lease: taken as nodectl's own; the script's options stand behind `--`" in done.stderr
+    assert "--detach" not in done.stderr
+    done = nodectl("launch", "--lease", "9", "/none/train.py", "--", "--lease", "4", check=False)
+    assert "there is no script" in done.stderr and "taken" not in done.stderr
+
+
 @pytest.mark.parametrize(("asked", "gpus", "expected"), [(None, (8, 8), 8), (None, (0, 0), 1), (3, (8, 4), 3)])
 def test_ranks_a_host(asked: Any, gpus: Any, expected: Any) -> None:
     assert choose_nproc(asked, gpus) == expected

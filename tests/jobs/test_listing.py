@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodectl.jobs.listing import Report, merge
+from nodectl.errors import UsageError
+from nodectl.jobs.listing import Listing, Report, merge
 from nodectl.model.job import Failure, Job, JobState
 
 HOSTS = ("gpu01", "gpu02", "gpu03")
@@ -143,3 +145,22 @@ def test_an_echo_alone_is_not_the_verdict_while_supervisors_still_listen() -> No
     echo = [failure("communication", 1.0, 0, "reset", 1)]
     reports = [report(rank, "failed", echo, alive=True) for rank in (0, 2)]
     assert merge(reports, {"gpu02": "no answer"}).state is JobState.ENDING
+
+
+@pytest.mark.parametrize("wanted", ["", "2", "2026112"])
+def test_a_word_too_short_names_no_job_though_there_is_only_one(wanted: str) -> None:
+    job = merge([report(0, "running")], {})
+    with pytest.raises(UsageError, match="too short for the beginning of a job's id"):
+        Listing((job,), {}, 1).find(wanted)
+
+
+@pytest.mark.parametrize("wanted", ["20261121", "20261121-040000-ab1", "20261121-040000-ab12", "last"])
+def test_a_beginning_that_is_long_enough_names_the_job(wanted: str) -> None:
+    job = merge([report(0, "running")], {})
+    assert Listing((job,), {}, 1).find(wanted) is job
+
+
+def test_a_beginning_of_two_jobs_names_none() -> None:
+    job = merge([report(0, "running")], {})
+    with pytest.raises(UsageError, match="fits 2 jobs"):
+        Listing((job, replace(job, id="20261121-050000-ab12")), {}, 1).find("20261121")

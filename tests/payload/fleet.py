@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nodectl.payload.common.frames import texts
+
 RUN = Path(__file__).resolve().parents[2] / "nodectl" / "payload" / "run.py"
 
 # what the deployed launch script does, with python in the place of torchrun
@@ -125,8 +127,8 @@ class Fleet:
         """What `jobs.control list` says there."""
         done = self.ctl(rank, "list", job_id)
         assert done.returncode == 0, done.stderr
-        document: dict[str, Any] = json.loads(done.stdout)
-        return document
+        (row,) = answer(done)
+        return row
 
     def reports(self, job_id: str) -> list[dict[str, Any]]:
         """Of all hosts."""
@@ -159,6 +161,13 @@ class Fleet:
         for job_id in self.jobs:
             for rank in range(self.size):
                 self.ctl(rank, "stop", job_id)
+
+
+def answer(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
+    """The rows that jobs.control answered in its one frame."""
+    (text,) = texts(done.stdout)
+    rows: list[dict[str, Any]] = json.loads(text)
+    return rows
 
 
 def processes_of(job_id: str) -> list[int]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
+from nodectl.payload.common.frames import texts
 
 PAYLOAD = (str(payload_dir() / "run.py"), "jobs.preflight.answer")
 
@@ -27,7 +28,7 @@ def run(mode: str, request: dict[str, Any], state: Path) -> list[dict[str, Any]]
         timeout=60,
         check=True,
     )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(text) for text in texts(done.stdout)]
 
 
 def look(state: Path, **changes: Any) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.payload.common.frames import texts
 from nodectl.payload.jobs.classify import first
-from tests.payload.fleet import Fleet, processes_of
+from tests.payload.fleet import Fleet, answer, processes_of
 
 SLEEP = "import os, time\nprint('up', flush=True)\ntime.sleep(1000)\n"
 STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
@@ -160,7 +161,7 @@ def test_stop_does_not_wait_for_a_deaf_supervisor(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP, lease_s=60.0)
     fleet.wait_up(job_id, "up", 2)
     os.kill(fleet.report(1, job_id)["state"]["pid"], signal.SIGSTOP)
-    stopped = json.loads(fleet.ctl(1, "stop", job_id).stdout)
+    stopped = answer(fleet.ctl(1, "stop", job_id))[0]
     assert (stopped["state"]["state"], stopped["alive"], stopped["processes"]) == ("stopped", False, 0)
 
 
@@ -202,20 +203,20 @@ def test_two_jobs_do_not_touch_each_other(fleet: Fleet) -> None:
 
 def test_logs_follow_to_the_end_and_from_an_offset(fleet: Fleet) -> None:
     job_id = fleet.launch("import os, time\nfor n in range(4):\n    os.write(1, b'line %d\\n' % n); time.sleep(0.2)\n")
-    frames = [json.loads(line) for line in fleet.ctl(0, "logs", job_id, "follow", "0").stdout.splitlines()]
+    frames = [json.loads(text) for text in texts(fleet.ctl(0, "logs", job_id, "follow", "0").stdout)]
     text = "".join(frame.get("text", "") for frame in frames)
     assert text.count("line 3") == 2
     assert frames[-1] == {"end": True}
     offset = next(frame["offset"] for frame in frames if "text" in frame)
-    rest = [json.loads(line) for line in fleet.ctl(0, "logs", job_id, "once", str(offset)).stdout.splitlines()]
+    rest = [json.loads(text) for text in texts(fleet.ctl(0, "logs", job_id, "once", str(offset)).stdout)]
     assert text.endswith("".join(frame.get("text", "") for frame in rest))
 
 
 def test_clean_keeps_what_runs(fleet: Fleet) -> None:
     running, ended = fleet.launch(SLEEP), fleet.launch("pass")
     fleet.wait_settled(ended)
-    answers = [json.loads(line) for line in fleet.ctl(0, "clean").stdout.splitlines()]
-    assert {answer["id"]: answer["removed"] for answer in answers} == {running: False, ended: True}
+    answers = answer(fleet.ctl(0, "clean"))
+    assert {row["id"]: row["removed"] for row in answers} == {running: False, ended: True}
     assert not (fleet.state(0) / "jobs" / ended).exists()
 
 
@@ -247,9 +248,9 @@ def test_checkpoints_are_copied_and_come_back(fleet: Fleet) -> None:
 
 
 def test_checkpoint_survey(fleet: Fleet) -> None:
-    answers = [json.loads(fleet.ctl(rank, "survey", "state:demo", "tok", role).stdout)
+    answers = [answer(fleet.ctl(rank, "survey", "state:demo", "tok", role))[0]
                for rank, role in ((0, "mark"), (1, "look"))]  # fmt: skip
-    assert [answer["sees_token"] for answer in answers] == [True, False]
+    assert [row["sees_token"] for row in answers] == [True, False]
     assert fleet.ctl(0, "survey", "state:demo", "tok", "clear").returncode == 0
     assert list((fleet.state(0) / "checkpoints" / "demo").iterdir()) == []
     assert fleet.ctl(0, "survey", "relative", "tok", "look").returncode == 1

@@ -139,7 +139,9 @@ def test_the_watch_ends_where_there_is_no_nvidia_smi(host: Path) -> None:
 # each member says when it was let go; between its first and second step it waits for the others again
 MEMBER = """
 import json, os, sys, time
-def say(**event): os.write(1, (json.dumps(event) + "\\n").encode())
+def say(**event):
+    text = json.dumps(event)
+    os.write(1, f"nodectl-frame/1 {{len(text)}} {{text}}\\n".encode())
 gpu = int(sys.argv[1])
 {body}
 """

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
+from nodectl.payload.common.frames import texts
 from tests.torch_venv import torch_venv
 
 HERE = Path(__file__).parent
@@ -26,7 +27,7 @@ def run(name: str, *args: str, fake_gpus: int = 0, status: int = 0) -> Events:
     argv = [f"{torch_venv()}/bin/python", "-B", *program, "measure", *QUICK, *args]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False, env=environment)
     assert done.returncode == status, done.stdout + done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(text) for text in texts(done.stdout)]
 
 
 def of(events: Events, kind: str) -> Events:

@@ -11,14 +11,15 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import sockets
+from nodectl.payload.common.frames import texts
 from nodectl.payload.probes import latency
 
 ARGV = [sys.executable, "-B", str(payload_dir() / "run.py"), "probes.latency"]
 PLAN = ("--runs=2", "--exchanges=300", "--seconds=0.2")
 
 
-def events(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
+def events(output: str) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in texts(output)]
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def server() -> Iterator[tuple["subprocess.Popen[str]", int]]:
     argv = [*ARGV, "serve", "--address=127.0.0.1", *PLAN]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())["port"]
+        yield process, json.loads(texts(process.stdout.readline())[0])["port"]
         process.kill()
 
 

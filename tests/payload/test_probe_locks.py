@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
+from nodectl.payload.common.frames import texts
 from nodectl.payload.jobs.folder import JobFolder
 from nodectl.payload.probes import locks
 
@@ -24,7 +25,7 @@ def running(state: Path, token: str) -> Iterator[tuple["subprocess.Popen[str]", 
     env = {"XDG_STATE_HOME": str(state), "PATH": "/usr/bin:/bin"}
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as process:
         assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())
+        yield process, json.loads(texts(process.stdout.readline())[0])
         process.kill()
 
 
@@ -104,7 +105,7 @@ def of_login(machine: Path, login: str, *more: str) -> Iterator[tuple["subproces
     root = payload_dir().parents[1]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env, cwd=root) as process:
         assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())
+        yield process, json.loads(texts(process.stdout.readline())[0])
         process.kill()
 
 

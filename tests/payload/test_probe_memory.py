@@ -14,6 +14,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import machine
+from nodectl.payload.common.frames import texts
 from nodectl.payload.probes.memory.rates import Rates, best_of_ten, sustained
 from tests.torch_venv import torch_venv
 
@@ -24,7 +25,7 @@ QUICK = ("--seconds=0.01", "--repetitions=2", "--runs=2")
 def run(*args: str, python: str = sys.executable) -> list[dict[str, Any]]:
     done = subprocess.run([python, "-B", *PROGRAM, *args], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(text) for text in texts(done.stdout)]
 
 
 def check(events: list[dict[str, Any]], kernels: set[str]) -> None:
@@ -52,7 +53,7 @@ def test_torch_copies_and_adds() -> None:
 def test_a_means_that_is_not_there_is_an_error_in_its_own_words() -> None:
     argv = [sys.executable, "-B", *PROGRAM, "measure", "--method=torch", *QUICK]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 1 and "torch" in json.loads(done.stdout)["text"]
+    assert done.returncode == 1 and "torch" in json.loads(texts(done.stdout)[0])["text"]
 
 
 def test_look_says_what_there_is(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import ranks as host_ranks
+from nodectl.payload.common.frames import texts
 from nodectl.payload.probes.nccl import connections, group, log, nccl_tests, sweep
 from tests.torch_venv import torch_venv
 
@@ -46,7 +47,7 @@ def run(*args: str) -> list[dict[str, Any]]:
     argv = [sys.executable, "-B", *PROGRAM, *args]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(text) for text in texts(done.stdout)]
 
 
 def test_every_element_is_checked() -> None:
@@ -261,7 +262,7 @@ def test_sizes_of_floors_are_runs_of_their_own(
     runs = [(name, nccl_tests.command(own, name)[2:5:2]) for name, own in planned]
     assert runs[1] == ("all_reduce", [str(16 << 30)] * 2)
     assert len(runs) == 2
-    left = json.loads(capfd.readouterr().out)
+    left = json.loads(texts(capfd.readouterr().out)[0])
     assert (left["event"], left["collective"], left["asked_bytes"]) == ("left", "all_gather", 32 << 30)
 
 
@@ -296,7 +297,7 @@ def test_a_floor_s_size_is_left_out_where_it_takes_too_long_or_has_no_room() -> 
         timeout=120,
         check=True,
     )
-    events = [json.loads(line) for line in done.stdout.splitlines()]
+    events = [json.loads(text) for text in texts(done.stdout)]
     assert [each["size_bytes"] for each in events if each["event"] == "times"][:2] == [1024, 2048]
     reasons = {each["asked_bytes"]: each["reason"] for each in events if each["event"] == "left"}
     assert reasons[1 << 50].startswith("there is room for ")
@@ -322,7 +323,7 @@ def test_a_rank_that_is_killed_is_said_and_none_is_left() -> None:
             time.sleep(0.02)
         os.kill(found[0], signal.SIGKILL)
         out, _ = program.communicate(timeout=30)
-    events = [json.loads(line) for line in out.splitlines()]
+    events = [json.loads(text) for text in texts(out)]
     assert [each["text"] for each in events if each["event"] == "error"] == ["local rank 0 was ended by SIGKILL"]
     assert program.returncode == signal.SIGKILL
 

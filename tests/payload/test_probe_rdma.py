@@ -21,6 +21,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import sockets
+from nodectl.payload.common.frames import texts
 from nodectl.payload.probes.rdma import ports
 from nodectl.probes.rdma.errors import Run, classify
 
@@ -74,8 +75,8 @@ def case(server_here: bool = False, mode: str = "rxe0", program: str = "ib_write
     }  # fmt: skip
 
 
-def events(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
+def events(output: str) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in texts(output)]
 
 
 class Server:
@@ -86,7 +87,7 @@ class Server:
         argv = [*PROBE, "serve", "--address=127.0.0.1", f"--plan={self.plan}"]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
         assert self.process.stdout is not None
-        self.port = json.loads(self.process.stdout.readline())["port"]
+        self.port = json.loads(texts(self.process.stdout.readline())[0])["port"]
 
     def lead(self) -> subprocess.Popen[str]:
         argv = [*PROBE, "measure", "--address=127.0.0.1", f"--port={self.port}", f"--plan={self.plan}"]

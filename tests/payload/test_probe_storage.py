@@ -16,6 +16,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.parsers.linux.fio import parse_fio
+from nodectl.payload.common.frames import texts
 from nodectl.payload.probes import storage as place
 
 ARGV = [sys.executable, "-B", str(payload_dir() / "run.py"), "probes.storage"]
@@ -34,7 +35,7 @@ def run(argv: list[str], **env: str) -> "subprocess.CompletedProcess[str]":
 
 
 def events(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(text) for text in texts(done.stdout)]
 
 
 @needs_fio

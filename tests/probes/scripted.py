@@ -1,6 +1,5 @@
 """Hosts that answer as a test tells them to, in the place of payload programs."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
+from nodectl.payload.common.frames import encode
 
 HOSTS = tuple(Host(f"node{n:02}", f"192.0.2.{n}") for n in range(1, 5))
 ENDPOINT = {
@@ -66,7 +66,7 @@ class Fleet:
         self.asked.append((host.name, module, tuple(args)))
         answer = self.answers(host.name, module, args)
         for event in answer.events:
-            on_output("stdout", (json.dumps(event) + "\n").encode())
+            on_output("stdout", encode(event))
         if answer.stderr:
             on_output("stderr", answer.stderr.encode())
         waited = 0.0

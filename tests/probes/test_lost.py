@@ -12,6 +12,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
+from nodectl.payload.common.frames import encode
 from nodectl.probes import duet, lost
 from nodectl.probes.base import ProbeOptions, ProbeResult, host_finding, path_finding
 from nodectl.probes.duet import Duet, play
@@ -188,7 +189,7 @@ def test_a_client_does_not_wait_for_a_server_that_is_lost(monkeypatch: pytest.Mo
 
     def payload(_: Any, host: Host, module: str, args: Sequence[str], *, on_output: Any, **__: Any) -> CommandResult:
         if args[0] == "serve":
-            on_output("stdout", b'{"event": "listening", "port": 1, "pid": 7}\n')
+            on_output("stdout", encode({"event": "listening", "port": 1, "pid": 7}))
             time.sleep(0.3)
             return CommandResult(host.name, (), Outcome.UNREACHABLE, None, "", "", 0.0, "it stopped answering")
         client_may_end.wait(20)

@@ -79,7 +79,13 @@ def _answers(port: int) -> bool:
         return False
 
 
-def _serve(folder: Path, authorized: Path) -> Iterator[Sshd]:
+# what a login shell's start-up files say on both streams, with and without a line's end
+_NOISE = """echo 'Welcome to gpu07 {"plan": {}}'; printf 'no newline'; echo 'bash: warning: setlocale: no locale' >&2
+eval "$SSH_ORIGINAL_COMMAND"
+"""
+
+
+def _serve(folder: Path, authorized: Path, more: str = "") -> Iterator[Sshd]:
     port = _free_port()
     _keygen(folder / "host")
     shutil.copy(authorized, folder / "id")
@@ -87,7 +93,7 @@ def _serve(folder: Path, authorized: Path) -> Iterator[Sshd]:
     (folder / "config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized_keys\n"
         f"PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nMaxStartups 200\nPermitRootLogin yes\n"
-        "Subsystem sftp internal-sftp\n"
+        f"Subsystem sftp internal-sftp\n{more}"
     )
     made = os.getuid() == 0 and not _PRIVSEP.exists()
     if made:
@@ -129,6 +135,14 @@ def sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path) -> Iterator
 def jump_sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path, sshd: Sshd) -> Iterator[Sshd]:
     """A second server, to go through; the order of the fixtures keeps /run/sshd until both are gone."""
     yield from _serve(tmp_path_factory.mktemp("jump"), client_key)
+
+
+@pytest.fixture(scope="session")
+def noisy_sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path, sshd: Sshd) -> Iterator[Sshd]:
+    """A server whose login shell prints before every command's output."""
+    folder = tmp_path_factory.mktemp("noisy")
+    (folder / "noise").write_text(_NOISE)
+    yield from _serve(folder, client_key, f"ForceCommand . {folder}/noise\n")
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
-"""Events: the JSON lines in which programs speak to nodectl on the operator's side."""
+"""Events: the frames in which programs speak to nodectl on the operator's side."""
 
-import json
-import os
 from typing import Any
+
+from .frames import send
 
 
 def say(**event: Any) -> None:
-    """Print an event as one JSON line."""
-    # one write a line: lines of several processes share the pipe
-    os.write(1, (json.dumps(event) + "\n").encode())
+    """Print an event as one frame."""
+    send(event)
 
 
 def first_line(error: BaseException) -> str:

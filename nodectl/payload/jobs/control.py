@@ -1,4 +1,7 @@
-"""What a shell may ask of the jobs on a node: receive, start, list, logs, stop, clean; answers are JSON lines."""
+"""What a shell may ask of the jobs on a node: receive, start, list, stop, clean.
+
+The answer is one frame with a list of rows; only `logs` answers in many.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ import signal
 import sys
 import tarfile
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
+from ..common.frames import send
 from . import checkpoints
 from .contain import Containment
 from .folder import JobFolder, JobFolderError, jobs_root, known_jobs, payload_folder, state_root
@@ -23,24 +27,28 @@ _FRESH_S = 3600.0
 _SUPERVISOR_S = 7.0  # grace for the ranks, then its parting words; the whole must stay below 10 s
 _FORCE_S = 1.5
 _POLL_S = 0.02
+Row = Dict[str, Any]
+
 _PLAN_KEYS = ("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint")
 
 
 def main(argv: List[str]) -> int:
     """Run one command; 1 with the reason on stderr where it failed."""
-    commands: Dict[str, Callable[..., None]] = {
+    commands: Dict[str, Callable[..., Optional[List[Row]]]] = {
         "receive": receive,
         "start": start,
         "discard": discard,
         "list": show,
-        "logs": stream,
         "stop": stop_job,
         "clean": clean,
         "survey": survey,
     }
     os.umask(0o077)
     try:
-        commands[argv[0]](*argv[1:])
+        if argv[0] == "logs":
+            stream(*argv[1:])
+        else:
+            send(commands[argv[0]](*argv[1:]) or [])
     except BrokenPipeError:  # the operator has gone
         os._exit(1)
     except (JobFolderError, OSError, tarfile.TarError) as error:
@@ -69,7 +77,7 @@ def receive(job_id: str, rank: str) -> None:
         raise
 
 
-def start(job_id: str) -> None:
+def start(job_id: str) -> List[Row]:
     """Start the supervisor, detached; what it is, once it holds its port and its containment."""
     job = JobFolder(job_id)
     checkpoint = job.plan()["checkpoint"]
@@ -78,7 +86,7 @@ def start(job_id: str) -> None:
     answer = json.loads(_detach(lambda pipe: _supervise(job, pipe)) or '{"error": "the supervisor died at its start"}')
     if "error" in answer:
         raise JobFolderError(answer["error"])
-    print(json.dumps(answer))
+    return [answer]
 
 
 def _supervise(job: JobFolder, pipe: int) -> None:
@@ -103,15 +111,13 @@ def discard(job_id: str) -> None:
     shutil.rmtree(job.path, ignore_errors=True)
 
 
-def show(*job_ids: str) -> None:
-    """One line a job: what of the plan others may see, the state, and whether its supervisor lives."""
-    for job_id in job_ids or known_jobs():
-        job = JobFolder(job_id)
-        if job.exists:
-            print(json.dumps(describe(job)))
+def show(*job_ids: str) -> List[Row]:
+    """One row a job: what of the plan others may see, the state, and whether its supervisor lives."""
+    jobs = map(JobFolder, job_ids or known_jobs())
+    return [describe(job) for job in jobs if job.exists]
 
 
-def describe(job: JobFolder) -> Dict[str, Any]:
+def describe(job: JobFolder) -> Row:
     """One job as this node knows it."""
     plan = job.plan()
     state = job.state()
@@ -125,16 +131,18 @@ def describe(job: JobFolder) -> Dict[str, Any]:
     }
 
 
-def stop_job(job_id: str) -> None:
+def stop_job(job_id: str) -> List[Row]:
     """End the job here; what it then is."""
     job = JobFolder(job_id)
-    if job.exists:
-        _end(job)
-        print(json.dumps(describe(job)))
+    if not job.exists:
+        return []
+    _end(job)
+    return [describe(job)]
 
 
-def clean(*job_ids: str) -> None:
+def clean(*job_ids: str) -> List[Row]:
     """Remove the folders of these jobs (of all, where none is named) that have ended, and payloads without a user."""
+    rows = []
     for job_id in job_ids or known_jobs():
         job = JobFolder(job_id)
         if not job.exists:
@@ -143,8 +151,9 @@ def clean(*job_ids: str) -> None:
         if removable:
             Containment.recorded(job.id, job.state().get("containment", {})).remove()
             shutil.rmtree(job.path)
-        print(json.dumps({"id": job.id, "removed": removable}))
+        rows.append({"id": job.id, "removed": removable})
     _clean_payloads()
+    return rows
 
 
 def _clean_payloads() -> None:
@@ -166,12 +175,12 @@ def _is_fresh(path: str) -> bool:
     return time.time() - os.path.getmtime(path) < _FRESH_S
 
 
-def survey(folder: str, token: str, role: str) -> None:
+def survey(folder: str, token: str, role: str) -> List[Row]:
     """What the checkpoint folder holds here; `role` is mark (leave the token), look, or clear."""
     if role == "clear":
         checkpoints.clear_token(folder, token)
-        return
-    print(json.dumps(checkpoints.survey(folder, token, mark=role == "mark")))
+        return []
+    return [checkpoints.survey(folder, token, mark=role == "mark")]
 
 
 def _detach(body: Callable[[int], None]) -> str:

@@ -1,13 +1,12 @@
-"""The job's output as frames (JSON lines), so that a follower can tell silence from a dead connection."""
+"""The job's output as frames, so that a follower can tell silence from a dead connection."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
 from typing import BinaryIO
 
+from ..common.frames import send
 from .folder import JobFolder, JobFolderError
 
 _POLL_S = 0.2
@@ -38,10 +37,10 @@ def _stream(job: JobFolder, file: BinaryIO, *, follow: bool) -> None:
             spoke_s = time.monotonic()
             continue
         if not running:
-            _frame(end=True)
+            send({"end": True})
             return
         if time.monotonic() - spoke_s > _ALIVE_S:
-            _frame(alive=True)
+            send({"alive": True})
             spoke_s = time.monotonic()
         time.sleep(_POLL_S)
 
@@ -55,10 +54,5 @@ def _send_lines(file: BinaryIO, *, partial: bool) -> bool:
         end = len(data)
     file.seek(start + end)
     if end:
-        _frame(offset=start + end, text=data[:end].decode(errors="replace"))
+        send({"offset": start + end, "text": data[:end].decode(errors="replace")})
     return end > 0
-
-
-def _frame(**fields: object) -> None:
-    sys.stdout.write(json.dumps(fields) + "\n")
-    sys.stdout.flush()

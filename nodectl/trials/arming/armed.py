@@ -8,14 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from nodectl.common import answers
 from nodectl.common.access import Access
 from nodectl.common.interrupts import interruptible
-from nodectl.errors import NodectlError, UsageError
+from nodectl.errors import NodectlError, ParseError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
+from nodectl.payload.common import frames
 from nodectl.probes.base import Note
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
@@ -25,6 +27,7 @@ from nodectl.trials.arming.playbooks import TrialPlaybooks, trial_finding
 # with the guard's own second and what putting back takes, well within a minute and a half of the last sign of life
 LEASE_S = 60.0
 _ASK_S = 15.0
+_ASK = frames.SHELL + 'uid=$(id -u) && frame "$uid"'
 _HELD = "wait until that is over, or take its settings off with --force"
 
 
@@ -158,13 +161,23 @@ def _logins(transport: Transport, hosts: Sequence[Host]) -> tuple[dict[str, int]
     uids, findings = {}, []
 
     def ask(host: Host) -> CommandResult:
-        return transport.run(host, ["id", "-u"], timeout_s=_ASK_S)
+        return transport.run(host, ["sh", "-c", _ASK], timeout_s=_ASK_S)
 
     for host, result in fan_out(hosts, ask, max(1, min(64, len(hosts)))):
-        text = result.stdout.strip()
-        if result.ok and text.isdigit():
-            uids[host.name] = int(text)
+        uid = _uid(result)
+        if isinstance(uid, int):
+            uids[host.name] = uid
         else:
-            why = result.error or f"`id -u` ended with {result.exit_status}: {result.stderr.strip()}"
+            why = result.error or uid
             findings.append(trial_finding(host.name, Status.UNKNOWN, "arming", why, result.remedy))
     return uids, tuple(findings)
+
+
+def _uid(result: CommandResult) -> int | str:
+    """The user id that a host answered; else why there is none."""
+    if not result.ok:
+        return f"`id -u` ended with {result.exit_status}: {result.stderr.strip()}"
+    try:
+        return int(answers.document(result.host, result.stdout))
+    except (ParseError, TypeError, ValueError) as error:
+        return str(error)

@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from nodectl.common import bounded_json
+from nodectl.common import answers
 from nodectl.common.node_paths import TRIALS
+from nodectl.errors import ParseError
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
+from nodectl.payload.common import frames
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 
@@ -23,7 +25,10 @@ SLOW_S = 8.0
 # by a host that does not answer the others are not held up: each has a thread of its own
 _ANSWER_S = 10.0
 # no program is started but the shell and one cat: a measurement may be under way
-_BEAT = 'cd -- "$1" 2>/dev/null || { echo "{}"; exit 0; }; [ ! -f lease ] || echo "$2" > lease; cat state'
+_BEAT = (
+    frames.SHELL + 'cd -- "$1" 2>/dev/null || { frame "{}"; exit 0; }; [ ! -f lease ] || echo "$2" > lease; '
+    'state=$(cat state) && frame "$state"'
+)
 
 
 @dataclass(slots=True)
@@ -104,10 +109,10 @@ def _guard_state(result: CommandResult) -> Mapping[str, Any] | None:
     if not result.ok:
         return None
     try:
-        document = bounded_json.loads(result.stdout)
-    except ValueError:
+        state = answers.document(result.host, result.stdout)
+    except ParseError:
         return None
-    return document if isinstance(document, dict) else None
+    return state if isinstance(state, dict) else None
 
 
 def _silence(result: CommandResult) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
+from nodectl.payload.common.frames import encode
 from nodectl.transport.base import OnOutput
 from nodectl.trials.arming import leases as leases_module
 from nodectl.trials.arming.leases import Leases
@@ -39,7 +39,7 @@ class Guards:
         said = self.answer(host, self.beats[host])
         if isinstance(said, str):
             return CommandResult(host.name, tuple(argv), Outcome.UNREACHABLE, None, "", "", 0.1, said)
-        return CommandResult(host.name, tuple(argv), Outcome.RAN, 0, json.dumps(said), "", 0.1)
+        return CommandResult(host.name, tuple(argv), Outcome.RAN, 0, encode(said).decode(), "", 0.1)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -12,7 +12,7 @@ from . import network, programs, reach, storage
 
 
 def main(words: List[str]) -> int:
-    """Do what the first word says; the answer is JSON lines."""
+    """Do what the first word says; the answer is frames."""
     mode = words[0]
     if mode == "look":
         request = json.loads(words[1])

@@ -9,6 +9,7 @@ import time
 from typing import Any, Callable, Dict, List, Set
 
 from ...common.events import say
+from ...common.frames import Reader
 from ...jobs.syscalls import die_with_parent
 
 Say = Callable[..., None]
@@ -71,8 +72,10 @@ class Crew:
             member.wait()
 
     def _listen(self, gpu: int) -> None:
+        reader = Reader()
         for line in self._members[gpu].stdout or ():
-            self._lines.put((gpu, line))
+            for text in reader.feed(line):
+                self._lines.put((gpu, text))
         self._lines.put((gpu, None))
 
     def _take_line(self, gpu: int, line: bytes, relay: Say) -> None:

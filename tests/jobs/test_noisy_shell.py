@@ -1,0 +1,124 @@
+"""A host whose login shell prints: everything that nodectl reads from it is found all the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nodectl.facts.job import Names
+from nodectl.jobs.follow import Line, follow
+from nodectl.jobs.listing import read_jobs
+from nodectl.jobs.nodes import ask, clean, stop
+from nodectl.jobs.plan import candidate_ports
+from nodectl.jobs.preflight import JobNeeds, run_preflight
+from nodectl.model.host import Host
+from nodectl.model.job import JobState
+from nodectl.model.recording import Command, Recording
+from nodectl.model.result import CommandResult
+from nodectl.probes.events import run_program
+from nodectl.recordings.collect import collect
+from nodectl.transport.base import OnOutput, Transport
+from nodectl.trials.arming import armed, leases
+from tests.payload.fleet import Fleet
+
+if TYPE_CHECKING:
+    from tests.transport.sshd_server import Sshd
+
+
+class WithState:
+    """Every command has this state folder, so that a test leaves nothing in the login's own."""
+
+    def __init__(self, inner: Transport, folder: Path) -> None:
+        self.inner, self.folder = inner, folder
+
+    def run(
+        self,
+        host: Host,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None,
+        stdin: bytes | None = None,
+        on_output: OnOutput | None = None,
+    ) -> CommandResult:
+        inside = ["env", f"XDG_STATE_HOME={self.folder}", *argv]
+        return self.inner.run(host, inside, timeout_s=timeout_s, stdin=stdin, on_output=on_output)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(tmp_path, 1)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def quiet(transport: Transport, fleet: Fleet) -> WithState:
+    return WithState(transport, fleet.root / "host0")
+
+
+def test_its_jobs_are_listed_read_stopped_and_cleaned(noisy_sshd: Sshd, quiet: WithState, fleet: Fleet) -> None:
+    job_id = fleet.launch("import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n")
+    fleet.wait_up(job_id, "up", 2)
+    hosts = [noisy_sshd.host("gpu07")]
+    listing = read_jobs(quiet, hosts, 8)
+    assert (listing.find(job_id).state, listing.unreachable) == (JobState.RUNNING, {})
+    assert list(follow(quiet, hosts, job_id, once=True)) == [Line("gpu07", "up")] * 2
+    assert stop(quiet, hosts, job_id, 8).lines["gpu07"][0]["state"]["state"] == "stopped"
+    assert clean(quiet, hosts, [job_id], 8).lines["gpu07"] == ({"id": job_id, "removed": True},)
+
+
+def test_preflight_events_and_facts_are_read(noisy_sshd: Sshd, quiet: WithState, fleet: Fleet) -> None:
+    host = noisy_sshd.host("gpu07")
+    needs = JobNeeds(candidate_ports=candidate_ports(), launcher=str(fleet.launcher))
+    report = run_preflight(quiet, [host], needs, 8)
+    assert report.candidates, report.findings
+    assert report.candidates["gpu07"].known("names", Names).hostname
+    done, events = run_program(quiet, host, "probes.endpoints", ["--address=127.0.0.1", "--venv=/none"], timeout_s=60)
+    assert (done.exit_status, len(events.all)) == (0, 1), events.complaint()
+    recording = collect(quiet, host, [Command("word", ("echo", "word"))])
+    assert isinstance(recording, Recording)
+    assert recording.entries["word"].stdout == "word\n"
+
+
+def test_the_leases_of_a_trial_are_read(noisy_sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    host = noisy_sshd.host("gpu07")
+    (tmp_path / "lease").write_text("0")
+    (tmp_path / "state").write_text(json.dumps({"state": "armed", "seen": ""}))
+    uids, findings = armed._logins(transport, [host])
+    assert (uids, findings) == ({"gpu07": tmp_path.stat().st_uid}, ())
+    argv = ["sh", "-c", leases._BEAT, "sh", str(tmp_path), "7"]
+    assert leases._guard_state(transport.run(host, argv, timeout_s=60)) == {"state": "armed", "seen": ""}
+    assert (tmp_path / "lease").read_text() == "7\n"
+    gone = ["sh", "-c", leases._BEAT, "sh", str(tmp_path / "gone"), "7"]
+    assert leases._guard_state(transport.run(host, gone, timeout_s=60)) == {}
+
+
+def test_one_that_cannot_be_read_is_named_and_the_others_go_on(sshd: Sshd, quiet: WithState, fleet: Fleet) -> None:
+    job_id = fleet.launch("pass")
+    fleet.wait_settled(job_id)
+
+    class Cutting(WithState):
+        def run(
+            self,
+            host: Host,
+            argv: Sequence[str],
+            *,
+            timeout_s: float | None,
+            stdin: bytes | None = None,
+            on_output: OnOutput | None = None,
+        ) -> CommandResult:
+            cut = ["sh", "-c", '"$@" | head -c 40', "sh", *argv] if host.name == "gpu08" else argv
+            return super().run(host, cut, timeout_s=timeout_s, stdin=stdin, on_output=on_output)
+
+    hosts = [sshd.host("gpu07"), sshd.host("gpu08")]
+    assert ask(quiet, hosts[:1], lambda _: ["list"], forks=8, timeout_s=60).problems == {}
+    answers = ask(Cutting(quiet.inner, quiet.folder), hosts, lambda _: ["list"], forks=8, timeout_s=60)
+    assert [row["plan"]["id"] for row in answers.lines["gpu07"]] == [job_id]
+    assert answers.refused["gpu08"].startswith("gpu08: its answer cannot be read: it breaks off")
