@@ -76,6 +76,13 @@ class GpuCount:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuUsers:
+    """Programs that compute on the GPUs: `pid 4242 (python, alice), 20480 MiB`."""
+
+    processes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Folder:
     """Whether a folder can be written: `error` is empty, or why not; `free_mib` None where it cannot be told."""
 
@@ -93,9 +100,10 @@ class SharedMemory:
 
 @dataclass(frozen=True, slots=True)
 class RunningJobs:
-    """Jobs of nodectl whose supervisor lives on the host."""
+    """Jobs of nodectl whose supervisor lives on the host: this login's, and those of others with the login."""
 
     ids: tuple[str, ...]
+    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,7 @@ KINDS: Mapping[str, type[Any]] = {
     "launcher": Launcher,
     "job_venv": JobVenv,
     "gpu_count": GpuCount,
+    "gpu_users": GpuUsers,
     "state_folder": Folder,
     "checkpoint_folder": Folder,
     "shared_memory": SharedMemory,

@@ -13,6 +13,7 @@ from nodectl.facts.job import (
     Folder,
     FreePorts,
     GpuCount,
+    GpuUsers,
     JobAddress,
     JobVenv,
     Launcher,
@@ -41,10 +42,11 @@ def facts(name: str) -> dict[str, Any]:
         "launcher": Launcher("ab" * 32, True),
         "job_venv": JobVenv("3.11.7", "2.13.0", "2.27.3"),
         "gpu_count": GpuCount(4),
+        "gpu_users": GpuUsers(()),
         "state_folder": Folder("/root/.local/state/nodectl", "", 9000),
         "checkpoint_folder": Folder("/ckpt", "", 8000),
         "shared_memory": SharedMemory(1024),
-        "running_jobs": RunningJobs(()),
+        "running_jobs": RunningJobs((), ()),
         "rdma_devices": RdmaDevices(()),
         "limits": SessionLimits("unlimited", "1024", "8192"),
         "time": Clock(0.01 * number, 0.1),
@@ -73,7 +75,7 @@ def test_a_good_fleet_is_quiet_and_every_check_speaks() -> None:
     findings = judge(fleet("a", "b", "c"))
     assert bad(findings) == set()
     checks = {host: {one.check for one in findings if one.host == host} for host in NAMES}
-    assert checks["a"] == checks["b"] == checks["c"] and len(checks["a"]) == 19
+    assert checks["a"] == checks["b"] == checks["c"] and len(checks["a"]) == 20
 
 
 def test_a_single_host_has_nobody_to_disagree_with() -> None:
@@ -116,7 +118,14 @@ def test_a_single_host_has_nobody_to_disagree_with() -> None:
             "warning",
             "8192 KiB",
         ),
+        (
+            "launch_gpu_users",
+            {"gpu_users__processes": ("pid 7 (python, bob), 9 MiB",)},
+            "warning",
+            "pid 7 (python, bob)",
+        ),
         ("launch_other_jobs", {"running_jobs__ids": ("20260101-000000-ab12",)}, "warning", "20260101"),
+        ("launch_other_jobs", {"running_jobs__others": ("20260101-000000-ab12 of bob",)}, "warning", "of bob"),
         ("launch_hostname", {"names__hostname": "a"}, "failed", "a has it too"),
         (
             "launch_peer_names",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common.frames import texts
+from tests.payload.fleet import Fleet
 
 PAYLOAD = (str(payload_dir() / "run.py"), "jobs.preflight.answer")
 
@@ -68,6 +70,55 @@ def test_it_reads_versions_without_importing(tmp_path: Path) -> None:
     answer = look(tmp_path, venv=str(tmp_path / "venv"), launcher=str(launcher))
     assert answer["job_venv"] == {"python": "3.11.2", "torch": "2.13.0+cpu", "nccl": "2.27.3"}
     assert len(answer["launcher"]["sha256"]) == 64 and not answer["launcher"]["executable"]
+
+
+@pytest.mark.parametrize(
+    ("record", "python", "version"),
+    [
+        ("conda-meta/python-3.11.8-h955ad1f_0.json", "python3.11", "3.11.8"),
+        ("lib/python3/dist-packages/torch-2.6.0.dist-info/METADATA", "python3.12", "3.12"),
+    ],
+)
+def test_a_conda_environment_and_a_system_are_environments_too(
+    tmp_path: Path, record: str, python: str, version: str
+) -> None:
+    for place in (record, f"bin/{python}", "lib/python3.11/site-packages/torch-2.6.0.dist-info/METADATA"):
+        (tmp_path / "env" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "env" / place).touch(0o755)
+    (tmp_path / "env" / "bin" / "python3").symlink_to(python)
+    answer = look(tmp_path, venv=str(tmp_path / "env"))
+    assert answer["job_venv"] == {"python": version, "torch": "2.6.0", "nccl": ""}
+
+
+SMI = """#!/bin/sh
+case $1 in
+-L) echo 'GPU 0: NVIDIA H100 (UUID: GPU-1)' ;;
+*) echo '{pid}, 20480, /usr/bin/python3'; echo '999999999, [N/A], train' ;;
+esac
+"""
+
+
+def test_who_computes_on_the_gpus_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nvidia-smi").write_text(SMI.format(pid=os.getpid()))
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    answer = look(tmp_path)
+    assert answer["gpu_count"] == {"count": 1}
+    login = pwd.getpwuid(os.getuid()).pw_name
+    assert answer["gpu_users"]["processes"] == [
+        f"pid {os.getpid()} (python3, {login}), 20480 MiB",
+        "pid 999999999 (train, login unknown)",
+    ]
+
+
+def test_a_job_of_another_state_folder_is_seen(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, 1)
+    try:
+        job_id = fleet.launch("import time; time.sleep(1000)")
+        login = pwd.getpwuid(os.getuid()).pw_name
+        assert f"{job_id} of {login}" in look(tmp_path)["running_jobs"]["others"]
+    finally:
+        fleet.close()
 
 
 def test_what_is_not_there_is_empty(tmp_path: Path) -> None:

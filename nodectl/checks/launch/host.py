@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Threshold, failed_unless, judges
 from nodectl.checks.launch.candidate import Candidate
+from nodectl.common.few import few
 from nodectl.common.units import MIB
-from nodectl.facts.job import Folder, JobVenv, Launcher, Names, RdmaDevices, RunningJobs, SharedMemory
+from nodectl.facts.job import Folder, GpuUsers, JobVenv, Launcher, Names, RdmaDevices, RunningJobs, SharedMemory
 from nodectl.facts.limits import SessionLimits
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -186,6 +187,27 @@ def gpus(host: Candidate) -> Iterator[Finding]:
         yield host.finding(GPUS, Status.OK, actual=str(host.gpu_count))
 
 
+GPU_USERS = Check(
+    "launch_gpu_users",
+    looks_at="nvidia-smi --query-compute-apps",
+    fires="warning: a program computes on a GPU, whoever's",
+    expected="no program on the GPUs",
+)
+
+
+@judges(GPU_USERS, reads=("gpu_count", "gpu_users"))
+def gpu_users(host: Candidate) -> Iterator[Finding]:
+    """Who is there already takes memory and time from the job, or dies of it."""
+    processes = host.known("gpu_users", GpuUsers).processes
+    if not host.gpu_count:
+        return
+    if not processes:
+        yield host.finding(GPU_USERS, Status.OK, actual="none")
+        return
+    remedy = f"ask whose it is, end it, or leave {host.host} out with --limit"
+    yield host.finding(GPU_USERS, Status.WARNING, actual=few(processes, 3), remedy=remedy)
+
+
 SHM_LIMIT = Threshold("launch_shm_mib", 65, "container engines give 64, and NCCL then fails on its second rank")
 SHARED_MEMORY = Check(
     "launch_shared_memory",
@@ -238,9 +260,10 @@ OTHER_JOBS = Check(
 @judges(OTHER_JOBS, reads=("running_jobs",))
 def other_jobs(host: Candidate) -> Iterator[Finding]:
     """Two jobs on one host share its cores, GPUs and links."""
-    jobs = host.known("running_jobs", RunningJobs).ids
-    if not jobs:
+    jobs = host.known("running_jobs", RunningJobs)
+    if not jobs.ids and not jobs.others:
         yield host.finding(OTHER_JOBS, Status.OK, actual="none")
         return
-    remedy = f"both will be slower; `nodectl jobs stop {jobs[0]}` ends the first of them"
-    yield host.finding(OTHER_JOBS, Status.WARNING, actual=", ".join(jobs), remedy=remedy)
+    ends = f"`nodectl jobs stop {jobs.ids[0]}` ends the first of them" if jobs.ids else "ask who runs it"
+    actual = ", ".join([*jobs.ids, *jobs.others])
+    yield host.finding(OTHER_JOBS, Status.WARNING, actual=actual, remedy=f"both will be slower; {ends}")

@@ -8,7 +8,10 @@ from typing import Optional
 def installed(venv: Path, name: str) -> str:
     """The version of a distribution from the name of its metadata folder; empty where it is not there."""
     wanted = re.compile(r"%s-(\d[^-]*)\.dist-info" % name, re.IGNORECASE)
-    for folder in venv.glob("lib*/python3*/site-packages/*.dist-info"):
+    for folder in (
+        *venv.glob("lib*/python3*/site-packages/*.dist-info"),
+        *venv.glob("lib/python3*/dist-packages/*.dist-info"),
+    ):
         match = wanted.fullmatch(folder.name)
         if match:
             return match.group(1)

@@ -34,9 +34,14 @@ def jobs_root() -> str:
     return os.path.join(state_root(), "jobs")
 
 
+def is_job_id(text: str) -> bool:
+    """It may be the id of a job."""
+    return _ID.fullmatch(text) is not None
+
+
 def check_id(job_id: str) -> str:
     """`job_id` itself; JobFolderError where it is none (it becomes part of a path)."""
-    if not _ID.fullmatch(job_id):
+    if not is_job_id(job_id):
         raise JobFolderError(f"not a job id: {job_id!r}")
     return job_id
 

@@ -71,6 +71,29 @@ def read_environ(pid: int) -> Dict[str, str]:
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
+def read_cmdline(pid: int) -> List[str]:
+    """The words that a process was started with; empty where it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
+
+
+def login_of(pid: int) -> str:
+    """Who runs a process; its number where that login has no name, empty where there is no such process."""
+    try:
+        uid = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return ""
+    import pwd  # only a host that others use needs it
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def exit_status(wait_status: int) -> int:
     """A wait status as a shell has it: 128 plus the signal where one ended the process."""
     number = wait_status & 0x7F

@@ -6,25 +6,28 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from ...common.libraries import installed
+from ..process import login_of
 
 _SMI_DEADLINE_S = 20
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
-    """The facts `launcher`, `job_venv` and `gpu_count`."""
+    """The facts `launcher`, `job_venv`, `gpu_count` and `gpu_users`."""
     launcher = Path(request["launcher"])
     venv = Path(request["venv"]) if request["venv"] else None
+    count = gpu_count()
     return {
         "launcher": {"sha256": sha256_of(launcher), "executable": os.access(launcher, os.X_OK)},
         "job_venv": {
-            "python": venv_python(venv) if venv else "",
+            "python": python_version(venv) if venv else "",
             "torch": installed(venv, r"torch") if venv else "",
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
         },
-        "gpu_count": {"count": gpu_count()},
+        "gpu_count": {"count": count},
+        "gpu_users": {"processes": gpu_users() if count else []},
     }
 
 
@@ -33,13 +36,20 @@ def sha256_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
-def venv_python(venv: Path) -> str:
-    """The version of its Python; empty where there is no venv with a Python."""
-    settings = venv / "pyvenv.cfg"
-    if not os.access(venv / "bin" / "python", os.X_OK) or not settings.is_file():
+def python_version(prefix: Path) -> str:
+    """The version of the Python of a venv, a conda environment or a system (`/usr`); empty where there is none."""
+    pythons = [prefix / "bin" / name for name in ("python", "python3")]
+    found = next((python for python in pythons if os.access(python, os.X_OK)), None)
+    if found is None:
         return ""
-    text = settings.read_text(encoding="utf-8", errors="replace")
-    match = re.search(r"^version(?:_info)?\s*=\s*(\d+(?:\.\d+)*)", text, re.MULTILINE)
+    settings = prefix / "pyvenv.cfg"
+    if settings.is_file():
+        text = settings.read_text(encoding="utf-8", errors="replace")
+        match = re.search(r"^version(?:_info)?\s*=\s*(\d+(?:\.\d+)*)", text, re.MULTILINE)
+        return match.group(1) if match else ""
+    for record in prefix.glob("conda-meta/python-[0-9]*.json"):
+        return record.name.split("-")[1]
+    match = re.fullmatch(r"python(\d+(?:\.\d+)*)", os.path.basename(os.path.realpath(found)))
     return match.group(1) if match else ""
 
 
@@ -48,11 +58,31 @@ def gpu_count() -> Optional[int]:
     devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if not any(os.access(Path(folder, "nvidia-smi"), os.X_OK) for folder in os.get_exec_path()):
         return devices
+    said = _smi("-L")
+    if said is None or said:
+        return None if said is None else sum(line.startswith("GPU ") for line in said.splitlines())
+    return None if devices else 0
+
+
+def gpu_users() -> List[str]:
+    """What computes on the GPUs now, whoever started it; empty where nothing does, or the driver does not say."""
+    said = _smi("--query-compute-apps=pid,used_memory,process_name", "--format=csv,noheader,nounits") or ""
+    users = []
+    for line in said.splitlines():
+        pid, memory, name = [*(word.strip() for word in line.split(",", 2)), "", ""][:3]
+        if pid.isdigit():
+            used = f", {memory} MiB" if memory.isdigit() else ""
+            users.append(f"pid {pid} ({os.path.basename(name)[:40]}, {login_of(int(pid)) or 'login unknown'}){used}")
+    return users
+
+
+def _smi(*words: str) -> Optional[str]:
+    """What nvidia-smi says; empty where it fails, None where it does not answer."""
     import subprocess  # a host without GPUs need not wait for it
 
     try:
         done = subprocess.run(
-            ["nvidia-smi", "-L"],
+            ["nvidia-smi", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=_SMI_DEADLINE_S,
@@ -60,6 +90,4 @@ def gpu_count() -> Optional[int]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if done.returncode != 0:
-        return None if devices else 0
-    return sum(line.startswith(b"GPU ") for line in done.stdout.splitlines())
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from ...common.folders import made
-from ..folder import JobFolder, known_jobs, state_root
+from ..folder import JobFolder, is_job_id, known_jobs, state_root
+from ..process import all_pids, login_of, read_cmdline
 
 _BLOCK_BYTES = 64 * 1024
 _MIB = 1024 * 1024
@@ -21,7 +22,7 @@ def look(request: Dict[str, Any]) -> Dict[str, Any]:
     return {
         "state_folder": folder(Path(state_root())),
         "checkpoint_folder": folder(Path(checkpoints).expanduser()) if checkpoints else no_folder,
-        "running_jobs": {"ids": running_jobs()},
+        "running_jobs": {"ids": running_jobs(), "others": others_jobs()},
         "shared_memory": {"size_mib": shm_mib()},
         "rdma_devices": {"names": sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))},
     }
@@ -76,6 +77,16 @@ def shm_mib() -> Optional[int]:
 def running_jobs() -> List[str]:
     """Jobs of nodectl whose supervisor lives on this node."""
     return [job_id for job_id in known_jobs() if _runs(JobFolder(job_id))]
+
+
+def others_jobs() -> List[str]:
+    """`ID of LOGIN` of the jobs of other logins, by their supervisors' command lines: their folders are private."""
+    jobs = set()
+    for pid in all_pids():
+        words = read_cmdline(pid)
+        if words[-3:-1] == ["jobs.control", "start"] and is_job_id(words[-1]) and not JobFolder(words[-1]).exists:
+            jobs.add(f"{words[-1]} of {login_of(pid) or 'another login'}")
+    return sorted(jobs)
 
 
 def _runs(job: JobFolder) -> bool:
