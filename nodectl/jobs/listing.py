@@ -16,8 +16,8 @@ from nodectl.payload.jobs.classify import KINDS, severity
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 20.0
-# known here alone: a dead supervisor is a closer look at a lost host, two hosts that blame each other have a bad link
-_KNOWN_HERE = {"supervisor": KINDS.index("host_lost") - 0.5, "link": float(KINDS.index("host_lost"))}
+# known here alone: two hosts that blame each other have a bad link
+_KNOWN_HERE = {"link": float(KINDS.index("host_lost"))}
 _ECHOES = ("communication", "terminated")
 _NEVER_STARTED_S = 60.0
 # the day of a job's id: what is shorter fits all jobs alike

@@ -1,8 +1,10 @@
 """A job on three hosts of one machine, with real processes: the ends it can come to, and that nothing stays behind."""
 
+import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,17 @@ def failures(report: dict[str, Any]) -> list[tuple[str, int | None]]:
 def rank_pid(job_id: str, rank: int) -> int:
     wanted = f"\0RANK={rank}\0"
     return next(pid for pid in processes_of(job_id) if wanted in "\0" + Path(f"/proc/{pid}/environ").read_text())
+
+
+def left_over(job_id: str) -> list[object]:
+    """Processes of the job, of its supervisors and guards too, and its control groups."""
+    marks = (f"jobs.control\0start\0{job_id}".encode(), f"NODECTL_JOB_ID={job_id}\0".encode())
+    found: list[object] = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            seen = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+            found += [folder.name] if any(mark in seen for mark in marks) else []
+    return [*found, *Path("/sys/fs/cgroup").glob(f"**/nodectl/{job_id}.*")]
 
 
 def test_a_job_ends_well(fleet: Fleet) -> None:
@@ -138,23 +151,64 @@ def test_a_killed_supervisor_takes_its_ranks_along_and_is_missed(fleet: Fleet) -
     for rank in (0, 2):
         state = fleet.report(rank, job_id)["state"]
         assert (state["state"], state["lost"]) == ("failed", [1])
-    assert not fleet.report(1, job_id)["state"]["final"]
-    assert processes_of(job_id) == []
+    fleet.wait(lambda: bool(fleet.report(1, job_id)["state"]["final"]))
+    assert failures(fleet.report(1, job_id)) == [("supervisor", None)]
+    assert left_over(job_id) == []
     assert fleet.ctl(1, "stop", job_id).returncode == 0
-    assert fleet.report(1, job_id)["state"]["state"] == "stopped"
+    assert fleet.report(1, job_id)["state"]["state"] == "failed"
 
 
-def test_a_frozen_supervisor_is_lost_and_ends_its_own_job_when_it_wakes(fleet: Fleet) -> None:
+def test_the_guard_ends_the_job_of_a_frozen_supervisor_after_the_lease(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP)
     fleet.wait_up(job_id, "up", 2)
-    frozen = fleet.report(1, job_id)["state"]["pid"]
-    os.kill(frozen, signal.SIGSTOP)
-    fleet.wait_settled(job_id, [0, 2])
-    assert fleet.report(0, job_id)["state"]["lost"] == [1]
-    os.kill(frozen, signal.SIGCONT)
+    os.kill(fleet.report(1, job_id)["state"]["pid"], signal.SIGSTOP)
     fleet.wait_settled(job_id)
-    assert fleet.report(1, job_id)["state"]["state"] == "failed"
-    assert processes_of(job_id) == []
+    fleet.wait(lambda: bool(fleet.report(1, job_id)["state"]["final"]))
+    assert fleet.report(0, job_id)["state"]["lost"] == [1]
+    frozen = fleet.report(1, job_id)["state"]["failures"]
+    assert [item["kind"] for item in frozen] == ["supervisor"]
+    assert "stopped (SIGSTOP) for 5 s" in frozen[0]["message"]
+    assert left_over(job_id) == []
+
+
+def test_a_frozen_supervisor_that_waits_for_another_host_is_ended_too(fleet: Fleet) -> None:
+    job_id = fleet.launch(SLEEP, start=[0], start_deadline_s=60.0)
+    os.kill(fleet.report(0, job_id)["state"]["pid"], signal.SIGSTOP)
+    fleet.wait_settled(job_id, [0])
+    fleet.wait(lambda: failures(fleet.report(0, job_id)) == [("supervisor", None)])
+    assert not (fleet.state(0) / "jobs" / job_id / "env.json").exists()
+    assert left_over(job_id) == []
+
+
+def test_a_short_stop_of_everything_ends_nothing(fleet: Fleet) -> None:
+    job_id = fleet.launch(SLEEP)
+    fleet.wait_up(job_id, "up", 2)
+    pids = [fleet.report(rank, job_id)["state"]["pid"] for rank in range(3)]
+    everything = [*pids, *processes_of(job_id)]
+    everything += [fleet.report(rank, job_id)["state"]["containment"]["outer"] for rank in range(3)]
+    for pid in everything:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(8)  # more than the lease
+    for pid in everything:
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(7)
+    assert {report["state"]["state"] for report in fleet.reports(job_id)} == {"running"}
+    fleet.ctl(0, "stop", job_id)
+    fleet.wait_settled(job_id)
+    assert left_over(job_id) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_without_its_guard_the_job_ends_and_says_so(fleet: Fleet, number: int) -> None:
+    job_id = fleet.launch(SLEEP)
+    fleet.wait_up(job_id, "up", 2)
+    os.kill(fleet.report(1, job_id)["state"]["containment"]["outer"], number)
+    fleet.wait_settled(job_id)
+    cause = first(fleet.report(1, job_id)["state"]["failures"])
+    assert cause is not None
+    assert (cause["kind"], cause["rank"]) == ("supervisor", None)
+    assert "guards the job" in cause["message"]
+    assert left_over(job_id) == []
 
 
 def test_stop_does_not_wait_for_a_deaf_supervisor(fleet: Fleet) -> None:

@@ -32,7 +32,8 @@ Say = Callable[[str], None]
 class Courier:
     """The process that copies, as its supervisor sees it.
 
-    `ready`: the ranks may start; `note`: its last message; `problem`: why the newest checkpoint is not here.
+    `pipe`: readable when it has said something (-1: none); `ready`: the ranks may start; `note`: its last message;
+    `problem`: why the newest checkpoint is not here.
     """
 
     def __init__(self, job: JobFolder, plan: Dict[str, Any]) -> None:
@@ -44,7 +45,7 @@ class Courier:
         self._job, self._plan = job, plan
         self._checkpoint: Optional[Dict[str, Any]] = plan.get("checkpoint")
         self._draining_s: Optional[float] = None
-        self._pipe = -1
+        self.pipe = -1
         self._text = ""
         if self._checkpoint is not None:
             self.folder = resolve(self._checkpoint["dir"])
@@ -62,7 +63,7 @@ class Courier:
             _run(body, writer, supervisor)
         os.close(writer)
         os.set_blocking(reader, False)
-        self._pipe = reader
+        self.pipe = reader
 
     def _body(self) -> Optional[Callable[[Say], None]]:
         checkpoint, rank, hosts = self._checkpoint, self._plan["rank"], self._plan["hosts"]
@@ -79,15 +80,15 @@ class Courier:
 
     def listen(self) -> None:
         """Take in what the process wrote since."""
-        if self._pipe < 0:
+        if self.pipe < 0:
             return
         try:
-            data = os.read(self._pipe, 65536)
+            data = os.read(self.pipe, 65536)
         except BlockingIOError:
             return
         if not data:
-            os.close(self._pipe)
-            self._pipe = -1
+            os.close(self.pipe)
+            self.pipe = -1
         *lines, self._text = (self._text + data.decode(errors="replace")).split("\n")
         for line in lines:
             word, _, rest = line.partition(" ")

@@ -7,7 +7,10 @@ import signal
 from typing import Any, Dict, Iterable, Optional, Tuple
 
 # a cause comes before its echoes: a killed rank makes its peers fail with communication errors within milliseconds
-KINDS = ("signal", "exception", "exit", "checkpoint", "start", "host_lost", "launcher", "communication", "terminated")
+KINDS = (
+    *("signal", "exception", "exit", "checkpoint", "start"),
+    *("supervisor", "host_lost", "launcher", "communication", "terminated"),
+)
 
 _COMMUNICATION = re.compile(
     r"connection (?:closed|reset|refused|timed out|was closed)|broken pipe|gloo|nccl(?:remote|system|internal)error|"

@@ -8,9 +8,10 @@ import time
 from typing import Any, Callable, Dict, Optional, Set
 
 from . import cgroup, nsinit, syscalls
-from .process import all_pids, descendants, is_alive, read_environ, read_stat, send
+from .process import all_pids, below, descendants, is_alive, read_environ, read_stat, send
 
 MARKER = "NODECTL_JOB_ID"
+KILL_ROUND_S = 0.005
 _QUIET_WALKS = 3
 
 
@@ -55,29 +56,38 @@ class Containment:
             "outer_ticks": self.outer_ticks,
         }
 
-    def spawn(self, command: nsinit.Command) -> str:
-        """Start the launcher inside; the reason where it cannot be started, else an empty text."""
-        self.outer, problem = nsinit.spawn(command, self.group, self.namespace)
-        stat = read_stat(self.outer)
-        self.outer_ticks = stat.start_ticks if stat else 0
-        return problem
+    def guarded_by(self, pid: int) -> None:
+        """Below this process, the guard, the job's processes are started."""
+        stat = read_stat(pid)
+        self.outer, self.outer_ticks = pid, stat.start_ticks if stat else 0
+        self.spared.add(pid)
 
     def terminate(self) -> None:
-        """Ask the launcher to end (SIGTERM); it passes that on to its ranks."""
+        """Ask the launcher to end (SIGTERM, by way of the guard); it passes that on to its ranks."""
         if is_alive(self.outer, self.outer_ticks):
             send(self.outer, signal.SIGTERM)
+
+    def end_guard(self) -> None:
+        """Kill the guard before its supervisor, so that it does not take the supervisor's end for a failure."""
+        if is_alive(self.outer, self.outer_ticks):
+            send(self.outer, signal.SIGKILL)
 
     def members(self) -> Set[int]:
         """Living processes of the job."""
         pids = self._candidates() - self.spared - {os.getpid(), self.keeper}
         return {pid for pid in pids if _living(pid)}
 
+    def started(self, known: Set[int]) -> Set[int]:
+        """The launcher and what it has started, without what is below `known`; cheap enough to be asked often."""
+        return below(self.outer, known)
+
     def _candidates(self) -> Set[int]:
         pids: Set[int] = set()
         if self.group:
             pids |= cgroup.members(self.group)
+        walk = below if self.group or self.namespace else _all_below
         if self.outer and is_alive(self.outer, self.outer_ticks):
-            pids |= {self.outer} | descendants({self.outer})
+            pids |= {self.outer} | walk(self.outer, set())
         if self.group or self.namespace:
             return pids
         if self.keeper:
@@ -87,27 +97,45 @@ class Containment:
     def kill(self, deadline_s: float, reap: Callable[[], None] = lambda: None) -> bool:
         """End every process of the job; True when none is left within the deadline."""
         ends_s = time.monotonic() + deadline_s
-        quiet = rounds = 0
+        killing = Killing(self)
         while time.monotonic() < ends_s:
-            if self.group:
-                cgroup.kill(self.group)
-            members = self.members()
-            reap()
-            quiet = 0 if members else quiet + 1
-            if quiet >= (1 if self.group else _QUIET_WALKS):
+            if killing.round(reap):
                 return True
-            # without a group two walks stop what forks faster than it can be killed
-            number = signal.SIGKILL if self.group or self.namespace or rounds >= 2 else signal.SIGSTOP
-            for pid in members:
-                send(pid, number)
-            rounds += 1
-            time.sleep(0.005)
+            time.sleep(KILL_ROUND_S)
         return not self.members()
 
     def remove(self) -> None:
         """Remove the job's cgroup, which must be empty."""
         if self.group:
             cgroup.remove(self.group)
+
+
+class Killing:
+    """The end of every process of a job, in rounds, so that its supervisor can do something else between them."""
+
+    def __init__(self, containment: Containment) -> None:
+        self._containment = containment
+        self._quiet = self._rounds = 0
+
+    def round(self, reap: Callable[[], None]) -> bool:
+        """Kill what is there; True when none has been left for long enough."""
+        held = self._containment
+        if held.group:
+            cgroup.kill(held.group)
+        members = held.members()
+        reap()
+        self._quiet = 0 if members else self._quiet + 1
+        # without a group two walks stop what forks faster than it can be killed
+        number = signal.SIGKILL if held.group or held.namespace or self._rounds >= 2 else signal.SIGSTOP
+        for pid in members:
+            send(pid, number)
+        self._rounds += 1
+        return self._quiet >= (1 if held.group else _QUIET_WALKS)
+
+
+def _all_below(root: int, _leaves: Set[int]) -> Set[int]:
+    """By a walk of all processes, which misses none of those that are there."""
+    return descendants({root})
 
 
 def _living(pid: int) -> bool:

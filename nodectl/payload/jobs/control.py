@@ -209,9 +209,11 @@ def _end(job: JobFolder) -> None:
 
 def _force(job: JobFolder) -> None:
     """Kill what is left of supervisor and ranks, and write the last state where the supervisor could not."""
-    job.signal_supervisor(signal.SIGKILL)
     state = job.state()
     containment = Containment.recorded(job.id, state.get("containment", {}))
+    containment.end_guard()
+    job.signal_supervisor(signal.SIGKILL)
+    state = job.state()
     if state.get("containment"):
         containment.kill(_FORCE_S)
         containment.remove()

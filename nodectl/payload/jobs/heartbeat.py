@@ -91,6 +91,11 @@ class Peers:
         self.lost.update(silent)
         return silent
 
+    def pardon(self, pause_s: float) -> None:
+        """Nobody could be heard for this long, by the fault of who listens."""
+        for rank in self._heard_s:
+            self._heard_s[rank] += pause_s
+
     def any_in(self, *states: str) -> bool:
         """At least one host said that it is in one of these states."""
         return any(state in states for state in self.states.values())

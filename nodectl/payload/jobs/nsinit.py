@@ -1,4 +1,4 @@
-"""How the launcher is started: in the job's group, in a pid namespace that dies with the supervisor."""
+"""How the launcher is executed: in the job's group, and in a pid namespace of its own where root may make one."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 import select
 import signal
 import sys
-import time
 from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 from . import cgroup, syscalls
-from .process import descendants, exit_status, send
+from .lifeline import Lifeline
+from .process import exit_status
 
 NOT_STARTED = 127
-_GUARD_POLL_S = 0.1
+_PATIENCE_S = 2.0  # the guard ends the job more gently, so it has the first turn
 
 
 class Command(NamedTuple):
@@ -45,119 +45,97 @@ def available() -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def spawn(command: Command, group: Optional[str], namespace: bool) -> Tuple[int, str]:
-    """Fork the outer process; its pid, and why the launcher could not be executed (empty when it was)."""
+def spawn(command: Command, group: Optional[str], namespace: bool, lifeline: Lifeline) -> Tuple[int, int]:
+    """Fork what runs the launcher and dies with the calling process.
+
+    Its pid (of process 1 of a namespace, else of the launcher itself), and a pipe that gets the reason where the
+    launcher cannot be executed.
+    """
     reader, writer = os.pipe()
-    supervisor = os.getpid()
+    if namespace:
+        syscalls.unshare(syscalls.CLONE_NEWPID)
     pid = os.fork()
     if pid == 0:
-        _guarded(lambda: _outer(command, group, namespace, supervisor), writer)
+        os.close(reader)
+        _or_say(lambda: _run(command, group, namespace, lifeline, writer), writer)
     os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        problem = pipe.read()
-    return pid, problem.decode(errors="replace")
+    return pid, reader
 
 
-def _guarded(body: Callable[[], NoReturn], writer: int) -> NoReturn:
-    """Run `body`, which does not return, with its failure written to the supervisor."""
+def _or_say(body: Callable[[], NoReturn], problems: int) -> NoReturn:
+    """Run `body`, which does not return, with its failure written to the guard."""
     try:
         body()
     except BaseException as error:
-        os.write(writer, f"{type(error).__name__}: {error}".encode()[:2000])
+        os.write(problems, f"{type(error).__name__}: {error}".encode()[:2000])
     os._exit(NOT_STARTED)
 
 
-def _outer(command: Command, group: Optional[str], namespace: bool, supervisor: int) -> NoReturn:
-    """Dies with the supervisor, or ends the job when that has died; all below dies with it or by the group."""
-    _reset_signals()
-    if namespace:
-        syscalls.die_with_parent()
-    if os.getppid() != supervisor:
+def _run(command: Command, group: Optional[str], namespace: bool, lifeline: Lifeline, problems: int) -> NoReturn:
+    reset_signals()
+    syscalls.die_with_parent()
+    if _nobody_reads(problems):  # the guard died before the line above
         os._exit(NOT_STARTED)
-    os.setsid()
-    redirect(command.output)
     if group:
         cgroup.join(group)
     if not namespace:
-        _guard(command, supervisor)
-    syscalls.unshare(syscalls.CLONE_NEWPID)
-    lifeline, held = os.pipe()
-    inner = os.fork()
-    if inner == 0:
-        os.close(held)
-        syscalls.die_with_parent()
-        if select.select([lifeline], [], [], 0)[0]:  # the outer process died before the line above
-            os._exit(NOT_STARTED)
-        os.close(lifeline)
-        _init(command)
-    _close_all_but(held)
-    _pass_on_and_wait(inner)
-
-
-def _guard(command: Command, supervisor: int) -> NoReturn:
-    """Without a namespace: adopt the job's orphans, and outlive the supervisor just long enough to end them all."""
-    syscalls.become_subreaper()
+        _start(command)
+    syscalls.mount_fresh_proc()
     launcher = os.fork()
     if launcher == 0:
-        os.setsid()
-        _execute(command)
-    _close_all_but(-1)
-    _pass_signals_to(launcher)
+        _or_say(lambda: _start(command), problems)
+    _init(launcher, lifeline)
+
+
+def _nobody_reads(pipe: int) -> bool:
+    poller = select.poll()
+    poller.register(pipe, 0)
+    return bool(poller.poll(0))
+
+
+def _start(command: Command) -> NoReturn:
+    os.setsid()
+    redirect(command.output)
+    os.umask(0o022)  # the job's files are the user's business, unlike nodectl's own
+    os.chdir(command.cwd)
+    os.execvpe(command.argv[0], command.argv, command.env)  # noqa: S606 - an argv, and no shell is the point
+
+
+def _init(launcher: int, lifeline: Lifeline) -> NoReturn:
+    """Process 1 of the namespace: reaps, passes SIGTERM on, and ends with the launcher, and all else with it.
+
+    It ends too where supervisor and guard are both gone or frozen.
+    """
+    close_all_but(lifeline.reader)
+    pass_signals_to(launcher)
+    wake = wake_on_child()
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == launcher:
             os._exit(exit_status(status))
-        if os.getppid() != supervisor:
-            _end_descendants()
-        if pid == 0:
-            time.sleep(_GUARD_POLL_S)
-
-
-def _end_descendants() -> NoReturn:
-    for number in (signal.SIGSTOP, signal.SIGSTOP):  # first stop what forks faster than it can be killed
-        for pid in descendants({os.getpid()}):
-            send(pid, number)
-    while True:
-        for pid in descendants({os.getpid()}):
-            send(pid, signal.SIGKILL)
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
+        if pid == 0 and lifeline.lost(wake, _PATIENCE_S):
             os._exit(NOT_STARTED)
 
 
-def _init(command: Command) -> NoReturn:
-    """Process 1 of the namespace: reaps, passes SIGTERM on, and ends with the launcher, and all else with it."""
-    syscalls.mount_fresh_proc()
-    launcher = os.fork()
-    if launcher == 0:
-        os.setsid()
-        _execute(command)
-    _close_all_but(-1)
-    _pass_on_and_wait(launcher)
+def wake_on_child() -> int:
+    """A handle that is readable after the end of a child, and after any other signal that has a handler."""
+    reader, writer = os.pipe()
+    for end in (reader, writer):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return reader
 
 
-def _pass_signals_to(child: int) -> None:
+def pass_signals_to(child: int) -> None:
+    """Hand on what asks this process to end."""
+
     def pass_on(number: int, _frame: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, pass_on)
-
-
-def _pass_on_and_wait(child: int) -> NoReturn:
-    _pass_signals_to(child)
-    while True:
-        pid, status = os.waitpid(-1, 0)
-        if pid == child:
-            os._exit(exit_status(status))
-
-
-def _execute(command: Command) -> NoReturn:
-    os.umask(0o022)  # the job's files are the user's business, unlike nodectl's own
-    os.chdir(command.cwd)
-    os.execvpe(command.argv[0], command.argv, command.env)  # noqa: S606 - an argv, and no shell is the point
 
 
 def redirect(output: str) -> None:
@@ -170,16 +148,17 @@ def redirect(output: str) -> None:
     os.close(nothing)
 
 
-def _reset_signals() -> None:
+def reset_signals() -> None:
+    """What a fork has taken over of the supervisor's handling of signals is undone."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()
 
 
-def _close_all_but(kept: int) -> None:
+def close_all_but(*kept: int) -> None:
     """Let go of the supervisor's sockets and pipes: these processes never execute another program."""
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != kept:
+        if int(name) > 2 and int(name) not in kept:
             with contextlib.suppress(OSError):  # the handle that listed the folder
                 os.close(int(name))

@@ -60,6 +60,40 @@ def descendants(roots: Set[int]) -> Set[int]:
     return below - roots
 
 
+def below(root: int, leaves: Set[int]) -> Set[int]:
+    """All processes below `root`, but for what lies below `leaves`; reads nothing of other processes where it can."""
+    if not _SHOWS_CHILDREN:
+        return descendants({root}) - descendants(leaves)
+    found: Set[int] = set()
+    stack = [root]
+    while stack:
+        for child in _children(stack.pop()) - found:
+            found.add(child)
+            if child not in leaves:
+                stack.append(child)
+    return found
+
+
+_SHOWS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # a kernel may be built without it
+
+
+def _children(pid: int) -> Set[int]:
+    """The children of all threads; empty where the process has gone."""
+    children: Set[int] = set()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            children |= _children_of_thread(f"/proc/{pid}/task/{thread}/children")
+    return children
+
+
+def _children_of_thread(path: str) -> Set[int]:
+    try:
+        with open(path, encoding="ascii") as file:
+            return {int(word) for word in file.read().split()}
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+
+
 def read_environ(pid: int) -> Dict[str, str]:
     """The environment that a process was started with; empty where it cannot be read."""
     try:

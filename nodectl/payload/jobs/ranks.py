@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import select
 import selectors
 import signal
 import time
@@ -12,14 +13,17 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
 from .classify import classify, torchrun_exit, wait_status
 from .contain import MARKER
 from .process import Stat, read_environ, read_stat
+from .syscalls import pidfd_open
 
 _SETTLED_S = 3.0  # after this a process has executed what it will be
+_EAGER_S, _EAGER_LOOK_S, _LATE_LOOK_S = 10.0, 0.05, 0.2
+_NO_HANDLE_S, _IDLE_S = 0.2, 60.0
 _TAIL_BYTES = 16 * 1024
 _SUMMARY_BYTES = 256 * 1024
 
 
 class Rank(NamedTuple):
-    """A running rank; `handle` is a pidfd, readable at its end (-1 where this Python has none)."""
+    """A running rank; `handle` is a pidfd, readable at its end (-1 where this kernel has none)."""
 
     pid: int
     start_ticks: int
@@ -39,22 +43,48 @@ class Death(NamedTuple):
 
 
 class RankWatch:
-    """Finds the ranks among `members()` and reports their ends."""
+    """Finds the `expected` ranks among `members(known ranks)`, and reports their ends.
 
-    def __init__(self, job_id: str, members: Callable[[], Set[int]], selector: selectors.BaseSelector) -> None:
+    While it has all, it reads nothing: their handles wake the selector.
+    """
+
+    def __init__(
+        self,
+        job_id: str,
+        members: Callable[[Set[int]], Set[int]],
+        selector: selectors.BaseSelector,
+        expected: int,
+    ) -> None:
         self._job_id = job_id
         self._members = members
         self._selector = selector
+        self._expected = expected
+        self._ends = select.poll()
         self._ranks: Dict[int, Rank] = {}
         self._first_seen: Dict[int, float] = {}
+        self._eager_until_s = 0.0
+        self._next_look_s = 0.0
 
-    def look(self) -> None:
+    def expect(self, now_s: float) -> None:
+        """Ranks are about to start: look often, because those that fail at once are gone soon."""
+        self._eager_until_s = now_s + _EAGER_S
+        self._next_look_s = now_s
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until `look` has something to do; a handle wakes the selector before that."""
+        if any(rank.handle < 0 for rank in self._ranks.values()):
+            return _NO_HANDLE_S
+        return max(0.0, self._next_look_s - now_s) if len(self._ranks) < self._expected else _IDLE_S
+
+    def look(self, now_s: float) -> None:
         """Take up ranks that have started since."""
-        now = time.monotonic()
-        members = self._members()
-        self._first_seen = {pid: self._first_seen.get(pid, now) for pid in members}
+        if len(self._ranks) >= self._expected or now_s < self._next_look_s:
+            return
+        self._next_look_s = now_s + (_EAGER_LOOK_S if now_s < self._eager_until_s else _LATE_LOOK_S)
+        members = self._members(set(self._ranks))
+        self._first_seen = {pid: self._first_seen.get(pid, now_s) for pid in members}
         for pid, seen in self._first_seen.items():
-            if pid not in self._ranks and now - seen < _SETTLED_S:
+            if pid not in self._ranks and now_s - seen < _SETTLED_S:
                 self._take_up(pid)
 
     def _take_up(self, pid: int) -> None:
@@ -64,10 +94,11 @@ class RankWatch:
         stat = read_stat(pid)
         if stat is None or not self._is_launcher(read_environ(stat.ppid)):
             return
-        rank = Rank(pid, stat.start_ticks, int(env["RANK"]), int(env["LOCAL_RANK"]), _pidfd(pid))
+        rank = Rank(pid, stat.start_ticks, int(env["RANK"]), int(env["LOCAL_RANK"]), pidfd_open(pid))
         self._ranks[pid] = rank
         if rank.handle >= 0:
             self._selector.register(rank.handle, selectors.EVENT_READ)
+            self._ends.register(rank.handle, select.POLLIN)
 
     def _is_launcher(self, env: Dict[str, str]) -> bool:
         """Not a rank, whose data loaders carry its variables, and no supervisor or init, which adopt orphans."""
@@ -75,31 +106,30 @@ class RankWatch:
 
     def deaths(self, *, after_stop: bool) -> List[Death]:
         """Ranks that ended since the last call, in the order of their local rank."""
-        ended = []
+        ended: List[Death] = []
+        told = {handle for handle, _ in self._ends.poll(0)} | {-1}
         for rank in sorted(self._ranks.values(), key=lambda item: item.local_rank):
-            stat = read_stat(rank.pid)
-            if stat is not None and stat.alive and stat.start_ticks == rank.start_ticks:
+            stat = read_stat(rank.pid) if rank.handle in told else None
+            if rank.handle not in told or (stat is not None and stat.alive and stat.start_ticks == rank.start_ticks):
                 continue
-            del self._ranks[rank.pid]
-            if rank.handle >= 0:
-                self._selector.unregister(rank.handle)
-                os.close(rank.handle)
+            self._forget(rank)
             ended.append(Death(rank.rank, rank.local_rank, _code(rank, stat), time.time(), after_stop))
+        if ended:
+            self.expect(time.monotonic())  # an elastic launcher starts others
         return ended
+
+    def _forget(self, rank: Rank) -> None:
+        del self._ranks[rank.pid]
+        if rank.handle >= 0:
+            self._selector.unregister(rank.handle)
+            self._ends.unregister(rank.handle)
+            os.close(rank.handle)
 
 
 def _code(rank: Rank, stat: Optional[Stat]) -> Optional[int]:
     if stat is None or stat.start_ticks != rank.start_ticks:
         return None
     return wait_status(stat.exit_code)
-
-
-def _pidfd(pid: int) -> int:
-    opener: Callable[[int], int] = getattr(os, "pidfd_open", lambda _pid: -1)  # Python 3.9, Linux 5.3
-    try:
-        return opener(pid)
-    except OSError:
-        return -1
 
 
 def describe(death: Death, logs: str, output: str, *, after_another: bool) -> Dict[str, Any]:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
 import socket
 import time
-from typing import Any, Dict, List, Optional
+from functools import partial
+from typing import Any, Dict, List, Optional, Set
 
 from . import heartbeat as hb
 from .checkpoint_copy import Courier
 from .classify import first
-from .contain import MARKER, Containment
+from .clerk import Clerk, News
+from .contain import KILL_ROUND_S, MARKER, Containment, Killing
 from .folder import JobFolder, payload_folder
+from .guard import Guard
 from .nsinit import Command
-from .process import exit_status, read_stat
+from .process import read_stat, send
 from .ranks import Death, RankWatch, describe, tail, unseen
 
 _TICK_S = 0.2
-_FIRST_LOOKS_S, _FIRST_TICK_S = 10.0, 0.05  # ranks that fail at once are gone soon
+_GATHER_S = 0.05  # heartbeats that come within this are heard at once
+_PAUSE_S = 2.0  # after a longer one this process was stopped itself, and could not hear the others
+_KILL_S = 5.0
+_READ_S = 2.0  # for a log to say what happened, before the end is told without it
 _SETTLE_S = 1.0  # after a failure: until the others have noted their own, before ours are ended
 _PARTING_S = 0.6  # beats after everybody has ended, so that the last word is heard
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last word
@@ -45,92 +52,167 @@ class Supervisor:
         self._stop_asked = False
         self._beat_number = 0
         self._next_beat_s = 0.0
-        self._born_s = time.monotonic()
+        self._born_s = self._stepped_s = time.monotonic()
         self._ended_s = 0.0
         self._spawned_s: Optional[float] = None
         self._term_s: Optional[float] = None
-        self._kill_s: Optional[float] = None
         self._end_state = hb.FAILED
         self._signature = ""
         self._identity = {**_identity(), "rank": self.rank}
+        self._guard_ended = False
+        self._guard_stopped_s: Optional[float] = None
+        self._killing: Optional[Killing] = None
+        self._killing_s = 0.0
+        self._killed = False
+        self._undescribed: Dict[int, float] = {}
+        self._explaining_s: Optional[float] = None
+        self._explained = False
 
     def open(self) -> None:
         """Take the port, the containment and the first state; OSError where that fails."""
-        peers = [rank for rank in range(len(self.hosts)) if rank != self.rank]
-        self.peers = hb.Peers(peers, float(self.plan["lease_s"]))
+        lease_s = float(self.plan["lease_s"])
+        self.peers = hb.Peers([rank for rank in range(len(self.hosts)) if rank != self.rank], lease_s)
         self.job.reserve()
-        self.mesh = hb.Mesh(self.job.id, self.job.secret(), self.hosts, self.rank, int(self.plan["heartbeat_port"]))
+        port = int(self.plan["heartbeat_port"])
+        self.mesh = hb.Mesh(self.job.id, self.job.secret(), self.hosts, self.rank, port)
         self.containment = Containment.create(self.job.id, self.rank)
+        self.guard = Guard(self.job, self.containment, lease_s)
+        self.containment.guarded_by(self.guard.pid)
         self.courier = Courier(self.job, self.plan)
-        self.selector = selectors.DefaultSelector()
-        self.watch = RankWatch(self.job.id, self.containment.members, self.selector)
+        self._open_selectors()
+        expected = int(self.plan["nproc_per_node"])
+        self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
+        self.clerk = Clerk(self.job.write_state, self._wake)
+        self.job.write_state(self._state())
+
+    def _open_selectors(self) -> None:
+        """`selector` hears all, `urgent` all but the heartbeats."""
+        self.urgent, self.selector = selectors.DefaultSelector(), selectors.DefaultSelector()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        for end in (self._wake_reader, self._wake_writer):
+            end.setblocking(False)
+        self.urgent.register(self._wake_reader, selectors.EVENT_READ)
+        self.urgent.register(self.guard.words, selectors.EVENT_READ)
+        self.selector.register(self.urgent, selectors.EVENT_READ)
         self.selector.register(self.mesh.socket, selectors.EVENT_READ)
-        self._save()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake_writer.send(b"\0")
 
     def run(self) -> None:
         """Live until the job has ended on every host and they know that it has here."""
-        wake_reader, wake_writer = socket.socketpair()
-        for end in (wake_reader, wake_writer):
-            end.setblocking(False)
-        signal.set_wakeup_fd(wake_writer.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._ask_stop)
-        self.selector.register(wake_reader, selectors.EVENT_READ)
         self.courier.start()
+        self.containment.spared.add(self.courier.pid)
+        if self.courier.pipe >= 0:
+            self.urgent.register(self.courier.pipe, selectors.EVENT_READ)
+        self.clerk.start()
         while not self._may_leave(time.monotonic()):
-            ready = self.selector.select(self._wait_s(time.monotonic()))
-            if any(key.fileobj is wake_reader for key, _ in ready):
-                wake_reader.recv(4096)
+            self._sleep(time.monotonic())
             self.step(time.monotonic())
         self.courier.end()
+        self.clerk.close()
+        self.guard.dismiss()
         self.containment.remove()
 
     def _ask_stop(self, *_: object) -> None:
         self._stop_asked = True
 
+    def _sleep(self, now_s: float) -> None:
+        wait_s = self._wait_s(now_s)
+        gather_s = min(wait_s, _GATHER_S) if self._calm() else 0.0
+        if not (gather_s and self.urgent.select(gather_s)):
+            self.selector.select(wait_s - gather_s)
+        with contextlib.suppress(BlockingIOError):
+            self._wake_reader.recv(4096)
+
     def _wait_s(self, now_s: float) -> float:
-        young = self._spawned_s is not None and now_s - self._spawned_s < _FIRST_LOOKS_S and not self.final
-        return max(0.0, min(_FIRST_TICK_S if young else _TICK_S, self._next_beat_s - now_s))
+        waits_s = [self._next_beat_s - now_s]
+        if self.state == hb.RUNNING:
+            waits_s.append(self.watch.wait_s(now_s))
+        if self._killing and not self._killed:
+            waits_s.append(KILL_ROUND_S)
+        return max(0.0, min(waits_s))
+
+    def _calm(self) -> bool:
+        """Nothing is to be expected but heartbeats."""
+        return self.state == hb.RUNNING or (self.final and not self.peers.all_ended())
 
     def step(self, now_s: float) -> None:
         """Hear, look, decide, tell: in this order, so that silence is judged after all that lay in the socket."""
+        self.guard.lifeline.beat()
+        self._note_own_pause(now_s)
         for beat in self.mesh.receive():
             self.peers.hear(beat, now_s)
-        self.courier.listen()
-        self._look()
+        self._listen_to_courier()
+        self._look(now_s)
         if not self.final:
             self._decide(now_s)
         self._note_lost(now_s)
         self._tell(now_s)
         self._save()
 
-    def _look(self) -> None:
-        """Note dead ranks before the launcher's own end is taken in."""
-        if self.containment.outer and not self.final:
-            self.watch.look()
-            for death in self.watch.deaths(after_stop=self._term_s is not None):
-                self._note_death(death)
-        self._reap()
+    def _listen_to_courier(self) -> None:
+        pipe = self.courier.pipe
+        self.courier.listen()
+        if pipe >= 0 and self.courier.pipe < 0:
+            self.urgent.unregister(pipe)
 
-    def _note_death(self, death: Death) -> None:
+    def _note_own_pause(self, now_s: float) -> None:
+        """The others are not to blame for what this process could not hear while it was stopped."""
+        if now_s - self._stepped_s > _PAUSE_S:
+            self.peers.pardon(now_s - self._stepped_s)
+        self._stepped_s = now_s
+
+    def _look(self, now_s: float) -> None:
+        """Note a dead guard, with which all others die, then dead ranks, then the launcher's own end."""
+        self._reap(now_s)
+        if self._spawned_s is not None and not self.final:
+            self.watch.look(now_s)
+            for death in self.watch.deaths(after_stop=self._term_s is not None or self._guard_ended):
+                self._undescribed[death.rank] = now_s
+                self.clerk.ask(partial(self._describe, death))
+        for word, text in self.guard.listen():
+            if word == "exit":
+                self.exit_status = int(text)
+            else:
+                self._fail("launcher", f"{self.plan['launcher']} could not be started: {text}")
+        for news in self.clerk.news():
+            news()
+
+    def _describe(self, death: Death) -> News:
+        """On the clerk's thread: read of a rank's end what its log says."""
         failure = describe(death, self.job.at("ranks"), self.job.at("output.log"), after_another=bool(self.deaths))
-        if failure:
-            self.deaths.append(failure)
-            self.failures.append(failure)
+        self.deaths += [failure] if failure else []
+        return lambda: self._take_description(death.rank, failure)
 
-    def _reap(self) -> None:
+    def _take_description(self, rank: int, failure: Dict[str, Any]) -> None:
+        self._undescribed.pop(rank, None)
+        self.failures += [failure] if failure else []
+
+    def _reap(self, now_s: float) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            if pid == self.containment.outer:
-                self.exit_status = exit_status(status)
-            self.courier.reaped(pid, status)
+            gone = os.WIFEXITED(status) or os.WIFSIGNALED(status)
+            if gone:
+                self.courier.reaped(pid, status)
+            if pid == self.guard.pid:
+                self._guard_stopped_s = now_s if os.WIFSTOPPED(status) else None
+                if gone:
+                    self._guard_ended = True
+                    self.urgent.unregister(self.guard.words)
 
     def _decide(self, now_s: float) -> None:
+        if self.state in (hb.WAITING, hb.RUNNING):
+            self._note_bad_guard(now_s)
         if self.state == hb.WAITING:
             self._decide_waiting(now_s)
         if self.state == hb.RUNNING:
@@ -143,20 +225,27 @@ class Supervisor:
             return
         if self.courier.problem:
             self._fail("checkpoint", self.courier.problem)
-            self._end(now_s, hb.FAILED, settle_s=0)
         elif not self.peers.unheard() and self.courier.ready:
             self._spawn(now_s)
         elif self.peers.unheard() and now_s - self._born_s > float(self.plan["start_deadline_s"]):
             for rank in self.peers.unheard():
                 self._lose(rank, "was never heard: its supervisor did not start, or a firewall drops UDP")
+        if self.failures:
             self._end(now_s, hb.FAILED, settle_s=0)
 
     def _spawn(self, now_s: float) -> None:
-        problem = self.containment.spawn(_launcher_command(self.plan, self.job, self.courier.folder or ""))
         self.state, self._spawned_s = hb.RUNNING, now_s
-        if problem:
-            self._fail("launcher", f"{self.plan['launcher']} could not be started: {problem}")
-            self._end(now_s, hb.FAILED, settle_s=0)
+        self.watch.expect(now_s)
+        self.clerk.ask(self._read_command)
+
+    def _read_command(self) -> News:
+        """On the clerk's thread: take the environment out of the job's folder."""
+        try:
+            command = _launcher_command(self.plan, self.job, self.courier.folder or "")
+        except (OSError, ValueError) as error:
+            reason = f"the job's environment could not be read: {error}"
+            return lambda: self._fail("launcher", reason)
+        return lambda: self.guard.launch(command)
 
     def _told_to_end(self, now_s: float) -> bool:
         """The operator, or another host, ended the job."""
@@ -170,27 +259,54 @@ class Supervisor:
         if self._told_to_end(now_s):
             return
         if self.failures:
-            settle_s = 0 if self.lost else _SETTLE_S
+            settle_s = 0 if self.lost or self._guard_ended else _SETTLE_S
             self._end(now_s, hb.FAILED, settle_s=settle_s)
         elif self.exit_status == 0:
-            self.containment.kill(5, self._reap)
-            if self.courier.drained(now_s):
+            if self._kill(now_s) and self._described(now_s) and self.courier.drained(now_s):
                 self._finish(now_s, hb.FINISHED)
-        elif self.exit_status is not None:
-            self._note_launcher_exit()
-            self._end(now_s, hb.FAILED, settle_s=_SETTLE_S)
+        elif self.exit_status is not None and self._explain(now_s):
+            words = f"exit status {self.exit_status}; its output could not be read"
+            self._fail("launcher", words)  # where the clerk had nothing better
 
-    def _note_launcher_exit(self) -> None:
-        self._note_unseen()
-        if not self.failures:
-            words = tail(self.job.at("output.log"), _LAST_WORDS_BYTES).strip().splitlines()
-            self._fail("launcher", f"exit status {self.exit_status}: {words[-1] if words else 'without a word'}")
+    def _note_bad_guard(self, now_s: float) -> None:
+        stopped_s = 0.0 if self._guard_stopped_s is None else now_s - self._guard_stopped_s
+        if stopped_s > self.peers.lease_s:
+            send(self.guard.pid, signal.SIGKILL)
+        if self._guard_ended:
+            self._fail("supervisor", "the process that guards the job there was killed or stopped")
 
-    def _note_unseen(self) -> None:
-        """A rank can fail and be gone between two looks, and its neighbour's end, which it caused, be seen."""
-        known = {failure["rank"] for failure in self.failures}
+    def _kill(self, now_s: float) -> bool:
+        """One round of ending every process; True when none is left."""
+        if self._killing is None:
+            self._killing, self._killing_s = Killing(self.containment), now_s
+        if not self._killed:
+            self._killed = self._killing.round(lambda: self._reap(now_s))
+        return self._killed
+
+    def _explain(self, now_s: float) -> bool:
+        """Have the logs read for the ends that nobody saw; True when that is done, or takes too long."""
+        if self._explaining_s is None:
+            self._explaining_s = now_s
+            self.clerk.ask(self._read_unseen)
+        return self._described(now_s) and (self._explained or now_s - self._explaining_s > _READ_S)
+
+    def _described(self, now_s: float) -> bool:
+        """What the logs say of dead ranks is known, or takes too long."""
+        return all(now_s - died_s > _READ_S for died_s in self._undescribed.values())
+
+    def _read_unseen(self) -> News:
+        """On the clerk's thread: a rank can fail and be gone between two looks, and its neighbour's end be seen."""
+        known: Set[int] = {failure["rank"] for failure in (*self.failures, *self.deaths)}
         logs, output = self.job.at("ranks"), self.job.at("output.log")
-        self.failures += unseen(self.plan, logs, output, known=known, after_stop=self._term_s is not None)
+        found = unseen(self.plan, logs, output, known=known, after_stop=self._term_s is not None)
+        words = tail(output, _LAST_WORDS_BYTES).strip().splitlines()
+        return lambda: self._take_unseen(found, words[-1] if words else "without a word")
+
+    def _take_unseen(self, found: List[Dict[str, Any]], last_words: str) -> None:
+        self._explained = True
+        self.failures += found
+        if not self.failures and self.state == hb.RUNNING:
+            self._fail("launcher", f"exit status {self.exit_status}: {last_words}")
 
     def _end(self, now_s: float, end_state: str, *, settle_s: float) -> None:
         self._end_state = end_state
@@ -205,16 +321,16 @@ class Supervisor:
         if self._term_s is None and now_s >= self._term_at_s:
             self.containment.terminate()
             self._term_s = now_s
-        launcher_gone = not self.containment.outer or self.exit_status is not None
+        launcher_gone = self._spawned_s is None or self.exit_status is not None or self._guard_ended
         overdue = self._term_s is not None and now_s - self._term_s > float(self.plan["grace_s"])
         if launcher_gone or overdue:
             self._term_s = now_s if self._term_s is None else self._term_s
-            if self.containment.kill(5, self._reap):
-                self._look()
-                if self._end_state == hb.FAILED:
-                    self._note_unseen()
+            if self._kill(now_s) and self._has_explained(now_s):
                 self.courier.drained(now_s)
                 self._finish(now_s, self._end_state)
+
+    def _has_explained(self, now_s: float) -> bool:
+        return self._end_state != hb.FAILED or self._spawned_s is None or self._explain(now_s)
 
     def _finish(self, now_s: float, state: str) -> None:
         self.state, self.final = state, True
@@ -236,8 +352,7 @@ class Supervisor:
     def _tell(self, now_s: float) -> None:
         if now_s < self._next_beat_s:
             return
-        calm = self.state == hb.RUNNING or (self.final and not self.peers.all_ended())
-        self._next_beat_s = now_s + (float(self.plan["beat_s"]) if calm else _TICK_S)
+        self._next_beat_s = now_s + (float(self.plan["beat_s"]) if self._calm() else _TICK_S)
         self._beat_number += 1
         self.mesh.send(hb.Beat(self.rank, self._beat_number, self.state, first(self.failures)))
 
@@ -250,23 +365,26 @@ class Supervisor:
         return self.peers.all_ended() and waited_s > (_PARTING_S if self.peers.ranks else 0)
 
     def _save(self) -> None:
-        """Write the state where it has changed."""
-        state = {
+        """Have the state written where it has changed."""
+        state = self._state()
+        signature = repr(state)
+        if signature != self._signature:
+            self._signature = signature
+            self.clerk.save(state)
+
+    def _state(self) -> Dict[str, Any]:
+        return {
             **self._identity,
             "state": self.state,
             "final": self.final,
             "containment": self.containment.record(),
             "ended_at": self.ended_at,
             "exit_status": self.exit_status,
-            "failures": self.failures,
-            "lost": self.lost,
+            "failures": list(self.failures),
+            "lost": list(self.lost),
             "checkpoint": self.courier.note,
             "heard": {str(rank): failure for rank, failure in self.peers.failures.items()},
         }
-        signature = repr(state)
-        if signature != self._signature:
-            self._signature = signature
-            self.job.write_state(state)
 
 
 def _identity() -> Dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The few Linux calls that Python has no name for: unshare, mount, prctl."""
+"""The few Linux calls that Python has no name for, or not in all versions: unshare, mount, prctl, pidfd_open."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+_PIDFD_OPEN = 434  # on every architecture of Linux 5.3 and later
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -39,6 +41,11 @@ def die_with_parent() -> None:
 def become_subreaper() -> None:
     """Orphans among the descendants become children of this process."""
     _check(_LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
+
+
+def pidfd_open(pid: int) -> int:
+    """A handle that becomes readable when the process ends; -1 where the kernel has none, or no such process."""
+    return int(_LIBC.syscall(_PIDFD_OPEN, pid, 0))
 
 
 def mount_fresh_proc() -> None:

@@ -1,0 +1,74 @@
+"""File work beside the heartbeats: a thread that writes the newest state and reads logs, however long a disk takes."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Optional
+
+_CLOSE_S = 10.0
+_RETRY_S = 1.0
+
+State = Dict[str, Any]
+News = Callable[[], None]
+Work = Callable[[], Optional[News]]
+
+
+class Clerk:
+    """Does what it is asked in order; of states that wait to be written, only the newest."""
+
+    def __init__(self, write: Callable[[State], None], wake: Callable[[], None]) -> None:
+        self._write, self._wake = write, wake
+        self._work: queue.SimpleQueue[Optional[Work]] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self._newest: State = {}
+        self._written: State = {}
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begin; nothing may be forked after that."""
+        self._thread.start()
+
+    def save(self, state: State) -> None:
+        """Have a state written, unless a newer one comes before its turn."""
+        self._newest = state
+        self._work.put(self._save)
+
+    def ask(self, work: Work) -> None:
+        """Have something done; what it returns is among `news` then, for the caller's thread to run."""
+        self._work.put(work)
+
+    def news(self) -> List[News]:
+        """What has come back since the last call."""
+        return [self._news.get() for _ in range(self._news.qsize())]
+
+    def close(self) -> None:
+        """Wait until all is done, but not for a disk that hangs."""
+        self._work.put(None)
+        self._thread.join(_CLOSE_S)
+
+    def _run(self) -> None:
+        for work in iter(self._work.get, None):
+            try:
+                news = work()
+            except Exception:  # the supervisor lives on, whatever a disk or a log does
+                traceback.print_exc()
+                continue
+            if news is not None:
+                self._news.put(news)
+                self._wake()
+
+    def _save(self) -> None:
+        state = self._newest
+        if state is self._written:
+            return
+        try:
+            self._write(state)
+            self._written = state
+        except OSError as error:
+            print(f"the state cannot be written: {error}", file=sys.stderr, flush=True)
+            time.sleep(_RETRY_S)
+            self._work.put(self._save)

@@ -1,0 +1,178 @@
+"""The process beside the supervisor that starts the launcher, and ends the job where the supervisor dies or freezes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import time
+from typing import List, NoReturn, Tuple
+
+from . import nsinit, syscalls
+from .contain import Containment
+from .folder import JobFolder
+from .heartbeat import FAILED
+from .lifeline import Lifeline
+from .process import exit_status, read_stat, send
+
+_END_S = 10.0
+_BYE = b"bye\n"
+_GONE = "the job's supervisor there was killed or died; its guard ended the job"
+_STOPPED = "the job's supervisor there was stopped (SIGSTOP) for {:g} s; its guard ended the job"
+_FROZEN = "the job's supervisor there did not move for {:g} s; its guard ended the job"
+
+
+class Guard:
+    """The supervisor's end: orders go down the lifeline, words come back on `words`."""
+
+    def __init__(self, job: JobFolder, containment: Containment, lease_s: float) -> None:
+        self.lifeline = Lifeline(lease_s)
+        self.words, writer = os.pipe()
+        supervisor = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _run(_Watch(job, containment, self.lifeline, writer, supervisor, lease_s))
+        os.close(writer)
+        os.close(self.lifeline.reader)
+        os.set_blocking(self.words, False)
+        self._text = ""
+
+    def launch(self, command: nsinit.Command) -> None:
+        """Let it start the launcher; `listen` tells what became of it."""
+        self._order(json.dumps(command).encode() + b"\n")
+
+    def dismiss(self) -> None:
+        """The job has ended in good order: the guard leaves."""
+        self._order(_BYE)
+        os.close(self.lifeline.writer)
+
+    def _order(self, line: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it is gone, which its end tells
+            while line:
+                line = line[os.write(self.lifeline.writer, line) :]
+
+    def listen(self) -> List[Tuple[str, str]]:
+        """What it has said since: (`problem`, why the launcher could not be started), (`exit`, its exit status)."""
+        with contextlib.suppress(BlockingIOError):
+            self._text += os.read(self.words, 65536).decode(errors="replace")
+        *lines, self._text = self._text.split("\n")
+        return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+class _Watch:
+    """The guard's own side."""
+
+    def __init__(
+        self, job: JobFolder, containment: Containment, lifeline: Lifeline, words: int, supervisor: int, lease_s: float
+    ) -> None:
+        self._job, self._containment, self._lifeline = job, containment, lifeline
+        self._words, self._supervisor, self._lease_s = words, supervisor, lease_s
+        self._orders = b""
+        self._child = 0
+        self._problems = -1
+
+    def run(self) -> NoReturn:
+        """Watch, and obey, to the end of the job or of the supervisor."""
+        nsinit.reset_signals()
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        os.setsid()
+        syscalls.become_subreaper()
+        nsinit.close_all_but(self._lifeline.reader, self._words)
+        self._containment.keeper = os.getpid()
+        self._containment.guarded_by(os.getpid())
+        self._wake = nsinit.wake_on_child()
+        self._pass_signals()
+        while True:
+            events = self._lifeline.wait(self._wake, read=True)
+            self._reap()
+            if events & select.POLLIN:
+                self._obey()
+            elif events & select.POLLHUP:
+                self._end(_GONE)
+            elif self._lifeline.silent():
+                self._end_frozen()
+
+    def _pass_signals(self) -> None:
+        """Who asks the guard to end means the launcher."""
+
+        def pass_on(number: int, _frame: object) -> None:
+            if self._child:
+                send(self._child, number)
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, pass_on)
+
+    def _obey(self) -> None:
+        *lines, self._orders = (self._orders + os.read(self._lifeline.reader, 65536)).split(b"\n")
+        for line in lines:
+            if line + b"\n" == _BYE:
+                os._exit(0)
+            self._launch(nsinit.Command(*json.loads(line)))
+
+    def _launch(self, command: nsinit.Command) -> None:
+        held = self._containment
+        try:
+            self._child, self._problems = nsinit.spawn(command, held.group, held.namespace, self._lifeline)
+        except OSError as error:
+            self._say("problem", str(error))
+            self._say("exit", str(nsinit.NOT_STARTED))
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._child:
+                self._child = 0
+                self._say_end(exit_status(status))
+
+    def _say_end(self, status: int) -> None:
+        problem = b""
+        if status == nsinit.NOT_STARTED:
+            os.set_blocking(self._problems, False)
+            with contextlib.suppress(BlockingIOError):
+                problem = os.read(self._problems, 4096)
+        os.close(self._problems)
+        if problem:
+            self._say("problem", problem.decode(errors="replace"))
+        self._say("exit", str(status))
+
+    def _say(self, word: str, text: str) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._words, f"{word} {' '.join(text.split())}\n".encode())
+
+    def _end_frozen(self) -> None:
+        stat = read_stat(self._supervisor)
+        frozen = _STOPPED if stat is not None and stat.state in "tT" else _FROZEN
+        self._containment.kill(_END_S, self._reap)
+        send(self._supervisor, signal.SIGKILL)
+        self._end(frozen.format(self._lease_s))
+
+    def _end(self, why: str) -> NoReturn:
+        """End the job, and say why where the supervisor has not said how it ended."""
+        self._containment.kill(_END_S, self._reap)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._job.at("env.json"))
+        self._write_state(why)
+        self._containment.remove()
+        os._exit(0)
+
+    def _write_state(self, why: str) -> None:
+        state = self._job.state()
+        if state["final"] or not self._job.exists:
+            return
+        failure = {"kind": "supervisor", "message": why, "rank": None, "exit_status": None, "time": time.time()}
+        failures = [*state.get("failures", ()), failure]
+        self._job.write_state({**state, "state": FAILED, "final": True, "ended_at": time.time(), "failures": failures})
+
+
+def _run(watch: _Watch) -> NoReturn:
+    try:
+        watch.run()
+    finally:
+        os._exit(1)
