@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
 from .classify import classify, torchrun_exit, wait_status
 from .contain import MARKER
 from .process import Stat, read_environ, read_stat
-from .syscalls import pidfd_open
+from .syscalls import process_handle
 
 _SETTLED_S = 3.0  # after this a process has executed what it will be
 _EAGER_S, _EAGER_LOOK_S, _LATE_LOOK_S = 10.0, 0.05, 0.2
@@ -94,7 +94,7 @@ class RankWatch:
         stat = read_stat(pid)
         if stat is None or not self._is_launcher(read_environ(stat.ppid)):
             return
-        rank = Rank(pid, stat.start_ticks, int(env["RANK"]), int(env["LOCAL_RANK"]), pidfd_open(pid))
+        rank = Rank(pid, stat.start_ticks, int(env["RANK"]), int(env["LOCAL_RANK"]), process_handle(pid))
         self._ranks[pid] = rank
         if rank.handle >= 0:
             self._selector.register(rank.handle, selectors.EVENT_READ)

@@ -43,7 +43,7 @@ def become_subreaper() -> None:
     _check(_LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
 
 
-def pidfd_open(pid: int) -> int:
+def process_handle(pid: int) -> int:
     """A handle that becomes readable when the process ends; -1 where the kernel has none, or no such process."""
     return int(_LIBC.syscall(_PIDFD_OPEN, pid, 0))
 
