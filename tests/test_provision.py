@@ -46,6 +46,11 @@ def test_the_exit_status_is_that_of_the_worst_host(tallies: list[HostTally], sta
         ({"stdout": "only this"}, "only this"),
         ({"msg": "Task failed: Error: The lookup plugin 'fleet_profile' failed: no such name"}, "no such name"),
         ({}, "no reason given"),
+        (
+            {"msg": 'E: disk full\n  File "<stdin>", line 9, in _one\n  File "x.py", line 1, in y\n    z()'},
+            "E: disk full",
+        ),
+        ({"msg": 'no\nFile "x.py" is gone\n  File it'}, 'no\nFile "x.py" is gone\n  File it'),
     ],
 )
 def test_why_a_task_failed_is_found_in_whichever_field(result: Mapping[str, Any], text: str) -> None:

@@ -40,6 +40,11 @@ class Access:
     _asked: dict[str, str] = field(default_factory=dict)
 
     @property
+    def given_vars(self) -> tuple[str, ...]:
+        """`extra_vars` as they are meant; to Ansible, JSON and @FILE after a blank are words that name nothing."""
+        return tuple(text.strip() if text.strip()[:1] in ("{", "[", "@") else text for text in self.extra_vars)
+
+    @property
     def private_key_file(self) -> str | None:
         """The key's path as Ansible has it: absolute."""
         return None if self.private_key is None else str(Path(self.private_key).expanduser().absolute())
@@ -56,7 +61,7 @@ class Access:
 
     def words(self) -> list[str]:
         """The options as ansible-playbook's."""
-        words = [word for text in self.extra_vars for word in ("--extra-vars", text)]
+        words = [word for text in self.given_vars for word in ("--extra-vars", text)]
         words += [word for text in self.vault_id for word in ("--vault-id", text)]
         words += [word for path in self.vault_password_file for word in ("--vault-password-file", path)]
         words += ["--private-key", self.private_key_file] if self.private_key_file else []

@@ -231,13 +231,16 @@ def _load_collections() -> None:
 
 def _take_extra_vars(loader: Any, access: Access) -> None:
     """What `-e` says, to Ansible's own reader, which keeps the first answer for the whole process."""
-    context.CLIARGS = ImmutableDict(extra_vars=access.extra_vars)
+    context.CLIARGS = ImmutableDict(extra_vars=access.given_vars)
     vars(load_extra_vars).pop("extra_vars", None)
+    remedy = "give KEY=VALUE, JSON, or @FILE"
     try:
-        load_extra_vars(loader)
+        said = load_extra_vars(loader)
     except AnsibleError as error:
-        remedy = _remedy(error, "give KEY=VALUE, JSON, or @FILE")
-        raise InventoryError(f"--extra-vars: {_message(error)}", remedy) from error
+        raise InventoryError(f"--extra-vars: {_message(error)}", _remedy(error, remedy)) from error
+    # Ansible keeps the words that are no KEY=VALUE under a name that nothing reads
+    if "_raw_params" in said:
+        raise InventoryError(f"--extra-vars: '{said['_raw_params']}' is no KEY=VALUE", remedy)
 
 
 def _unlock_vault(loader: Any, access: Access) -> None:
@@ -413,7 +416,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_vault(error: BaseException) -> bool:
-    return any(isinstance(cause, AnsibleVaultError) for cause in _causes(error))
+    # of a variable that stays shut ansible-core from 2.19 on says no more than that it cannot be used
+    return any(
+        isinstance(cause, AnsibleVaultError) or "undecryptable variable" in _message(cause) for cause in _causes(error)
+    )
 
 
 def _remedy(error: BaseException, otherwise: str) -> str:

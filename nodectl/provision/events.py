@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from nodectl.model.status import Status
 _LAST_LINES = 12
 # Ansible says first through which of its parts the message came
 _PROFILE_ERROR = "The lookup plugin 'fleet_profile' failed: "
+_TRACE = re.compile(r'^  File "[^"\n]*", line \d+, in ', re.MULTILINE)
 # a result that holds one of these is kept whole, for the command that asked for it
 ANSWER_KEYS = ("findings", "rollback")
 
@@ -147,7 +149,13 @@ def failure_text(result: Mapping[str, Any]) -> str:
         or str(result.get("stdout", "")).strip()
         or "no reason given"
     )
-    return text.rpartition(_PROFILE_ERROR)[2]
+    return _without_trace(text.rpartition(_PROFILE_ERROR)[2])
+
+
+def _without_trace(text: str) -> str:
+    """What failed, without the lines of Python's trace that mitogen puts behind it."""
+    head = _TRACE.split(text, maxsplit=1)[0].rstrip()
+    return head or text
 
 
 def findings_of(answers: Iterable[Answer]) -> tuple[Finding, ...]:

@@ -61,6 +61,7 @@ def shown(way: Restore) -> dict[str, Any]:
     """The plan for people and programs."""
     packages, kept = way.package_changes()
     values, warnings = way.value_changes()
+    warnings += way.path_warnings()
     paths = [*way.path_changes(), *way.tree_changes()]
     changes = [*way.unit_changes(), *paths, *packages, *values, *way.live_changes()]
     for change in changes:

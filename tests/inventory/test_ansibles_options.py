@@ -80,6 +80,19 @@ def test_extra_variables_win_before_and_after_the_command_and_add_up(home: Cli, 
     assert (refused.returncode, "--extra-vars" in refused.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("text", [' {"colour": "blue"}', "\n{colour: blue}", " @more.yml ", "\tcolour=blue"])
+def test_blanks_before_extra_variables_change_nothing(home: Cli, tmp_path: Path, text: str) -> None:
+    write(tmp_path / "more.yml", "colour: blue\n")
+    sources = ("-i", local(tmp_path), "-i", write(tmp_path / "made.constructed.yml", SHADED))
+    assert hosts_of(home, *sources, "-e", text.replace("@", f"@{tmp_path}/"), "-l", "tuned") == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", ["colour: blue", "colour=blue extra", "colour"])
+def test_extra_variables_that_would_be_ignored_are_refused(home: Cli, tmp_path: Path, text: str) -> None:
+    done = home("-i", local(tmp_path), "-e", text, "exec", "--", "true", check=False)
+    assert (done.returncode, "is no KEY=VALUE" in done.stderr) == (2, True), done.stderr
+
+
 @pytest.fixture
 def vaulted(home: Cli, tmp_path: Path) -> tuple[str, str, str]:
     """(an inventory with a vaulted file of the id `prod`, the password's file, the password)."""
@@ -107,6 +120,16 @@ def test_a_vault_that_stays_shut_says_so(
     done = home("-i", vaulted[0], *options, *([wrong] * len(options)), "exec", "--", "true", check=False)
     assert done.returncode == 2
     assert "give the password that it was encrypted with" in done.stderr and "correct the file" not in done.stderr
+
+
+def test_a_vaulted_value_that_stays_shut_says_so(home: Cli, tmp_path: Path) -> None:
+    right, wrong = write(tmp_path / "right", "yes\n"), write(tmp_path / "wrong", "no\n")
+    argv = ["ansible-vault", "encrypt_string", "--vault-password-file", right, "--name", "secret", "stock"]
+    value = subprocess.run(argv, env=dict(home.env), check=True, capture_output=True, text=True).stdout
+    source = local(tmp_path, "nodectl_tuning={{ secret }}\n")
+    write(tmp_path / "group_vars" / "all.yml", value)
+    done = home("-i", source, "--vault-password-file", wrong, "health", check=False)
+    assert (done.returncode, "give the password that it was encrypted with" in done.stderr) == (2, True), done.stderr
 
 
 def test_a_wrong_password_of_an_inventory_that_is_wholly_encrypted(home: Cli, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What stands on a node is noted, kept, folded and put back: the modules on folders of a test, run as Ansible does."""
 
+import errno
 import hashlib
 import json
 import os
@@ -171,6 +172,52 @@ def test_what_somebody_changed_since_is_kept_beside(node: Node) -> None:
     kept = node.state / "undone" / "r1" / "conflicts"
     assert Path(f"{kept}{path}").read_text() == "theirs" and Path(f"{kept}{new}").read_text() == "theirs too"
     assert sum("was changed since" in line and str(kept) in line for line in done["rollback"]["warnings"]) == 2
+
+
+def way_back(node: Node, utils: Any) -> Any:
+    """The way back of the run r1, in this process."""
+    store = utils("undo.store").Store(str(node.state))
+    return utils("undo.restore").Restore(store, lambda argv: (0, "", ""), ["r1"])
+
+
+def test_what_cannot_be_put_back_keeps_nothing_else_from_it(
+    node: Node, utils: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [node.write(name, "before") for name in ("a", "stuck", "z")]
+    node.begin("r1", paths=[str(path) for path in paths])
+    for path in paths:
+        path.write_text("ours")
+    node.settle("r1")
+    way, put_back = way_back(node, utils), utils("files").put_back
+
+    def read_only(path: str, *rest: Any) -> None:
+        if path.endswith("/stuck"):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        put_back(path, *rest)
+
+    monkeypatch.setattr(utils("files"), "put_back", read_only)
+    assert way.all()
+    assert [path.read_text() for path in paths] == ["before", "ours", "before"]
+    assert way.errors == [f"{paths[1]}: Read-only file system"] and node.records() == ["r1"]
+    monkeypatch.undo()
+    assert node.undo()["changed"] and paths[1].read_text() == "before" and not node.records()
+
+
+def test_a_read_only_file_of_others_where_ours_was_is_no_reason_to_fail(
+    node: Node, utils: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, other = node.etc / "new.d" / "x", node.write("other", "before")
+    node.begin("r1", paths=[str(new), str(other)])
+    node.write("new.d/x", "ours")
+    other.write_text("ours")
+    node.settle("r1")
+    new.write_text("of the file system that is mounted here now")
+    monkeypatch.setattr(utils("undo.restore"), "read_only", lambda path: path.startswith(str(new.parent)))
+    way = way_back(node, utils)
+    assert [change["subject"] for change in way.path_changes()] == [str(other)]
+    assert way.all() and not way.errors and not node.records()
+    assert new.exists() and other.read_text() == "before"
+    assert any(str(new) in line and "stays" in line for line in way.warnings)
 
 
 def test_folders_that_others_use_stay(node: Node) -> None:

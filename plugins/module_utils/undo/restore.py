@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files, node_packages
@@ -17,7 +18,7 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import c
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import START, Store, empty, folded
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
 
@@ -92,6 +93,8 @@ class Restore:
             old, now = plain(self.before["paths"][path]), self.now["paths"].get(path, files.ABSENT)
             if old == now or (old["kind"] == "absent" and now["kind"] == "dir" and not self.empties(path)):
                 continue
+            if self.stays(path):
+                continue
             left = self.after["paths"].get(path)
             theirs = now["kind"] in ("file", "link") and left is not None and not alike(now, left)
             action = "remove" if old["kind"] == "absent" else "restore"
@@ -103,9 +106,27 @@ class Restore:
         known = {**self.before["paths"], **self.before["trees"]}
         return all(
             known.get(os.path.join(folder, name), {"kind": "file"})["kind"] == "absent"
+            and not self.stays(os.path.join(folder, name))
             and (not os.path.isdir(os.path.join(folder, name)) or self.goes(os.path.join(folder, name)))
             for name in os.listdir(folder)
         )
+
+    def stays(self, path: str) -> bool:
+        """Where nothing stood is by now what nodectl did not make and nobody can remove: a mount, or read-only."""
+        now = self.now["paths"].get(path, files.ABSENT)
+        if self.before["paths"].get(path, {}).get("kind") != "absent" or now["kind"] == "absent":
+            return False
+        if now["kind"] == "dir":
+            return os.path.ismount(path) or read_only(path)
+        return read_only(os.path.dirname(path)) and not alike(now, self.after["paths"].get(path, {}))
+
+    def path_warnings(self) -> list[str]:
+        """Of what `stays`."""
+        return [
+            "%s lies on a mount or a read-only file system by now: it stays" % path
+            for path in sorted(self.before["paths"])
+            if self.stays(path)
+        ]
 
     def goes(self, path: str) -> bool:
         """The folder is removed, as one of ours or because it gets empty."""
@@ -198,8 +219,8 @@ class Restore:
         paths, trees, units = self.path_changes(), self.tree_changes(), self.unit_changes()
         changed_packages, kept = self.package_changes()
         values, self.warnings = self.value_changes()
+        self.warnings += self.path_warnings()
         commands = self.live_changes()
-        self.keep_theirs(paths)
         self.stop_units(units)
         self.put_files(paths, trees)
         self.reread(change["subject"] for change in paths)
@@ -224,27 +245,43 @@ class Restore:
             if status != 0:
                 self.errors.append("%s ended with %d: %s" % (" ".join(argv), status, (err or out).strip()))
 
-    def keep_theirs(self, paths: list[Change]) -> None:
+    def keep_theirs(self, change: Change) -> None:
         """A file that somebody changed after us stays beside the record before ours takes its place."""
-        for change in paths:
-            if change["conflict"]:
-                target = os.path.join(self.store.folder(self.runs[-1]), "conflicts") + change["subject"]
-                os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-                files.remove(target)
-                shutil.copy2(change["subject"], target, follow_symlinks=False)
+        if change["conflict"]:
+            target = os.path.join(self.store.folder(self.runs[-1]), "conflicts") + change["subject"]
+            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+            files.remove(target)
+            shutil.copy2(change["subject"], target, follow_symlinks=False)
 
     def put_files(self, paths: list[Change], trees: list[Change]) -> None:
-        """Trees first: the folders above them get empty."""
+        """Trees first: the folders above them get empty.  What cannot be put back is an error, and all others are."""
         for change in trees:
-            self.put_tree(change["subject"], change["action"])
+            with self.noting(change["subject"]):
+                self.put_tree(change["subject"], change["action"])
         for change in paths:
-            if change["action"] == "remove" and self.now["paths"].get(change["subject"], {}).get("kind") == "dir":
+            path = change["subject"]
+            if change["action"] == "remove" and self.now["paths"].get(path, {}).get("kind") == "dir":
                 continue
-            if change["subject"] in self.before["paths"]:
-                files.put_back(change["subject"], plain(self.before["paths"][change["subject"]]), self.content)
+            if path in self.before["paths"]:
+                with self.noting(path):
+                    self.keep_theirs(change)
+                    files.put_back(path, plain(self.before["paths"][path]), self.content)
         for path in sorted(self.before["paths"], reverse=True):
-            if self.before["paths"][path]["kind"] == "absent" and files.look(path)["kind"] == "dir":
-                files.put_back(path, files.ABSENT, self.content)
+            if self.before["paths"][path]["kind"] != "absent" or self.stays(path):
+                continue
+            if files.look(path)["kind"] == "dir":
+                with self.noting(path):
+                    files.put_back(path, files.ABSENT, self.content)
+
+    @contextmanager
+    def noting(self, path: str) -> Iterator[None]:
+        """What cannot be put back here ends nothing else."""
+        try:
+            yield
+        except OSError as error:
+            self.errors.append("%s: %s" % (path, error.strerror or error))
+        except RestoreError as error:
+            self.errors.append("%s: %s" % (path, error))
 
     def put_tree(self, path: str, action: str) -> None:
         """Remove what is new; a link comes back, a moved folder by its inode; else say that it cannot."""
@@ -323,6 +360,14 @@ def moved(before: dict[str, Any] | None, now: dict[str, Any] | None) -> bool:
 def of_driver(key: str, package: dict[str, Any] | None) -> bool:
     """The package as it was or is, None where it was not there, is a part of a GPU driver."""
     return package is not None and bool(node_packages.is_driver(key, package["version"]))
+
+
+def read_only(path: str) -> bool:
+    """The file system there lets nobody write."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def alike(one: Record, other: Record) -> bool:
