@@ -55,7 +55,8 @@ def _program(commands: tuple[Command, ...]) -> str:
             names.append(f"group_{number}_apart='{' '.join(called)}'")
     keys = " ".join(f"group_{number}" for number in range(len(together)))
     settings = f"groups='{keys}' {' '.join(names)} alone=$group_{len(together)}"
-    return f"{settings}\n{_body()}\n{functions}main\n"
+    # a shell that was started in place of ours has its input open, and would wait for more
+    return f"{settings}\n{_body()}\n{functions}main\nexit\n"
 
 
 def _lanes(commands: Sequence[Command]) -> list[list[Command]]:

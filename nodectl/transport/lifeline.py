@@ -29,6 +29,16 @@ _WITH_INPUT = (
     + _RUN
 )
 
+# A login shell reads its start files before it runs the command, and a `read` in one of them takes a line of the input
+# that is the command's. So empty lines come first, then this one; what is left of them is skipped, and then the
+# command says that it starts.
+_INPUT = "nodectl-input"
+BEFORE_INPUT = b"\n" * 16 + _INPUT.encode() + b"\n"
+STARTED = b"nodectl-started\n"
+_AT_INPUT = (
+    f'l=; until [ "$l" = {_INPUT} ]; do IFS= read -r l || exit 1; done; unset l; echo {STARTED.decode().strip()}; '
+)
+
 
 def wrapped(argv: Sequence[str], stdin_bytes: int | None) -> list[str]:
     """`argv` with its lifeline; with `stdin_bytes`, so many bytes of the input are the command's own."""
@@ -38,5 +48,10 @@ def wrapped(argv: Sequence[str], stdin_bytes: int | None) -> list[str]:
 
 
 def command_line(argv: Sequence[str], stdin_bytes: int | None) -> str:
-    """The same as one line for a login shell: the only place where an argv is quoted."""
-    return "exec " + shlex.join(wrapped(argv, stdin_bytes))
+    """The same as one line for a login shell: the only place where an argv is quoted.
+
+    With input, BEFORE_INPUT is to come before it, and STARTED comes before what the command prints.
+    """
+    shell, option, text, *words = wrapped(argv, stdin_bytes)
+    before = "" if stdin_bytes is None else _AT_INPUT
+    return "exec " + shlex.join([shell, option, before + text, *words])

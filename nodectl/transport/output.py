@@ -25,6 +25,8 @@ class Output:
 
     def add(self, stream: str, data: bytes) -> None:
         """Take what arrived on `stream` (stdout or stderr)."""
+        if not data:
+            return
         if self._call.on_output is not None:
             self._call.on_output(stream, data)
             return

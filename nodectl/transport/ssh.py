@@ -13,10 +13,11 @@ from nodectl.errors import NodectlError, UnreachableError
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport.base import Call, CallTransport
-from nodectl.transport.lifeline import command_line
+from nodectl.transport.lifeline import BEFORE_INPUT, command_line
 from nodectl.transport.output import Output
 from nodectl.transport.ssh_client import CONNECT_S, SharedConnection, SshClient
 from nodectl.transport.ssh_target import password_of, target_of
+from nodectl.transport.start import Start
 
 _CHUNK_BYTES = 65536
 # after its exit status a host has this long to send the rest; a daemon left behind may never close the channel
@@ -49,9 +50,9 @@ class SshTransport(CallTransport):
 
     def _on(self, channel: paramiko.Channel, call: Call, output: Output) -> CommandResult:
         try:
-            deadline = call.deadline()
+            deadline, start = call.deadline(), Start(call)
             _start(channel, call)
-            ended = _follow(channel, output, deadline)
+            ended = _follow(channel, output, deadline, start)
         except (OSError, EOFError, paramiko.SSHException):
             ended = True
         status = channel.exit_status
@@ -60,7 +61,7 @@ class SshTransport(CallTransport):
         if not ended:
             if call.stdin is not None:  # input that nobody took keeps the watcher from reading: end the connection
                 self._connections[call.host].close()
-            return output.overran()
+            return start.missed(output) if start.is_late else output.overran()
         if status < 0:
             return output.lost("the connection was lost before the command ended", "check the host")
         return output.ran(status)
@@ -124,8 +125,8 @@ def _start(channel: paramiko.Channel, call: Call) -> None:
     message.add_boolean(True)
     message.add_string(command_line(call.argv, call.stdin_bytes))
     channel.get_transport()._send_user_message(message)  # type: ignore[attr-defined]
-    if call.stdin:
-        threading.Thread(target=_feed, args=(channel, call.stdin), daemon=True).start()
+    if call.stdin is not None:
+        threading.Thread(target=_feed, args=(channel, BEFORE_INPUT + call.stdin), daemon=True).start()
 
 
 def _feed(channel: paramiko.Channel, data: bytes) -> None:
@@ -141,8 +142,8 @@ def _feed(channel: paramiko.Channel, data: bytes) -> None:
         return
 
 
-def _follow(channel: paramiko.Channel, output: Output, deadline: float | None) -> bool:
-    """Collect until the command ends (True) or the deadline is over (False)."""
+def _follow(channel: paramiko.Channel, output: Output, deadline: float | None, start: Start) -> bool:
+    """Collect until the command ends (True), or the deadline or the time for its start is over (False)."""
     wake = _Wake()
     channel.in_buffer.set_event(wake)
     channel.in_stderr_buffer.set_event(wake)
@@ -150,25 +151,27 @@ def _follow(channel: paramiko.Channel, output: Output, deadline: float | None) -
     while True:
         wake.reset()
         closed = channel.closed or channel.eof_received
-        got = _drain(channel, output)
+        got = _drain(channel, output, start)
         now = monotonic()
         ended = channel.status_event.is_set()
         if (closed and ended) or channel.closed:
-            _drain(channel, output)
+            _drain(channel, output, start)
+            output.add("stdout", start.held())
             return True
         if ended:
             quiet_since = now if got or quiet_since is None else quiet_since
             if now - quiet_since > _DRAIN_S:
+                output.add("stdout", start.held())
                 return True
-        elif deadline is not None and now >= deadline:
+        elif start.is_late or (deadline is not None and now >= deadline):
             return False
         wake.wait(_POLL_S if deadline is None or ended else max(0.0, min(_POLL_S, deadline - now)))
 
 
-def _drain(channel: paramiko.Channel, output: Output) -> bool:
+def _drain(channel: paramiko.Channel, output: Output, start: Start) -> bool:
     got = False
     while channel.recv_ready():
-        output.add("stdout", channel.recv(_CHUNK_BYTES))
+        output.add("stdout", start.passed(channel.recv(_CHUNK_BYTES)))
         got = True
     while channel.recv_stderr_ready():
         output.add("stderr", channel.recv_stderr(_CHUNK_BYTES))

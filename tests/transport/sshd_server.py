@@ -49,6 +49,15 @@ class Sshd:
         }
         return Host(name, "127.0.0.1", self.port, getpass.getuser(), "ssh", {**reach, **variables})
 
+    def with_start_file(self, text: str, folder: Path) -> Host:
+        """It with a login whose shell reads a start file of this text before it runs a command."""
+        key, start = folder / "key", folder / "start"
+        start.write_text(f'{text}\neval "$SSH_ORIGINAL_COMMAND"\n')
+        _keygen(key)
+        with (self.folder / "authorized_keys").open("a") as authorized:
+            authorized.write(f'command="/bin/sh {start}" {key.with_suffix(".pub").read_text()}')
+        return self.host(ansible_ssh_private_key_file=str(key))
+
     def inventory(self, folder: Path, hosts: str = "web1") -> Path:
         """An inventory file with it under the names in `hosts`."""
         path = folder / "hosts.ini"

@@ -15,7 +15,7 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
-from nodectl.transport import ssh
+from nodectl.transport import ssh, start
 from nodectl.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -76,6 +76,32 @@ def test_streams_are_kept_apart(sshd: Sshd, transport: Transport) -> None:
 def test_input_is_exactly_what_was_given(sshd: Sshd, transport: Transport, size: int) -> None:
     done = transport.run(sshd.host(), ["wc", "-c"], timeout_s=30, stdin=b"x" * size)
     assert done.stdout.strip() == str(size)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("read -r answer", ""), ("read -r a; read -r b; echo welcome", "welcome\n"), ("printf nodectl-st", "nodectl-st")],
+)
+def test_a_start_file_that_reads_takes_none_of_the_input(
+    sshd: Sshd, transport: Transport, tmp_path: Path, text: str, said: str
+) -> None:
+    host, given = sshd.with_start_file(text, tmp_path), b"\nnodectl-input\n" + bytes(range(32, 127)) * 2000
+    done = transport.run(host, ["cat"], timeout_s=60, stdin=given)
+    assert (done.outcome, done.stdout) == (Outcome.RAN, said + given.decode())
+
+
+@pytest.mark.parametrize("text", ["cat >/dev/null", "sleep 1000", "exec cat"])
+def test_a_start_file_that_keeps_the_input_is_told_soon(
+    sshd: Sshd, transport: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(start, "START_S", 2.0)
+    done = transport.run(sshd.with_start_file(text, tmp_path), ["sh", "-s"], timeout_s=600, stdin=b"echo ran\n")
+    assert (done.outcome, "start files" in done.error, ".bashrc" in done.remedy) == (Outcome.UNREACHABLE, True, True)
+
+
+def test_a_start_file_that_ends_the_session(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    done = transport.run(sshd.with_start_file("printf node; exit 4", tmp_path), ["cat"], timeout_s=60, stdin=b"text")
+    assert (done.outcome, done.exit_status, done.stdout) == (Outcome.RAN, 4, "node")
 
 
 def test_without_input_it_reads_nothing(sshd: Sshd, transport: Transport) -> None:
