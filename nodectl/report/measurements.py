@@ -14,7 +14,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status, worst
 from nodectl.report.matrix import matrix
 from nodectl.report.series import AGAIN, KindOf, Series, fleet_series
-from nodectl.report.table import aligned
+from nodectl.report.table import aligned, fitted
 
 # of a series with more members the worst ones are shown, more of them where no matrix shows all
 _WHOLE = 4
@@ -39,17 +39,17 @@ def measurements_text(
     """
     series = fleet_series(measurements, kind_of)
     is_fleet = any(len(one.members) > 1 for one in series)
-    parts = [_fleet_table(series)] if is_fleet else []
+    parts = [_fleet_table(series, width)] if is_fleet else []
     if everything or not is_fleet:
         table = measurements_table(measurements, kind_of)
         is_wide = max(map(len, table.splitlines()), default=0) > width
         # what all have alike stands below it
-        parts.append(_narrow_table(series, kind_of) if is_wide and not everything else table)
+        parts.append(_narrow_table(series, kind_of, width) if is_wide and not everything else table)
     verdicts = [] if findings is None else list(_verdicts(series, findings))
     parts.insert(1, "\n".join([*verdicts, *_measured_again(series), *_captions(series)]))
     if is_fleet and not everything:
         shown = [matrix(one, width) for one in series]
-        parts += [_worst_table(series, [bool(text) for text in shown]), *shown]
+        parts += [_worst_table(series, [bool(text) for text in shown], width), *shown]
         hidden = _hidden(series, shown)
         total = sum(len(one.members) for one in series)
         parts.append(
@@ -76,7 +76,7 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> 
     return aligned([header, *rows])
 
 
-def _narrow_table(series: Sequence[Series], kind_of: KindOf) -> str:
+def _narrow_table(series: Sequence[Series], kind_of: KindOf, width: int) -> str:
     """As `measurements_table`, each value in one unit and without the conditions that all values of a probe show."""
     alike = _alike(series)
     rows = [
@@ -90,13 +90,14 @@ def _narrow_table(series: Sequence[Series], kind_of: KindOf) -> str:
         for one in series
         for member in (*one.members, *one.later.values())
     ]
-    return aligned([("PROBE", "HOSTS", "VALUE", "SPREAD", "CONDITIONS"), *rows])
+    return fitted([("PROBE", "HOSTS", "VALUE", "SPREAD", "CONDITIONS"), *rows], width)
 
 
-def _fleet_table(series: Sequence[Series]) -> str:
+def _fleet_table(series: Sequence[Series], width: int) -> str:
     header = ("PROBE", "WHAT", "MEASURED", "MEDIAN", "LOWEST TO HIGHEST")
     alike = _alike(series)
-    return aligned([header, *((one.probe, _own(one, alike) or "-", _count(one), *_figures(one)) for one in series)])
+    rows = [(one.probe, _own(one, alike) or "-", _count(one), *_figures(one)) for one in series]
+    return fitted([header, *rows], width, header.index("WHAT"))
 
 
 def _alike(series: Sequence[Series]) -> dict[str, list[str]]:
@@ -169,7 +170,7 @@ def _captions(series: Sequence[Series]) -> list[str]:
     return [*shared, *dict.fromkeys(f"{one.probe}: {one.kind.caption}" for one in series if one.kind.caption)]
 
 
-def _worst_table(series: Sequence[Series], in_matrix: Sequence[bool]) -> str:
+def _worst_table(series: Sequence[Series], in_matrix: Sequence[bool], width: int) -> str:
     """The worst of each series that is not all alike; all of a series that has few members."""
     header = ("PROBE", "WORST FIRST", "VALUE", "OFF MEDIAN", "SPREAD", "CONDITIONS")
     several = {probe for probe, number in Counter(one.probe for one in series).items() if number > 1}
@@ -182,7 +183,7 @@ def _worst_table(series: Sequence[Series], in_matrix: Sequence[bool]) -> str:
             one, _shown_of(one, has_matrix=has_matrix), _own(one, alike) if one.probe in several else ""
         )
     ]
-    return aligned([header, *rows]) if rows else ""
+    return fitted([header, *rows], width) if rows else ""
 
 
 def _shown_of(one: Series, *, has_matrix: bool) -> int:

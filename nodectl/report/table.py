@@ -1,6 +1,14 @@
 """Text in columns."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from textwrap import wrap
+
+# a narrower column of words is hard to read: its words stand below the line then
+_LEAST_ROOM = 16
+_BELOW = "    "
+_UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -8,3 +16,43 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def fitted(rows: Sequence[Sequence[str]], width: int, column: int = -1) -> str:
+    """As `aligned`; where that is wider than `width` the words of `column` go on in the next lines.
+
+    Where the other columns leave too little room for one of them, they stand below their line.
+    """
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    room = width - sum(widths) - 2 * (len(widths) - 1) + widths[column]
+    if room >= widths[column]:
+        return aligned(rows)
+    # with its comma
+    longest = 1 + max(len(part) for row in rows for part in row[column].split(", "))
+    if room < max(_LEAST_ROOM, min(longest, width - len(_BELOW))):
+        return _below(rows, width, column)
+    place = column % len(widths)
+    lines = []
+    for row in rows:
+        for number, words in enumerate(_wrapped(row[column], room)):
+            blank = [""] * len(row) if number else list(row)
+            lines.append([*blank[:place], words, *blank[place + 1 :]])
+    return aligned(lines)
+
+
+def _below(rows: Sequence[Sequence[str]], width: int, column: int) -> str:
+    place = column % len(rows[0])
+    lines = aligned([[*row[:place], *row[place + 1 :]] for row in rows]).splitlines()
+    below = [[], *(_wrapped(row[column], width - len(_BELOW)) for row in rows[1:])]
+    return "\n".join(
+        text
+        for line, words in zip(lines, below, strict=True)
+        for text in (line, *(_BELOW + one for one in words if one))
+    )
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Broken between the parts of a list rather than within them: not between a number and its unit."""
+    parts = [part if len(part) >= width else part.replace(" ", _UNBROKEN) for part in text.split(", ")]
+    lines = wrap(", ".join(parts), width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(_UNBROKEN, " ") for line in lines] or [""]

@@ -21,7 +21,7 @@ def flows(value: float, *rates: float | None, **more: object) -> list[Measuremen
 def test_links_that_all_reach_a_tenth_are_said() -> None:
     (finding,) = all_short("tcp", flows(0.94, 10.0, 10.0), 1)
     assert (finding.status, finding.subject, finding.hosts) == (Status.WARNING, "all are slow", ("n1", "n2", "n3"))
-    assert "all 6 directions between n[1-3] reach 940 Mbit/s to 987 Mbit/s: 10 %" in finding.actual
+    assert "all 6 directions between n[1-3] reach 940 Mbit/s to 987 Mbit/s: 10 % of the links' rate" in finding.actual
     assert finding.kind == "" and "nodectl_link_rate" in finding.remedy
 
 
