@@ -109,6 +109,8 @@ def gpu_problems(capability: str, stack: Stack, matrix: Matrix, architecture: st
     found = list(_gpu_and_cuda(row, stack)) if row else []
     # what no library of this CUDA holds code for need not be looked for in torch
     yield from found or _kernels(capability, stack, matrix, architecture)
+    if row and not found:
+        yield from _gpu_and_driver(row, stack)
     yield from _flavour(capability, stack, matrix)
 
 
@@ -158,6 +160,16 @@ def _gpu_and_cuda(row: GpuRow, stack: Stack) -> Iterator[Problem]:
         yield Problem(
             "gpu-dropped-by-cuda", f"{reason}, and the stack brings {cuda}", row.dropped_source, other_stack=True
         )
+
+
+def _gpu_and_driver(row: GpuRow, stack: Stack) -> Iterator[Problem]:
+    other = row.other_driver(stack.driver.branch) if stack.driver else None
+    if stack.driver and other:
+        words, branch, source = other
+        reason = f"{row.name}, compute capability {row.compute_capability}, {words}"
+        choices = (Choice(f"driver branch {branch}", _with_driver(stack, branch=branch)),)
+        installed = f"and the stack installs branch {stack.driver.branch}"
+        yield Problem("gpu-unknown-to-driver", f"{reason}, {installed}", source, choices=choices, other_stack=True)
 
 
 def _flavour(capability: str, stack: Stack, matrix: Matrix) -> Iterator[Problem]:

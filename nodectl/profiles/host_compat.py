@@ -80,6 +80,7 @@ def host_problems(hardware: Hardware, stack: Stack, look: HostLook, matrix: Matr
         _system(stack, look.node),
         _gpus(hardware, stack, look.node, matrix),
         _driver(stack, look, matrix),
+        _ignored(look, stack, matrix),
     ):
         for problem in problems:
             yield replace(problem, reason=problem.reason + recorded)
@@ -151,6 +152,23 @@ def _driver(stack: Stack, look: HostLook, matrix: Matrix) -> Iterator[Problem]:
         return
     nearest = _newer_driver(stack, look.node, least)
     yield Problem("driver-too-old", f"{reason}, and this host keeps {live}", source, nearest, other_stack=True)
+
+
+def _ignored(look: HostLook, stack: Stack, matrix: Matrix) -> Iterator[Problem]:
+    """GPUs on the PCI bus that the host's own driver, which is kept, does not know."""
+    live = look.node.driver.version
+    if live is None or look.policy(stack) == "manage":
+        return
+    devices = map(matrix.device, (str(gpu.get("device", "")) for gpu in look.node.gpus))
+    for device in dict.fromkeys(row for row in devices if row):
+        row = matrix.gpu(device.compute_capability)
+        if row and (other := row.other_driver(live)):
+            words, branch, source = other
+            reason = f"{device.name}, which is seen here, {words}, and this host keeps {live}"
+            nearest = f"a driver of branch {branch}, installed by whoever owns this one"
+            yield Problem(
+                "driver-ignores-gpu", reason, source and device.source and f"{source}; {device.source}", nearest
+            )
 
 
 def _newer_driver(stack: Stack, node: Node, least: str) -> str:

@@ -13,7 +13,7 @@ from nodectl.profiles.schema import Architecture, Flavour, PythonRange, Stack, S
 
 
 class GpuRow(Strict):
-    """A generation of GPUs: the first CUDA with code for it, and the one that dropped it."""
+    """A generation of GPUs: the first CUDA with code for it, the one that dropped it, first and last driver's branch."""
 
     compute_capability: Version
     name: str
@@ -21,6 +21,23 @@ class GpuRow(Strict):
     source: str = ""
     dropped_by: Version | None = None
     dropped_source: str = ""
+    first_driver: Annotated[str, Field(pattern=r"^[1-9][0-9]{2}$")] | None = None
+    first_driver_source: str = ""
+    last_driver: Annotated[str, Field(pattern=r"^[1-9][0-9]{2}$")] | None = None
+    last_driver_source: str = ""
+
+    def other_driver(self, branch: str) -> tuple[str, str, str] | None:
+        """(which drivers know this GPU, the nearest branch that does, source) for a branch that does not."""
+        number = version_key(branch)[0]
+        if self.first_driver and number < int(self.first_driver):
+            return (
+                f"is known to drivers from branch {self.first_driver} on",
+                self.first_driver,
+                self.first_driver_source,
+            )
+        if self.last_driver and number > int(self.last_driver):
+            return f"is known to drivers up to branch {self.last_driver}", self.last_driver, self.last_driver_source
+        return None
 
 
 class DeviceRow(Strict):

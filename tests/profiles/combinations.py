@@ -99,6 +99,23 @@ REFUSED = (
         driver="manage",
     ),
     Combination(
+        "gpu-unknown-to-driver",
+        "rtx5090-2",
+        "cu128",
+        "is known to drivers from branch 570 on, and the stack installs branch 550",
+        "driver branch 570",
+        overrides={"stack": {"driver": {"branch": "550"}}},
+        driver="manage",
+    ),
+    Combination(
+        "driver-ignores-gpu",
+        "unknown",
+        "cu126",
+        "V100, which is seen here, is known to drivers up to branch 580, and this host keeps 595.58.03",
+        "a driver of branch 580, installed by whoever owns this one",
+        look={"gpus": [{"device": "0x1db6"}], "driver": {"version": "595.58.03", "origin": "runfile"}},
+    ),
+    Combination(
         "driver-min-too-old",
         "dgx-a100",
         "cu121",
