@@ -13,7 +13,7 @@ from nodectl.profiles.schema import Architecture, Flavour, PythonRange, Stack, S
 
 
 class GpuRow(Strict):
-    """A generation of GPUs: the first CUDA with code for it, the one that dropped it, first and last driver's branch."""
+    """A generation of GPUs: the first CUDA with code for it, the one that dropped it, its drivers' branches."""
 
     compute_capability: Version
     name: str
