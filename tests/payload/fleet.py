@@ -61,11 +61,16 @@ def free_port() -> int:
 
 @dataclass
 class Fleet:
-    """`size` hosts below `root`; every job started here is stopped by `close`."""
+    """`size` hosts below `root`; every job started here is stopped by `close`.
+
+    `as_user` are words in front of the hosts' programs, and `run` is where those lie.
+    """
 
     root: Path
     size: int
     python: str = sys.executable
+    as_user: tuple[str, ...] = ()
+    run: Path = RUN
     jobs: list[str] = field(default_factory=list)
 
     @property
@@ -84,7 +89,7 @@ class Fleet:
     def ctl(self, rank: int, *args: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
         """jobs.control as on that host."""
         env = {**os.environ, "XDG_STATE_HOME": str(self.root / f"host{rank}")}
-        argv = [self.python, "-S", str(RUN), "jobs.control", *args]
+        argv = [*self.as_user, self.python, "-S", str(self.run), "jobs.control", *args]
         return subprocess.run(argv, input=stdin, capture_output=True, env=env, timeout=60, check=False)
 
     def launch(self, script: str, args: Sequence[str] = (), *, start: Sequence[int] | None = None, **plan: Any) -> str:

@@ -44,6 +44,16 @@ sleep()
 """
 
 
+SEGMENTS = """
+import mmap, os
+for kind in ('psm_', 'data_'):
+    path = '/dev/shm/' + kind + os.environ['NODECTL_JOB_ID'] + '-' + str(int(os.environ['RANK']) // 2)
+    file = os.open(path, os.O_CREAT | os.O_RDWR)
+    os.ftruncate(file, 4096)
+    globals()[kind] = mmap.mmap(file, 4096)
+"""
+
+
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
     made = Fleet(tmp_path, 3)
@@ -105,6 +115,22 @@ def test_a_killed_rank_ends_the_job_everywhere_and_is_named(fleet: Fleet) -> Non
         3
     ]
     assert processes_of(job_id) == []
+
+
+@pytest.mark.parametrize("victim", ["rank", "supervisor"])
+def test_shared_memory_of_libraries_goes_and_data_of_the_users_own_stays(fleet: Fleet, victim: str) -> None:
+    job_id = fleet.launch(SEGMENTS + STUBBORN)
+    fleet.wait_up(job_id, "up", 2)
+    made = [Path(f"/dev/shm/{kind}{job_id}-{host}") for kind in ("psm_", "data_") for host in range(3)]
+    try:
+        assert all(path.exists() for path in made)
+        os.kill(rank_pid(job_id, 3) if victim == "rank" else fleet.report(1, job_id)["state"]["pid"], signal.SIGKILL)
+        fleet.wait_settled(job_id)
+        fleet.wait(lambda: bool(fleet.report(1, job_id)["state"]["final"]))
+        fleet.wait(lambda: [path.exists() for path in made] == [False] * 3 + [True] * 3)
+    finally:
+        for path in made:
+            path.unlink(missing_ok=True)
 
 
 def test_an_exception_is_told_with_its_words(fleet: Fleet) -> None:

@@ -62,6 +62,11 @@ class Containment:
         self.outer, self.outer_ticks = pid, stat.start_ticks if stat else 0
         self.spared.add(pid)
 
+    def environment(self) -> Dict[str, str]:
+        """What the launcher is to know: where no kernel object holds the ranks, they are bound to it by a signal."""
+        binds = os.path.join(os.path.dirname(os.path.abspath(__file__)), "with_launcher.sh")
+        return {} if self.namespace or not os.access(binds, os.X_OK) else {"NODECTL_WITH_LAUNCHER": binds}
+
     def terminate(self) -> None:
         """Ask the launcher to end (SIGTERM, by way of the guard); it passes that on to its ranks."""
         if is_alive(self.outer, self.outer_ticks):

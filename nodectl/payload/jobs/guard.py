@@ -10,7 +10,7 @@ import signal
 import time
 from typing import List, NoReturn, Tuple
 
-from . import nsinit, syscalls
+from . import nsinit, shared_memory, syscalls
 from .contain import Containment
 from .folder import JobFolder
 from .heartbeat import FAILED
@@ -149,18 +149,23 @@ class _Watch:
     def _end_frozen(self) -> None:
         stat = read_stat(self._supervisor)
         frozen = _STOPPED if stat is not None and stat.state in "tT" else _FROZEN
-        self._containment.kill(_END_S, self._reap)
+        self._kill_all()
         send(self._supervisor, signal.SIGKILL)
         self._end(frozen.format(self._lease_s))
 
     def _end(self, why: str) -> NoReturn:
         """End the job, and say why where the supervisor has not said how it ended."""
-        self._containment.kill(_END_S, self._reap)
+        self._kill_all()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._job.at("env.json"))
         self._write_state(why)
         self._containment.remove()
         os._exit(0)
+
+    def _kill_all(self) -> None:
+        segments = shared_memory.mapped_by(self._containment.members())
+        self._containment.kill(_END_S, self._reap)
+        shared_memory.remove(segments)
 
     def _write_state(self, why: str) -> None:
         state = self._job.state()

@@ -44,14 +44,14 @@ def all_pids() -> Iterator[int]:
 
 
 def descendants(roots: Set[int]) -> Set[int]:
-    """All living processes below `roots`, without them."""
+    """All living processes below `roots`, without them; 0, the parent of all there are, is never meant."""
     children: Dict[int, List[int]] = {}
     for pid in all_pids():
         stat = read_stat(pid)
         if stat is not None and stat.alive:
             children.setdefault(stat.ppid, []).append(pid)
     below: Set[int] = set()
-    stack = list(roots)
+    stack = list(roots - {0})
     while stack:
         for child in children.get(stack.pop(), ()):
             if child not in below:

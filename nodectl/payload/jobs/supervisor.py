@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Dict, List, Optional, Set
 
 from . import heartbeat as hb
+from . import shared_memory
 from .checkpoint_copy import Courier
 from .classify import first
 from .clerk import Clerk, News
@@ -26,6 +27,7 @@ _TICK_S = 0.2
 _GATHER_S = 0.05  # heartbeats that come within this are heard at once
 _PAUSE_S = 2.0  # after a longer one this process was stopped itself, and could not hear the others
 _KILL_S = 5.0
+_LOOK_S = 0.5  # for the processes' maps to be read
 _READ_S = 2.0  # for a log to say what happened, before the end is told without it
 _SETTLE_S = 1.0  # after a failure: until the others have noted their own, before ours are ended
 _PARTING_S = 0.6  # beats after everybody has ended, so that the last word is heard
@@ -67,6 +69,9 @@ class Supervisor:
         self._undescribed: Dict[int, float] = {}
         self._explaining_s: Optional[float] = None
         self._explained = False
+        self._segments: Set[shared_memory.Segment] = set()
+        self._asked_segments_s = 0.0
+        self._found_segments = False
 
     def open(self) -> None:
         """Take the port, the containment and the first state; OSError where that fails."""
@@ -106,8 +111,8 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._ask_stop)
         self.courier.start()
-        self.containment.spared.add(self.courier.pid)
-        if self.courier.pipe >= 0:
+        if self.courier.pid:
+            self.containment.spared.add(self.courier.pid)
             self.urgent.register(self.courier.pipe, selectors.EVENT_READ)
         self.clerk.start()
         while not self._may_leave(time.monotonic()):
@@ -245,6 +250,7 @@ class Supervisor:
         except (OSError, ValueError) as error:
             reason = f"the job's environment could not be read: {error}"
             return lambda: self._fail("launcher", reason)
+        command.env.update(self.containment.environment())
         return lambda: self.guard.launch(command)
 
     def _told_to_end(self, now_s: float) -> bool:
@@ -313,12 +319,24 @@ class Supervisor:
         self.state = hb.STOPPING if end_state == hb.STOPPED else hb.ENDING
         self._next_beat_s = now_s
         self._term_at_s = now_s + settle_s
+        self._asked_segments_s = now_s
+        self.clerk.ask(self._find_segments)
+
+    def _find_segments(self) -> News:
+        """On the clerk's thread: which shared memory would stay behind."""
+        found = shared_memory.mapped_by(self.containment.members())
+        return lambda: self._take_segments(found)
+
+    def _take_segments(self, found: Set[shared_memory.Segment]) -> None:
+        self._segments = found
+        self._found_segments = True
 
     def _decide_ending(self, now_s: float) -> None:
         """SIGTERM when the others have had their moment, SIGKILL for what is left after the grace."""
         if self._stop_asked and self._end_state != hb.STOPPED:
             self._term_at_s = now_s
-        if self._term_s is None and now_s >= self._term_at_s:
+        looked = self._found_segments or now_s - self._asked_segments_s > _LOOK_S
+        if self._term_s is None and now_s >= self._term_at_s and looked:
             self.containment.terminate()
             self._term_s = now_s
         launcher_gone = self._spawned_s is None or self.exit_status is not None or self._guard_ended
@@ -327,6 +345,7 @@ class Supervisor:
             self._term_s = now_s if self._term_s is None else self._term_s
             if self._kill(now_s) and self._has_explained(now_s):
                 self.courier.drained(now_s)
+                self.clerk.ask(partial(shared_memory.remove, self._segments))
                 self._finish(now_s, self._end_state)
 
     def _has_explained(self, now_s: float) -> bool:

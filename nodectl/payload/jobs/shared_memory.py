@@ -1,0 +1,52 @@
+"""Segments in /dev/shm that a job's processes have mapped: a killed process cannot remove its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import Iterable, Iterator, Set, Tuple
+
+from .process import all_pids
+
+_FOLDER = "/dev/shm/"  # noqa: S108 - looked at, never written to
+# what libraries name so holds messages; a file of the user's own there is data, which may be meant to stay
+_MADE_BY_LIBRARIES = (
+    "nccl-",
+    "torch_",
+    "psm_",
+    "sem.mp-",
+    "sem.loky-",
+    "cuda.shm.",
+    "vader_segment.",
+    "__KMP_REGISTERED",
+)
+_MAPPED = re.compile(r"^\S+ \S+ \S+ [0-9a-f]+:[0-9a-f]+ (\d+) +/dev/shm/([^/\n]+)$", re.MULTILINE)
+
+Segment = Tuple[str, int]
+
+
+def mapped_by(pids: Iterable[int]) -> Set[Segment]:
+    """Name and inode of each segment of a library's making that these processes have mapped."""
+    return {segment for pid in pids for segment in _mapped(pid) if segment[0].startswith(_MADE_BY_LIBRARIES)}
+
+
+def _mapped(pid: int) -> Iterator[Segment]:
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read()
+    except OSError:
+        return
+    if _FOLDER in text:
+        yield from ((name, int(inode)) for inode, name in _MAPPED.findall(text))
+
+
+def remove(segments: Set[Segment]) -> None:
+    """Remove those that no living process has mapped; another job of this login may have taken one up."""
+    if not segments:
+        return
+    for name, inode in segments - mapped_by(all_pids()):
+        path = _FOLDER + name
+        with contextlib.suppress(OSError):
+            if os.lstat(path).st_ino == inode:
+                os.unlink(path)
