@@ -32,9 +32,9 @@ class Lifeline:
         self._seen += 1
         struct.pack_into("Q", self._memory, 0, self._seen)
 
-    def silent(self, patience_s: float = 0.0) -> bool:
-        """The supervisor has not moved for the lease and `patience_s`, in the time that was waited."""
-        return self._silent_s > self._lease_s + patience_s
+    def silent(self) -> bool:
+        """The supervisor has not moved for the lease, in the time that was waited."""
+        return self._silent_s > self._lease_s
 
     def wait(self, wake: int, *, read: bool) -> int:
         """Wait for at most a slice; the events at `reader` (with `read`: of data too, else of its end only)."""
@@ -52,6 +52,6 @@ class Lifeline:
         self._seen = count
         return events.get(self.reader, 0)
 
-    def lost(self, wake: int, patience_s: float) -> bool:
-        """Wait for at most a slice; the supervisor is gone, or has been silent for the lease and `patience_s`."""
-        return bool(self.wait(wake, read=False) & select.POLLHUP) or self.silent(patience_s)
+    def lost(self, wake: int) -> bool:
+        """Wait for at most a slice; the supervisor is gone, or has been silent for the lease."""
+        return bool(self.wait(wake, read=False) & select.POLLHUP) or self.silent()

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import sys
+import time
 from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 from . import cgroup, syscalls
@@ -14,7 +15,7 @@ from .lifeline import Lifeline
 from .process import exit_status
 
 NOT_STARTED = 127
-_PATIENCE_S = 2.0  # the guard ends the job more gently, so it has the first turn
+_PATIENCE_S = 2.0  # the guard sees to what else the job leaves, so it has the first turn
 
 
 class Command(NamedTuple):
@@ -113,7 +114,8 @@ def _init(launcher: int, lifeline: Lifeline) -> NoReturn:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == launcher:
             os._exit(exit_status(status))
-        if pid == 0 and lifeline.lost(wake, _PATIENCE_S):
+        if pid == 0 and lifeline.lost(wake):
+            time.sleep(_PATIENCE_S)
             os._exit(NOT_STARTED)
 
 
