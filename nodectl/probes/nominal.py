@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import Protocol
 
 from nodectl.common.nodeset import fold
 from nodectl.common.units import format_value
@@ -13,6 +15,8 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 
+# what load may do to a flow between two hosts of one machine: half, as a logarithm
+_LOAD_EFFECT = math.log(2)
 # even the best of all is below this part
 _SHORT = 0.6
 # of a faster link one flow is not expected to carry more: its processors may not
@@ -35,6 +39,24 @@ def link_rate_gbit_s(host: Host, speed_mbit: int | None) -> float | None:
     if said:
         return float(said[1]) * _GBIT_S[said[2].lower()] or None
     return speed_mbit / 1e3 if speed_mbit else None
+
+
+class Placed(Protocol):
+    """A host that is measured, its interface's rate and its machine, where they are known."""
+
+    @property
+    def host(self) -> Host: ...
+    @property
+    def machine(self) -> str: ...
+    @property
+    def speed_mbit(self) -> int | None: ...
+
+
+def least_effect(ready: Sequence[Placed]) -> float:
+    """Of links that nothing limits but the processors of a shared machine, who differs a little differs by these."""
+    unlimited = any(link_rate_gbit_s(end.host, end.speed_mbit) is None for end in ready)
+    machines = [end.machine for end in ready if end.machine]
+    return _LOAD_EFFECT if unlimited and len(set(machines)) < len(machines) else 0.0
 
 
 def all_short(probe: str, measurements: Sequence[Measurement], flows: int | None = None) -> tuple[Finding, ...]:

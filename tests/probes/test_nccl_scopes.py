@@ -1,6 +1,6 @@
 """The nccl probe over nodes, pairs and rails."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.topology import GpuNic
+from nodectl.probes.base import ProbeResult
 from nodectl.probes.nccl.routes import Route
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer
 from tests.probes.scripted_nccl import (
@@ -32,17 +33,37 @@ def test_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {each.conditions["ranks"] for each in found.measurements} == {2}
 
 
+def test_of_one_machines_hosts_who_differs_by_its_load_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = pairs_of_six(monkeypatch, 0.8, {"machine": "m1", "speed_mbit": None})
+    assert not shared.findings
+    (finding,) = pairs_of_six(monkeypatch, 0.8, {"machine": "", "speed_mbit": None}).findings
+    assert (finding.host, finding.status) == ("node03", Status.FAILED)
+
+
 def test_a_slow_host_of_pairs_is_measured_again_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = pairs_of_six(monkeypatch, 1.0)
+    (finding,) = found.findings
+    assert (finding.host, finding.kind, finding.status) == ("node03", "host", Status.FAILED)
+    again = [each for each in found.measurements if each.conditions.get("again")]
+    assert again
+    assert len([each for each in found.measurements if not each.conditions.get("again")]) == 15
+    assert all(len(set(each.hosts)) == 2 for each in again)
+
+
+def pairs_of_six(
+    monkeypatch: pytest.MonkeyPatch, slow_s: float, look: Mapping[str, object] | None = None
+) -> ProbeResult:
+    """Pairs of six hosts, of which node03 takes `slow_s` where others take 0.5 s; `look` is over what hosts answer."""
     slow = "192.0.2.3"
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if module == "probes.endpoints":
             return Answer([{**ENDPOINT, "address": f"192.0.2.{host[-1]}"}])
         if args[0] == "look":
-            return Answer([LOOK])
+            return Answer([{**LOOK, **(look or {})}])
         first = option(args, "master-addr")
         seats.setdefault(first, set()).add(host)
-        took = 1.0 if slow == first or host == "node03" else 0.5
+        took = slow_s if slow == first or host == "node03" else 0.5
         told: list[dict[str, Any]] = []
         for rank in ranks_of(args):
             told += [ready(rank), times(rank, [took * each for each in (1.0, 1.01, 0.99, 1.005, 0.995)]), *proven(rank)]
@@ -50,13 +71,7 @@ def test_a_slow_host_of_pairs_is_measured_again_and_named(monkeypatch: pytest.Mo
 
     seats: dict[str, set[str]] = {}
     hosts = [Host(f"node{n:02}", f"192.0.2.{n}") for n in range(1, 7)]
-    found = probe(fleet_of(monkeypatch, answers), *hosts, scope="pairs")
-    (finding,) = found.findings
-    assert (finding.host, finding.kind, finding.status) == ("node03", "host", Status.FAILED)
-    again = [each for each in found.measurements if each.conditions.get("again")]
-    assert again
-    assert len([each for each in found.measurements if not each.conditions.get("again")]) == 15
-    assert all(len(set(each.hosts)) == 2 for each in again)
+    return probe(fleet_of(monkeypatch, answers), *hosts, scope="pairs")
 
 
 def test_each_node_by_itself_has_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,12 @@ MeasurePairs = Callable[[Sequence[HostPair], str, int], ProbeResult]
 
 
 def blamed(
-    first: ProbeResult, measure: MeasurePairs, switches: Mapping[str, str], note: Note
+    first: ProbeResult, measure: MeasurePairs, switches: Mapping[str, str], note: Note, least_effect: float = 0.0
 ) -> tuple[tuple[Finding, ...], ProbeResult]:
-    """Findings and what was measured again; by one collective at its large size, never by an average over sizes."""
+    """Findings and what was measured again; by one collective at its large size, never by an average over sizes.
+
+    `least_effect` is as Inquiry has it.
+    """
     judged = _judged(first.measurements)
     if not judged:
         return (), ProbeResult()
@@ -35,7 +38,7 @@ def blamed(
         return ProbeResult(both_ways(second.measurements), second.findings)
 
     looked = ProbeResult(both_ways(judged), first.findings)
-    slow, seen = inquire(NAME, looked, again, switches, note)
+    slow, seen = inquire(NAME, looked, again, switches, note, least_effect=least_effect)
     # a collective has no direction: each pair stands once in the result
     stages = {
         (measurement.hosts, measurement.conditions["time_us"]): measurement.conditions.get("again")

@@ -27,6 +27,7 @@ from nodectl.probes.nccl.hosts import NAME, Fleet, find_fleet
 from nodectl.probes.nccl.models import fit_lines, fits
 from nodectl.probes.nccl.routes import find_routes
 from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
+from nodectl.probes.nominal import least_effect
 from nodectl.probes.options import Sizes
 from nodectl.probes.pace import Pace
 from nodectl.probes.rounds import planned_rounds, switch_names
@@ -210,7 +211,7 @@ def _blame(
         groups = [group_of([by_host[name] for name in pair], fleet.backend) for pair in pairs]
         return _round(transport, groups, once, note)
 
-    slow, again = blamed(first, measure, switches, note)
+    slow, again = blamed(first, measure, switches, note, least_effect(fleet.ready))
     return again + ProbeResult(findings=slow)
 
 

@@ -29,10 +29,10 @@ from nodectl.probes.base import (
 )
 from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
 from nodectl.probes.duet import Duet, Pair, Played, no_server_finding, play
-from nodectl.probes.endpoints import Endpoint, find_endpoints, on_one_machine
+from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
 from nodectl.probes.inquire import inquire
-from nodectl.probes.nominal import all_short, link_rate_gbit_s
+from nodectl.probes.nominal import all_short, least_effect, link_rate_gbit_s
 from nodectl.probes.options import Whole, option
 from nodectl.probes.pace import Pace
 from nodectl.probes.rounds import planned_rounds, require_two, switch_names
@@ -44,8 +44,6 @@ _NAME = "tcp"
 _USUAL = Amount(repetitions=3, duration_s=3.0)
 # starting Python and the server
 _START_S = 0.7
-# what load may do to a flow between two hosts of one machine: half, as a logarithm
-_LOAD_EFFECT = math.log(2)
 # what a test may take beyond its duration, and a run beyond its tests
 _SLACK_S = 35.0
 
@@ -92,15 +90,9 @@ def run_tcp(transport: Transport, hosts: Sequence[Host], options: TcpOptions, no
             return ProbeResult()
         return together(transport, [(ends[a], ends[b]) for a, b in pairs], measure)
 
-    slow, second = inquire(_NAME, result, again, switches, note, round_s, _least_effect(ready))
+    slow, second = inquire(_NAME, result, again, switches, note, round_s, least_effect(ready))
     hints = (*buffer_hint(result.measurements), *all_short(_NAME, result.measurements, options.streams))
     return marked(result + second + ProbeResult(findings=(*slow, *hints)), options)
-
-
-def _least_effect(ready: Sequence[Endpoint]) -> float:
-    """Of links that nothing limits but the processors of a shared machine, who differs a little differs by these."""
-    unlimited = any(link_rate_gbit_s(end.host, end.speed_mbit) is None for end in ready)
-    return _LOAD_EFFECT if unlimited and on_one_machine(ready) else 0.0
 
 
 def _without_iperf3(endpoint: Endpoint) -> Finding:
