@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodectl.checks.catalogue import checks, launch_checks, thresholds
+from nodectl.common.declarations import ended
 from nodectl.facts.catalogue import registered
 from nodectl.parsers.catalogue import families
 from nodectl.probes.base import ProbeOptions
@@ -182,4 +183,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    ended(main)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nodectl.common.declarations import ended
 from nodectl.common.nodeset import fold
 from nodectl.common.resources import recordings_dir
 from nodectl.lab.faults import FAULTS, Fault
@@ -190,4 +191,4 @@ def _write_docs(rows: Sequence[Row]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    ended(main)

@@ -11,6 +11,7 @@ import json
 import sys
 from pathlib import Path
 
+from nodectl.common.declarations import ended
 from nodectl.common.resources import recordings_dir
 from nodectl.facts.catalogue import commands_for
 from nodectl.model.host import Host
@@ -44,4 +45,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    ended(main)

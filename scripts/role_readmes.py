@@ -48,8 +48,10 @@ def is_current(role: Path) -> bool:
 
 def readme(role: Path) -> str:
     """A role's README as its specs and defaults make it."""
-    entries = _load(role / "meta" / "argument_specs.yml")["argument_specs"]
-    spec, defaults = entries["main"], _load(role / "defaults" / "main.yml")
+    entries = _load(role / "meta" / "argument_specs.yml").get("argument_specs") or {}
+    spec, defaults = entries.get("main") or {}, _load(role / "defaults" / "main.yml")
+    if "short_description" not in spec:
+        sys.exit(f"roles/{role.name}/meta/argument_specs.yml: argument_specs.main.short_description is missing")
     options: dict[str, Any] = {}
     for entry in entries.values():
         options = {

@@ -108,6 +108,7 @@ def validate(ctx: click.Context, hardware: str, stack: str, tuning: str, allow_u
     from nodectl.profiles.resolve import resolve
 
     app: App = ctx.obj
+    _refuse_wrong_floors(app, hardware)
     try:
         resolved = resolve(hardware, stack, tuning, extra_dirs=_own_dirs(app), allow_unsupported=allow_unsupported)
     except IncompatibleError as error:
@@ -128,6 +129,19 @@ def validate(ctx: click.Context, hardware: str, stack: str, tuning: str, allow_u
     }
     verdict = "unsupported, and allowed" if resolved.unsupported else "can work together"
     app.show("profile-validate", document, f"hardware {hardware}, stack {stack}, tuning {tuning}: {verdict}")
+
+
+def _refuse_wrong_floors(app: App, name: str) -> None:
+    """ProfileError with file and field where a floor of this hardware profile could never be compared."""
+    from nodectl.probes.floors import refuse_wrong_floors
+    from nodectl.profiles.load import find_profiles
+    from nodectl.profiles.resolve import load_profile
+    from nodectl.profiles.schema import Hardware
+
+    folders = _own_dirs(app)
+    loaded = load_profile("hardware", name, folders)
+    if isinstance(loaded, Hardware):
+        refuse_wrong_floors(loaded, str(find_profiles("hardware", folders)[name]))
 
 
 @profile.command()

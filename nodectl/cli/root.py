@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import sys
@@ -16,8 +15,11 @@ import click
 from nodectl import __version__
 from nodectl.cli.app import App
 from nodectl.cli.options import global_options, take_global_options
+from nodectl.common.declarations import load
 from nodectl.common.spelling import meant
+from nodectl.errors import DeclarationError
 
+_DECLARES = re.compile(r"^@click\.(command|group)\b", re.MULTILINE)
 # the first line of a command's docstring: the command has the module's name, and this help line
 _HEAD = re.compile(r'"""`nodectl (\w+)`: (.+?)(?:""")?$')
 
@@ -45,10 +47,16 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in commands():
             return None
-        module = importlib.import_module(f"nodectl.cli.{cmd_name}")
+        module = load(f"nodectl.cli.{cmd_name}")
         members = [member for member in vars(module).values() if isinstance(member, click.Command)]
-        (command,) = [member for member in members if member.name == cmd_name]
-        return take_global_options(command)
+        for command in members:
+            if command.name == cmd_name:
+                return take_global_options(command)
+        there = ", ".join(str(member.name) for member in members if member.callback) or "none"
+        raise DeclarationError(
+            f"{module.__name__}: its first line says `nodectl {cmd_name}`, and it has no command of that name",
+            f"call the command's function as the file; its commands: {there}",
+        )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -59,13 +67,21 @@ class LazyGroup(click.Group):
             raise
         except click.UsageError as error:
             # click asks the commands that are imported, and none is
-            if hint := meant(args[0], commands()):
+            if hint := meant(args[0], commands()) or _undeclared(args[0]):
                 raise click.UsageError(f"No such command {args[0]!r}. {hint}".rstrip(), ctx) from error
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(sorted(commands().items()))
+
+
+def _undeclared(name: str) -> str:
+    """Why the file that is called so is no command: it holds one, and its first line does not say so."""
+    path = Path(__file__).with_name(f"{name}.py")
+    if not path.is_file() or not _DECLARES.search(path.read_text(encoding="utf-8")):
+        return ""
+    return f'nodectl/cli/{path.name} is one if its first line is """`nodectl {name}`: What it does."""'
 
 
 @click.group(

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from traceback import walk_tb
 from types import ModuleType
 
-from nodectl.errors import DeclarationError
+from nodectl.common.spelling import nearest
+from nodectl.errors import DeclarationError, NodectlError
 
 _REMEDY = "correct that file, or take it away"
+_UNEXPECTED = re.compile(r"(?P<called>\w+)(\.__init__)?\(\) got an unexpected keyword argument '(?P<name>\w+)'.*")
 # file:line of a module that was being imported when something went wrong
 Place = tuple[str, int]
 
@@ -43,7 +47,25 @@ def load(module: str) -> ModuleType:
         file, line = _place(error) or (module, 0)
         where = f"{file}, line {line}" if line else file
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise DeclarationError(f"{where}: {type(error).__name__}: {reason}", _REMEDY) from error
+        raise DeclarationError(f"{where}: {type(error).__name__}: {reason}{_hint(error)}", _REMEDY) from error
+
+
+def ended(main: Callable[[], None]) -> None:
+    """Run a script of the checkout; what nodectl refuses ends it with the reason, and without a traceback."""
+    try:
+        main()
+    except NodectlError as error:
+        sys.exit(f"{error.message}\n  try: {error.remedy}" if error.remedy else error.message)
+
+
+def _hint(error: Exception) -> str:
+    """Which field is meant, where a declaration gives one that its class has not."""
+    match = _UNEXPECTED.fullmatch(str(error))
+    frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code.co_name == "<module>"]
+    if match is None or not frames or not callable(declared := frames[-1].f_globals.get(match["called"])):
+        return ""
+    near = nearest(match["name"], inspect.signature(declared).parameters)
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def _cannot_be_loaded(package: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 # of what is alike in two names: below it a hint misleads
 _NEAR = 0.6
+# so alike are a name and its misspelling; what is less alike may be another name
+_MISSPELT = 0.8
 
 
 def nearest(name: str, known: Iterable[str], near: float = _NEAR) -> str:
@@ -20,3 +22,8 @@ def meant(name: str, known: Iterable[str]) -> str:
     """`did you mean tcp? `, to stand before what else is known; empty where nothing is near."""
     found = nearest(name, known)
     return f"did you mean {found}? " if found else ""
+
+
+def misspelt(name: str, known: Collection[str], near: float = _MISSPELT) -> str:
+    """The known name that this one, which is none of them, is nearly; empty where it may be a name of its own."""
+    return "" if name in known else nearest(name, known, near)

@@ -10,17 +10,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-from nodectl.common.spelling import nearest
+from nodectl.common.spelling import misspelt
 from nodectl.errors import DeclarationError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.options import Choice, Seconds, Text, Whole, declared, misfit, option, rounds
+from nodectl.profiles import SETTINGS
 from nodectl.transport.base import Transport
 
-# how alike a condition is to the one that is meant; optional ones are not there either
-_MISSPELT = 0.8
 # groups of probes by name; `all` are all of them
 GROUPS = {
     "quick": "what fits these hosts within two minutes; taken where no probe is named",
@@ -153,6 +152,8 @@ class Probe(Generic[Own]):
             f"results.units: {name!r} is no known time or rate: say whether lower_is_better"
             for name in self._without_direction()
         ]
+        groups = ", ".join(SETTINGS)
+        wrong += [f"feels: {part!r} is a part of none of {groups}" for part in self._strange_feelings()]
         amounts = {"usual": self.usual, "least": self.least}
         wrong += [f"{name} is no Amount: {value!r}" for name, value in amounts.items() if not isinstance(value, Amount)]
         try:
@@ -186,6 +187,16 @@ class Probe(Generic[Own]):
         names = [unit.name for unit in units if isinstance(unit, Unit)]
         return [name for name in names if self.results.lower_is_better(name) is None]
 
+    def _strange_feelings(self) -> list[str]:
+        """What of `feels` is in no group of a tuning's settings: a trial would never hold it to be felt."""
+        feels = self.feels if isinstance(self.feels, tuple) else ()
+        return [part for part in feels if str(part).partition(".")[0] not in SETTINGS]
+
+    @property
+    def floor_conditions(self) -> frozenset[str]:
+        """The conditions by which a hardware profile's floor may be chosen."""
+        return frozenset({*self.results.identity, *self.floors})
+
     @property
     def trial_options(self) -> Own:
         """What one turn of a trial measures; the pairs of turns are its repetitions."""
@@ -208,7 +219,8 @@ class Probe(Generic[Own]):
             f"{where} names {name!r}, which no measurement has; did you mean {near!r}?"
             for where, asked in (("results.identity", self.results.identity), ("results.shown", self.results.formatted))
             for name in asked
-            if measurements and name not in names and (near := nearest(name, names, _MISSPELT)) not in {"", *asked}
+            # optional ones are not there either
+            if measurements and (near := misspelt(name, names)) not in {"", *asked}
         ]
         if wrong:
             home = getattr(self.run, "__module__", "")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nodectl.common.spelling import meant, misspelt
 from nodectl.common.units import format_value, parse_size
 from nodectl.errors import ProfileError
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
@@ -17,7 +18,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
-from nodectl.probes.registry import kind_of
+from nodectl.probes.registry import declarations, kind_of, listed
 from nodectl.profiles.host import hardware_name, hardware_of
 from nodectl.profiles.learn import link_between_gpus
 from nodectl.profiles.schema import Floor, GpuLink, Hardware
@@ -35,6 +36,10 @@ _MULTIPLES: dict[str, tuple[str, float]] = {
     "us": ("s", 1e-6),
     "ns": ("s", 1e-9),
 }
+# conditions of a floor that say more than that the measurement has the same
+_OF_ANY_PROBE = {"size", "gpus", "nodes", "nvls"}
+# not `interfaces_used`, which a measurement has besides its `interfaces`
+_MISSPELT_CONDITION = 0.85
 _REMEDY = "measure once more with nothing else running; then look at clocks, links and errors with `nodectl health`"
 _NVLS_REMEDY = (
     "is NCCL_NVLS_ENABLE or NCCL_ALGO set, NCCL older than 2.17, or the fabric manager's state not Completed?"
@@ -314,13 +319,38 @@ def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[di
 
 
 def _read(name: str, hardware: Hardware) -> Reference:
-    for floor in hardware.floors:
-        try:
-            floor_size(floor)
-        except ValueError as error:
-            reason = f"hardware {name}: floors of {floor.probe}: size: {error}"
-            raise ProfileError(reason, "write 64K, 8M or 16G") from error
+    refuse_wrong_floors(hardware, f"hardware {name}")
     return Reference(name, hardware)
+
+
+def refuse_wrong_floors(hardware: Hardware, where: str) -> None:
+    """ProfileError with the field of each floor that nothing would ever be held against: no such probe, another unit,
+    a condition or size that is misspelt.
+    """
+    wrong = [
+        f"floors.{number}.{problem}" for number, floor in enumerate(hardware.floors) for problem in _problems(floor)
+    ]
+    if wrong:
+        raise ProfileError(f"{where}: {'; '.join(wrong)}", "correct the field")
+
+
+def _problems(floor: Floor) -> Iterator[str]:
+    probe = declarations().get(floor.probe)
+    if probe is None:
+        names = ", ".join(each.name for each in listed())
+        yield f"probe: no probe {floor.probe!r}; {meant(floor.probe, declarations())}one of: {names}"
+        return
+    units = [unit.name for unit in probe.results.units]
+    if not any(_in_unit(floor, unit) for unit in units):
+        yield f"unit: {floor.probe} measures in {', '.join(units)}, and {floor.unit!r} is none of it"
+    known = probe.floor_conditions | _OF_ANY_PROBE
+    for name in floor.conditions:
+        if near := misspelt(name, known, _MISSPELT_CONDITION):
+            yield f"conditions.{name}: {floor.probe} has no such condition; did you mean {near}?"
+    try:
+        floor_size(floor)
+    except ValueError as error:
+        yield f"conditions.size: {error}; write 64K, 8M or 16G"
 
 
 def _unread(wrong: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[Finding]:

@@ -1,3 +1,5 @@
 """What should be: hardware, stack and tuning profiles, and the one place where they are merged and validated."""
 
 KINDS = ("hardware", "stack", "tuning")
+# the groups of settings that a tuning has
+SETTINGS = ("sysctl", "nccl", "limits", "nic", "gpu")

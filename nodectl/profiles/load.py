@@ -62,9 +62,17 @@ def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple
     """The raw document of a profile and its file; ProfileError naming the known ones where there is none."""
     known = find_profiles(kind, extra_dirs)
     if name not in known:
+        _refuse_other_suffix(kind, name, extra_dirs)
         hint = f"{meant(name, known)}set nodectl_{kind} to one of: {', '.join(known)}" if known else ""
         raise ProfileError(f"no {kind} profile {name!r}", hint)
     return read_document(known[name]), known[name]
+
+
+def _refuse_other_suffix(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> None:
+    """ProfileError where the profile is there, in a file that is not called as profiles are."""
+    for folder in (profiles_dir(), *extra_dirs):
+        if (other := folder / kind / f"{name}.yaml").is_file():
+            raise ProfileError(f"{other}: the file of a profile ends in .yml", f"rename it to {name}.yml")
 
 
 def read_document(path: Path) -> Document:

@@ -7,12 +7,12 @@ from typing import Any
 
 from nodectl.common.spelling import meant
 from nodectl.errors import ProfileError
+from nodectl.profiles import SETTINGS
 from nodectl.profiles.load import Document
 
 OVERRIDES = "nodectl_overrides"
 NCCL_ENV = "nodectl_nccl_env"
 ALLOW = "nodectl_allow_unsupported"
-SETTINGS = ("sysctl", "nccl", "limits", "nic", "gpu")
 _FIELDS = ("hardware", "stack")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from nodectl.common.resources import profiles_dir
 from nodectl.errors import ProfileError
-from nodectl.profiles import KINDS
+from nodectl.profiles import KINDS, SETTINGS
 from nodectl.profiles.compat import Choice, IncompatibleError, Problem, profile_problems, with_nearest
 from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import Document, check_document, find_profiles, read_document, read_profile
@@ -19,7 +19,6 @@ from nodectl.profiles.matrix import matrix
 from nodectl.profiles.overrides import (
     NCCL_ENV,
     OVERRIDES,
-    SETTINGS,
     checked_nccl_env,
     checked_overrides,
     checked_reasons,

@@ -8,7 +8,7 @@ from typing import Any
 
 from nodectl.model.trial import Side, Trial
 from nodectl.probes.registry import declarations
-from nodectl.profiles.overrides import SETTINGS
+from nodectl.profiles import SETTINGS
 from nodectl.profiles.resolve import load_profile
 
 # what gloo measures says nothing of NCCL's variables

@@ -24,8 +24,9 @@ from typing import Any
 
 from nodectl.common.spelling import meant
 from nodectl.errors import ProfileError
+from nodectl.profiles import SETTINGS
 from nodectl.profiles.load import Document, check_document, read_document
-from nodectl.profiles.overrides import OVERRIDES, SETTINGS
+from nodectl.profiles.overrides import OVERRIDES
 from nodectl.profiles.schema import Tuning
 
 AS_IT_IS = "as it is"

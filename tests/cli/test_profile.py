@@ -125,3 +125,46 @@ def test_a_profile_may_not_hold_the_names_of_one_host(nodectl: Cli, tmp_path: Pa
 def test_files_that_begin_with_an_underscore_are_no_profiles(nodectl: Cli) -> None:
     done = nodectl("profile", "show", "_addresses", check=False)
     assert done.returncode == 2 and "no profile '_addresses'" in done.stderr
+
+
+T4S = """\
+description: "4 x T4, our own"
+gpus: 4
+gpu: {model: "Tesla T4", compute_capability: "7.5", memory_gb: 16}
+floors:
+  - {probe: tcp, conditions: {streams: 4}, value: 20, unit: Gbit/s, source: "our racks"}
+sources: {gpu: "NVIDIA T4 datasheet"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "field"),
+    [
+        ("Gbit/s", "GB/s", "floors.0.unit: tcp measures in Gbit/s, and 'GB/s' is none of it"),
+        ("probe: tcp", "probe: tpc", "floors.0.probe: no probe 'tpc'; did you mean tcp?"),
+        ("streams: 4", "stream: 4", "floors.0.conditions.stream: tcp has no such condition; did you mean streams?"),
+    ],
+)
+def test_a_floor_of_ones_own_that_could_never_be_compared_is_refused(
+    nodectl: Cli, tmp_path: Path, right: str, wrong: str, field: str
+) -> None:
+    own = tmp_path / "profiles" / "hardware" / "t4s.yml"
+    own.parent.mkdir(parents=True)
+    (tmp_path / "hosts").write_text("gpu01\n")
+    given = ("-i", str(tmp_path / "hosts"), "profile", "validate", "--hardware", "t4s", "--stack", "cu121")
+    own.write_text(T4S)
+    assert "can work together" in nodectl(*given).stdout
+    own.write_text(T4S.replace(right, wrong))
+    done = nodectl(*given, check=False)
+    assert done.returncode == 2 and f"{own}: {field}" in done.stderr
+
+
+def test_a_profile_in_a_file_of_another_suffix_is_named(nodectl: Cli, tmp_path: Path) -> None:
+    own = tmp_path / "profiles" / "hardware" / "t4s.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(T4S)
+    (tmp_path / "hosts").write_text("gpu01\n")
+    asked = ("-i", str(tmp_path / "hosts"), "profile", "validate", "--hardware", "t4s", "--stack", "cu121")
+    done = nodectl(*asked, check=False)
+    assert done.returncode == 2
+    assert f"{own}: the file of a profile ends in .yml" in done.stderr and "rename it to t4s.yml" in done.stderr

@@ -26,7 +26,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
-from nodectl.profiles.overrides import SETTINGS
+from nodectl.profiles import SETTINGS
 from nodectl.profiles.schema import Tuning
 from nodectl.recordings.source import LiveSource
 from tests.lab.recorded_host import bundled

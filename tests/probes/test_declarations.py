@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.probes import registry
 from nodectl.probes.base import Amount, Probe, ProbeOptions
+from nodectl.probes.floors import refuse_wrong_floors
 from nodectl.probes.options import Choice, Whole, option
 from nodectl.probes.registry import AnyProbe, chosen, declarations, kind_of, listed
 from nodectl.probes.series import run_probes
@@ -70,6 +72,8 @@ class OtherWord(ProbeOptions):
         ({"results": MeasurementKind(units=(GOOD,), identity="size")}, "results.identity is no tuple"),  # type: ignore[arg-type]
         ({"needs": ("fio",)}, r"needs is no tuple of Need: \('fio',\)"),
         ({"floors": "program"}, "floors is no tuple of str: 'program'"),
+        ({"feels": "sysctl.vm"}, "feels is no tuple of str: 'sysctl.vm'"),
+        ({"feels": ("sysctl.vm", "sysctls.net")}, "feels: 'sysctls.net' is a part of none of sysctl, nccl, limits"),
         ({"usual": 3}, "usual is no Amount: 3"),
         ({"results": MeasurementKind(units=(GOOD,), shown="{program")}, "results.shown '{program': expected '}'"),
         ({"options": TextForKind}, "option --program: its kind is none of Text, Whole, Seconds and Choice: 'PATH'"),
@@ -113,6 +117,10 @@ def as_before() -> Any:
                 "PROBE = Probe(name='mine', summary='Mine.', run=print, options=ProbeOptions)\n"
             ),
             "added_by_a_test.py, line 2: .* missing .*'results'",
+        ),
+        (
+            "from nodectl.probes.base import Probe\nPROBE = Probe(\n    name='mine', feles=('sysctl',))\n",
+            "added_by_a_test.py, line 2: .*unexpected keyword argument 'feles'; did you mean 'feels'",
         ),
         ("import json\nPROBE = (\n", "added_by_a_test.py, line 2: SyntaxError: .*never closed"),
         ("from json import no_such\nPROBE = no_such\n", "added_by_a_test.py, line 1: ImportError"),
@@ -197,10 +205,9 @@ def test_what_a_trial_measures_is_no_more_than_usual(probe: AnyProbe) -> None:
 def test_a_floor_is_of_a_probe_and_names_its_conditions_and_units(name: str) -> None:
     hardware = load_profile("hardware", name)
     assert isinstance(hardware, Hardware)
+    refuse_wrong_floors(hardware, name)
     for floor in hardware.floors:
-        probe = declarations()[floor.probe]
-        assert set(floor.conditions) <= {"size", *probe.results.identity, *probe.floors}
-        assert floor.unit in [unit.name for unit in probe.results.units]
+        assert set(floor.conditions) <= {"size", *declarations()[floor.probe].floor_conditions}
 
 
 @pytest.mark.parametrize(
@@ -256,3 +263,21 @@ def test_a_time_is_written_with_its_unit_or_in_seconds(text: object, time_s: flo
 def test_what_is_no_time_or_out_of_range_is_refused(text: str) -> None:
     with pytest.raises(BadParameter):
         Seconds(0.001, 3600).convert(text, None, None)
+
+
+@pytest.mark.parametrize("script", ["docs", "faults", "index_recordings"])
+def test_a_script_of_the_checkout_tells_a_wrong_declaration_without_a_traceback(script: str, tmp_path: Path) -> None:
+    """The page's first step after a new file is `make docs`: what it says of a mistake is one line."""
+    root = Path(__file__).resolve().parents[2]
+    told = (
+        f"import runpy, sys; sys.argv = ['{script}']\n"
+        "from nodectl.common import declarations\n"
+        "from nodectl.errors import DeclarationError\n"
+        "def wrong(main):\n"
+        "    def refuse(): raise DeclarationError('nodectl/probes/mine.py, line 2: no', 'correct it')\n"
+        "    return ended(refuse)\n"
+        "ended, declarations.ended = declarations.ended, wrong\n"
+        f"runpy.run_path({str(root / 'scripts' / f'{script}.py')!r}, run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", told], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "nodectl/probes/mine.py, line 2: no\n  try: correct it\n")

@@ -1,20 +1,21 @@
 """Floors of odd conditions: units, sizes, ceilings, processors, and profiles that cannot be read."""
 
+import re
 from datetime import date
 from typing import Any
 
 import pytest
 
-from nodectl.errors import UsageError
+from nodectl.errors import ProfileError, UsageError
 from nodectl.model.measurement import Measurement
 from nodectl.probes.base import ProbeResult
-from nodectl.probes.floors import Reference, held_against
+from nodectl.probes.floors import Reference, held_against, refuse_wrong_floors
 from nodectl.probes.series import run_probes
 from nodectl.profiles.resolve import load_profile
-from nodectl.profiles.schema import Hardware
+from nodectl.profiles.schema import Floor, Hardware
 from tests.probes.declared import wanted_of
 from tests.probes.scripted import HOSTS, Answer, play
-from tests.probes.test_expected import CEILING, GEMM, GIB, floor, held, series
+from tests.probes.test_expected import CEILING, GEMM, GIB, floor, hardware, held, series
 
 SMALL = floor("rdma", 5, "us", {"operation": "write_lat", "size": 2})
 MIDDLE = floor("rdma", 9, "us", {"operation": "write_lat", "size": "4K"})
@@ -102,6 +103,33 @@ def test_a_floor_whose_size_is_none_is_unknown_and_no_crash(monkeypatch: pytest.
     result, _ = series(monkeypatch, given)
     assert [str(each.status) for each in result.findings] == ["unknown"]
     assert "'lots' is no size" in result.findings[0].actual and result.measurements[0].expected is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"probe": "tpc"}, "n: floors.1.probe: no probe 'tpc'; did you mean tcp?"),
+        ({"unit": "GB/s"}, "n: floors.1.unit: tcp measures in Gbit/s, and 'GB/s' is none of it"),
+        ({"unit": "gigabits"}, "n: floors.1.unit: tcp measures in Gbit/s, and 'gigabits' is none of it"),
+        ({"conditions": {"stream": 4}}, "n: floors.1.conditions.stream: tcp has no such condition; did you mean strea"),
+        ({"conditions": {"size": "lots"}}, "n: floors.1.conditions.size: 'lots' is no size; write 64K"),
+    ],
+)
+def test_a_floor_that_nothing_is_ever_held_against_is_refused(wrong: dict[str, Any], message: str) -> None:
+    given = {"probe": "tcp", "value": 20, "unit": "Gbit/s", "conditions": {"streams": 4}, "source": "x"}
+    with pytest.raises(ProfileError, match=re.escape(message)):
+        refuse_wrong_floors(hardware(floor("gemm", 1, "TFLOPS"), Floor.model_validate({**given, **wrong})), "n")
+
+
+def test_other_spellings_and_conditions_of_a_measurement_are_taken() -> None:
+    taken = [
+        floor("tcp", 2.5, "Gbps"),
+        floor("tcp", 2500, "Mbit/s", {"interfaces_used": ["eth1"], "mtu": 9000}),
+        floor("latency", 0.02, "ms"),
+        floor("gemm", 1, "TFLOP/s", {"gpus": 8, "size": "16G"}),
+        floor("training", 9, "samples/s"),
+    ]
+    refuse_wrong_floors(hardware(*taken), "n")
 
 
 def test_overrides_with_a_date_are_told_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
