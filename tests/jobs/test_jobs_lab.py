@@ -227,6 +227,29 @@ def test_a_cut_link_ends_the_job_in_seconds_and_names_the_host(shell: Shell) -> 
     assert (healed["first_failure"]["host"], healed["host_states"][cut]) == (cut, "failed")
 
 
+def test_a_frozen_supervisor_ends_the_launch_which_names_its_host(shell: Shell) -> None:
+    argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP, "--lease", "5")]
+    with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        while b"| up" not in process.stdout.readline():
+            continue
+        job, host = shell.job("last"), shell.lab.hosts[2]
+        state = json.loads(shell.lab.ssh(host, f"cat ~/.local/state/nodectl/jobs/{job['id']}/state.json"))
+        shell.lab.ssh(host, f"kill -STOP {state['pid']}")
+        said, _ = process.communicate(timeout=120)
+    assert process.returncode == 1
+    cause = (
+        f"job failed: host {host}: the job's supervisor there was stopped (SIGSTOP) for 5 s; its guard ended the job"
+    )
+    assert cause in said.decode()
+    assert shell.left(job["id"]) == ""
+    for name in shell.lab.hosts:
+        found = shell.lab.ssh(
+            name, f"pgrep -f '[j]obs.control start {job['id']}'; ls -d /sys/fs/cgroup/nodectl 2>/dev/null; true"
+        )
+        assert found == "", name
+
+
 def test_ctrl_c_stops_the_job_on_all_hosts(shell: Shell) -> None:
     argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP)]
     with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

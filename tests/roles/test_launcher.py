@@ -141,3 +141,12 @@ def test_a_wrong_call_is_refused_in_one_line(launch: Launcher, args: tuple[str, 
 def test_help_says_how(launch: Launcher) -> None:
     done = launch("--help")
     assert done.returncode == 0 and "--node-rank I" in done.stdout and "$NCCL_CONF_FILE" in done.stdout
+
+
+def test_ranks_are_bound_to_torchrun_where_the_supervisor_asks_for_it(launch: Launcher) -> None:
+    assert "PYTHON_EXEC" not in launch.called("--", "train.py")[1]
+    _, env = launch.called("--", "train.py", NODECTL_WITH_LAUNCHER="/with")
+    assert (env["PYTHON_EXEC"], env["NODECTL_PYTHON"]) == ("/with", str(launch.script.parent / "venv/bin/python"))
+    assert (
+        launch.called("--", "train.py", NODECTL_WITH_LAUNCHER="/with", PYTHON_EXEC="/own")[1]["PYTHON_EXEC"] == "/own"
+    )
