@@ -52,9 +52,10 @@ class _Launch(click.Command):
             words = parser.parse_args(list(args))[0]
         except click.UsageError:  # its own parse says it
             return "", []
-        script, behind = words.get("script") or "", list(words.get("args") or ())
-        if not script or "--" in args[: args.index(script)]:
+        script, rest = words.get("script"), words.get("args")
+        if not isinstance(script, str) or "--" in args[: args.index(script)]:  # click has a mark for what is not given
             return "", []
+        behind = list(rest) if isinstance(rest, (list, tuple)) else []
         return script, behind[: behind.index("--")] if "--" in behind else behind
 
 
