@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +133,26 @@ def test_help_tells_what_the_probes_take_in_a_trial(nodectl: Cli) -> None:
     assert "Message sizes. nccl: 4KiB,256KiB,16MiB." in shown
     # memory measures as long as it always does: no default of a trial is told
     assert "latency: 0.5, nccl: 0.1, storage: 1, tcp: 2, training: 1." in shown
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_trial_that_is_ended_before_its_first_turn_says_that_nothing_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals
+) -> None:
+    def warming_up(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(10)
+
+    # the command has its module's name
+    monkeypatch.setattr(import_module("nodectl.cli.tune.trial"), "_run", warming_up)
+    inventory = tmp_path / "hosts"
+    inventory.write_text("a ansible_connection=local nodectl_stack=none\n")
+    argv = ["-i", str(inventory), "tune", "trial", "--profiles", "stock,article-20g", "--probes", "tcp", "--yes"]
+    # outside of what the command itself hears it would end the tests
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        done = CliRunner().invoke(cli, [*argv, "--no-training"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "nothing was changed" in done.output and "nothing is kept of this trial" in done.output, done.output
+    assert done.exit_code != 0

@@ -20,6 +20,7 @@ from nodectl.cli.question import ask
 from nodectl.cli.terminal import note
 from nodectl.cli.tune.show import show_trial
 from nodectl.common.counting import counted
+from nodectl.common.interrupts import interruptible
 from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size
 from nodectl.errors import UsageError
@@ -142,18 +143,23 @@ def trial(
     budget = budget or (_BUDGET_S if space else None)
     ends_at = None if budget is None else started + budget
     try:
-        trial = _run(
-            app,
-            head,
-            wanted,
-            asked,
-            ends_at,
-            force=force,
-            search=space is not None,
-            training=training,
-        )
+        # as in a probe: also before the hosts are armed SIGTERM is said, and the locks let go
+        with interruptible():
+            trial = _run(
+                app,
+                head,
+                wanted,
+                asked,
+                ends_at,
+                force=force,
+                search=space is not None,
+                training=training,
+            )
     except TrialInterrupt as end:
         _show_interrupted(app, end.trial)
+        raise
+    except KeyboardInterrupt:
+        note("nothing was changed, and no turn was measured: nothing is kept of this trial")
         raise
     _keep(app, trial)
     show_trial(app, trial)
