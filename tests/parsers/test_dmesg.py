@@ -248,3 +248,11 @@ def test_a_time_behind_what_a_shell_or_another_language_prints(before: str, time
 def test_a_killed_process_with_brackets_in_its_name() -> None:
     (event,) = parse_dmesg("[ 71.5] Out of memory: Killed process 71 (tokio (pool-3)) total-vm:71kB\n").events
     assert (event.pid, event.process) == (71, "tokio (pool-3)")
+
+
+@pytest.mark.parametrize("what", ["general protection fault", "general protection", "trap invalid opcode"])
+def test_a_crash_that_is_no_segfault(what: str) -> None:
+    event = only(
+        f"[ 9.5] traps: python3[48120] {what} ip:7f1b2c3d4e5f sp:7ffd1a2b3c40 error:0 in libcuda.so.550[7f00+1000]\n"
+    )
+    assert (event.kind, event.pid, event.process) == ("segfault", 48120, "python3")

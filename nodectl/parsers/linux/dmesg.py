@@ -19,7 +19,7 @@ from nodectl.parsers.text import RANK_TAG, Line, foreign, lines_of, lines_with, 
 TOOL = "dmesg"
 # only a line with one of these is looked at
 _WORTH = (
-    *("Xid", "fallen off the bus", "The NVIDIA GPU", "peermem", "peer_mem", "limited by", "segfault at"),
+    *("Xid", "fallen off the bus", "The NVIDIA GPU", "peermem", "peer_mem", "limited by", "segfault at", "traps: "),
     *("achine check", "achine Check", "memory corruption", "memory error"),
     *("Kill process", "Killed process", "oom-kill:", "Link", "link", "arrier"),
 )
@@ -45,7 +45,10 @@ _MCE_KILL = re.compile(
 _KILLED = re.compile(r"\bKilled process (?P<pid>\d{1,10})(?:, UID \d{1,10},)? ?\((?P<name>.{0,64}?)\)(?:[\s,]|$)")
 _CHOSEN = re.compile(r"\bKill process (?P<pid>\d{1,10}) \((?P<name>.{0,64}?)\)(?:[\s,]|$)")
 _OOM_TASK = re.compile(r"\boom-kill:.{0,4000}\btask=(?P<name>[^,]{0,64}),pid=(?P<pid>\d{1,10})")
-_SEGFAULT = re.compile(r"(?P<name>[^\s\[]{1,64}[^\[]{0,64})\[(?P<pid>\d{1,10})\]: segfault at ")
+_SEGFAULT = re.compile(
+    r"(?:traps: )?(?P<name>[^\s\[]{1,64}[^\[]{0,64})\[(?P<pid>\d{1,10})\]"
+    r"(?:: segfault at |:? (?:general protection(?: fault)?|trap invalid opcode) ip:)"
+)
 _REASON = re.compile(
     r"^(?:sudo: |bash: |sh: \d{0,5}:? ?|dmesg: |journalctl: |No journal files|Failed to open).*"
     r"|.*(?:command not found|Operation not permitted|Permission denied)\s*$"
