@@ -12,7 +12,7 @@ class Command:
 
     `hardware`: only a real machine can answer, so that a lab host that is dressed in a recording answers from it.
     `root`: a login that is not root runs it by `sudo -n`. `sudo` is what its script runs so by itself, with patterns of
-    devices. `waits`: it asks a service, or a file system of another host.
+    devices. `waits`: it asks a service, or a file system of another host. `newest`: of more than fits the end is kept.
     """
 
     key: str
@@ -22,6 +22,7 @@ class Command:
     root: bool = False
     sudo: tuple[tuple[str, ...], ...] = ()
     waits: bool = False
+    newest: bool = False
 
     @property
     def is_quick(self) -> bool:

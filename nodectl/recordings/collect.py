@@ -81,7 +81,9 @@ def _take(command: Command) -> str:
     login = "root" if command.root else "login"
     take = f"{shlex.quote(command.key)} {command.deadline_s} {login} {shlex.join(command.argv)}"
     guard = _GUARD.match(command.argv[2]) if command.argv[:2] == ("sh", "-c") and command.is_quick else None
-    return f"ask_in {guard[1] or guard[2]} {take}" if guard else f"take {take}"
+    if guard:
+        return f"ask_in {guard[1] or guard[2]} {take}"
+    return f"take_newest {take}" if command.newest else f"take {take}"
 
 
 def new_nonce() -> str:

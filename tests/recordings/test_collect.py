@@ -24,10 +24,15 @@ HERE = Host("here", "127.0.0.1", connection="local")
 NONCE = "5e" * 16
 
 
-def gather(shell: str, *commands: Command, budget_s: int = 60, pack: bool = True, path: str = "") -> Recording:
+def gather(
+    shell: str, *commands: Command, budget_s: int = 60, pack: bool = True, path: str = "", **settings: int
+) -> Recording:
     argv = [shell, "sh", "-s"] if shell == "busybox" else [shell, "-s"]
     nonce, env = new_nonce(), {**os.environ, **({"PATH": f"{path}:{os.environ['PATH']}"} if path else {})}
     text = script(commands, nonce, budget_s=budget_s, pack=pack)
+    for name, value in settings.items():
+        text, found = re.subn(rf"(?m)^{name}=\d+".encode(), f"{name}={value}".encode(), text)
+        assert found == 1
     done = subprocess.run(argv, input=text, capture_output=True, timeout=60, check=True, env=env)
     return frames(done.stdout, *commands, nonce=nonce)
 
@@ -120,7 +125,7 @@ class TestCollector:
         quick = [Command(f"quick-{number}", ("echo", str(number))) for number in range(2)]
         began = time.monotonic()
         found = gather(shell, quick[0], *hang, quick[1], path=str(tmp_path)).entries
-        assert time.monotonic() - began < 30  # one after the other: 10 + 10 + 10 + 12 + 12
+        assert time.monotonic() - began < 45  # one after the other: 10 + 10 + 10 + 12 + 12
         assert [(found[each.key].exit_status, found[each.key].stdout) for each in hang] == [(124, "begun\n")] * 4
         assert [found[each.key].stdout for each in quick] == ["0\n", "1\n"]
 
@@ -150,6 +155,25 @@ class TestCollector:
     def test_output_beyond_the_cap_is_marked(self, shell: str) -> None:
         entry = gather(shell, Command("much", ("sh", "-c", "yes | head -c 17000000"))).entries["much"]
         assert (entry.cut, entry.exit_status, len(entry.stdout)) == (True, None, CAP_BYTES)
+
+    def test_of_a_log_beyond_the_cap_the_newest_part_is_kept(self, shell: str) -> None:
+        log = Command("log", ("seq", "4000000"), deadline_s=20, newest=True)
+        entry = gather(shell, log, Command("last", ("echo", "x"))).entries["log"]
+        assert (entry.exit_status, entry.cut, entry.stdout[-8:]) == (0, False, "4000000\n")
+        assert len(entry.stdout) > CAP_BYTES // 2
+
+    def test_what_was_killed_is_late_on_a_host_whose_ticks_come_late(self, shell: str, tmp_path: Path) -> None:
+        _tool(tmp_path / "sleep", f"exec {shutil.which('sleep')} 2.2")
+        _tool(tmp_path / "deaf-tool", "trap '' TERM; echo begun; tail -f /dev/null & wait; tail -f /dev/null")
+        found = gather(shell, Command("hangs", ("deaf-tool",), deadline_s=1), path=str(tmp_path)).entries
+        assert (found["hangs"].exit_status, found["hangs"].stdout) == (124, "begun\n")
+
+    def test_a_tool_that_ignores_term_below_a_shell_that_does_not_is_ended(self, shell: str) -> None:
+        mark = f"87.{os.getpid()}"
+        text = f"sh -c 'trap \"\" TERM; sleep {mark} & sleep {mark}'; echo unreached"
+        found = gather(shell, Command("slow", ("sh", "-c", text), deadline_s=1)).entries
+        assert (found["slow"].exit_status, found["slow"].stdout) == (124, "")
+        assert not [path for path in Path("/proc").glob("[1-9]*/cmdline") if mark.encode() in _read(path)]
 
     def test_what_says_much_takes_no_answer_of_those_beside_it(self, shell: str) -> None:
         much, last = Command("much", ("sh", "-c", "yes | head -c 3000000")), Command("last", ("echo", "x"))
@@ -204,6 +228,18 @@ def test_what_hangs_among_quick_commands_takes_no_answer_of_theirs() -> None:
     found = gather("sh", *quick[:2], Command("hangs", ("sleep", "50")), quick[2], budget_s=12).entries
     assert [found[each.key].stdout for each in quick[:2]] == ["0\n", "1\n"]
     assert found["hangs"].exit_status == 124
+
+
+def test_groups_that_hang_have_one_deadline_together() -> None:
+    hang = [Command(key, ("sleep", "50"), waits=key == "b") for key in ("a", "b")]
+    quick = [Command(f"quick-{key.key}", ("echo", key.key), waits=key.waits) for key in hang]
+    began = time.monotonic()
+    found = gather("sh", *hang, *quick, groups_s=3, together_s=20).entries
+    assert time.monotonic() - began < 45  # 3 + 3 + 12; with a deadline each 20 + 20 + 12
+    assert [(found[a.key].exit_status, found[b.key].stdout) for a, b in zip(hang, quick, strict=True)] == [
+        (124, "a\n"),
+        (124, "b\n"),
+    ]
 
 
 def test_quick_commands_are_run_in_one_shell_and_services_in_another() -> None:

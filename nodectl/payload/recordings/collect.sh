@@ -20,8 +20,10 @@ LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/cuda/bin
 export LC_ALL PATH
 cap=16777216
+keep=head # or tail: the command's newest output counts, as of a log
 err_cap=1048576
 lanes_cap=29360128 # of all lanes: the reader takes 32 MiB of a host
+groups_s=13 # all groups, of which each has this long at most, and the last ones at least 3 s
 together_s=10
 together_cap=2097152
 together=
@@ -41,30 +43,29 @@ clock() { # centiseconds since boot; 1NN - 100 because 08 would be octal
 }
 
 run() { # DEADLINE_S ARGV...
-    limit=$1 late= whole=
+    due=$((began + $1 * 100)) late= whole= ended=
     shift
     trap 'whole=1' USR2
     {
         at_once "$@"
         kill -USR2 "$self"
-    } | head -c "$cap" &
+    } | "$keep" -c "$cap" &
     last=$!
     while :; do
         wait "$last" 2>/dev/null
         kill -0 "$last" 2>/dev/null || break
-        clock # a tick woke us
+        clock # a tick woke us, or the command's end
         printf '%s tick\n' "$nonce" >&2 || end_all KILL # nobody reads what it says, and it does not care
-        over=$(((centiseconds - began) / 100 - limit))
-        if [ "$over" -ge 2 ]; then
-            kill -TERM "$last" # of KILL bash tells in the middle of what the tools said
-            late=1
-            break
-        elif [ "$over" -ge 1 ]; then
-            end_all KILL
-        elif [ "$over" -ge 0 ]; then
-            late=1
-            end_all TERM
-        fi
+        [ "$centiseconds" -ge "$due" ] || continue
+        due=$((centiseconds + 90)) # a step a tick, however late ticks come on a busy host
+        case $late in
+            '') late=TERM && end_all TERM ;;
+            TERM) late=KILL && end_all KILL ;;
+            *)
+                kill -TERM "$last" # of KILL bash tells in the middle of what the tools said
+                break
+                ;;
+        esac
     done
     if [ -n "$late" ]; then
         printf '\n%s end 124\n' "$nonce"
@@ -95,13 +96,15 @@ end_all() { # SIGNAL [shell]: to the command, and to all that it started; and to
         rest=${rest#* }
         rows="$rows ${rest%% *}:${row%% *}"
     done
-    family=
+    around=
     for row in $rows; do # our own shell around the command: it ends by itself, and its end would orphan the others
         case " $ticker $last " in *" ${row#*:} "*) continue ;; esac
-        [ "${row%:*}" != "$self" ] || family=" ${row#*:} "
+        [ "${row%:*}" != "$self" ] || around=" ${row#*:} "
     done
-    around=$family
-    more=$family
+    # TERM may have ended a shell between us and what ignores it: those that were asked then are still meant
+    around=${around:- }
+    family=$around$ended
+    more=1
     while [ -n "$more" ]; do
         more=
         for row in $rows; do
@@ -110,7 +113,8 @@ end_all() { # SIGNAL [shell]: to the command, and to all that it started; and to
         done
     done
     [ "$2" != shell ] || around=
-    for pid in ${family#"$around"}; do
+    ended=${family#"$around"}
+    for pid in $ended; do
         kill "-$1" "$pid"
     done
 } 2>/dev/null
@@ -145,10 +149,13 @@ at_once() { # ARGV...
 # All commands of a group in one shell and under one cap. False where they did not end in time, or said too much: then
 # each is to be taken by itself, and its last answer counts.
 all_together() { # LANES...
-    whole=
+    whole= ended=
     trap 'whole=1' USR2
     clock
     began=$centiseconds
+    left=$((groups_s - (began - started) / 100))
+    [ "$left" -ge 3 ] || left=3
+    [ "$left" -ge "$together_s" ] || together_s=$left
     [ "$together_s" -le "$budget" ] || together_s=$budget
     {
         together=1
@@ -216,6 +223,12 @@ take() { # KEY DEADLINE_S LOGIN|root ARGV...
     fi
     clock
     printf '\n%s took %s %s\n' "$nonce" "$((centiseconds - began))" "$mark"
+}
+
+take_newest() { # as take
+    keep=tail
+    take "$@"
+    keep=head
 }
 
 # A script that has nothing to tell without a folder needs no shell of its own to say so.
