@@ -58,7 +58,7 @@ ALARMING = {
     "ixgbe 0000:41:00.0 eth0: Detected Tx Unit Hang": "tx_timeout",
     "tg3 0000:02:00.0 eno1: transmit timed out, resetting": "tx_timeout",
     "mlx5_core 0000:12:00.0: probe_one:1763:(pid 611): mlx5_init_one failed with error code -110": "probe_failed",
-    "LustreError: 11-0: lfs01-OST0003-osc-ffff8a1b: operation ost_read to node 10.1.2.4@o2ib failed: rc = -107": "lustre",
+    "LustreError: 11-0: lfs01-OST0003-osc-ffff: operation ost_read to node 10.1.2.4@o2ib failed: rc = -107": "lustre",
     "[Hardware Error]: Uncorrected, software restartable error.": "hardware_error",
     "watchdog: BUG: soft lockup - CPU#3 stuck for 26s! [kworker/3:1:4242]": "soft_lockup",
     "INFO: task kworker/u256:3:71 blocked for more than 241 seconds.": "hung_task",
