@@ -22,7 +22,7 @@ options:
   link: {description: The link to the current one., type: path, required: true}
   wheel: {description: nodectl's wheel on the node., type: path, default: ''}
   wheel_folder: {description: Where such wheels are; others than the current go., type: path, required: true}
-  wheel_sha256: {description: Its digest., type: str, default: ''}
+  wheel_digest: {description: Its digest., type: str, default: ''}
   uv: {description: uv on the node., type: path, default: /opt/nodectl/bin/uv}
   wheelhouse: {description: A folder or address with all that it needs; replaces the index., type: str, default: ''}
   index: {description: The package index; empty is uv's own default., type: str, default: ''}
@@ -99,7 +99,7 @@ def install(module: AnsibleModule, run: Run) -> bool:
     params = module.params
     python, _unused = interpreter(run)
     store, link = Path(params["store"]), Path(params["link"])
-    identity = "\n".join([params["wheel_sha256"], python, params["wheelhouse"], params["index"]])
+    identity = "\n".join([params["wheel_digest"], python, params["wheelhouse"], params["index"]])
     target = store / hashlib.sha256(identity.encode()).hexdigest()[:16]
     if current(link) == target and (target / "bin" / "nodectl").exists():
         return False
@@ -131,7 +131,7 @@ def make(module: AnsibleModule, run: Run, python: str, folder: Path) -> None:
         status, out, err = run(step)
         if status != 0:
             module.fail_json(msg=f"{' '.join(step)}: {(err or out).strip()}")
-    (folder / "installed").write_text(params["wheel_sha256"] + "\n")
+    (folder / "installed").write_text(params["wheel_digest"] + "\n")
 
 
 def other_wheels(module: AnsibleModule) -> list[Path]:
@@ -201,7 +201,7 @@ def main() -> None:
             "files": {"type": "dict", "required": True},
             "wheel": {"type": "path", "default": ""},
             "wheel_folder": path,
-            "wheel_sha256": text,
+            "wheel_digest": text,
             "uv": {"type": "path", "default": "/opt/nodectl/bin/uv"},
             "wheelhouse": text,
             "index": text,
