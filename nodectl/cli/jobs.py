@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.terminal import note, result
+from nodectl.cli.terminal import LinePrinter, note, result
 from nodectl.common.nodeset import fold
+from nodectl.common.spelling import meant
+from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState
 from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from nodectl.jobs.listing import Listing
 
 _SETTLING_S = 15.0
-_TAIL_BYTES = 4000
+_TAIL_LINES = 40
 _TORCHRUN_MARK = re.compile(r"^\[default(\d+)\]:")
 
 
@@ -61,20 +63,43 @@ def why(app: App, job: str) -> None:
     hosts = [host for host in app.hosts if cause is not None and host.name == cause.host]
     if hosts and cause is not None and cause.host not in selected.unreachable and not app.json:
         result(f"the last output of {cause.host}:")
-        follow_output(app, hosts, selected.id, offset=-_TAIL_BYTES, once=True)
+        follow_output(app, hosts, selected.id, tail=_TAIL_LINES, once=True)
     raise click.exceptions.Exit(_status(listing, selected))
 
 
 @jobs.command()
 @click.option("-f", "--follow", "following", is_flag=True, help="Until the job ends.")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="The last N lines of each host, and what follows.")
+@click.option("--host", "names", multiple=True, metavar="NAME", help="Of this host only; may be given again.")
+@click.option("--rank", type=click.IntRange(0), metavar="R", help="Of this rank only.")
 @click.argument("job")
 @click.pass_obj
-def logs(app: App, following: bool, job: str) -> None:
+def logs(app: App, following: bool, tail: int | None, names: tuple[str, ...], rank: int | None, job: str) -> None:
     """Show the output of all ranks, each line with its host."""
     listing = _read(app)
     selected = listing.find(job)
-    follow_output(app, _members(app, selected), selected.id, offset=0, once=not following)
-    raise click.exceptions.Exit(_status(listing, selected))
+    hosts, local_rank = _chosen(selected, _members(app, selected), names, rank)
+    silent = follow_output(app, hosts, selected.id, tail=tail, local_rank=local_rank, once=not following)
+    if silent:
+        note(f"not all is shown: {fold(silent)} did not come to its end")
+    raise click.exceptions.Exit(3 if silent else _status(listing, selected))
+
+
+def _chosen(job: Job, members: list[Host], names: Sequence[str], rank: int | None) -> tuple[list[Host], int | None]:
+    """The hosts that are asked for, and the rank's number on its host."""
+    places = [part.host for part in job.parts]
+    for name in names:
+        if name not in places:
+            hint = f"{meant(name, places)}its hosts: {fold(places)}"
+            raise UsageError(f"--host {name}: not a host of {job.id}", hint)
+    if rank is None:
+        return [host for host in members if not names or host.name in names], None
+    if rank >= len(places) * job.nproc_per_node:
+        raise UsageError(f"--rank {rank}: {job.id} has ranks 0 to {len(places) * job.nproc_per_node - 1}")
+    place, local_rank = divmod(rank, job.nproc_per_node)
+    if names and places[place] not in names:
+        raise UsageError(f"--rank {rank} is on {places[place]}, not on {', '.join(names)}")
+    return [host for host in members if host.name == places[place]], local_rank
 
 
 @jobs.command()
@@ -108,21 +133,31 @@ def clean(app: App, job: tuple[str, ...]) -> None:
     raise click.exceptions.Exit(3 if listing.unreachable else 0)
 
 
-def follow_output(app: App, hosts: Sequence[Host], job_id: str, *, offset: int, once: bool = False) -> dict[str, str]:
+def follow_output(
+    app: App,
+    hosts: Sequence[Host],
+    job_id: str,
+    *,
+    tail: int | None = None,
+    local_rank: int | None = None,
+    once: bool = False,
+) -> dict[str, str]:
     """Print every line with its host, to stderr where stdout is to hold a JSON document; who was silent at the end."""
-    from nodectl.jobs.follow import Line, follow
+    from nodectl.jobs.follow import Line, Start, follow
 
     width = max((len(host.name) for host in hosts), default=0)
-    show_line = note if app.json else result
+    printer = LinePrinter(to_stderr=app.json)
     silent: dict[str, str] = {}
-    for event in follow(app.transport, hosts, job_id, offset=offset, once=once):
+    for event in follow(app.transport, hosts, job_id, start=Start(tail, local_rank), once=once):
         if isinstance(event, Line):
             silent.pop(event.host, None)
             text = _TORCHRUN_MARK.sub(r"[\1] ", event.text)
-            show_line(f"{event.host.ljust(width)} | {text}")
+            printer.add(event.host, f"{event.host.ljust(width)} | ", text, goes_on=event.goes_on)
         else:
             silent[event.host] = event.why
+            printer.end()
             note(f"{event.host}: {event.why}")
+    printer.end()
     return silent
 
 

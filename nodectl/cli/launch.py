@@ -206,7 +206,7 @@ def _preflight(
 def _follow(app: App, job_id: str) -> int:
     gone: dict[str, str] = {}
     try:
-        gone = follow_output(app, app.hosts, job_id, offset=0)
+        gone = follow_output(app, app.hosts, job_id)
     except KeyboardInterrupt:
         note(f"stopping {job_id} on all hosts in {_CHANCE_S:g} s; Ctrl-C again leaves it running")
         try:

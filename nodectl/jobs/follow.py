@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import queue
 import threading
 import time
@@ -20,15 +22,19 @@ from nodectl.transport.payload import run_payload
 _RETRY_S = 2.0
 _SILENT_S = 6.0  # a follower speaks every 2 s at least
 _LAST_CHANCE_S = 2.0
-_ONCE_S = 60.0
+_ALL_SILENT_S = 60.0
+_ONCE_SILENT_S = 30.0
+_TURN_S = 5.0
+_MOST_FRAMES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of output of a host."""
+    """A line of output of a host; with `goes_on` a part of one, and the next of this host is its next part."""
 
     host: str
     text: str
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,55 +54,68 @@ class _Sign:
 
 
 Event: TypeAlias = Line | Trouble
-_Messages: TypeAlias = "queue.SimpleQueue[Line | Trouble | _Sign]"
+# the lines of one frame together; bounded, so that who reads slowly slows the hosts down
+_Messages: TypeAlias = "queue.Queue[list[Line] | Trouble | _Sign]"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to begin in each host's output: with its first line, or its last `tail`; `local_rank`: of one rank only."""
+
+    tail: int | None = None
+    local_rank: int | None = None
 
 
 def follow(
-    transport: Transport, hosts: Sequence[Host], job_id: str, *, offset: int = 0, once: bool = False
+    transport: Transport, hosts: Sequence[Host], job_id: str, *, start: Start | None = None, once: bool = False
 ) -> Iterator[Event]:
     """Events until the job has ended on every host that can be reached (`once`: what is there now).
 
-    `offset` is where to begin in each host's output, negative from its end, in bytes. A host whose connection breaks
-    is tried again every 2 s, for as long as others are still running.
+    A host whose connection breaks is tried again every 2 s, for as long as others are still running. When no host
+    has answered for a minute, it ends.
     """
-    messages: _Messages = queue.SimpleQueue()
-    over = threading.Event()
+    messages: _Messages = queue.Queue(_MOST_FRAMES)
+    over, turn = threading.Event(), threading.Lock()
     for host in hosts:
-        reader = _Reader(transport, host, job_id, offset, once, messages, over)
+        reader = _Reader(transport, host, job_id, start or Start(), once, messages, over, turn)
         threading.Thread(target=reader.run, daemon=True).start()  # daemon: a dead host must not keep us
     try:
-        yield from _collect(messages, [host.name for host in hosts])
+        yield from _collect(messages, [host.name for host in hosts], _ONCE_SILENT_S if once else _ALL_SILENT_S)
     finally:
         over.set()
 
 
-def _collect(messages: _Messages, names: list[str]) -> Iterator[Event]:
+def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterator[Event]:
     heard = dict.fromkeys(names, time.monotonic())
     running, troubled = set(names), set[str]()
     while running:
         try:
             message = messages.get(timeout=0.5)
-        except queue.Empty:
-            message = None
-        now = time.monotonic()
+        except queue.Empty:  # whoever has something to say has said it
+            for host in running - troubled:
+                if time.monotonic() - heard[host] > _SILENT_S:
+                    troubled.add(host)
+                    yield Trouble(host, f"silent for {_SILENT_S:g} s")
+            if _are_given_up(running, troubled, heard, patience_s if len(running) == len(names) else _LAST_CHANCE_S):
+                return
+            continue
         match message:
             case _Sign(host, ended=True):
                 running.discard(host)
-            case Line(host) | _Sign(host):
-                heard[host] = now
+            case [Line(host), *_] | _Sign(host):
+                heard[host] = time.monotonic()
                 troubled.discard(host)
             case Trouble(host) if host not in troubled:
                 troubled.add(host)
                 yield message
-        if isinstance(message, Line):
-            yield message
-        for host in running - troubled:
-            if now - heard[host] > _SILENT_S:
-                troubled.add(host)
-                yield Trouble(host, f"silent for {_SILENT_S:g} s")
-        others_ended = running and len(running) < len(names) and running <= troubled
-        if others_ended and now - max(heard[host] for host in running) > _SILENT_S + _LAST_CHANCE_S:
-            return
+        if isinstance(message, list):
+            yield from message
+
+
+def _are_given_up(running: set[str], troubled: set[str], heard: dict[str, float], patience_s: float) -> bool:
+    """All that still run are silent, and have been for longer than that."""
+    silent_s = time.monotonic() - max(heard[host] for host in running)
+    return running <= troubled and silent_s > _SILENT_S + patience_s
 
 
 @dataclass(slots=True)
@@ -106,10 +125,14 @@ class _Reader:
     transport: Transport
     host: Host
     job_id: str
-    offset: int
+    start: Start
     once: bool
     messages: _Messages
     over: threading.Event
+    turn: threading.Lock
+    offset: int | None = None
+    inside: bool = False
+    has_turn: bool = False
     frames: Reader = field(default_factory=Reader)
     damage: str = ""
     ended: bool = False
@@ -123,14 +146,15 @@ class _Reader:
                 self.transport,
                 self.host,
                 MODULE,
-                ["logs", self.job_id, mode, str(self.offset)],
-                timeout_s=_ONCE_S if self.once else None,
+                ["logs", self.job_id, mode, json.dumps(self._request())],
+                timeout_s=None,
                 on_output=self._take,
             )
             if not self.ended:
-                self.messages.put(Trouble(self.host.name, self._problem(done)))
+                self._put(Trouble(self.host.name, self._problem(done)))
             if self.ended or self.once or (done.outcome is Outcome.RAN and done.exit_status == 1):
-                self.messages.put(_Sign(self.host.name, ended=True))
+                self._end_line()
+                self._put(_Sign(self.host.name, ended=True))
                 return
             self.over.wait(_RETRY_S)
 
@@ -156,10 +180,41 @@ class _Reader:
     def _take_text(self, text: bytes) -> None:
         document = bounded_json.loads(text)
         if "text" in document:
+            self._take_lines(str(document["text"]), goes_on=bool(document["goes_on"]))
             self.offset = int(document["offset"])
-            for line in str(document["text"]).removesuffix("\n").split("\n"):
-                self.messages.put(Line(self.host.name, line))
         elif "end" in document:
             self.ended = True
         else:
-            self.messages.put(_Sign(self.host.name))
+            self._put(_Sign(self.host.name))
+
+    def _request(self) -> dict[str, object]:
+        rank = {} if self.start.local_rank is None else {"local_rank": self.start.local_rank}
+        if self.offset is None and self.start.tail is not None:
+            return {"tail": self.start.tail, **rank}
+        return {"offset": self.offset or 0, "inside": self.inside, **rank}
+
+    def _take_lines(self, text: str, *, goes_on: bool) -> None:
+        """Pass lines on; who has begun a long one has its turn until that ends."""
+        if not self.inside:
+            self.has_turn = self.turn.acquire(timeout=_TURN_S)
+        *whole, last = text.removesuffix("\n").split("\n")
+        self._put([*(Line(self.host.name, line) for line in whole), Line(self.host.name, last, goes_on)])
+        self.inside = goes_on
+        if not goes_on:
+            self._release()
+
+    def _end_line(self) -> None:
+        if self.inside:
+            self.inside = False
+            self._put([Line(self.host.name, "")])
+            self._release()
+
+    def _release(self) -> None:
+        if self.has_turn:  # else it waited too long for it, and went without
+            self.turn.release()
+
+    def _put(self, message: list[Line] | Trouble | _Sign) -> None:
+        while not self.over.is_set():
+            with contextlib.suppress(queue.Full):
+                self.messages.put(message, timeout=0.5)
+                return

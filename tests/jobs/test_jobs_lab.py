@@ -99,6 +99,12 @@ def test_launch_follows_to_the_end_and_passes_words_and_secrets_whole(shell: She
     assert done.returncode == 0, done.stderr
     for host in shell.lab.hosts:
         assert done.stdout.count(f"{host} | got {list(words)} se'cret $(id)\n") == 2
+    second = shell.run("jobs", "logs", "--host", shell.lab.hosts[1], "--tail", "1", "last")
+    assert second.stdout == f"{shell.lab.hosts[1]} | got {list(words)} se'cret $(id)\n"
+    slip = shell.run("jobs", "logs", "--host", "node0l", "last")
+    assert (slip.returncode, "did you mean node0" in slip.stderr) == (2, True), slip.stderr
+    none = shell.run("jobs", "logs", "--rank", "8", "last")
+    assert (none.returncode, "has ranks 0 to 7" in none.stderr) == (2, True), none.stderr
     job = shell.job("last")
     assert (job["state"], job["exit_status"], job["first_failure"]) == ("finished", 0, None)
     assert job["hosts"] == list(shell.lab.hosts)

@@ -1,0 +1,211 @@
+"""Following output: long lines whole, many lines without loss, the end of a huge file at once, memory bounded."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nodectl.cli.terminal import LinePrinter
+from nodectl.jobs.follow import Line, Start, Trouble, follow
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.payload.jobs.logs import tail_offset
+from nodectl.transport.base import OnOutput
+
+JOB = "20261122-120000-ab12"
+
+
+class Local:
+    """Runs on this machine, with a state folder for each host; the hosts of `gone` do not answer."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.gone: set[str] = set()
+
+    def run(
+        self,
+        host: Host,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None,
+        stdin: bytes | None = None,
+        on_output: OnOutput | None = None,
+    ) -> CommandResult:
+        if host.name in self.gone:
+            return CommandResult(host.name, tuple(argv), Outcome.UNREACHABLE, None, "", "", 0.1, "no route")
+        inside = ["env", f"XDG_STATE_HOME={self.root / host.name}", *argv]
+        with subprocess.Popen(inside, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdin and process.stdout and process.stderr
+            process.stdin.write(stdin or b"")
+            process.stdin.close()
+            said = b""
+            while data := process.stdout.read1(1 << 16):  # type: ignore[attr-defined]
+                if on_output:
+                    on_output("stdout", data)
+                else:
+                    said += data
+            errors = process.stderr.read()
+        if on_output:
+            on_output("stderr", errors)
+            errors = b""
+        status = process.returncode
+        return CommandResult(host.name, tuple(argv), Outcome.RAN, status, said.decode(), errors.decode(), 0.1)
+
+    def close(self) -> None:
+        return
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Local:
+    return Local(tmp_path)
+
+
+def wrote(local: Local, host: str, output: bytes) -> Path:
+    """A job that has ended on this host, with its output."""
+    folder = local.root / host / "nodectl" / "jobs" / JOB
+    folder.mkdir(parents=True)
+    (folder / "plan.json").write_text(json.dumps({"version": 1}))
+    (folder / "state.json").write_text(json.dumps({"state": "finished", "final": True}))
+    (folder / "output.log").write_bytes(output)
+    return folder / "output.log"
+
+
+def lines_of(local: Local, *hosts: str, start: Start | None = None) -> dict[str, list[str]]:
+    """Whole lines by host; the parts of one must come together."""
+    lines: dict[str, list[str]] = {host: [] for host in hosts}
+    begun: list[Line] = []
+    for event in follow(local, [Host(host, host) for host in hosts], JOB, start=start, once=True):
+        assert isinstance(event, Line), event
+        assert not begun or begun[0].host == event.host, "a line of another host within a line"
+        begun.append(event)
+        if not event.goes_on:
+            lines[event.host].append("".join(part.text for part in begun))
+            begun = []
+    return lines
+
+
+def test_lines_of_ten_megabytes_stay_whole_beside_others(local: Local) -> None:
+    long = "ä€😀" * 1_200_000
+    wrote(local, "a", f"first\n{long}\nlast, unfinished".encode())
+    wrote(local, "b", b"".join(b"line %d\n" % number for number in range(200_000)))
+    found = lines_of(local, "a", "b")
+    assert [hashlib.sha256(line.encode()).hexdigest() for line in found["a"]] == [
+        hashlib.sha256(line.encode()).hexdigest() for line in ("first", long, "last, unfinished")
+    ]
+    assert found["b"] == [f"line {number}" for number in range(200_000)]
+
+
+def test_bytes_that_are_no_text_and_foreign_line_ends_pass(local: Local) -> None:
+    wrote(local, "a", b"\xff\xfe caf\xc3\xa9\x0b\x0c\xe2\x80\xa8 one line\r\n\n")
+    assert lines_of(local, "a") == {"a": ["\ufffd\ufffd café\x0b\x0c\u2028 one line\r", ""]}
+
+
+def test_only_one_rank_is_shown(local: Local) -> None:
+    text = "".join(f"[default{number % 3}]:step {number}\n" for number in range(30_000))
+    wrote(local, "a", f"agent\n{text}[default2]:{'x' * 600_000}\n[default1]:{'y' * 600_000}\n".encode())
+    steps = [f"[default1]:step {number}" for number in range(1, 30_000, 3)]
+    found = lines_of(local, "a", start=Start(local_rank=1))["a"]
+    assert found == [*steps, f"[default1]:{'y' * 600_000}"]
+    assert lines_of(local, "a", start=Start(tail=3, local_rank=1))["a"] == found[-3:]
+
+
+@pytest.mark.parametrize("size", [1, 100, 300_000])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_last_lines_are_found_from_the_end(size: int, end: str) -> None:
+    lines = [str(number) * size for number in range(5)]
+    file = io.BytesIO(("\n".join(lines) + end).encode())
+    for count in range(7):
+        offset = tail_offset(file, count, lambda _: True)
+        assert file.getvalue()[offset:].decode() == ("\n".join(lines[-count:]) + end if count else "")
+
+
+def test_the_end_of_a_huge_file_costs_nothing(local: Local) -> None:
+    path = wrote(local, "a", b"")
+    with path.open("wb") as file:
+        file.truncate(20 << 30)
+        file.seek(0, io.SEEK_END)
+        file.write(b"\nlast but one\nlast\n")
+    assert lines_of(local, "a", start=Start(tail=2)) == {"a": ["last but one", "last"]}
+
+
+READ_ALL = """
+import resource, sys, time
+from pathlib import Path
+from nodectl.jobs.follow import follow
+from nodectl.model.host import Host
+from tests.jobs.test_follow import JOB, Local
+count = 0
+for event in follow(Local(Path(sys.argv[1])), [Host("a", "a"), Host("b", "b")], JOB, once=True):
+    count += 1
+    if count == 1:
+        time.sleep(8)  # a pager that waits: longer than a host may be silent
+print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_who_reads_slowly_gets_all_in_little_memory(local: Local) -> None:
+    text = b"".join(b"%d: %s\n" % (number, b"x" * 190) for number in range(5000)) * 200
+    for host in "ab":
+        wrote(local, host, text)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_ALL, str(local.root)], capture_output=True, text=True, check=True, timeout=300
+    )
+    count, mib = map(int, done.stdout.split())
+    assert (count, mib < 300) == (2_000_000, True), (count, mib)
+
+
+def test_when_no_host_answers_any_more_it_ends_and_says_so(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodectl.jobs.follow._ALL_SILENT_S", 1.0)
+    monkeypatch.setattr("nodectl.jobs.follow._SILENT_S", 1.0)
+    local.gone = {"a", "b"}
+    began_s = time.monotonic()
+    events = list(follow(local, [Host("a", "a"), Host("b", "b")], JOB))
+    assert sorted((event.host, event.why) for event in events if isinstance(event, Trouble)) == [
+        *(("a", "no route"), ("b", "no route")),
+    ]
+    assert time.monotonic() - began_s < 60
+
+
+def test_a_line_that_does_not_go_on_holds_nobody_up(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodectl.jobs.follow._TURN_S", 60.0)
+    path = wrote(local, "a", b"x" * 300_000)
+    (path.parent / "state.json").write_text(json.dumps({"state": "running", "final": False, **_this_process()}))
+    wrote(local, "b", b"b's own\n")
+    seen: list[Line] = []
+    done = threading.Event()
+
+    def read() -> None:
+        for event in follow(local, [Host("a", "a"), Host("b", "b")], JOB):
+            if isinstance(event, Line):
+                seen.append(event)
+            if {line.host for line in seen if not line.goes_on} == {"a", "b"}:
+                done.set()
+                return
+
+    threading.Thread(target=read, daemon=True).start()
+    assert done.wait(40), seen
+
+
+def _this_process() -> dict[str, int]:
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    return {"pid": int(Path("/proc/self").readlink().name), "start_ticks": int(fields[19])}
+
+
+def test_parts_of_a_line_are_one_line_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = LinePrinter(to_stderr=False)
+    printer.add("a", "a | ", "one ", goes_on=True)
+    printer.add("a", "a | ", "\x1b[2Jline", goes_on=False)
+    printer.add("b", "b | ", "cut", goes_on=True)
+    printer.add("a", "a | ", "next", goes_on=False)
+    printer.add("b", "b | ", "rest", goes_on=True)
+    printer.end()
+    assert capsys.readouterr().out == "a | one \\x1b[2Jline\nb | cut\na | next\nb | rest\n"
