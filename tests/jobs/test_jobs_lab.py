@@ -302,8 +302,8 @@ def test_a_host_that_cannot_take_the_job_undoes_it_everywhere(shell: Shell) -> N
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("jobs", "show", "nosuch"), "there is no job 'nosuch'"),
-        (("jobs", "stop", "nosuch"), "there is no job 'nosuch'"),
+        (("jobs", "show", "nosuch-job"), "there is no job 'nosuch-job'"),
+        (("jobs", "stop", "nosuch-job"), "there is no job 'nosuch-job'"),
         (("launch", "nosuch.py"), "there is no script nosuch.py"),
         (("launch",), "Missing argument 'SCRIPT'"),
         (("launch", "--env", "A=b", __file__), "a name, not a value"),
