@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nodectl.checks.counters import Growth, Previous, growth
 from nodectl.errors import DeclarationError
+from nodectl.facts.base import SUDOERS
 from nodectl.facts.lab import Lab
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 NOT_SETTABLE = "not settable on this host"
 NO_SYSTEMD = f"{NOT_SETTABLE}: systemd is not process 1"
 LOOK_THERE = "look there at what `nodectl facts` reads"
+_LET_LOOK = "let the login run by sudo there what `nodectl sudoers` prints"
 ACTIONS = ("none", "restart job", "reset GPU", "reboot", "drain", "replace")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 Fact = TypeVar("Fact")
@@ -346,7 +348,8 @@ class Subject:
         """The finding of a subject that could not be read; nothing where it was never asked for."""
         if isinstance(value, Unread):
             actual = f"{value.kind}: {value.reason}"
-            yield self.finding(check, Status.UNKNOWN, expected=expected, actual=actual, remedy=LOOK_THERE)
+            remedy = _LET_LOOK if SUDOERS in actual else LOOK_THERE
+            yield self.finding(check, Status.UNKNOWN, expected=expected, actual=actual, remedy=remedy)
 
     def unknown(self, value: object, expected: str, *checks: Check) -> Iterator[Finding]:
         """As `unread` for several checks; a tool or device that the host does not have gives no finding."""

@@ -23,6 +23,8 @@ NOT_THERE = 3
 NO_TIME = "no time left"
 # and of a tool that printed more than is read
 FLOOD = "printed too much"
+# what the operator can do where only root may look
+SUDOERS = "see `nodectl sudoers`"
 _LONGEST_REASON = 400
 # of each command's texts so many are kept with what was read of them
 _KNOWN_TEXTS = 4
@@ -169,10 +171,16 @@ def output_of_root(recording: Recording, command: Command) -> str:
         raise AbsentError(f"{program} is not installed")
     done = entry(recording, command.key)
     if done.exit_status != 0 and done.stderr.startswith("sudo:"):
-        raise UnknownError(f"`{' '.join(command.argv)}` needs root, and sudo wants a password: see `nodectl sudoers`")
+        raise UnknownError(f"`{' '.join(command.argv)}` {refused(done)}")
     if done.exit_status != 0:
         raise UnknownError(f"{program}: {done.stderr.strip() or done.exit_status}")
     return done.stdout
+
+
+def refused(done: Entry) -> str:
+    """Why sudo has not run it."""
+    why = "is not installed" if "sudo: not installed" in done.stderr else "wants a password"
+    return f"needs root, and sudo {why}: {SUDOERS}"
 
 
 def parsed(recording: Recording, key: str, parser: Callable[[str], T]) -> T:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodectl.common import bounded_json
-from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output
+from nodectl.facts.base import SUDOERS, AbsentError, Fact, UnknownError, entry, output
 from nodectl.model.recording import Command, Recording
 
 # no serial number is asked for; a disk that sleeps is not woken
@@ -78,9 +78,7 @@ def _read(recording: Recording) -> Drives:
     complaint = entry(recording, _COMMAND.key).stderr
     if not any(said.strip() for said in parts[1::2]):
         needs_root = "sudo" in complaint
-        reason = (
-            "needs root, and sudo wants a password: see `nodectl sudoers`" if needs_root else complaint.strip()[:200]
-        )
+        reason = f"needs root, and sudo wants a password: {SUDOERS}" if needs_root else complaint.strip()[:200]
         raise UnknownError(f"smartctl: {reason or 'it says nothing'}")
     drives, silent = [], []
     for name, said in zip(parts[::2], parts[1::2], strict=True):

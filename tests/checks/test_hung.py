@@ -63,6 +63,7 @@ def test_an_nvidia_smi_that_prints_without_end_is_one_finding() -> None:
     (found,) = bad(ill.findings) - bad(well.findings)
     assert (found.check, found.subject, found.status) == ("hung", "nvidia-smi", Status.UNKNOWN)
     assert "nvidia-smi printed too much" in found.actual
+    assert "see what it prints" in found.remedy
 
 
 def test_the_comparison_of_the_fleet_does_not_repeat_it() -> None:
@@ -78,3 +79,13 @@ def test_commands_without_time_are_one_finding() -> None:
     (found,) = bad(ill.findings) - bad(well.findings)
     assert (found.check, found.subject) == ("hung", "")
     assert "df" in found.actual
+
+
+def test_what_only_root_sees_is_answered_by_sudoers() -> None:
+    def refused(entry: Entry) -> Entry:
+        if entry.key != "dmesg":
+            return entry
+        return replace(entry, exit_status=1, stdout="", stderr="sudo: a password is required\n")
+
+    remedies = {finding.remedy for finding in judged(refused).findings if finding.check in ("xid", "oom")}
+    assert remedies == {"let the login run by sudo there what `nodectl sudoers` prints"}

@@ -65,7 +65,9 @@ def test_a_refusal_names_the_line_and_a_missing_tool_is_absent() -> None:
     for subject, key in (("kernel_events", "dmesg"), ("pcie", "lspci-acs")):
         refused = fact(subject, **{key: (1, "", "sudo: a password is required\n")})
         assert refused.kind == "unknown" and argv[key] in refused.reason
-        assert "nodectl sudoers" in refused.reason
+        assert "wants a password" in refused.reason and "nodectl sudoers" in refused.reason
+        alone = fact(subject, **{key: (1, "", "sudo: not installed\n")})
+        assert "not installed" in alone.reason and "password" not in alone.reason
         assert fact(subject, **{key: 127}).kind == "absent"
         assert fact(subject, **{key: (1, "", "read kernel buffer failed\n")}).kind == "unknown"
 

@@ -48,7 +48,7 @@ GPU_LOST = Check(
     looks_at="nvidia-smi",
     fires="the driver names a GPU that it cannot reach",
     expected="all reachable",
-    remedy="drain and reboot the node; comes it back lost, check its power cables and have it replaced",
+    remedy="drain and reboot the node; if it comes back lost, check its power cables and have it replaced",
     action="reboot",
 )
 
@@ -190,7 +190,7 @@ GPU_INFOROM = Check(
     looks_at="nvidia-smi -q",
     fires="warning: the driver calls an InfoROM corrupted",
     expected="no warning",
-    remedy="reboot; comes it back, have the GPU replaced: its InfoROM keeps serial, ECC and retirement records",
+    remedy="reboot; if it comes back, have the GPU replaced: its InfoROM keeps serial, ECC and retirement records",
     action="replace",
 )
 

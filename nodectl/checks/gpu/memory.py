@@ -109,7 +109,7 @@ def ecc_pending(host: Subject, gpu: Gpu) -> Fault | None:
     "ecc_volatile_uncorrectable",
     fires="an error since the driver was loaded that ECC could not correct",
     expected="no uncorrectable error",
-    remedy=f"drain the node; {_RESET}; comes it back, have the GPU replaced",
+    remedy=f"drain the node; {_RESET}; if it comes back, have the GPU replaced",
     action="reset GPU",
 )
 def uncorrectable(host: Subject, gpu: Gpu) -> Fault | None:

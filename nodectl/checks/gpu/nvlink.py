@@ -14,7 +14,9 @@ from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 
 ORDER = 100
 
-_RESET = "reset all GPUs of the node together (fabric manager stopped), or reboot; comes it back, look at the baseboard"
+_RESET = (
+    "reset all GPUs of the node together (fabric manager stopped), or reboot; if it comes back, look at the baseboard"
+)
 # nvidia-smi counts what the link mended and what it could not alike
 _COUNTERS = ("replay_errors", "recovery_errors", "crc_errors")
 

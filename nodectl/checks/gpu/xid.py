@@ -135,7 +135,7 @@ PEERMEM = Check(
     looks_at="dmesg",
     fires="warning: GPU memory could not be given to the NIC, or not taken back",
     expected="no error",
-    remedy="restart the job; comes it back, load nvidia_peermem anew, or use the open modules (DMA-BUF)",
+    remedy="restart the job; if it comes back, load nvidia_peermem anew, or use the open modules (DMA-BUF)",
     action="restart job",
 )
 

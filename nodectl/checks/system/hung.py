@@ -17,6 +17,7 @@ _REMEDIES = {
     "nvidia-smi": "`dmesg` there says why the driver does not answer (Xid, GSP); drain the node and reboot it",
     "df": "a file system there does not answer: `cat /proc/mounts`, then look at its server",
 }
+_FLOOD = "run it there and see what it prints: a host that is well says less"
 HUNG = Check(
     "hung",
     looks_at="all commands",
@@ -34,8 +35,11 @@ def in_time(host: Subject) -> Iterator[Finding]:
         return
     for name, waited_s, keys in late.tools:
         asked = f" ({len(keys)} commands: {', '.join(keys)})" if len(keys) > 1 else ""
-        actual = f"{hung(name, flood=name in late.floods)}, {waited_s:.0f} s{asked}"
-        yield host.finding(HUNG, Status.UNKNOWN, name, actual=actual, remedy=_REMEDIES.get(name, ""))
+        flood = name in late.floods
+        actual = f"{hung(name, flood=flood)}, {waited_s:.0f} s{asked}"
+        yield host.finding(
+            HUNG, Status.UNKNOWN, name, actual=actual, remedy=_FLOOD if flood else _REMEDIES.get(name, "")
+        )
     if late.no_time:
         actual = f"{NO_TIME} for {len(late.no_time)} commands: {', '.join(late.no_time)}"
         yield host.finding(HUNG, Status.UNKNOWN, actual=actual, remedy="look at what took the time there")
