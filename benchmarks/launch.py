@@ -29,7 +29,17 @@ from jinja2 import Environment
 _ROOT = Path(__file__).resolve().parent.parent
 _NODECTL = [sys.executable, "-m", "nodectl"]
 _LAUNCHER = "/opt/nodectl/bin/nodectl-launch"
-_VENV = "/srv/nodectl/venv"
+_VENV = "/opt/nodectl/venv"
+# an environment as the pytorch role makes it, over the packages that the lab's share holds
+_MAKE_VENV = f"""set -e
+test -d /srv/nodectl/venv/lib
+mkdir -p {_VENV}/bin
+cp /srv/nodectl/venv/pyvenv.cfg {_VENV}
+ln -s /srv/nodectl/venv/lib {_VENV}/lib
+ln -s $(readlink -f /srv/nodectl/venv/bin/python) {_VENV}/bin/python
+printf '#!%s/bin/python\\nfrom torch.distributed.run import main\\nmain()\\n' {_VENV} > {_VENV}/bin/torchrun
+chmod 755 {_VENV}/bin/torchrun
+"""
 _DEADLINE_S = 120.0
 _SCRIPT = """\
 import os, time
@@ -128,8 +138,9 @@ def _prepare(lab: Lab) -> None:
     text = (_ROOT / "templates" / "launch.sh.j2").read_text()
     rendered = Environment(autoescape=False).from_string(text).render(profiles="benchmark", venv=_VENV)  # noqa: S701
     for host in lab.addresses:
-        place = f"mkdir -p {Path(_LAUNCHER).parent} && cat > {_LAUNCHER} && chmod 755 {_LAUNCHER} && test -d {_VENV}"
+        place = f"mkdir -p {Path(_LAUNCHER).parent} && cat > {_LAUNCHER} && chmod 755 {_LAUNCHER}"
         subprocess.run([*_ssh(lab, host), place], input=rendered + "\n", text=True, check=True)
+        subprocess.run([*_ssh(lab, host), _MAKE_VENV], check=True)
         subprocess.run([*_ssh(lab, host), "cat > /root/first.py"], input=_SCRIPT, text=True, check=True)
 
 
