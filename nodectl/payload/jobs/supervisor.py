@@ -150,8 +150,11 @@ class Supervisor:
         """Hear, look, decide, tell: in this order, so that silence is judged after all that lay in the socket."""
         self.guard.lifeline.beat()
         self._note_own_pause(now_s)
+        unheard = len(self.peers.unheard())
         for beat in self.mesh.receive():
             self.peers.hear(beat, now_s)
+        if self.state == hb.WAITING and len(self.peers.unheard()) < unheard:
+            self._next_beat_s = now_s  # it waits for us, too
         self._listen_to_courier()
         self._look(now_s)
         if not self.final:
