@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from nodectl.payload.common.frames import texts
 from nodectl.payload.jobs.classify import first
-from tests.payload.fleet import Fleet, answer, processes_of
+from tests.payload.fleet import RUN, Fleet, answer, processes_of
 
 SLEEP = "import os, time\nprint('up', flush=True)\ntime.sleep(1000)\n"
 STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
@@ -279,6 +281,19 @@ def test_two_jobs_do_not_touch_each_other(fleet: Fleet) -> None:
     fleet.ctl(2, "stop", stopped)
     fleet.wait_settled(stopped)
     assert {report["state"]["state"] for report in fleet.reports(kept)} == {"running"}
+
+
+def test_only_the_start_of_a_job_imports_what_a_supervisor_needs(fleet: Fleet) -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-X", "importtime", str(RUN), "jobs.control", "list"],
+        env={**os.environ, "XDG_STATE_HOME": str(fleet.root)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "tarfile" in imported
+    assert imported & {"hashlib", "pathlib", "queue", "traceback", "random", "payload.jobs.supervisor"} == set()
 
 
 def test_logs_follow_to_the_end_and_from_an_offset(fleet: Fleet) -> None:

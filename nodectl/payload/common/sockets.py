@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any, Iterator, List, Optional
 
+from .addresses import family
 from .events import say
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -22,11 +23,6 @@ class UnreachedError(RuntimeError):
     def __init__(self, why: str, text: str) -> None:
         super().__init__(text)
         self.why = why
-
-
-def family(address: str) -> socket.AddressFamily:
-    """IPv6 or IPv4."""
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def await_client(address: str, port: int, idle_s: float) -> socket.socket:

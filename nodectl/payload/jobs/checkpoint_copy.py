@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
 import socket
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-from ..common.sockets import family
+from ..common.addresses import family
 from . import syscalls
 from .checkpoint_stream import ChangedError, CopyError, SignedStream, check_room, header, keep_newest, text
 from .checkpoints import Saved, newest_steps, resolve, saved
@@ -238,7 +237,7 @@ def _serve(address: str, port: int, secret: bytes, folder: str) -> None:
         connection, _ = listener.accept()
         connection.settimeout(_SILENCE_S)
         with connection, connection.makefile("rwb") as pair:
-            nonce = secrets.token_hex(16)
+            nonce = os.urandom(16).hex()
             try:
                 pair.write(nonce.encode() + b"\n")
                 pair.flush()

@@ -6,7 +6,6 @@ import queue
 import sys
 import threading
 import time
-import traceback
 from typing import Any, Callable, Dict, List, Optional
 
 _CLOSE_S = 10.0
@@ -55,7 +54,7 @@ class Clerk:
             try:
                 news = work()
             except Exception:  # the supervisor lives on, whatever a disk or a log does
-                traceback.print_exc()
+                sys.excepthook(*sys.exc_info())
                 continue
             if news is not None:
                 self._news.put(news)

@@ -18,10 +18,8 @@ from ..common.frames import send
 from . import checkpoints
 from .contain import Containment
 from .folder import JobFolder, JobFolderError, jobs_root, known_jobs, payload_folder, state_root
-from .heartbeat import STOPPED
 from .logs import stream
 from .nsinit import redirect
-from .supervisor import Supervisor
 
 _FRESH_S = 3600.0
 _SUPERVISOR_S = 7.0  # grace for the ranks, then its parting words; the whole must stay below 10 s
@@ -90,6 +88,8 @@ def start(job_id: str) -> List[Row]:
 
 
 def _supervise(job: JobFolder, pipe: int) -> None:
+    from .supervisor import Supervisor  # half of the start-up of this program, of which the other commands have no use
+
     redirect(job.at("supervisor.log"))
     os.chdir(job.path)
     try:
@@ -218,4 +218,4 @@ def _force(job: JobFolder) -> None:
         containment.kill(_FORCE_S)
         containment.remove()
     if not state["final"] or state["state"] == "received":
-        job.write_state({**state, "state": STOPPED, "final": True, "ended_at": time.time()})
+        job.write_state({**state, "state": "stopped", "final": True, "ended_at": time.time()})

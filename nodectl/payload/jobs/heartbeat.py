@@ -9,7 +9,7 @@ import json
 import socket
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
 
-from ..common.sockets import family
+from ..common.addresses import family
 
 _MAGIC = b"nodectl1"
 _DIGEST_BYTES = 32

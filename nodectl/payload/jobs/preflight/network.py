@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ...common.sockets import family
+from ...common.addresses import family
 from .netlink import Interface, interfaces
 
 _RESOLVE_DEADLINE_S = 5.0
