@@ -53,7 +53,8 @@ class Node:
         argv = [sys.executable, "-BEs", self.trial.path("lib"), self.trial.folder]
         process = subprocess.Popen(argv, env={"PATH": os.environ["PATH"], **environment}, stderr=subprocess.PIPE)
         self.guards.append(process)
-        self.until(lambda: self.trial.guard() is not None or process.poll() is not None)
+        # between its lock and its number a guard is 0
+        self.until(lambda: self.trial.guard() or process.poll() is not None)
         return process
 
     def until(self, holds: Callable[[], object], within_s: float = 20.0) -> None:
