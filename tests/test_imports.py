@@ -17,7 +17,11 @@ PICTURE = Path(__file__).resolve().parent.parent / "docs" / "architecture.md"
 GROUND = "ground"
 BESIDE = "beside"
 # every package may use these pure parts of what runs on nodes
-SHARED_WITH_NODES = {"nodectl.payload.common.frames", "nodectl.payload.jobs.classify"}
+SHARED_WITH_NODES = {
+    "nodectl.payload.common.frames",
+    "nodectl.payload.jobs.classify",
+    "nodectl.payload.jobs.plan_version",
+}
 # who may use which library
 HOMES = {
     "fabric": {"transport"},

@@ -37,7 +37,7 @@ def list_(app: App) -> None:
     """List the jobs on the hosts, newest last."""
     listing = _read(app)
     _show(app, listing.jobs, jobs_table(listing.jobs))
-    raise click.exceptions.Exit(3 if listing.unreachable else 0)
+    raise click.exceptions.Exit(3 if listing.unreachable or listing.problems else 0)
 
 
 @jobs.command()
@@ -109,7 +109,8 @@ def stop(app: App, job: str) -> None:
     """End a job on all its hosts, and leave nothing of it running."""
     selected = _read(app).find(job)
     problems = stop_job(app, _members(app, selected), selected.id)
-    after = _read(app, selected.id).find(selected.id)
+    left = _read(app, selected.id)
+    after = left.find(selected.id) if left.jobs or left.unreachable else selected  # of an upload nothing may be left
     _show(app, [after], conclusion(after))
     raise click.exceptions.Exit(3 if problems or after.unreachable else 0)
 
@@ -127,10 +128,15 @@ def clean(app: App, job: tuple[str, ...]) -> None:
         if not ended.state.ended:
             raise click.UsageError(f"{ended.id} is {ended.state.value}; stop it first: nodectl jobs stop {ended.id}")
     ids = [ended.id for ended in chosen]
+    kept: dict[str, str] = {}
     if ids:
-        _note_problems(clean_hosts(app.transport, app.hosts, ids, app.forks).problems)
-    app.show("jobs", {"removed": ids}, f"removed {', '.join(ids)}" if ids else "nothing to remove")
-    raise click.exceptions.Exit(3 if listing.unreachable else 0)
+        answers = clean_hosts(app.transport, app.hosts, ids, app.forks)
+        kept = {host: f"{row['id']} is kept: {row['problem'] or 'something of it runs'}"
+                for host, rows in answers.lines.items() for row in rows if not row["removed"]}  # fmt: skip
+        _note_problems({**answers.problems, **kept})
+    removed = [job_id for job_id in ids if not any(text.startswith(f"{job_id} ") for text in kept.values())]
+    app.show("jobs", {"removed": removed}, f"removed {', '.join(removed)}" if removed else "nothing to remove")
+    raise click.exceptions.Exit(3 if listing.unreachable or kept else 0)
 
 
 def follow_output(
@@ -188,7 +194,7 @@ def _read(app: App, *job_ids: str, gone: Mapping[str, str] | None = None) -> Lis
 
     listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)
     if not job_ids:
-        _note_problems(listing.unreachable)
+        _note_problems({**listing.problems, **listing.unreachable})
     return listing
 
 

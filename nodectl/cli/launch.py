@@ -16,6 +16,7 @@ from nodectl.cli.jobs import conclude, follow_output, stop_job
 from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
+from nodectl.common.interrupts import interruptible
 from nodectl.jobs.plan import CODE_LIMIT_MIB, LEASE_S
 from nodectl.model.status import Status, exit_status
 from nodectl.report.jobs import findings_lines, plan_text
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from nodectl.model.host import Host
 
 _CHANCE_S = 2.0
+_UNDO_S = 30.0
 
 
 class _Launch(click.Command):
@@ -147,14 +149,23 @@ def launch(
     folder = request.checkpoint_folder()
     surroundings = _preflight(app, hosts, request, code, interface)
     job_id = new_job_id()
-    saved = plan_checkpoints(app.transport, hosts, job_id, folder, app.forks)
-    plan = make_plan(job_id, request, surroundings, saved)
-    if dry_run:
-        if folder is not None:
-            clear_survey(app.transport, hosts, job_id, folder, app.forks)
-        app.show("plan", {"plan": plan.document()}, plan_text(plan.document()))
-        return
-    start(app.transport, hosts, plan, pack(plan, code, env), app.forks)
+    where = counted(len(hosts), "host")
+    with interruptible(deaf_s=_UNDO_S):
+        saved = plan_checkpoints(app.transport, hosts, job_id, folder, app.forks)
+        plan = make_plan(job_id, request, surroundings, saved)
+        if dry_run:
+            if folder is not None:
+                clear_survey(app.transport, hosts, job_id, folder, app.forks)
+            app.show("plan", {"plan": plan.document()}, plan_text(plan.document()))
+            return
+        package = pack(plan, code)
+        note(f"job {plan.id}: starting on {where}")
+        try:
+            start(app.transport, hosts, plan, package, env, app.forks)
+        except BaseException as error:
+            for line in getattr(error, "__notes__", None) or [f"job {plan.id}: the start was undone on {where}"]:
+                note(line)
+            raise
     if detach:
         job = {
             "id": plan.id,
@@ -165,7 +176,6 @@ def launch(
         }
         app.show("jobs", {"jobs": [job]}, plan.id)
         return
-    where = counted(len(hosts), "host")
     note(f"job {plan.id} runs on {where}; it goes on without this terminal: nodectl jobs logs -f {plan.id}")
     raise click.exceptions.Exit(_follow(app, plan.id))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from nodectl.errors import UnreachableError, UsageError
@@ -26,11 +27,12 @@ _SHORTEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The jobs, newest last, and the hosts that could not be asked."""
+    """The jobs, newest last, the hosts that could not be asked, and those whose jobs could not be read as a whole."""
 
     jobs: tuple[Job, ...]
     unreachable: Mapping[str, str]
     asked: int
+    problems: Mapping[str, str] = field(default_factory=dict)
 
     def find(self, wanted: str) -> Job:
         """The job of an id, or of the beginning of one job's id, or `last`; UsageError where there is none.
@@ -72,11 +74,14 @@ def read_jobs(
     answers = ask(transport, there, lambda _: ["list", *job_ids], forks=forks, timeout_s=_TIMEOUT_S)
     problems = {**known, **answers.problems}
     reports: dict[str, list[Report]] = defaultdict(list)
-    for host, lines in answers.lines.items():
-        for document in lines:
-            reports[document["plan"]["id"]].append(Report(host, document))
+    unread: dict[str, list[str]] = defaultdict(list)
+    for host, rows in answers.lines.items():
+        for row in rows:
+            reports[row["id"]].append(Report(host, row))
+            if row["problem"]:
+                unread[host].append(row["problem"])
     jobs = tuple(merge(reports[job_id], problems) for job_id in sorted(reports))
-    return Listing(jobs, problems, len(hosts))
+    return Listing(jobs, problems, len(hosts), {host: "; ".join(words) for host, words in unread.items()})
 
 
 def _place(failure: Failure) -> tuple[float, float]:
@@ -86,15 +91,17 @@ def _place(failure: Failure) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one host said of one job: a line of `jobs.control list`."""
+    """What one host said of one job: a row of `jobs.control list`; without a plan where it could not be read."""
 
     host: str
     document: Mapping[str, Any]
 
-    @property
-    def rank(self) -> int:
-        """The host's place in the plan."""
-        return int(self.document["rank"])
+    def rank(self, names: Sequence[str]) -> int | None:
+        """The host's place in the plan, by its name where it does not know; None where that tells nothing."""
+        rank = self.document["rank"]
+        if isinstance(rank, int):
+            return rank
+        return names.index(self.host) if self.host in names else None
 
     @property
     def state(self) -> str:
@@ -107,9 +114,9 @@ class Report:
 
 def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
     """One job from the reports of its hosts; `unreachable` are hosts that could not be asked, with the reason."""
-    plan = reports[0].document["plan"]
+    plan = next((report.document["plan"] for report in reports if report.document["plan"]), None) or _no_plan(reports)
     names = [str(host["name"]) for host in plan["hosts"]]
-    by_rank = {report.rank: report for report in reports}
+    by_rank = {rank: report for report in reports if (rank := report.rank(names)) is not None}
     names = [by_rank[rank].host if rank in by_rank else name for rank, name in enumerate(names)]
     parts = tuple(_part(rank, name, by_rank.get(rank), unreachable) for rank, name in enumerate(names))
     failures = sorted(_failures(by_rank, names, parts), key=_place)
@@ -132,13 +139,38 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         created_at=float(plan["created_at"]),
         ended_at=max(ends) if state.ended else None,
         operator=str(plan["operator"]),
-        checkpoint="; ".join(str(r.document["state"].get("checkpoint") or "") for r in reports if r.rank == 0),
+        checkpoint=str(by_rank[0].document["state"].get("checkpoint") or "") if 0 in by_rank else "",
     )
+
+
+def _no_plan(reports: Sequence[Report]) -> Mapping[str, Any]:
+    """In the place of a plan that no host could read: the hosts that know the job, and when its id was given."""
+    job_id = str(reports[0].document["id"])
+    hosts = [{"name": name} for name in sorted(report.host for report in reports)]
+    return {
+        "id": job_id,
+        "created_at": _id_time(job_id),
+        "operator": "?",
+        "script": "?",
+        "args": [],
+        "hosts": hosts,
+        "nproc_per_node": 0,
+    }
+
+
+def _id_time(job_id: str) -> float:
+    """When an id was given, which it begins with; 0 for an id of another form."""
+    try:
+        return datetime.strptime(job_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _part(rank: int, name: str, report: Report | None, unreachable: Mapping[str, str]) -> JobPart:
     if report is not None:
-        return JobPart(name, rank, report.state, int(report.document["processes"]), bool(report.document["alive"]))
+        document = report.document
+        processes, alive = int(document["processes"]), bool(document["alive"])
+        return JobPart(name, rank, report.state, processes, alive, str(document.get("problem", "")))
     if name in unreachable:
         return JobPart(name, rank, "unreachable", problem=unreachable[name])
     return JobPart(name, rank, "absent")
@@ -205,7 +237,7 @@ def _state(parts: Sequence[JobPart], first: Failure | None, created_at: float) -
         if ended_badly or stopped:
             return JobState.ENDING
         return JobState.STARTING if "waiting" in reached else JobState.RUNNING
-    if reached == {"received"}:
+    if reached and reached <= {"received", "partial"}:
         return JobState.STARTING if time.time() - created_at < _NEVER_STARTED_S else JobState.STOPPED
     if stopped and (first is None or first.kind in _ECHOES):
         return JobState.STOPPED

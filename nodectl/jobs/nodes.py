@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,8 +83,10 @@ def why(result: CommandResult) -> str:
     return words[-1] if words else f"exit status {result.exit_status}"
 
 
-def start(transport: Transport, hosts: Sequence[Host], plan: Plan, package: bytes, forks: int) -> None:
-    """Copy the job to every host and start it; undone everywhere where one host refuses."""
+def start(
+    transport: Transport, hosts: Sequence[Host], plan: Plan, package: bytes, env: Mapping[str, str], forks: int
+) -> None:
+    """Copy the job to every host and start it; whatever ends that before its end, it is undone everywhere."""
     ranks = {host.name: str(rank) for rank, host in enumerate(hosts)}
     try:
         sent = ask(
@@ -95,16 +98,18 @@ def start(transport: Transport, hosts: Sequence[Host], plan: Plan, package: byte
             stdin=package,
         )
         _all_or_none(sent, "could not take the job's folder")
-        started = ask(transport, hosts, lambda _: ["start", plan.id], forks=forks, timeout_s=_START_S)
+        secrets = {"stdin": json.dumps(dict(env)).encode()} if env else {}
+        started = ask(transport, hosts, lambda _: ["start", plan.id], forks=forks, timeout_s=_START_S, **secrets)
         _all_or_none(started, "could not start the job's supervisor")
-    except NodectlError:
-        discard(transport, hosts, plan.id, forks)
+    except BaseException as error:
+        if left := discard(transport, hosts, plan.id, forks).problems:
+            error.add_note(f"{fold(left)}: the start could not be undone: {next(iter(left.values()))}")
         raise
 
 
-def discard(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int) -> None:
-    """Undo what a failed start has left."""
-    ask(transport, hosts, lambda _: ["discard", job_id], forks=forks, timeout_s=_START_S)
+def discard(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int) -> Answers:
+    """Undo what a start has left, also what of it is still on its way."""
+    return ask(transport, hosts, lambda _: ["discard", job_id], forks=forks, timeout_s=_START_S)
 
 
 def plan_checkpoints(
@@ -121,7 +126,7 @@ def plan_checkpoints(
         _all_or_none(looked, f"could not make the checkpoint folder {folder}")
         answers = {**marked.lines, **looked.lines}
         return judge_survey(folder, [(host.name, answers[host.name][0]) for host in hosts])
-    except NodectlError:
+    except BaseException:
         clear_survey(transport, hosts, job_id, folder, forks)
         raise
 

@@ -20,14 +20,13 @@ _SECRET_BYTES = 32
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def pack(plan: Plan, code: Code, env: Mapping[str, str]) -> bytes:
+def pack(plan: Plan, code: Code) -> bytes:
     """tar.gz with private modes; the secret is new for every job."""
     buffer = io.BytesIO()
     try:
         with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=3, format=tarfile.PAX_FORMAT) as archive:
             _add(archive, "plan.json", json.dumps(plan.document()).encode())
             _add(archive, "secret", secrets.token_bytes(_SECRET_BYTES))
-            _add(archive, "env.json", json.dumps(dict(env)).encode())
             for source, place in code.files:
                 executable = os.access(source, os.X_OK)
                 _add(archive, f"code/{place}", source.read_bytes(), 0o700 if executable else 0o600)

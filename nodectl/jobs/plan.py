@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from nodectl.common import node_paths
 from nodectl.common.operator import operator
 from nodectl.errors import JobError, UsageError
+from nodectl.payload.jobs.plan_version import PLAN_VERSION
 
-PLAN_VERSION = 1
 LEASE_S = 8.0
 CODE_LIMIT_MIB = 64
 _MIN_LEASE_S = 3.0

@@ -192,12 +192,11 @@ def test_the_package_holds_the_scripts_folder_and_private_files(tmp_path: Path) 
         (tmp_path / left_out).mkdir()
         (tmp_path / left_out / "junk").write_text("x")
     code = find_code(str(tmp_path / "train.py"))
-    packed = pack(plan(), code, {"TOKEN": "secret-value"})
+    packed = pack(plan(), code)
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         members = {member.name: member for member in archive.getmembers()}
-        texts = {name: read(archive, name) for name in ("env.json", "plan.json")}
-    assert set(members) == {"plan.json", "secret", "env.json", "code/train.py", "code/lib/data.py"}
-    assert json.loads(texts["env.json"]) == {"TOKEN": "secret-value"}
-    assert "secret-value" not in texts["plan.json"]
+        sent = json.loads(read(archive, "plan.json"))
+    assert set(members) == {"plan.json", "secret", "code/train.py", "code/lib/data.py"}
+    assert sent["env_names"] == ["TOKEN"]
     assert all(stat.S_IMODE(member.mode) & 0o077 == 0 for member in members.values())
     assert members["secret"].size == 32

@@ -315,3 +315,18 @@ def test_usage_errors(lab4: Any, nodectl: Any, tmp_path: Path, args: tuple[str, 
     assert done.returncode == 2
     assert says in done.stderr
     assert done.stdout == ""
+
+
+def test_a_shell_that_prints_keeps_no_job_from_being_listed_read_and_stopped(shell: Shell) -> None:
+    noisy = shell.lab.hosts[1]
+    shell.lab.ssh(noisy, "cp ~/.bashrc ~/.bashrc.kept; sed -i '1i echo Welcome; printf more' ~/.bashrc")
+    try:
+        assert shell.lab.ssh(noisy, "true").startswith("Welcome")
+        job_id = shell.begin(SLEEP)
+        assert shell.run("jobs", "list").returncode == 0
+        assert shell.job(job_id)["host_states"] == dict.fromkeys(shell.lab.hosts, "running")
+        stopped = shell.run("jobs", "stop", job_id)
+        assert (stopped.returncode, shell.job(job_id)["state"]) == (0, "stopped"), stopped.stderr
+        assert shell.left(job_id).replace("Welcome", "").replace("more", "").strip() == ""
+    finally:
+        shell.lab.ssh(noisy, "mv ~/.bashrc.kept ~/.bashrc")

@@ -71,7 +71,7 @@ def test_its_jobs_are_listed_read_stopped_and_cleaned(noisy_sshd: Sshd, quiet: W
     assert (listing.find(job_id).state, listing.unreachable) == (JobState.RUNNING, {})
     assert list(follow(quiet, hosts, job_id, once=True)) == [Line("gpu07", "up")] * 2
     assert stop(quiet, hosts, job_id, 8).lines["gpu07"][0]["state"]["state"] == "stopped"
-    assert clean(quiet, hosts, [job_id], 8).lines["gpu07"] == ({"id": job_id, "removed": True},)
+    assert clean(quiet, hosts, [job_id], 8).lines["gpu07"] == ({"id": job_id, "removed": True, "problem": ""},)
 
 
 def test_preflight_events_and_facts_are_read(noisy_sshd: Sshd, quiet: WithState, fleet: Fleet) -> None:

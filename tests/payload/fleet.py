@@ -20,6 +20,8 @@ from nodectl.payload.common.frames import texts
 
 RUN = Path(__file__).resolve().parents[2] / "nodectl" / "payload" / "run.py"
 
+_ENVIRONMENT = b'{"TOKEN": "it\'s $SECRET"}'
+
 # what the deployed launch script does, with python in the place of torchrun
 LAUNCHER = """#!{python}
 import os, signal, subprocess, sys, time
@@ -101,7 +103,7 @@ class Fleet:
             done = self.ctl(rank, "receive", job_id, str(rank), stdin=package)
             assert done.returncode == 0, done.stderr
         for rank in range(self.size) if start is None else start:
-            done = self.ctl(rank, "start", job_id)
+            done = self.ctl(rank, "start", job_id, stdin=_ENVIRONMENT)
             assert done.returncode == 0, done.stderr
         return job_id
 
@@ -113,14 +115,13 @@ class Fleet:
             "version": 1, "id": job_id, "created_at": time.time(), "operator": "test", "script": "script.py",
             "args": list(args), "nproc_per_node": 2, "hosts": hosts, "master_port": 29_999,
             "heartbeat_port": free_port(), "lease_s": 5.0, "beat_s": 0.3, "start_deadline_s": 6.0, "grace_s": 1.0,
-            "launcher": str(self.launcher), "venv": "", "checkpoint": None, **more,
+            "launcher": str(self.launcher), "venv": "", "env_names": ["TOKEN"], "checkpoint": None, **more,
         }  # fmt: skip
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
             for name, data in (
                 ("plan.json", json.dumps(plan).encode()),
                 ("secret", secrets.token_bytes(32)),
-                ("env.json", b'{"TOKEN": "it\'s $SECRET"}'),
                 ("code/script.py", script.encode()),
             ):
                 entry = tarfile.TarInfo(name)

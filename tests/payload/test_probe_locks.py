@@ -83,7 +83,9 @@ def test_jobs_that_run_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         folder.mkdir(parents=True)
         (folder / "plan.json").write_text(json.dumps({"operator": "bob@laptop", "script": "train.py"}))
         (folder / "rank").write_text('{"rank": 0}')
-        (folder / "state.json").write_text(json.dumps({"state": "running", "pid": pid, "start_ticks": 5}))
+        (folder / "state.json").write_text(
+            json.dumps({"state": "running", "final": False, "pid": pid, "start_ticks": 5})
+        )
     monkeypatch.setattr(JobFolder, "supervisor_alive", lambda job: job.state()["pid"] == 1)
     assert locks.running_jobs() == [{"id": "train-2", "operator": "bob@laptop", "script": "train.py"}]
 

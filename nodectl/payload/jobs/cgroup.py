@@ -39,7 +39,7 @@ def _make(path: str) -> bool:
 
 def _own_group() -> Optional[str]:
     """Root's groups lie at the top, out of the login session's reach; other users' below their own group."""
-    mount = _mount_point()
+    mount = mount_point()
     if mount is None or os.geteuid() == 0:
         return mount
     with open("/proc/self/cgroup", encoding="utf-8") as file:
@@ -49,7 +49,8 @@ def _own_group() -> Optional[str]:
     return None
 
 
-def _mount_point() -> Optional[str]:
+def mount_point() -> Optional[str]:
+    """Where cgroup v2 is mounted; None where it is not."""
     with open("/proc/self/mounts", encoding="utf-8") as file:
         for line in file:
             fields = line.split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import sys
 import threading
@@ -68,6 +69,13 @@ class Clerk:
             self._write(state)
             self._written = state
         except OSError as error:
-            print(f"the state cannot be written: {error}", file=sys.stderr, flush=True)
+            _log(f"the state cannot be written: {error}\n")
             time.sleep(_RETRY_S)
             self._work.put(self._save)
+
+
+def _log(text: str) -> None:
+    """Into supervisor.log, where its disk takes it."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -5,6 +5,7 @@ The answer is one frame with a list of rows; only `logs` answers in many.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,14 +18,32 @@ from typing import Any, Callable, Dict, List, Optional
 from ..common.frames import send
 from . import checkpoints
 from .contain import Containment
-from .folder import JobFolder, JobFolderError, jobs_root, known_jobs, payload_folder, state_root
+from .folder import (
+    RECEIVER,
+    JobFolder,
+    JobFolderError,
+    PlanVersionError,
+    jobs_root,
+    known_jobs,
+    partial_jobs,
+    payload_folder,
+    state_root,
+    sync_file,
+    sync_folder,
+    undone_jobs,
+    write_atomic,
+)
 from .logs import stream
 from .nsinit import redirect
+from .process import read_stat
+from .process import send as signal_to
 
 _FRESH_S = 3600.0
 _SUPERVISOR_S = 7.0  # grace for the ranks, then its parting words; the whole must stay below 10 s
 _FORCE_S = 1.5
 _POLL_S = 0.02
+_REMOVE_S = 5.0
+_UNDONE = "the start was undone"
 Row = Dict[str, Any]
 
 _PLAN_KEYS = ("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint")
@@ -56,35 +75,64 @@ def main(argv: List[str]) -> int:
 
 
 def receive(job_id: str, rank: str) -> None:
-    """Unpack a job's folder from stdin (tar.gz: plan.json, secret, env.json, code/), in one step or not at all."""
+    """Unpack a job's folder from stdin (tar.gz: plan.json, secret, code/), in one step or not at all."""
+    from ..common.program import end_by_signals  # brings argparse, which the other commands need not wait for
+
     job = JobFolder(job_id)
     if os.path.exists(job.path):
         raise JobFolderError(f"{job.path} is there already")
-    partial = os.path.join(jobs_root(), f".{job.id}.partial")
-    os.makedirs(partial, mode=0o700)
+    end_by_signals()  # the operator's end is this one's too, and nothing is left then
+    os.makedirs(job.partial, mode=0o700)
     try:
-        with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
-            options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-            archive.extractall(partial, **options)  # noqa: S202 - what the operator's own nodectl packed
-        with open(os.path.join(partial, "rank"), "w", encoding="utf-8") as file:
-            json.dump({"rank": int(rank)}, file)
-        os.makedirs(os.path.join(partial, "ranks"), mode=0o700)
-        os.rename(partial, job.path)
+        _unpack(job, int(rank))
+        os.rename(job.partial, job.path)
+        sync_folder(jobs_root())
+        if job.undone:  # asked after the rename: who undoes looks in the other order
+            shutil.rmtree(job.path, ignore_errors=True)
+            raise JobFolderError(_UNDONE)
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(job.partial, ignore_errors=True)
         raise
 
 
+def _unpack(job: JobFolder, rank: int) -> None:
+    stat = read_stat(os.getpid())
+    receiver = os.path.join(job.partial, RECEIVER)
+    with open(receiver, "w", encoding="utf-8") as file:
+        json.dump({"pid": os.getpid(), "start_ticks": stat.start_ticks if stat else 0}, file)
+    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
+        options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        archive.extractall(job.partial, **options)  # noqa: S202 - what the operator's own nodectl packed
+    write_atomic(os.path.join(job.partial, "rank"), json.dumps({"rank": rank}).encode())
+    for name in ("plan.json", "secret"):
+        sync_file(os.path.join(job.partial, name))
+    os.makedirs(os.path.join(job.partial, "ranks"), mode=0o700)
+    os.unlink(receiver)
+
+
 def start(job_id: str) -> List[Row]:
-    """Start the supervisor, detached; what it is, once it holds its port and its containment."""
+    """Start the supervisor, detached; what it is, once it holds its port and its containment.
+
+    Values of variables that the plan names come as a JSON object on stdin: they are never written to a disk.
+    """
     job = JobFolder(job_id)
-    checkpoint = job.plan()["checkpoint"]
+    plan = job.plan()
+    checkpoint = plan["checkpoint"]
+    if plan.get("env_names"):
+        job.environment = _read_environment()
     if checkpoint is not None:
         checkpoints.clear_token(checkpoint["dir"], job.id)
     answer = json.loads(_detach(lambda pipe: _supervise(job, pipe)) or '{"error": "the supervisor died at its start"}')
     if "error" in answer:
         raise JobFolderError(answer["error"])
     return [answer]
+
+
+def _read_environment() -> Dict[str, str]:
+    try:
+        return {str(name): str(value) for name, value in json.load(sys.stdin).items()}
+    except (ValueError, AttributeError) as error:
+        raise JobFolderError("the values of the job's variables did not arrive whole") from error
 
 
 def _supervise(job: JobFolder, pipe: int) -> None:
@@ -98,35 +146,74 @@ def _supervise(job: JobFolder, pipe: int) -> None:
     except Exception as error:  # whatever it is, the operator must learn of it
         os.write(pipe, json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
         raise
-    os.write(pipe, json.dumps({"pid": os.getpid(), "containment": supervisor.containment.kind}).encode())
+    undone = job.undone  # asked after its first state is written: who undoes looks in the other order
+    if undone:
+        supervisor.ask_stop()
+    answer = {"error": _UNDONE} if undone else {"pid": os.getpid(), "containment": supervisor.containment.kind}
+    os.write(pipe, json.dumps(answer).encode())
     os.close(pipe)
     supervisor.run()
+    if undone:
+        shutil.rmtree(job.path, ignore_errors=True)
 
 
 def discard(job_id: str) -> None:
-    """Undo `receive` and `start`: end the job, remove its folder."""
+    """Undo `receive` and `start`, also those that are still on their way: end the job, remove its folder."""
     job = JobFolder(job_id)
+    job.undo()
+    signal_receiver(job)
     if job.exists:
         _force(job)
-    shutil.rmtree(job.path, ignore_errors=True)
+    ends_s = time.monotonic() + _REMOVE_S
+    while (os.path.exists(job.path) or os.path.exists(job.partial)) and time.monotonic() < ends_s:
+        for path in (job.path, job.partial):
+            shutil.rmtree(path, ignore_errors=True)
+        time.sleep(_POLL_S)
+
+
+def signal_receiver(job: JobFolder) -> None:
+    """Let who unpacks the job end, which leaves nothing."""
+    if job.is_receiving():
+        signal_to(job.receiver()["pid"], signal.SIGTERM)
 
 
 def show(*job_ids: str) -> List[Row]:
     """One row a job: what of the plan others may see, the state, and whether its supervisor lives."""
-    jobs = map(JobFolder, job_ids or known_jobs())
-    return [describe(job) for job in jobs if job.exists]
+    received = [JobFolder(job_id) for job_id in job_ids or known_jobs()]
+    partial = [JobFolder(job_id) for job_id in partial_jobs() if not job_ids or job_id in job_ids]
+    rows = [(job, describe(job)) for job in received if job.exists]
+    kept = [row for job, row in rows if job.exists]  # another operator may remove one meanwhile
+    return kept + [describe_partial(job) for job in partial]
 
 
-def describe(job: JobFolder) -> Row:
-    """One job as this node knows it."""
-    plan = job.plan()
-    state = job.state()
+def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
+    """One job as this node knows it; `plan` is None, with a `problem`, where it cannot be read."""
+    row: Row = {"id": job.id, "plan": None, "rank": job.rank(), "problem": "", "alive": False, "processes": 0}
+    try:
+        plan = job.plan()
+        row["plan"] = {key: plan.get(key) for key in _PLAN_KEYS}
+    except PlanVersionError as error:
+        return {**row, "problem": str(error), "state": {"state": "unreadable", "final": True}}
+    except (OSError, JobFolderError) as error:
+        row["problem"] = str(error)
+    state = state or job.state()
     containment = Containment.recorded(job.id, state.get("containment", {}))
+    held = containment.group or containment.outer or "repaired" in state
+    row["problem"] = row["problem"] or state.get("repaired", "")
+    row["alive"], row["processes"] = job.supervisor_alive(), len(containment.members()) if held else 0
+    return {**row, "state": state}
+
+
+def describe_partial(job: JobFolder) -> Row:
+    """A job whose upload goes on, or broke off."""
+    state = {"state": "partial", "final": True}
     return {
-        "plan": {key: plan[key] for key in _PLAN_KEYS},
-        "rank": plan["rank"],
-        "alive": job.supervisor_alive(),
-        "processes": len(containment.members()) if containment.group or containment.outer else 0,
+        "id": job.id,
+        "plan": None,
+        "rank": None,
+        "problem": "",
+        "alive": job.is_receiving(),
+        "processes": 0,
         "state": state,
     }
 
@@ -134,26 +221,44 @@ def describe(job: JobFolder) -> Row:
 def stop_job(job_id: str) -> List[Row]:
     """End the job here; what it then is."""
     job = JobFolder(job_id)
+    signal_receiver(job)
     if not job.exists:
         return []
-    _end(job)
-    return [describe(job)]
+    _refuse_other_version(job)
+    return [describe(job, _end(job))]
+
+
+def _refuse_other_version(job: JobFolder) -> None:
+    """PlanVersionError; a plan that cannot be read keeps nobody from ending the job."""
+    try:
+        job.plan()
+    except PlanVersionError:
+        raise
+    except (OSError, JobFolderError):
+        return
 
 
 def clean(*job_ids: str) -> List[Row]:
     """Remove the folders of these jobs (of all, where none is named) that have ended, and payloads without a user."""
-    rows = []
-    for job_id in job_ids or known_jobs():
+    jobs = [JobFolder(job_id) for job_id in job_ids or sorted({*known_jobs(), *partial_jobs()})]
+    rows = [_clean(job) for job in jobs if job.exists or os.path.isdir(job.partial)]
+    for job_id in undone_jobs():
         job = JobFolder(job_id)
-        if not job.exists:
-            continue
-        removable = not job.supervisor_alive() and describe(job)["processes"] == 0
-        if removable:
-            Containment.recorded(job.id, job.state().get("containment", {})).remove()
-            shutil.rmtree(job.path)
-        rows.append({"id": job.id, "removed": removable})
+        if job_id in job_ids or not _is_fresh(job.tombstone):
+            os.unlink(job.tombstone)
     _clean_payloads()
     return rows
+
+
+def _clean(job: JobFolder) -> Row:
+    row = describe(job) if job.exists else describe_partial(job)
+    removed = not row["alive"] and row["processes"] == 0 and row["state"]["state"] != "unreadable"
+    if removed:
+        Containment.recorded(job.id, row["state"].get("containment", {})).remove()
+        for path in (job.path, job.partial):
+            if os.path.isdir(path):
+                shutil.rmtree(path)
+    return {"id": job.id, "removed": removed, "problem": "" if removed else row["problem"]}
 
 
 def _clean_payloads() -> None:
@@ -198,17 +303,20 @@ def _detach(body: Callable[[int], None]) -> str:
         return pipe.read().decode(errors="replace")
 
 
-def _end(job: JobFolder) -> None:
-    """Stop the job on this host; returns when nothing of it is left, or after about 9 s."""
+def _end(job: JobFolder) -> Row:
+    """Stop the job on this host; its last state, when nothing of it is left, or after about 9 s."""
     if job.signal_supervisor(signal.SIGTERM):
         ends_s = time.monotonic() + _SUPERVISOR_S
         while job.supervisor_alive() and time.monotonic() < ends_s:
             time.sleep(_POLL_S)
-    _force(job)
+    return _force(job)
 
 
-def _force(job: JobFolder) -> None:
-    """Kill what is left of supervisor and ranks, and write the last state where the supervisor could not."""
+def _force(job: JobFolder) -> Row:
+    """Kill what is left of supervisor and ranks, and write the last state where the supervisor could not.
+
+    A disk that takes no state keeps nothing alive: the last state is the answer.
+    """
     state = job.state()
     containment = Containment.recorded(job.id, state.get("containment", {}))
     containment.end_guard()
@@ -218,4 +326,7 @@ def _force(job: JobFolder) -> None:
         containment.kill(_FORCE_S)
         containment.remove()
     if not state["final"] or state["state"] == "received":
-        job.write_state({**state, "state": "stopped", "final": True, "ended_at": time.time()})
+        state = {**state, "state": "stopped", "final": True, "ended_at": time.time()}
+        with contextlib.suppress(OSError):
+            job.write_state(state)
+    return state

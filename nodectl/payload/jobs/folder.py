@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import re
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional
 
+from . import repair
+from .plan_version import PLAN_VERSION
 from .process import is_alive, send
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _RESERVE_BYTES = 64 * 1024
+_RESERVES = ("state.reserve", "state.reserve2")
+_PARTIAL, _UNDONE = ".partial", ".undone"
+RECEIVER = "receiver"
+_PLAN_KEYS = ("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint")
+_FULL_BYTES = 64 * 1024
 
 
 class JobFolderError(Exception):
@@ -46,12 +54,18 @@ def check_id(job_id: str) -> str:
     return job_id
 
 
+class PlanVersionError(JobFolderError):
+    """A job of another version of nodectl: what its files mean is not known here."""
+
+
 class JobFolder:
-    """Paths and files of one job on this node."""
+    """Paths and files of one job on this node; `environment` is what the operator gave its ranks, in memory alone."""
 
     def __init__(self, job_id: str) -> None:
         self.id = check_id(job_id)
         self.path = os.path.join(jobs_root(), job_id)
+        self.partial = os.path.join(jobs_root(), f".{job_id}{_PARTIAL}")
+        self.environment: Dict[str, str] = {}
 
     def at(self, *names: str) -> str:
         """A path inside the folder."""
@@ -63,10 +77,47 @@ class JobFolder:
         return os.path.isfile(self.at("plan.json"))
 
     def plan(self) -> Dict[str, Any]:
-        """The plan as it was sent, with this node's `rank`."""
+        """The plan as it was sent, with this node's `rank`; PlanVersionError where another nodectl wrote it."""
         plan = self._read_json("plan.json")
-        plan["rank"] = self._read_json("rank")["rank"]
+        if plan.get("version") != PLAN_VERSION:
+            raise PlanVersionError(self._other_version(plan.get("version")))
+        if lacking := [key for key in _PLAN_KEYS if key not in plan]:
+            raise JobFolderError(f"job {self.id}: its plan.json lacks {', '.join(lacking)}")
+        plan["rank"] = self._read_rank()
+        if plan["rank"] is None:
+            raise JobFolderError(f"job {self.id}: its rank file is damaged")
         return plan
+
+    def any_plan(self) -> Dict[str, Any]:
+        """What can be read of the plan, of whichever version; empty where that is nothing."""
+        try:
+            return self._read_json("plan.json")
+        except (OSError, JobFolderError):
+            return {}
+
+    def rank(self) -> Optional[int]:
+        """This node's place in the plan; None where that cannot be read."""
+        try:
+            return self._read_rank()
+        except (OSError, JobFolderError):
+            return None
+
+    def _read_rank(self) -> Optional[int]:
+        rank = self._read_json("rank").get("rank")
+        return rank if isinstance(rank, int) else None
+
+    def _other_version(self, version: object) -> str:
+        """The sentence about a plan of another version; the state's own words may not be trusted further than this."""
+        try:
+            payload = str(self._read_json("state.json").get("payload", ""))
+        except (OSError, JobFolderError):
+            payload = ""
+        run = os.path.join(payload, "run.py")
+        there = f", or on the host: python3 {run} jobs.control stop {self.id}" if os.path.isfile(run) else ""
+        return (
+            f"job {self.id} has a plan of version {version!r}, and this nodectl reads version {PLAN_VERSION}:"
+            f" use the nodectl that started it{there}; where nothing of it runs: rm -r {self.path}"
+        )
 
     def secret(self) -> bytes:
         """The job's key for heartbeats and checkpoint copies."""
@@ -74,36 +125,56 @@ class JobFolder:
             return file.read()
 
     def take_environment(self) -> Dict[str, str]:
-        """What --env and --env-file gave; the file is gone after that, for only the ranks are to know it."""
-        values = self._read_json("env.json")
-        os.unlink(self.at("env.json"))
-        return {str(name): str(value) for name, value in values.items()}
+        """What --env and --env-file gave, which nobody but the ranks is to know: it is forgotten after that."""
+        values, self.environment = self.environment, {}
+        return values
 
     def state(self) -> Dict[str, Any]:
-        """The last written state; `received` where no supervisor has started yet."""
+        """The last written state, or what can be told without it; `received` where no supervisor has started yet."""
+        path = self.at("state.json")
         try:
-            return self._read_json("state.json")
+            state = self._read_json("state.json")
+            if isinstance(state.get("state"), str) and isinstance(state.get("final"), bool):
+                return state
+            reason = "state.json holds no state"
         except FileNotFoundError:
             return {"state": "received", "final": True}
+        except (OSError, JobFolderError) as error:
+            reason = str(error)
+        return repair.rebuilt(self.id, self.rank(), reason, repair.modified_at(path))
 
     def reserve(self) -> None:
-        """Set space aside, so that the last state can be written on a disk that has become full."""
-        with _create(self.at("state.reserve")) as file:
-            file.write(b" " * _RESERVE_BYTES)
-            file.flush()
-            os.fsync(file.fileno())
+        """Set space aside twice, so that states can be written in turns on a disk that has become full."""
+        for name in _RESERVES:
+            with _create(self.at(name)) as file:
+                file.write(b" " * _RESERVE_BYTES)
+                _sync(file)
 
     def write_state(self, state: Dict[str, Any]) -> None:
-        """Replace the state in one step, from the reserve where the disk is full."""
+        """Replace the state in one step, on the disk when this returns; from a reserve where there is no space."""
         data = json.dumps(state).encode()
         try:
             write_atomic(self.at("state.json"), data)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT) or len(data) > _RESERVE_BYTES:
                 raise
-            with open(self.at("state.reserve"), "r+b") as file:
-                file.write(data.ljust(_RESERVE_BYTES))
-            os.replace(self.at("state.reserve"), self.at("state.json"))
+            self._write_to_reserve(data.ljust(_RESERVE_BYTES))
+
+    def _write_to_reserve(self, data: bytes) -> None:
+        """Into a reserve that becomes the state; a state that was one itself becomes the next reserve."""
+        place, spare = self.at("state.json"), self.at("state.spare")
+        reserve = next((self.at(name) for name in _RESERVES if os.path.exists(self.at(name))), self.at(_RESERVES[0]))
+        with open(reserve, "r+b") as file:
+            file.write(data)
+            _sync(file)
+        keep = os.path.exists(place) and os.path.getsize(place) >= _RESERVE_BYTES
+        if keep:
+            with contextlib.suppress(FileExistsError):
+                os.link(place, spare)
+        os.replace(reserve, place)
+        if keep:
+            os.replace(spare, reserve)
+        sync_folder(self.path)
 
     def supervisor_alive(self) -> bool:
         """The supervisor that wrote the state still runs."""
@@ -118,22 +189,115 @@ class JobFolder:
         return alive
 
     def _read_json(self, name: str) -> Dict[str, Any]:
-        with open(self.at(name), encoding="utf-8") as file:
-            value: Dict[str, Any] = json.load(file)
+        with open(self.at(name), "rb") as file:
+            text = file.read()
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            what = "is damaged" if text.strip(b" \0\n") else "is empty"
+            raise JobFolderError(f"job {self.id}: its {name} {what}")
         return value
+
+    @property
+    def tombstone(self) -> str:
+        """The file that says that the start was undone: what of it is still on its way is not to come."""
+        return os.path.join(jobs_root(), f".{self.id}{_UNDONE}")
+
+    def undo(self) -> None:
+        """Let nothing of this job be received or started here any more."""
+        os.makedirs(jobs_root(), mode=0o700, exist_ok=True)
+        with contextlib.suppress(OSError):  # on a full disk at least what is there is removed
+            _create(self.tombstone).close()
+
+    @property
+    def undone(self) -> bool:
+        """The start was undone."""
+        return os.path.exists(self.tombstone)
+
+    def receiver(self) -> Dict[str, int]:
+        """Pid and start of the process that unpacks the job; none where that is not told."""
+        try:
+            with open(os.path.join(self.partial, RECEIVER), "rb") as file:
+                value = json.loads(file.read())
+            return {"pid": int(value["pid"]), "start_ticks": int(value["start_ticks"])}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {"pid": 0, "start_ticks": 0}
+
+    def is_receiving(self) -> bool:
+        """A process unpacks the job at this moment."""
+        return os.path.isdir(self.partial) and is_alive(**self.receiver())
 
 
 def write_atomic(path: str, data: bytes) -> None:
-    """Write a 0600 file in one step; a failed attempt leaves the old file and nothing else."""
+    """Write a 0600 file in one step, on the disk when this returns; a failed attempt leaves the old file alone."""
     temporary = f"{path}.{os.getpid()}.partial"
     try:
         with _create(temporary) as file:
             file.write(data)
+            _sync(file)
         os.replace(temporary, path)
+        sync_folder(os.path.dirname(path))
     except OSError:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
+
+
+def no_space(path: str) -> str:
+    """Where a disk is so full that last words could not be written, the sentence that says so; else empty."""
+    try:
+        state = os.statvfs(path)
+    except OSError:
+        return ""
+    is_full = state.f_bavail * state.f_frsize < _FULL_BYTES
+    return f"no space is left on the file system of {path}" if is_full else ""
+
+
+def sync_folder(path: str) -> None:
+    """Names in a folder are on the disk when this returns; a file system that knows no such thing has no say."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_file(path: str) -> None:
+    """What another has written is on the disk when this returns."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def partial_jobs() -> List[str]:
+    """Ids of the jobs whose folder was not received to its end."""
+    return sorted(_hidden(_PARTIAL))
+
+
+def undone_jobs() -> List[str]:
+    """Ids of the jobs whose start was undone here."""
+    return sorted(_hidden(_UNDONE))
+
+
+def _hidden(ending: str) -> Iterator[str]:
+    try:
+        names = os.listdir(jobs_root())
+    except FileNotFoundError:
+        return
+    for name in names:
+        job_id = name[1 : -len(ending)]
+        if name.startswith(".") and name.endswith(ending) and _ID.fullmatch(job_id):
+            yield job_id
 
 
 def known_jobs() -> List[str]:

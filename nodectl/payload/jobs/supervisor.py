@@ -17,7 +17,7 @@ from .checkpoint_copy import Courier
 from .classify import first
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, MARKER, Containment, Killing
-from .folder import JobFolder, payload_folder
+from .folder import JobFolder, no_space, payload_folder
 from .guard import Guard
 from .nsinit import Command
 from .process import read_stat, send
@@ -109,7 +109,7 @@ class Supervisor:
         """Live until the job has ended on every host and they know that it has here."""
         signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._ask_stop)
+        signal.signal(signal.SIGTERM, self.ask_stop)
         self.courier.start()
         if self.courier.pid:
             self.containment.spared.add(self.courier.pid)
@@ -123,7 +123,8 @@ class Supervisor:
         self.guard.dismiss()
         self.containment.remove()
 
-    def _ask_stop(self, *_: object) -> None:
+    def ask_stop(self, *_: object) -> None:
+        """End the job, as its operator wishes."""
         self._stop_asked = True
 
     def _sleep(self, now_s: float) -> None:
@@ -194,6 +195,8 @@ class Supervisor:
     def _describe(self, death: Death) -> News:
         """On the clerk's thread: read of a rank's end what its log says."""
         failure = describe(death, self.job.at("ranks"), self.job.at("output.log"), after_another=bool(self.deaths))
+        if failure and failure["kind"] == "exit" and no_space(self.job.path):
+            failure["message"] += f"; {no_space(self.job.path)}"
         self.deaths += [failure] if failure else []
         return lambda: self._take_description(death.rank, failure)
 
@@ -309,7 +312,8 @@ class Supervisor:
         logs, output = self.job.at("ranks"), self.job.at("output.log")
         found = unseen(self.plan, logs, output, known=known, after_stop=self._term_s is not None)
         words = tail(output, _LAST_WORDS_BYTES).strip().splitlines()
-        return lambda: self._take_unseen(found, words[-1] if words else "without a word")
+        last_words = no_space(self.job.path) or (words[-1] if words else "without a word")
+        return lambda: self._take_unseen(found, last_words)
 
     def _take_unseen(self, found: List[Dict[str, Any]], last_words: str) -> None:
         self._explained = True

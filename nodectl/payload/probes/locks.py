@@ -110,9 +110,9 @@ def running_jobs() -> List[Dict[str, str]]:
         job = JobFolder(name)
         try:
             if job.supervisor_alive():
-                plan = job.plan()
-                running.append({"id": name, "operator": str(plan.get("operator", "")), "script": str(plan["script"])})
-        except (OSError, ValueError, KeyError):  # it is being removed
+                plan = job.any_plan()
+                running.append({"id": name, **{key: str(plan.get(key, "")) for key in ("operator", "script")}})
+        except (OSError, ValueError):  # it is being removed
             continue
     return running
 
