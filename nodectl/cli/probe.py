@@ -109,8 +109,7 @@ class _Command(click.Command):
 
 def _single(probe: AnyProbe) -> click.Command:
     """The command of one probe."""
-    common = [option for option in declared(ProbeOptions) if probe.between_hosts or option.field not in BETWEEN_HOSTS]
-    own = _own(probe)
+    common, own = _common([probe]), _own(probe)
 
     @click.pass_context
     def run(ctx: click.Context, /, **given: Any) -> None:
@@ -136,12 +135,12 @@ def _refuse_doubles(command: _Command) -> _Command:
 
 def _several(names: str) -> click.Command:
     """The command of `NAME,NAME`, or of a group."""
-    common = declared(ProbeOptions)
+    from nodectl.probes.registry import chosen
+
+    common = _common(chosen(names))
 
     @click.pass_context
     def run(ctx: click.Context, /, **given: Any) -> None:
-        from nodectl.probes.registry import chosen
-
         app = ctx.ensure_object(App)
         options = ProbeOptions(**_values(common, given), forks=app.forks)
         wanted = [(probe, probe.given(options, **_from_settings(probe, ctx.parent))) for probe in chosen(names)]
@@ -149,6 +148,12 @@ def _several(names: str) -> click.Command:
 
     text = f"{names}, one after the other, with the options that probes have in common.\n\n{_EXIT_STATUS}"
     return _Command(names, callback=run, params=[*map(_click_option, common), *_of_the_run()], help=text)
+
+
+def _common(probes: Sequence[AnyProbe]) -> list[Declared]:
+    """The options that these probes share with all; of pairs of hosts only where one of them measures between hosts."""
+    between = any(probe.between_hosts for probe in probes)
+    return [option for option in declared(ProbeOptions) if between or option.field not in BETWEEN_HOSTS]
 
 
 def _own(probe: AnyProbe) -> tuple[Declared, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nodectl.common.units import parse_size
+from nodectl.common.units import format_size, parse_size
 
 _OPTION = "option"
 _SERIES = re.compile(r"(?P<least>[^.*]{1,30})\.\.(?P<most>[^.*]{1,30})(?:\*(?P<factor>[1-9]\d?))?")
@@ -182,7 +182,7 @@ def _end(text: str) -> int:
 
 def _series(least: int, most: int, factor: int) -> set[int]:
     if most < least:
-        raise ValueError(f"{least}..{most} begins with the larger size")
+        raise ValueError(f"{format_size(least)}..{format_size(most)} begins with the larger size")
     wanted = {least}
     while max(wanted) * factor <= most and len(wanted) < _MOST_SIZES:
         wanted.add(max(wanted) * factor)

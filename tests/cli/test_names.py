@@ -54,6 +54,7 @@ def test_a_slip_is_told_what_was_meant(nodectl: Callable[..., Any], inventory: s
         ),
         (["probe", "tcp,nccl", "--sizes", "1MiB"], "--sizes is an option of nccl, not of tcp,nccl"),
         (["probe", "--streams", "4"], "--streams is an option of tcp, not of quick"),
+        (["probe", "gemm,memory", "--pairs", "all"], "latency, nccl, rdma, tcp, not of gemm,memory"),
         (["probe", "memory", "--pairs", "all"], "--pairs is an option of latency, nccl, rdma, tcp, not of memory"),
         (["bench", "retrieval", "--gradient", "8MiB"], "--gradient is an option of network-sweep, not of retrieval"),
     ],

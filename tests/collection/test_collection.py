@@ -103,6 +103,35 @@ def test_what_needs_the_package_says_so_and_what_to_do(
 
 
 @pytest.mark.lab
+@pytest.mark.parametrize(
+    ("uv", "reason"),
+    [
+        ("/opt/theirs/uv", "wheels exist for 3.99 to 3.99, apt offers none of those, and uv"),
+        (
+            "/opt/theirs/none",
+            "no uv at /opt/theirs/none, and python_controller_uv names none to copy there: put uv there",
+        ),
+    ],
+)
+def test_an_interpreter_comes_by_the_hosts_uv_where_no_controller_has_one(
+    controller: Controller,
+    one_host: LabUnderTest,
+    on_host: Callable[[str], str],
+    tmp_path: Path,
+    uv: str,
+    reason: str,
+) -> None:
+    on_host("mkdir -p /opt/theirs; printf '#!/bin/sh\\necho []\\n' > /opt/theirs/uv; chmod 755 /opt/theirs/uv")
+    variables = {"python_min": "3.99", "python_max": "3.99", "python_uv": uv}
+    tasks = [{"ansible.builtin.import_role": {"name": "nodectl.fleet.python"}}]
+    (tmp_path / "theirs.yml").write_text(
+        json.dumps([{"hosts": "all", "gather_facts": True, "vars": variables, "tasks": tasks}])
+    )
+    done = controller.attempt(tmp_path, "ansible-playbook", "-i", one_host.inventory, "theirs.yml")
+    assert done.returncode == 2 and reason in " ".join(done.stdout.split()), done.stdout + done.stderr
+
+
+@pytest.mark.lab
 def test_the_playbooks_run_from_any_folder_by_name(
     controller: Controller, one_host: LabUnderTest, on_host: Callable[[str], str], tmp_path: Path
 ) -> None:

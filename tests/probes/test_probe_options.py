@@ -34,7 +34,7 @@ def test_sizes(text: str, expected: Sizes) -> None:
         ("-1KiB", "no size"),
         ("max", "no size"),
         ("max..1MiB", "no size"),
-        ("1MiB..1KiB", "begins with the larger"),
+        ("1MiB..1KiB", "1 ?MiB..1 ?KiB begins with the larger"),
         ("1KiB..1MiB*1", "grow by 2"),
         ("1KiB..max,1MiB", "stands alone"),
         ("1KiB..", "no size"),
