@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -119,6 +120,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
         )
     _prune(folder / "artifacts")
     if runner.status == "canceled":
+        _end_left_over(name)
         raise KeyboardInterrupt
     if not listener.tallies:
         stdout = folder / "artifacts" / name / "stdout"
@@ -126,6 +128,15 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
     return ProvisionRun(
         name, listener.tallies, tuple(listener.problems), tuple(listener.reports), tuple(listener.answers)
     )
+
+
+def _end_left_over(run: str) -> None:
+    """End what a cancelled run has left: workers and multiplexers have sessions of their own, where no signal came."""
+    mark = f"NODECTL_RUN={run}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _through_jumps(folder: Path) -> dict[str, str]:
