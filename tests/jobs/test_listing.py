@@ -164,3 +164,27 @@ def test_a_beginning_of_two_jobs_names_none() -> None:
     job = merge([report(0, "running")], {})
     with pytest.raises(UsageError, match="fits 2 jobs"):
         Listing((job, replace(job, id="20261121-050000-ab12")), {}, 1).find("20261121")
+
+
+def without_plan(host: str, state: str, rank: int | None, problem: str = "its plan.json is empty") -> Report:
+    row = {"id": "20261121-040000-ab12", "plan": None, "rank": rank, "alive": False, "processes": 0, "problem": problem}
+    return Report(host, {**row, "state": {"state": state, "final": True}})
+
+
+@pytest.mark.parametrize("rank", [1, None])
+def test_a_host_that_cannot_read_its_plan_has_its_place_from_the_others(rank: int | None) -> None:
+    job = merge([report(0, "finished"), without_plan("gpu02", "failed", rank), report(2, "finished")], {})
+    assert [(part.host, part.state) for part in job.parts] == [
+        ("gpu01", "finished"), ("gpu02", "failed"), ("gpu03", "finished")]  # fmt: skip
+    assert (job.parts[1].problem, job.script, job.state) == ("its plan.json is empty", "train.py", JobState.FAILED)
+
+
+def test_what_an_upload_left_is_a_job_that_can_be_cleaned() -> None:
+    job = merge([without_plan("gpu02", "partial", None, ""), without_plan("gpu01", "partial", None, "")], {})
+    assert (job.hosts, job.state, job.state.ended) == (("gpu01", "gpu02"), JobState.STOPPED, True)
+    assert job.created_at == 1795233600.0
+
+
+def test_a_job_of_another_version_is_not_known() -> None:
+    job = merge([without_plan("gpu01", "unreadable", 0, "a plan of version 7")], {})
+    assert (job.state, job.state.ended) == (JobState.UNKNOWN, False)
