@@ -272,13 +272,18 @@ one_lane() { # LANE
 all_quick() { # LANES...
     begin
     for lane in "$@"; do "$lane"; done
+    late=
     for group in $groups; do
         eval "lanes=\$$group"
-        all_together $lanes || printf '\n%s again %s\n' "$nonce" "$group"
+        all_together $lanes && continue
+        printf '\n%s again %s\n' "$nonce" "$group"
+        late=1
     done
     # where one complained without end, nobody knows what the others said
     if ! printf '\n' >&2; then
         printf "\n$nonce again %s\n" $groups only
+    elif [ -n "$late" ]; then # beside those that are asked again
+        printf '\n%s again only\n' "$nonce"
     elif [ -n "$only" ]; then
         clock
         "$only"
