@@ -23,11 +23,11 @@ _STARTING = re.compile(r"job (\S+): starting on 4 hosts\n")
 
 
 class Launch:
-    """A launch of a job with 16 MiB of code and a secret, whose id was just said."""
+    """A launch of a job with 4 MiB of code and a secret, whose id was just said."""
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
-        (shell.folder / "big").write_bytes(os.urandom(16 << 20))
+        (shell.folder / "big").write_bytes(os.urandom(4 << 20))
         argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP, "--env", "TOKEN")]
         env = {**shell.nodectl.env, "TOKEN": "se'cret"}
         self.process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -74,7 +74,16 @@ MOMENTS = ("true", "test -d {partial} || test -d {folder}", "test -d {folder}")
 
 @pytest.mark.parametrize(
     ("number", "moment"),
-    [(signal.SIGINT, moment) for moment in MOMENTS] + [(signal.SIGTERM, MOMENTS[1]), (signal.SIGHUP, MOMENTS[2])],
+    [
+        (signal.SIGINT, MOMENTS[1]),
+        *(
+            pytest.param(number, moment, marks=pytest.mark.slow)
+            for number, moment in (
+                *((signal.SIGINT, MOMENTS[0]), (signal.SIGINT, MOMENTS[2])),
+                *((signal.SIGTERM, MOMENTS[1]), (signal.SIGHUP, MOMENTS[2])),
+            )
+        ),
+    ],
 )
 def test_an_interrupted_start_is_undone_on_all_hosts(shell: Shell, number: int, moment: str) -> None:
     with launched(shell) as launch:
@@ -87,7 +96,7 @@ def test_an_interrupted_start_is_undone_on_all_hosts(shell: Shell, number: int, 
         assert launch.left() == ""
 
 
-@pytest.mark.parametrize("moment", MOMENTS[1:3])
+@pytest.mark.parametrize("moment", [MOMENTS[1], pytest.param(MOMENTS[2], marks=pytest.mark.slow)])
 def test_a_killed_launch_leaves_a_whole_job_or_none(shell: Shell, moment: str) -> None:
     with launched(shell) as launch:
         launch.wait_for(moment)
