@@ -25,8 +25,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from nodectl.payload.common.frames import texts
-
 _PAYLOAD = Path(__file__).resolve().parent.parent / "nodectl" / "payload"
 _RUN = _PAYLOAD / "run.py"
 _LEAST = 0.95
@@ -40,6 +38,16 @@ _SHAPES = {
     "cpu": ((512, 512, 512), (1024, 1024, 1024)),
 }
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32"}
+
+
+def _texts(output: str | bytes) -> list[bytes]:
+    """The texts of the frames in what a program printed; read by the probes' own code, which is not installed here."""
+    sys.path.insert(0, str(_PAYLOAD.parent.parent))
+    try:
+        found: list[bytes] = import_module("nodectl.payload.common.frames").texts(output)
+    finally:
+        del sys.path[0]
+    return found
 
 
 def main() -> int:
@@ -159,7 +167,7 @@ def _events(name: str, kind: str, options: argparse.Namespace, *args: str) -> li
         timeout=_DEADLINE_S + 100,
         check=False,
     )
-    said = [json.loads(text) for text in texts(done.stdout)]
+    said = [json.loads(text) for text in _texts(done.stdout)]
     own = [event for event in said if event.get("gpu") in (None, 0)]
     lacking = [event["text"] for event in own if event["event"] == "lacks"]
     found = [event for event in own if event["event"] == kind]

@@ -94,8 +94,20 @@ def _root(script: Path, folder: Path | None) -> Path:
         if parent in (Path.home(), Path(parent.anchor)):
             break
         if any((parent / mark).exists() for mark in _MARKS):
-            return parent
+            return parent if _is_of(parent, script) else script.parent
     return script.parent
+
+
+def _is_of(root: Path, script: Path) -> bool:
+    """Nothing on the way to the script is ignored: a scratch folder in a project is none of it."""
+    specs, folder, place = [("", GitIgnoreSpec.from_lines(_NEVER))], root, ""
+    for part in script.relative_to(root).parts:
+        specs += _specs_of(folder, place)
+        folder /= part
+        place += part + ("/" if folder.is_dir() else "")
+        if _is_ignored(place, specs):
+            return False
+    return True
 
 
 def _workdir(root: Path, script: Path, places: list[str]) -> str:

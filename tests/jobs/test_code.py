@@ -110,9 +110,13 @@ def test_linked_folders_travel_and_circles_end(project: Path, tmp_path: Path) ->
     ]
 
 
-def test_the_script_travels_even_where_it_is_ignored(project: Path) -> None:
-    write(project / ".gitignore", "scripts/\n")
-    assert "scripts/train.py" in places(find_code(str(project / "scripts" / "train.py")))
+def test_a_scratch_folder_is_none_of_the_project(project: Path) -> None:
+    write(project / ".gitignore", "scratch/\n")
+    write(project / "scratch" / "try" / "train.py")
+    code = find_code(str(project / "scratch" / "try" / "train.py"))
+    assert (code.folder, places(code)) == (project / "scratch" / "try", ["train.py"])
+    whole = find_code(str(project / "scratch" / "try" / "train.py"), project)
+    assert {"mine/__init__.py", "scratch/try/train.py"} <= set(places(whole))
 
 
 def test_a_project_that_is_too_big_names_its_largest_parts(project: Path) -> None:

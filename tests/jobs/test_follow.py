@@ -153,6 +153,7 @@ print(count, int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").rea
 """
 
 
+@pytest.mark.slow
 def test_who_reads_slowly_gets_all_in_little_memory(local: Local) -> None:
     text = b"".join(b"%d: %s\n" % (number, b"x" * 190) for number in range(5000)) * 200
     for host in "ab":

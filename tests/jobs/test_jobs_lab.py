@@ -317,6 +317,7 @@ def test_usage_errors(lab4: Any, nodectl: Any, tmp_path: Path, args: tuple[str, 
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_shell_that_prints_keeps_no_job_from_being_listed_read_and_stopped(shell: Shell) -> None:
     noisy = shell.lab.hosts[1]
     shell.lab.ssh(noisy, "cp ~/.bashrc ~/.bashrc.kept; sed -i '1i echo Welcome; printf more' ~/.bashrc")

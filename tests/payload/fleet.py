@@ -53,8 +53,8 @@ def free_port() -> int:
         port = 20_000 + secrets.randbelow(12_000)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
             try:
-                udp.bind(("127.0.0.1", port))
-                tcp.bind(("127.0.0.1", port))
+                udp.bind(("", port))  # jobs of other tests have it on addresses of their own
+                tcp.bind(("", port))
             except OSError:
                 continue
             return port

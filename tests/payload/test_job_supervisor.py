@@ -206,6 +206,7 @@ def test_a_frozen_supervisor_that_waits_for_another_host_is_ended_too(fleet: Fle
     assert left_over(job_id) == []
 
 
+@pytest.mark.slow
 def test_a_short_stop_of_everything_ends_nothing(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP)
     fleet.wait_up(job_id, "up", 2)
