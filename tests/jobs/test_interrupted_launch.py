@@ -96,6 +96,7 @@ def test_an_interrupted_start_is_undone_on_all_hosts(shell: Shell, number: int, 
         assert launch.left() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [MOMENTS[1], pytest.param(MOMENTS[2], marks=pytest.mark.slow)])
 def test_a_killed_launch_leaves_a_whole_job_or_none(shell: Shell, moment: str) -> None:
     with launched(shell) as launch:

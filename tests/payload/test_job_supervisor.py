@@ -198,6 +198,7 @@ def test_the_guard_ends_the_job_of_a_frozen_supervisor_after_the_lease(fleet: Fl
     assert left_over(job_id) == []
 
 
+@pytest.mark.slow
 def test_a_frozen_supervisor_that_waits_for_another_host_is_ended_too(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP, start=[0], start_deadline_s=60.0)
     os.kill(fleet.report(0, job_id)["state"]["pid"], signal.SIGSTOP)

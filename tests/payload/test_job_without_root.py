@@ -66,7 +66,7 @@ def test_nothing_escapes_a_stop(nobodys: Fleet) -> None:
     assert left_over(job_id) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
 def test_nothing_escapes_the_end_of_its_supervisor(nobodys: Fleet, number: int) -> None:
     job_id = nobodys.launch(ESCAPE)
     nobodys.wait_up(job_id, "up", 2)
