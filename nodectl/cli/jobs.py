@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -129,14 +129,25 @@ def clean(app: App, job: tuple[str, ...]) -> None:
             raise click.UsageError(f"{ended.id} is {ended.state.value}; stop it first: nodectl jobs stop {ended.id}")
     ids = [ended.id for ended in chosen]
     kept: dict[str, str] = {}
+    kept_ids: set[str] = set()
     if ids:
         answers = clean_hosts(app.transport, app.hosts, ids, app.forks)
-        kept = {host: f"{row['id']} is kept: {row['problem'] or 'something of it runs'}"
-                for host, rows in answers.lines.items() for row in rows if not row["removed"]}  # fmt: skip
+        kept_ids, kept = _kept(answers.lines)
         _note_problems({**answers.problems, **kept})
-    removed = [job_id for job_id in ids if not any(text.startswith(f"{job_id} ") for text in kept.values())]
+    removed = [job_id for job_id in ids if job_id not in kept_ids]
     app.show("jobs", {"removed": removed}, f"removed {', '.join(removed)}" if removed else "nothing to remove")
     raise click.exceptions.Exit(3 if listing.unreachable or kept else 0)
+
+
+def _kept(rows_by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[set[str], dict[str, str]]:
+    """The jobs that some host did not remove, and by host which and why."""
+    kept = {host: [row for row in rows if not row["removed"]] for host, rows in rows_by_host.items()}
+    texts = {
+        host: "; ".join(f"{row['id']} is kept: {row['problem'] or 'something of it runs'}" for row in rows)
+        for host, rows in kept.items()
+        if rows
+    }
+    return {row["id"] for rows in kept.values() for row in rows}, texts
 
 
 def follow_output(

@@ -144,14 +144,17 @@ def _collect(root: Path) -> tuple[list[tuple[Path, str]], list[str]]:
     files: list[tuple[Path, str]] = []
     ignored: list[str] = []
     never = GitIgnoreSpec.from_lines(_NEVER)
-    for path, place, taken in _walk(root, "", [("", never)], (root.resolve(),)):
-        if not taken:
-            if path.name.startswith(".env") or not never.match_file(place):  # of caches nobody wants to hear
-                ignored.append(place)
-        elif path.is_file():
-            files.append((path, place))
-            if len(files) > _LIMIT_FILES:
-                raise UsageError(f"{root} holds more than {_LIMIT_FILES} files", _HOW_TO_LEAVE_OUT)
+    try:
+        for path, place, taken in _walk(root, "", [("", never)], (root.resolve(),)):
+            if not taken:
+                if path.name.startswith(".env") or not never.match_file(place):  # of caches nobody wants to hear
+                    ignored.append(place)
+            elif path.is_file():
+                files.append((path, place))
+                if len(files) > _LIMIT_FILES:
+                    raise UsageError(f"{root} holds more than {_LIMIT_FILES} files", _HOW_TO_LEAVE_OUT)
+    except OSError as error:
+        raise UsageError(f"the code cannot be read: {error}", _HOW_TO_LEAVE_OUT) from error
     return files, ignored
 
 

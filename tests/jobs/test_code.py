@@ -129,6 +129,21 @@ def test_a_project_that_is_too_big_names_its_largest_parts(project: Path) -> Non
     assert find_code(str(project / "scripts" / "train.py"), limit_mib=100).size_bytes == 90 << 20
 
 
+def test_a_folder_that_cannot_be_read_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "private").mkdir()
+    inside = Path.iterdir
+
+    def refused(self: Path) -> object:  # root may read all
+        if self.name == "private":
+            raise PermissionError(13, "Permission denied", str(self))
+        return inside(self)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(UsageError, match=r"cannot be read: .*private") as caught:
+        find_code(str(project / "scripts" / "train.py"))
+    assert ".nodectlignore" in caught.value.remedy
+
+
 def test_an_ignore_file_that_is_no_text(project: Path) -> None:
     (project / ".gitignore").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=r"\.gitignore"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nodectl.cli.jobs import _kept
 from nodectl.errors import UsageError
 from nodectl.jobs.listing import Listing, Report, merge
 from nodectl.model.job import Failure, Job, JobState
@@ -188,3 +189,11 @@ def test_what_an_upload_left_is_a_job_that_can_be_cleaned() -> None:
 def test_a_job_of_another_version_is_not_known() -> None:
     job = merge([without_plan("gpu01", "unreadable", 0, "a plan of version 7")], {})
     assert (job.state, job.state.ended) == (JobState.UNKNOWN, False)
+
+
+def test_each_job_that_a_host_keeps_is_named() -> None:
+    gone, runs = {"id": "a", "removed": True, "problem": ""}, {"id": "b", "removed": False, "problem": ""}
+    broken = {"id": "c", "removed": False, "problem": "its plan.json is empty"}
+    ids, texts = _kept({"node01": (gone, runs, broken), "node02": (gone,)})
+    assert ids == {"b", "c"}
+    assert texts == {"node01": "b is kept: something of it runs; c is kept: its plan.json is empty"}
