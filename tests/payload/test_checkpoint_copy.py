@@ -181,7 +181,9 @@ def test_each_save_is_copied_once_it_has_stopped_changing(
     monkeypatch.setattr(signal, "signal", lambda _number, handler: ends.append(handler))
     said: list[str] = []
     hosts = [{"name": "node01", "address": "127.0.0.1"}, {"name": "node02", "address": "127.0.0.1"}]
-    thread = threading.Thread(target=_copy_from_first, args=(hosts, second[1], SECRET, str(source), None, said.append))
+    thread = threading.Thread(
+        target=_copy_from_first, args=([hosts[1]], None, second[1], SECRET, str(source), said.append)
+    )
     thread.start()
     _await(lambda: len(said) == 1)
     write(source / "checkpoint-2/model.bin", b"new", 2)

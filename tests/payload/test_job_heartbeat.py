@@ -46,7 +46,7 @@ def test_a_host_that_has_ended_may_be_silent() -> None:
     peers = Peers([1], lease_s=8)
     peers.hear(Beat(1, 1, FINISHED, None), 0.0)
     assert peers.newly_lost(100.0) == []
-    assert peers.all_ended()
+    assert peers.all_ended(100.0)
 
 
 def test_unheard_hosts_are_known() -> None:

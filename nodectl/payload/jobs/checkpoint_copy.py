@@ -66,15 +66,17 @@ class Courier:
 
     def _body(self) -> Optional[Callable[[Say], None]]:
         checkpoint, rank, hosts = self._checkpoint, self._plan["rank"], self._plan["hosts"]
+        members, member = self._plan["members"], self._plan["member"]
         if checkpoint is None or checkpoint["mode"] != "local" or self.folder is None:
             return None
         folder, port, secret = self.folder, int(self._plan["heartbeat_port"]), self._job.secret()
         source = checkpoint.get("restore_from")
         if rank == 0:
             self.ready = source is None
-            return lambda say: _copy_from_first(hosts, port, secret, folder, source, say)
-        if rank in (1, source):
-            return lambda say: _serve(hosts[rank]["address"], port, secret, folder)
+            giver = None if source is None else members[source]
+            return lambda say: _copy_from_first(hosts[1:2], giver, port, secret, folder, say)
+        if rank == 1 or member == source:
+            return lambda say: _serve(members[member]["address"], port, secret, folder)
         return None
 
     def listen(self) -> None:
@@ -123,6 +125,9 @@ class Courier:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
             self.pid = 0
+        if self.pipe >= 0:
+            os.close(self.pipe)
+            self.pipe = -1
 
 
 def _run(body: Callable[[Say], None], writer: int, supervisor: int) -> None:
@@ -146,22 +151,24 @@ def _run(body: Callable[[Say], None], writer: int, supervisor: int) -> None:
 
 
 def _copy_from_first(
-    hosts: List[Dict[str, str]], port: int, secret: bytes, folder: str, source: Optional[int], say: Say
+    second: List[Dict[str, str]], giver: Optional[Dict[str, str]], port: int, secret: bytes, folder: str, say: Say
 ) -> None:
-    """On the first host: fetch what is newer on `source`, then copy each new checkpoint to the second host.
+    """On the first host: fetch what is newer on `giver`, then copy each new checkpoint to the second host, if any.
 
     After SIGTERM it ends with one more round.
     """
     ending: List[int] = []
     signal.signal(signal.SIGTERM, lambda *_: ending.append(1))
     fetched: List[str] = []
-    if source is not None:
-        fetched = _fetch((hosts[source]["address"], port), secret, folder)
-        say(f"ready fetched {', '.join(fetched)} from {hosts[source]['name']}")
-    second = (hosts[1]["address"], port)
+    if giver is not None:
+        fetched = _fetch((giver["address"], port), secret, folder)
+        say(f"ready fetched {', '.join(fetched)} from {giver['name']}")
+    if not second:
+        return
+    (taker,) = second
     there = saved(folder)
     copied: Set[Saved] = set(there) - set(newest_steps(there, 1))  # of those that are there already only the newest
-    if source == 1:
+    if giver == taker:
         copied |= {item for item in there if item.name in fetched}
     seen_s: Dict[Saved, float] = {}
     while True:
@@ -171,11 +178,11 @@ def _copy_from_first(
         seen_s = {item: seen_s.get(item, began_s) for item in there}
         for item in there:
             if item not in copied and (last_round or _is_settled(item, began_s - seen_s[item])):
-                outcome = _try_put(second, secret, folder, item)
+                outcome = _try_put((taker["address"], port), secret, folder, item)
                 if not outcome.startswith("not copied"):
                     copied.add(item)
                 if outcome:
-                    say(f"copy {outcome} ({hosts[1]['name']})")
+                    say(f"copy {outcome} ({taker['name']})")
         if last_round:
             return
         copied &= set(there)

@@ -152,9 +152,19 @@ def _supervise(job: JobFolder, pipe: int) -> None:
     answer = {"error": _UNDONE} if undone else {"pid": os.getpid(), "containment": supervisor.containment.kind}
     os.write(pipe, json.dumps(answer).encode())
     os.close(pipe)
-    supervisor.run()
+    _run_attempts(supervisor)
     if undone:
         shutil.rmtree(job.path, ignore_errors=True)
+
+
+def _run_attempts(first: Any) -> None:
+    """One attempt after the other, to the job's end."""
+    supervisor = first
+    supervisor.run()
+    while supervisor.following is not None:
+        supervisor = supervisor.successor()
+        supervisor.open()
+        supervisor.run()
 
 
 def discard(job_id: str) -> None:

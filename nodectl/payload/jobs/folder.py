@@ -37,6 +37,15 @@ def payload_folder() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
+def boot_id() -> str:
+    """What tells this boot of the node from those before; empty where the kernel does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def jobs_root() -> str:
     """The folder of all jobs of this login."""
     return os.path.join(state_root(), "jobs")

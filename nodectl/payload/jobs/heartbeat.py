@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 import socket
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..common.addresses import family
 
@@ -19,20 +19,42 @@ _BUFFER_BYTES = 16384
 WAITING, RUNNING, ENDING, STOPPING = "waiting", "running", "ending", "stopping"
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
 TERMINAL = frozenset({FINISHED, FAILED, STOPPED})
+# nothing of this attempt runs there any more, another may follow; a host that stands by for another
+RESTING, SPARE = "resting", "spare"
+
+
+class Attempt(NamedTuple):
+    """One run of a job's ranks: the how-manyth, the hosts in the order of their node ranks.
+
+    `source` is the host whose newest checkpoint is fetched to the first before the start.
+    """
+
+    number: int
+    roster: Tuple[int, ...]
+    source: Optional[int] = None
 
 
 class Beat(NamedTuple):
-    """One heartbeat: who (rank of the host), the how-manyth, its state, and its first failure where it has one."""
+    """One heartbeat: who (place of the host in the plan), the how-manyth, its state, and its first failure if any.
+
+    `over`: the job has ended, there will be no other attempt, and why not; `fit`: why this host cannot take part in
+    the next (empty: it can, None: not known yet); `newest_ns`: of its newest checkpoint; `missing`: whom it misses.
+    """
 
     rank: int
     number: int
     state: str
     failure: Optional[Dict[str, Any]]
+    attempt: Attempt = Attempt(1, ())
+    over: Optional[str] = None
+    fit: Optional[str] = None
+    newest_ns: int = -1
+    missing: Tuple[int, ...] = ()
 
 
 def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:
     """The datagram: magic, HMAC-SHA256, JSON."""
-    body = json.dumps({"j": job_id, "r": beat.rank, "n": beat.number, "s": beat.state, "f": beat.failure}).encode()
+    body = json.dumps([job_id, *beat], separators=(",", ":")).encode()
     return _MAGIC + _sign(secret, body) + body
 
 
@@ -44,10 +66,12 @@ def decode(secret: bytes, job_id: str, datagram: bytes) -> Optional[Beat]:
     body = datagram[head:]
     if not hmac.compare_digest(datagram[len(_MAGIC) : head], _sign(secret, body)):
         return None
-    document = json.loads(body)
-    if document["j"] != job_id:
+    said_by, *words = json.loads(body)
+    if said_by != job_id:
         return None
-    return Beat(int(document["r"]), int(document["n"]), str(document["s"]), document["f"])
+    beat = Beat(*words)
+    number, roster, source = beat.attempt
+    return beat._replace(attempt=Attempt(number, tuple(roster), source), missing=tuple(beat.missing))
 
 
 def _sign(secret: bytes, body: bytes) -> bytes:
@@ -57,52 +81,95 @@ def _sign(secret: bytes, body: bytes) -> bytes:
 class Peers:
     """What was heard from the other hosts of a job, by the given clock (seconds, monotonic)."""
 
-    def __init__(self, ranks: List[int], lease_s: float) -> None:
+    def __init__(self, ranks: List[int], lease_s: float, born_s: float = 0.0) -> None:
         self.ranks = ranks
         self.lease_s = lease_s
-        self.states: Dict[int, str] = {}
-        self.failures: Dict[int, Dict[str, Any]] = {}
+        self.beats: Dict[int, Beat] = {}
         self.lost: Set[int] = set()
+        self._born_s = born_s
         self._heard_s: Dict[int, float] = {}
-        self._numbers: Dict[int, int] = {}
+        self._attempt: Optional[Attempt] = None
+
+    def begin(self, attempt: Attempt) -> None:
+        """From now on only what is said in this attempt counts, and only its hosts can be lost."""
+        self._attempt = attempt
+        self.lost = set()
 
     def hear(self, beat: Beat, now_s: float) -> bool:
         """Take a beat in; False for an old one (a replay, or one that was overtaken) and for a stranger."""
-        if beat.rank not in self.ranks or beat.number <= self._numbers.get(beat.rank, 0):
+        if beat.rank not in self.ranks or (beat.rank in self.beats and beat.number <= self.beats[beat.rank].number):
             return False
-        self._numbers[beat.rank] = beat.number
         self._heard_s[beat.rank] = now_s
-        self.states[beat.rank] = beat.state
-        if beat.failure is not None:
-            self.failures[beat.rank] = beat.failure
+        self.beats[beat.rank] = beat
         return True
 
+    def _takes_part(self, rank: int) -> bool:
+        return self._attempt is None or rank in self._attempt.roster
+
+    def _here(self) -> Iterator[Beat]:
+        """The last words of those that are in this attempt."""
+        own = self._attempt
+        return (beat for beat in self.beats.values() if own is None or beat.attempt == own)
+
+    @property
+    def failures(self) -> Dict[int, Dict[str, Any]]:
+        """The first failure of each host in this attempt."""
+        return {beat.rank: beat.failure for beat in self._here() if beat.failure is not None}
+
     def unheard(self) -> List[int]:
-        """Hosts that have never been heard."""
-        return [rank for rank in self.ranks if rank not in self._heard_s]
+        """Hosts of the attempt that have never been heard in it."""
+        here = {beat.rank for beat in self._here()}
+        return [rank for rank in self.ranks if self._takes_part(rank) and rank not in here]
+
+    def in_attempt(self) -> int:
+        """How many others are in this attempt, those that stand by too."""
+        return sum(1 for _ in self._here())
 
     def newly_lost(self, now_s: float) -> List[int]:
-        """Hosts whose lease ran out since the last call: silent, and not known to have ended."""
+        """Hosts of the attempt whose lease ran out since the last call: silent, and not known to have ended."""
         silent = [
             rank
             for rank, heard_s in self._heard_s.items()
-            if now_s - heard_s > self.lease_s and rank not in self.lost and self.states[rank] not in TERMINAL
+            if now_s - heard_s > self.lease_s
+            and rank not in self.lost
+            and self._takes_part(rank)
+            and self.beats[rank].state not in TERMINAL
         ]
         self.lost.update(silent)
         return silent
 
     def pardon(self, pause_s: float) -> None:
         """Nobody could be heard for this long, by the fault of who listens."""
+        self._born_s += pause_s
         for rank in self._heard_s:
             self._heard_s[rank] += pause_s
 
-    def any_in(self, *states: str) -> bool:
-        """At least one host said that it is in one of these states."""
-        return any(state in states for state in self.states.values())
+    def silent_s(self, now_s: float) -> Dict[int, float]:
+        """For how long each host has not been heard."""
+        return {rank: now_s - self._heard_s.get(rank, self._born_s) for rank in self.ranks}
 
-    def all_ended(self) -> bool:
-        """Every other host has ended, is lost, or has never been heard."""
-        return all(self.states.get(rank) in TERMINAL or rank in self.lost for rank in self._heard_s)
+    def any_in(self, *states: str) -> bool:
+        """At least one host said that it is in one of these states, in whichever attempt."""
+        return any(beat.state in states for beat in self.beats.values())
+
+    def any_here_in(self, *states: str) -> bool:
+        """At least one host of this attempt said that it is in one of these states."""
+        return any(beat.state in states for beat in self._here())
+
+    def later_attempt(self) -> Optional[Attempt]:
+        """The newest that somebody has begun after this one."""
+        own = self._attempt.number if self._attempt else 0
+        later = [beat.attempt for beat in self.beats.values() if beat.attempt.number > own]
+        return max(later, key=lambda attempt: attempt.number, default=None)
+
+    def over(self) -> Optional[Beat]:
+        """The words of a host for which the job has ended."""
+        return next((beat for beat in self.beats.values() if beat.over is not None), None)
+
+    def all_ended(self, now_s: float) -> bool:
+        """The job is over for every other host that was ever heard, or that host is silent."""
+        silent_s = self.silent_s(now_s)
+        return all(beat.over is not None or silent_s[rank] > self.lease_s for rank, beat in self.beats.items())
 
 
 class Mesh:

@@ -42,6 +42,13 @@ class Death(NamedTuple):
     after_stop: bool
 
 
+class Output(NamedTuple):
+    """The common output of an attempt's ranks: a file from `begin` on."""
+
+    path: str
+    begin: int = 0
+
+
 class RankWatch:
     """Finds the `expected` ranks among `members(known ranks)`, and reports their ends.
 
@@ -118,6 +125,11 @@ class RankWatch:
             self.expect(time.monotonic())  # an elastic launcher starts others
         return ended
 
+    def close(self) -> None:
+        """Let go of the ranks' handles."""
+        for rank in list(self._ranks.values()):
+            self._forget(rank)
+
     def _forget(self, rank: Rank) -> None:
         del self._ranks[rank.pid]
         if rank.handle >= 0:
@@ -132,7 +144,7 @@ def _code(rank: Rank, stat: Optional[Stat]) -> Optional[int]:
     return wait_status(stat.exit_code)
 
 
-def describe(death: Death, logs: str, output: str, *, after_another: bool) -> Dict[str, Any]:
+def describe(death: Death, logs: str, output: Output, *, after_another: bool) -> Dict[str, Any]:
     """The death as a failure: `kind`, `message`, `rank`, `exit_status`, `time`; {} where it is none."""
     code = death.code
     if code is None:
@@ -146,7 +158,9 @@ def describe(death: Death, logs: str, output: str, *, after_another: bool) -> Di
     return {"kind": kind, "message": message, "rank": death.rank, "exit_status": status, "time": death.time}
 
 
-def unseen(plan: Dict[str, Any], logs: str, output: str, *, known: Set[int], after_stop: bool) -> List[Dict[str, Any]]:
+def unseen(
+    plan: Dict[str, Any], logs: str, output: Output, *, known: Set[int], after_stop: bool
+) -> List[Dict[str, Any]]:
     """Failures of ranks that had gone before anybody looked, as torchrun tells of them; `known` are left out."""
     text = tail(output, _SUMMARY_BYTES)
     failures = []
@@ -160,21 +174,21 @@ def unseen(plan: Dict[str, Any], logs: str, output: str, *, known: Set[int], aft
     return failures
 
 
-def _stderr(logs: str, output: str, local_rank: int) -> str:
+def _stderr(logs: str, output: Output, local_rank: int) -> str:
     """The end of what the rank wrote: from its own log where the launcher keeps one, else from the common output."""
     own = glob.glob(os.path.join(glob.escape(logs), "**", f"attempt_*/{local_rank}/stderr.log"), recursive=True)
     if own:
-        return tail(max(own, key=os.path.getmtime))
+        return tail(Output(max(own, key=os.path.getmtime)))
     mark = f"[default{local_rank}]:"
     lines = tail(output).splitlines()
     return "\n".join(line[len(mark) :] if line.startswith(mark) else line for line in lines)
 
 
-def tail(path: str, size_bytes: int = _TAIL_BYTES) -> str:
-    """The last bytes of a file as text; empty where it cannot be read."""
+def tail(output: Output, size_bytes: int = _TAIL_BYTES) -> str:
+    """The last bytes of it as text; empty where it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - size_bytes))
+        with open(output.path, "rb") as file:
+            file.seek(max(output.begin, os.fstat(file.fileno()).st_size - size_bytes, 0))
             return file.read().decode(errors="replace")
     except OSError:
         return ""

@@ -6,22 +6,25 @@ import contextlib
 import os
 import selectors
 import signal
-import socket
 import time
 from functools import partial
 from typing import Any, Dict, List, Optional, Set
 
 from . import heartbeat as hb
 from . import shared_memory
+from .attempts import Over
 from .checkpoint_copy import Courier
 from .classify import first
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, MARKER, Containment, Killing
-from .folder import JobFolder, no_space, payload_folder
+from .fitness import newest_ns, unfit
+from .folder import JobFolder, no_space
 from .guard import Guard
+from .heartbeat import Attempt
+from .member import Member
 from .nsinit import Command
-from .process import read_stat, send
-from .ranks import Death, RankWatch, describe, tail, unseen
+from .process import send
+from .ranks import Death, Output, RankWatch, describe, tail, unseen
 
 _TICK_S = 0.2
 _GATHER_S = 0.05  # heartbeats that come within this are heard at once
@@ -37,22 +40,29 @@ _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
 
 
 class Supervisor:
-    """One job on this host. Everything that happens is in `step`; the clock is monotonic seconds."""
+    """One attempt of a job on this host. Everything that happens is in `step`; the clock is monotonic seconds."""
 
-    def __init__(self, job: JobFolder) -> None:
+    def __init__(self, job: JobFolder, member: Optional[Member] = None) -> None:
         self.job = job
-        self.plan = job.plan()
-        self.rank: int = self.plan["rank"]
-        self.hosts: List[Dict[str, str]] = self.plan["hosts"]
-        self.state = hb.WAITING
+        self.member = member or Member(job)
+        self.plan = self.member.attempt_plan()
+        self.rank = self.member.rank
+        self.hosts = self.member.hosts
+        self.peers = self.member.peers
+        self.state = hb.WAITING if self.plan["rank"] is not None else hb.SPARE
         self.failures: List[Dict[str, Any]] = []
         self.deaths: List[Dict[str, Any]] = []
         self.lost: List[int] = []
         self.exit_status: Optional[int] = None
-        self.final = False
+        self.over: Optional[Over] = None
+        self.following: Optional[Attempt] = None
         self.ended_at: Optional[float] = None
-        self._stop_asked = False
-        self._beat_number = 0
+        self.begun_at = time.time()
+        self._log_begin = _size(job.at("output.log"))
+        self._rested = self.state == hb.SPARE
+        self._fit: Optional[str] = None
+        self._newest_ns = -1
+        self._asked_fit = False
         self._next_beat_s = 0.0
         self._born_s = self._stepped_s = time.monotonic()
         self._ended_s = 0.0
@@ -60,7 +70,6 @@ class Supervisor:
         self._term_s: Optional[float] = None
         self._end_state = hb.FAILED
         self._signature = ""
-        self._identity = {**_identity(), "rank": self.rank}
         self._guard_ended = False
         self._guard_stopped_s: Optional[float] = None
         self._killing: Optional[Killing] = None
@@ -76,10 +85,9 @@ class Supervisor:
     def open(self) -> None:
         """Take the port, the containment and the first state; OSError where that fails."""
         lease_s = float(self.plan["lease_s"])
-        self.peers = hb.Peers([rank for rank in range(len(self.hosts)) if rank != self.rank], lease_s)
-        self.job.reserve()
-        port = int(self.plan["heartbeat_port"])
-        self.mesh = hb.Mesh(self.job.id, self.job.secret(), self.hosts, self.rank, port)
+        if self.member.attempt.number == 1:
+            self.job.reserve()
+            self.member.open()
         self.containment = Containment.create(self.job.id, self.rank)
         self.guard = Guard(self.job, self.containment, lease_s)
         self.containment.guarded_by(self.guard.pid)
@@ -87,27 +95,20 @@ class Supervisor:
         self._open_selectors()
         expected = int(self.plan["nproc_per_node"])
         self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
-        self.clerk = Clerk(self.job.write_state, self._wake)
+        self.clerk = Clerk(self.job.write_state, self.member.wake)
         self.job.write_state(self._state())
 
     def _open_selectors(self) -> None:
         """`selector` hears all, `urgent` all but the heartbeats."""
         self.urgent, self.selector = selectors.DefaultSelector(), selectors.DefaultSelector()
-        self._wake_reader, self._wake_writer = socket.socketpair()
-        for end in (self._wake_reader, self._wake_writer):
-            end.setblocking(False)
-        self.urgent.register(self._wake_reader, selectors.EVENT_READ)
+        self.urgent.register(self.member.wake_reader, selectors.EVENT_READ)
         self.urgent.register(self.guard.words, selectors.EVENT_READ)
         self.selector.register(self.urgent, selectors.EVENT_READ)
-        self.selector.register(self.mesh.socket, selectors.EVENT_READ)
-
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._wake_writer.send(b"\0")
+        self.selector.register(self.member.mesh.socket, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Live until the job has ended on every host and they know that it has here."""
-        signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
+        """Live until the job has ended on every host and they know that it has here, or another attempt follows."""
+        signal.set_wakeup_fd(self.member.wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self.ask_stop)
         self.courier.start()
@@ -115,17 +116,42 @@ class Supervisor:
             self.containment.spared.add(self.courier.pid)
             self.urgent.register(self.courier.pipe, selectors.EVENT_READ)
         self.clerk.start()
+        if self.member.history and not self._rested:
+            self.clerk.ask(self._announce)
         while not self._may_leave(time.monotonic()):
             self._sleep(time.monotonic())
             self.step(time.monotonic())
         self.courier.end()
         self.clerk.close()
         self.guard.dismiss()
+        self._close()
         self.containment.remove()
+
+    def _announce(self) -> None:
+        """On the clerk's thread: a line in the ranks' output, for who reads it."""
+        with open(self.job.at("output.log"), "a", encoding="utf-8") as log:
+            log.write(self.member.announcement())
+
+    def _close(self) -> None:
+        """What the next attempt has of its own."""
+        self.watch.close()
+        self.selector.close()
+        self.urgent.close()
+        os.close(self.guard.words)
+        if not self._guard_ended:
+            send(self.guard.pid, signal.SIGKILL)  # it may be stopped, and has nothing left to guard
+            os.waitpid(self.guard.pid, 0)
+
+    def successor(self) -> Optional[Supervisor]:
+        """The next attempt's, not yet open; None where the job is over."""
+        if self.following is None:
+            return None
+        self.member.begin(self.following, self._record())
+        return Supervisor(self.job, self.member)
 
     def ask_stop(self, *_: object) -> None:
         """End the job, as its operator wishes."""
-        self._stop_asked = True
+        self.member.stop_asked = True
 
     def _sleep(self, now_s: float) -> None:
         wait_s = self._wait_s(now_s)
@@ -133,7 +159,7 @@ class Supervisor:
         if not (gather_s and self.urgent.select(gather_s)):
             self.selector.select(wait_s - gather_s)
         with contextlib.suppress(BlockingIOError):
-            self._wake_reader.recv(4096)
+            self.member.wake_reader.recv(4096)
 
     def _wait_s(self, now_s: float) -> float:
         waits_s = [self._next_beat_s - now_s]
@@ -145,22 +171,24 @@ class Supervisor:
 
     def _calm(self) -> bool:
         """Nothing is to be expected but heartbeats."""
-        return self.state == hb.RUNNING or (self.final and not self.peers.all_ended())
+        waits = self.over is not None and not self.peers.all_ended(self._stepped_s)
+        return self.state in (hb.RUNNING, hb.SPARE) or waits
 
     def step(self, now_s: float) -> None:
         """Hear, look, decide, tell: in this order, so that silence is judged after all that lay in the socket."""
         self.guard.lifeline.beat()
         self._note_own_pause(now_s)
         unheard = len(self.peers.unheard())
-        for beat in self.mesh.receive():
-            self.peers.hear(beat, now_s)
+        self.member.hear(now_s)
         if self.state == hb.WAITING and len(self.peers.unheard()) < unheard:
             self._next_beat_s = now_s  # it waits for us, too
         self._listen_to_courier()
         self._look(now_s)
-        if not self.final:
+        if not self._rested:
             self._decide(now_s)
         self._note_lost(now_s)
+        if self._rested and self.over is None:
+            self._succeed(now_s)
         self._tell(now_s)
         self._save()
 
@@ -179,7 +207,7 @@ class Supervisor:
     def _look(self, now_s: float) -> None:
         """Note a dead guard, with which all others die, then dead ranks, then the launcher's own end."""
         self._reap(now_s)
-        if self._spawned_s is not None and not self.final:
+        if self._spawned_s is not None and not self._rested:
             self.watch.look(now_s)
             for death in self.watch.deaths(after_stop=self._term_s is not None or self._guard_ended):
                 self._undescribed[death.rank] = now_s
@@ -194,7 +222,7 @@ class Supervisor:
 
     def _describe(self, death: Death) -> News:
         """On the clerk's thread: read of a rank's end what its log says."""
-        failure = describe(death, self.job.at("ranks"), self.job.at("output.log"), after_another=bool(self.deaths))
+        failure = describe(death, self._rank_logs(), self._output(), after_another=bool(self.deaths))
         if failure and failure["kind"] == "exit" and no_space(self.job.path):
             failure["message"] += f"; {no_space(self.job.path)}"
         self.deaths += [failure] if failure else []
@@ -236,13 +264,19 @@ class Supervisor:
             return
         if self.courier.problem:
             self._fail("checkpoint", self.courier.problem)
-        elif not self.peers.unheard() and self.courier.ready:
+        elif self._may_start() and self.courier.ready:
             self._spawn(now_s)
-        elif self.peers.unheard() and now_s - self._born_s > float(self.plan["start_deadline_s"]):
+        elif not self._may_start() and now_s - self._born_s > float(self.plan["start_deadline_s"]):
             for rank in self.peers.unheard():
                 self._lose(rank, "was never heard: its supervisor did not start, or a firewall drops UDP")
+            if not self.peers.unheard() and not self.member.is_quorate():
+                self._fail("communication", "half of all hosts or fewer were heard, and an attempt takes more of them")
         if self.failures:
             self._end(now_s, hb.FAILED, settle_s=0)
+
+    def _may_start(self) -> bool:
+        """All of this attempt's hosts are heard, and more than half of the job's."""
+        return not self.peers.unheard() and self.member.is_quorate()
 
     def _spawn(self, now_s: float) -> None:
         self.state, self._spawned_s = hb.RUNNING, now_s
@@ -261,9 +295,12 @@ class Supervisor:
 
     def _told_to_end(self, now_s: float) -> bool:
         """The operator, or another host, ended the job."""
-        if self._stop_asked or self.peers.any_in(hb.STOPPING, hb.STOPPED):
+        if self.member.stop_asked or self.peers.any_in(hb.STOPPING, hb.STOPPED):
             self._end(now_s, hb.STOPPED, settle_s=0)
-        elif self.peers.any_in(hb.ENDING, hb.FAILED):
+        elif self.peers.later_attempt() is not None:
+            self._fail("communication", "the other hosts went on without this one, which they had lost")
+            self._end(now_s, hb.FAILED, settle_s=0)
+        elif self.peers.any_here_in(hb.ENDING, hb.RESTING, hb.FAILED):
             self._end(now_s, hb.FAILED, settle_s=_SETTLE_S)
         return self.state in (hb.STOPPING, hb.ENDING)
 
@@ -309,7 +346,7 @@ class Supervisor:
     def _read_unseen(self) -> News:
         """On the clerk's thread: a rank can fail and be gone between two looks, and its neighbour's end be seen."""
         known: Set[int] = {failure["rank"] for failure in (*self.failures, *self.deaths)}
-        logs, output = self.job.at("ranks"), self.job.at("output.log")
+        logs, output = self._rank_logs(), self._output()
         found = unseen(self.plan, logs, output, known=known, after_stop=self._term_s is not None)
         words = tail(output, _LAST_WORDS_BYTES).strip().splitlines()
         last_words = no_space(self.job.path) or (words[-1] if words else "without a word")
@@ -340,7 +377,7 @@ class Supervisor:
 
     def _decide_ending(self, now_s: float) -> None:
         """SIGTERM when the others have had their moment, SIGKILL for what is left after the grace."""
-        if self._stop_asked and self._end_state != hb.STOPPED:
+        if self.member.stop_asked and self._end_state != hb.STOPPED:
             self._term_at_s = now_s
         looked = self._found_segments or now_s - self._asked_segments_s > _LOOK_S
         if self._term_s is None and now_s >= self._term_at_s and looked:
@@ -359,9 +396,38 @@ class Supervisor:
         return self._end_state != hb.FAILED or self._spawned_s is None or self._explain(now_s)
 
     def _finish(self, now_s: float, state: str) -> None:
-        self.state, self.final = state, True
+        """Nothing runs here any more; whether the job is over, too, is asked next."""
+        self.state, self._rested = state, True
         self._ended_s, self.ended_at = now_s, time.time()
         self._next_beat_s = now_s
+        if state == hb.FAILED and self.member.succession.possible:
+            self.state = hb.RESTING
+
+    def _succeed(self, now_s: float) -> None:
+        """Between the end of this attempt and what follows it."""
+        if self.member.stop_asked:
+            self.state = hb.STOPPED
+        if not self._asked_fit and self.member.succession.possible and self._is_broken():
+            self._asked_fit = True
+            self.clerk.ask(self._test)
+        follows = self.member.decide(self._beat(now_s), now_s)
+        if isinstance(follows, Over):
+            self.over, self.state = follows, follows.state
+            self._ended_s, self.ended_at = now_s, self.ended_at or time.time()
+            self._next_beat_s = now_s
+        self.following = follows if isinstance(follows, Attempt) else None
+
+    def _is_broken(self) -> bool:
+        """This attempt has failed somewhere."""
+        return self.state == hb.RESTING or bool(self.peers.lost) or self.peers.any_here_in(hb.RESTING)
+
+    def _test(self) -> News:
+        """On the clerk's thread: whether this host can take part again, and how new its checkpoint is."""
+        reason, newest = unfit(self.plan), newest_ns(self.courier.folder)
+        return lambda: self._take_test(reason, newest)
+
+    def _take_test(self, reason: str, newest: int) -> None:
+        self._fit, self._newest_ns = reason, newest
 
     def _note_lost(self, now_s: float) -> None:
         for rank in self.peers.newly_lost(now_s):
@@ -369,6 +435,8 @@ class Supervisor:
 
     def _lose(self, rank: int, why: str) -> None:
         self.lost.append(rank)
+        if self.state == hb.SPARE:
+            return
         self._fail("host_lost", f"{self.hosts[rank]['name']}: {why}", lost=rank)
 
     def _fail(self, kind: str, message: str, **more: object) -> None:
@@ -379,16 +447,22 @@ class Supervisor:
         if now_s < self._next_beat_s:
             return
         self._next_beat_s = now_s + (float(self.plan["beat_s"]) if self._calm() else _TICK_S)
-        self._beat_number += 1
-        self.mesh.send(hb.Beat(self.rank, self._beat_number, self.state, first(self.failures)))
+        if self.over is None or self.over.told:
+            self.member.send(self._beat(now_s))
+
+    def _beat(self, now_s: float) -> hb.Beat:
+        over = self.over.why if self.over else None
+        missing = tuple(self.member.missing(now_s))
+        cause, attempt = first(self.failures), self.member.attempt
+        return hb.Beat(self.rank, 0, self.state, cause, attempt, over, self._fit, self._newest_ns, missing)
 
     def _may_leave(self, now_s: float) -> bool:
-        if not self.final:
-            return False
+        if self.over is None:
+            return self.following is not None
         waited_s = now_s - self._ended_s
-        if self.state == hb.STOPPED and waited_s > _STOPPED_S:
+        if not self.over.told or (self.state == hb.STOPPED and waited_s > _STOPPED_S):
             return True
-        return self.peers.all_ended() and waited_s > (_PARTING_S if self.peers.ranks else 0)
+        return self.peers.all_ended(now_s) and waited_s > (_PARTING_S if self.peers.ranks else 0)
 
     def _save(self) -> None:
         """Have the state written where it has changed."""
@@ -400,9 +474,9 @@ class Supervisor:
 
     def _state(self) -> Dict[str, Any]:
         return {
-            **self._identity,
+            **self.member.identity,
             "state": self.state,
-            "final": self.final,
+            "final": self.over is not None,
             "containment": self.containment.record(),
             "ended_at": self.ended_at,
             "exit_status": self.exit_status,
@@ -410,25 +484,53 @@ class Supervisor:
             "lost": list(self.lost),
             "checkpoint": self.courier.note,
             "heard": {str(rank): failure for rank, failure in self.peers.failures.items()},
+            "attempt": self.member.attempt.number,
+            "roster": list(self.member.attempt.roster),
+            "attempts": self.member.history,
+            "no_restart": self.over.why if self.over else "",
         }
 
+    def _record(self) -> Dict[str, Any]:
+        """What is kept of this attempt when another begins."""
+        number, roster, _ = self.member.attempt
+        told = {**self.peers.failures, self.rank: first(self.failures)}
+        causes = [{**failure, "host": self.hosts[rank]["name"]} for rank, failure in told.items() if failure]
+        return {
+            "number": number,
+            "hosts": [self.hosts[rank]["name"] for rank in roster],
+            "begun_at": self.begun_at,
+            "ended_at": self.ended_at,
+            "log_begin": self._log_begin,
+            "cause": first(causes),
+        }
 
-def _identity() -> Dict[str, Any]:
-    """What never changes: this process, and the payload that it was started from."""
-    stat = read_stat(os.getpid())
-    return {
-        "pid": os.getpid(),
-        "start_ticks": stat.start_ticks if stat else 0,
-        "started_at": time.time(),
-        "payload": payload_folder(),
-    }
+    def _rank_logs(self) -> str:
+        return rank_logs(self.job, self.plan)
+
+    def _output(self) -> Output:
+        """What the ranks of this attempt have written."""
+        return Output(self.job.at("output.log"), self._log_begin)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def rank_logs(job: JobFolder, plan: Dict[str, Any]) -> str:
+    """Where each rank's own output lies: of the attempts after the first in folders of their own."""
+    number = plan.get("attempt", 1)
+    return job.at("ranks") if number == 1 else job.at("ranks", f"restart-{number - 1}")
 
 
 def _launcher_command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Command:
     """The deployed launch script for this host, in the node's environment plus what the operator gave."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_ENV)}
-    env.update(job.take_environment())
+    env.update(job.environment if plan.get("restarts") else job.take_environment())
     env.update({MARKER: job.id, "NODECTL_JOB_DIR": job.path, "PYTHONUNBUFFERED": "1"})
+    env["NODECTL_ATTEMPT"] = str(plan["attempt"])
     if checkpoint_folder:
         env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
     workdir = str(plan.get("workdir", ""))
@@ -451,6 +553,6 @@ def _launcher_argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:
     argv += ["--master-addr", master["address"], "--master-port", str(plan["master_port"])]
     argv += ["--local-addr", host["address"]]
     argv += ["--interface", host["interface"]] if host.get("interface") else []
-    argv += ["--log-dir", job.at("ranks"), "--job-id", job.id]
+    argv += ["--log-dir", rank_logs(job, plan), "--job-id", job.id]
     argv += ["--venv", plan["venv"]] if plan.get("venv") else []
     return [*argv, "--", plan["script"], *plan["args"]]

@@ -1,0 +1,240 @@
+"""Whether a job goes on after an attempt that failed, and on which hosts: pure, the same question asked on each host.
+
+No host decides alone. The one with the lowest place among those that are present leads; the others follow who is
+further. A cut-off host ends its ranks by its lease, and starts none without the others: see docs/jobs.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+
+from . import heartbeat as hb
+from .classify import first
+from .heartbeat import Attempt, Beat
+
+_END_S = 3.0  # what ending ranks takes beside the grace
+_BACK_OFF_S, _LONGEST_BACK_OFF_S = 2.0, 60.0
+_TEST_S = 30.0  # for a host to say whether it is fit
+_REJOIN_S = 300.0
+_USAGE_STATUS = 2
+_MISTAKE = re.compile(r"(?:\w+\.)*(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
+
+
+class Over(NamedTuple):
+    """The job has ended, in this state; `why` there is no other attempt; `told`: for the others, too."""
+
+    state: str
+    why: str = ""
+    told: bool = True
+
+
+class Rules(NamedTuple):
+    """What the plan says of it: `least` to `most` hosts an attempt; `rejoin_s`: for how long hosts are waited for."""
+
+    members: int
+    least: int
+    most: int
+    restarts: int
+    lease_s: float
+    grace_s: float
+    rejoin_s: float = _REJOIN_S
+
+    @classmethod
+    def of(cls, plan: Dict[str, Any]) -> Rules:
+        """Those of a job's plan."""
+        members = len(plan["hosts"])
+        most = int(plan.get("nodes") or members)
+        least = int(plan.get("least_nodes") or most)
+        more = float(plan.get("rejoin_s") or _REJOIN_S)
+        return cls(
+            members, least, most, int(plan.get("restarts", 0)), float(plan["lease_s"]), float(plan["grace_s"]), more
+        )
+
+    @property
+    def first(self) -> Tuple[int, ...]:
+        """The hosts of the first attempt."""
+        return tuple(range(self.most))
+
+
+def plan_of(plan: Dict[str, Any], attempt: Attempt) -> Dict[str, Any]:
+    """The plan as this attempt's ranks have it: `hosts` are its own, `rank` is this one's place there, or None."""
+    members, member = plan["hosts"], plan["rank"]
+    rank = attempt.roster.index(member) if member in attempt.roster else None
+    checkpoint = plan["checkpoint"] and {**plan["checkpoint"], "restore_from": attempt.source}
+    hosts = [members[each] for each in attempt.roster]
+    return {
+        **plan,
+        "members": members,
+        "member": member,
+        "hosts": hosts,
+        "rank": rank,
+        "checkpoint": checkpoint,
+        "attempt": attempt.number,
+    }
+
+
+def unmendable(cause: Optional[Dict[str, Any]]) -> str:
+    """Why another attempt would fail in the same way; empty where it might not."""
+    if cause is None:
+        return ""
+    kind, message = cause["kind"], str(cause["message"])
+    if kind == "exception" and _MISTAKE.match(message):
+        return f"a restart does not mend {message.partition(':')[0]}"
+    if kind in ("exit", "launcher") and cause.get("exit_status") == _USAGE_STATUS:
+        return "a restart does not mend wrong arguments (exit status 2)"
+    if kind == "time_limit":
+        return "its time is over"
+    if kind == "launcher" and "could not be started" in message:
+        return "a restart does not mend a launcher that cannot be started"
+    return ""
+
+
+class Succession:
+    """One host's view, from the first attempt to the last; `me` is the beat that it sends itself."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._culprits: Dict[int, int] = {}  # by attempt: on which host the cause lay
+        self._quiet: Tuple[int, float] = (0, 0.0)
+        self._alone_since_s: Optional[float] = None
+
+    @property
+    def possible(self) -> bool:
+        """There may be another attempt at all."""
+        return self.rules.restarts > 0
+
+    def decide(
+        self, me: Beat, beats: Dict[int, Beat], silent_s: Dict[int, float], now_s: float
+    ) -> Union[Over, Attempt, None]:
+        """What follows when nothing runs on this host: nothing yet, the end, or another attempt."""
+        if not self.possible:
+            return Over(me.state)
+        words = {**beats, me.rank: me}
+        if any(word.state in (hb.STOPPING, hb.STOPPED) for word in words.values()):
+            return Over(hb.STOPPED)
+        told = next((word for word in beats.values() if word.over is not None), None)
+        if told is not None:
+            return Over(told.state, told.over or "")
+        later = max((word.attempt for word in beats.values()), key=lambda attempt: attempt.number, default=me.attempt)
+        if later.number > me.attempt.number:
+            return later
+        if all(_in_state(words.get(member), me.attempt, hb.FINISHED) for member in me.attempt.roster):
+            return Over(hb.FINISHED)
+        present = {member for member in words if member == me.rank or silent_s[member] <= self.rules.lease_s}
+        if cut_off := self._cut_off(len(present), now_s):
+            return cut_off
+        return self._lead(words, present, silent_s, me.attempt, now_s) if min(present) == me.rank else None
+
+    def _cut_off(self, present: int, now_s: float) -> Optional[Over]:
+        """An attempt takes more than half of all hosts: two parts of a job never go on side by side."""
+        if 2 * present > self.rules.members:
+            self._alone_since_s = None
+            return None
+        self._alone_since_s = now_s if self._alone_since_s is None else self._alone_since_s
+        if now_s - self._alone_since_s <= self.rules.rejoin_s:
+            return None
+        heard = f"{present} of {self.rules.members} hosts heard each other for {self.rules.rejoin_s:g} s"
+        return Over(hb.FAILED, f"{heard}, and an attempt takes more than half of them", told=False)
+
+    def _lead(
+        self, words: Dict[int, Beat], present: Set[int], silent_s: Dict[int, float], attempt: Attempt, now_s: float
+    ) -> Union[Over, Attempt, None]:
+        there = [words[member] for member in attempt.roster if member in present]
+        lost = [member for member in attempt.roster if member not in present]
+        if any(word.attempt == attempt and word.state not in (hb.RESTING, hb.FINISHED) for word in there):
+            return None
+        if self._quiet[0] != attempt.number:
+            self._quiet = (attempt.number, now_s)
+        if (over := self._last(words, lost, attempt)) is not None:
+            return over
+        quiet_s = now_s - self._quiet[1]
+        fence_s = self.rules.lease_s + self.rules.grace_s + _END_S  # until then a cut-off host may have ranks
+        if 2 * len(present) <= self.rules.members or any(silent_s[member] <= fence_s for member in lost):
+            return None
+        if quiet_s < _back_off_s(attempt.number):
+            return None
+        if quiet_s < _TEST_S and any(
+            words[member].fit is None for member in present if words[member].attempt == attempt
+        ):
+            return None
+        roster = self._compose(words, present, attempt)
+        if len(roster) < self.rules.least:
+            return self._too_few(words, present, len(roster), quiet_s)
+        return Attempt(attempt.number + 1, tuple(roster), _source(words, present, roster[0]))
+
+    def _last(self, words: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
+        """The end, where the cause is none that an attempt mends, or none is left."""
+        culprit, cause = _cause(words, lost, attempt)
+        self._culprits[attempt.number] = culprit
+        if why := unmendable(cause):
+            return Over(hb.FAILED, f"not restarted: {why}")
+        if attempt.number > self.rules.restarts:
+            return Over(hb.FAILED, f"not restarted: all {self.rules.restarts} restarts are used")
+        return None
+
+    def _too_few(self, words: Dict[int, Beat], present: Set[int], usable: int, quiet_s: float) -> Optional[Over]:
+        if quiet_s <= self.rules.rejoin_s:
+            return None
+        unfit = sorted({word.fit or "" for member, word in words.items() if member in present and word.fit})
+        because = f" ({'; '.join(unfit)})" if unfit else ""
+        why = f"not restarted: {usable} of the {self.rules.least} hosts that it takes were there within"
+        return Over(hb.FAILED, f"{why} {self.rules.rejoin_s:g} s{because}")
+
+    def _compose(self, words: Dict[int, Beat], present: Set[int], attempt: Attempt) -> List[int]:
+        """The next roster: who was in it keeps the place, a spare takes that of a host which is lost or unfit."""
+        fit = [member for member in sorted(present) if words[member].attempt == attempt and words[member].fit == ""]
+        usable = _connected(fit, words)
+        spares = [member for member in usable if member not in attempt.roster]
+        roster: List[int] = []
+        for member in attempt.roster:
+            if member in usable and not (spares and self._is_suspect(member, attempt.number)):
+                roster.append(member)
+            elif spares:
+                roster.append(spares.pop(0))
+        return (roster + spares)[: self.rules.most]
+
+    def _is_suspect(self, member: int, number: int) -> bool:
+        """The causes of the last two attempts lay there."""
+        return self._culprits.get(number) == self._culprits.get(number - 1) == member
+
+
+def _in_state(word: Optional[Beat], attempt: Attempt, state: str) -> bool:
+    return word is not None and word.attempt == attempt and word.state == state
+
+
+def _cause(words: Dict[int, Beat], lost: Sequence[int], attempt: Attempt) -> Tuple[int, Optional[Dict[str, Any]]]:
+    """On which host the likeliest cause lay, and what it was."""
+    told = {
+        member: word.failure
+        for member, word in words.items()
+        if word.failure is not None and word.attempt == attempt and word.failure["kind"] != "host_lost"
+    }
+    cause = first(told.values())
+    if cause is None:
+        return (lost[0] if lost else -1), None
+    return next(member for member, failure in told.items() if failure is cause), cause
+
+
+def _connected(members: List[int], words: Dict[int, Beat]) -> List[int]:
+    """Those that all hear each other: who misses most, and is missed by most, is left out first."""
+    kept = list(members)
+    while True:
+        complaints = Counter(
+            member for one in kept for other in words[one].missing if other in kept for member in (one, other)
+        )
+        if not complaints:
+            return kept
+        kept.remove(max(complaints, key=lambda member: (complaints[member], member)))
+
+
+def _source(words: Dict[int, Beat], present: Set[int], leading: int) -> Optional[int]:
+    """Who has a newer checkpoint than the host that becomes the first; None where none has."""
+    newest = max(sorted(present), key=lambda member: words[member].newest_ns)
+    return newest if words[newest].newest_ns > words[leading].newest_ns else None
+
+
+def _back_off_s(failed: int) -> float:
+    """Seconds until the attempt after `failed` of them: 2, 4, 8 to 60."""
+    return min(_LONGEST_BACK_OFF_S, _BACK_OFF_S * 2.0 ** (min(failed, 10) - 1))

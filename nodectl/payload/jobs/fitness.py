@@ -1,0 +1,75 @@
+"""Whether a host can take part in the next attempt of a job: its supervisor looks, while nothing runs there."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from typing import Any, Dict, Optional
+
+from ..common.addresses import family
+from .checkpoints import saved
+from .folder import no_space
+
+_GPU_S = 15.0
+
+
+def unfit(plan: Dict[str, Any]) -> str:
+    """Why not: launcher, environment, disk, port or GPUs; empty where it can."""
+    for look in (_launcher, _disk, _port, _gpus):
+        reason = look(plan)
+        if reason:
+            return f"{plan['members'][plan['member']]['name']}: {reason}"
+    return ""
+
+
+def newest_ns(folder: Optional[str]) -> int:
+    """When the newest checkpoint in the folder was written; -1 for none."""
+    try:
+        return max((item.mtime_ns for item in saved(folder)), default=-1) if folder else -1
+    except OSError:
+        return -1
+
+
+def _launcher(plan: Dict[str, Any]) -> str:
+    if not os.access(plan["launcher"], os.X_OK):
+        return f"{plan['launcher']} is not there"
+    torchrun = os.path.join(plan["venv"], "bin", "torchrun") if plan.get("venv") else ""
+    return f"{torchrun} is not there" if torchrun and not os.access(torchrun, os.X_OK) else ""
+
+
+def _disk(_plan: Dict[str, Any]) -> str:
+    return no_space(os.getcwd())
+
+
+def _port(plan: Dict[str, Any]) -> str:
+    """The rendezvous' port; a connection of the last attempt that lingers is no hindrance."""
+    address = plan["members"][plan["member"]]["address"]
+    with socket.socket(family(address), socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, int(plan["master_port"])))
+        except OSError as error:
+            return f"port {plan['master_port']} of {address}: {error.strerror}"
+    return ""
+
+
+def _gpus(plan: Dict[str, Any]) -> str:
+    """Those that the plan counts on answer, where it counts on any."""
+    wanted = int(plan.get("gpus_per_node") or 0)
+    if not wanted:
+        return ""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=_GPU_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"nvidia-smi: {error}"
+    found = len(done.stdout.split())
+    if done.returncode:
+        return f"nvidia-smi ended with {done.returncode}: {(done.stderr or done.stdout).strip()[:200]}"
+    return f"{found} of {wanted} GPUs answer" if found < wanted else ""

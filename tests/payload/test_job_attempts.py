@@ -1,0 +1,249 @@
+"""A job that comes back: what follows a failed attempt, as each host decides it, and with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.payload.jobs import heartbeat as hb
+from nodectl.payload.jobs.attempts import Over, Rules, Succession, unmendable
+from nodectl.payload.jobs.heartbeat import Attempt, Beat
+from nodectl.payload.jobs.process import descendants
+from tests.payload.fleet import Fleet, processes_of
+
+KILLED = {"kind": "signal", "message": "killed by signal 9 (SIGKILL)", "rank": 1, "exit_status": 137, "time": 1.0}
+RULES = Rules(members=3, least=2, most=2, restarts=2, lease_s=8.0, grace_s=3.0)
+
+
+@dataclass
+class Views:
+    """The first of three hosts asks what follows; `silent` are hosts that it has not heard for so long."""
+
+    me: Beat
+    others: dict[int, Beat]
+    silent: dict[int, float] = field(default_factory=dict)
+    rules: Rules = RULES
+
+    def __post_init__(self) -> None:
+        self.succession = Succession(self.rules)
+
+    def ask(self, now_s: float) -> Over | Attempt | None:
+        silent = {rank: self.silent.get(rank, 0.1) for rank in range(self.rules.members) if rank != self.me.rank}
+        return self.succession.decide(self.me, self.others, silent, now_s)
+
+    def after(self, seconds: float) -> Over | Attempt | None:
+        """Ask now, and again after that time."""
+        self.ask(100.0)
+        return self.ask(100.0 + seconds)
+
+
+FIRST = Attempt(1, (0, 1))
+
+
+def beat(rank: int, state: str = hb.RESTING, attempt: Attempt = FIRST, **more: Any) -> Beat:
+    return Beat(rank, 1, state, more.pop("failure", None), attempt, **{"fit": "", **more})
+
+
+def failed(**silent: float) -> Views:
+    words = {1: beat(1, failure=KILLED), 2: beat(2, hb.SPARE)}
+    return Views(beat(0), words, {int(rank.removeprefix("host")): seconds for rank, seconds in silent.items()})
+
+
+def test_after_a_killed_rank_the_same_hosts_try_again() -> None:
+    assert failed().ask(100.0) is None
+    assert failed().after(2.1) == Attempt(2, (0, 1))
+
+
+def test_nothing_begins_while_a_host_still_ends_its_ranks() -> None:
+    views = failed()
+    views.others[1] = beat(1, hb.ENDING, failure=KILLED)
+    assert views.after(200.0) is None
+
+
+def test_a_host_that_does_not_lead_waits_for_the_one_that_does_and_follows_it() -> None:
+    views = Views(beat(1, failure=KILLED), {0: beat(0), 2: beat(2, hb.SPARE)})
+    assert views.after(200.0) is None
+    views.others[0] = beat(0, hb.WAITING, Attempt(2, (0, 1)))
+    assert views.ask(300.0) == Attempt(2, (0, 1))
+
+
+def test_a_spare_takes_the_place_of_a_lost_host_when_that_has_surely_ended_its_ranks() -> None:
+    views = failed(host1=13.0)
+    assert views.after(20.0) is None
+    views.silent[1] = 15.0
+    assert views.ask(130.0) == Attempt(2, (0, 2))
+
+
+def test_the_next_host_leads_where_the_first_is_lost_and_the_newest_checkpoint_is_fetched() -> None:
+    words = {0: beat(0, hb.RUNNING), 2: beat(2, hb.SPARE, newest_ns=-1)}
+    views = Views(beat(1, newest_ns=7), words, {0: 15.0})
+    assert views.after(3.0) == Attempt(2, (2, 1), source=1)
+
+
+def test_an_unfit_spare_is_not_taken_and_why_is_said() -> None:
+    views = failed(host1=15.0)
+    views.others[2] = beat(2, hb.SPARE, fit="node03: 7 of 8 GPUs answer")
+    assert views.after(299.0) is None
+    assert views.ask(401.0) == Over(
+        hb.FAILED, "not restarted: 1 of the 2 hosts that it takes were there within 300 s (node03: 7 of 8 GPUs answer)"
+    )
+
+
+def test_hosts_that_do_not_hear_each_other_are_not_put_together() -> None:
+    views = failed()
+    views.others[1] = beat(1, failure=KILLED, missing=(0,))
+    assert views.after(3.0) == Attempt(2, (0, 2))
+
+
+def test_a_host_where_the_cause_lay_twice_is_replaced() -> None:
+    views = failed()
+    assert views.after(3.0) == Attempt(2, (0, 1))
+    second = Attempt(2, (0, 1))
+    views.me = beat(0, attempt=second)
+    views.others = {1: beat(1, attempt=second, failure=KILLED), 2: beat(2, hb.SPARE, second)}
+    views.ask(200.0)
+    assert views.ask(205.0) == Attempt(3, (0, 2))
+
+
+def test_a_cut_off_host_begins_nothing_alone_and_gives_up_for_itself() -> None:
+    views = failed(host1=15.0, host2=15.0)
+    views.rules = RULES
+    assert views.after(299.0) is None
+    over = views.ask(401.0)
+    assert over == Over(
+        hb.FAILED, "1 of 3 hosts heard each other for 300 s, and an attempt takes more than half of them", told=False
+    )
+
+
+def test_half_of_the_hosts_are_not_enough_so_that_two_halves_never_go_on_side_by_side() -> None:
+    rules = RULES._replace(members=4)
+    words = {1: beat(1), 2: beat(2, hb.SPARE), 3: beat(3, hb.SPARE)}
+    assert Views(beat(0), words, {2: 15.0, 3: 15.0}, rules).after(20.0) is None
+    assert Views(beat(0), words, {3: 15.0}, rules).after(20.0) == Attempt(2, (0, 1))
+
+
+def test_a_stop_wins_against_a_restart() -> None:
+    views = failed()
+    views.others[2] = beat(2, hb.STOPPED)
+    assert views.after(3.0) == Over(hb.STOPPED)
+
+
+def test_the_job_is_finished_when_all_its_hosts_are_and_spares_follow() -> None:
+    done = {0: beat(0, hb.FINISHED), 1: beat(1, hb.RUNNING)}
+    assert Views(beat(2, hb.SPARE), done).ask(100.0) is None
+    done[1] = beat(1, hb.FINISHED)
+    assert Views(beat(2, hb.SPARE), done).ask(100.0) == Over(hb.FINISHED)
+    told = {0: beat(0, hb.FINISHED, over=""), 1: beat(1, hb.RUNNING)}
+    assert Views(beat(2, hb.SPARE), told).ask(100.0) == Over(hb.FINISHED)
+
+
+def test_used_up_restarts_end_the_job_and_it_is_said() -> None:
+    views = failed()
+    third = Attempt(3, (0, 1))
+    views.me, views.others = beat(0, attempt=third), {1: beat(1, attempt=third, failure=KILLED)}
+    assert views.ask(100.0) == Over(hb.FAILED, "not restarted: all 2 restarts are used")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "status", "why"),
+    [
+        ("exception", "ModuleNotFoundError: No module named 'x'", 1, "a restart does not mend ModuleNotFoundError"),
+        ("exception", "SyntaxError: invalid syntax", 1, "a restart does not mend SyntaxError"),
+        ("exit", "exit status 2", 2, "a restart does not mend wrong arguments (exit status 2)"),
+        ("exception", "RuntimeError: CUDA error", 1, ""),
+        ("signal", "killed by signal 9 (SIGKILL)", 137, ""),
+        ("exit", "exit status 1", 1, ""),
+    ],
+)
+def test_what_a_restart_cannot_mend_is_not_restarted(kind: str, message: str, status: int, why: str) -> None:
+    cause = {"kind": kind, "message": message, "exit_status": status, "rank": 0, "time": 0.0}
+    assert unmendable(cause) == why
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(tmp_path, 3)
+    yield made
+    made.close()
+
+
+# goes on from what the attempts before it have left; the first waits to be killed
+TRAIN = """
+import os, time
+number = int(os.environ["NODECTL_ATTEMPT"])
+os.write(1, f"up in {number}\\n".encode())
+if number == 1:
+    time.sleep(1000)
+"""
+
+
+def test_a_killed_rank_is_followed_by_a_second_attempt_on_the_same_hosts(fleet: Fleet) -> None:
+    job_id = fleet.launch(TRAIN, restarts=1)
+    fleet.wait_up(job_id, "up in 1", 2)
+    killed = next(pid for pid in processes_of(job_id) if b"\0RANK=3\0" in Path(f"/proc/{pid}/environ").read_bytes())
+    os.kill(killed, signal.SIGKILL)
+    fleet.wait_settled(job_id)
+    reports = fleet.reports(job_id)
+    assert [report["state"]["state"] for report in reports] == ["finished"] * 3
+    for rank, report in enumerate(reports):
+        assert report["state"]["attempt"] == 2
+        (before,) = report["state"]["attempts"]
+        assert (before["number"], before["cause"]["rank"], before["cause"]["host"]) == (1, 3, "host1")
+        assert fleet.output(rank, job_id).count("up in 2") == 2
+        announced = "nodectl: attempt 2 on host0,host1,host2; the last one failed: host1, rank 3: killed by signal 9"
+        assert announced in fleet.output(rank, job_id)
+    assert processes_of(job_id) == []
+
+
+def test_a_stop_in_the_back_off_ends_the_job_and_no_restart_follows(fleet: Fleet) -> None:
+    job_id = fleet.launch("raise ValueError('again')", restarts=5)
+    fleet.wait(lambda: all(report["state"]["state"] == "resting" for report in fleet.reports(job_id)))
+    for rank in range(3):
+        assert fleet.ctl(rank, "stop", job_id).returncode == 0
+    reports = fleet.reports(job_id)
+    assert {report["state"]["state"] for report in reports} == {"stopped"}
+    assert not any(report["alive"] for report in reports)
+    assert processes_of(job_id) == []
+
+
+def test_a_spare_takes_over_for_a_host_whose_supervisor_and_guard_are_killed(fleet: Fleet) -> None:
+    job_id = fleet.launch(TRAIN, restarts=1, nodes=2, lease_s=3.0)
+    fleet.wait(lambda: all(fleet.output(rank, job_id).count("up in 1") == 2 for rank in (0, 1)))
+    assert fleet.report(2, job_id)["state"]["state"] == "spare"
+    state = fleet.report(0, job_id)["state"]
+    for pid in (state["containment"]["outer"], state["pid"]):
+        os.kill(pid, signal.SIGKILL)
+    fleet.wait_settled(job_id)
+    assert [fleet.report(rank, job_id)["state"]["state"] for rank in (1, 2)] == ["finished"] * 2
+    assert fleet.report(2, job_id)["state"]["roster"] == [2, 1]
+    assert fleet.output(2, job_id).count("up in 2") == 2
+    assert fleet.output(0, job_id).count("up in 2") == 0
+    assert processes_of(job_id) == []
+
+
+@pytest.mark.slow
+def test_a_host_that_was_frozen_ends_its_ranks_with_the_first_word_of_the_attempt_that_replaced_it(
+    fleet: Fleet,
+) -> None:
+    script = TRAIN.replace("if number == 1:", "if os.environ['NODECTL_JOB_DIR'].find('/host2/') < 0:")
+    job_id = fleet.launch(script, restarts=1, nodes=2, lease_s=3.0)
+    fleet.wait(lambda: all(fleet.output(rank, job_id).count("up in 1") == 2 for rank in (0, 1)))
+    state = fleet.report(1, job_id)["state"]
+    frozen = [state["pid"], state["containment"]["outer"], *descendants({state["containment"]["outer"]})]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    fleet.wait(lambda: fleet.output(2, job_id).count("up in 2") == 2)
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+    fleet.wait(lambda: fleet.report(1, job_id)["state"]["state"] == "spare")
+    assert fleet.report(1, job_id)["processes"] == 1  # its guard
+    assert fleet.report(0, job_id)["state"]["state"] == "running"
+    fleet.ctl(0, "stop", job_id)
+    fleet.wait_settled(job_id)
+    assert processes_of(job_id) == []
