@@ -6,6 +6,10 @@ from nodectl.lab.faults.base import Fault, Outputs
 from nodectl.lab.faults.editing import bus_of, logged, recorded
 
 _OF_A_GPU = {
+    "gpu_power": (
+        "a GPU's power cable is not plugged",
+        "NVRM: GPU {bus}.0: GPU does not have the necessary power cables connected.",
+    ),
     "gpu_init": ("a GPU could not be started", "NVRM: GPU {bus}.0: RmInitAdapter failed! (0x62:0x65:2028)"),
     "gpu_bus": ("a GPU has left the bus, and no Xid says so", "nvidia {bus}.0: GPU has fallen off the bus."),
     "gpu_bar": (
@@ -32,6 +36,24 @@ _OF_A_GPU = {
     "nouveau": ("nouveau drives a GPU", "nouveau {bus}.0: NVIDIA GA100 (170000a1)"),
 }
 _OFTEN = {
+    "bnxt_refused": (
+        "an adapter's firmware refuses commands",
+        "bnxt_en 0000:c1:00.0 eth0: hwrm req_type 0x190 seq id 0x6 error 0x4",
+    ),
+    "own_address": (
+        "packets come back to their sender",
+        "bridge0: received packet on enp226s0 with own address as source address (addr:02:00:00:00:00:01, vlan:0)",
+    ),
+    "audit_full": ("the audit log is full", "audit: backlog limit exceeded"),
+    "kernel_warning": (
+        "the kernel warns of itself again and again",
+        "WARNING: CPU: 12 PID: 48120 at drivers/iommu/dma-iommu.c:1042 iommu_dma_unmap_page+0x79/0x90",
+    ),
+    "lustre_slow": (
+        "Lustre's servers answer late",
+        "Lustre: 9:0:(client.c:2289:ptlrpc_expire_one_request()) @@@ Request sent has timed out for slow reply: x",
+    ),
+    "bmc_silent": ("the BMC does not answer", "ipmi_si IPI0001:00: KCS in invalid state 9"),
     "aer_corrected": (
         "many corrected PCIe errors",
         "pcieport 0000:c0:01.1: AER: Corrected error received: 0000:c1:00.0",
@@ -47,6 +69,60 @@ _OFTEN = {
     "ceph": ("Ceph's servers do not answer", "libceph: mon0 (1)10.0.0.5:6789 session lost, hunting for new mon"),
 }
 _ONCE = {
+    "gpu_unsupported": (
+        "the driver does not know a GPU",
+        "NVRM: installed in this system requires use of the NVIDIA open kernel modules.",
+    ),
+    "slot_power": ("a PCIe slot has too little power", "pcieport 0000:c0:01.1: pciehp: Slot(17): Power fault"),
+    "pci_link_slow": (
+        "a PCIe link came up at its slowest",
+        "pcieport 0000:c0:01.1: broken device, retraining non-functional downstream link at 2.5GT/s",
+    ),
+    "iommu_stuck": ("the IOMMU does not answer", "AMD-Vi: Completion-Wait loop timed out"),
+    "nvme_remote": ("an NVMe disk over the network is lost", "nvme nvme9: starting error recovery"),
+    "raid_event": (
+        "the RAID controller reports a failure",
+        "megaraid_sas 0000:65:00.0: 2764 (652345654s/0x0001/FATAL) - VD 00/0 is now OFFLINE",
+    ),
+    "multipath": ("a path to a disk failed", "device-mapper: multipath: 253:0: Failing path 8:16."),
+    "device_mapper": (
+        "a thin pool is full",
+        "device-mapper: thin: 253:2: switching pool to out-of-data-space (queue IO) mode",
+    ),
+    "san_lost": ("a disk of the storage network is lost", "connection1:0: detected conn error (1022)"),
+    "zfs_suspended": (
+        "ZFS has stopped",
+        "WARNING: Pool 'scratch' has encountered an uncorrectable I/O failure and has been suspended.",
+    ),
+    "nfs_clientid": ("two NFS clients of one name", "NFS: Server 10.0.0.9 reports our clientid is in use"),
+    "nic_stopped": (
+        "an adapter stopped to protect itself",
+        "ice 0000:31:00.0: Firmware recovery mode detected. Limiting functionality.",
+    ),
+    "nic_reset": ("an adapter was reset", "ena 0000:00:05.0 ens5: Keep alive watchdog timeout."),
+    "bad_checksums": ("an adapter tells wrong checksums", "enp226s0: hw csum failure"),
+    "syn_flood": (
+        "a program takes connections too slowly",
+        "TCP: request_sock_TCP: Possible SYN flooding on port 10.0.0.1:29500. Sending cookies.",
+    ),
+    "pids_limit": (
+        "a login may start no more processes",
+        "cgroup: fork rejected by pids controller in /user.slice/user-1000.slice/session-3.scope",
+    ),
+    "files_limit": ("the machine may open no more files", "VFS: file-max limit 1048576 reached"),
+    "oom_nobody": ("memory was full and nothing could be ended", "Out of memory and no killable processes..."),
+    "irq_disabled": (
+        "an interrupt was switched off",
+        'irq 16: nobody cared (try booting with the "irqpoll" option)',
+    ),
+    "rt_throttled": ("a real-time process takes a processor whole", "sched: RT throttling activated"),
+    "boot_error": ("the boot before ended with a hardware error", "BERT: Error records from previous boot:"),
+    "hugepages_missing": (
+        "no room for huge pages",
+        "HugeTLB: allocating 512 of page size 2.00 MiB failed.  Only allocated 200 hugepages.",
+    ),
+    "page_retired": ("pages of memory are taken out", "RAS: Soft-offlining pfn: 0x8f2a31"),
+    "bmc_watchdog": ("the BMC's watchdog is not fed", "IPMI Watchdog: Unexpected close, not stopping watchdog!"),
     "gsp_boot": (
         "the GPU's system processor did not start",
         "NVRM: GPU0 RmInitAdapter: Cannot initialize GSP firmware RM",
