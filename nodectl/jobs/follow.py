@@ -148,6 +148,7 @@ class _Reader:
                 MODULE,
                 ["logs", self.job_id, mode, json.dumps(self._request())],
                 timeout_s=None,
+                bare=True,
                 on_output=self._take,
             )
             if not self.ended:

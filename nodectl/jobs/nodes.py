@@ -1,4 +1,4 @@
-"""What nodectl asks of the nodes about jobs: receive, start, stop, clean, survey; one run of `jobs.control` a host."""
+"""What nodectl asks of the nodes about jobs: start, stop, clean, survey; one run of `jobs.control` a host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
 
 MODULE = "jobs.control"
-_RECEIVE_S = 120.0
+_UPLOAD_S = 150.0
 _START_S = 30.0
 _STOP_S = 20.0
 _CLEAN_S = 30.0
@@ -50,7 +50,7 @@ def ask(
     """`jobs.control` with `args(host)` on every host at once."""
 
     def work(host: Host) -> CommandResult:
-        return run_payload(transport, host, MODULE, list(args(host)), timeout_s=timeout_s, stdin=stdin)
+        return run_payload(transport, host, MODULE, list(args(host)), timeout_s=timeout_s, stdin=stdin, bare=True)
 
     lines: dict[str, tuple[Mapping[str, Any], ...]] = {}
     refused, unreachable = {}, {}
@@ -88,19 +88,17 @@ def start(
 ) -> None:
     """Copy the job to every host and start it; whatever ends that before its end, it is undone everywhere."""
     ranks = {host.name: str(rank) for rank, host in enumerate(hosts)}
+    variables = json.dumps(dict(env)).encode() + b"\n"
     try:
-        sent = ask(
+        started = ask(
             transport,
             hosts,
-            lambda host: ["receive", plan.id, ranks[host.name]],
+            lambda host: ["start", plan.id, ranks[host.name]],
             forks=forks,
-            timeout_s=_RECEIVE_S,
-            stdin=package,
+            timeout_s=_UPLOAD_S,
+            stdin=variables + package,
         )
-        _all_or_none(sent, "could not take the job's folder")
-        secrets = {"stdin": json.dumps(dict(env)).encode()} if env else {}
-        started = ask(transport, hosts, lambda _: ["start", plan.id], forks=forks, timeout_s=_START_S, **secrets)
-        _all_or_none(started, "could not start the job's supervisor")
+        _all_or_none(started, "could not take and start the job")
     except BaseException as error:
         if left := discard(transport, hosts, plan.id, forks).problems:
             error.add_note(f"{fold(left)}: the start could not be undone: {next(iter(left.values()))}")

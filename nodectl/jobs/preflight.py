@@ -177,9 +177,8 @@ def _reach(
         "udp_port": ports[1],
         "token": secrets.token_hex(8),
     }
+    # who asks before it listens asks again: nobody waits for it
     listener = _Listener(transport, hosts[0], {**common, "expected": len(hosts) - 1, "seconds": _LISTENS_S})
-    if not listener.start():
-        return [_cannot_listen(host, hosts[0], listener.problem) for host in hosts[1:]]
     findings: dict[str, Finding] = {}
     asking = hosts[1:]
     for seconds in (_REACH_S, _REACH_AGAIN_S):
@@ -192,6 +191,8 @@ def _reach(
         asking = [host for host in asking if findings[host.name].status is Status.FAILED]
         if not asking:
             break
+        if not listener.listens():
+            return [_cannot_listen(host, hosts[0], listener.problem) for host in hosts[1:]]
     if all(finding.status is Status.OK for finding in findings.values()):
         listener.join(_REACH_S)  # the job wants these ports next
     return [listener.judge(findings[host.name]) for host in hosts[1:]]
@@ -230,10 +231,10 @@ class _Listener:
             self._begun.set()
 
         self._thread = threading.Thread(target=run, daemon=True)
-
-    def start(self) -> bool:
-        """False where it cannot listen, or does not in time."""
         self._thread.start()
+
+    def listens(self) -> bool:
+        """False where it cannot listen, or does not in time."""
         self._begun.wait(_LOOK_DEADLINE_S)
         return self._is_listening
 

@@ -293,7 +293,7 @@ def test_a_host_that_cannot_take_the_job_undoes_it_everywhere(shell: Shell) -> N
     finally:
         shell.lab.ssh(host, f"umount {folder}")
     assert done.returncode == 1
-    assert f"{host} could not take the job's folder" in done.stderr
+    assert f"{host} could not take and start the job" in done.stderr
     assert "No space left on device" in done.stderr
     for name in shell.lab.hosts[:3]:
         assert shell.lab.ssh(name, f"ls -A {folder}") == ""

@@ -95,14 +95,15 @@ class Fleet:
         return subprocess.run(argv, input=stdin, capture_output=True, env=env, timeout=60, check=False)
 
     def launch(self, script: str, args: Sequence[str] = (), *, start: Sequence[int] | None = None, **plan: Any) -> str:
-        """Receive on all hosts and start on those of `start` (all); `plan` replaces keys of the plan."""
+        """Start on all hosts; or receive on all, and start on those of `start`. `plan` replaces keys of the plan."""
         job_id = f"job-{secrets.token_hex(4)}"
         package = self._package(job_id, script, args, plan)
         self.jobs.append(job_id)
         for rank in range(self.size):
-            done = self.ctl(rank, "receive", job_id, str(rank), stdin=package)
+            command, before = ("start", _ENVIRONMENT + b"\n") if start is None else ("receive", b"")
+            done = self.ctl(rank, command, job_id, str(rank), stdin=before + package)
             assert done.returncode == 0, done.stderr
-        for rank in range(self.size) if start is None else start:
+        for rank in start or ():
             done = self.ctl(rank, "start", job_id, stdin=_ENVIRONMENT)
             assert done.returncode == 0, done.stderr
         return job_id

@@ -1,4 +1,4 @@
-"""What a shell may ask of the jobs on a node: receive, start, list, stop, clean.
+"""What a shell may ask of the jobs on a node: receive, start (or both in one), list, stop, clean.
 
 The answer is one frame with a list of rows; only `logs` answers in many.
 """
@@ -11,9 +11,8 @@ import os
 import shutil
 import signal
 import sys
-import tarfile
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..common.frames import send
 from . import checkpoints
@@ -68,7 +67,7 @@ def main(argv: List[str]) -> int:
             send(commands[argv[0]](*argv[1:]) or [])
     except BrokenPipeError:  # the operator has gone
         os._exit(1)
-    except (JobFolderError, OSError, tarfile.TarError) as error:
+    except (JobFolderError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
@@ -76,12 +75,29 @@ def main(argv: List[str]) -> int:
 
 def receive(job_id: str, rank: str) -> None:
     """Unpack a job's folder from stdin (tar.gz: plan.json, secret, code/), in one step or not at all."""
-    from ..common.program import end_by_signals  # brings argparse, which the other commands need not wait for
-
     job = JobFolder(job_id)
     if os.path.exists(job.path):
         raise JobFolderError(f"{job.path} is there already")
-    end_by_signals()  # the operator's end is this one's too, and nothing is left then
+    with _ended_by_signals():  # the operator's end is this one's too, and nothing is left then
+        _receive(job, rank)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM, SIGHUP and SIGINT raise SystemExit here; what is started later has the handlers it is used to."""
+
+    def leave(*_: object) -> None:
+        raise SystemExit(1)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _receive(job: JobFolder, rank: str) -> None:
     os.makedirs(job.partial, mode=0o700)
     try:
         _unpack(job, int(rank))
@@ -100,9 +116,7 @@ def _unpack(job: JobFolder, rank: int) -> None:
     receiver = os.path.join(job.partial, RECEIVER)
     with open(receiver, "w", encoding="utf-8") as file:
         json.dump({"pid": os.getpid(), "start_ticks": stat.start_ticks if stat else 0}, file)
-    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
-        options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        archive.extractall(job.partial, **options)  # noqa: S202 - what the operator's own nodectl packed
+    _extract(job.partial)
     write_atomic(os.path.join(job.partial, "rank"), json.dumps({"rank": rank}).encode())
     for name in ("plan.json", "secret"):
         sync_file(os.path.join(job.partial, name))
@@ -110,16 +124,35 @@ def _unpack(job: JobFolder, rank: int) -> None:
     os.unlink(receiver)
 
 
-def start(job_id: str) -> List[Row]:
+def _extract(folder: str) -> None:
+    import tarfile  # the other commands need not wait for it
+
+    try:
+        with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
+            options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            archive.extractall(folder, **options)  # noqa: S202 - what the operator's own nodectl packed
+    except tarfile.TarError as error:
+        raise JobFolderError(str(error)) from error
+
+
+def start(job_id: str, rank: str = "") -> List[Row]:
     """Start the supervisor, detached; what it is, once it holds its port and its containment.
 
-    Values of variables that the plan names come as a JSON object on stdin: they are never written to a disk.
+    Values of variables that the plan names come as a line of JSON on stdin: they are never written to a disk. With
+    `rank`, the archive of `receive` comes behind it, and is received first.
     """
     job = JobFolder(job_id)
-    plan = job.plan()
-    checkpoint = plan["checkpoint"]
-    if plan.get("env_names"):
-        job.environment = _read_environment()
+    if not rank and not job.plan().get("env_names"):
+        return _start(job, {})
+    variables = _variables(sys.stdin.buffer.readline())
+    if rank:
+        receive(job_id, rank)
+    return _start(job, variables)
+
+
+def _start(job: JobFolder, environment: Dict[str, str]) -> List[Row]:
+    checkpoint = job.plan()["checkpoint"]
+    job.environment = environment
     if checkpoint is not None:
         checkpoints.clear_token(checkpoint["dir"], job.id)
     answer = json.loads(_detach(lambda pipe: _supervise(job, pipe)) or '{"error": "the supervisor died at its start"}')
@@ -128,9 +161,9 @@ def start(job_id: str) -> List[Row]:
     return [answer]
 
 
-def _read_environment() -> Dict[str, str]:
+def _variables(text: bytes) -> Dict[str, str]:
     try:
-        return {str(name): str(value) for name, value in json.load(sys.stdin).items()}
+        return {str(name): str(value) for name, value in json.loads(text).items()}
     except (ValueError, AttributeError) as error:
         raise JobFolderError("the values of the job's variables did not arrive whole") from error
 

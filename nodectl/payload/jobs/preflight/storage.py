@@ -83,10 +83,22 @@ def others_jobs() -> List[str]:
     """`ID of LOGIN` of the jobs of other logins, by their supervisors' command lines: their folders are private."""
     jobs = set()
     for pid in all_pids():
-        words = read_cmdline(pid)
-        if words[-3:-1] == ["jobs.control", "start"] and is_job_id(words[-1]) and not JobFolder(words[-1]).exists:
-            jobs.add(f"{words[-1]} of {login_of(pid) or 'another login'}")
+        job_id = _started(read_cmdline(pid))
+        if is_job_id(job_id) and not _is_ours(JobFolder(job_id)):
+            jobs.add(f"{job_id} of {login_of(pid) or 'another login'}")
     return sorted(jobs)
+
+
+def _is_ours(job: JobFolder) -> bool:
+    return job.exists or os.path.isdir(job.partial)
+
+
+def _started(words: List[str]) -> str:
+    """The job that this process was to start; empty where that is not what it was for."""
+    if "jobs.control" not in words:
+        return ""
+    command, job_id, *_ = [*words[words.index("jobs.control") + 1 :], "", ""]
+    return job_id if command == "start" else ""
 
 
 def _runs(job: JobFolder) -> bool:
