@@ -111,7 +111,9 @@ def order_of(
     if judged_by is not None:
         read = {name for judgement in judged_by for name in judgement.reads} | _ALWAYS_READ
         facts = tuple(fact for fact in facts if fact.subject in read)
-    own = {name: host.variables.get(name) for name in asked_variables()}
+    asked = {name: host.variables.get(name) for name in asked_variables()}
+    # a check's own default stands where the inventory says nothing
+    own = {name: value for name, value in asked.items() if value is not None}
     variables = {**own, "nodectl_nics": _nics(host), "mounts": policy.mounts, VARIABLE: {"xid": dict(policy.xid)}}
     judges = judgements() if judged_by is None else tuple(judged_by)
     return Order(host, wanted, policy, variables, facts, commands_for(host, facts), judges, previous)

@@ -1,16 +1,20 @@
-"""The end of a play: one host judged as `nodectl health` does, by what a task ran there; Ansible only carries it."""
+"""The end of a play: hosts judged and compared as `nodectl health` does, by what tasks ran there."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from nodectl.checks.catalogue import checks, judgements
 from nodectl.checks.check import Check
+from nodectl.checks.fleet.compare import Member, compare
+from nodectl.checks.fleet.names import Named
 from nodectl.checks.judge import PROFILES
-from nodectl.health.host import VERIFY, Order, judge_answer, order_of
+from nodectl.health.host import VERIFY, HostHealth, Order, judge_answer, order_of
+from nodectl.health.policy import policy_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
@@ -40,15 +44,22 @@ class Verification:
         `asked` and `heard` are our clock before and after the task, `ended` is the host's when the script had ended:
         only what is left of the task without the script makes the comparison of the clocks uncertain.
         """
+        return self.chosen(self.judged(output, asked=asked, ended=ended, heard=heard))
+
+    def judged(self, output: bytes, *, asked: float, ended: float, heard: float) -> HostHealth:
+        """All findings, whatever the roles, and what the host brings to the comparison; ParseError as `findings`."""
         commands = {command.key: command for command in self.order.commands}
         name = self.order.host.name
         recording = read_frames(name, output, commands, self.nonce, asked=asked, heard=heard)
         ran_s = 0.0 if recording.clock_offset_s is None else ended - (recording.clock_offset_s + heard)
         error_s = max(0.0, heard - asked - ran_s)
         recording = replace(recording, clock_offset_s=ended - heard, clock_error_s=error_s)
+        return judge_answer(self.order, recording)
+
+    def chosen(self, health: HostHealth) -> tuple[Finding, ...]:
+        """The findings of the chosen roles, as the site's policy has them."""
         today = datetime.now(UTC).date()
-        judged = judge_answer(self.order, recording).findings
-        return tuple(self.order.policy.applied(finding, today) for finding in judged if self._is_asked(finding))
+        return tuple(self.order.policy.applied(each, today) for each in health.findings if self._is_asked(each))
 
     def wrong(self, findings: Sequence[Finding]) -> list[str]:
         """Lines on what failed, and on profiles that cannot be used: without them the host passes nothing."""
@@ -85,6 +96,44 @@ def chosen_roles(run: Collection[str], skipped: Collection[str]) -> tuple[str, .
     known = {role for check in checks().values() for role in _roles_of(check)}
     chosen = known if {"all", "tagged", "always"} & set(run) or not run else known & set(run)
     return None if chosen == known and not known & set(skipped) else tuple(sorted(chosen - set(skipped)))
+
+
+def compared(members: Sequence[Member], variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Finding]]:
+    """By host, what differs where most are alike, and what two have; `variables` hold each host's policy."""
+    today = datetime.now(UTC).date()
+    found: dict[str, list[Finding]] = {member.host: [] for member in members}
+    for finding in compare(members):
+        policy = policy_of(finding.host, variables[finding.host])
+        found[finding.host].append(policy.applied(finding, today))
+    return found
+
+
+def member_document(member: Member) -> dict[str, Any]:
+    """What a host brings to the comparison, as JSON has it: it is carried from its own task to that of all."""
+    names = member.names and {"book": dict(member.names.book), "own": sorted(member.names.own)}
+    return {
+        "host": member.host,
+        "group": member.group,
+        "values": [[*key, text] for key, text in member.values.items()],
+        "claims": [[*claim, place] for claim, place in member.claims.items()],
+        "machine": member.machine,
+        "copied": member.copied,
+        "names": names,
+    }
+
+
+def member_of(document: Mapping[str, Any]) -> Member:
+    """The member of such a document."""
+    names = document["names"]
+    return Member(
+        document["host"],
+        document["group"],
+        {(check, subject): text for check, subject, text in document["values"]},
+        {(kind, identity): place for kind, identity, place in document["claims"]},
+        document["machine"],
+        document["copied"],
+        names and Named({name: tuple(book) for name, book in names["book"].items()}, frozenset(names["own"])),
+    )
 
 
 def lines(findings: Sequence[Finding], statuses: Collection[Status]) -> list[str]:

@@ -179,4 +179,5 @@ def _finding(host: str, row: Mapping[str, Any]) -> Finding:
         status = Status.UNKNOWN
     names = ("check", "subject", "action", "expected", "actual", "remedy", "evidence")
     check, subject, action, expected, actual, remedy, evidence = (str(row.get(name, "")) for name in names)
-    return Finding(host, check, status, subject, action, expected, actual, remedy, evidence)
+    # a comparison of all hosts is one host's task
+    return Finding(str(row.get("host") or host), check, status, subject, action, expected, actual, remedy, evidence)

@@ -30,6 +30,13 @@ class _Rendered(Mapping[str, Any]):
         return len(self._variables)
 
 
+def _without_nodectl(error: ImportError) -> AnsibleActionFail:
+    return AnsibleActionFail(
+        f"this task judges by the nodectl package, which Ansible's Python ({sys.executable}) "
+        f"has not ({error}): install it there, or run ansible-playbook from the environment that holds nodectl"
+    )
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
     """Runs the module of the same name on the node."""
 
@@ -38,18 +45,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """`findings`, the lines `told`, and `failed` with those of the checks that failed."""
+        if self._task.args.get("compare"):
+            return self._compared(task_vars or {})
         try:
             from nodectl.errors import NodectlError
-            from nodectl.health.verify import chosen_roles, lines, verification
+            from nodectl.health.verify import chosen_roles, lines, member_document, verification
             from nodectl.model.host import Host
             from nodectl.model.status import Status
             from nodectl.profiles.load import profile_dirs
             from nodectl.report.findings import finding_document
         except ImportError as error:
-            raise AnsibleActionFail(
-                f"this task judges by the nodectl package, which Ansible's Python ({sys.executable}) "
-                f"has not ({error}): install it there, or run ansible-playbook from the environment that holds nodectl"
-            ) from None
+            raise _without_nodectl(error) from None
         variables = task_vars or {}
         result = super().run(tmp, variables)
         name = str(variables.get("inventory_hostname", ""))
@@ -57,7 +63,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
         if roles is None:
             roles = chosen_roles(variables.get("ansible_run_tags", ()), variables.get("ansible_skip_tags", ()))
         try:
-            host = Host(name, name, variables=_Rendered(variables, self._templar))
+            rendered = _Rendered(variables, self._templar)
+            address = str(rendered["ansible_host"]) if variables.get("ansible_host") else name
+            host = Host(name, address, variables=rendered)
             asking = verification(host, profile_dirs(variables.get("ansible_inventory_sources") or ()), roles)
             started = time.time()
             done = self._execute_module("nodectl.fleet.health", {"script": asking.script}, task_vars=variables)
@@ -65,7 +73,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
             if done.get("failed") or "output" not in done:
                 return {**result, **done}
             output = base64.b64decode(done["output"])
-            findings = asking.findings(output, asked=started, ended=float(done["ended"]), heard=received)
+            health = asking.judged(output, asked=started, ended=float(done["ended"]), heard=received)
+            findings = asking.chosen(health)
         except NodectlError as error:
             raise AnsibleActionFail(". ".join(part for part in (error.message, error.remedy) if part)) from None
         wrong = asking.wrong(findings)
@@ -75,5 +84,36 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
             "findings": [finding_document(finding) for finding in findings],
             "told": lines(findings, {Status.UNKNOWN, Status.WARNING, Status.SKIPPED}),
             "wrong": wrong,
+            **({"member": member_document(health.member)} if roles is None and health.member else {}),
             **({"failed": True, "msg": "\n".join(wrong)} if wrong else {}),
+        }
+
+    def _compared(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """`of`: for each host that was judged, the lines `told` and `wrong` of the comparison; `findings` of all."""
+        try:
+            from nodectl.common.plain_values import plain_value
+            from nodectl.errors import NodectlError
+            from nodectl.health.policy import VARIABLE
+            from nodectl.health.verify import compared, lines, member_of
+            from nodectl.model.status import Status
+            from nodectl.report.findings import finding_document
+        except ImportError as error:
+            raise _without_nodectl(error) from None
+        register, hosts = str(self._task.args["compare"]), variables["hostvars"]
+        judged = {name: hosts[name].get(register) or {} for name in variables["ansible_play_hosts"]}
+        members = [member_of(answer["member"]) for answer in judged.values() if "member" in answer]
+        try:
+            policies = {name: {VARIABLE: plain_value(hosts[name].get(VARIABLE))} for name in judged}
+            found = compared(members, policies)
+        except NodectlError as error:
+            raise AnsibleActionFail(". ".join(part for part in (error.message, error.remedy) if part)) from None
+        told = {Status.UNKNOWN, Status.WARNING, Status.SKIPPED}
+        return {
+            "changed": False,
+            "findings": [finding_document(finding) for findings in found.values() for finding in findings],
+            "of": {
+                name: {"told": lines(findings, told), "wrong": lines(findings, {Status.FAILED})}
+                for name, findings in found.items()
+                if findings
+            },
         }

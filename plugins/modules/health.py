@@ -18,6 +18,11 @@ options:
     description: Only checks of what these roles set; without it those of the roles that the run's tags name, or all.
     type: list
     elements: str
+  compare:
+    description:
+      - The name under which the play's hosts registered this module's results.
+      - Nothing is collected then. What they brought is compared, as nodectl health compares a fleet.
+    type: str
   script: {description: Made by the controller., type: str}
 """
 EXAMPLES = r"""
@@ -25,6 +30,10 @@ EXAMPLES = r"""
 
 - nodectl.fleet.health:
     roles: [kernel_settings]
+
+- nodectl.fleet.health:
+    compare: judged
+  run_once: true
 """
 RETURN = r"""
 findings:
@@ -33,6 +42,7 @@ findings:
   elements: dict
   returned: always
 wrong: {description: Lines on the checks that failed., type: list, elements: str, returned: always}
+of: {description: "By host, the lines wrong and told of the comparison.", type: dict, returned: with compare}
 told: {description: "Lines on what is unknown, warns or is skipped.", type: list, elements: str, returned: always}
 """
 
@@ -56,6 +66,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "roles": {"type": "list", "elements": "str"},
+            "compare": {"type": "str"},
             # 60 KB that nobody wants in a log
             "script": {"type": "str", "no_log": True},
         },
