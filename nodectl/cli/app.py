@@ -19,6 +19,7 @@ from nodectl.transport.fanout import FORKS
 if TYPE_CHECKING:
     from nodectl.history.store import History
     from nodectl.inventory.read import Inventory
+    from nodectl.jobs.slurm.login import Login
     from nodectl.model.host import Host
     from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
@@ -154,6 +155,12 @@ class App:
         from nodectl.transport.router import open_transport
 
         return open_transport(replay=self.replay)
+
+    def slurm(self, *, submits: bool = False) -> Login | None:
+        """The host that has Slurm's commands; None where the inventory names none and this machine has no job there."""
+        from nodectl.jobs.slurm.login import find_login
+
+        return find_login(self.transport, self.inventory.hosts(None), self.hosts, submits=submits)
 
     def close(self) -> None:
         """Close the transport, where one was opened."""

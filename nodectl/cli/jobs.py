@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +19,9 @@ from nodectl.model.job import Job, JobState
 from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table
 
 if TYPE_CHECKING:
+    from nodectl.jobs.follow import Event
     from nodectl.jobs.listing import Listing
+    from nodectl.jobs.slurm.login import Login
 
 _SETTLING_S = 15.0
 _TAIL_LINES = 40
@@ -61,7 +63,10 @@ def why(app: App, job: str) -> None:
     _show(app, [selected], conclusion(selected))
     cause = selected.first_failure
     hosts = [host for host in app.hosts if cause is not None and host.name == cause.host]
-    if hosts and cause is not None and cause.host not in selected.unreachable and not app.json:
+    if selected.slurm is not None and cause is not None and not app.json:
+        result(f"the last output of {cause.host}:")
+        follow_slurm(app, selected, [cause.host], tail=_TAIL_LINES, once=True)
+    elif hosts and cause is not None and cause.host not in selected.unreachable and not app.json:
         result(f"the last output of {cause.host}:")
         follow_output(app, hosts, selected.id, tail=_TAIL_LINES, once=True)
     raise click.exceptions.Exit(_status(listing, selected))
@@ -78,28 +83,35 @@ def logs(app: App, following: bool, tail: int | None, names: tuple[str, ...], ra
     """Show the output of all ranks, each line with its host."""
     listing = _read(app)
     selected = listing.find(job)
-    hosts, local_rank = _chosen(selected, _members(app, selected), names, rank)
-    silent = follow_output(app, hosts, selected.id, tail=tail, local_rank=local_rank, once=not following)
+    chosen, local_rank = _chosen(selected, names, rank)
+    if selected.slurm is not None:
+        silent = follow_slurm(
+            app, selected, chosen if names or rank is not None else (),
+            tail=tail, local_rank=local_rank, once=not following,
+        )  # fmt: skip
+    else:
+        hosts = [host for host in _members(app, selected) if host.name in chosen]
+        silent = follow_output(app, hosts, selected.id, tail=tail, local_rank=local_rank, once=not following)
     if silent:
         note(f"not all is shown: {fold(silent)} did not come to its end")
     raise click.exceptions.Exit(3 if silent else _status(listing, selected))
 
 
-def _chosen(job: Job, members: list[Host], names: Sequence[str], rank: int | None) -> tuple[list[Host], int | None]:
-    """The hosts that are asked for, and the rank's number on its host."""
+def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[str], int | None]:
+    """The names of the hosts that are asked for, and the rank's number on its host."""
     places = [part.host for part in job.parts]
     for name in names:
         if name not in places:
             hint = f"{meant(name, places)}its hosts: {fold(places)}"
             raise UsageError(f"--host {name}: not a host of {job.id}", hint)
     if rank is None:
-        return [host for host in members if not names or host.name in names], None
+        return names or places, None
     if rank >= len(places) * job.nproc_per_node:
         raise UsageError(f"--rank {rank}: {job.id} has ranks 0 to {len(places) * job.nproc_per_node - 1}")
     place, local_rank = divmod(rank, job.nproc_per_node)
     if names and places[place] not in names:
         raise UsageError(f"--rank {rank} is on {places[place]}, not on {', '.join(names)}")
-    return [host for host in members if host.name == places[place]], local_rank
+    return [places[place]], local_rank
 
 
 @jobs.command()
@@ -108,6 +120,11 @@ def _chosen(job: Job, members: list[Host], names: Sequence[str], rank: int | Non
 def stop(app: App, job: str) -> None:
     """End a job on all its hosts, and leave nothing of it running."""
     selected = _read(app).find(job)
+    if selected.slurm is not None:
+        stop_slurm(app, selected.id)
+        after = read_slurm(app, selected.id).find(selected.id)
+        _show(app, [after], conclusion(after))
+        return
     problems = stop_job(app, _members(app, selected), selected.id)
     left = _read(app, selected.id)
     after = left.find(selected.id) if left.jobs or left.unreachable else selected  # of an upload nothing may be left
@@ -128,12 +145,17 @@ def clean(app: App, job: tuple[str, ...]) -> None:
         if not ended.state.ended:
             raise click.UsageError(f"{ended.id} is {ended.state.value}; stop it first: nodectl jobs stop {ended.id}")
     ids = [ended.id for ended in chosen]
+    own = [ended.id for ended in chosen if ended.slurm is None]
     kept: dict[str, str] = {}
     kept_ids: set[str] = set()
-    if ids:
-        answers = clean_hosts(app.transport, app.hosts, ids, app.forks)
+    if own:
+        answers = clean_hosts(app.transport, app.hosts, own, app.forks)
         kept_ids, kept = _kept(answers.lines)
         _note_problems({**answers.problems, **kept})
+    if (login := app.slurm()) is not None and len(own) < len(ids):
+        slurm_ids, slurm_kept = _kept({login.host.name: login.clean([one for one in ids if one not in own])})
+        kept_ids, kept = kept_ids | slurm_ids, kept | slurm_kept
+        _note_problems(slurm_kept)
     removed = [job_id for job_id in ids if job_id not in kept_ids]
     app.show("jobs", {"removed": removed}, f"removed {', '.join(removed)}" if removed else "nothing to remove")
     raise click.exceptions.Exit(3 if listing.unreachable or kept else 0)
@@ -160,12 +182,19 @@ def follow_output(
     once: bool = False,
 ) -> dict[str, str]:
     """Print every line with its host, to stderr where stdout is to hold a JSON document; who was silent at the end."""
-    from nodectl.jobs.follow import Line, Start, follow
+    from nodectl.jobs.follow import Start, follow
 
     width = max((len(host.name) for host in hosts), default=0)
+    events = follow(app.transport, hosts, job_id, start=Start(tail, local_rank), once=once)
+    return _print_events(app, events, width)
+
+
+def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, str]:
+    from nodectl.jobs.follow import Line
+
     printer = LinePrinter(to_stderr=app.json)
     silent: dict[str, str] = {}
-    for event in follow(app.transport, hosts, job_id, start=Start(tail, local_rank), once=once):
+    for event in events:
         if isinstance(event, Line):
             silent.pop(event.host, None)
             text = _TORCHRUN_MARK.sub(r"[\1] ", event.text)
@@ -176,6 +205,44 @@ def follow_output(
             note(f"{event.host}: {event.why}")
     printer.end()
     return silent
+
+
+def follow_slurm(
+    app: App,
+    job: Job,
+    hosts: Sequence[str] = (),
+    *,
+    tail: int | None = None,
+    local_rank: int | None = None,
+    once: bool = False,
+) -> dict[str, str]:
+    """Print the lines of a job that Slurm runs: of the batch script (`slurm`) and of each node, or of `hosts` alone."""
+    from nodectl.jobs.slurm.follow import BATCH, Wanted, follow
+
+    places = {"slurm": BATCH, **{part.host: str(part.rank) for part in job.parts}}
+    files = tuple(places[host] for host in hosts) or None
+    width = max((len(host) for host in job.hosts), default=0)
+    events = follow(_login(app), job.id, Wanted(tail, files, local_rank), once=once)
+    return _print_events(app, events, width)
+
+
+def stop_slurm(app: App, job_id: str) -> None:
+    """Cancel a job that Slurm runs, and wait until nothing of it is left."""
+    _login(app).stop(job_id)
+
+
+def read_slurm(app: App, job_id: str) -> Listing:
+    """The one job that Slurm runs."""
+    from nodectl.jobs.listing import Listing
+    from nodectl.jobs.slurm.listing import with_slurm_jobs
+
+    return with_slurm_jobs(Listing((), {}, 0), _login(app), [job_id])
+
+
+def _login(app: App) -> Login:
+    from nodectl.jobs.slurm.login import need_login
+
+    return need_login(app.slurm(submits=True))
 
 
 def stop_job(app: App, hosts: Sequence[Host], job_id: str) -> Mapping[str, str]:
@@ -189,11 +256,16 @@ def stop_job(app: App, hosts: Sequence[Host], job_id: str) -> Mapping[str, str]:
 
 def conclude(app: App, job_id: str, gone: Mapping[str, str]) -> int:
     """Print what became of the job, and return the exit status of a launch; hosts that are `gone` are not asked."""
+    return conclude_by(app, lambda: _read(app, job_id, gone=gone).find(job_id))
+
+
+def conclude_by(app: App, read: Callable[[], Job]) -> int:
+    """As `conclude`, of the job that `read` reads."""
     until = time.monotonic() + _SETTLING_S
-    ended = _read(app, job_id, gone=gone).find(job_id)
+    ended = read()
     while not ended.state.ended and ended.state is not JobState.UNKNOWN and time.monotonic() < until:
         time.sleep(0.5)
-        ended = _read(app, job_id, gone=gone).find(job_id)
+        ended = read()
     _show(app, [ended], conclusion(ended))
     if ended.state is JobState.FINISHED:
         return 0
@@ -205,6 +277,10 @@ def _read(app: App, *job_ids: str, gone: Mapping[str, str] | None = None) -> Lis
 
     listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)
     if not job_ids:
+        if (login := app.slurm()) is not None:
+            from nodectl.jobs.slurm.listing import with_slurm_jobs
+
+            listing = with_slurm_jobs(listing, login)
         _note_problems({**listing.problems, **listing.unreachable})
     return listing
 

@@ -13,6 +13,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.jobs import conclude, follow_output, stop_job
+from nodectl.cli.options import OneOf
 from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
@@ -93,6 +94,11 @@ class _Launch(click.Command):
     metavar="FILE",
     help="Ranks of one switch together, by ibnetdiscover's text or lldpctl's JSON.  Default: by nodectl_switch.",
 )
+@click.option("--via", type=OneOf(["ssh", "slurm"]), default="ssh", show_default=True, help="Who starts the ranks.")
+@click.option("--nodes", type=click.IntRange(1), metavar="N", help="With slurm: so many of its own choice.")
+@click.option(
+    "--sbatch", "sbatch_options", multiple=True, metavar="OPTION", help="With slurm: --sbatch=--partition=gpu."
+)
 @click.option("--detach", is_flag=True, help="Print the job's id and return.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
 @click.argument("script")
@@ -111,6 +117,9 @@ def launch(
     launcher: str,
     venv: str | None,
     fabric_from: Path | None,
+    via: str,
+    nodes: int | None,
+    sbatch_options: tuple[str, ...],
     detach: bool,
     dry_run: bool,
     script: str,
@@ -133,6 +142,13 @@ def launch(
     env = collect_variables(names, env_file, os.environ)
     check_lease(lease)
     interface = check_interface(interface)
+    if via == "slurm":
+        from nodectl.cli.slurm import Asked, launch_via_slurm
+
+        asked = Asked(code, args, nproc_per_node, nodes, sbatch_options, checkpoint, interface or "", launcher, venv)
+        raise click.exceptions.Exit(launch_via_slurm(app, asked, env, detach=detach, dry_run=dry_run))
+    if nodes is not None or sbatch_options:
+        raise click.UsageError("--nodes and --sbatch go with --via slurm; over SSH the job has the hosts of --limit")
     hosts = in_rank_order(app.hosts, fabric_from)
     request = LaunchRequest(
         script=code.script,

@@ -84,7 +84,8 @@ def read_jobs(
     return Listing(jobs, problems, len(hosts), {host: "; ".join(words) for host, words in unread.items()})
 
 
-def _place(failure: Failure) -> tuple[float, float]:
+def failure_place(failure: Failure) -> tuple[float, float]:
+    """Where it stands among a job's failures: the likeliest cause first, the time decides only within a class."""
     kind = failure.kind
     return _KNOWN_HERE[kind] if kind in _KNOWN_HERE else severity(kind, failure.exit_status), failure.time
 
@@ -119,7 +120,7 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
     by_rank = {rank: report for report in reports if (rank := report.rank(names)) is not None}
     names = [by_rank[rank].host if rank in by_rank else name for rank, name in enumerate(names)]
     parts = tuple(_part(rank, name, by_rank.get(rank), unreachable) for rank, name in enumerate(names))
-    failures = sorted(_failures(by_rank, names, parts), key=_place)
+    failures = sorted(_failures(by_rank, names, parts), key=failure_place)
     first = failures[0] if failures else None
     state = _state(parts, first, float(plan["created_at"]))
     if state in (JobState.FINISHED, JobState.STOPPED):

@@ -25,17 +25,23 @@ def pack(plan: Plan, code: Code) -> bytes:
     buffer = io.BytesIO()
     try:
         with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=3, format=tarfile.PAX_FORMAT) as archive:
-            _add(archive, "plan.json", json.dumps(plan.document()).encode())
-            _add(archive, "secret", secrets.token_bytes(_SECRET_BYTES))
-            for source, place in code.files:
-                executable = os.access(source, os.X_OK)
-                _add(archive, f"code/{place}", source.read_bytes(), 0o700 if executable else 0o600)
+            add_file(archive, "plan.json", json.dumps(plan.document()).encode())
+            add_file(archive, "secret", secrets.token_bytes(_SECRET_BYTES))
+            add_code(archive, code)
     except OSError as error:
         raise JobError(f"the code cannot be read: {error}") from error
     return buffer.getvalue()
 
 
-def _add(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o600) -> None:
+def add_code(archive: tarfile.TarFile, code: Code) -> None:
+    """The code's files below `code/`."""
+    for source, place in code.files:
+        executable = os.access(source, os.X_OK)
+        add_file(archive, f"code/{place}", source.read_bytes(), 0o700 if executable else 0o600)
+
+
+def add_file(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o600) -> None:
+    """A file with these bytes."""
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(data), mode
     archive.addfile(entry, io.BytesIO(data))

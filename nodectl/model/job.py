@@ -50,8 +50,21 @@ class JobPart:
 
 
 @dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """What Slurm says of a job that it runs; `reason` is why it waits or ended, `nodes` how many it was asked for."""
+
+    id: int
+    state: str
+    reason: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """One launch over its hosts, as far as they could be asked; times are seconds since the epoch."""
+    """One launch over its hosts, as far as they could be asked; times are seconds since the epoch.
+
+    `slurm` is set where Slurm runs it; until it gives the job its nodes, `hosts` are those that were asked for.
+    """
 
     id: str
     state: JobState
@@ -67,6 +80,7 @@ class Job:
     ended_at: float | None = None
     operator: str = ""
     checkpoint: str = ""
+    slurm: SlurmJob | None = None
 
     @property
     def unreachable(self) -> tuple[str, ...]:

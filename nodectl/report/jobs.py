@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from nodectl.common.counting import counted
@@ -36,6 +37,7 @@ def job_document(job: Job) -> dict[str, object]:
         "checkpoint": job.checkpoint,
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
+        "slurm": None if job.slurm is None else asdict(job.slurm),
         "unreachable": {part.host: part.problem for part in job.parts if part.state == "unreachable"},
     }
 
@@ -50,8 +52,8 @@ def jobs_table(jobs: Sequence[Job]) -> str:
         return "no jobs"
     rows = [("JOB", "STATE", "STARTED", "TIME", "HOSTS", "SCRIPT", "WHY")]
     for job in jobs:
-        why = _where(job.first_failure) + ": " + job.first_failure.message if job.first_failure else ""
-        rows.append((job.id, job.state.value, _clock(job.created_at), _duration(job), fold(job.hosts), job.script, why))
+        why = _where(job.first_failure) + ": " + job.first_failure.message if job.first_failure else _slurm(job)
+        rows.append((job.id, job.state.value, _clock(job.created_at), _duration(job), _hosts(job), job.script, why))
     return aligned(rows)
 
 
@@ -61,9 +63,11 @@ def job_text(job: Job) -> str:
         f"job       {job.id}",
         f"state     {job.state.value}" + ("" if job.exit_status is None else f" (exit status {job.exit_status})"),
         f"script    {' '.join([job.script, *job.args])}",
-        f"hosts     {fold(job.hosts)} · {counted(job.nproc_per_node, 'rank')} a host",
+        f"hosts     {_hosts(job)} · {counted(job.nproc_per_node, 'rank')} a host",
         f"started   {_clock(job.created_at)} by {job.operator} · {_duration(job)}",
     ]
+    if job.slurm is not None:
+        lines.append(f"run by    {_slurm(job)}")
     if job.checkpoint:
         lines.append(f"checkpoint  {job.checkpoint}")
     for state in sorted({part.state for part in job.parts}):
@@ -80,7 +84,22 @@ def conclusion(job: Job) -> str:
     if job.state is JobState.FAILED:
         return "\n".join(_failure_lines(job)) + (f"\n  {unheard[2:]}" if unheard else "")
     took = f" after {_duration(job)}" if job.state.ended else ""
-    return f"job {job.state.value}{took}: {job.id} on {fold(job.hosts)}{unheard}"
+    by = f" ({_slurm(job)})" if job.slurm is not None else ""
+    return f"job {job.state.value}{took}: {job.id} on {_hosts(job)}{by}{unheard}"
+
+
+def _hosts(job: Job) -> str:
+    """The hosts, or how many of them Slurm was asked for."""
+    if job.slurm is not None and not job.hosts:
+        return counted(job.slurm.nodes, "node")
+    return fold(job.hosts)
+
+
+def _slurm(job: Job) -> str:
+    """`Slurm job 7: PENDING, Resources`; empty for a job that nodectl runs itself."""
+    if job.slurm is None:
+        return ""
+    return f"Slurm job {job.slurm.id}: {job.slurm.state}" + (f", {job.slurm.reason}" if job.slurm.reason else "")
 
 
 def _failure_lines(job: Job) -> list[str]:
@@ -94,7 +113,11 @@ def _failure_lines(job: Job) -> list[str]:
 
 
 def _where(failure: Failure) -> str:
-    return f"host {failure.host}" + ("" if failure.rank is None else f", rank {failure.rank}")
+    return (
+        ("" if failure.host == "slurm" else "host ")
+        + failure.host
+        + ("" if failure.rank is None else f", rank {failure.rank}")
+    )
 
 
 def findings_lines(findings: Sequence[Finding]) -> list[str]:

@@ -1,0 +1,131 @@
+"""A launch that Slurm carries out: the batch script is made here, submitted on the login host and followed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nodectl.cli.app import App
+from nodectl.cli.jobs import conclude_by, follow_slurm, read_slurm, stop_slurm
+from nodectl.cli.terminal import note
+from nodectl.errors import UsageError
+
+if TYPE_CHECKING:
+    from nodectl.export.sbatch import SbatchJob
+    from nodectl.jobs.code import Code
+    from nodectl.model.host import Host
+
+_CHANCE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the operator said on the command line."""
+
+    code: Code
+    args: tuple[str, ...]
+    nproc_per_node: int | None
+    nodes: int | None
+    sbatch_options: tuple[str, ...]
+    checkpoint: str | None
+    interface: str
+    launcher: str
+    venv: str | None
+
+
+def launch_via_slurm(app: App, asked: Asked, env: Mapping[str, str], *, detach: bool, dry_run: bool) -> int:
+    """Submit the job and follow it; the exit status of the launch."""
+    from nodectl.jobs.plan import new_job_id
+    from nodectl.jobs.slurm.login import need_login
+    from nodectl.jobs.slurm.package import pack, plan_document
+
+    job = _job(app, asked, new_job_id())
+    plan, script = plan_document(job, tuple(sorted(env))), job.script_text()
+    if dry_run:
+        app.show("plan", {"plan": plan, "script": script}, script.rstrip("\n"))
+        return 0
+    login = need_login(app.slurm(submits=True))
+    submitted = login.submit(job.id, pack(plan, script, asked.code), env)
+    where = f"Slurm's job {submitted['slurm_id']}, submitted on {login.host.name}; its folder is {submitted['folder']}"
+    note(f"job {job.id}: {where}")
+    if detach:
+        app.show("jobs", {"jobs": [_submitted(job, int(submitted["slurm_id"]))]}, job.id)
+        return 0
+    note(f"it goes on without this terminal: nodectl jobs logs -f {job.id}")
+    return _follow(app, job.id)
+
+
+def _job(app: App, asked: Asked, job_id: str) -> SbatchJob:
+    from nodectl.export.sbatch import SbatchJob
+    from nodectl.jobs.plan import venv_of
+
+    hosts = app.hosts
+    gpus = gpus_a_host(app, hosts)
+    return SbatchJob(
+        id=job_id,
+        name=asked.code.name,
+        nodes=asked.nodes or len(hosts),
+        hosts=() if asked.nodes else [host.name for host in hosts],
+        nproc_per_node=asked.nproc_per_node or gpus or 1,
+        gpus=gpus,
+        script=asked.code.script,
+        args=asked.args,
+        asked=asked.sbatch_options,
+        launcher=asked.launcher,
+        venv=venv_of(hosts[0].variables, asked.launcher, asked.venv),
+        network=asked.interface,
+        workdir=asked.code.workdir,
+        checkpoint_dir=_checkpoint(asked),
+    )
+
+
+def gpus_a_host(app: App, hosts: Sequence[Host]) -> int:
+    """GPUs of each host, as their hardware profile has it; 0 without one."""
+    from nodectl.profiles.host import hardware_of
+
+    counts = {hardware.gpus or 0 if (hardware := hardware_of(host, app.profile_dirs)) else 0 for host in hosts}
+    if len(counts) > 1:
+        raise UsageError(
+            f"the hosts have different numbers of GPUs: {sorted(counts)}", "leave the odd hosts out with --limit"
+        )
+    return counts.pop()
+
+
+def _checkpoint(asked: Asked) -> str:
+    """The folder on the nodes, or the name of one beside the jobs' folders."""
+    if asked.checkpoint is None or asked.checkpoint.startswith("/"):
+        return asked.checkpoint or ""
+    if asked.checkpoint != "auto":
+        raise UsageError(
+            f"--checkpoint {asked.checkpoint}: not an absolute path on the nodes",
+            "say /a/folder/that/all/see, or `auto`",
+        )
+    return asked.code.name
+
+
+def _submitted(job: SbatchJob, slurm_id: int) -> dict[str, object]:
+    return {
+        "id": job.id,
+        "state": "starting",
+        "hosts": list(job.hosts),
+        "exit_status": None,
+        "first_failure": None,
+        "slurm": {"id": slurm_id, "state": "PENDING", "reason": "", "nodes": job.nodes},
+    }
+
+
+def _follow(app: App, job_id: str) -> int:
+    job = read_slurm(app, job_id).find(job_id)
+    try:
+        follow_slurm(app, job)
+    except KeyboardInterrupt:
+        note(f"stopping {job_id} in {_CHANCE_S:g} s; Ctrl-C again leaves it running")
+        try:
+            time.sleep(_CHANCE_S)
+        except KeyboardInterrupt:
+            note(f"it goes on: nodectl jobs logs -f {job_id}, nodectl jobs stop {job_id}")
+            return 130
+        stop_slurm(app, job_id)
+    return conclude_by(app, lambda: read_slurm(app, job_id).find(job_id))

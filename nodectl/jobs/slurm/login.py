@@ -1,0 +1,104 @@
+"""The host that has Slurm's commands, and what nodectl asks of it; one run of `jobs.slurm` a question."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nodectl.common import answers
+from nodectl.common.paths import state_dir
+from nodectl.errors import JobError, ParseError, UnreachableError, UsageError
+from nodectl.jobs.nodes import why
+from nodectl.model.host import Host
+from nodectl.model.result import Outcome
+from nodectl.transport.base import OnOutput, Transport
+from nodectl.transport.payload import run_payload
+
+MODULE = "jobs.slurm"
+LOGIN, FOLDER = "nodectl_slurm_login", "nodectl_slurm_folder"
+_ASK_S, _SUBMIT_S, _STOP_S = 60.0, 180.0, 150.0
+_HERE = ("localhost", "local", "127.0.0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """`folder` is where jobs lie there, on a file system of all nodes; empty: the login user's own state folder."""
+
+    transport: Transport
+    host: Host
+    folder: str = ""
+
+    def ask(self, *args: str, timeout_s: float = _ASK_S, stdin: bytes | None = None) -> tuple[Mapping[str, Any], ...]:
+        """The rows of an answer; JobError where the host said no, UnreachableError where it could not be asked."""
+        verb, *rest = args
+        done = run_payload(
+            self.transport, self.host, MODULE, [verb, self.folder, *rest], timeout_s=timeout_s, stdin=stdin
+        )
+        if done.outcome is not Outcome.RAN:
+            raise UnreachableError(f"{self.host.name}: {why(done)}", "it is where Slurm's commands are asked for")
+        if done.exit_status:
+            raise JobError(f"{self.host.name}: {why(done)}")
+        rows = answers.document(self.host.name, done.stdout)
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise ParseError(f"{self.host.name}: its answer cannot be read: {str(rows)[:100]!r}")
+        return tuple(rows)
+
+    def submit(self, job_id: str, package: bytes, env: Mapping[str, str]) -> Mapping[str, Any]:
+        """Hand the job over: Slurm's number of it, and its folder."""
+        stdin = json.dumps(dict(env)).encode() + b"\n" + package
+        return self.ask("submit", job_id, timeout_s=_SUBMIT_S, stdin=stdin)[0]
+
+    def stop(self, job_id: str) -> None:
+        """Cancel the job; returns when Slurm says that nothing of it is left."""
+        self.ask("stop", job_id, timeout_s=_STOP_S)
+
+    def clean(self, job_ids: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
+        """Remove the folders of ended jobs: a row each, with `removed` and the `problem`."""
+        return self.ask("clean", *job_ids)
+
+    def stream(self, job_id: str, mode: str, request: Mapping[str, object], on_output: OnOutput) -> str:
+        """Pass the frames of `logs` to `on_output`; why the stream ended before its end, else empty."""
+        args = ["logs", self.folder, job_id, mode, json.dumps(dict(request))]
+        done = run_payload(self.transport, self.host, MODULE, args, timeout_s=None, on_output=on_output)
+        return "" if done.outcome is Outcome.RAN and done.exit_status == 0 else why(done)
+
+
+def find_login(
+    transport: Transport, known: Sequence[Host], wanted: Sequence[Host], *, submits: bool = False
+) -> Login | None:
+    """Where the inventory says that Slurm is asked (`nodectl_slurm_login` of `wanted`), else here; None for nowhere.
+
+    `known` are all hosts of the inventory. Here is only asked what was submitted here, unless one `submits` now.
+    """
+    names = {str(host.variables[LOGIN]) for host in wanted if host.variables.get(LOGIN)}
+    folders = {str(host.variables[FOLDER]) for host in wanted if host.variables.get(FOLDER)}
+    for name, values in ((LOGIN, names), (FOLDER, folders)):
+        if len(values) > 1:
+            raise UsageError(f"{name} differs: {', '.join(sorted(values))}", "select hosts of one cluster with --limit")
+    folder = next(iter(folders), "")
+    if folder and not folder.startswith("/"):
+        raise UsageError(f"{FOLDER} {folder!r} is no absolute path", "name a folder that all nodes of the cluster see")
+    name = next(iter(names), "")
+    by_name = {host.name: host for host in known}
+    if name in by_name:
+        return Login(transport, by_name[name], folder)
+    if name and name not in _HERE:
+        raise UsageError(f"{LOGIN}: the inventory has no host {name!r}", "name one of its hosts, or localhost")
+    here = Path(folder) if folder else state_dir() / "slurm"
+    if name or (shutil.which("sbatch") and (submits or here.is_dir())):
+        return Login(transport, Host("localhost", "localhost", connection="local"), folder)
+    return None
+
+
+def need_login(login: Login | None) -> Login:
+    """The login host; UsageError where there is none."""
+    if login is None:
+        raise UsageError(
+            "--via slurm: no sbatch on this machine, and the inventory names no login host",
+            f"set {LOGIN}: NAME in the inventory (a host of it), for example below all.vars",
+        )
+    return login
