@@ -37,6 +37,8 @@ _WATCH_S = 60.0
 @click.option("--all", "everything", is_flag=True, help="In the table each finding, and what is ok or skipped, too.")
 @click.option("--strict", is_flag=True, help="Warnings end with 1 too.")
 @click.option("--unknown", type=OneOf(["ok", "fail"]), help="What 3 (could not be told) becomes: 0 or 1.")
+@click.option("--drain", is_flag=True, help="On a node of Slurm: drain it where a check fails, that being the reason.")
+@click.option("--resume", is_flag=True, help="With --drain: give it back when nothing fails, if that had drained it.")
 @click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
 @click.option(
     "--watch",
@@ -59,6 +61,8 @@ def health(
     everything: bool,
     strict: bool,
     unknown: str | None,
+    drain: bool,
+    resume: bool,
     write: Path | None,
     watch: float | None,
     rounds: int | None,
@@ -71,6 +75,9 @@ def health(
     if listed:
         _list(app.json or form == "json")
         return
+    if resume and not drain:
+        raise click.UsageError("--resume goes with --drain")
+    node = _slurm_node(app) if drain else ""
     if rounds and watch is None:
         raise click.UsageError("--rounds goes with --watch")
     from nodectl.profiles.host import check_names
@@ -81,16 +88,32 @@ def health(
     check_names(names, app.profile_dirs)
     health = _look(app, names)
     _show(health, shape, write, everything=everything, strict=strict)
+    _tell_slurm(node, health, resume=resume)
     left = None if rounds is None else rounds - 1
     while watch is not None and left != 0:
         time.sleep(watch)
         before, health = health, _look(app, names)
         _again(before, health, shape, write, strict=strict)
+        _tell_slurm(node, health, resume=resume)
         left = None if left is None else left - 1
     status = exit_status((finding.status for finding in health.findings), strict=strict)
     if status == 3 and unknown:
         status = {"ok": 0, "fail": 1}[unknown]
     raise SystemExit(status)
+
+
+def _slurm_node(app: App) -> str:
+    from nodectl.health.slurm import node_name
+
+    return node_name(app.hosts)
+
+
+def _tell_slurm(node: str, health: Health, *, resume: bool) -> None:
+    if node:
+        from nodectl.health.slurm import report
+
+        if done := report(node, health.findings, resume=resume):
+            note(done)
 
 
 def _look(app: App, names: Mapping[str, str]) -> Health:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
@@ -65,7 +66,7 @@ def _job(app: App, asked: Asked, job_id: str) -> SbatchJob:
     gpus = gpus_a_host(app, hosts)
     return SbatchJob(
         id=job_id,
-        name=asked.code.name,
+        name=Path(asked.code.script).stem,
         nodes=asked.nodes or len(hosts),
         hosts=() if asked.nodes else [host.name for host in hosts],
         nproc_per_node=asked.nproc_per_node or gpus or 1,

@@ -142,7 +142,8 @@ def other_wheels(module: AnsibleModule) -> list[Path]:
 
 def texts(module: AnsibleModule, present: bool) -> tuple[str, dict[str, tuple[str, int]]]:
     """(the timer's name, each file's text and mode)."""
-    files = {path: (text if present else "", 0o644) for path, text in module.params["files"].items()}
+    asked = module.params["files"].items()
+    files = {path: (text if present else "", 0o755 if text.startswith("#!") else 0o644) for path, text in asked}
     return next(Path(path).name for path in files if path.endswith(".timer")), files
 
 

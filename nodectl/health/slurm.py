@@ -1,0 +1,98 @@
+"""A node's own look told to Slurm: it is drained with what failed as the reason, and given back when nothing does."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nodectl.checks.system.slurm import SLURM_STATE
+from nodectl.errors import NodectlError, UnreachableError, UsageError
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+
+# by this a reason is known as ours: what another has drained stays as it is
+MARK = "nodectl: "
+_LONGEST_REASON = 200
+_SCONTROL_S = 20.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_FIELD = re.compile(r"\b(State|Reason)=(.*?)(?=\s+\[[^\s\]]+@[^\]]*\]|\s+[A-Z][A-Za-z]+=|\s*$)")
+
+
+def node_name(hosts: Sequence[Host]) -> str:
+    """This node's name in Slurm; UsageError where the look is not one of this very node."""
+    if len(hosts) != 1 or hosts[0].connection != "local":
+        raise UsageError(
+            "--drain is for a node's own look, with an inventory of that node alone and ansible_connection: local",
+            "the health_timer role writes such an inventory: /etc/nodectl/health/inventory.json",
+        )
+    name = os.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
+    if not _NAME.fullmatch(name):  # scontrol would take a list or ALL
+        raise UsageError(f"SLURMD_NODENAME {name!r} is no name of a node", "let slurmd call this")
+    return name
+
+
+def drain_reason(findings: Iterable[Finding]) -> str:
+    """What failed, on one bounded line of plain characters; empty where nothing did.
+
+    What Slurm itself says of the node is no reason: it would hold the node for having been held.
+    """
+    failed = [item for item in findings if item.status is Status.FAILED and item.check != SLURM_STATE.id]
+    if not failed:
+        return ""
+    first = failed[0]
+    name = f"{first.check} {first.subject}".strip()
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    words = " ".join(f"{name}: {first.actual}".split())
+    plain = re.sub(r"[^ -~]", "?", words).replace('"', "'")
+    room = _LONGEST_REASON - len(MARK) - len(more)
+    return MARK + (plain if len(plain) <= room else plain[: room - 3] + "...") + more
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """What scontrol says of a node."""
+
+    drained: bool
+    reason: str
+
+
+def read_node(text: str) -> SlurmNode:
+    """`scontrol --oneliner show node NAME`."""
+    fields = {match[1]: match[2] for match in _FIELD.finditer(" ".join(text.split()))}
+    if "State" not in fields:
+        raise UnreachableError(f"scontrol names no state of the node: {text[:200]!r}")
+    return SlurmNode("DRAIN" in fields["State"], fields.get("Reason", ""))
+
+
+def report(name: str, findings: Iterable[Finding], *, resume: bool) -> str:
+    """Drain the node where something failed, with `resume` give it back where nothing does; what was done, in words."""
+    node = read_node(_scontrol("--oneliner", "show", "node", name))
+    reason, ours = drain_reason(findings), node.reason.startswith(MARK)
+    if node.drained and not ours:
+        return f"{name} is drained already: {node.reason}" if reason else ""
+    if reason and reason != node.reason:
+        _scontrol("update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
+        return f"{name} is drained: {reason}"
+    if resume and not reason and node.drained:
+        _scontrol("update", f"NodeName={name}", "State=RESUME")
+        return f"{name} is given back: nothing fails any more ({node.reason})"
+    return ""
+
+
+def _scontrol(*args: str) -> str:
+    argv = ["scontrol", *args]
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=_SCONTROL_S, check=False, stdin=subprocess.DEVNULL)
+    except FileNotFoundError as error:
+        raise UnreachableError("--drain: no scontrol on this node", "put Slurm's commands into PATH") from error
+    except subprocess.TimeoutExpired as error:
+        raise UnreachableError(f"scontrol did not answer for {_SCONTROL_S:g} s", "look at slurmctld") from error
+    if done.returncode:
+        words = (done.stderr or done.stdout).decode(errors="replace").strip()
+        remedy = "only Slurm's operators may drain a node: run this as root or SlurmUser"
+        raise NodectlError(f"scontrol {args[0]}: {words[:300]}", remedy)
+    return done.stdout.decode(errors="replace")
