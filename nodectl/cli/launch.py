@@ -135,7 +135,8 @@ def launch(
     from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
     from nodectl.jobs.package import collect_variables, pack
     from nodectl.jobs.plan import LaunchRequest, check_interface, check_lease, make_plan, new_job_id, venv_of
-    from nodectl.topology.fabric.judge import in_rank_order
+    from nodectl.topology.fabric.job_order import in_rank_order
+    from nodectl.transport.router import connect_ahead
 
     code = find_code(script, code_folder, limit_mib=code_limit)
     note(code.describe())
@@ -150,6 +151,7 @@ def launch(
     if nodes is not None or sbatch_options:
         raise click.UsageError("--nodes and --sbatch go with --via slurm; over SSH the job has the hosts of --limit")
     hosts = in_rank_order(app.hosts, fabric_from)
+    connect_ahead(app.transport, hosts, app.forks)
     request = LaunchRequest(
         script=code.script,
         args=args,

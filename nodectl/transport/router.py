@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from nodectl.model.result import CommandResult
 from nodectl.transport.base import Call, CallTransport, Transport
 
 if TYPE_CHECKING:
+    from nodectl.model.host import Host
     from nodectl.transport.local import LocalTransport
     from nodectl.transport.ssh import SshTransport
 
@@ -19,6 +22,12 @@ def open_transport(replay: str | None = None) -> Transport:
     if replay is not None:
         raise UsageError("--replay reads a recording, and this command needs the hosts themselves", "leave it out")
     return Router()
+
+
+def connect_ahead(transport: Transport, hosts: Sequence[Host], forks: int) -> None:
+    """Have the first hosts' connections opened while something else is done; commands say what fails."""
+    if isinstance(transport, Router):
+        threading.Thread(target=transport.connect, args=(hosts[:forks],), daemon=True).start()
 
 
 class Router(CallTransport):
@@ -35,6 +44,12 @@ class Router(CallTransport):
         from nodectl.transport.local import LocalTransport
 
         return LocalTransport()
+
+    def connect(self, hosts: Sequence[Host]) -> None:
+        """Open connections, all at once."""
+        for host in hosts:
+            if host.connection != "local":
+                threading.Thread(target=self._ssh.connect, args=(host,), daemon=True).start()
 
     def call(self, call: Call) -> CommandResult:
         """Run the command the way its host is reached."""

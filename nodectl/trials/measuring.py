@@ -13,7 +13,7 @@ from nodectl.model.trial import Side
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.probes.lost import Loss, Watched, said_once
 from nodectl.probes.registry import AnyProbe, declarations
-from nodectl.topology.fabric.judge import in_rank_order
+from nodectl.topology.fabric.job_order import in_rank_order
 from nodectl.transport.base import Transport
 
 TRAINING = "training"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -191,6 +192,28 @@ def test_refused_connection_is_a_result(sshd: Sshd, transport: Transport) -> Non
 def test_connection_is_kept(sshd: Sshd, transport: Transport) -> None:
     ports = {transport.run(sshd.host(), ["sh", "-c", "echo $SSH_CLIENT"], timeout_s=60).stdout for _ in range(3)}
     assert len(ports) == 1
+
+
+def test_a_connection_opened_ahead_is_the_first_commands(sshd: Sshd) -> None:
+    opened = ssh.SshTransport()
+    opened.connect(sshd.host())
+    kept = opened._connections[sshd.host()].transport
+    assert kept is not None and isinstance(kept.sock, socket.socket)
+    port = kept.sock.getsockname()[1]
+    done = opened.run(sshd.host(), ["sh", "-c", "echo $SSH_CLIENT"], timeout_s=60)
+    opened.close()
+    assert done.stdout.split()[1] == str(port)
+
+
+def test_why_a_connection_was_not_opened_ahead_is_told_once(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, dead = ssh.SshTransport(), Host("dead", "127.0.0.1", 1, "root", "ssh", {})
+    opened.connect(dead)
+    refused = "root@127.0.0.1:1: Connection refused"
+    with monkeypatch.context() as patch:
+        patch.setattr(opened._client, "login", lambda *_: pytest.fail("it is not tried again"))
+        assert opened.run(dead, ["true"], timeout_s=30).error == refused
+    assert opened.run(dead, ["true"], timeout_s=30).error == refused
+    opened.close()
 
 
 def test_connections_beyond_the_limit_are_not_kept(

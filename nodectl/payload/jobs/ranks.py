@@ -16,7 +16,7 @@ from .process import Stat, read_environ, read_stat
 from .syscalls import process_handle
 
 _SETTLED_S = 3.0  # after this a process has executed what it will be
-_EAGER_S, _EAGER_LOOK_S, _LATE_LOOK_S = 10.0, 0.05, 0.2
+_EAGER_S, _EAGER_LOOK_S, _LATE_LOOK_S = 10.0, 0.1, 0.2
 _NO_HANDLE_S, _IDLE_S = 0.2, 60.0
 _TAIL_BYTES = 16 * 1024
 _SUMMARY_BYTES = 256 * 1024

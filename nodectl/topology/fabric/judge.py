@@ -1,19 +1,15 @@
-"""A fabric judged: hops, parts, rails, loads, rank order and findings; and the hosts of a job in that order."""
+"""A fabric judged: hops, parts, rails, loads, rank order and findings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from nodectl.common.natural import natural
-from nodectl.model.host import Host
 from nodectl.model.topology import Fabric, FabricGraph
 from nodectl.topology.fabric import irregularities
 from nodectl.topology.fabric import limits as whole
 from nodectl.topology.fabric.distances import Distances, Farthest, farthest, homes_of, parts_of, rank_order
-from nodectl.topology.fabric.from_variables import variables_graph
 from nodectl.topology.fabric.limits import Limits
-from nodectl.topology.fabric.sources import graph_from
 from nodectl.topology.fabric.wiring import cables_of, loads_of, names_of, rails_of, shared_switches
 
 
@@ -61,16 +57,3 @@ def judge_fabric(graph: FabricGraph, limits: Limits, order: Sequence[str] = ()) 
 def unknown_fabric(hosts: Sequence[str]) -> Fabric:
     """Nobody told anything: the hosts as they stand in the inventory."""
     return Fabric("nothing", (), None, (), tuple(hosts), findings=(whole.nothing_known(),))
-
-
-def in_rank_order(hosts: Sequence[Host], fabric_from: Path | None) -> tuple[Host, ...]:
-    """Neighbours of the fabric beside each other; as the inventory has them where nothing tells of the switches.
-
-    Hosts that the file or nodectl_switch does not name come last.
-    """
-    graph = graph_from(fabric_from, hosts, {}) if fabric_from else variables_graph(hosts)
-    if graph is None:
-        return tuple(hosts)
-    by_name = {host.name: host for host in hosts}
-    order = judge_fabric(graph, Limits(), list(by_name)).rank_order
-    return tuple(by_name[name] for name in order if name in by_name)
