@@ -198,6 +198,7 @@ def _parse(loader: Any, sources: tuple[str, ...]) -> Any:
         try:
             manager = ansible_manager.InventoryManager(loader=loader, sources=list(sources))
         except AnsibleError as error:
+            listener.refusals += _unsaid(error)
             detail, cause = listener.reason() or (_message(error), error)
             remedy = _remedy(cause, "correct the file it names")
             raise InventoryError(f"cannot read the inventory: {detail}", remedy) from error
@@ -341,30 +342,33 @@ class _Listener:
 
     def __init__(self, display: Any) -> None:
         self.display = display
-        self.refusals: list[Exception] = []
+        # each with its source, where that is known
+        self.refusals: list[tuple[Exception, str]] = []
         self.warnings: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.display, name)
 
     def error_as_warning(self, msg: str, exception: Exception) -> None:
-        self.refusals.append(exception)
+        self.refusals.append((exception, ""))
 
     def warning(self, msg: str, *_: object, **__: object) -> None:
         self.warnings.append(msg)
 
     def reason(self) -> tuple[str, BaseException] | None:
         """The refusal that knows its place best, and its words: every plugin that tried has left one."""
-        located = [(*_located(error), error) for error in self.refusals]
+        located = [(*_located(error, source), error) for error, source in self.refusals]
         _, text, error = max(located, default=(0, "", None), key=lambda one: one[0])
         return None if error is None else (text, error)
 
 
-def _located(error: BaseException) -> tuple[int, str]:
+def _located(error: BaseException, source: str) -> tuple[int, str]:
     """How much it is worth to the reader (the failure of a program or plug-in that the file names, then file and line),
     and the message."""
     origin = getattr(error, "obj", None)
     path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
+    if known := getattr(origin, "ansible_pos", None):  # ansible-core before 2.19 tells it again in many words
+        return 2, f"{known[0]}:{known[1]}: {_message(error).partition(' The error appears to be in ')[0]}"
     described = str(getattr(origin, "description", None) or "")
     if "plugin 'script'" in described:
         return 3, f"{_message(error)} {described}{_complaint(error)}"
@@ -373,7 +377,17 @@ def _located(error: BaseException) -> tuple[int, str]:
         return 3, _with_causes(error)
     if path and (line := line or _ini_line(error)):
         return 2, f"{path}:{line}: {_message(error)}"
-    return (2 if _is_vault(error) else 1), f"{path or described}: {_message(error)}"
+    place = path or described or source
+    return (2 if _is_vault(error) else 1), f"{place}: {_message(error)}" if place else _message(error)
+
+
+def _unsaid(error: BaseException) -> list[tuple[Exception, str]]:
+    """What each plug-in said of a source that none could read: ansible-core before 2.19 only prints and lists it."""
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
+    found = (names["failures"] for names in reversed(frames) if isinstance(names.get("failures"), list))
+    listed: list[object] = next(found, [])
+    failures = [failure for failure in listed if isinstance(failure, dict)]
+    return [(failure["exc"], str(failure.get("src", ""))) for failure in failures if "exc" in failure]
 
 
 def _ini_line(error: BaseException) -> int | None:

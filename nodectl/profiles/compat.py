@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nodectl.common.counting import counted
+from nodectl.common.spelling import misspelt
 from nodectl.errors import ProfileError
+from nodectl.profiles.families import families
 from nodectl.profiles.matrix import GpuRow, Matrix, TorchRow
 from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index, version_key
 from nodectl.profiles.schema import Hardware, PythonRange, Stack, Tuning
@@ -82,7 +84,14 @@ def profile_problems(hardware: Hardware, stack: Stack, tuning: Tuning, matrix: M
     if hardware.gpu:
         yield from gpu_problems(hardware.gpu.compute_capability, stack, matrix, hardware.architecture)
     yield from _driver(stack, matrix)
-    yield from torch_problems(stack, matrix)
+    of_torch = list(torch_problems(stack, matrix))
+    yield from of_torch
+    # a range of Python that no wheel of torch reaches is told once
+    told = any(problem.code in ("python-outside-wheel", "python-range") for problem in of_torch)
+    yield from (problem for problem in _numpy(stack, matrix) if not told or problem.code != "numpy-python")
+    yield from _systems(stack)
+    for system in stack.os:
+        yield from glibc_problems(system, stack, matrix)
     yield from nccl_problems(tuning, stack.nccl)
     yield from _gid_index(hardware, stack, tuning)
     for kind, notes in (("stack", stack.unverified), ("hardware", hardware.unverified)):
@@ -281,10 +290,22 @@ def torch_problems(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
         yield from _build(stack, row)
     elif builds:
         yield _other_build(stack, builds)
+    elif matrix.releases.deny(stack.torch):
+        yield _not_released(stack, matrix)
     else:
         reason = f"torch {stack.torch} is not in the matrix: its Python, CUDA, cuDNN and NCCL were not compared"
         yield Problem("torch-unknown", reason, "")
     yield from _deepspeed(stack, matrix)
+
+
+def _not_released(stack: Stack, matrix: Matrix) -> Problem:
+    around = matrix.releases.nearest(stack.torch or "")
+    reason = f"there is no torch {stack.torch}: PyTorch released none between {' and '.join(around)}"
+    near = [stack.model_copy(update={"torch": version}) for version in around]
+    choices = tuple(build_choice(other, row) for other in near for row in matrix.torch_rows(other.torch))
+    # an index of a site may hold what the site has built
+    own = "://" in (stack.index or "")
+    return Problem("torch-not-released", reason, matrix.releases.source, choices=choices, mild=own)
 
 
 def _build(stack: Stack, row: TorchRow) -> Iterator[Problem]:
@@ -354,22 +375,29 @@ def _libraries(stack: Stack, row: TorchRow) -> Iterator[Problem]:
 
 
 def _python(stack: Stack, row: TorchRow) -> Iterator[Problem]:
-    wanted, low, high = stack.python, row.python.min, row.python.max
-    if wanted and (version_key(wanted.min) < version_key(low) or version_key(wanted.max) > version_key(high)):
-        reason = (
-            f"torch {stack.torch} has wheels for Python {low} to {high}, and the stack allows "
-            f"{wanted.min} to {wanted.max}"
-        )
-        source = "" if "python" in row.unsure else row.source
-        inside = _python_choice(wanted, row)
-        choices = (Choice(f"python {inside.min} to {inside.max}", stack.model_copy(update={"python": inside})),)
-        yield Problem("python-outside-wheel", reason, source, choices=choices, other_stack=True)
+    wanted = stack.python
+    ranges = {row.python_of.get(machine, row.python): machine for machine in stack.architectures or row.architectures}
+    for there, machine in ranges.items():
+        if wanted and not _within(wanted, there):
+            on = f" on {machine}" if row.python_of else ""
+            reason = (
+                f"torch {stack.torch} has wheels for Python {there.min} to {there.max}{on}, and the stack allows "
+                f"{wanted.min} to {wanted.max}"
+            )
+            source = "" if "python" in row.unsure else row.source
+            choices = (_python_choice(stack, wanted, there),)
+            yield Problem("python-outside-wheel", reason, source, choices=choices, other_stack=True)
 
 
-def _python_choice(wanted: PythonRange, row: TorchRow) -> PythonRange:
-    low = max(wanted.min, row.python.min, key=version_key)
-    high = min(wanted.max, row.python.max, key=version_key)
-    return row.python if version_key(low) > version_key(high) else PythonRange(min=low, max=high)
+def _within(wanted: PythonRange, there: PythonRange) -> bool:
+    return version_key(there.min) <= version_key(wanted.min) and version_key(wanted.max) <= version_key(there.max)
+
+
+def _python_choice(stack: Stack, wanted: PythonRange, there: PythonRange) -> Choice:
+    low = max(wanted.min, there.min, key=version_key)
+    high = min(wanted.max, there.max, key=version_key)
+    inside = there if version_key(low) > version_key(high) else PythonRange(min=low, max=high)
+    return Choice(f"python {inside.min} to {inside.max}", stack.model_copy(update={"python": inside}))
 
 
 def _machines(stack: Stack, row: TorchRow) -> Iterator[Problem]:
@@ -381,6 +409,67 @@ def _machines(stack: Stack, row: TorchRow) -> Iterator[Problem]:
         source = "" if "architectures" in row.unsure else row.source
         choices = (Choice(f"architectures: {', '.join(there)}", stack.model_copy(update={"architectures": there})),)
         yield Problem("architecture-outside-wheel", reason, source, choices=choices, other_stack=True)
+
+
+def _numpy(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
+    """numpy stands in a stack's packages: it must have wheels for the stack's Python, and torch must know it."""
+    numpy = next((version for name, version in stack.packages.items() if name.lower() == "numpy"), None)
+    row = matrix.numpy_row(numpy) if numpy else None
+    if row is None or stack.torch is None or stack.python is None:
+        return
+    torch = version_key(stack.torch.partition("+")[0])
+    if row.torch_from and torch < version_key(row.torch_from):
+        reason = f"torch {stack.torch} is built for numpy 1, and cannot use numpy {numpy}: 'Numpy is not available'"
+        nearest = f"numpy 1.26.4 (Python 3.9 to 3.12) or older, or torch {row.torch_from} or later"
+        yield Problem("numpy-torch", reason, row.torch_source, nearest, other_stack=True)
+    if not _within(stack.python, row.python):
+        reason = f"numpy {numpy} has wheels for Python {row.python.min} to {row.python.max}, and the stack allows "
+        allowed = f"{stack.python.min} to {stack.python.max}"
+        choices = (_python_choice(stack, stack.python, row.python),)
+        nearest = _numpy_of(stack.python, matrix)
+        yield Problem("numpy-python", reason + allowed, row.source, nearest, choices=choices, other_stack=True)
+
+
+def _numpy_of(python: PythonRange, matrix: Matrix) -> str:
+    """Versions of numpy that have wheels for all of these; empty where none has."""
+    fits = [row.numpy_from for row in matrix.numpy if _within(python, row.python)]
+    return f"numpy {fits[-1]} for all of them" if fits else ""
+
+
+def _systems(stack: Stack) -> Iterator[Problem]:
+    """Systems that no host can be: misspelled, or in a form that hosts do not have."""
+    for system in stack.os:
+        name, _, version = system.partition("-")
+        meant = _meant(name, version)
+        if meant and meant != system:
+            others = tuple(meant if other == system else other for other in stack.os)
+            reason = f"os: no host is {system}, did you mean {meant}?"
+            choices = (Choice(f"os: {', '.join(others)}", stack.model_copy(update={"os": others})),)
+            yield Problem("os-unknown", reason, _THEMSELVES, choices=choices)
+        elif not meant:
+            yield Problem("os-unknown", f"os: the roles know no {system}", "")
+
+
+def _meant(name: str, version: str) -> str:
+    """A system as stacks name it, of this name or one like it; empty where none is like it."""
+    by_name = {system: family for family in families() for system in family.systems}
+    known = name if name in by_name else misspelt(name, by_name)
+    if not known:
+        return ""
+    # Ubuntu's releases are of a month, all others are known by their major version
+    form = version if known == "ubuntu" else version.partition(".")[0]
+    return by_name[known].key(f"{known}-{form}")
+
+
+def glibc_problems(system: str, stack: Stack, matrix: Matrix) -> Iterator[Problem]:
+    """The wheels of the stack's torch are built for a newer glibc than the system has."""
+    row = matrix.system(system)
+    for machine in stack.architectures or ("x86_64",):
+        least = matrix.glibc_row(stack, machine) if stack.torch else None
+        if row and least and version_key(row.glibc) < version_key(least.least):
+            reason = f"torch {stack.torch} has wheels for glibc {least.least} and later, and {system} has {row.glibc}"
+            yield Problem("system-outside-wheel", reason, f"{least.source}; {row.source}", other_stack=True)
+            return
 
 
 def _deepspeed(stack: Stack, matrix: Matrix) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nodectl.common.counting import counted
 from nodectl.errors import ProfileError
-from nodectl.profiles.compat import Problem, gpu_problems
+from nodectl.profiles.compat import Problem, glibc_problems, gpu_problems
 from nodectl.profiles.driver_policy import OWNED, DriverPolicy, driver_policy
 from nodectl.profiles.families import family_of
 from nodectl.profiles.matrix import Matrix
@@ -77,7 +77,7 @@ def host_problems(hardware: Hardware, stack: Stack, look: HostLook, matrix: Matr
     """Reasons why this host cannot be what its profiles say, or may not."""
     recorded = f" (recorded: {', '.join(look.node.recorded)})" if look.node.recorded else ""
     for problems in (
-        _system(stack, look.node),
+        _system(stack, look.node, matrix),
         _gpus(hardware, stack, look.node, matrix),
         _driver(stack, look, matrix),
         _ignored(look, stack, matrix),
@@ -86,12 +86,14 @@ def host_problems(hardware: Hardware, stack: Stack, look: HostLook, matrix: Matr
             yield replace(problem, reason=problem.reason + recorded)
 
 
-def _system(stack: Stack, node: Node) -> Iterator[Problem]:
+def _system(stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
     claimed = "the stack's profile"
     if stack.os and family_of(node.os.id).key(node.os.key) not in stack.os:
         reason = f"the stack exists for {', '.join(stack.os)}, and this host runs {node.os.key or 'an unknown system'}"
         source = stack.sources.get("os", claimed)
         yield Problem("os", reason, source, f"{stack.os[-1]}", other_stack=True)
+    else:
+        yield from glibc_problems(family_of(node.os.id).key(node.os.key), stack, matrix)
     if stack.architectures and node.architecture not in stack.architectures:
         reason = f"the stack exists for {', '.join(stack.architectures)}, and this host is {node.architecture}"
         yield Problem("architecture", reason, stack.sources.get("architectures", claimed), other_stack=True)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from nodectl.profiles.load import shipped
 from nodectl.profiles.nccl import version_key
-from nodectl.profiles.schema import Architecture, Flavour, PythonRange, Stack, Strict, Version
+from nodectl.profiles.schema import Architecture, Flavour, Os, PythonRange, Stack, Strict, Version
 
 
 class GpuRow(Strict):
@@ -78,6 +78,8 @@ class TorchRow(Strict):
     cudnn: Version | None = None
     nccl: Version | None = None
     python: PythonRange
+    # of a machine whose wheels end elsewhere
+    python_of: dict[Architecture, PythonRange] = Field(default_factory=dict)
     architectures: tuple[Architecture, ...] = ("x86_64",)
     unsure: tuple[str, ...] = ()
     source: str = ""
@@ -121,6 +123,60 @@ class DeepspeedRow(Strict):
     source: str = ""
 
 
+class Releases(Strict):
+    """Every release of torch from `first` to `last`."""
+
+    first: Version
+    last: Version
+    versions: tuple[Version, ...]
+    source: str
+
+    def deny(self, torch: str) -> bool:
+        """There is no such release: the list reaches beyond it, and has it not."""
+        known = {_release(version) for version in self.versions}
+        return _release(self.first) <= _release(torch) <= _release(self.last) and _release(torch) not in known
+
+    def nearest(self, torch: str) -> tuple[str, ...]:
+        """The highest release below it, then the lowest above it."""
+        below = [version for version in self.versions if _release(version) < _release(torch)]
+        above = [version for version in self.versions if _release(version) > _release(torch)]
+        return (*below[-1:], *above[:1])
+
+
+class GlibcRow(Strict):
+    """The least glibc that wheels of torch run on: of all builds from a version on, or of one CUDA, or one machine."""
+
+    least: Version
+    torch_from: Version
+    cuda: Version | None = None
+    architecture: Architecture | None = None
+    source: str
+
+    def holds(self, stack: Stack, architecture: str) -> bool:
+        """This row is about the stack's torch on such a machine."""
+        torch = version_key((stack.torch or "0").partition("+")[0])
+        cuda = self.cuda is None or self.cuda == _minor(stack.cuda)
+        return version_key(self.torch_from) <= torch and cuda and self.architecture in (None, architecture)
+
+
+class SystemRow(Strict):
+    """A system, as stacks name it, and its glibc."""
+
+    os: Os
+    glibc: Version
+    source: str
+
+
+class NumpyRow(Strict):
+    """Versions of numpy up to the next row: the Python versions that they have wheels for, and the first torch."""
+
+    numpy_from: Version
+    python: PythonRange
+    torch_from: Version | None = None
+    torch_source: str = ""
+    source: str = ""
+
+
 class Matrix(Strict):
     """The rows of compat.yml, by what they are about."""
 
@@ -131,6 +187,10 @@ class Matrix(Strict):
     torch: tuple[TorchRow, ...]
     kernels: tuple[KernelRow, ...]
     deepspeed: tuple[DeepspeedRow, ...]
+    releases: Releases
+    glibc: tuple[GlibcRow, ...]
+    systems: tuple[SystemRow, ...]
+    numpy: tuple[NumpyRow, ...]
 
     def gpu(self, compute_capability: str | None) -> GpuRow | None:
         """The row of a compute capability; None where the matrix does not know it."""
@@ -157,11 +217,29 @@ class Matrix(Strict):
         """What the stack's torch holds code for on such a machine; None where the matrix does not know it."""
         return next((row for row in self.kernels if row.holds(stack, architecture)), None)
 
+    def glibc_row(self, stack: Stack, architecture: str) -> GlibcRow | None:
+        """The least glibc of the stack's torch on such a machine; None where the matrix does not know it."""
+        return next((row for row in self.glibc if row.holds(stack, architecture)), None)
+
+    def system(self, os: str) -> SystemRow | None:
+        """The row of a system; None where the matrix does not know it."""
+        return next((row for row in self.systems if row.os == os), None)
+
+    def numpy_row(self, numpy: str) -> NumpyRow | None:
+        """The row of a numpy; None where it is older than what the matrix knows."""
+        older = [row for row in self.numpy if version_key(row.numpy_from) <= version_key(numpy)]
+        return max(older, key=lambda row: version_key(row.numpy_from), default=None)
+
 
 @cache
 def matrix() -> Matrix:
     """The shipped matrix, read once."""
     return shipped(Matrix, "compat.yml")
+
+
+def _release(torch: str) -> tuple[int, ...]:
+    """2.9 and 2.9.0, with or without the name of a build, are one release."""
+    return (*version_key(torch.partition("+")[0]), 0, 0, 0)[:3]
 
 
 def _minor(cuda: str | None) -> str | None:

@@ -131,6 +131,26 @@ def test_an_interpreter_comes_by_the_hosts_uv_where_no_controller_has_one(
     assert done.returncode == 2 and reason in " ".join(done.stdout.split()), done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "reason", "remedy"),
+    [
+        ("all: {hosts: {node01: {}}}\n", "Decryption failed", "give the password that it was encrypted with"),
+        ("all:\n  hosts: [\n", "hosts.yml:", "correct the file it names"),
+    ],
+)
+def test_why_an_inventory_is_not_read_is_said_with_each_ansible(
+    controller: Controller, tmp_path: Path, text: str, reason: str, remedy: str
+) -> None:
+    for name, content in {"hosts.yml": text, "right": "right", "wrong": "wrong"}.items():
+        (tmp_path / name).write_text(content)
+    encrypted = "correct" not in remedy
+    if encrypted:
+        controller.run(tmp_path, "ansible-vault", "encrypt", "--vault-password-file", "right", "hosts.yml")
+    command = ["python", "-m", "nodectl", "-i", "hosts.yml", "--vault-password-file", "wrong", "exec", "true"]
+    done = controller.attempt(tmp_path, *command, package=True)
+    assert done.returncode != 0 and reason in done.stderr and remedy in done.stderr, done.stderr
+
+
 @pytest.mark.lab
 def test_the_playbooks_run_from_any_folder_by_name(
     controller: Controller, one_host: LabUnderTest, on_host: Callable[[str], str], tmp_path: Path

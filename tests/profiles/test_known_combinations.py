@@ -46,10 +46,14 @@ class Known:
     machine: str = "x86_64"
     driver: str = "580 open"
     index: str = ""
+    numpy: str = ""
+    os: str = ""
+    min_driver: str = ""
     code: str = ""
 
     def __str__(self) -> str:
-        return f"{self.gpu}-{self.torch}-{self.build}-{self.driver}-{self.python}"
+        more = [each for each in (self.numpy, self.os, self.machine) if each and each != "x86_64"]
+        return "-".join((self.gpu, self.torch, self.build, self.driver, self.python, *more))
 
     @property
     def hardware(self) -> dict[str, Any]:
@@ -65,7 +69,8 @@ class Known:
         low, _, high = self.python.partition("-")
         cuda = re.fullmatch(r"cu(\d\d)(\d)", self.build)
         branch, _, flavour = self.driver.partition(" ")
-        driver = {"branch": branch, "min": "580" if self.build >= "cu13" else "525.60.13", "flavour": flavour}
+        least = self.min_driver or ("580" if self.build >= "cu13" else "525.60.13")
+        driver = {"branch": branch, "min": least, "flavour": flavour}
         return {
             "description": str(self),
             "architectures": [self.machine],
@@ -73,6 +78,8 @@ class Known:
             "torch": self.torch,
             "index": self.index or self.build,
             **({"cuda": ".".join(cuda.groups()), "driver": driver} if cuda else {}),
+            **({"packages": {"numpy": self.numpy}} if self.numpy else {}),
+            **({"os": [self.os]} if self.os else {}),
         }
 
 
@@ -110,9 +117,9 @@ def _validated(folder: Path, row: Known) -> tuple[int, str]:
 
 
 def test_the_table_is_large_and_each_row_says_who_says_so() -> None:
-    assert (len(SANE), len(IMPOSSIBLE)) == (60, 44)
+    assert (len(SANE), len(IMPOSSIBLE)) == (70, 64)
     assert all(row.source for row in (*SANE, *IMPOSSIBLE)) and all(row.code for row in IMPOSSIBLE)
-    assert len({*SANE, *IMPOSSIBLE}) == 104
+    assert len({*SANE, *IMPOSSIBLE}) == 134
 
 
 @pytest.mark.parametrize("row", SANE, ids=str)
