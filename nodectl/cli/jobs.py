@@ -99,13 +99,14 @@ def logs(app: App, following: bool, tail: int | None, names: tuple[str, ...], ra
 
 def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[str], int | None]:
     """The names of the hosts that are asked for, and the rank's number on its host."""
-    places = [part.host for part in job.parts]
+    known = [part.host for part in job.parts]
     for name in names:
-        if name not in places:
-            hint = f"{meant(name, places)}its hosts: {fold(places)}"
+        if name not in known:
+            hint = f"{meant(name, known)}its hosts: {fold(known)}"
             raise UsageError(f"--host {name}: not a host of {job.id}", hint)
     if rank is None:
-        return names or places, None
+        return names or known, None
+    places = job.nodes or tuple(known)
     if rank >= len(places) * job.nproc_per_node:
         raise UsageError(f"--rank {rank}: {job.id} has ranks 0 to {len(places) * job.nproc_per_node - 1}")
     place, local_rank = divmod(rank, job.nproc_per_node)

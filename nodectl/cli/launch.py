@@ -95,7 +95,15 @@ class _Launch(click.Command):
     help="Ranks of one switch together, by ibnetdiscover's text or lldpctl's JSON.  Default: by nodectl_switch.",
 )
 @click.option("--via", type=OneOf(["ssh", "slurm"]), default="ssh", show_default=True, help="Who starts the ranks.")
-@click.option("--nodes", type=click.IntRange(1), metavar="N", help="With slurm: so many of its own choice.")
+@click.option(
+    "--nodes",
+    metavar="N|MIN:MAX",
+    help="Hosts that run ranks; those beyond are spares.  With slurm: so many of its own choice.",
+)
+@click.option(
+    "--restarts", type=click.IntRange(0, 1000), metavar="N", help="New attempts after a failure.  Default: 0."
+)
+@click.option("--spares", type=click.IntRange(0), metavar="K", help="Hosts kept aside, to take a failed one's place.")
 @click.option(
     "--sbatch", "sbatch_options", multiple=True, metavar="OPTION", help="With slurm: --sbatch=--partition=gpu."
 )
@@ -118,7 +126,9 @@ def launch(
     venv: str | None,
     fabric_from: Path | None,
     via: str,
-    nodes: int | None,
+    nodes: str | None,
+    restarts: int | None,
+    spares: int | None,
     sbatch_options: tuple[str, ...],
     detach: bool,
     dry_run: bool,
@@ -134,7 +144,16 @@ def launch(
     from nodectl.jobs.code import find_code
     from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
     from nodectl.jobs.package import collect_variables, pack
-    from nodectl.jobs.plan import LaunchRequest, check_interface, check_lease, make_plan, new_job_id, venv_of
+    from nodectl.jobs.plan import (
+        LaunchRequest,
+        check_interface,
+        check_lease,
+        count_nodes,
+        make_plan,
+        new_job_id,
+        slurm_nodes,
+        venv_of,
+    )
     from nodectl.topology.fabric.job_order import in_rank_order
     from nodectl.transport.router import connect_ahead
 
@@ -146,10 +165,13 @@ def launch(
     if via == "slurm":
         from nodectl.cli.slurm import Asked, launch_via_slurm
 
-        asked = Asked(code, args, nproc_per_node, nodes, sbatch_options, checkpoint, interface or "", launcher, venv)
+        count = slurm_nodes(nodes)
+        if restarts or spares:
+            raise click.UsageError("--restarts and --spares are for hosts over SSH; Slurm requeues by itself")
+        asked = Asked(code, args, nproc_per_node, count, sbatch_options, checkpoint, interface or "", launcher, venv)
         raise click.exceptions.Exit(launch_via_slurm(app, asked, env, detach=detach, dry_run=dry_run))
-    if nodes is not None or sbatch_options:
-        raise click.UsageError("--nodes and --sbatch go with --via slurm; over SSH the job has the hosts of --limit")
+    if sbatch_options:
+        raise click.UsageError("--sbatch goes with --via slurm")
     hosts = in_rank_order(app.hosts, fabric_from)
     connect_ahead(app.transport, hosts, app.forks)
     request = LaunchRequest(
@@ -163,6 +185,8 @@ def launch(
         name=code.name,
         workdir=code.workdir,
         checkpoint=checkpoint,
+        nodes=count_nodes(len(hosts), nodes, spares),
+        restarts=restarts,
     )
     folder = request.checkpoint_folder()
     surroundings = _preflight(app, hosts, request, code, interface)

@@ -12,7 +12,7 @@ from typing import Any
 from nodectl.errors import UnreachableError, UsageError
 from nodectl.jobs.nodes import ask
 from nodectl.model.host import Host
-from nodectl.model.job import Failure, Job, JobPart, JobState
+from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
 from nodectl.payload.jobs.classify import KINDS, severity
 from nodectl.transport.base import Transport
 
@@ -112,6 +112,11 @@ class Report:
             return "lost"
         return str(state["state"])
 
+    @property
+    def attempt(self) -> int:
+        """The newest attempt that this host knows of."""
+        return int(self.document["state"].get("attempt", 1))
+
 
 def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
     """One job from the reports of its hosts; `unreachable` are hosts that could not be asked, with the reason."""
@@ -120,12 +125,14 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
     by_rank = {rank: report for report in reports if (rank := report.rank(names)) is not None}
     names = [by_rank[rank].host if rank in by_rank else name for rank, name in enumerate(names)]
     parts = tuple(_part(rank, name, by_rank.get(rank), unreachable) for rank, name in enumerate(names))
-    failures = sorted(_failures(by_rank, names, parts), key=failure_place)
+    attempt, roster = _newest_attempt(by_rank, plan)
+    newest = {rank: report for rank, report in by_rank.items() if report.attempt == attempt}
+    failures = sorted(_failures(newest, names, parts, roster), key=failure_place)
     first = failures[0] if failures else None
-    state = _state(parts, first, float(plan["created_at"]))
+    state = _state([parts[rank] for rank in roster], first, float(plan["created_at"]))
     if state in (JobState.FINISHED, JobState.STOPPED):
         first = None
-    ends = [float(report.document["state"].get("ended_at") or 0) for report in reports]
+    ends = [float(report.document["state"].get("ended_at") or 0) for report in newest.values()]
     return Job(
         id=str(plan["id"]),
         state=state,
@@ -138,9 +145,38 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         first_failure=first,
         consequences=tuple(failures[1:]) if first else (),
         created_at=float(plan["created_at"]),
-        ended_at=max(ends) if state.ended else None,
+        ended_at=max(ends, default=0.0) if state.ended else None,
         operator=str(plan["operator"]),
-        checkpoint=str(by_rank[0].document["state"].get("checkpoint") or "") if 0 in by_rank else "",
+        checkpoint=str(by_rank[roster[0]].document["state"].get("checkpoint") or "") if roster[0] in by_rank else "",
+        attempt=attempt,
+        nodes=tuple(names[rank] for rank in roster),
+        restarts=int(plan.get("restarts") or 0),
+        past=_past(newest),
+        no_restart=next((why for report in newest.values() if (why := report.document["state"].get("no_restart"))), ""),
+    )
+
+
+def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> tuple[int, list[int]]:
+    """Its number, and the places of the hosts that take part."""
+    newest = max(by_rank.values(), key=lambda report: report.attempt, default=None)
+    first = list(range(int(plan.get("nodes") or 0) or len(plan["hosts"])))
+    if newest is None:
+        return 1, first
+    return newest.attempt, [int(rank) for rank in newest.document["state"].get("roster") or first]
+
+
+def _past(newest: Mapping[int, Report]) -> tuple[PastAttempt, ...]:
+    """The attempts before the newest, as the host tells that knows most of them."""
+    histories = [report.document["state"].get("attempts") or [] for report in newest.values()]
+    return tuple(
+        PastAttempt(
+            number=int(item["number"]),
+            hosts=tuple(item["hosts"]),
+            begun_at=float(item["begun_at"]),
+            ended_at=item["ended_at"],
+            cause=_failure(item["cause"]["host"], item["cause"]) if item["cause"] else None,
+        )
+        for item in max(histories, key=lambda history: sum(item["cause"] is not None for item in history), default=[])
     )
 
 
@@ -177,7 +213,9 @@ def _part(rank: int, name: str, report: Report | None, unreachable: Mapping[str,
     return JobPart(name, rank, "absent")
 
 
-def _failures(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart]) -> list[Failure]:
+def _failures(
+    by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart], roster: Sequence[int]
+) -> list[Failure]:
     failures = [
         _failure(names[rank], item)
         for rank, report in by_rank.items()
@@ -185,7 +223,7 @@ def _failures(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequen
         if item["kind"] != "host_lost"
     ]
     failures += _heard(by_rank, names)
-    dead = [part for part in parts if part.state == "lost"]
+    dead = [parts[rank] for rank in roster if parts[rank].state == "lost"]
     failures += [
         Failure(part.host, None, "supervisor", "the job's supervisor there was killed or died") for part in dead
     ]
@@ -232,6 +270,8 @@ def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[J
 def _state(parts: Sequence[JobPart], first: Failure | None, created_at: float) -> JobState:
     states = {part.state for part in parts} - {"absent"}
     reached = states - {"unreachable"}
+    if "resting" in reached:
+        return JobState.RESTARTING
     ended_badly = bool(reached & {"ending", "failed", "lost"})
     stopped = bool(reached & {"stopping", "stopped"})
     if reached & {"waiting", "running", "ending", "stopping"}:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -49,7 +50,11 @@ class CheckpointPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything the hosts need to know, and no secret value: `env_names` are names only."""
+    """Everything the hosts need to know, and no secret value: `env_names` are names only.
+
+    Of `hosts`, in rank order, the first `nodes` run the ranks; the others stand by. An attempt after a failure takes
+    at least `least_nodes`.
+    """
 
     id: str
     created_at: float
@@ -66,6 +71,10 @@ class Plan:
     venv: str
     workdir: str = ""
     checkpoint: CheckpointPlan | None = None
+    nodes: int = 0
+    least_nodes: int = 0
+    restarts: int = 0
+    gpus_per_node: int = 0
     grace_s: float = _GRACE_S
     start_deadline_s: float = _START_DEADLINE_S
     beat_s: float = _BEAT_S
@@ -74,7 +83,7 @@ class Plan:
     @property
     def world_size(self) -> int:
         """The number of ranks over all hosts."""
-        return len(self.hosts) * self.nproc_per_node
+        return (self.nodes or len(self.hosts)) * self.nproc_per_node
 
     def document(self) -> dict[str, object]:
         """The plan as plain data for JSON, as the nodes and --dry-run get it."""
@@ -139,6 +148,42 @@ def check_interface(asked: str | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeCount:
+    """How many hosts run ranks: `most` of those there are, and never fewer than `least`."""
+
+    least: int
+    most: int
+
+
+def count_nodes(hosts: int, nodes: str | None, spares: int | None) -> NodeCount | None:
+    """From `--nodes N`, `--nodes MIN:MAX` or `--spares K`; None for neither; UsageError for what cannot be."""
+    if nodes is not None and spares is not None:
+        raise UsageError("--nodes and --spares say the same", "say one: hosts beyond --nodes are spares")
+    if spares is not None:
+        if not 0 <= spares < hosts:
+            raise UsageError(f"--spares {spares}: there are {hosts} hosts", "leave one at least for the job")
+        return NodeCount(hosts - spares, hosts - spares)
+    if nodes is None:
+        return None
+    match = re.fullmatch(r"(\d{1,6})(?::(\d{1,6}))?", nodes)
+    if match is None:
+        raise UsageError(f"--nodes {nodes}: neither a number nor MIN:MAX", "say --nodes 4, or --nodes 2:4")
+    count = NodeCount(int(match[1]), int(match[2] or match[1]))
+    if not 1 <= count.least <= count.most <= hosts:
+        raise UsageError(f"--nodes {nodes}: there are {hosts} hosts", f"1 to {hosts}, the smaller number first")
+    return count
+
+
+def slurm_nodes(nodes: str | None) -> int | None:
+    """How many nodes Slurm is to choose, from `--nodes N`; UsageError for MIN:MAX, which is for hosts over SSH."""
+    if nodes is None:
+        return None
+    if not nodes.isdecimal() or not int(nodes):
+        raise UsageError(f"--nodes {nodes}: Slurm takes one number", "say --nodes 4")
+    return int(nodes)
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """What the operator asked for; `checkpoint` is an absolute folder, `auto`, or None.
 
@@ -155,6 +200,8 @@ class LaunchRequest:
     name: str
     workdir: str = ""
     checkpoint: str | None = None
+    nodes: NodeCount | None = None
+    restarts: int | None = None
 
     def checkpoint_folder(self) -> str | None:
         """The folder as the nodes' program takes it: an absolute path, or `state:NAME` for nodectl's own on each."""
@@ -182,12 +229,16 @@ def make_plan(
 ) -> Plan:
     """The plan; JobError where request and surroundings do not fit together."""
     master_port, heartbeat_port = choose_ports(surroundings.free_ports)
+    hosts, gpus = len(surroundings.hosts), surroundings.gpu_counts
+    nodes = request.nodes or NodeCount(hosts, hosts)
+    replaceable = hosts > nodes.most or nodes.least < nodes.most
+    restarts = request.restarts if request.restarts is not None else (max(1, hosts - nodes.least) if replaceable else 0)
     return Plan(
         id=job_id,
         created_at=time.time(),
         operator=operator(),
         hosts=surroundings.hosts,
-        nproc_per_node=choose_nproc(request.nproc_per_node, surroundings.gpu_counts),
+        nproc_per_node=choose_nproc(request.nproc_per_node, gpus),
         script=request.script,
         args=request.args,
         env_names=request.env_names,
@@ -198,6 +249,10 @@ def make_plan(
         venv=request.venv,
         workdir=request.workdir,
         checkpoint=checkpoint,
+        nodes=nodes.most,
+        least_nodes=nodes.least,
+        restarts=restarts,
+        gpus_per_node=min(gpus, default=0),
         beat_s=beat_s(len(surroundings.hosts)),
     )
 

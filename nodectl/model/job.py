@@ -5,10 +5,14 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """State of a whole job; `ending`: it has failed or is being stopped, and processes of it are still there."""
+    """State of a whole job; `ending`: it has failed or is being stopped, and processes of it are still there.
+
+    `restarting`: an attempt has failed, and its hosts are about to begin another.
+    """
 
     STARTING = "starting"
     RUNNING = "running"
+    RESTARTING = "restarting"
     ENDING = "ending"
     FINISHED = "finished"
     FAILED = "failed"
@@ -60,10 +64,22 @@ class SlurmJob:
 
 
 @dataclass(frozen=True, slots=True)
+class PastAttempt:
+    """A run of the job's ranks that failed and was followed by another; `cause` as the hosts then knew it."""
+
+    number: int
+    hosts: tuple[str, ...]
+    begun_at: float
+    ended_at: float | None
+    cause: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One launch over its hosts, as far as they could be asked; times are seconds since the epoch.
 
     `slurm` is set where Slurm runs it; until it gives the job its nodes, `hosts` are those that were asked for.
+    `nodes` are those of its hosts that take part in the newest attempt, in the order of their node ranks.
     """
 
     id: str
@@ -81,6 +97,11 @@ class Job:
     operator: str = ""
     checkpoint: str = ""
     slurm: SlurmJob | None = None
+    attempt: int = 1
+    nodes: tuple[str, ...] = ()
+    restarts: int = 0
+    past: tuple[PastAttempt, ...] = ()
+    no_restart: str = ""
 
     @property
     def unreachable(self) -> tuple[str, ...]:

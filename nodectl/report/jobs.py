@@ -11,7 +11,7 @@ from typing import Any
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
-from nodectl.model.job import Failure, Job, JobState
+from nodectl.model.job import Failure, Job, JobState, PastAttempt
 from nodectl.report.findings import grouped
 from nodectl.report.table import aligned
 
@@ -35,10 +35,26 @@ def job_document(job: Job) -> dict[str, object]:
         "ended_at": job.ended_at,
         "operator": job.operator,
         "checkpoint": job.checkpoint,
+        "attempt": job.attempt,
+        "nodes": list(job.nodes),
+        "restarts": job.restarts,
+        "past_attempts": [_past_document(past) for past in job.past],
+        "no_restart": job.no_restart,
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
         "slurm": None if job.slurm is None else asdict(job.slurm),
         "unreachable": {part.host: part.problem for part in job.parts if part.state == "unreachable"},
+    }
+
+
+def _past_document(past: PastAttempt) -> dict[str, object]:
+    cause = None if past.cause is None else _failure_document(past.cause)
+    return {
+        "number": past.number,
+        "hosts": list(past.hosts),
+        "started_at": past.begun_at,
+        "ended_at": past.ended_at,
+        "cause": cause,
     }
 
 
@@ -70,6 +86,11 @@ def job_text(job: Job) -> str:
         lines.append(f"run by    {_slurm(job)}")
     if job.checkpoint:
         lines.append(f"checkpoint  {job.checkpoint}")
+    if job.restarts:
+        spares = [host for host in job.hosts if host not in job.nodes]
+        beside = f"; beside it {fold(spares)}" if spares else ""
+        lines.append(f"attempt   {job.attempt} of at most {job.restarts + 1}, on {fold(job.nodes)}{beside}")
+    lines += [f"  {_past_line(past)}" for past in job.past]
     for state in sorted({part.state for part in job.parts}):
         parts = [part for part in job.parts if part.state == state]
         lines.append(
@@ -78,14 +99,25 @@ def job_text(job: Job) -> str:
     return "\n".join([*lines, *_failure_lines(job)])
 
 
+def _past_line(past: PastAttempt) -> str:
+    """`attempt 1 on node[01-04] ended 03:12:44: host node02, rank 5: killed by signal 9 (SIGKILL)`."""
+    ended = f" ended {_clock(past.ended_at)}" if past.ended_at else ""
+    why = f": {_where(past.cause)}: {past.cause.message}" if past.cause else ""
+    return f"attempt {past.number} on {fold(past.hosts)}{ended}{why}"
+
+
 def conclusion(job: Job) -> str:
-    """The lines that end a launch: the cause of a failure, else state, time and hosts."""
+    """The lines that end a launch: the cause of a failure, else state, time and hosts; then earlier attempts."""
+    return "\n".join([_conclusion(job), *(f"  {_past_line(past)}" for past in job.past)])
+
+
+def _conclusion(job: Job) -> str:
     unheard = f"; {fold(job.unreachable)} could not be asked" if job.unreachable else ""
     if job.state is JobState.FAILED:
         return "\n".join(_failure_lines(job)) + (f"\n  {unheard[2:]}" if unheard else "")
     took = f" after {_duration(job)}" if job.state.ended else ""
     by = f" ({_slurm(job)})" if job.slurm is not None else ""
-    return f"job {job.state.value}{took}: {job.id} on {_hosts(job)}{by}{unheard}"
+    return f"job {job.state.value}{took}: {job.id} on {fold(job.nodes) or _hosts(job)}{by}{unheard}"
 
 
 def _hosts(job: Job) -> str:
@@ -109,7 +141,8 @@ def _failure_lines(job: Job) -> list[str]:
     others = [failure for failure in job.consequences if failure.kind != "terminated"]
     after = list(dict.fromkeys(f"  then {_where(failure)}: {failure.message}" for failure in others))
     more = len(after) - _MOST_CONSEQUENCES
-    return [head, *after[:_MOST_CONSEQUENCES], *([f"  … and {more} more"] if more > 0 else [])]
+    lines = [head, *after[:_MOST_CONSEQUENCES], *([f"  … and {more} more"] if more > 0 else [])]
+    return [*lines, *([f"  {job.no_restart}"] if job.no_restart else [])]
 
 
 def _where(failure: Failure) -> str:
@@ -142,17 +175,18 @@ def _shared_remedy(members: Sequence[Finding]) -> str:
 
 def plan_text(plan: Mapping[str, Any]) -> str:
     """The plan as `--dry-run` prints it: hosts, ports, checkpoint, and the order of ranks."""
-    hosts = plan["hosts"]
+    hosts, count = plan["hosts"], _nodes(plan)
     lines = [
         f"job         {plan['id']}",
         f"script      {' '.join([plan['script'], *plan['args']])}",
-        f"hosts       {fold(host['name'] for host in hosts)}",
-        f"ranks       {len(hosts) * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
+        f"hosts       {fold(host['name'] for host in hosts[:count])}{_spares(plan)}",
+        f"ranks       {count * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
         f"launcher    {plan['launcher']}" + (f" (environment {plan['venv']})" if plan["venv"] else ""),
         f"rendezvous  {hosts[0]['address']} port {plan['master_port']}",
         f"heartbeat   UDP port {plan['heartbeat_port']}, every {plan['beat_s']:g} s, lease {plan['lease_s']:g} s",
         f"variables   {', '.join(plan['env_names']) or 'none handed over'}",
         f"checkpoint  {_checkpoint(plan)}",
+        f"restarts    {_restarts(plan)}",
         "rank order",
     ]
     lines += [
@@ -161,14 +195,31 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _nodes(plan: Mapping[str, Any]) -> int:
+    return int(plan["nodes"] or len(plan["hosts"]))
+
+
+def _spares(plan: Mapping[str, Any]) -> str:
+    spares = plan["hosts"][_nodes(plan) :]
+    return f"; {fold(host['name'] for host in spares)} to spare" if spares else ""
+
+
+def _restarts(plan: Mapping[str, Any]) -> str:
+    if not plan["restarts"]:
+        return "none (see --restarts, --spares)"
+    least = f", on {plan['least_nodes']} hosts at least" if plan["least_nodes"] < plan["nodes"] else ""
+    return f"{plan['restarts']}, by the hosts themselves{least}"
+
+
 def _checkpoint(plan: Mapping[str, Any]) -> str:
     checkpoint = plan["checkpoint"]
     if checkpoint is None:
         return "none (the job starts afresh; see --checkpoint)"
     names = [host["name"] for host in plan["hosts"]]
+    second = names[1] if _nodes(plan) > 1 else "none: the first host has the only copy"
     ways = {
         "shared": "one folder, seen by all hosts",
-        "local": f"local; copied from {names[0]} to {names[min(1, len(names) - 1)]} at each save",
+        "local": f"local; copied from {names[0]} to {second} at each save",
         "single": "local; one host, so there is no copy",
     }
     source = checkpoint["restore_from"]

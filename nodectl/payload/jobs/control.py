@@ -45,7 +45,10 @@ _REMOVE_S = 5.0
 _UNDONE = "the start was undone"
 Row = Dict[str, Any]
 
-_PLAN_KEYS = ("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint")
+_PLAN_KEYS = (
+    *("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint"),
+    *("nodes", "restarts"),
+)
 
 
 def main(argv: List[str]) -> int:
