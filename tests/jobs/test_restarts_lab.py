@@ -1,0 +1,217 @@
+"""Jobs that come back by themselves: real torchrun over gloo on lab hosts, ended by the loss of an undisturbed run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jinja2 import Environment
+
+from tests.torch_venv import torch_venv
+
+# eleven imports of torch a test: the quick variants are in tests/payload/test_job_attempts.py
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_LAUNCHER, _VENV = "/usr/local/bin/torch-launcher", "/opt/test-venv"
+# an environment as the pytorch role makes it, over the packages that the lab's share holds
+_MAKE_VENV = f"""set -e
+mkdir -p {_VENV}/bin
+cp /srv/nodectl/venv/pyvenv.cfg {_VENV}
+ln -sfn /srv/nodectl/venv/lib {_VENV}/lib
+ln -sf $(readlink -f /srv/nodectl/venv/bin/python) {_VENV}/bin/python
+printf '#!{_VENV}/bin/python\\nfrom torch.distributed.run import main\\nmain()\\n' > {_VENV}/bin/torchrun
+chmod 755 {_VENV}/bin/torchrun
+"""
+# momentum and random numbers are part of the state: a resumed run that forgets one ends with another loss
+TRAIN = """
+import os, signal, sys, time
+from pathlib import Path
+import torch, torch.distributed as dist
+
+steps, dies_at, pause_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, folder = dist.get_rank(), Path(os.environ["NODECTL_CHECKPOINT_DIR"])
+torch.manual_seed(7)
+weights = torch.randn(16, 1)
+speed = torch.zeros_like(weights)
+noise = torch.Generator().manual_seed(100)
+done = torch.zeros(1, dtype=torch.int64)
+found = sorted(folder.glob("step-*.pt"))
+if rank == 0 and found:
+    kept = torch.load(found[-1])
+    weights, speed, done = kept["weights"], kept["speed"], kept["done"]
+    noise.set_state(kept["noise"])
+state = noise.get_state()
+for part in (weights, speed, done, state):
+    dist.broadcast(part, src=0)
+noise.set_state(state)
+os.write(1, f"up at {int(done)}\\n".encode())
+while done < steps:
+    if dies_at == int(done) and rank == 1 and os.environ.get("NODECTL_ATTEMPT") == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    batch = torch.randn(8 * dist.get_world_size(), 16, generator=noise)[rank::dist.get_world_size()]
+    error = batch @ weights - batch.sum(dim=1, keepdim=True)
+    gradient = batch.T @ error / 8
+    dist.all_reduce(gradient)
+    speed = 0.9 * speed + gradient
+    weights = weights - 0.01 * speed
+    done += 1
+    loss = (error ** 2).mean()
+    dist.all_reduce(loss)
+    if rank == 0:
+        whole = {"weights": weights, "speed": speed, "done": done, "noise": noise.get_state()}
+        torch.save(whole, folder / "step.tmp")
+        os.replace(folder / "step.tmp", folder / f"step-{int(done):04}.pt")
+        os.write(1, f"step {int(done)} loss {float(loss).hex()}\\n".encode())
+    time.sleep(pause_s)
+dist.destroy_process_group()
+"""
+
+
+class Hosts:
+    """The lab's hosts with torch, and an operator's shell."""
+
+    def __init__(self, lab: Any, nodectl: Any, folder: Path) -> None:
+        self.lab, self.nodectl, self.script = lab, nodectl, folder / "train.py"
+        self.script.write_text(TRAIN)
+
+    def argv(self, count: int, options: list[str], args: list[str]) -> list[str]:
+        """nodectl's words for a launch on the first `count` hosts, a rank each."""
+        hosts = ",".join(self.lab.hosts[:count])
+        own = [
+            "--launcher",
+            _LAUNCHER,
+            "--venv",
+            _VENV,
+            "--nproc-per-node",
+            "1",
+            "--checkpoint",
+            "auto",
+            "--lease",
+            "4",
+        ]
+        return ["-i", self.lab.inventory, "-l", hosts, "launch", *own, *options, str(self.script), "--", *args]
+
+    def job(self) -> dict[str, Any]:
+        done = self.nodectl("-i", self.lab.inventory, "--output", "json", "jobs", "show", "last", check=False)
+        found: dict[str, Any] = json.loads(done.stdout)["jobs"][0]
+        return found
+
+    def wait(self, state: str, timeout_s: float = 120.0) -> dict[str, Any]:
+        until = time.monotonic() + timeout_s
+        while (job := self.job())["state"] != state:
+            assert time.monotonic() < until, job
+            time.sleep(0.5)
+        return job
+
+    def output(self, host: str) -> str:
+        return str(self.lab.ssh(host, "cat ~/.local/state/nodectl/jobs/*/output.log"))
+
+    def wait_step(self, host: str, step: int) -> None:
+        until = time.monotonic() + 60
+        while f"step {step} loss" not in self.output(host):
+            assert time.monotonic() < until, self.output(host)
+            time.sleep(0.2)
+
+    def pid_of_rank(self, host: str, rank: int) -> str:
+        return str(self.lab.ssh(host, f"grep -lz '^RANK={rank}$' /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3"))
+
+
+def last_loss(text: str) -> str:
+    return re.findall(r"step \d+ loss (\S+)", text)[-1]
+
+
+def undisturbed(script: Path, folder: Path, steps: int) -> str:
+    """The last loss of two ranks on this machine that nobody disturbs."""
+    folder.mkdir()
+    argv = [f"{torch_venv()}/bin/python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    env = {**os.environ, "NODECTL_CHECKPOINT_DIR": str(folder), "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
+    words = [*argv, str(script), str(steps), "-1", "0"]
+    return last_loss(subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, check=True).stdout)
+
+
+@pytest.fixture(scope="module")
+def torch_everywhere(lab4: Any, cli_env: dict[str, str]) -> None:
+    share = Path(cli_env["XDG_CACHE_HOME"], "nodectl", "lab-share", "venv")
+    if Path(torch_venv()) != share:
+        pytest.skip(f"no torch that a lab's hosts see: {share} is filled by `make test`")
+    text = (_ROOT / "templates" / "launch.sh.j2").read_text()
+    script = Environment(autoescape=False).from_string(text).render(profiles="test", venv=_VENV)  # noqa: S701
+    for host in lab4.hosts:
+        say = f"printf %s {shlex.quote(script)} > {_LAUNCHER} && chmod 755 {_LAUNCHER}; {_MAKE_VENV}"
+        assert lab4.ssh(host, say) == ""
+
+
+@pytest.fixture
+def hosts(lab4: Any, nodectl: Any, torch_everywhere: None, tmp_path: Path) -> Iterator[Hosts]:
+    made = Hosts(lab4, nodectl, tmp_path)
+    yield made
+    nodectl("-i", lab4.inventory, "jobs", "stop", "last", check=False)
+    nodectl("-i", lab4.inventory, "jobs", "clean", check=False)
+    for host in lab4.hosts:
+        lab4.ssh(host, "rm -r ~/.local/state/nodectl/checkpoints")
+
+
+def test_a_killed_rank_and_a_restart_end_with_the_same_loss(hosts: Hosts, tmp_path: Path) -> None:
+    done = hosts.nodectl(*hosts.argv(2, ["--restarts", "1"], ["8", "5", "0"]))
+    assert "nodectl: attempt 2 on " in done.stdout
+    assert f"{hosts.lab.hosts[0]} | [0] up at 5" in done.stdout
+    assert last_loss(done.stdout) == undisturbed(hosts.script, tmp_path / "alone", 8)
+    job = hosts.job()
+    (past,) = job["past_attempts"]
+    assert (job["state"], job["attempt"], past["cause"]["kind"], past["cause"]["rank"]) == ("finished", 2, "signal", 1)
+    assert "attempt 1 on " in hosts.nodectl("-i", hosts.lab.inventory, "jobs", "why", "last").stdout
+
+
+def test_the_job_comes_back_without_the_operators_machine(hosts: Hosts, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "nodectl", *hosts.argv(2, ["--restarts", "1"], ["40", "-1", "0.3"])]
+    with subprocess.Popen(argv, env=hosts.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        while b"step 3 loss" not in process.stdout.readline():
+            continue
+        process.kill()
+    hosts.lab.ssh(hosts.lab.hosts[1], f"kill -9 {hosts.pid_of_rank(hosts.lab.hosts[1], 1)}")
+    job = hosts.wait("finished")
+    assert job["attempt"] == 2
+    assert last_loss(hosts.output(hosts.lab.hosts[0])) == undisturbed(hosts.script, tmp_path / "alone", 40)
+
+
+def test_a_spare_takes_over_for_the_first_host_whose_link_is_cut(hosts: Hosts, tmp_path: Path) -> None:
+    cut, second, spare = hosts.lab.hosts[:3]
+    hosts.nodectl(*hosts.argv(3, ["--spares", "1", "--detach"], ["60", "-1", "0.3"]))
+    hosts.wait_step(cut, 5)
+    name = hosts.lab.status["name"]
+    hosts.nodectl("lab", "fault", "link-down", cut, "--name", name)
+    try:
+        job = hosts.wait("finished")
+        assert (job["attempt"], job["nodes"]) == (2, [spare, second])
+        assert last_loss(hosts.output(spare)) == undisturbed(hosts.script, tmp_path / "alone", 60)
+        assert "up at 0" not in hosts.output(spare)
+    finally:
+        hosts.nodectl("lab", "heal", "--name", name)
+    healed = hosts.job()
+    assert (healed["state"], healed["host_states"][cut]) == ("finished", "resting"), healed
+
+
+def test_used_up_restarts_end_the_job_and_a_mistake_is_not_restarted(hosts: Hosts) -> None:
+    hosts.script.write_text("raise RuntimeError('every time')\n")
+    done = hosts.nodectl(*hosts.argv(2, ["--restarts", "1"], []), check=False)
+    assert done.returncode == 1
+    assert "RuntimeError: every time\n  not restarted: all 1 restarts are used" in done.stdout
+    assert hosts.job()["attempt"] == 2
+    hosts.script.write_text("import no_such_module\n")
+    done = hosts.nodectl(*hosts.argv(2, ["--restarts", "5"], []), check=False)
+    assert done.returncode == 1
+    assert "not restarted: a restart does not mend ModuleNotFoundError" in done.stdout
+    assert hosts.job()["attempt"] == 1
