@@ -129,7 +129,7 @@ class Hosts:
 
 
 def last_loss(text: str) -> str:
-    return re.findall(r"step \d+ loss (\S+)", text)[-1]
+    return str(re.findall(r"step \d+ loss (\S+)", text)[-1])
 
 
 def undisturbed(script: Path, folder: Path, steps: int) -> str:
