@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -364,3 +365,27 @@ def test_what_a_processor_needs_to_hand_over_is_timed_without_the_gpus_work(monk
     assert len(waited) == 2
     rank.device = argparse.Namespace(type="cpu")
     assert rank.dispatched(case) is None  # type: ignore[arg-type]
+
+
+def test_what_a_limited_time_would_not_do_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = sweep.Sweep.__new__(sweep.Sweep)
+    own.options = argparse.Namespace(repetitions=5, seconds=0.05)
+    monkeypatch.setattr(own, "group", SimpleNamespace(largest=lambda value: value), raising=False)
+    own.part_ends = time.monotonic() + 60
+    # 64 MiB took 2 s: at 128 MiB five repetitions take 20 s, at 1 GiB 160 s
+    own.seen = 64 << 20, 2.0, 4.0
+    own._require_room_in_time("all_reduce", 128 << 20)
+    with pytest.raises(sweep.CutError, match="an operation takes about 32 s"):
+        own._require_room_in_time("all_reduce", 1 << 30)
+    # of which no smaller one tells: tried by steps, none of which is begun when it would take too long
+    own.seen = None
+    tried: list[int] = []
+
+    def try_unsaid(collective: str, size: int) -> None:
+        tried.append(size)
+        own.seen = size, size / (16 << 20), 0.1
+
+    monkeypatch.setattr(own, "_tried_unsaid", try_unsaid)
+    with pytest.raises(sweep.CutError, match="an operation takes about 256 s"):
+        own._require_room_in_time("all_reduce", 8 << 30)
+    assert tried == [1 << 20, 64 << 20]

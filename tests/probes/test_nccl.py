@@ -139,7 +139,7 @@ def test_a_host_that_is_lost_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ([], "the ranks did not come to an end"),
         (
             [{"event": "cut", "collective": "all_reduce", "asked_bytes": 8192, "reason": "the time was over"}],
-            "all_reduce 8192 B: the time was over",
+            "all_reduce 8 KiB: the time was over",
         ),
     ],
 )

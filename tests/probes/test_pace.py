@@ -142,3 +142,15 @@ def test_the_start_of_this_process_lies_before_its_first_line() -> None:
     program = "import time; from nodectl.common.started import started; print(time.monotonic() - started())"
     age_s = float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
     assert 0 < age_s < 600
+
+
+def test_a_budget_bounds_what_is_said() -> None:
+    """1 MiB to 8 GiB over a slow network would take two hours: there is a minute."""
+    sizes = [1 << 20, 64 << 20, 8 << 30]
+    pace, clock, said = paced(1, 10.0)
+    forecast = Forecast([("all_reduce", size) for size in sizes], 5, 0.05, pace, time.monotonic() + 60)
+    for size, operation_s in ((sizes[0], 0.017), (sizes[1], 0.85)):
+        clock.now += took_s(operation_s)
+        forecast.add(times("all_reduce", size, operation_s))
+    assert said and all("h" not in line.split("about")[1] for line in said)
+    assert int(re.findall(r"about (\d+) s more", said[-1])[0]) <= 60

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean, median
 
+from nodectl.probes.budget import left_s
 from nodectl.probes.events import Event
 from nodectl.probes.pace import Pace
 
@@ -18,11 +19,17 @@ _TELLING = 256 << 10
 
 
 class Forecast:
-    """Told the events of a group's ranks as they arrive; `pace` says what is news."""
+    """Told the events of a group's ranks as they arrive; `pace` says what is news.
 
-    def __init__(self, cases: Sequence[Case], repetitions: int, duration_s: float, pace: Pace) -> None:
+    What would end after `ends_at` (of the monotonic clock) is not measured, and takes no longer.
+    """
+
+    def __init__(
+        self, cases: Sequence[Case], repetitions: int, duration_s: float, pace: Pace, ends_at: float | None = None
+    ) -> None:
         self._left = dict.fromkeys(cases)
         self._repetitions, self._duration_s, self._pace = repetitions, duration_s, pace
+        self._ends_at = ends_at
         # seconds of one operation
         self._known: dict[Case, float] = {}
         self._began_s = 0.0
@@ -49,7 +56,9 @@ class Forecast:
         measured_s = sum(map(self._cost_s, self._known.values()))
         enough = measured_s > _ENOUGH_S
         factor = (took_s - self._began_s) / measured_s if enough else _USUAL_FACTOR
-        self._pace.expect(took_s, factor * sum(self._cost_s(self._operation_s(case)) for case in self._left))
+        more_s = factor * sum(self._cost_s(self._operation_s(case)) for case in self._left)
+        room_s = left_s(self._ends_at)
+        self._pace.expect(took_s, more_s if room_s is None else max(0.0, min(more_s, room_s)))
 
     def _can_tell(self) -> bool:
         """The first collective tells of the others; of one alone, its sizes tell of larger ones."""

@@ -16,7 +16,7 @@ from nodectl.model.measurement import Conditions, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.predict.collectives import COLLECTIVES
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
-from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
+from nodectl.probes.budget import fit, given_up, has_time, left_s, marked, time_text
 from nodectl.probes.nccl import programs as nccl_programs
 from nodectl.probes.nccl import torch_engine as nccl_torch
 from nodectl.probes.nccl.blame import blamed, settled
@@ -70,7 +70,7 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
         first = None
     options, amount = fit(PROBE, options, len(rounds), cost_s)
     cost, rounds = time_text(cost_s(amount)), rounds[: amount.rounds]
-    note(f"nccl: {fleet.engine}, backend {fleet.backend}, {how}, {cost} or more{given_up(options)}")
+    note(f"nccl: {fleet.engine}, backend {fleet.backend}, {how}, {cost} {_or_more(options)}{given_up(options)}")
     run = replace(run, options=options)
     if options.scope == "node":
         result += ProbeResult(findings=_alone(fleet))
@@ -80,7 +80,7 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
         result += _round(transport, node_groups(fleet), replace(first, options=own), note)
     pace = Pace(NAME, len(rounds), note, cost_s(amount))
     if options.scope == "all":
-        run = replace(run, on_event=Forecast(run.every, run.repetitions, run.duration_s, pace).add)
+        run = replace(run, on_event=Forecast(run.every, run.repetitions, run.duration_s, pace, options.ends_at).add)
     for number, groups in enumerate(rounds, start=1):
         result += _round(transport, groups, run, note)
         pace.done(number)
@@ -90,6 +90,14 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     if options.scope == "pairs":
         result += _blame(transport, fleet, run, result, switches, note)
     return marked(result, options)
+
+
+def _or_more(options: NcclOptions) -> str:
+    """Large operations take their own time; a budget ends that, too."""
+    room_s = left_s(options.ends_at)
+    if room_s is None:
+        return "or more"
+    return f"or more, {time_text(max(0.0, room_s))} at most: sizes that would take longer are left out"
 
 
 def _with_floors(run: Run, fleet: Fleet) -> Run:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
+from nodectl.common.units import format_size
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.result import Outcome
@@ -40,7 +41,10 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     played = play(transport, _members(group, run, left_time_s), deadline_s, on_event)
     logs = [_told(member) for member in played] if run.backend == "nccl" else []
     cases = _cases(played, group.ranks, logs)
-    cut = [f"{event['collective']} {event['asked_bytes']} B: {event['reason']}" for event in _events(played, "cut")]
+    cut = [
+        f"{event['collective']} {format_size(event['asked_bytes'])}: {event['reason']}"
+        for event in _events(played, "cut")
+    ]
     failed = [_failed(culprit) for culprit in culprits(played)]
     whole = not cut and not failed and len(_events(played, "done")) == group.ranks
     seen = {case.collective for case in cases} | {event["collective"] for event in _events(played, "unsupported")}

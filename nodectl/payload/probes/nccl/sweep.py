@@ -16,6 +16,8 @@ LONGEST_S = 4.0
 CARRIED_S = 1.0
 # of the memory that is free: what a size that was asked for may need, and what a sweep leaves to others on processors
 FREE_PART, SHARED_PART = 0.8, 0.25
+# where the time is limited: what is tried, unsaid, before a size of which no smaller one tells, and how far one tells
+FIRST_BYTES, STEP = 1 << 20, 64
 # of larger messages the GPU needs longer than torch needs to hand one over
 DISPATCH_BYTES = 1 << 20
 UNSUPPORTED_WORDS = ("not implemented", "not support", "unsupported", "Unsupported", "no backend")
@@ -36,7 +38,11 @@ class Sweep:
 
     def __init__(self, group: Group, options: argparse.Namespace, log: Optional[Log], began: float) -> None:
         self.group, self.options, self.log = group, options, log
+        # of all, and of the collective that is measured: each has its part of what the ones before left
         self.ends = began + options.deadline if options.deadline else None
+        self.part_ends = self.ends
+        # of the last case: its size, the seconds of an operation, and those besides what was timed
+        self.seen: Optional[Tuple[int, float, float]] = None
         self.sizes = [int(size) for size in options.sizes.split(",")]
 
     def run(self) -> None:
@@ -45,13 +51,19 @@ class Sweep:
         # a GPU is the probe's alone, the memory of a machine is not
         sizes = self._grown(limit if self.group.device.type == "cuda" else SHARED_PART * free)
         last: Dict[str, Tuple[int, float]] = {}
-        for collective in self.options.collectives.split(","):
+        collectives = self.options.collectives.split(",")
+        for number, collective in enumerate(collectives):
+            if self.ends is not None:
+                now = time.monotonic()
+                self.part_ends = now + max(0.0, self.ends - now) / (len(collectives) - number)
+            self.seen = None
             for asked in sizes:
                 size = self._carried(asked, last.get(collective))
                 once = self._tried(collective, size, limit) if size else None
                 if once is None:
                     break
                 last[collective] = size, once
+        self.part_ends, self.seen = self.ends, None
         for case in self.options.more.split(",") if self.options.more else []:
             collective, _, size_text = case.partition(":")
             self._of_a_floor(collective, int(size_text), limit, last.get(collective))
@@ -110,6 +122,8 @@ class Sweep:
         """Warm up and check, time the repetitions, check again; how long one operation takes."""
         group, options = self.group, self.options
         self._require(0.0)
+        self._require_room_in_time(collective, size)
+        began = time.monotonic()
         case = self._built(collective, size)
         if self.log is not None:
             self.log.resume()
@@ -120,11 +134,12 @@ class Sweep:
             # the only operation since: which one a line is of, NCCL before 2.23 does not tell
             chosen = self.log.chosen()
         once = group.largest(group.timed(case, 1))
-        self._require(once * (options.repetitions + 1))
+        self._require(once * (options.repetitions + 1), once)
         iterations = max(1, min(MAX_ITERATIONS, int(options.seconds / max(once, 1e-9))))
         seconds = [group.timed(case, iterations) for _ in range(options.repetitions)]
         dispatch = group.dispatched(case) if size < DISPATCH_BYTES else None
         wrong += group.checked(case)
+        self.seen = size, once, max(0.0, time.monotonic() - began - iterations * sum(seconds))
         say(
             event="times",
             collective=collective,
@@ -150,9 +165,37 @@ class Sweep:
             raise CutError("no room: a rank could not allocate its buffers")
         return case
 
-    def _require(self, seconds: float) -> None:
-        if self.ends is None:
+    def _require_room_in_time(self, collective: str, size: int) -> None:
+        """CutError where the time is limited and the case would take longer, by what smaller sizes took."""
+        if self.part_ends is None:
             return
-        late = time.monotonic() + seconds > self.ends
+        while self.seen is None or size > STEP * self.seen[0]:
+            step = FIRST_BYTES if self.seen is None else STEP * self.seen[0]
+            if step >= size and self.seen is None:
+                return
+            operation_s = self.seen[1] * STEP if self.seen else 0.0
+            self._require(2 * operation_s, operation_s)
+            self._tried_unsaid(collective, step)
+        seen, once, besides_s = self.seen
+        operation_s = once * size / seen
+        timed_s = self.options.repetitions * max(operation_s, self.options.seconds)
+        self._require(timed_s + besides_s * max(1.0, size / seen), operation_s)
+
+    def _tried_unsaid(self, collective: str, size: int) -> None:
+        """What an operation of that size takes, and what else a case does: it is checked twice."""
+        began = time.monotonic()
+        case = self._built(collective, size)
+        self.group.checked(case)
+        checked_s = self.group.largest(time.monotonic() - began)
+        once = self.group.largest(self.group.timed(case, 1))
+        self.seen = size, once, 2 * checked_s + once
+        self._require(0.0)
+
+    def _require(self, seconds: float, operation_s: float = 0.0) -> None:
+        if self.part_ends is None:
+            return
+        late = time.monotonic() + seconds > self.part_ends
         if self.group.largest(float(late)):
-            raise CutError("the time was over")
+            longest = self.group.largest(operation_s)
+            why = ": an operation takes about %.3g s" % longest if longest else ""
+            raise CutError("the time is over for it and larger ones" + why)
