@@ -106,6 +106,39 @@ def test_a_path_that_fails_one_way_blames_that_way_and_ends_the_server(monkeypat
     assert fleet.killed == [("node02", "77")]
 
 
+def reset_at_first(times: int) -> Callable[[str, str, Sequence[str]], Answer]:
+    """iperf3's control connection breaks so often, as it does between busy hosts."""
+    text = '{"error": "error - unable to receive control message: Connection reset by peer"}'
+    broken = {"event": "test", "reverse": True, "stderr": "", "text": text}
+    asked = 0
+
+    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+        nonlocal asked
+        if module == "probes.tcp" and args[0] == "measure":
+            asked += 1
+            if asked <= times:
+                return Answer([RUNS[0], broken], status=1)
+        return measured(host, module, args)
+
+    return answers
+
+
+def test_a_connection_that_broke_once_is_asked_again_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    found = run_tcp(play(monkeypatch, reset_at_first(1)), HOSTS[:2], TcpOptions(), said.append)
+    assert found.findings == () and [each.value for each in found.measurements] == pytest.approx([0.95, 0.5])
+    assert all("Connection reset by peer" in str(each.conditions["asked_again"]) for each in found.measurements)
+    assert any("measured once more" in line and "Connection reset by peer" in line for line in said)
+
+
+def test_a_connection_that_breaks_twice_is_a_failed_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = probe(play(monkeypatch, reset_at_first(2)))
+    (finding,) = found.findings
+    assert (finding.kind, finding.status) == ("path", Status.FAILED)
+    assert finding.actual.endswith("Connection reset by peer, also when it was asked again")
+    assert [each.direction for each in found.measurements] == ["node01 -> node02"]
+
+
 def test_a_server_that_cannot_listen_is_its_hosts_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if module == "probes.tcp" and args[0] == "serve":
