@@ -57,18 +57,22 @@ def show(app: App, job: str) -> None:
 @click.argument("job")
 @click.pass_obj
 def why(app: App, job: str) -> None:
-    """Say why a job ended: the cause, what followed, and the failing host's last words."""
+    """Say why a job ended: the failing host's last words where they are needed, what followed, and last the cause."""
     listing = _read(app)
     selected = listing.find(job)
-    _show(app, [selected], conclusion(selected))
     cause = selected.first_failure
     hosts = [host for host in app.hosts if cause is not None and host.name == cause.host]
-    if selected.slurm is not None and cause is not None and not app.json:
+    # where a traceback tells, the end of the log is what came after it
+    wanted = cause is not None and not cause.traceback and not app.json
+    if selected.slurm is not None and cause is not None and wanted:
         result(f"the last output of {cause.host}:")
         follow_slurm(app, selected, [cause.host], tail=_TAIL_LINES, once=True)
-    elif hosts and cause is not None and cause.host not in selected.unreachable and not app.json:
+        result("")
+    elif hosts and cause is not None and cause.host not in selected.unreachable and wanted:
         result(f"the last output of {cause.host}:")
         follow_output(app, hosts, selected.id, tail=_TAIL_LINES, once=True)
+        result("")
+    _show(app, [selected], conclusion(selected))
     raise click.exceptions.Exit(_status(listing, selected))
 
 

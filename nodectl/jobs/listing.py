@@ -10,16 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nodectl.errors import UnreachableError, UsageError
+from nodectl.jobs.cause import ECHOES, HostWords, failure, failures_of
 from nodectl.jobs.nodes import ask
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
-from nodectl.payload.jobs.classify import KINDS, severity
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 20.0
-# known here alone: two hosts that blame each other have a bad link
-_KNOWN_HERE = {"link": float(KINDS.index("host_lost"))}
-_ECHOES = ("communication", "terminated")
 _NEVER_STARTED_S = 60.0
 # the day of a job's id: what is shorter fits all jobs alike
 _SHORTEST = 8
@@ -84,12 +81,6 @@ def read_jobs(
     return Listing(jobs, problems, len(hosts), {host: "; ".join(words) for host, words in unread.items()})
 
 
-def failure_place(failure: Failure) -> tuple[float, float]:
-    """Where it stands among a job's failures: the likeliest cause first, the time decides only within a class."""
-    kind = failure.kind
-    return _KNOWN_HERE[kind] if kind in _KNOWN_HERE else severity(kind, failure.exit_status), failure.time
-
-
 @dataclass(frozen=True, slots=True)
 class Report:
     """What one host said of one job: a row of `jobs.control list`; without a plan where it could not be read."""
@@ -127,7 +118,8 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
     parts = tuple(_part(rank, name, by_rank.get(rank), unreachable) for rank, name in enumerate(names))
     attempt, roster = _newest_attempt(by_rank, plan)
     newest = {rank: report for rank, report in by_rank.items() if report.attempt == attempt}
-    failures = sorted(_failures(newest, names, parts, roster), key=failure_place)
+    words = [HostWords(names[rank], rank, report.document["state"]) for rank, report in sorted(newest.items())]
+    failures = failures_of(words, _seen_from_elsewhere(newest, names, parts, roster))
     first = failures[0] if failures else None
     state = _state([parts[rank] for rank in roster], first, float(plan["created_at"]))
     if state in (JobState.FINISHED, JobState.STOPPED):
@@ -174,7 +166,7 @@ def _past(newest: Mapping[int, Report]) -> tuple[PastAttempt, ...]:
             hosts=tuple(item["hosts"]),
             begun_at=float(item["begun_at"]),
             ended_at=item["ended_at"],
-            cause=_failure(item["cause"]["host"], item["cause"]) if item["cause"] else None,
+            cause=failure(item["cause"]["host"], item["cause"]) if item["cause"] else None,
         )
         for item in max(histories, key=lambda history: sum(item["cause"] is not None for item in history), default=[])
     )
@@ -213,21 +205,17 @@ def _part(rank: int, name: str, report: Report | None, unreachable: Mapping[str,
     return JobPart(name, rank, "absent")
 
 
-def _failures(
+def _seen_from_elsewhere(
     by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart], roster: Sequence[int]
 ) -> list[Failure]:
-    failures = [
-        _failure(names[rank], item)
-        for rank, report in by_rank.items()
-        for item in report.document["state"].get("failures", ())
-        if item["kind"] != "host_lost"
-    ]
-    failures += _heard(by_rank, names)
+    """What a host could not say of itself."""
+    died = "the job's supervisor there was killed or died"
     dead = [parts[rank] for rank in roster if parts[rank].state == "lost"]
-    failures += [
-        Failure(part.host, None, "supervisor", "the job's supervisor there was killed or died") for part in dead
+    return [
+        *_heard(by_rank, names),
+        *(Failure(part.host, None, "supervisor", died, category="supervisor") for part in dead),
+        *_lost(by_rank, names, parts),
     ]
-    return failures + _lost(by_rank, names, parts)
 
 
 def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]:
@@ -238,11 +226,7 @@ def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]
         for rank, item in report.document["state"].get("heard", {}).items()
         if int(rank) not in by_rank and item["kind"] != "host_lost"
     }
-    return [_failure(names[rank], item) for rank, item in heard.items()]
-
-
-def _failure(host: str, item: Mapping[str, Any]) -> Failure:
-    return Failure(host, item["rank"], item["kind"], item["message"], item["exit_status"], float(item["time"]))
+    return [failure(names[rank], item) for rank, item in heard.items()]
 
 
 def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart]) -> list[Failure]:
@@ -258,12 +242,14 @@ def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[J
     unreachable = [rank for rank in blamed if parts[rank].state in ("unreachable", "lost")]
     if not unreachable and len(blamed) > 1:
         pair = " and ".join(names[rank] for rank in blamed)
-        return [Failure(names[blamed[-1]], None, "link", f"{pair} lost each other", time=times[blamed[-1]])]
+        return [
+            Failure(names[blamed[-1]], None, "link", f"{pair} lost each other", time=times[blamed[-1]], category="link")
+        ]
     failures = []
     for rank in unreachable or blamed:
         reason = str(votes[rank][-1]["message"]).partition(": ")[2]
         message = f"{reason}, say {most} of the other hosts"
-        failures.append(Failure(names[rank], None, "host_lost", message, time=times[rank]))
+        failures.append(Failure(names[rank], None, "host_lost", message, time=times[rank], category="host_lost"))
     return failures
 
 
@@ -280,10 +266,10 @@ def _state(parts: Sequence[JobPart], first: Failure | None, created_at: float) -
         return JobState.STARTING if "waiting" in reached else JobState.RUNNING
     if reached and reached <= {"received", "partial"}:
         return JobState.STARTING if time.time() - created_at < _NEVER_STARTED_S else JobState.STOPPED
-    if stopped and (first is None or first.kind in _ECHOES):
+    if stopped and (first is None or first.kind in ECHOES):
         return JobState.STOPPED
     if ended_badly or stopped:
-        unsettled = first is None or first.kind in _ECHOES
+        unsettled = first is None or first.kind in ECHOES
         return JobState.ENDING if unsettled and any(part.supervised for part in parts) else JobState.FAILED
     return JobState.FINISHED if states == {"finished"} else JobState.UNKNOWN
 

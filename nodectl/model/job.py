@@ -29,8 +29,9 @@ class JobState(StrEnum):
 class Failure:
     """One thing that went wrong; `rank` is the training program's, None where the whole host or its launcher failed.
 
-    `kind` is one of signal, exception, exit, checkpoint, start, host_lost, supervisor, link, launcher,
-    communication, terminated.
+    `kind` is one of signal, exception, exit, checkpoint, start, left, host_lost, supervisor, link, launcher,
+    communication, terminated; `category` is its class, narrower (disk_full, import_error, …). `time` is by the
+    clock of the job's first host that answered. `traceback` is whole, or its end.
     """
 
     host: str
@@ -39,6 +40,10 @@ class Failure:
     message: str
     exit_status: int | None = None
     time: float = 0.0
+    category: str = ""
+    evidence: tuple[str, ...] = ()
+    traceback: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from nodectl.report.findings import grouped
 from nodectl.report.table import aligned
 
 _MOST_CONSEQUENCES = 8
+_MOST_EVIDENCE = 12
+_TRACEBACK_LINES = 40
 
 
 def job_document(job: Job) -> dict[str, object]:
@@ -26,7 +28,7 @@ def job_document(job: Job) -> dict[str, object]:
         "state": job.state.value,
         "hosts": list(job.hosts),
         "exit_status": job.exit_status,
-        "first_failure": None if first is None else _failure_document(first),
+        "first_failure": None if first is None else _cause_document(first),
         "consequences": [_failure_document(failure) for failure in job.consequences],
         "script": job.script,
         "args": list(job.args),
@@ -59,7 +61,17 @@ def _past_document(past: PastAttempt) -> dict[str, object]:
 
 
 def _failure_document(failure: Failure) -> dict[str, object]:
-    return {name: getattr(failure, name) for name in ("host", "rank", "kind", "message", "exit_status")}
+    names = ("host", "rank", "kind", "message", "exit_status")
+    return {**{name: getattr(failure, name) for name in names}, "class": failure.category}
+
+
+def _cause_document(failure: Failure) -> dict[str, object]:
+    return {
+        **_failure_document(failure),
+        "evidence": list(failure.evidence),
+        "remedy": failure.remedy,
+        "traceback": failure.traceback,
+    }
 
 
 def jobs_table(jobs: Sequence[Job]) -> str:
@@ -68,7 +80,8 @@ def jobs_table(jobs: Sequence[Job]) -> str:
         return "no jobs"
     rows = [("JOB", "STATE", "STARTED", "TIME", "HOSTS", "SCRIPT", "WHY")]
     for job in jobs:
-        why = _where(job.first_failure) + ": " + job.first_failure.message if job.first_failure else _slurm(job)
+        first = job.first_failure
+        why = f"{_where(first)}: {_first_line(first.message)}" if first else _slurm(job)
         rows.append((job.id, job.state.value, _clock(job.created_at), _duration(job), _hosts(job), job.script, why))
     return aligned(rows)
 
@@ -102,19 +115,19 @@ def job_text(job: Job) -> str:
 def _past_line(past: PastAttempt) -> str:
     """`attempt 1 on node[01-04] ended 03:12:44: host node02, rank 5: killed by signal 9 (SIGKILL)`."""
     ended = f" ended {_clock(past.ended_at)}" if past.ended_at else ""
-    why = f": {_where(past.cause)}: {past.cause.message}" if past.cause else ""
+    why = f": {_where(past.cause)}: {_first_line(past.cause.message)}" if past.cause else ""
     return f"attempt {past.number} on {fold(past.hosts)}{ended}{why}"
 
 
 def conclusion(job: Job) -> str:
-    """The lines that end a launch: the cause of a failure, else state, time and hosts; then earlier attempts."""
-    return "\n".join([_conclusion(job), *(f"  {_past_line(past)}" for past in job.past)])
+    """The lines that end a launch: earlier attempts, then state, time and hosts, or last the cause of a failure."""
+    return "\n".join([*map(_past_line, job.past), _conclusion(job)])
 
 
 def _conclusion(job: Job) -> str:
     unheard = f"; {fold(job.unreachable)} could not be asked" if job.unreachable else ""
     if job.state is JobState.FAILED:
-        return "\n".join(_failure_lines(job)) + (f"\n  {unheard[2:]}" if unheard else "")
+        return "\n".join([*([unheard[2:]] if unheard else []), *_failure_lines(job)])
     took = f" after {_duration(job)}" if job.state.ended else ""
     by = f" ({_slurm(job)})" if job.slurm is not None else ""
     return f"job {job.state.value}{took}: {job.id} on {fold(job.nodes) or _hosts(job)}{by}{unheard}"
@@ -135,14 +148,46 @@ def _slurm(job: Job) -> str:
 
 
 def _failure_lines(job: Job) -> list[str]:
+    """What followed, folded; then, last and alone, the cause with what speaks for it."""
     if job.first_failure is None:
         return []
-    head = f"job failed: {_where(job.first_failure)}: {job.first_failure.message}"
-    others = [failure for failure in job.consequences if failure.kind != "terminated"]
-    after = list(dict.fromkeys(f"  then {_where(failure)}: {failure.message}" for failure in others))
-    more = len(after) - _MOST_CONSEQUENCES
-    lines = [head, *after[:_MOST_CONSEQUENCES], *([f"  … and {more} more"] if more > 0 else [])]
-    return [*lines, *([f"  {job.no_restart}"] if job.no_restart else [])]
+    why_no_more = [job.no_restart] if job.no_restart else []
+    return [*_folded(job.consequences, why_no_more), *cause_lines(job.first_failure)]
+
+
+def _folded(consequences: Sequence[Failure], more_words: Sequence[str]) -> list[str]:
+    """By class, on which hosts, how many, and the first words of one; then `more_words`, and a blank line."""
+    groups: dict[str, list[Failure]] = {}
+    for failure in consequences:
+        if failure.kind != "terminated":
+            groups.setdefault(failure.category or failure.kind, []).append(failure)
+    lines = [
+        f"then {fold(dict.fromkeys(item.host for item in alike))}: {name}, {counted(len(alike), 'failure')}:"
+        f" {_first_line(alike[0].message)}"
+        for name, alike in groups.items()
+    ]
+    more = len(lines) - _MOST_CONSEQUENCES
+    lines = [*lines[:_MOST_CONSEQUENCES], *([f"… and {more} more"] if more > 0 else []), *more_words]
+    return [*lines, *([""] if lines else [])]
+
+
+def cause_lines(cause: Failure) -> list[str]:
+    """`job failed: host H, rank R: …` with all lines of its message, class, evidence, traceback and remedy."""
+    head, *more = cause.message.splitlines() or [""]
+    lines = [f"job failed: {_where(cause)}: {head}", *(f"    {line}" for line in more)]
+    if cause.category:
+        lines.append(f"  class: {cause.category}")
+    lines += [f"  evidence: {line}" for line in cause.evidence[:_MOST_EVIDENCE]]
+    text = cause.traceback.rstrip().splitlines()
+    if text:
+        left = len(text) - _TRACEBACK_LINES
+        lines += ["  traceback:", *([f"    … {left} lines before"] if left > 0 else [])]
+        lines += [f"    {line}" for line in text[-_TRACEBACK_LINES:]]
+    return [*lines, *([f"  try: {cause.remedy}"] if cause.remedy else [])]
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
 
 
 def _where(failure: Failure) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nodectl.errors import NodectlError
-from nodectl.jobs.listing import Listing, failure_place
+from nodectl.jobs.cause import failure_place
+from nodectl.jobs.listing import Listing
 from nodectl.jobs.slurm.login import Login
 from nodectl.model.job import Failure, Job, JobPart, JobState, SlurmJob
 

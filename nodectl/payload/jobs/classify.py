@@ -1,44 +1,72 @@
-"""Which failure is a cause and which only its echo: classes of rank deaths, worst witness first."""
+"""Which failure is a cause and which only its echo: what the evidence of a rank's end says, the strongest first."""
 
 from __future__ import annotations
 
 import re
 import signal
-from typing import Any, Dict, Iterable, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from . import categories
 
 # a cause comes before its echoes: a killed rank makes its peers fail with communication errors within milliseconds
 KINDS = (
     *("signal", "exception", "exit", "checkpoint", "start"),
-    *("supervisor", "host_lost", "launcher", "communication", "terminated"),
+    *("supervisor", "left", "host_lost", "launcher", "communication", "terminated"),
 )
+_CAUSES = ("signal", "exception", "exit", "checkpoint", "start")
+# a process is seen to end after its connections are closed; what its peers say of that may be known first
+_HEAD_START_S = 0.5
 
-_COMMUNICATION = re.compile(
-    r"connection (?:closed|reset|refused|timed out|was closed)|broken pipe|gloo|nccl(?:remote|system|internal)error|"
-    r"distbackenderror|distnetworkerror|diststoreerror|tcpstore|recvvalue failed|sendbytes failed|socket timeout|"
-    r"watchdog caught collective|watchdog (?:got stuck|hang)|heartbeat monitor timed out|timed out waiting|"
-    r"no route to host|network is unreachable|unhandled system error",
-    re.IGNORECASE,
-)
 # torch puts "[rank3]: " before each line of a traceback
-_EXCEPTION = re.compile(r"^(?:\[[^\]]*\]: ?)?((?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?::.*)?)$")
-_NAMED_ERROR = re.compile(r"^(?:\[[^\]]*\]: ?)?((?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit)(?::.*)?)$")
-_LONGEST = 500
+_TAG = re.compile(r"^\[[^\]]*\]: ?")
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?::.*)?$")
+_NAMED_ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit)(?::.*)?$")
+# a line that does not belong to the message before it
+_OTHER_LINE = re.compile(
+    r"$|terminate called|Fatal Python error|\[?[EWIF]\d{3,4}[ :]|"
+    r"\[(?:W|E|I|F|rank\d+\]:\[)|During handling of|The above exception"
+    r"|Traceback \(most recent|\d{4}-\d\d-\d\d"
+)
+_WHAT = re.compile(
+    r"terminate called after throwing an instance of '([^']+)'\s*what\(\): *([^\n]*(?:\n(?!terminate)[^\n]+){0,6})"
+)
+_USAGE = re.compile(
+    r"^(?:usage: .*|\S+: error: (?P<words>.*)|"
+    r"Error: (?P<error>(?:No such option|Missing|Invalid value|Got unexpected).*))$",
+    re.M,
+)
+_LONGEST = 4000
+_LINES = 24
 _LAST_LINES = 8
 _TORCHRUN = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: \d+\)")
+_TRACEBACK = "Traceback (most recent call last):"
+
+LOG_ONLY = "log text only"
 
 
 def last_exception(text: str) -> str:
-    """The last line of the last traceback in `text`; empty where there is none."""
-    start = text.rfind("Traceback (most recent call last):")
+    """The last exception of `text` with all lines of its message; empty where there is none."""
+    start = text.rfind(_TRACEBACK)
     # a SyntaxError in the script itself comes without that line
     lines, pattern = (
         (text[start:].splitlines()[1:], _EXCEPTION) if start >= 0 else (text.splitlines()[-_LAST_LINES:], _NAMED_ERROR)
     )
-    for line in lines:
-        match = pattern.match(line)
-        if match:
-            return match.group(1)[:_LONGEST]
+    for number, line in enumerate(lines):
+        if pattern.match(_TAG.sub("", line)):
+            return _message(lines[number:])
     return ""
+
+
+def _message(lines: List[str]) -> str:
+    """An exception's own lines: those with its tag, or, without one, up to what is another's."""
+    match = _TAG.match(lines[0])
+    tag = match.group().rstrip() if match else ""
+    message = [lines[0][len(match.group()) if match else 0 :]]
+    for line in lines[1:_LINES]:
+        if not line.startswith(tag) if tag else _OTHER_LINE.match(line):
+            break
+        message.append(_TAG.sub("", line, count=1) if tag else line)
+    return "\n".join(message).rstrip()[:_LONGEST]
 
 
 def wait_status(status: int) -> int:
@@ -53,23 +81,184 @@ def torchrun_exit(text: str, local_rank: int) -> Optional[int]:
     return codes[-1] if codes else None
 
 
-def classify(code: Optional[int], stderr: str, *, after_another: bool) -> Tuple[str, str]:
-    """Kind and message of a rank's end; `after_another`: another rank of this host had failed before."""
-    exception = last_exception(stderr)
+class Evidence(NamedTuple):
+    """What is known of a rank's end, the strongest first.
+
+    `note` is what it wrote of its uncaught exception itself, `watched` says that it would have; `memory_killer` and
+    `kernel` are sentences; `full` are folders without room; `log` is the end of what it wrote, `shared` says that it
+    may hold other ranks' lines too.
+    """
+
+    code: Optional[int] = None
+    after_another: bool = False
+    note: Optional[Dict[str, Any]] = None
+    watched: bool = False
+    memory_killer: Tuple[str, ...] = ()
+    kernel: Tuple[str, ...] = ()
+    xid: bool = False
+    full: Tuple[str, ...] = ()
+    log: str = ""
+    code_from_log: bool = False
+    shared: bool = False
+
+    @property
+    def exception(self) -> str:
+        """The last one of the log; of a shared log its first line, as the next may be another rank's."""
+        text = last_exception(self.log)
+        return _first_line(text) if self.shared else text
+
+
+class Verdict(NamedTuple):
+    """Of a rank's end: `kind` orders it among others, `category` is its class, `evidence` are lines for people."""
+
+    kind: str
+    category: str
+    message: str
+    evidence: Tuple[str, ...] = ()
+    traceback: str = ""
+
+
+def judge(known: Evidence) -> Verdict:
+    """What ended a rank. Texts of its log come last, and are said to be that."""
+    verdict = _judge(known)
+    lines = [_status_line(known), *verdict.evidence, *known.memory_killer, *known.kernel]
+    lines += [f"no space left for {place}" for place in known.full]
+    if known.xid and verdict.kind in ("exception", "communication", "signal"):
+        verdict = verdict._replace(
+            category="xid", kind="exception" if verdict.kind == "communication" else verdict.kind
+        )
+    return verdict._replace(evidence=tuple(dict.fromkeys(filter(None, lines))))
+
+
+def _status_line(known: Evidence) -> str:
+    if known.code is None:
+        return "its exit status is not known: its launcher took it away first"
+    what = f"signal {-known.code} ({signal_name(-known.code)})" if known.code < 0 else f"exit status {known.code}"
+    return f"{what}, as torchrun's log has it ({LOG_ONLY})" if known.code_from_log else f"its own end: {what}"
+
+
+def _judge(known: Evidence) -> Verdict:
+    code = known.code
+    if known.note is not None:  # what came after an uncaught exception did not end the rank
+        return _by_note(known.note)
     if code is not None and code < 0:
-        if after_another and -code == signal.SIGTERM:
-            return "terminated", "ended by its launcher after another rank"
-        if -code == signal.SIGABRT and (exception or _COMMUNICATION.search(stderr)):
-            # C++ threads of torch abort a process that is ending already
-            return _by_exception(exception or "aborted by a communication library (gloo or NCCL)")
-        return "signal", f"killed by signal {-code} ({signal_name(-code)})"
+        return _by_signal(-code, known)
+    return _by_status(known)
+
+
+def _by_note(note: Dict[str, Any]) -> Verdict:
+    chain, full = note["chain"], note.get("full") or ()
+    category = categories.category_of(chain, full)
+    evidence = ["its own error file: an uncaught exception"]
+    for link in chain[1:]:
+        relation = "raised from" if link["role"] == "cause" else "raised while handling"
+        evidence.append(f"{relation} {_first_line(link['message'])}")
+    evidence += [f"no space was left for {place}" for place in full]
+    where = _where(chain)
+    if where:
+        evidence.append(where)
+    return Verdict(
+        _kind(category), category, chain[0]["message"][:_LONGEST], tuple(evidence), str(note.get("text", ""))
+    )
+
+
+def _where(chain: List[Dict[str, Any]]) -> str:
+    """The last place in code that belongs to no library."""
+    frames = chain[0].get("frames") or ()
+    own = [frame for frame in frames if "site-packages" not in str(frame[0]) and "/lib/python3" not in str(frame[0])]
+    return f"at {own[-1][0]}:{own[-1][1]} in {own[-1][2]}" if own else ""
+
+
+def _kind(category: str) -> str:
+    return "communication" if categories.is_echo(category) or category == "rendezvous" else "exception"
+
+
+def _by_signal(number: int, known: Evidence) -> Verdict:
+    words = f"killed by signal {number} ({signal_name(number)})"
+    if number == signal.SIGTERM and known.after_another:
+        return Verdict("terminated", "terminated", "ended by its launcher after another rank")
+    if number == signal.SIGKILL and known.memory_killer:
+        return Verdict("signal", "host_out_of_memory", f"{words}: the kernel's memory killer ended it")
+    if number == signal.SIGBUS and any(place == "/dev/shm" for place in known.full):  # noqa: S108
+        return Verdict("signal", "shared_memory_full", f"{words}: /dev/shm is full")
+    if number == signal.SIGABRT:
+        return _by_abort(words, known)
+    if number in _CRASHES:
+        return Verdict("signal", "crash", words)
+    if number == signal.SIGXFSZ:
+        return Verdict("signal", "limits", f"{words}: a file grew beyond the limit of its size")
+    killer = () if number != signal.SIGKILL else ("nothing tells of the kernel's memory killer",)
+    return Verdict("signal", "killed_from_outside", words, killer)
+
+
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS, signal.SIGTRAP)
+
+
+def _by_abort(words: str, known: Evidence) -> Verdict:
+    """C++ threads of torch abort a process that is ending already, or whose communication broke."""
+    exception = "" if known.watched else known.exception
     if exception:
-        return _by_exception(exception)
-    return "exit", "ended without a known exit status" if code is None else f"exit status {code}"
+        return _by_log(exception)
+    thrown = _WHAT.search(known.log)
+    if thrown:
+        message = f"{thrown[1]}: {thrown[2].strip()}"[:_LONGEST]
+        category = categories.of_text(message)
+        if category != categories.SCRIPT:
+            return _by_log(message)
+        return Verdict("signal", "crash", f"{words}: {message}", (f"its last words ({LOG_ONLY})",))
+    category = categories.of_text(known.log[-_LONGEST:])
+    if category in ("gpu_error", "gpu_out_of_memory"):
+        return Verdict("signal", category, words, (f"its last words ({LOG_ONLY})",))
+    if categories.is_echo(category):
+        line = next((line for line in known.log.splitlines() if categories.is_echo(categories.of_text(line))), "")
+        text = "aborted by a communication library (gloo or NCCL)" + (f": {_TAG.sub('', line)[:500]}" if line else "")
+        return Verdict("communication", category, text, (f"its last words ({LOG_ONLY})",))
+    return Verdict("signal", "crash", words)
 
 
-def _by_exception(exception: str) -> Tuple[str, str]:
-    return ("communication" if _COMMUNICATION.search(exception) else "exception"), exception
+def _by_log(exception: str) -> Verdict:
+    category = categories.of_text(exception)
+    return Verdict(_kind(category), category, exception, (f"the last traceback of its log ({LOG_ONLY})",))
+
+
+def _by_status(known: Evidence) -> Verdict:
+    exception = known.exception
+    ended = "ended without a known exit status" if known.code is None else f"exit status {known.code}"
+    usage = _usage(known.log) if known.code == _USAGE_STATUS else ""
+    if usage:
+        return Verdict("exit", "bad_argument", f"{ended}: {usage}", (f"its last words: {usage} ({LOG_ONLY})",))
+    if exception and not known.watched and known.code in (None, 1):
+        return _by_log(exception)
+    if exception and categories.is_echo(categories.of_text(exception)):
+        words = f"{ended} after {_first_line(exception)}"
+        return Verdict(
+            "communication", categories.of_text(exception), words, (f"a traceback that it handled ({LOG_ONLY})",)
+        )
+    hint = (f"its log holds a traceback that it handled: {_first_line(exception)} ({LOG_ONLY})",) if exception else ()
+    if known.code is not None and known.code > 128 and signal_name(known.code - 128).startswith("SIG"):
+        by = f"{ended}: what it had started was killed by {signal_name(known.code - 128)}"
+        killer = "host_out_of_memory" if known.code == 128 + signal.SIGKILL and known.memory_killer else "exit"
+        return Verdict("exit", killer, by, hint)
+    return Verdict("exit", "disk_full" if known.full else "exit", ended, hint)
+
+
+_USAGE_STATUS = 2  # of argparse and click
+
+
+def _usage(log: str) -> str:
+    """What a parser of arguments complained of."""
+    found = list(_USAGE.finditer(log))
+    return next((words for match in reversed(found) for words in match.groups() if words), "")
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0][:500]
+
+
+def classify(code: Optional[int], stderr: str, *, after_another: bool) -> Tuple[str, str]:
+    """Kind and message of a rank's end of which only exit status and log are known."""
+    verdict = judge(Evidence(code=code, log=stderr, after_another=after_another))
+    return verdict.kind, verdict.message
 
 
 def signal_name(number: int) -> str:
@@ -81,15 +270,52 @@ def signal_name(number: int) -> str:
 
 
 def severity(kind: str, exit_status: Optional[int]) -> float:
-    """Place of a failure among those of its job, the likeliest cause lowest.
+    """Place of a failure among those of its job, the likeliest cause lowest; causes have one place, and time decides.
 
     A launcher ends the other ranks with SIGTERM, perhaps before the rank that failed was seen: that is hardly a cause.
+    A launcher that a signal ended is one.
     """
     if kind == "signal" and exit_status == 128 + signal.SIGTERM:
         return KINDS.index("launcher") + 0.5
+    if kind in _CAUSES or (kind == "launcher" and exit_status is not None and exit_status > 128):
+        return 0.0
     return float(KINDS.index(kind))
+
+
+def happened_s(kind: str, exit_status: Optional[int], time_s: float) -> float:
+    """When a failure happened, for the order among causes; an abort (SIGABRT) is known as late as its echoes."""
+    is_early = kind == "signal" and exit_status not in (None, 128 + signal.SIGABRT)
+    return time_s - _HEAD_START_S if is_early else time_s
 
 
 def first(failures: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
     """The likeliest cause: by kind, then by time; None where there is none."""
-    return min(failures, key=lambda item: (severity(item["kind"], item.get("exit_status")), item["time"]), default=None)
+
+    def place(item: Dict[str, Any]) -> Tuple[float, float]:
+        kind, status = item["kind"], item.get("exit_status")
+        return severity(kind, status), happened_s(kind, status, item["time"])
+
+    return min(failures, key=place, default=None)
+
+
+_TOLD_CHARS, _TOLD_LINES, _TOLD_LINE_CHARS = 1500, 4, 250
+_WHOLE, _LIST_CHARS = 4, 600
+
+
+def brief(failure: Dict[str, Any]) -> Dict[str, Any]:
+    """What of a failure fits into a heartbeat."""
+    kept = {name: value for name, value in failure.items() if name not in ("traceback", "flight")}
+    lines = [line[:_TOLD_LINE_CHARS] for line in failure.get("evidence", ())[:_TOLD_LINES]]
+    return {**kept, "message": str(failure["message"])[:_TOLD_CHARS], "evidence": lines}
+
+
+def bounded(failures: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Failures as a host keeps them: the likeliest causes whole, the others in brief, so that the state stays small."""
+    if len(failures) <= _WHOLE:
+        return list(failures)
+    ranked = sorted(failures, key=lambda item: (severity(item["kind"], item.get("exit_status")), item["time"]))
+    whole = {id(item) for item in ranked[:_WHOLE]}
+    return [
+        item if id(item) in whole else {**brief(item), "message": str(item["message"])[:_LIST_CHARS]}
+        for item in failures
+    ]

@@ -54,7 +54,10 @@ class Guard:
                 line = line[os.write(self.lifeline.writer, line) :]
 
     def listen(self) -> List[Tuple[str, str]]:
-        """What it has said since: (`problem`, why the launcher could not be started), (`exit`, its exit status)."""
+        """What it has said since, as a word and more.
+
+        `problem`: why the launcher could not be started; `killed`: the signal that ended it; `exit`: its exit status.
+        """
         with contextlib.suppress(BlockingIOError):
             self._text += os.read(self.words, 65536).decode(errors="replace")
         *lines, self._text = self._text.split("\n")
@@ -129,17 +132,21 @@ class _Watch:
                 return
             if pid == self._child:
                 self._child = 0
-                self._say_end(exit_status(status))
+                self._say_end(exit_status(status), os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0)
 
-    def _say_end(self, status: int) -> None:
-        problem = b""
-        if status == nsinit.NOT_STARTED:
-            os.set_blocking(self._problems, False)
-            with contextlib.suppress(BlockingIOError):
-                problem = os.read(self._problems, 4096)
+    def _say_end(self, status: int, number: int) -> None:
+        """A namespace's process 1 ends with the launcher's status, and has said where that was a signal."""
+        os.set_blocking(self._problems, False)
+        said = b""
+        with contextlib.suppress(BlockingIOError):
+            said = os.read(self._problems, 4096)
         os.close(self._problems)
-        if problem:
-            self._say("problem", problem.decode(errors="replace"))
+        if said.startswith(nsinit.KILLED):
+            number = int(said[len(nsinit.KILLED) :])
+        elif said and status == nsinit.NOT_STARTED:
+            self._say("problem", said.decode(errors="replace"))
+        if number:
+            self._say("killed", str(number))
         self._say("exit", str(status))
 
     def _say(self, word: str, text: str) -> None:

@@ -38,7 +38,8 @@ class Beat(NamedTuple):
     """One heartbeat: who (place of the host in the plan), the how-manyth, its state, and its first failure if any.
 
     `over`: the job has ended, there will be no other attempt, and why not; `fit`: why this host cannot take part in
-    the next (empty: it can, None: not known yet); `newest_ns`: of its newest checkpoint; `missing`: whom it misses.
+    the next (empty: it can, None: not known yet); `newest_ns`: of its newest checkpoint; `missing`: whom it misses;
+    `sent`: the sender's steady time.
     """
 
     rank: int
@@ -50,6 +51,7 @@ class Beat(NamedTuple):
     fit: Optional[str] = None
     newest_ns: int = -1
     missing: Tuple[int, ...] = ()
+    sent: float = 0.0
 
 
 def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:

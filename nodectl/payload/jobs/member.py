@@ -9,6 +9,7 @@ import time
 from typing import Any, Dict, List, Union
 
 from . import heartbeat as hb
+from . import steady
 from .attempts import Over, Rules, Succession, plan_of
 from .folder import JobFolder, boot_id, payload_folder
 from .heartbeat import Attempt, Beat
@@ -36,6 +37,7 @@ class Member:
         self.peers = hb.Peers(others, rules.lease_s, self.born_s)
         self.peers.begin(self.attempt)
         self.identity = {**_identity(), "rank": self.rank}
+        self.ways = steady.OneWay()
         self._beat_number = 0
 
     def open(self) -> None:
@@ -58,7 +60,8 @@ class Member:
     def hear(self, now_s: float) -> None:
         """Take in all that lies in the socket."""
         for beat in self.mesh.receive():
-            self.peers.hear(beat, now_s)
+            if self.peers.hear(beat, now_s):
+                self.ways.note(beat.rank, beat.sent, steady.now())
 
     def send(self, beat: Beat) -> None:
         """To all others, with the next number."""

@@ -15,6 +15,7 @@ from .lifeline import Lifeline
 from .process import exit_status
 
 NOT_STARTED = 127
+KILLED = b"killed "
 _PATIENCE_S = 2.0  # the guard sees to what else the job leaves, so it has the first turn
 
 
@@ -85,7 +86,7 @@ def _run(command: Command, group: Optional[str], namespace: bool, lifeline: Life
     launcher = os.fork()
     if launcher == 0:
         _or_say(lambda: _start(command), problems)
-    _init(launcher, lifeline)
+    _init(launcher, lifeline, problems)
 
 
 def _nobody_reads(pipe: int) -> bool:
@@ -102,17 +103,21 @@ def _start(command: Command) -> NoReturn:
     os.execvpe(command.argv[0], command.argv, command.env)  # noqa: S606 - an argv, and no shell is the point
 
 
-def _init(launcher: int, lifeline: Lifeline) -> NoReturn:
+def _init(launcher: int, lifeline: Lifeline, problems: int) -> NoReturn:
     """Process 1 of the namespace: reaps, passes SIGTERM on, and ends with the launcher, and all else with it.
 
-    It ends too where supervisor and guard are both gone or frozen.
+    It tells the guard where a signal ended the launcher. It ends too where supervisor and guard are both gone or
+    frozen.
     """
-    close_all_but(lifeline.reader)
+    close_all_but(lifeline.reader, problems)
     pass_signals_to(launcher)
     wake = wake_on_child()
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == launcher:
+            if os.WIFSIGNALED(status):
+                with contextlib.suppress(OSError):
+                    os.write(problems, KILLED + str(os.WTERMSIG(status)).encode())
             os._exit(exit_status(status))
         if pid == 0 and lifeline.lost(wake):
             time.sleep(_PATIENCE_S)

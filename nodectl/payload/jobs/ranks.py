@@ -10,8 +10,10 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
 
-from .classify import classify, torchrun_exit, wait_status
+from . import kernel, notes, steady
+from .classify import Evidence, judge, torchrun_exit, wait_status
 from .contain import MARKER
+from .folder import no_space
 from .process import Stat, read_environ, read_stat
 from .syscalls import process_handle
 
@@ -19,17 +21,23 @@ _SETTLED_S = 3.0  # after this a process has executed what it will be
 _EAGER_S, _EAGER_LOOK_S, _LATE_LOOK_S = 10.0, 0.1, 0.2
 _NO_HANDLE_S, _IDLE_S = 0.2, 60.0
 _TAIL_BYTES = 16 * 1024
+_TRACEBACK_CHARS = 6000
 _SUMMARY_BYTES = 256 * 1024
 
 
 class Rank(NamedTuple):
-    """A running rank; `handle` is a pidfd, readable at its end (-1 where this kernel has none)."""
+    """A running rank; `handle` is a pidfd, readable at its end (-1 where this kernel has none).
+
+    `kills` are the counts of the memory killer in its groups at its start, `gpu` its GPU's address where that is told.
+    """
 
     pid: int
     start_ticks: int
     rank: int
     local_rank: int
     handle: int
+    kills: Optional[Dict[str, int]] = None
+    gpu: str = ""
 
 
 class Death(NamedTuple):
@@ -40,6 +48,9 @@ class Death(NamedTuple):
     code: Optional[int]
     time: float
     after_stop: bool
+    pid: int = 0
+    kills: Optional[Dict[str, int]] = None
+    gpu: str = ""
 
 
 class Output(NamedTuple):
@@ -101,7 +112,9 @@ class RankWatch:
         stat = read_stat(pid)
         if stat is None or not self._is_launcher(read_environ(stat.ppid)):
             return
-        rank = Rank(pid, stat.start_ticks, int(env["RANK"]), int(env["LOCAL_RANK"]), process_handle(pid))
+        local_rank, killed = int(env["LOCAL_RANK"]), kernel.kills(kernel.memory_counters(pid))
+        gpu = kernel.gpu_address(env.get("CUDA_VISIBLE_DEVICES", ""), local_rank)
+        rank = Rank(pid, stat.start_ticks, int(env["RANK"]), local_rank, process_handle(pid), killed, gpu)
         self._ranks[pid] = rank
         if rank.handle >= 0:
             self._selector.register(rank.handle, selectors.EVENT_READ)
@@ -120,10 +133,17 @@ class RankWatch:
             if rank.handle not in told or (stat is not None and stat.alive and stat.start_ticks == rank.start_ticks):
                 continue
             self._forget(rank)
-            ended.append(Death(rank.rank, rank.local_rank, _code(rank, stat), time.time(), after_stop))
+            code = _code(rank, stat)
+            ended.append(
+                Death(rank.rank, rank.local_rank, code, steady.now(), after_stop, rank.pid, rank.kills, rank.gpu)
+            )
         if ended:
             self.expect(time.monotonic())  # an elastic launcher starts others
         return ended
+
+    def running(self) -> List[Rank]:
+        """Those that are known and have not been reported as ended."""
+        return sorted(self._ranks.values(), key=lambda item: item.local_rank)
 
     def close(self) -> None:
         """Let go of the ranks' handles."""
@@ -144,44 +164,131 @@ def _code(rank: Rank, stat: Optional[Stat]) -> Optional[int]:
     return wait_status(stat.exit_code)
 
 
-def describe(death: Death, logs: str, output: Output, *, after_another: bool) -> Dict[str, Any]:
-    """The death as a failure: `kind`, `message`, `rank`, `exit_status`, `time`; {} where it is none."""
+class HostAtStart(NamedTuple):
+    """What a rank's end is compared with: the job's folder, when its ranks were started, and kills until then.
+
+    `logs` is the folder of the ranks' own logs, `output` what they wrote together.
+    """
+
+    job: str
+    logs: str
+    output: Output
+    since_s: float
+    kills: Optional[int]
+
+
+def host_at_start(job: str, logs: str, output: Output) -> HostAtStart:
+    """Now, before the ranks are started."""
+    return HostAtStart(job, logs, output, kernel.now_s(), kernel.host_kills())
+
+
+def describe(
+    death: Death, host: HostAtStart, *, after_another: bool, stopped_at: float = float("inf")
+) -> Dict[str, Any]:
+    """The death as a failure: `kind`, `class`, `message`, `rank`, `exit_status`, `time`, …; {} where it is none.
+
+    What a rank raised before `stopped_at`, when the job's end began here, is its own.
+    """
     code = death.code
     if code is None:
-        code = torchrun_exit(tail(output), death.local_rank)
-    if code == 0 or (code is None and not after_another and not death.after_stop):
+        code = torchrun_exit(tail(host.output), death.local_rank)
+    note = notes.read_error(host.job, death.rank, host.since_s)
+    if code == 0 or (code is None and note is None and not after_another and not death.after_stop):
         return {}
-    kind, message = classify(code, _stderr(logs, output, death.local_rank), after_another=after_another)
-    if death.after_stop:
-        kind = "terminated"
+    verdict = judge(_evidence(death, code, note, host, after_another=after_another))
     status = None if code is None else (code if code >= 0 else 128 - code)
-    return {"kind": kind, "message": message, "rank": death.rank, "exit_status": status, "time": death.time}
+    ended_us = death.after_stop and not (note and notes.raised_at(note) < stopped_at)
+    return {
+        "kind": "terminated" if ended_us else verdict.kind,
+        "class": "terminated" if ended_us else verdict.category,
+        "message": verdict.message,
+        "rank": death.rank,
+        "exit_status": status,
+        "time": notes.raised_at(note) if note and verdict.traceback else death.time,
+        "evidence": list(verdict.evidence),
+        "traceback": verdict.traceback[-_TRACEBACK_CHARS:],
+        **({"flight": notes.flight(note)} if note and notes.flight(note) else {}),
+    }
 
 
-def unseen(
-    plan: Dict[str, Any], logs: str, output: Output, *, known: Set[int], after_stop: bool
-) -> List[Dict[str, Any]]:
-    """Failures of ranks that had gone before anybody looked, as torchrun tells of them; `known` are left out."""
-    text = tail(output, _SUMMARY_BYTES)
+def _evidence(
+    death: Death, code: Optional[int], note: Optional[Dict[str, Any]], host: HostAtStart, *, after_another: bool
+) -> Evidence:
+    full = tuple(notes.full_disks(host.job))
+    known = Evidence(
+        code=code,
+        code_from_log=not death.pid or (death.code is None and code is not None),
+        after_another=after_another,
+        note=note,
+        # a note that found no room says nothing by its absence
+        watched=notes.is_watched(host.job, death.rank) and not no_space(host.job),
+        full=full if note is None else (),
+        **_log(host.logs, host.output, death.local_rank),
+    )
+    ended_us = death.after_stop or (code == -signal.SIGTERM and after_another)
+    return known if ended_us else known._replace(**_of_kernel(death, code, host))
+
+
+def _of_kernel(death: Death, code: Optional[int], host: HostAtStart) -> Dict[str, Any]:
+    """What the kernel counted and wrote about this process, or about its GPU."""
+    lines, problem = kernel.log_since(host.since_s)
+    own = [line for line in lines if line.pid == death.pid or (death.gpu and death.gpu in line.text.lower())]
+    others = [line for line in lines if line.kind == "xid" and line not in own]
+    said = [f"kernel log: {line.text}" for line in own]
+    said += [f"kernel log, of another GPU or program: {line.text}" for line in others]
+    killer = _memory_killer(death, host, own) if code in (-signal.SIGKILL, 128 + signal.SIGKILL) else []
+    if code == -signal.SIGKILL and not killer and problem:
+        said.append(f"the kernel's log could not be read: {problem}")
+    return {
+        "memory_killer": tuple(killer),
+        "kernel": tuple(said),
+        "xid": any(line.kind == "xid" for line in own),
+    }
+
+
+def _memory_killer(death: Death, host: HostAtStart, own: List[kernel.Line]) -> List[str]:
+    """Sentences that say that it was the memory killer; none where nothing does."""
+    said = [f"kernel log: {line.text}" for line in own if line.kind == "oom"]
+    before = death.kills or {}
+    for path, count in kernel.kills(list(before)).items():
+        if count > before[path]:
+            said.append(f"{path}: oom_kill went from {before[path]} to {count}")
+    ended = kernel.host_kills()
+    if ended is not None and host.kills is not None and ended > host.kills:
+        said.append(f"/proc/vmstat: the memory killer ended {ended - host.kills} on this machine since the job's start")
+    return said
+
+
+def unseen(plan: Dict[str, Any], host: HostAtStart, *, known: Set[int], after_stop: bool) -> List[Dict[str, Any]]:
+    """Failures of ranks that had gone before anybody looked, as they or torchrun tell of them; `known` are left out."""
+    text = tail(host.output, _SUMMARY_BYTES)
     failures = []
     for local_rank in range(plan["nproc_per_node"]):
         rank = plan["rank"] * plan["nproc_per_node"] + local_rank
         code = torchrun_exit(text, local_rank)
+        if code is None and notes.read_error(host.job, rank, host.since_s) is not None:
+            code = 1
         if code and rank not in known:
             ours = after_stop and code == -signal.SIGTERM
-            death = Death(rank, local_rank, code, time.time(), after_stop=ours)
-            failures.append(describe(death, logs, output, after_another=False))
-    return failures
+            death = Death(rank, local_rank, code, steady.now(), after_stop=ours)
+            failures.append(describe(death, host, after_another=False))
+    return [failure for failure in failures if failure]
 
 
-def _stderr(logs: str, output: Output, local_rank: int) -> str:
-    """The end of what the rank wrote: from its own log where the launcher keeps one, else from the common output."""
+def _log(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
+    """The end of what the rank wrote: from its own log where the launcher keeps one, else its lines of the output.
+
+    Where those are not marked, all lines, and `shared`.
+    """
     own = glob.glob(os.path.join(glob.escape(logs), "**", f"attempt_*/{local_rank}/stderr.log"), recursive=True)
     if own:
-        return tail(Output(max(own, key=os.path.getmtime)))
+        return {"log": tail(Output(max(own, key=os.path.getmtime))), "shared": False}
     mark = f"[default{local_rank}]:"
-    lines = tail(output).splitlines()
-    return "\n".join(line[len(mark) :] if line.startswith(mark) else line for line in lines)
+    text = tail(output, _SUMMARY_BYTES)
+    marked = [line[len(mark) :] for line in text.splitlines() if line.startswith(mark)]
+    if marked:
+        return {"log": "\n".join(marked)[-_TAIL_BYTES:], "shared": False}
+    return {"log": text[-_TAIL_BYTES:], "shared": True}
 
 
 def tail(output: Output, size_bytes: int = _TAIL_BYTES) -> str:

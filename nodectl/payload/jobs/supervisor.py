@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, Dict, List, Optional, Set
 
 from . import heartbeat as hb
-from . import shared_memory
+from . import kernel, living, notes, shared_memory, steady
 from .attempts import Over
 from .checkpoint_copy import Courier
-from .classify import first
+from .classify import bounded, brief, first, signal_name
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, MARKER, Containment, Killing
 from .fitness import newest_ns, unfit
@@ -24,7 +24,7 @@ from .heartbeat import Attempt
 from .member import Member
 from .nsinit import Command
 from .process import send
-from .ranks import Death, Output, RankWatch, describe, tail, unseen
+from .ranks import Death, HostAtStart, Output, Rank, RankWatch, describe, host_at_start, tail, unseen
 
 _TICK_S = 0.2
 _GATHER_S = 0.05  # heartbeats that come within this are heard at once
@@ -36,6 +36,7 @@ _SETTLE_S = 1.0  # after a failure: until the others have noted their own, befor
 _PARTING_S = 0.6  # beats after everybody has ended, so that the last word is heard
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last word
 _LAST_WORDS_BYTES = 2000
+_TOGETHER_S = 2.0
 _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
 
 
@@ -76,6 +77,12 @@ class Supervisor:
         self._killing_s = 0.0
         self._killed = False
         self._undescribed: Dict[int, float] = {}
+        self.ends: List[Dict[str, Any]] = []
+        self.living: List[Dict[str, Any]] = []
+        self.xids: List[str] = []
+        self._asked_living = False
+        self._launcher_killed: Optional[float] = None
+        self._stopped_at = float("inf")
         self._explaining_s: Optional[float] = None
         self._explained = False
         self._segments: Set[shared_memory.Segment] = set()
@@ -88,6 +95,7 @@ class Supervisor:
         if self.member.attempt.number == 1:
             self.job.reserve()
             self.member.open()
+        self.at_start: HostAtStart = host_at_start(self.job.path, self._rank_logs(), self._output())
         self.containment = Containment.create(self.job.id, self.rank)
         self.guard = Guard(self.job, self.containment, lease_s)
         self.containment.guarded_by(self.guard.pid)
@@ -210,19 +218,62 @@ class Supervisor:
         if self._spawned_s is not None and not self._rested:
             self.watch.look(now_s)
             for death in self.watch.deaths(after_stop=self._term_s is not None or self._guard_ended):
-                self._undescribed[death.rank] = now_s
-                self.clerk.ask(partial(self._describe, death))
+                self._note_end(death, now_s)
         for word, text in self.guard.listen():
             if word == "exit":
                 self.exit_status = int(text)
+            elif word == "killed":
+                self._note_killed_launcher(int(text))
             else:
                 self._fail("launcher", f"{self.plan['launcher']} could not be started: {text}")
         for news in self.clerk.news():
             news()
 
+    def _note_end(self, death: Death, now_s: float) -> None:
+        """A rank ended: see what the others do at this moment, then read what ended it."""
+        self.ends.append({"rank": death.rank, "code": death.code, "time": death.time, "stopped": death.after_stop})
+        self._undescribed[death.rank] = now_s
+        if death.code != 0:
+            self._look_at_living()
+        self.clerk.ask(partial(self._describe, death))
+
+    def _look_at_living(self) -> None:
+        if not self._asked_living and self._term_s is None:
+            self._asked_living = True
+            self.clerk.ask(partial(self._read_living, self.watch.running()))
+
+    def _read_living(self, ranks: List[Rank]) -> News:
+        """On the clerk's thread: what the ranks do that still live, and what the driver said of GPUs."""
+        found = living.look(self.job.path, ranks)
+        lines = [line.text for line in kernel.log_since(self.at_start.since_s)[0] if line.kind == "xid"]
+        return lambda: self._take_living(found, lines)
+
+    def _take_living(self, found: List[Dict[str, Any]], xids: List[str]) -> None:
+        self.living, self.xids = found, xids
+
+    def _note_killed_launcher(self, number: int) -> None:
+        """Its ranks die with it, and may have been seen before."""
+        if self._term_s is not None:
+            return
+        self._launcher_killed = steady.now()
+        message = f"the launcher (torchrun) was killed by signal {number} ({signal_name(number)})"
+        status = 128 + number
+        self._fail("launcher", message, exit_status=status, **{"class": "launcher_killed"})
+        for failure in self.failures:
+            self._excuse(failure)
+
+    def _excuse(self, failure: Dict[str, Any]) -> None:
+        """A rank that was killed together with its launcher died of that."""
+        killed_at = self._launcher_killed
+        if killed_at is None or failure["kind"] != "signal" or failure["exit_status"] not in (137, 143):
+            return
+        if abs(failure["time"] - killed_at) < _TOGETHER_S:
+            failure.update({"kind": "terminated", "class": "terminated", "message": "ended with its launcher"})
+
     def _describe(self, death: Death) -> News:
-        """On the clerk's thread: read of a rank's end what its log says."""
-        failure = describe(death, self._rank_logs(), self._output(), after_another=bool(self.deaths))
+        """On the clerk's thread: read of a rank's end what it wrote, and what the kernel says."""
+        others = bool(self.deaths)
+        failure = describe(death, self.at_start, after_another=others, stopped_at=self._stopped_at)
         if failure and failure["kind"] == "exit" and no_space(self.job.path):
             failure["message"] += f"; {no_space(self.job.path)}"
         self.deaths += [failure] if failure else []
@@ -230,7 +281,9 @@ class Supervisor:
 
     def _take_description(self, rank: int, failure: Dict[str, Any]) -> None:
         self._undescribed.pop(rank, None)
-        self.failures += [failure] if failure else []
+        if failure:
+            self._excuse(failure)
+            self.failures.append(failure)
 
     def _reap(self, now_s: float) -> None:
         while True:
@@ -346,8 +399,9 @@ class Supervisor:
     def _read_unseen(self) -> News:
         """On the clerk's thread: a rank can fail and be gone between two looks, and its neighbour's end be seen."""
         known: Set[int] = {failure["rank"] for failure in (*self.failures, *self.deaths)}
-        logs, output = self._rank_logs(), self._output()
-        found = unseen(self.plan, logs, output, known=known, after_stop=self._term_s is not None)
+        known |= {end["rank"] for end in self.ends if end["code"] == 0}
+        output = self._output()
+        found = unseen(self.plan, self.at_start, known=known, after_stop=self._term_s is not None)
         words = tail(output, _LAST_WORDS_BYTES).strip().splitlines()
         last_words = no_space(self.job.path) or (words[-1] if words else "without a word")
         return lambda: self._take_unseen(found, last_words)
@@ -364,6 +418,8 @@ class Supervisor:
         self._next_beat_s = now_s
         self._term_at_s = now_s + settle_s
         self._asked_segments_s = now_s
+        if end_state == hb.FAILED and self._spawned_s is not None:
+            self._look_at_living()
         self.clerk.ask(self._find_segments)
 
     def _find_segments(self) -> News:
@@ -382,11 +438,12 @@ class Supervisor:
         looked = self._found_segments or now_s - self._asked_segments_s > _LOOK_S
         if self._term_s is None and now_s >= self._term_at_s and looked:
             self.containment.terminate()
-            self._term_s = now_s
+            self._term_s, self._stopped_at = now_s, steady.now()
         launcher_gone = self._spawned_s is None or self.exit_status is not None or self._guard_ended
         overdue = self._term_s is not None and now_s - self._term_s > float(self.plan["grace_s"])
         if launcher_gone or overdue:
-            self._term_s = now_s if self._term_s is None else self._term_s
+            if self._term_s is None:
+                self._term_s, self._stopped_at = now_s, steady.now()
             if self._kill(now_s) and self._has_explained(now_s):
                 self.courier.drained(now_s)
                 self.clerk.ask(partial(shared_memory.remove, self._segments))
@@ -440,8 +497,8 @@ class Supervisor:
         self._fail("host_lost", f"{self.hosts[rank]['name']}: {why}", lost=rank)
 
     def _fail(self, kind: str, message: str, **more: object) -> None:
-        failure = {"kind": kind, "message": message, "rank": None, "exit_status": None, "time": time.time()}
-        self.failures.append({**failure, **more})
+        failure = {"kind": kind, "message": message, "rank": None, "exit_status": None, "time": steady.now()}
+        self.failures.append({**failure, "class": kind, **more})
 
     def _tell(self, now_s: float) -> None:
         if now_s < self._next_beat_s:
@@ -454,7 +511,8 @@ class Supervisor:
         over = self.over.why if self.over else None
         missing = tuple(self.member.missing(now_s))
         cause, attempt = first(self.failures), self.member.attempt
-        return hb.Beat(self.rank, 0, self.state, cause, attempt, over, self._fit, self._newest_ns, missing)
+        told = None if cause is None else brief(cause)
+        return hb.Beat(self.rank, 0, self.state, told, attempt, over, self._fit, self._newest_ns, missing, steady.now())
 
     def _may_leave(self, now_s: float) -> bool:
         if self.over is None:
@@ -480,7 +538,10 @@ class Supervisor:
             "containment": self.containment.record(),
             "ended_at": self.ended_at,
             "exit_status": self.exit_status,
-            "failures": list(self.failures),
+            "failures": bounded(self.failures),
+            "ends": list(self.ends),
+            "living": list(self.living),
+            "xids": list(self.xids),
             "lost": list(self.lost),
             "checkpoint": self.courier.note,
             "heard": {str(rank): failure for rank, failure in self.peers.failures.items()},
@@ -488,6 +549,7 @@ class Supervisor:
             "roster": list(self.member.attempt.roster),
             "attempts": self.member.history,
             "no_restart": self.over.why if self.over else "",
+            **({"ways": self.member.ways.record()} if self.failures or self.over else {}),
         }
 
     def _record(self) -> Dict[str, Any]:
@@ -534,6 +596,7 @@ def _launcher_command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: s
     if checkpoint_folder:
         env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
     workdir = str(plan.get("workdir", ""))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (notes.hook_folder(), env.get("PYTHONPATH", ""))))
     _add_import_paths(env, job.at("code"), os.path.join(workdir, os.path.dirname(plan["script"])))
     return Command(_launcher_argv(plan, job), env, job.at("code", workdir), job.at("output.log"))
 

@@ -1,0 +1,269 @@
+"""What ended a job, from what its hosts know: failures in one time, the first of them, and whom ranks waited for."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodectl.common.counting import counted
+from nodectl.jobs.clocks import Clocks, compare
+from nodectl.jobs.remedies import remedy_of
+from nodectl.model.job import Failure
+from nodectl.payload.jobs.classify import KINDS, happened_s, severity
+
+# known here alone: two hosts that blame each other have a bad link
+_KNOWN_HERE = {"link": float(KINDS.index("host_lost"))}
+ECHOES = ("communication", "terminated")
+_MOST_NAMED = 8
+_COLLECTIVES = re.compile(
+    r"[/\\]torch[/\\](?:distributed[/\\](?!run\.py|launcher|elastic)|nn[/\\]parallel[/\\]distributed|autograd[/\\])"
+)
+_LIBRARY = re.compile(r"site-packages|dist-packages|[/\\]lib[/\\]python3|<frozen ")
+# "Ranks 1, 3 failed to pass monitoredBarrier"
+_NAMED = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
+_BARRIER = re.compile(r"\[Rank \d+\]: Rank (\d+) (?:failed|reported)")
+
+
+@dataclass(frozen=True, slots=True)
+class HostWords:
+    """What one host told of a job: its name, its place in the plan, and its state document."""
+
+    name: str
+    rank: int
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A failure with the place of its host, None where no host's clock tells its time."""
+
+    failure: Failure
+    host: int | None = None
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """The likeliest cause is the lowest."""
+        return failure_place(self.failure)
+
+
+def failure_place(item: Failure) -> tuple[float, float]:
+    """Where it stands among a job's failures: the likeliest cause first, the time decides only within a class."""
+    known = _KNOWN_HERE.get(item.kind)
+    level = severity(item.kind, item.exit_status) if known is None else known
+    return level, happened_s(item.kind, item.exit_status, item.time)
+
+
+def failures_of(words: Sequence[HostWords], others: Iterable[Failure]) -> list[Failure]:
+    """All failures, the likeliest cause first, with what speaks for it; `others` were not told by a rank's own host."""
+    clocks = compare({each.rank: each.state.get("ways", {}) for each in words})
+    placed = [
+        Placed(_failure(each, item, clocks), each.rank)
+        for each in words
+        for item in each.state.get("failures", ())
+        if item["kind"] != "host_lost"
+    ]
+    placed += [Placed(failure) for failure in others]
+    placed += [Placed(failure, rank) for failure, rank in _left(words, placed, clocks)]
+    placed.sort(key=lambda item: item.place)
+    if not placed:
+        return []
+    first = _explained(placed, words, clocks)
+    first = replace(first, remedy=remedy_of(first))
+    return [first, *(item.failure for item in placed if item is not placed[0])]
+
+
+def _failure(host: HostWords, item: Mapping[str, Any], clocks: Clocks) -> Failure:
+    return replace(failure(host.name, item), time=clocks.correct(host.rank, float(item["time"])))
+
+
+def failure(host: str, item: Mapping[str, Any]) -> Failure:
+    """As a host wrote it; older ones know less."""
+    return Failure(
+        host,
+        item["rank"],
+        str(item["kind"]),
+        str(item["message"]),
+        item["exit_status"],
+        float(item["time"]),
+        category=str(item.get("class", item["kind"])),
+        evidence=tuple(map(str, item.get("evidence", ()))),
+        traceback=str(item.get("traceback", "")),
+    )
+
+
+def _left(words: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) -> list[tuple[Failure, int]]:
+    """The rank that ended well before the first of those that missed it in a collective."""
+    causes = [item for item in placed if item.failure.kind not in ECHOES]
+    echoes = [item.failure for item in placed if item.failure.kind == "communication"]
+    if causes or not echoes:
+        return []
+    broke_at = min(echo.time for echo in echoes)
+    ends = [
+        (clocks.correct(host.rank, float(end["time"])), host, end)
+        for host in words
+        for end in host.state.get("ends", ())
+        if end["code"] == 0 and not end.get("stopped")
+    ]
+    slack_s = {host.rank: clocks.uncertainty_s(host.rank, words[0].rank) + _ECHO_LAG_S for host in words}
+    early = sorted(
+        ((time, host.rank, host, end) for time, host, end in ends if time <= broke_at + slack_s[host.rank]),
+        key=lambda item: item[:2],
+    )
+    if not early:
+        return []
+    time, _, host, end = early[0]
+    many = len({echo.rank for echo in echoes})
+    message = f"it ended with exit status 0 while {counted(many, 'other rank')} waited for it in a collective"
+    evidence = ["its own end: exit status 0", *_first_words(echoes[:1])]
+    others = [str(other["rank"]) for _, _, _, other in early[1:_MOST_NAMED]]
+    if others:
+        evidence.append(f"so did rank {', '.join(others)}, later")
+    return [(Failure(host.name, end["rank"], "left", message, 0, time, "left_early", tuple(evidence)), host.rank)]
+
+
+# its connections are closed, and its peers' errors written down, before a busy host has brought it to its end
+_ECHO_LAG_S = 5.0
+
+
+def _first_words(failures: Sequence[Failure]) -> list[str]:
+    return [f"host {item.host}, rank {item.rank} then: {_line(item.message)}" for item in failures]
+
+
+def _line(text: str) -> str:
+    return text.partition("\n")[0][:300]
+
+
+def _explained(placed: Sequence[Placed], words: Sequence[HostWords], clocks: Clocks) -> Failure:
+    """The first failure, with who shares it, who cannot be told from it, and whom its ranks waited for."""
+    first = placed[0]
+    cause = first.failure
+    if cause.kind == "communication":
+        return _missing(placed, words)
+    if cause.category == "collective_mismatch":
+        return _odd_one(cause, words)
+    alike = [item.failure for item in placed[1:] if _is_alike(item.failure, cause)]
+    lines = list(cause.evidence)
+    if alike:
+        ranks = sorted(item.rank for item in alike if item.rank is not None)
+        lines.append(f"{counted(len(alike), 'other rank')} ended alike: {_numbers(ranks)}")
+    lines += _rivals(first, placed, clocks)
+    return replace(cause, evidence=tuple(lines))
+
+
+def _is_alike(one: Failure, other: Failure) -> bool:
+    same = (one.kind, one.category, _line(one.message)) == (other.kind, other.category, _line(other.message))
+    return same and one.rank is not None and one.kind in ("exception", "exit", "signal")
+
+
+def _numbers(ranks: Sequence[int]) -> str:
+    more = len(ranks) - _MOST_NAMED
+    return ", ".join(map(str, ranks[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+def _rivals(first: Placed, placed: Sequence[Placed], clocks: Clocks) -> list[str]:
+    """Other causes that may have come before it, as far as the hosts' clocks tell."""
+    lines = []
+    for item in placed[1:]:
+        if item.host is None or first.host is None or item.place[0] != first.place[0]:
+            continue
+        apart_s = item.failure.time - first.failure.time
+        unsure_s = clocks.uncertainty_s(first.host, item.host)
+        if abs(apart_s) <= unsure_s and not _is_alike(item.failure, first.failure):
+            where = f"host {item.failure.host}, rank {item.failure.rank}"
+            lines.append(
+                f"{where} failed within {unsure_s:.2f} s of it, which is as well as the clocks tell; it may have been"
+                f" first: {_line(item.failure.message)}"
+            )
+    return lines[:_MOST_NAMED]
+
+
+def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
+    """All that is known are ranks that waited in vain: the ranks that were elsewhere are named."""
+    first = placed[0].failure
+    echoes = [item.failure for item in placed if item.failure.kind == "communication"]
+    waiting = [echo for echo in echoes if echo.category == "collective_timeout"] or echoes
+    living = [(host, rank) for host in words for rank in host.state.get("living", ())]
+    gpu_lines = [(host, line) for host in words for line in host.state.get("xids", ())]
+    if gpu_lines:
+        host, line = gpu_lines[0]
+        evidence = (f"kernel log: {line}", *_first_words(waiting[:1]))
+        return replace(
+            first, host=host.name, rank=None, kind="exception", category="xid", message=line, evidence=evidence
+        )
+    absent = [(host, rank) for host, rank in living if not in_collective(rank)]
+    named = _named(waiting)
+    chosen = next(((host, rank) for host, rank in absent if rank["rank"] in named), absent[0] if absent else None)
+    if chosen is None or waiting[0].category != "collective_timeout":
+        return replace(first, evidence=(*first.evidence, *_living_lines(living)))
+    host, rank = chosen
+    others = sorted(other["rank"] for _, other in absent if other is not rank)
+    message = f"it did not come to the collective in which {counted(len(waiting), 'other rank')} waited: {doing(rank)}"
+    lines = [*_first_words(waiting[:1]), *_living_lines([chosen])]
+    if others:
+        lines.append(f"rank {_numbers(others)} did not come either")
+    category = "stopped" if rank["state"] in "tT" else "collective_timeout"
+    return Failure(
+        host.name, rank["rank"], "communication", message, None, first.time, category, tuple(lines), first.traceback
+    )
+
+
+def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
+    """Of ranks that called different things, the one that differs from most, by torch's flight recorder."""
+    calls = [
+        (host, item["rank"], f"{call['collective']} number {call['number']} of sizes {call['sizes']}")
+        for host in words
+        for item in host.state.get("failures", ())
+        for group, call in sorted(item.get("flight", {}).items())[:1]
+    ]
+    counts = Counter(call for _, _, call in calls)
+    lines = [f"flight recorder: rank {rank} called {call}" for _, rank, call in calls][:_MOST_NAMED]
+    usual = counts.most_common(2)
+    if len(usual) == 2 and usual[0][1] > usual[1][1]:
+        host, rank, call = next(row for row in calls if row[2] != usual[0][0])
+        message = f"{_line(cause.message)}\nit called {call}; {counted(usual[0][1], 'other rank')} {usual[0][0]}"
+        cause = replace(cause, host=host.name, rank=rank, message=message)
+    return replace(cause, evidence=(*cause.evidence, *lines))
+
+
+def _named(waiting: Sequence[Failure]) -> set[int]:
+    """Ranks that torch itself names as missing."""
+    named: set[int] = set()
+    for item in waiting:
+        for match in _NAMED.findall(item.message):
+            named |= {int(word) for word in match.replace(",", " ").split()}
+        named |= {int(word) for word in _BARRIER.findall(item.message)}
+    return named
+
+
+def in_collective(rank: Mapping[str, Any]) -> bool:
+    """A living rank's main thread is in torch's communication, or where it is is not known."""
+    if rank["state"] in "tTD":
+        return False
+    stack = rank["stack"]
+    return not stack or any(_COLLECTIVES.search(frame) for frame in stack)
+
+
+def doing(rank: Mapping[str, Any]) -> str:
+    """`stopped by a signal`, `in train.py:33 load`, or what else is known of a living rank."""
+    if rank["state"] in "tT":
+        return "it is stopped (SIGSTOP, or a debugger)"
+    own = next((frame for frame in rank["stack"] if not _LIBRARY.search(frame)), None)
+    place = own or (rank["stack"][0] if rank["stack"] else "")
+    if rank["state"] == "D":
+        return "it waits in the kernel, for a disk or a device (state D)" + (f", called at {place}" if place else "")
+    return f"it is at {place}" if place else "what it does is not known"
+
+
+def _living_lines(living: Iterable[tuple[HostWords, Mapping[str, Any]]]) -> list[str]:
+    """What living ranks did at that time, those alike together."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for _, rank in living:
+        if rank["stack"] or rank["state"] in "tTD":
+            newest = rank["stack"][0] if rank["stack"] else ""
+            groups[doing(rank) + (f"; newest call {newest}" if newest and newest not in doing(rank) else "")].append(
+                rank["rank"]
+            )
+    return [f"rank {_numbers(sorted(ranks))}: {what}" for what, ranks in list(groups.items())[:_MOST_NAMED]]

@@ -1,0 +1,135 @@
+"""What to do about each class of a job's end, in words that can be typed where there is something to type."""
+
+from __future__ import annotations
+
+import re
+
+from nodectl.checks.gpu.xid import meaning
+from nodectl.model.job import Failure
+
+_XID = re.compile(r"\bXid \([^)]*\): (\d+)")
+
+# by class, in the order of the documentation: what it means, what to do ({host} is the one of the failure)
+CLASSES: dict[str, tuple[str, str]] = {
+    "gpu_out_of_memory": (
+        "a GPU's memory is full",
+        "take a smaller batch or sequence, or shard more; `nodectl facts -l {host}` names other programs on its GPUs",
+    ),
+    "host_out_of_memory": (
+        "the host's memory, or the limit of its control group, is full",
+        "take fewer data loader workers or a smaller cache; `nodectl exec -l {host} -- free -g` shows what is left",
+    ),
+    "shared_memory_full": (
+        "/dev/shm is full",  # noqa: S108
+        "take fewer data loader workers, or make /dev/shm larger (containers: --ipc=host or --shm-size)",
+    ),
+    "disk_full": (
+        "a file system, or a quota, is full",
+        "make room on {host}: `nodectl exec -l {host} -- df -h`; `nodectl jobs clean` removes what ended jobs left",
+    ),
+    "xid": ("the driver reported an error of the GPU (Xid)", "run `nodectl health -l {host}`"),
+    "gpu_error": (
+        "CUDA failed, without a report of the driver",
+        "set CUDA_LAUNCH_BLOCKING=1 and launch again; if it stays on {host}: `nodectl health -l {host}`",
+    ),
+    "gpu_missing": (
+        "there is no usable GPU for the rank",
+        "run `nodectl health -l {host}`; compare --nproc-per-node with its GPUs",
+    ),
+    "collective_timeout": (
+        "ranks waited in a collective for one that did not come",
+        "look at what the named rank did; where it does that for long on purpose, raise the process group's timeout",
+    ),
+    "stopped": ("a rank was stopped by a signal", "find who sent it SIGSTOP; `kill -CONT` lets it go on"),
+    "collective_mismatch": (
+        "ranks called different collectives, or with different sizes",
+        "look at branches that depend on the rank; TORCH_DISTRIBUTED_DEBUG=DETAIL names the collective",
+    ),
+    "left_early": (
+        "a rank ended with status 0 while others still worked",
+        "let all ranks take the same number of steps (drop_last, or DDP's join), and end together",
+    ),
+    "communication": (
+        "connections between ranks broke, and nothing says why",
+        "run `nodectl probe tcp`; look at the other hosts' logs",
+    ),
+    "rendezvous": (
+        "ranks did not find each other in time",
+        "look whether all hosts started; `nodectl launch` tries the ports before the start",
+    ),
+    "network_interface": ("a library found no network interface to use", "name it with --interface"),
+    "name_resolution": ("a name could not be resolved", "correct /etc/hosts or DNS on {host}"),
+    "port_in_use": (
+        "a port that the program wants is taken",
+        "launch again; ports that the script chooses itself must differ by job",
+    ),
+    "host_lost": (
+        "a host, or the way to it, is gone",
+        "see whether it runs; `nodectl health -l {host}` when it is back",
+    ),
+    "link": ("two hosts lost each other", "look at the network between them: `nodectl probe tcp`"),
+    "killed_from_outside": (
+        "somebody, or a program, sent the rank a signal",
+        "ask who kills processes on {host}: a login, a cron job, a service such as earlyoom or systemd-oomd",
+    ),
+    "launcher_killed": (
+        "torchrun itself was killed",
+        "ask who kills processes on {host}: a login, a cron job, a service such as earlyoom or systemd-oomd",
+    ),
+    "crash": (
+        "the program crashed in native code",
+        "look at the stack in the evidence; where it is always {host}: `nodectl health -l {host}`",
+    ),
+    "helper_killed": (
+        "a process that the rank had started was killed",
+        "take fewer or smaller data loader workers; see the kernel's log of {host}",
+    ),
+    "version_mismatch": (
+        "libraries, driver or Python do not fit together",
+        "compare `nodectl facts -l {host}` with the other hosts",
+    ),
+    "import_error": (
+        "a Python module, or a library, is not there",
+        "install it in the environment that --venv names on {host}",
+    ),
+    "bad_argument": ("the script's arguments, or its configuration, are wrong", "correct what stands behind `--`"),
+    "data_missing": ("a file or a data set is not there", "see whether its path exists on {host}, and is mounted"),
+    "data_damaged": (
+        "a file is damaged, or not what it should be",
+        "compare its checksum on {host} with a good copy's",
+    ),
+    "download_failed": (
+        "something could not be fetched from the network",
+        "fetch it before the launch, and let the script use the copy",
+    ),
+    "checkpoint_mismatch": (
+        "the checkpoint is of another model",
+        "use the checkpoint of this model, or an empty --checkpoint folder",
+    ),
+    "permission": ("the login may not do that", "see owner and mode on {host}"),
+    "limits": (
+        "a limit of the login or the kernel was reached",
+        "see `ulimit -a` on {host}; nodectl's role for limits raises them",
+    ),
+    "hardware_io": ("a file system or a device failed", "run `nodectl health -l {host}`; see its kernel log"),
+    "not_a_number": ("the training diverged", "go back to an earlier checkpoint, with a lower learning rate"),
+    "interrupted": ("the program was interrupted by a signal", "ask who sent it"),
+    "script_error": ("the script raised an exception", "correct the script; the traceback names the line"),
+    "exit": (
+        "the script ended itself with this status",
+        "look at what it wrote before that: `nodectl jobs logs --host {host} last`",
+    ),
+    "checkpoint": ("checkpoints could not be copied or fetched", ""),
+    "launcher": ("the launcher could not do its work", "look at its output: `nodectl jobs logs --host {host} last`"),
+    "supervisor": ("nodectl's own process on the host ended", "ask who kills processes on {host}"),
+}
+
+
+def remedy_of(failure: Failure) -> str:
+    """What to do; empty where there is nothing to say."""
+    if failure.category == "xid":
+        numbers = [int(number) for line in (*failure.evidence, failure.message) for number in _XID.findall(line)]
+        if numbers:
+            known = meaning(numbers[0])
+            return f"Xid {numbers[0]}, {known.title}: {known.remedy}"
+    return CLASSES.get(failure.category, ("", ""))[1].replace("{host}", failure.host)

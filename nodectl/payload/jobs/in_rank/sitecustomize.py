@@ -1,0 +1,248 @@
+"""What nodectl adds to the Python of a rank: an uncaught exception is kept whole, a signal has all stacks written.
+
+`site` imports this at the start of every Python below the launcher, because its folder is the first of PYTHONPATH. In
+what is no rank it does nothing; in a rank it takes itself off that path, so that the script and its children see the
+environment as it was. It never raises, prints nothing, and starts no thread.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Dict, List, Optional, Tuple
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_TEXT_CHARS, _HEAD_CHARS = 48 * 1024, 8 * 1024
+_MESSAGE_CHARS = 8 * 1024
+_CHAIN = 8
+_FLIGHT_BYTES = 1 << 20
+_FULL_BYTES = 1 << 20
+_HANDLE = 900  # out of the way of programs that close or reuse low numbers
+
+
+def _make_way() -> None:
+    """The sitecustomize that Python would have found without this one is imported in its place."""
+    sys.path[:] = [place for place in sys.path if not place or os.path.abspath(place) != _FOLDER]
+    own = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401 - the next one on the path
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        if own is not None:
+            sys.modules.setdefault("sitecustomize", own)
+
+
+def _is_rank() -> bool:
+    """The first Python with a rank's variables: its children have them too, and the mark."""
+    numbers = [os.environ.get(name, "") for name in ("RANK", "LOCAL_RANK")]
+    is_known = bool(os.environ.get("NODECTL_JOB_DIR")) and all(number.isdigit() for number in numbers)
+    return is_known and "NODECTL_IN_RANK" not in os.environ
+
+
+def _clean_environment() -> None:
+    os.environ["NODECTL_IN_RANK"] = str(os.getpid())
+    places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place != _FOLDER]
+    if any(places):
+        os.environ["PYTHONPATH"] = os.pathsep.join(places)
+    else:
+        os.environ.pop("PYTHONPATH", None)
+
+
+class _Rank:
+    """The notes of this process: `RANK.json` (that it is watched, and how), `RANK.stacks`, `RANK.error.json`."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        folder = os.path.join(os.environ["NODECTL_JOB_DIR"], "notes")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self.place = os.path.join(folder, os.environ["RANK"])
+        self.noted = False
+        if os.path.exists(self.error):
+            os.unlink(self.error)  # of a rank that was started before
+        number, handle = self._register()
+        _write(self.place + ".json", {"pid": self.pid, "signal": number, "handle": handle})
+        self._hook()
+
+    @property
+    def error(self) -> str:
+        """Where the exception goes."""
+        return self.place + ".error.json"
+
+    def _register(self) -> Tuple[int, int]:
+        """The signal that has all stacks written, and the handle of their file."""
+        import faulthandler
+        import fcntl
+        import signal
+
+        opened = os.open(
+            self.place + ".stacks", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
+        try:
+            handle = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _HANDLE)
+            os.close(opened)
+        except OSError:  # fewer files are allowed
+            handle = opened
+        number = int(signal.SIGRTMAX) - 3
+        faulthandler.register(number, file=handle, all_threads=True)
+        if not faulthandler.is_enabled():
+            faulthandler.enable(file=handle, all_threads=True)
+        return number, handle
+
+    def _hook(self) -> None:
+        import atexit
+
+        before = sys.excepthook
+
+        def hook(kind: Any, value: Any, trace: Any) -> None:
+            self.note(value)
+            before(kind, value, trace)
+
+        sys.excepthook = hook
+        atexit.register(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """A script that has a hook of its own did not let this one know."""
+        value = getattr(sys, "last_value", None)
+        if isinstance(value, BaseException):
+            self.note(value)
+
+    def note(self, value: BaseException) -> None:
+        """Write the exception down; whatever goes wrong with that is no concern of the script's."""
+        if self.noted or os.getpid() != self.pid:
+            return
+        self.noted = True
+        import contextlib
+
+        with contextlib.suppress(Exception):
+            _note(value, self.error)
+
+
+def _note(value: BaseException, path: str) -> None:
+    import time
+    import traceback
+
+    at = time.monotonic()
+    text = _bounded("".join(traceback.format_exception(type(value), value, value.__traceback__)), _TEXT_CHARS)
+    note: Dict[str, Any] = {
+        "monotonic_s": at,
+        "chain": [_link(each, role) for each, role in _chain(value)],
+        "text": text,
+        "full": _full_disks(value),
+    }
+    _write(path, note)
+    _write_torchruns(value, text)
+    flight = _flight_recorder()
+    if flight is not None:
+        _write(path, {**note, "flight": flight})
+
+
+def _bounded(text: str, most: int) -> str:
+    """Beginning and end of a text that is too long."""
+    if len(text) <= most:
+        return text
+    head = min(_HEAD_CHARS, most // 4)
+    return f"{text[:head]}\n[… {len(text) - most} characters left out …]\n{text[head - most :]}"
+
+
+def _chain(value: BaseException) -> List[Tuple[BaseException, str]]:
+    """The exception, then what it came from: by `raise … from` (cause), or while another was handled (context)."""
+    links: List[Tuple[BaseException, str]] = [(value, "raised")]
+    seen = {id(value)}
+    while len(links) < _CHAIN:
+        last = links[-1][0]
+        cause = last.__cause__
+        before, role = (cause, "cause") if cause is not None else (last.__context__, "context")
+        if before is None or id(before) in seen or (cause is None and last.__suppress_context__):
+            break
+        seen.add(id(before))
+        links.append((before, role))
+    return links
+
+
+def _link(value: BaseException, role: str) -> Dict[str, Any]:
+    import traceback
+
+    kind = type(value)
+    name = (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    frames = [(frame.filename, frame.lineno, frame.name) for frame in traceback.extract_tb(value.__traceback__)[-12:]]
+    return {
+        "type": name,
+        "message": _bounded("".join(traceback.format_exception_only(kind, value)).strip(), _MESSAGE_CHARS),
+        "role": role,
+        "errno": getattr(value, "errno", None) if isinstance(value, OSError) else None,
+        "frames": frames,
+    }
+
+
+def _full_disks(value: BaseException) -> List[str]:
+    """Folders whose file system has no room left at this moment."""
+    import tempfile
+
+    places = [os.getcwd(), tempfile.gettempdir(), "/dev/shm", os.environ.get("NODECTL_CHECKPOINT_DIR", "")]  # noqa: S108
+    for name in (getattr(value, "filename", None), getattr(value, "filename2", None)):
+        if isinstance(name, str):
+            places.append(os.path.dirname(os.path.abspath(name)))
+    return [place for place in dict.fromkeys(places) if place and _is_full(place)]
+
+
+def _is_full(place: str) -> bool:
+    try:
+        state = os.statvfs(place)
+    except OSError:
+        return False
+    return state.f_blocks > 0 and (
+        state.f_bavail * state.f_frsize < _FULL_BYTES or (state.f_files > 0 and not state.f_favail)
+    )
+
+
+def _write_torchruns(value: BaseException, text: str) -> None:
+    """What torch's @record would have written, for torchrun's own summary, where the script does not use it."""
+    import time
+
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
+    if path and isinstance(value, Exception) and not os.path.exists(path):
+        more = {"py_callstack": text, "timestamp": str(int(time.time()))}
+        _write(path, {"message": {"message": f"{type(value).__name__}: {value}", "extraInfo": more}})
+
+
+def _flight_recorder() -> Optional[Any]:
+    """The collectives that torch remembers, where it does: of the newest, without their stacks."""
+    import json
+
+    library = sys.modules.get("torch._C._distributed_c10d")
+    dump = getattr(library, "_dump_fr_trace_json", None)
+    if dump is None:
+        return None
+    data = dump()
+    return json.loads(data) if len(data) <= _FLIGHT_BYTES else None
+
+
+def _write(path: str, document: Dict[str, Any]) -> None:
+    import json
+
+    temporary = f"{path}.{os.getpid()}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "w") as file:
+            json.dump(document, file)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _install() -> None:
+    try:
+        if _is_rank():
+            _clean_environment()
+            _Rank()
+    except Exception:  # noqa: S110 - a rank without notes is still a rank
+        pass
+
+
+_install()
+_make_way()

@@ -1,0 +1,183 @@
+"""What the kernel says of a process's end: the counts of its memory killer, and the lines of its log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import time
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+_TOOL_S = 5.0
+_MOST_LINES = 12
+_LINE_CHARS = 400
+_RECORD_BYTES = 8192
+_VMSTAT = "/proc/vmstat"
+
+_KILLED = re.compile(r"Killed process (\d+)|oom-kill:.*\btask=[^,]*,pid=(\d+)")
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\)[^:]*: (\d+)(?:,\s*pid='?(\d+))?|"
+    r"GPU ([0-9a-fA-F:.]+): GPU has fallen off the bus"
+)
+_FAULT = re.compile(r"\[(\d+)\](?:: segfault at |:? (?:general protection|trap ))")
+_WORTH = {"oom": _KILLED, "xid": _XID, "fault": _FAULT}
+_TIME = re.compile(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\]\s*")
+_PREFIX = re.compile(r"^(?:<\d+>)?\[\s*\d+\.\d+\]\s*|^\[?\d{4}-\d\d-\d\dT\S+\s+")
+
+
+class Line(NamedTuple):
+    """A line of the log that tells of an end; `kind` is oom, xid or fault, `at_s` monotonic where that is known."""
+
+    kind: str
+    text: str
+    pid: Optional[int]
+    at_s: Optional[float]
+
+
+def memory_counters(pid: int) -> List[str]:
+    """The files of the process's control groups that count what the memory killer did there; nearest first."""
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            groups = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return []
+    mounts = _mounts()
+    found = []
+    for _, controllers, path in groups:
+        if "memory" in controllers.split(",") and "v1" in mounts:
+            found += _nearest(mounts["v1"], path, "memory.oom_control")
+        elif not controllers and "v2" in mounts:
+            found += _nearest(mounts["v2"], path, "memory.events")
+    return found
+
+
+def _mounts() -> Dict[str, str]:
+    found: Dict[str, str] = {}
+    with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            _, place, kind, options, *_ = line.split()
+            if kind == "cgroup2":
+                found.setdefault("v2", place)
+            elif kind == "cgroup" and "memory" in options.split(","):
+                found.setdefault("v1", place)
+    return found
+
+
+def _nearest(mount: str, path: str, name: str) -> List[str]:
+    """The counter of the group, or of the nearest one above it that has one."""
+    group = os.path.normpath(mount + "/" + path.lstrip("/"))
+    while group.startswith(mount):
+        counter = os.path.join(group, name)
+        if os.path.exists(counter):
+            return [counter]
+        group = os.path.dirname(group)
+    return []
+
+
+def kills(paths: Sequence[str]) -> Dict[str, int]:
+    """How often the memory killer came, by counter; those that cannot be read are left out."""
+    counts = {}
+    for path in paths:
+        with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii", errors="replace") as file:
+            for line in file:
+                name, _, value = line.partition(" ")
+                if name == "oom_kill":
+                    counts[path] = int(value)
+    return counts
+
+
+def host_kills() -> Optional[int]:
+    """How many processes the memory killer has ended on this host since boot; None where the kernel does not count."""
+    return kills([_VMSTAT]).get(_VMSTAT)
+
+
+def log_since(since_s: float) -> Tuple[List[Line], str]:
+    """Lines of the log since a moment (monotonic seconds) that tell of ends, and why it could not be read (else '')."""
+    text, problem = _log()
+    lines = [line for line in map(_line, text.splitlines()) if line is not None]
+    newer = [line for line in lines if line.at_s is not None and line.at_s >= since_s]
+    return newer[-_MOST_LINES:], problem
+
+
+def _line(text: str) -> Optional[Line]:
+    for kind, pattern in _WORTH.items():
+        match = pattern.search(text)
+        if match:
+            numbers = match.groups()[1:] if kind == "xid" else match.groups()
+            pid = numbers[1] if kind == "xid" else next((number for number in numbers if number), None)
+            time_s = _TIME.match(text)
+            at_s = float(time_s.group(1)) if time_s else None
+            return Line(kind, _PREFIX.sub("", text)[:_LINE_CHARS], int(pid) if pid else None, at_s)
+    return None
+
+
+def _log() -> Tuple[str, str]:
+    """The kernel's log with times since boot, by the first way that this login may use."""
+    problem = ""
+    try:
+        return _kmsg(), ""
+    except OSError:
+        pass
+    for argv in (
+        ["dmesg"],
+        ["sudo", "-n", "dmesg"],
+        ["journalctl", "-k", "-b", "-n", "2000", "-o", "short-monotonic", "--no-pager"],
+    ):
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                timeout=_TOOL_S,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            problem = problem or str(error)
+            continue
+        if done.returncode == 0 and done.stdout.strip():
+            return done.stdout.decode(errors="replace"), ""
+        problem = problem or done.stderr.decode(errors="replace").strip()[:200] or f"{argv[0]} printed nothing"
+    return "", problem
+
+
+def _kmsg() -> str:
+    """All of /dev/kmsg as dmesg prints it; OSError where it cannot be read."""
+    handle = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    lines: List[str] = []
+    try:
+        while True:
+            try:
+                record = os.read(handle, _RECORD_BYTES)
+            except BlockingIOError:
+                return "\n".join(lines)
+            except BrokenPipeError:  # what was to come next has been overwritten
+                continue
+            head, _, text = record.decode(errors="replace").partition(";")
+            micros = head.split(",")[2]
+            lines.append(f"[{int(micros) / 1e6:.6f}] " + text.partition("\n")[0])
+    finally:
+        os.close(handle)
+
+
+def now_s() -> float:
+    """The clock of the log: seconds since boot, without time asleep."""
+    return time.monotonic()
+
+
+_GPUS = "/proc/driver/nvidia/gpus"
+
+
+def gpu_address(visible: str, local_rank: int) -> str:
+    """The PCI address (`0000:10:1c`) of the GPU that a rank has by its number; empty where that cannot be told."""
+    try:
+        addresses = sorted(os.listdir(_GPUS))
+    except OSError:
+        return ""
+    numbers = [int(word) for word in visible.split(",") if word.strip().isdigit()] or list(range(len(addresses)))
+    if visible and len(numbers) != len(visible.split(",")):
+        return ""  # by UUID
+    if local_rank >= len(numbers) or numbers[local_rank] >= len(addresses):
+        return ""
+    return addresses[numbers[local_rank]].lower().partition(".")[0]

@@ -1,0 +1,108 @@
+"""What a rank's own Python (in_rank/sitecustomize.py) wrote into the job's folder: read with care, it is the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Any, Dict, List, Optional
+
+from . import steady
+
+_MOST_BYTES = 4 << 20
+_FULL_BYTES = 64 * 1024
+
+
+def hook_folder() -> str:
+    """What the launcher's PYTHONPATH begins with."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_rank")
+
+
+def _read(path: str) -> Dict[str, Any]:
+    """The document; empty where there is none, or one that is damaged or too long."""
+    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+        document = json.loads(data) if len(data) <= _MOST_BYTES else None
+        if isinstance(document, dict):
+            return document
+    return {}
+
+
+def _place(job: str, rank: int, ending: str) -> str:
+    return os.path.join(job, "notes", f"{rank}.{ending}")
+
+
+def watch_of(job: str, rank: int) -> Dict[str, int]:
+    """`pid` (as the rank sees it), `signal` that has its stacks written, `handle` of their file; empty without."""
+    watch = _read(_place(job, rank, "json"))
+    known = all(isinstance(watch.get(name), int) for name in ("pid", "signal", "handle"))
+    return {name: watch[name] for name in ("pid", "signal", "handle")} if known else {}
+
+
+def is_watched(job: str, rank: int) -> bool:
+    """Its Python would have written down an uncaught exception."""
+    return bool(watch_of(job, rank))
+
+
+def read_error(job: str, rank: int, since_s: float = 0.0) -> Optional[Dict[str, Any]]:
+    """The uncaught exception of a rank: `chain` of links, `text`, `full`, `monotonic_s`; None where it wrote none.
+
+    One from before `since_s` is another attempt's.
+    """
+    note = _read(_place(job, rank, "error.json"))
+    chain = note.get("chain")
+    if not isinstance(chain, list) or not chain or not all(map(_is_link, chain)):
+        return None
+    moment, full = note.get("monotonic_s"), note.get("full")
+    if not isinstance(moment, (int, float)) or moment < since_s:
+        return None
+    return {**note, "full": [str(place) for place in full] if isinstance(full, list) else []}
+
+
+def _is_link(link: object) -> bool:
+    return isinstance(link, dict) and all(isinstance(link.get(name), str) for name in ("type", "message", "role"))
+
+
+def raised_at(note: Dict[str, Any]) -> float:
+    """When, by this host's steady clock."""
+    return steady.of_monotonic(float(note["monotonic_s"]))
+
+
+def full_disks(job: str) -> List[str]:
+    """Of the job's folder and the usual places for temporary files, those without room now."""
+    return [place for place in (job, "/dev/shm", "/tmp", "/") if _is_full(place)]  # noqa: S108
+
+
+def _is_full(place: str) -> bool:
+    try:
+        state = os.statvfs(place)
+    except OSError:
+        return False
+    return state.f_blocks > 0 and state.f_bavail * state.f_frsize < _FULL_BYTES
+
+
+def stacks(job: str, rank: int) -> str:
+    """The end of what faulthandler wrote for a rank: of a crash, or when it was asked."""
+    with contextlib.suppress(OSError), open(_place(job, rank, "stacks"), "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 256 * 1024))
+        return file.read().decode(errors="replace")
+    return ""
+
+
+def flight(note: Dict[str, Any]) -> Dict[str, Any]:
+    """Of torch's flight recorder the last collective of each process group: name, number, ranks; empty without."""
+    record = note.get("flight")
+    if not isinstance(record, dict):
+        return {}
+    groups: Dict[str, Any] = {}
+    entries = record.get("entries")
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, dict) and isinstance(entry.get("collective_seq_id"), int) and not entry.get("is_p2p"):
+            group = str(entry.get("process_group", ["?"])[0])[:40]
+            groups[group] = {
+                "collective": str(entry.get("profiling_name", "?"))[:60],
+                "number": entry["collective_seq_id"],
+                "sizes": str(entry.get("input_sizes", ""))[:80],
+                "state": str(entry.get("state", ""))[:20],
+            }
+    return {name: groups[name] for name in sorted(groups)[:4]}

@@ -1,0 +1,46 @@
+"""A host's time of day that never steps: what happened in which order is told by it, on one host and between hosts."""
+
+from __future__ import annotations
+
+import time
+from typing import Dict, List
+
+_EPOCH_S = time.time() - time.monotonic()  # a fork keeps it, so supervisor and guard tell one time
+_WINDOW_S = 60.0
+_MOST_PEERS = 128
+
+
+def now() -> float:
+    """Seconds since 1970 as this program's start had them, gone on by the monotonic clock."""
+    return _EPOCH_S + time.monotonic()
+
+
+def of_monotonic(seconds: float) -> float:
+    """The same time for a moment of the monotonic clock."""
+    return _EPOCH_S + seconds
+
+
+class OneWay:
+    """By host, the least that its messages seemed to travel: its way's time plus this clock's lead over its clock.
+
+    Two hosts' figures of each other make their clocks' difference, and how far that may be wrong. Only the last minute
+    or two count, because clocks drift.
+    """
+
+    def __init__(self) -> None:
+        self._least: Dict[int, List[float]] = {}
+        self._turned_s = 0.0
+
+    def note(self, rank: int, sent: float, arrived: float) -> None:
+        """A message of `rank`, by its sender's time and this host's."""
+        if arrived - self._turned_s > _WINDOW_S:
+            self._turned_s = arrived
+            for values in self._least.values():
+                values[:] = [values[1], float("inf")]
+        values = self._least.setdefault(rank, [float("inf"), float("inf")])
+        values[1] = min(values[1], arrived - sent)
+
+    def record(self) -> Dict[str, float]:
+        """For the state: seconds by rank of host, of the first hosts of a large fleet."""
+        least = {rank: min(values) for rank, values in sorted(self._least.items())[:_MOST_PEERS]}
+        return {str(rank): round(value, 6) for rank, value in least.items() if value != float("inf")}
