@@ -107,3 +107,11 @@ def test_a_lab_host_is_not_judged_by_the_machines_kernel() -> None:
     dressed = {**facts, "lab": Lab("lab", ("cpu", "memory", "kernel"), "dgx-a100")}
     checks = {each.check for each in found(kernel_state, Case("", "", dressed))}
     assert {"kernel_taint", "memory_uncorrected"} <= checks and "load" not in checks
+
+
+def test_what_is_below_its_threshold_is_said_alike_a_moment_later() -> None:
+    quiet, restless = (
+        [(each.check, each.actual) for each in found(kernel_state, Case("", "", facts))]
+        for facts in (state(), state(zombies=3, uninterruptible=STUCK[:1]))
+    )
+    assert quiet == restless

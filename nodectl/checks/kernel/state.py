@@ -245,15 +245,22 @@ LOAD = Check(
 
 @judges_fact(Processes, STUCK_PROCESSES, ZOMBIES, reads=("processes",), unread="the processes' states")
 def processes(host: Subject, processes: Processes) -> Iterator[Finding]:
-    """Nobody hangs in the kernel, and few dead children are left unreaped."""
+    """Nobody hangs in the kernel, and few dead children are left unreaped.
+
+    What is below its threshold is not counted out: it is another number a moment later.
+    """
     stuck, most = processes.uninterruptible, host.threshold(STUCK_PROCESSES_LIMIT)
     names = [f"{task.name} ({task.pid}{f' in {task.waits_in}' if task.waits_in else ''})" for task in stuck[:4]]
-    actual = f"{len(stuck)}: {', '.join(names)}" if stuck else "0"
     expected = f"fewer than {most:g} in uninterruptible sleep"
-    yield host.finding(STUCK_PROCESSES, warning_unless(len(stuck) < most), expected=expected, actual=actual)
-    most = host.threshold(ZOMBIES_LIMIT)
-    status, actual = warning_unless(processes.zombies < most), str(processes.zombies)
-    yield host.finding(ZOMBIES, status, expected=f"fewer than {most:g}", actual=actual)
+    is_fine = len(stuck) < most
+    actual = expected if is_fine else f"{len(stuck)}: {', '.join(names)}"
+    yield host.finding(STUCK_PROCESSES, warning_unless(is_fine), expected=expected, actual=actual)
+    expected, is_fine = (
+        f"fewer than {host.threshold(ZOMBIES_LIMIT):g}",
+        processes.zombies < host.threshold(ZOMBIES_LIMIT),
+    )
+    actual = expected if is_fine else str(processes.zombies)
+    yield host.finding(ZOMBIES, warning_unless(is_fine), expected=expected, actual=actual)
 
 
 # the load of a lab host, dressed or not, is the machine's
