@@ -18,13 +18,16 @@ from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
 from nodectl.common.interrupts import interruptible
-from nodectl.jobs.plan import CODE_LIMIT_MIB, LEASE_S
+from nodectl.errors import UsageError
+from nodectl.jobs.engines import NAMES, TORCHRUN
+from nodectl.jobs.plan import CODE_LIMIT_MIB, LEASE_S, NUMA_BINDINGS
 from nodectl.model.status import Status, exit_status
 from nodectl.report.jobs import findings_lines, plan_text
 
 if TYPE_CHECKING:
-    from nodectl.jobs.code import Code
+    from nodectl.checks.launch.candidate import JobNeeds, PathKind
     from nodectl.jobs.plan import LaunchRequest, Surroundings
+    from nodectl.jobs.ways import Way
     from nodectl.model.host import Host
 
 _CHANCE_S = 2.0
@@ -40,6 +43,8 @@ class _Launch(click.Command):
             left = super().parse_args(ctx, list(args))
         except click.NoSuchOption as error:
             if not any(word.partition("=")[0] == error.option_name for word in early):
+                if "-m" in args and "--" not in args[: args.index("-m")]:
+                    note("the module's own options stand behind `--`: nodectl launch -m MODULE -- OPTIONS")
                 raise
             hint = f"the script's own options stand behind `--`: nodectl launch {script} -- {' '.join(early)}"
             raise click.UsageError(f"{error.message}\n  try: {hint}", ctx) from error
@@ -88,6 +93,19 @@ class _Launch(click.Command):
     "--launcher", default=node_paths.LAUNCHER, show_default=True, metavar="PATH", help="Launch script on the nodes."
 )
 @click.option("--venv", metavar="DIR", help="Environment that holds torchrun.  Default: the inventory's pytorch_venv.")
+@click.option("--conda", metavar="DIR", help="The same, an environment of conda by its prefix; it is activated.")
+@click.option("-m", "--module", metavar="MODULE", help="Start a Python module, as `python -m` does.")
+@click.option(
+    "--engine",
+    type=OneOf(NAMES),
+    default=TORCHRUN,
+    show_default=True,
+    help="What starts the ranks; all but torchrun take `-- ARGV`; `command` runs it once a rank.",
+)
+@click.option("--chdir", metavar="DIR", help="The code is in this folder of the hosts; nothing is copied.")
+@click.option("--need", "needs", multiple=True, metavar="PATH", help="Must be there on every host before the start.")
+@click.option("--numa-binding", type=OneOf(NUMA_BINDINGS), help="Ranks near their GPUs; torchrun's own option.")
+@click.option("--skip", "skips", multiple=True, metavar="CHECK", help="Start whatever this check of preflight finds.")
 @click.option(
     "--fabric-from",
     type=click.Path(exists=True, path_type=Path),
@@ -109,7 +127,7 @@ class _Launch(click.Command):
 )
 @click.option("--detach", is_flag=True, help="Print the job's id and return.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
-@click.argument("script")
+@click.argument("script", required=False)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def launch(
@@ -124,6 +142,13 @@ def launch(
     interface: str | None,
     launcher: str,
     venv: str | None,
+    conda: str | None,
+    module: str | None,
+    engine: str,
+    chdir: str | None,
+    needs: tuple[str, ...],
+    numa_binding: str | None,
+    skips: tuple[str, ...],
     fabric_from: Path | None,
     via: str,
     nodes: str | None,
@@ -132,20 +157,20 @@ def launch(
     sbatch_options: tuple[str, ...],
     detach: bool,
     dry_run: bool,
-    script: str,
+    script: str | None,
     args: tuple[str, ...],
 ) -> None:
-    """Start SCRIPT on all hosts and follow it.
+    """Start SCRIPT (or -m MODULE, or --engine NAME -- ARGV) on all hosts and follow it.
 
     SCRIPT's project is copied to the hosts (the folder above it with .git or pyproject.toml, else its own folder),
     without what .gitignore and .nodectlignore name; `workload:NAME` is a program that nodectl ships. Ctrl-C stops the
     job; closing the terminal does not.
     """
-    from nodectl.jobs.code import find_code
     from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
     from nodectl.jobs.package import collect_variables, pack
     from nodectl.jobs.plan import (
         LaunchRequest,
+        Start,
         check_interface,
         check_lease,
         count_nodes,
@@ -154,42 +179,61 @@ def launch(
         slurm_nodes,
         venv_of,
     )
+    from nodectl.jobs.skips import skipped_checks
+    from nodectl.jobs.ways import Asked, find_way, needed
     from nodectl.topology.fabric.job_order import in_rank_order
     from nodectl.transport.router import connect_ahead
 
-    code = find_code(script, code_folder, limit_mib=code_limit)
-    note(code.describe())
+    if conda is not None and venv is not None:
+        raise UsageError("--venv and --conda each name the environment", "say one of them")
+    asked = Asked(script, args, module, engine, chdir, code_folder, code_limit, conda, numa_binding)
+    way = find_way(asked)
+    paths = (*way.paths, *needed(needs))
+    skipping = skipped_checks(skips)
+    note(
+        f"code: nothing is copied, it runs in {way.start.chdir} of each host"
+        if way.code is None
+        else way.code.describe()
+    )
     env = collect_variables(names, env_file, os.environ)
     check_lease(lease)
     interface = check_interface(interface)
     if via == "slurm":
-        from nodectl.cli.slurm import Asked, launch_via_slurm
+        from nodectl.cli import slurm
 
         count = slurm_nodes(nodes)
         if restarts or spares:
             raise click.UsageError("--restarts and --spares are for hosts over SSH; Slurm requeues by itself")
-        asked = Asked(code, args, nproc_per_node, count, sbatch_options, checkpoint, interface or "", launcher, venv)
-        raise click.exceptions.Exit(launch_via_slurm(app, asked, env, detach=detach, dry_run=dry_run))
+        if way.code is None or way.start != Start() or paths or skipping:
+            raise UsageError(
+                "--via slurm starts a SCRIPT whose code is copied, by torchrun",
+                "leave out -m, --engine, --chdir, --conda, --need, --numa-binding and --skip, or start over SSH",
+            )
+        batch = slurm.Asked(
+            way.code, args, nproc_per_node, count, sbatch_options, checkpoint, interface or "", launcher, venv
+        )
+        raise click.exceptions.Exit(slurm.launch_via_slurm(app, batch, env, detach=detach, dry_run=dry_run))
     if sbatch_options:
         raise click.UsageError("--sbatch goes with --via slurm")
     hosts = in_rank_order(app.hosts, fabric_from)
     connect_ahead(app.transport, hosts, app.forks)
     request = LaunchRequest(
-        script=code.script,
-        args=args,
+        script=way.script,
+        args=way.args,
         nproc_per_node=nproc_per_node,
         lease_s=lease,
         launcher=launcher,
-        venv=venv_of(hosts[0].variables, launcher, venv),
+        venv=way.start.conda or venv_of(hosts[0].variables, launcher, venv),
         env_names=tuple(sorted(env)),
-        name=code.name,
-        workdir=code.workdir,
+        name=way.name,
+        workdir=way.workdir,
         checkpoint=checkpoint,
         nodes=count_nodes(len(hosts), nodes, spares),
         restarts=restarts,
+        start=way.start,
     )
     folder = request.checkpoint_folder()
-    surroundings = _preflight(app, hosts, request, code, interface)
+    surroundings = _preflight(app, hosts, request, _job_needs(request, way, paths, interface), skipping)
     job_id = new_job_id()
     where = counted(len(hosts), "host")
     with interruptible(deaf_s=_UNDO_S):
@@ -200,7 +244,7 @@ def launch(
                 clear_survey(app.transport, hosts, job_id, folder, app.forks)
             app.show("plan", {"plan": plan.document()}, plan_text(plan.document()))
             return
-        package = pack(plan, code)
+        package = pack(plan, way.code)
         note(f"job {plan.id}: starting on {where}")
         try:
             start(app.transport, hosts, plan, package, env, app.forks)
@@ -222,27 +266,43 @@ def launch(
     raise click.exceptions.Exit(_follow(app, plan.id))
 
 
-def _preflight(
-    app: App, hosts: Sequence[Host], request: LaunchRequest, code: Code, interface: str | None
-) -> Surroundings:
-    """Show what preflight found; the launch ends here where something failed or could not be told."""
-    from nodectl.jobs.plan import PlanHost, Surroundings, candidate_ports
-    from nodectl.jobs.preflight import JobNeeds, run_preflight
+def _job_needs(
+    request: LaunchRequest, way: Way, paths: tuple[tuple[str, PathKind], ...], interface: str | None
+) -> JobNeeds:
+    from nodectl.checks.launch.candidate import JobNeeds
+    from nodectl.jobs.plan import candidate_ports
 
     folder = request.checkpoint_folder()
-    needs = JobNeeds(
+    return JobNeeds(
         candidate_ports=candidate_ports(),
         interface=interface,
         checkpoint_dir=folder if folder is not None and folder.startswith("/") else None,
         launcher=request.launcher,
         venv=request.venv or None,
-        code_bytes=code.size_bytes,
+        code_bytes=0 if way.code is None else way.code.size_bytes,
+        paths=paths,
+        engine=way.start.engine,
+        numa_binding=way.start.numa_binding,
     )
+
+
+def _preflight(
+    app: App, hosts: Sequence[Host], request: LaunchRequest, needs: JobNeeds, skipping: tuple[str, ...]
+) -> Surroundings:
+    """Show what preflight found; the launch ends here where something failed or could not be told."""
+    from nodectl.jobs.plan import PlanHost, Surroundings
+    from nodectl.jobs.preflight import run_preflight
+    from nodectl.jobs.skips import parted, said
+
     report = run_preflight(app.transport, hosts, needs, app.forks)
-    shown = [finding for finding in report.findings if finding.status not in (Status.OK, Status.SKIPPED)]
+    kept, passed = parted(report.findings, skipping)
+    skipped = said(skipping, passed)
+    for line in skipped:
+        note(f"skipped: {line}")
+    shown = [finding for finding in kept if finding.status not in (Status.OK, Status.SKIPPED)]
     for line in findings_lines(shown):
         note(line)
-    status = exit_status(finding.status for finding in report.findings)
+    status = exit_status(finding.status for finding in kept)
     if status:
         note("not launched: preflight found what is named above")
         app.show("jobs", {"jobs": [], "findings": [asdict(finding) for finding in shown]}, "")
@@ -252,6 +312,7 @@ def _preflight(
         hosts=tuple(PlanHost(row.host, row.address.address, row.address.interface) for row in candidates),
         gpu_counts=tuple(row.gpu_count or 0 for row in candidates),
         free_ports=tuple(report.ports),
+        skipped=skipped,
     )
 
 

@@ -61,11 +61,16 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class JobVenv:
-    """Versions in the launcher's environment, empty where there is none."""
+    """Versions in the launcher's environment, empty where there is none; `engine` is that of --engine.
+
+    `numa_binding`: its torchrun knows that option; only looked for where it is asked for.
+    """
 
     python: str
     torch: str
     nccl: str
+    engine: str = ""
+    numa_binding: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,13 @@ class Folder:
     path: str
     error: str
     free_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NeededPaths:
+    """By path why it cannot be read there; empty where it can."""
+
+    errors: Mapping[str, str] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +135,7 @@ KINDS: Mapping[str, type[Any]] = {
     "gpu_users": GpuUsers,
     "state_folder": Folder,
     "checkpoint_folder": Folder,
+    "needed_paths": NeededPaths,
     "shared_memory": SharedMemory,
     "running_jobs": RunningJobs,
     "rdma_devices": RdmaDevices,

@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from pathspec import GitIgnoreSpec
@@ -37,7 +37,7 @@ _NEVER = (
 class Code:
     """What is copied: files with their places below `folder`; the script runs in `workdir`, and is named from there.
 
-    `name` is the project's and script's own, for what is kept from one launch to the next.
+    `name` is the project's and script's own, for what is kept from one launch to the next; `project` is the folder's.
     """
 
     folder: Path
@@ -47,6 +47,7 @@ class Code:
     files: tuple[tuple[Path, str], ...]
     size_bytes: int
     ignored: tuple[str, ...] = ()
+    project: str = ""
 
     def describe(self) -> str:
         """`code: 12 files, 0.4 MiB of /home/me/project, without .env, data/`."""
@@ -66,22 +67,65 @@ def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_
     bundled = script.startswith(_BUNDLED)
     path = _bundled(script[len(_BUNDLED) :]) if bundled else Path(script).resolve()
     if not path.is_file():
-        raise UsageError(f"there is no script {script}", "give the path of a Python file on this machine")
+        raise UsageError(
+            f"there is no script {script}",
+            "give the path of a Python file on this machine; of one that the hosts have: --chdir DIR",
+        )
     root = path.parent if bundled else _root(path, folder)
+    code = _code(root, path, limit_mib)
+    return replace(code, name=_slug(path.stem)) if bundled else code
+
+
+def find_module(module: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
+    """The code of a Python module that stands where the operator does, or below the `src` of its project."""
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise UsageError(f"-m {module!r}: not the name of a module", "say PACKAGE.MODULE, as for `python -m`")
+    here = Path.cwd().resolve()
+    project = folder.resolve() if folder is not None else _project_of(here)
+    for place in dict.fromkeys((here, project, project / "src")):
+        stem = place.joinpath(*module.split("."))
+        for path in (stem.with_name(f"{stem.name}.py"), stem / "__main__.py"):
+            if path.is_file():
+                root = _root(path, folder) if folder is not None or not path.is_relative_to(project) else project
+                code = _code(root, path.resolve(), limit_mib)
+                return replace(code, script=module, name=_name(module, place))
+    raise UsageError(
+        f"there is no module {module} in {here}" + (f", {project} or its src" if project != here else " or its src"),
+        "go to the folder that holds it; one that the hosts have: --chdir DIR, a folder on them",
+    )
+
+
+def find_folder(word: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
+    """The code of a command: the project around the folder where the operator stands; `word` names the command."""
+    here = Path.cwd().resolve()
+    root = folder.resolve() if folder is not None else _project_of(here)
+    if folder is None and root in (Path.home().resolve(), Path(root.anchor)):
+        raise UsageError(
+            f"{root} is no project, and would be copied whole", "go to the project, or say --code DIR or --chdir DIR"
+        )
+    return replace(_code(root, None, limit_mib), script=word, name=_name(Path(word).stem, here))
+
+
+def _code(root: Path, path: Path | None, limit_mib: int) -> Code:
     files, ignored = _collect(root)
-    if path not in (source for source, _ in files):
+    if path is not None and path not in (source for source, _ in files):
         files.append((path, path.relative_to(root).as_posix()))
     size_bytes = _check_size(root, files, limit_mib)
-    workdir = _workdir(root, path, [place for _, place in files])
+    workdir = _workdir(root, path or root, [place for _, place in files])
     return Code(
         folder=root,
-        script=os.path.relpath(path, root / workdir),
+        script="" if path is None else os.path.relpath(path, root / workdir),
         workdir=workdir,
-        name=_slug(path.stem) if bundled else f"{_slug(path.stem)}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}",
+        name="" if path is None else _name(path.stem, path),
         files=tuple(files),
         size_bytes=size_bytes,
         ignored=tuple(sorted(ignored)),
+        project=_name(root.name, root),
     )
+
+
+def _name(stem: str, path: Path) -> str:
+    return f"{_slug(stem)}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
 
 
 def _root(script: Path, folder: Path | None) -> Path:
@@ -90,12 +134,18 @@ def _root(script: Path, folder: Path | None) -> Path:
         if not script.is_relative_to(root):
             raise UsageError(f"--code {folder}: {script} is not in it", "name a folder above the script")
         return root
-    for parent in script.parents:
-        if parent in (Path.home(), Path(parent.anchor)):
+    project = _project_of(script.parent)
+    return project if _is_of(project, script) else script.parent
+
+
+def _project_of(here: Path) -> Path:
+    """The nearest folder from here on up that a project's files mark; else this one."""
+    for folder in (here, *here.parents):
+        if folder in (Path.home(), Path(folder.anchor)):
             break
-        if any((parent / mark).exists() for mark in _MARKS):
-            return parent if _is_of(parent, script) else script.parent
-    return script.parent
+        if any((folder / mark).exists() for mark in _MARKS):
+            return folder
+    return here
 
 
 def _is_of(root: Path, script: Path) -> bool:
@@ -111,7 +161,7 @@ def _is_of(root: Path, script: Path) -> bool:
 
 
 def _workdir(root: Path, script: Path, places: list[str]) -> str:
-    """Where the operator stands, if that is a folder of what is copied; else the script's folder."""
+    """Where the operator stands, if that is a folder of what is copied; else the script's folder (the root's own)."""
     here = Path.cwd().resolve()
     if here == root:
         return ""
@@ -119,7 +169,7 @@ def _workdir(root: Path, script: Path, places: list[str]) -> str:
         place = here.relative_to(root).as_posix()
         if any(each.startswith(f"{place}/") for each in places):
             return place
-    place = script.parent.relative_to(root).as_posix()
+    place = "." if script == root else script.parent.relative_to(root).as_posix()
     return "" if place == "." else place
 
 

@@ -20,14 +20,15 @@ _SECRET_BYTES = 32
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def pack(plan: Plan, code: Code) -> bytes:
-    """tar.gz with private modes; the secret is new for every job."""
+def pack(plan: Plan, code: Code | None) -> bytes:
+    """tar.gz with private modes; the secret is new for every job, and no code comes along where the hosts have it."""
     buffer = io.BytesIO()
     try:
         with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=3, format=tarfile.PAX_FORMAT) as archive:
             add_file(archive, "plan.json", json.dumps(plan.document()).encode())
             add_file(archive, "secret", secrets.token_bytes(_SECRET_BYTES))
-            add_code(archive, code)
+            if code is not None:
+                add_code(archive, code)
     except OSError as error:
         raise JobError(f"the code cannot be read: {error}") from error
     return buffer.getvalue()

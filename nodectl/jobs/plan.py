@@ -13,10 +13,12 @@ from dataclasses import asdict, dataclass
 from nodectl.common import node_paths
 from nodectl.common.operator import operator
 from nodectl.errors import JobError, UsageError
+from nodectl.jobs.engines import COMMAND, TORCHRUN
 from nodectl.payload.jobs.plan_version import PLAN_VERSION
 
 LEASE_S = 8.0
 CODE_LIMIT_MIB = 64
+NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
 _MIN_LEASE_S = 3.0
 _GRACE_S = 3.0  # SIGTERM to SIGKILL; with detection and settling it keeps the whole end below 10 s
 _START_DEADLINE_S = 30.0
@@ -49,11 +51,28 @@ class CheckpointPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """How the ranks come to life: by torchrun with the plan's script, else by `engine` with `argv`.
+
+    `module`: the script is a module's name. `chdir` is a folder that the hosts have; empty where the code is copied.
+    `conda` is an environment by its prefix, in the place of the plan's venv.
+    """
+
+    engine: str = TORCHRUN
+    argv: tuple[str, ...] = ()
+    module: bool = False
+    chdir: str = ""
+    conda: str = ""
+    numa_binding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything the hosts need to know, and no secret value: `env_names` are names only.
 
     Of `hosts`, in rank order, the first `nodes` run the ranks; the others stand by. An attempt after a failure takes
     at least `least_nodes`.
+    `skipped`: what preflight found and the operator let pass.
     """
 
     id: str
@@ -75,6 +94,8 @@ class Plan:
     least_nodes: int = 0
     restarts: int = 0
     gpus_per_node: int = 0
+    start: Start = Start()
+    skipped: tuple[str, ...] = ()
     grace_s: float = _GRACE_S
     start_deadline_s: float = _START_DEADLINE_S
     beat_s: float = _BEAT_S
@@ -202,6 +223,7 @@ class LaunchRequest:
     checkpoint: str | None = None
     nodes: NodeCount | None = None
     restarts: int | None = None
+    start: Start = Start()
 
     def checkpoint_folder(self) -> str | None:
         """The folder as the nodes' program takes it: an absolute path, or `state:NAME` for nodectl's own on each."""
@@ -217,11 +239,15 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What preflight found: by host in rank order address, interface and GPUs; and the ports that all have free."""
+    """What preflight found: by host in rank order address, interface and GPUs; and the ports that all have free.
+
+    `skipped` are its findings that the operator let pass by --skip.
+    """
 
     hosts: tuple[PlanHost, ...]
     gpu_counts: tuple[int, ...]
     free_ports: tuple[int, ...]
+    skipped: tuple[str, ...] = ()
 
 
 def make_plan(
@@ -238,7 +264,7 @@ def make_plan(
         created_at=time.time(),
         operator=operator(),
         hosts=surroundings.hosts,
-        nproc_per_node=choose_nproc(request.nproc_per_node, gpus),
+        nproc_per_node=choose_nproc(_asked(request), gpus),
         script=request.script,
         args=request.args,
         env_names=request.env_names,
@@ -253,8 +279,15 @@ def make_plan(
         least_nodes=nodes.least,
         restarts=restarts,
         gpus_per_node=min(gpus, default=0),
+        start=request.start,
+        skipped=surroundings.skipped,
         beat_s=beat_s(len(surroundings.hosts)),
     )
+
+
+def _asked(request: LaunchRequest) -> int | None:
+    """A command runs once a host unless more are asked for: it may well start ranks itself."""
+    return 1 if request.start.engine == COMMAND and request.nproc_per_node is None else request.nproc_per_node
 
 
 def venv_of(variables: Mapping[str, object], launcher: str, asked: str | None) -> str:

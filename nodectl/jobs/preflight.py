@@ -49,6 +49,8 @@ _LATE_S = 4.0
 # every host resolves every name: beyond this many, only the first host's
 _NAMES_RESOLVED = 64
 _SHOWN_CHARS = 200
+# engines that an environment holds as a package of their name, beside torch
+_PACKAGES = ("deepspeed", "accelerate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,9 @@ def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, o
         "launcher": needs.launcher,
         "venv": needs.venv or "",
         "checkpoint_dir": needs.checkpoint_dir or "",
+        "paths": needs.paths,
+        "engine": needs.engine if needs.engine in _PACKAGES else "",
+        "numa_binding": bool(needs.numa_binding),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -223,7 +224,8 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     hosts, count = plan["hosts"], _nodes(plan)
     lines = [
         f"job         {plan['id']}",
-        f"script      {' '.join([plan['script'], *plan['args']])}",
+        f"script      {_program(plan)}",
+        *([f"folder      {plan['start']['chdir']} of each host, nothing is copied"] if plan["start"]["chdir"] else []),
         f"hosts       {fold(host['name'] for host in hosts[:count])}{_spares(plan)}",
         f"ranks       {count * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
         f"launcher    {plan['launcher']}" + (f" (environment {plan['venv']})" if plan["venv"] else ""),
@@ -232,6 +234,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         f"variables   {', '.join(plan['env_names']) or 'none handed over'}",
         f"checkpoint  {_checkpoint(plan)}",
         f"restarts    {_restarts(plan)}",
+        *(f"skipped     {line}" for line in plan["skipped"]),
         "rank order",
     ]
     lines += [
@@ -254,6 +257,14 @@ def _restarts(plan: Mapping[str, Any]) -> str:
         return "none (see --restarts, --spares)"
     least = f", on {plan['least_nodes']} hosts at least" if plan["least_nodes"] < plan["nodes"] else ""
     return f"{plan['restarts']}, by the hosts themselves{least}"
+
+
+def _program(plan: Mapping[str, Any]) -> str:
+    """What is started, as the operator said it."""
+    start = plan["start"]
+    words = [*start["argv"]] if start["argv"] else [plan["script"], *plan["args"]]
+    engine = f"{start['engine']}: " if start["argv"] else "-m " if start["module"] else ""
+    return engine + shlex.join(words)
 
 
 def _checkpoint(plan: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from nodectl.facts.job import (
     JobVenv,
     Launcher,
     Names,
+    NeededPaths,
     RdmaDevices,
     RunningJobs,
     SharedMemory,
@@ -45,6 +46,7 @@ def facts(name: str) -> dict[str, Any]:
         "gpu_users": GpuUsers(()),
         "state_folder": Folder("/root/.local/state/nodectl", "", 9000),
         "checkpoint_folder": Folder("/ckpt", "", 8000),
+        "needed_paths": NeededPaths({}),
         "shared_memory": SharedMemory(1024),
         "running_jobs": RunningJobs((), ()),
         "rdma_devices": RdmaDevices(()),
@@ -238,3 +240,32 @@ def test_odd_ones(values: dict[str, str], reference: str, odd: str) -> None:
 def test_few_names() -> None:
     assert few(["a", "b"]) == "a, b"
     assert few(list("abcdef")) == "a, b, c, d and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("check", "asked", "wrong", "right", "actual"),
+    [
+        (
+            "launch_paths",
+            {"paths": (("/data", "any"),)},
+            {"needed_paths__errors": {"/data": "No such file or directory"}},
+            {"needed_paths__errors": {"/data": ""}},
+            "/data: No such file or directory",
+        ),
+        ("launch_engine", {"engine": "deepspeed"}, {}, {"job_venv__engine": "0.15.4"}, "not there"),
+        (
+            "launch_numa_binding",
+            {"numa_binding": "node"},
+            {},
+            {"job_venv__numa_binding": True},
+            "torch 2.13.0 has not it",
+        ),
+    ],
+)
+def test_what_only_some_launches_need(
+    check: str, asked: dict[str, Any], wrong: dict[str, Any], right: dict[str, Any], actual: str
+) -> None:
+    [found] = [one for one in judge([node("a", replace(NEEDS, **asked), **wrong)]) if one.check == check]
+    assert (found.status, found.actual) == (Status.FAILED, actual) and found.remedy
+    [found] = [one for one in judge([node("a", replace(NEEDS, **asked), **right)]) if one.check == check]
+    assert found.status is Status.OK

@@ -16,6 +16,8 @@ from nodectl.common.resources import payload_dir
 from nodectl.payload.common.frames import texts
 from tests.payload.fleet import Fleet
 
+# of an environment, where neither an engine nor a binding is asked for
+UNASKED = {"engine": "", "numa_binding": False}
 PAYLOAD = (str(payload_dir() / "run.py"), "jobs.preflight.answer")
 
 
@@ -43,6 +45,9 @@ def look(state: Path, **changes: Any) -> dict[str, Any]:
         "launcher": "/nonexistent",
         "venv": "",
         "checkpoint_dir": "",
+        "paths": [],
+        "engine": "",
+        "numa_binding": False,
     }
     [answer] = run("look", {**request, **changes}, state)
     return answer
@@ -68,7 +73,12 @@ def test_it_reads_versions_without_importing(tmp_path: Path) -> None:
     launcher = tmp_path / "launch"
     launcher.write_text("#!/bin/sh\n")
     answer = look(tmp_path, venv=str(tmp_path / "venv"), launcher=str(launcher))
-    assert answer["job_venv"] == {"python": "3.11.2", "torch": "2.13.0+cpu", "nccl": "2.27.3"}
+    assert answer["job_venv"] == {
+        "python": "3.11.2",
+        "torch": "2.13.0+cpu",
+        "nccl": "2.27.3",
+        **UNASKED,
+    }
     assert len(answer["launcher"]["sha256"]) == 64 and not answer["launcher"]["executable"]
 
 
@@ -87,7 +97,7 @@ def test_a_conda_environment_and_a_system_are_environments_too(
         (tmp_path / "env" / place).touch(0o755)
     (tmp_path / "env" / "bin" / "python3").symlink_to(python)
     answer = look(tmp_path, venv=str(tmp_path / "env"))
-    assert answer["job_venv"] == {"python": version, "torch": "2.6.0", "nccl": ""}
+    assert answer["job_venv"] == {"python": version, "torch": "2.6.0", "nccl": "", **UNASKED}
 
 
 SMI = """#!/bin/sh
@@ -123,7 +133,7 @@ def test_a_job_of_another_state_folder_is_seen(tmp_path: Path) -> None:
 
 def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
     answer = look(tmp_path, venv=str(tmp_path / "none"))
-    assert answer["job_venv"] == {"python": "", "torch": "", "nccl": ""}
+    assert answer["job_venv"] == {"python": "", "torch": "", "nccl": "", **UNASKED}
     assert answer["launcher"] == {"sha256": "", "executable": False}
 
 
@@ -206,3 +216,34 @@ def test_nobody_or_somebody_else_there_is_no_way(tmp_path: Path, token: str | No
         asked = {"address": "127.0.0.1", "tcp_port": port, "udp_port": free_port(socket.SOCK_DGRAM), "token": "t0ken"}
         [answer] = run("connect", {**asked, "source": "127.0.0.1", "seconds": 1}, tmp_path)
     assert answer["tcp"] and answer["udp"]
+
+
+def test_needed_paths_say_why_they_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "train.py").touch()
+    asked = [
+        *((str(tmp_path / "data"), "any"), (str(tmp_path / "train.py"), "folder"), (str(tmp_path / "none"), "any")),
+        *((str(tmp_path), "file"), (str(tmp_path / "train.py" / "x"), "any")),
+    ]
+    errors = look(tmp_path, paths=asked)["needed_paths"]["errors"]
+    assert list(errors.values()) == [
+        "",
+        "it is no folder",
+        "No such file or directory",
+        "it is no file",
+        errors[asked[4][0]],
+    ]
+    assert errors[asked[4][0]] == "Not a directory"
+
+
+def test_an_environments_engine_and_torchruns_binding_are_told(tmp_path: Path) -> None:
+    packages = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
+    (packages / "deepspeed-0.15.4.dist-info").mkdir(parents=True)
+    (packages / "torch" / "distributed").mkdir(parents=True)
+    (packages / "torch" / "distributed" / "run.py").write_text('"--numa-binding", "--numa_binding",')
+    asked = {"venv": str(tmp_path / "env"), "engine": "deepspeed", "numa_binding": True}
+    venv = look(tmp_path, **asked)["job_venv"]
+    assert (venv["engine"], venv["numa_binding"]) == ("0.15.4", True)
+    (packages / "torch" / "distributed" / "run.py").write_text("")
+    venv = look(tmp_path, **{**asked, "engine": "accelerate"})["job_venv"]
+    assert (venv["engine"], venv["numa_binding"]) == ("", False)

@@ -1,8 +1,11 @@
 """The launch script, run as a person would: its arguments to torchrun, and NCCL's files read as NCCL reads them."""
 
+import base64
 import json
 import os
 import subprocess
+import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -150,3 +153,118 @@ def test_ranks_are_bound_to_torchrun_where_the_supervisor_asks_for_it(launch: La
     assert (
         launch.called("--", "train.py", NODECTL_WITH_LAUNCHER="/with", PYTHON_EXEC="/own")[1]["PYTHON_EXEC"] == "/own"
     )
+
+
+def other(launch: Launcher, name: str) -> None:
+    """The environment has another program, which tells how it was called."""
+    place = launch.script.parent / "venv/bin" / name
+    place.write_text(FAKE)
+    place.chmod(0o755)
+
+
+NODE = (
+    *("--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "2", "--master-addr", "10.0.0.1"),
+    *("--master-port", "29999", "--local-addr", "10.0.0.2", "--job-id", "j-1"),
+)
+WORDS = ["train.py", "two words", "$(touch /pwned)", "--", ""]
+
+
+def test_a_module_and_a_binding_are_torchruns_own(launch: Launcher) -> None:
+    run = launch.script.parent / "venv/lib/python3.11/site-packages/torch/distributed/run.py"
+    assert "this torch has no --numa-binding" in launch("--numa-binding", "node", "--", "t.py").stderr
+    run.parent.mkdir(parents=True)
+    run.write_text('"--numa-binding",')
+    argv, env = launch.called("--numa-binding", "socket", "--module", "yes", "--", "pkg.train", "-x")
+    assert argv[-5:] == ["--numa-binding", "socket", "--module", "pkg.train", "-x"]
+    assert env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert launch.called("--", "t.py", CUDA_DEVICE_ORDER="FASTEST_FIRST")[1]["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
+    assert "is no name of a module" in launch("--module", "yes", "--", "-x").stderr
+
+
+def test_deepspeed_is_started_as_its_own_launcher_starts_a_node(launch: Launcher) -> None:
+    other(launch, "python")
+    argv, env = launch.called("--engine", "deepspeed", *NODE, "--", "--bind_cores_to_rank", *WORDS)
+    assert argv[:3] == ["-u", "-m", "deepspeed.launcher.launch"] and argv[-6:] == ["--bind_cores_to_rank", *WORDS]
+    assert argv[4:7] == ["--node_rank=1", "--master_addr=10.0.0.1", "--master_port=29999"]
+    world = json.loads(base64.urlsafe_b64decode(argv[3].removeprefix("--world_info=")))
+    assert world == {"node0": [0, 1], "node1": [0, 1]} and env["NODECTL_JOB_ID"] == "j-1"
+    argv, _ = launch.called("--engine", "deepspeed", *NODE, "--", "t.py", CUDA_VISIBLE_DEVICES="6,7")
+    world = json.loads(base64.urlsafe_b64decode(argv[3].removeprefix("--world_info=")))
+    assert world == {"node0": [0, 1], "node1": [6, 7]}
+
+
+def test_accelerate_is_told_what_torchrun_is(launch: Launcher, tmp_path: Path) -> None:
+    other(launch, "accelerate")
+    logs = tmp_path / "logs"
+    argv, env = launch.called("--engine", "accelerate", *NODE, "--log-dir", str(logs), "--", *WORDS)
+    assert argv[0] == "launch" and argv[-5:] == WORDS and "--multi_gpu" in argv and "--same_network" in argv
+    wanted = {"--num_machines": "2", "--machine_rank": "1", "--num_processes": "4", "--main_process_ip": "10.0.0.1"}
+    wanted |= {"--main_process_port": "29999", "--deepspeed_multinode_launcher": "standard", "--log_dir": str(logs)}
+    assert wanted.items() <= dict(pairwise(argv)).items()
+    assert (env["PET_LOCAL_ADDR"], env["PET_RDZV_ID"], env["PET_REDIRECTS"]) == ("10.0.0.2", "j-1", "3")
+    for own in ("--use_deepspeed", "--use-fsdp", "--config_file=x.yaml"):
+        assert "--multi_gpu" not in launch.called("--engine", "accelerate", *NODE, "--", own, "t.py")[0]
+    assert "--multi_gpu" not in launch.called("--engine", "accelerate", "--nproc-per-node", "1", "--", "t.py")[0]
+
+
+TELL = "import os, sys; print([os.environ[n] for n in sys.argv[1].split()], sys.argv[2:])"
+NAMES = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK NNODES MASTER_ADDR MASTER_PORT"
+
+
+def test_a_command_runs_once_a_rank(launch: Launcher, tmp_path: Path) -> None:
+    done = launch(
+        "--engine", "command", *NODE, "--log-dir", str(tmp_path / "l"), "--", sys.executable, "-c", TELL, NAMES, *WORDS
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        f"[default{n}]:{[str(2 + n), str(n), '4', '2', '1', '2', '10.0.0.1', '29999']} {WORDS}" for n in (0, 1)
+    ]
+    assert [path.name for path in (tmp_path / "l").iterdir()] == ["attempt_0"]
+    assert (tmp_path / "l/attempt_0/1/stderr.log").read_text().startswith("['3', '1'")
+    alone = launch(
+        "--engine", "command", "--", sys.executable, "-c", TELL, "RANK WORLD_SIZE", CUDA_VISIBLE_DEVICES="0,1"
+    )
+    assert alone.stdout == "[default0]:['0', '1'] []\n", "once a node, whatever GPUs there are"
+
+
+@pytest.mark.parametrize(("end", "code", "status"), [("sys.exit(3)", 3, 3), ("os.kill(os.getpid(), 9)", -9, 137)])
+def test_the_first_rank_that_fails_ends_the_others(launch: Launcher, end: str, code: int, status: int) -> None:
+    script = f"import os, sys, time; {end} if os.environ['RANK'] == '1' else time.sleep(100)"
+    started = time.monotonic()
+    done = launch("--engine", "command", "--nproc-per-node", "3", "--", sys.executable, "-c", script)
+    assert done.returncode == status and time.monotonic() - started < 50
+    assert done.stderr.splitlines()[-3].startswith(f"failed (exitcode: {code}) local_rank: 1 (pid: ")
+
+
+def test_a_command_is_bound_to_the_memory_of_its_node(launch: Launcher, tmp_path: Path) -> None:
+    bin_folder = tmp_path / "tools"
+    bin_folder.mkdir()
+    (bin_folder / "numactl").write_text('#!/bin/sh\necho "$@"\n')
+    (bin_folder / "numactl").chmod(0o755)
+    path = f"{bin_folder}:{os.environ['PATH']}"
+    done = launch("--engine", "command", "--numa-binding", "node", "--", "true", "a b", PATH=path)
+    assert done.stdout == "[default0]:--cpunodebind=0 --membind=0 true a b\n", done.stderr
+
+
+def test_an_environment_of_conda_is_activated(launch: Launcher) -> None:
+    venv = launch.script.parent / "venv"
+    (venv / "etc/conda/activate.d").mkdir(parents=True)
+    (venv / "etc/conda/activate.d/x.sh").write_text('export FROM_HOOK="$CONDA_PREFIX"\nfalse\n')
+    _, env = launch.called("--conda", str(venv), "--", "t.py")
+    assert env["FROM_HOOK"] == env["CONDA_PREFIX"] == str(venv) and f"{venv}/bin:" in env["PATH"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--engine", "mpirun", "--", "x"), "--engine takes torchrun, deepspeed, accelerate or command"),
+        (("--engine", "command", "--", "no-such-program"), "there is no program 'no-such-program'"),
+        (("--engine", "accelerate", "--", "t.py"), "no accelerate in"),
+        (("--numa-binding", "nod", "--", "t.py"), "--numa-binding takes node"),
+        (("--module", "maybe", "--", "t"), "--module takes yes or no"),
+        (("--engine", "deepspeed", "--venv", "", "--numa-binding", "node", "--", "t.py"), ""),
+    ],
+)
+def test_a_wrong_engine_is_refused_in_one_line(launch: Launcher, args: tuple[str, ...], words: str) -> None:
+    done = launch(*args)
+    assert done.returncode == 2 and words in done.stderr.splitlines()[-1] and done.stdout == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from nodectl.checks.check import Check, Judgement, Subject
 from nodectl.common import node_paths
@@ -22,13 +22,15 @@ WAY_TO_FIRST = Check(
     fires="one of them does not arrive; unknown: it could not be tried",
 )
 Fact = TypeVar("Fact")
+PathKind = Literal["any", "file", "folder"]
 
 
 @dataclass(frozen=True, slots=True)
 class JobNeeds:
     """What a job needs of its hosts; `venv` None means that the launcher brings its own Python.
 
-    `code_bytes` is what will be copied to each host; `min_free_mib` must be left over after that.
+    `code_bytes` is what will be copied to each host; `min_free_mib` must be left over after that. `paths` are what it
+    reads there, each a file, a folder or any. `engine` is what starts the ranks.
     """
 
     candidate_ports: tuple[int, ...]
@@ -39,6 +41,9 @@ class JobNeeds:
     min_free_mib: int = 256
     code_bytes: int = 0
     ports_needed: int = 2
+    paths: tuple[tuple[str, PathKind], ...] = ()
+    engine: str = "torchrun"
+    numa_binding: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,17 @@ from nodectl.checks.check import Check, Threshold, failed_unless, judges
 from nodectl.checks.launch.candidate import Candidate
 from nodectl.common.few import few
 from nodectl.common.units import MIB
-from nodectl.facts.job import Folder, GpuUsers, JobVenv, Launcher, Names, RdmaDevices, RunningJobs, SharedMemory
+from nodectl.facts.job import (
+    Folder,
+    GpuUsers,
+    JobVenv,
+    Launcher,
+    Names,
+    NeededPaths,
+    RdmaDevices,
+    RunningJobs,
+    SharedMemory,
+)
 from nodectl.facts.limits import SessionLimits
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -116,8 +126,8 @@ VENV = Check("launch_venv", looks_at="the launcher's environment", fires="no Pyt
 
 @judges(VENV, reads=("job_venv",))
 def venv(host: Candidate) -> Iterator[Finding]:
-    """Ranks run with the torch of the venv that provisioning made."""
-    if host.needs.venv is None:
+    """Ranks run with the torch of the venv that provisioning made; a command brings what it needs."""
+    if host.needs.venv is None or host.needs.engine == "command":
         return
     there = host.known("job_venv", JobVenv)
     actual = "no Python there"
@@ -126,6 +136,53 @@ def venv(host: Candidate) -> Iterator[Finding]:
     status = failed_unless(bool(there.python and there.torch))
     expected = f"{host.needs.venv} with torch"
     yield host.finding(VENV, status, expected=expected, actual=actual, remedy=_provision(host))
+
+
+ENGINE = Check("launch_engine", looks_at="the package of --engine in the environment", fires="it is not there")
+
+
+@judges(ENGINE, reads=("job_venv",))
+def engine(host: Candidate) -> Iterator[Finding]:
+    """DeepSpeed and Accelerate start ranks by what lies beside torch."""
+    name = host.needs.engine
+    if host.needs.venv is not None and name in ("deepspeed", "accelerate"):
+        version = host.known("job_venv", JobVenv).engine
+        remedy = f"install {name} into that environment on {host.host}, or name another one with --venv or --conda"
+        status, expected = failed_unless(bool(version)), f"{name} in {host.needs.venv}"
+        yield host.finding(ENGINE, status, expected=expected, actual=version or "not there", remedy=remedy)
+
+
+NUMA_BINDING = Check("launch_numa_binding", looks_at="torchrun of the environment", fires="it has no --numa-binding")
+
+
+@judges(NUMA_BINDING, reads=("job_venv",))
+def numa_binding(host: Candidate) -> Iterator[Finding]:
+    """torchrun binds ranks itself, in versions that know how."""
+    if host.needs.numa_binding and host.needs.venv is not None and host.needs.engine in ("torchrun", "accelerate"):
+        there = host.known("job_venv", JobVenv)
+        yield host.finding(
+            NUMA_BINDING,
+            failed_unless(there.numa_binding),
+            expected="torchrun --numa-binding",
+            actual=f"torch {there.torch or 'is not there'} {'has' if there.numa_binding else 'has not'} it",
+            remedy="torch 2.9 and later have it; or start by --engine command, which binds with numactl",
+        )
+
+
+NEEDED_PATHS = Check(
+    "launch_paths", looks_at="what --need and --chdir name, and the script there", fires="not there, or not readable"
+)
+
+
+@judges(NEEDED_PATHS, reads=("needed_paths",))
+def needed_paths(host: Candidate) -> Iterator[Finding]:
+    """Data that one of many hosts lacks ends the job when it is first read."""
+    errors = host.known("needed_paths", NeededPaths).errors
+    for path, _ in host.needs.paths:
+        error = errors[path]
+        remedy = f"mount or copy {path} there, or leave {host.host} out with --limit"
+        status, actual = failed_unless(not error), f"{path}: {error or 'there'}"
+        yield host.finding(NEEDED_PATHS, status, path, expected=f"{path}, readable", actual=actual, remedy=remedy)
 
 
 STATE_FOLDER = Check(

@@ -168,15 +168,17 @@ PYTHON = Check(
 )
 TORCH = Check("launch_torch", looks_at="the environments' torch", fires="not one version", remedy=_VERSION_REMEDY)
 NCCL = Check("launch_nccl", looks_at="the environments' NCCL", fires="not one version", remedy=_VERSION_REMEDY)
+ENGINE_VERSION = Check("launch_engine_version", looks_at="the package of --engine", fires="not one version")
 
 
-@judges_together(PYTHON, TORCH, NCCL, reads=("job_venv",))
+@judges_together(PYTHON, TORCH, NCCL, ENGINE_VERSION, reads=("job_venv",))
 def versions(hosts: Sequence[Candidate]) -> Iterator[Finding]:
     """One Python, torch and NCCL, where ranks run in the launcher's environment."""
     if hosts[0].needs.venv is not None:
         yield from _equal(hosts, PYTHON, lambda host: _minor(_venv(host).python), Status.FAILED)
         yield from _equal(hosts, TORCH, lambda host: _venv(host).torch, Status.FAILED)
         yield from _equal(hosts, NCCL, lambda host: _venv(host).nccl or "none", Status.FAILED)
+        yield from _equal(hosts, ENGINE_VERSION, lambda host: _venv(host).engine, Status.FAILED)
 
 
 def _venv(host: Candidate) -> JobVenv:

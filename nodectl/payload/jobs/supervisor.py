@@ -11,18 +11,17 @@ from functools import partial
 from typing import Any, Dict, List, Optional, Set
 
 from . import heartbeat as hb
-from . import kernel, living, notes, shared_memory, steady
+from . import kernel, launcher, living, shared_memory, steady
 from .attempts import Over
 from .checkpoint_copy import Courier
 from .classify import bounded, brief, first, signal_name
 from .clerk import Clerk, News
-from .contain import KILL_ROUND_S, MARKER, Containment, Killing
+from .contain import KILL_ROUND_S, Containment, Killing
 from .fitness import newest_ns, unfit
 from .folder import JobFolder, no_space
 from .guard import Guard
 from .heartbeat import Attempt
 from .member import Member
-from .nsinit import Command
 from .process import send
 from .ranks import Death, HostAtStart, Output, Rank, RankWatch, describe, host_at_start, tail, unseen
 
@@ -37,7 +36,6 @@ _PARTING_S = 0.6  # beats after everybody has ended, so that the last word is he
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last word
 _LAST_WORDS_BYTES = 2000
 _TOGETHER_S = 2.0
-_DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
 
 
 class Supervisor:
@@ -339,7 +337,7 @@ class Supervisor:
     def _read_command(self) -> News:
         """On the clerk's thread: take the environment out of the job's folder."""
         try:
-            command = _launcher_command(self.plan, self.job, self.courier.folder or "")
+            command = launcher.command(self.plan, self.job, self.courier.folder or "")
         except (OSError, ValueError) as error:
             reason = f"the job's environment could not be read: {error}"
             return lambda: self._fail("launcher", reason)
@@ -567,7 +565,7 @@ class Supervisor:
         }
 
     def _rank_logs(self) -> str:
-        return rank_logs(self.job, self.plan)
+        return launcher.rank_logs(self.job, self.plan)
 
     def _output(self) -> Output:
         """What the ranks of this attempt have written."""
@@ -579,43 +577,3 @@ def _size(path: str) -> int:
         return os.path.getsize(path)
     except OSError:
         return 0
-
-
-def rank_logs(job: JobFolder, plan: Dict[str, Any]) -> str:
-    """Where each rank's own output lies: of the attempts after the first in folders of their own."""
-    number = plan.get("attempt", 1)
-    return job.at("ranks") if number == 1 else job.at("ranks", f"restart-{number - 1}")
-
-
-def _launcher_command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Command:
-    """The deployed launch script for this host, in the node's environment plus what the operator gave."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_ENV)}
-    env.update(job.environment if plan.get("restarts") else job.take_environment())
-    env.update({MARKER: job.id, "NODECTL_JOB_DIR": job.path, "PYTHONUNBUFFERED": "1"})
-    env["NODECTL_ATTEMPT"] = str(plan["attempt"])
-    if checkpoint_folder:
-        env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
-    workdir = str(plan.get("workdir", ""))
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, (notes.hook_folder(), env.get("PYTHONPATH", ""))))
-    _add_import_paths(env, job.at("code"), os.path.join(workdir, os.path.dirname(plan["script"])))
-    return Command(_launcher_argv(plan, job), env, job.at("code", workdir), job.at("output.log"))
-
-
-def _add_import_paths(env: Dict[str, str], code: str, script_folder: str) -> None:
-    """A script below the project's top finds the project's packages, as if they were installed."""
-    if os.path.normpath(script_folder) != ".":
-        folders = [code, os.path.join(code, "src"), *env.get("PYTHONPATH", "").split(os.pathsep)]
-        env["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
-
-
-def _launcher_argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:
-    """What the plan says for this host, as the deployed launch script's arguments."""
-    host, master = plan["hosts"][plan["rank"]], plan["hosts"][0]
-    argv = [plan["launcher"], "--nnodes", str(len(plan["hosts"])), "--node-rank", str(plan["rank"])]
-    argv += ["--nproc-per-node", str(plan["nproc_per_node"])]
-    argv += ["--master-addr", master["address"], "--master-port", str(plan["master_port"])]
-    argv += ["--local-addr", host["address"]]
-    argv += ["--interface", host["interface"]] if host.get("interface") else []
-    argv += ["--log-dir", rank_logs(job, plan), "--job-id", job.id]
-    argv += ["--venv", plan["venv"]] if plan.get("venv") else []
-    return [*argv, "--", plan["script"], *plan["args"]]

@@ -25,6 +25,8 @@ def look(request: Dict[str, Any]) -> Dict[str, Any]:
             "python": python_version(venv) if venv else "",
             "torch": installed(venv, r"torch") if venv else "",
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
+            "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
+            "numa_binding": has_numa_binding(venv) if venv and request["numa_binding"] else False,
         },
         "gpu_count": {"count": count},
         "gpu_users": {"processes": gpu_users() if count else []},
@@ -51,6 +53,14 @@ def python_version(prefix: Path) -> str:
         return record.name.split("-")[1]
     match = re.fullmatch(r"python(\d+(?:\.\d+)*)", os.path.basename(os.path.realpath(found)))
     return match.group(1) if match else ""
+
+
+def has_numa_binding(prefix: Path) -> bool:
+    """Its torchrun knows --numa-binding."""
+    runs = [
+        run for lib in ("lib", "lib64") for run in prefix.glob(f"{lib}/python3*/*-packages/torch/distributed/run.py")
+    ]
+    return any(b"numa-binding" in run.read_bytes() for run in runs)
 
 
 def gpu_count() -> Optional[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
@@ -16,16 +17,29 @@ _MIB = 1024 * 1024
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
-    """The facts `state_folder`, `checkpoint_folder`, `running_jobs`, `shared_memory` and `rdma_devices`."""
+    """The facts `state_folder`, `checkpoint_folder`, `needed_paths`, `running_jobs`, `shared_memory` and
+    `rdma_devices`."""
     checkpoints = request["checkpoint_dir"]
     no_folder = {"path": "", "error": "", "free_mib": None}
     return {
         "state_folder": folder(Path(state_root())),
         "checkpoint_folder": folder(Path(checkpoints).expanduser()) if checkpoints else no_folder,
+        "needed_paths": {"errors": {path: path_error(Path(path), kind) for path, kind in request["paths"]}},
         "running_jobs": {"ids": running_jobs(), "others": others_jobs()},
         "shared_memory": {"size_mib": shm_mib()},
         "rdma_devices": {"names": sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))},
     }
+
+
+def path_error(path: Path, kind: str) -> str:
+    """Why this login cannot read the file or folder (`kind`: file, folder or any); empty where it can."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError as error:
+        return error.strerror or str(error)
+    if (kind == "folder" and not is_folder) or (kind == "file" and is_folder):
+        return f"it is no {kind}"
+    return "" if os.access(path, os.R_OK | (os.X_OK if is_folder else 0)) else "Permission denied"
 
 
 def folder(path: Path) -> Dict[str, Any]:

@@ -1,0 +1,135 @@
+"""The operator's own way to start: a script, a module or another engine's words; code copied, or on the hosts."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodectl.checks.launch.candidate import PathKind
+from nodectl.errors import UsageError
+from nodectl.jobs.code import Code, find_code, find_folder, find_module
+from nodectl.jobs.engines import COMMAND, DEEPSPEED, TORCHRUN, of_module, split
+from nodectl.jobs.plan import CODE_LIMIT_MIB, Start
+
+_BUNDLED = "workload:"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says of what is to be started, and from where."""
+
+    script: str | None
+    args: tuple[str, ...] = ()
+    module: str | None = None
+    engine: str = TORCHRUN
+    chdir: str | None = None
+    code_folder: Path | None = None
+    code_limit_mib: int = CODE_LIMIT_MIB
+    conda: str | None = None
+    numa_binding: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What is started: `code` is None where the hosts have it; `paths` must be there; `name` is the program's own."""
+
+    code: Code | None
+    script: str
+    args: tuple[str, ...]
+    start: Start
+    name: str
+    workdir: str = ""
+    paths: tuple[tuple[str, PathKind], ...] = ()
+
+
+def find_way(asked: Asked) -> Way:
+    """UsageError where the words do not fit together, or the code is not there."""
+    words = _words(asked)
+    script, args = _script_and_args(asked, words)
+    start = Start(
+        engine=asked.engine,
+        argv=() if asked.engine == TORCHRUN else words,
+        module=asked.module is not None and asked.engine == TORCHRUN,
+        chdir=_absolute("--chdir", asked.chdir),
+        conda=_absolute("--conda", asked.conda),
+        numa_binding=_numa_binding(asked),
+    )
+    if start.chdir:
+        return _on_the_hosts(asked, start, script, args)
+    code = _code(asked, script)
+    shown = code.script if asked.engine == TORCHRUN and asked.module is None else script
+    return Way(code, shown, args, start, code.name, code.workdir)
+
+
+def _words(asked: Asked) -> tuple[str, ...]:
+    """All words that say what is started, with the module in front where one is named."""
+    given = (*(() if asked.script is None else (asked.script,)), *asked.args)
+    if asked.module is None:
+        if not given:
+            raise UsageError("nothing to start", "say SCRIPT, -m PACKAGE.MODULE, or --engine command -- ARGV")
+        return given
+    _check_module(asked.module)
+    return (asked.module, *given) if asked.engine == TORCHRUN else of_module(asked.engine, asked.module, given)
+
+
+def _check_module(module: str) -> None:
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise UsageError(f"-m {module!r}: not the name of a module", "say PACKAGE.MODULE, as for `python -m`")
+
+
+def _script_and_args(asked: Asked, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    return (words[0], words[1:]) if asked.engine == TORCHRUN else split(asked.engine, words)
+
+
+def _numa_binding(asked: Asked) -> str:
+    if asked.numa_binding is None:
+        return ""
+    if asked.engine == DEEPSPEED:
+        raise UsageError(
+            "--numa-binding: DeepSpeed's launcher binds by its own option",
+            "give it --bind_cores_to_rank: --engine deepspeed -- --bind_cores_to_rank SCRIPT",
+        )
+    if asked.engine == COMMAND and asked.numa_binding != "node":
+        raise UsageError(f"--numa-binding {asked.numa_binding}: a command is bound by numactl, to a node", "say node")
+    return asked.numa_binding
+
+
+def _absolute(option: str, path: str | None) -> str:
+    if path is None:
+        return ""
+    if not path.startswith("/") or "\0" in path:
+        raise UsageError(f"{option} {path}: not an absolute path on the hosts", "say /a/folder/on/the/hosts")
+    return posixpath.normpath(path)
+
+
+def needed(paths: Sequence[str]) -> tuple[tuple[str, PathKind], ...]:
+    """The paths of --need."""
+    return tuple((_absolute("--need", path), "any") for path in dict.fromkeys(paths))
+
+
+def _code(asked: Asked, script: str) -> Code:
+    if asked.module is not None:
+        return find_module(asked.module, asked.code_folder, limit_mib=asked.code_limit_mib)
+    if asked.engine == TORCHRUN:
+        return find_code(script, asked.code_folder, limit_mib=asked.code_limit_mib)
+    if script.startswith(_BUNDLED):
+        raise UsageError(f"--engine {asked.engine}: {script} is started by torchrun", "leave --engine out")
+    return find_folder(script, asked.code_folder, limit_mib=asked.code_limit_mib)
+
+
+def _on_the_hosts(asked: Asked, start: Start, script: str, args: tuple[str, ...]) -> Way:
+    if asked.code_folder is not None:
+        raise UsageError("--code is what is copied, and with --chdir nothing is", "say one of them")
+    if script.startswith(_BUNDLED):
+        raise UsageError(f"--chdir: {script} is nodectl's own, and copied to the hosts", "leave --chdir out")
+    paths: list[tuple[str, PathKind]] = [(start.chdir, "folder")]
+    if asked.module is None and asked.engine != COMMAND:
+        paths.append((posixpath.join(start.chdir, script), "file"))
+    stem = posixpath.splitext(posixpath.basename(script))[0]
+    slug = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:50] or "job"
+    name = f"{slug}-{hashlib.sha256(posixpath.join(start.chdir, script).encode()).hexdigest()[:8]}"
+    return Way(None, script, args, start, name, "", tuple(paths))

@@ -1,0 +1,73 @@
+"""How the plan's program is started on this node: the launch script's arguments, its environment, and where it runs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List
+
+from . import notes
+from .contain import MARKER
+from .folder import JobFolder
+from .nsinit import Command
+
+_DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
+_TORCHRUN = "torchrun"
+
+
+def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Command:
+    """The launch script for this host, in the node's environment plus what the operator gave."""
+    start = plan.get("start") or {}
+    env = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_ENV)}
+    env.update(job.environment if plan.get("restarts") else job.take_environment())
+    env.update({MARKER: job.id, "NODECTL_JOB_DIR": job.path, "PYTHONUNBUFFERED": "1"})
+    env["NODECTL_ATTEMPT"] = str(plan.get("attempt", 1))
+    if checkpoint_folder:
+        env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
+    root = start.get("chdir") or job.at("code")
+    workdir = str(plan.get("workdir", ""))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (notes.hook_folder(), env.get("PYTHONPATH", ""))))
+    if _needs_import_paths(plan, start, workdir):
+        _add_import_paths(env, root)
+    return Command(argv(plan, job), env, os.path.join(root, workdir), job.at("output.log"))
+
+
+def rank_logs(job: JobFolder, plan: Dict[str, Any]) -> str:
+    """Where each rank's own output lies: of the attempts after the first in folders of their own."""
+    number = plan.get("attempt", 1)
+    return job.at("ranks") if number == 1 else job.at("ranks", f"restart-{number - 1}")
+
+
+def _needs_import_paths(plan: Dict[str, Any], start: Dict[str, Any], workdir: str) -> bool:
+    """Not for a script at the project's top, where Python looks anyway."""
+    if start.get("module") or start.get("engine", _TORCHRUN) != _TORCHRUN:
+        return True
+    return os.path.normpath(os.path.join(workdir, os.path.dirname(plan["script"]))) != "."
+
+
+def _add_import_paths(env: Dict[str, str], code: str) -> None:
+    """A script below the project's top finds the project's packages, as if they were installed."""
+    folders = [code, os.path.join(code, "src"), *env.get("PYTHONPATH", "").split(os.pathsep)]
+    env["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
+
+
+def argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:
+    """What the plan says for this host, as the deployed launch script's arguments."""
+    host, master, start = plan["hosts"][plan["rank"]], plan["hosts"][0], plan.get("start") or {}
+    words = [plan["launcher"], "--nnodes", str(len(plan["hosts"])), "--node-rank", str(plan["rank"])]
+    words += ["--nproc-per-node", str(plan["nproc_per_node"])]
+    words += ["--master-addr", master["address"], "--master-port", str(plan["master_port"])]
+    words += ["--local-addr", host["address"]]
+    words += ["--interface", host["interface"]] if host.get("interface") else []
+    words += ["--log-dir", rank_logs(job, plan), "--job-id", job.id]
+    words += _environment(plan, start)
+    words += ["--numa-binding", start["numa_binding"]] if start.get("numa_binding") else []
+    if start.get("engine", _TORCHRUN) != _TORCHRUN:
+        return [*words, "--engine", start["engine"], "--", *start["argv"]]
+    words += ["--module", "yes"] if start.get("module") else []
+    return [*words, "--", plan["script"], *plan["args"]]
+
+
+def _environment(plan: Dict[str, Any], start: Dict[str, Any]) -> List[str]:
+    if start.get("conda"):
+        return ["--conda", start["conda"]]
+    return ["--venv", plan["venv"]] if plan.get("venv") else []
