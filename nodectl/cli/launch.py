@@ -13,14 +13,14 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.jobs import conclude, follow_output, stop_job
-from nodectl.cli.options import OneOf
+from nodectl.cli.options import OneOf, Read, Seconds
 from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
 from nodectl.common.interrupts import interruptible
 from nodectl.errors import UsageError
 from nodectl.jobs.engines import NAMES, TORCHRUN
-from nodectl.jobs.plan import CODE_LIMIT_MIB, LEASE_S, NUMA_BINDINGS
+from nodectl.jobs.plan import CODE_LIMIT_MIB, LEASE_S, NUMA_BINDINGS, Warn, read_warning
 from nodectl.model.status import Status, exit_status
 from nodectl.report.jobs import findings_lines, plan_text
 
@@ -122,6 +122,14 @@ class _Launch(click.Command):
     "--restarts", type=click.IntRange(0, 1000), metavar="N", help="New attempts after a failure.  Default: 0."
 )
 @click.option("--spares", type=click.IntRange(0), metavar="K", help="Hosts kept aside, to take a failed one's place.")
+@click.option("--time-limit", type=Seconds(1), metavar="TIME", help="4h, 90m: the job is ended after that.")
+@click.option(
+    "--signal",
+    "warning",
+    type=Read(read_warning, "signal"),
+    metavar="USR1@60",
+    help="For ranks, so many s before that.",
+)
 @click.option(
     "--sbatch", "sbatch_options", multiple=True, metavar="OPTION", help="With slurm: --sbatch=--partition=gpu."
 )
@@ -154,6 +162,8 @@ def launch(
     nodes: str | None,
     restarts: int | None,
     spares: int | None,
+    time_limit: float | None,
+    warning: Warn | None,
     sbatch_options: tuple[str, ...],
     detach: bool,
     dry_run: bool,
@@ -231,6 +241,8 @@ def launch(
         nodes=count_nodes(len(hosts), nodes, spares),
         restarts=restarts,
         start=way.start,
+        time_limit_s=time_limit or 0.0,
+        warning=warning,
     )
     folder = request.checkpoint_folder()
     surroundings = _preflight(app, hosts, request, _job_needs(request, way, paths, interface), skipping)

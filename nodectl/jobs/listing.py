@@ -144,6 +144,7 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         nodes=tuple(names[rank] for rank in roster),
         restarts=int(plan.get("restarts") or 0),
         past=_past(newest),
+        stopped_by=next((who for report in reports if (who := report.document.get("stopped_by"))), ""),
         no_restart=next((why for report in newest.values() if (why := report.document["state"].get("no_restart"))), ""),
     )
 

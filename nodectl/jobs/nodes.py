@@ -9,6 +9,7 @@ from typing import Any
 
 from nodectl.common import answers
 from nodectl.common.nodeset import fold
+from nodectl.common.operator import operator
 from nodectl.errors import JobError, NodectlError, ParseError, UnreachableError
 from nodectl.jobs.plan import CheckpointPlan, Plan
 from nodectl.model.host import Host
@@ -161,7 +162,7 @@ def _all_or_none(answers: Answers, what: str) -> None:
 
 def stop(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int) -> Answers:
     """End the job; returns when nothing of it is left on any host that could be reached (about 4 s, at most 10)."""
-    return ask(transport, hosts, lambda _: ["stop", job_id], forks=forks, timeout_s=_STOP_S)
+    return ask(transport, hosts, lambda _: ["stop", job_id, operator()], forks=forks, timeout_s=_STOP_S)
 
 
 def clean(transport: Transport, hosts: Sequence[Host], job_ids: Sequence[str], forks: int) -> Answers:

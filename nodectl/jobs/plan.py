@@ -6,6 +6,7 @@ import ipaddress
 import math
 import re
 import secrets
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,6 +28,7 @@ _BEAT_S, _BEAT_LARGE_S, _LARGE_FLEET = 0.5, 1.0, 128
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
 _CANDIDATES = 12
 _PORTS_NEEDED = 2
+_WARNINGS = ("USR1", "USR2", "TERM", "INT", "HUP", "CONT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,23 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Warn:
+    """The signal that ranks get `before_s` seconds before the job's time is over."""
+
+    signal: int
+    before_s: float
+
+
+def read_warning(text: str) -> Warn:
+    """From `USR1@60`, as Slurm has it; ValueError for anything else."""
+    name, at, seconds = text.partition("@")
+    word = name.upper().removeprefix("SIG")
+    if not at or not seconds.isdecimal() or word not in _WARNINGS:
+        raise ValueError(f"{text!r} is no signal and time; write USR1@60 ({', '.join(_WARNINGS)})")
+    return Warn(int(signal.Signals[f"SIG{word}"]), float(seconds))
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything the hosts need to know, and no secret value: `env_names` are names only.
 
@@ -96,6 +115,8 @@ class Plan:
     gpus_per_node: int = 0
     start: Start = Start()
     skipped: tuple[str, ...] = ()
+    time_limit_s: float = 0.0
+    warning: Warn | None = None
     grace_s: float = _GRACE_S
     start_deadline_s: float = _START_DEADLINE_S
     beat_s: float = _BEAT_S
@@ -195,6 +216,20 @@ def count_nodes(hosts: int, nodes: str | None, spares: int | None) -> NodeCount 
     return count
 
 
+def check_warning(warning: Warn | None, time_limit_s: float) -> Warn | None:
+    """UsageError for a signal before an end that nobody knows, or that comes before the start."""
+    if warning is None:
+        return None
+    if not time_limit_s:
+        raise UsageError("--signal says what comes before the time limit, and there is none", "add --time-limit 4h")
+    if warning.before_s >= time_limit_s:
+        raise UsageError(
+            f"--signal {warning.before_s:g} s before the end: the time limit is {time_limit_s:g} s",
+            "say a shorter time",
+        )
+    return warning
+
+
 def slurm_nodes(nodes: str | None) -> int | None:
     """How many nodes Slurm is to choose, from `--nodes N`; UsageError for MIN:MAX, which is for hosts over SSH."""
     if nodes is None:
@@ -224,6 +259,8 @@ class LaunchRequest:
     nodes: NodeCount | None = None
     restarts: int | None = None
     start: Start = Start()
+    time_limit_s: float = 0.0
+    warning: Warn | None = None
 
     def checkpoint_folder(self) -> str | None:
         """The folder as the nodes' program takes it: an absolute path, or `state:NAME` for nodectl's own on each."""
@@ -281,6 +318,8 @@ def make_plan(
         gpus_per_node=min(gpus, default=0),
         start=request.start,
         skipped=surroundings.skipped,
+        time_limit_s=request.time_limit_s,
+        warning=check_warning(request.warning, request.time_limit_s),
         beat_s=beat_s(len(surroundings.hosts)),
     )
 

@@ -121,6 +121,8 @@ CLASSES: dict[str, tuple[str, str]] = {
     ),
     "checkpoint": ("checkpoints could not be copied or fetched", ""),
     "launcher": ("the launcher could not do its work", "look at its output: `nodectl jobs logs --host {host} last`"),
+    "time_limit": ("the job's time limit was over", "launch again with a longer --time-limit, from its checkpoint"),
+    "rebooted": ("the node was rebooted while the job ran there", "see why: `nodectl health -l {host}`"),
     "supervisor": ("nodectl's own process on the host ended", "ask who kills processes on {host}"),
 }
 

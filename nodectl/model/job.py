@@ -29,9 +29,9 @@ class JobState(StrEnum):
 class Failure:
     """One thing that went wrong; `rank` is the training program's, None where the whole host or its launcher failed.
 
-    `kind` is one of signal, exception, exit, checkpoint, start, left, host_lost, supervisor, link, launcher,
-    communication, terminated; `category` is its class, narrower (disk_full, import_error, …). `time` is by the
-    clock of the job's first host that answered. `traceback` is whole, or its end.
+    `kind` is one of time_limit, signal, exception, exit, checkpoint, start, left, rebooted, host_lost, supervisor,
+    link, launcher, communication, terminated; `category` is its class, narrower (disk_full, import_error, …). `time`
+    is by the clock of the job's first host that answered. `traceback` is whole, or its end.
     """
 
     host: str
@@ -107,6 +107,7 @@ class Job:
     restarts: int = 0
     past: tuple[PastAttempt, ...] = ()
     no_restart: str = ""
+    stopped_by: str = ""
 
     @property
     def unreachable(self) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ def job_document(job: Job) -> dict[str, object]:
         "restarts": job.restarts,
         "past_attempts": [_past_document(past) for past in job.past],
         "no_restart": job.no_restart,
+        "stopped_by": job.stopped_by,
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
         "slurm": None if job.slurm is None else asdict(job.slurm),
@@ -79,11 +80,11 @@ def jobs_table(jobs: Sequence[Job]) -> str:
     """A line a job, newest last."""
     if not jobs:
         return "no jobs"
-    rows = [("JOB", "STATE", "STARTED", "TIME", "HOSTS", "SCRIPT", "WHY")]
+    rows = [("JOB", "STATE", "OWNER", "STARTED", "TIME", "HOSTS", "SCRIPT", "WHY")]
     for job in jobs:
-        first = job.first_failure
+        first, started = job.first_failure, _clock(job.created_at)
         why = f"{_where(first)}: {_first_line(first.message)}" if first else _slurm(job)
-        rows.append((job.id, job.state.value, _clock(job.created_at), _duration(job), _hosts(job), job.script, why))
+        rows.append((job.id, job.state.value, job.operator, started, _duration(job), _hosts(job), job.script, why))
     return aligned(rows)
 
 
@@ -131,7 +132,8 @@ def _conclusion(job: Job) -> str:
         return "\n".join([*([unheard[2:]] if unheard else []), *_failure_lines(job)])
     took = f" after {_duration(job)}" if job.state.ended else ""
     by = f" ({_slurm(job)})" if job.slurm is not None else ""
-    return f"job {job.state.value}{took}: {job.id} on {fold(job.nodes) or _hosts(job)}{by}{unheard}"
+    stopped = f" by {job.stopped_by}" if job.state is JobState.STOPPED and job.stopped_by else ""
+    return f"job {job.state.value}{stopped}{took}: {job.id} on {fold(job.nodes) or _hosts(job)}{by}{unheard}"
 
 
 def _hosts(job: Job) -> str:
@@ -235,6 +237,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         f"checkpoint  {_checkpoint(plan)}",
         f"restarts    {_restarts(plan)}",
         *(f"skipped     {line}" for line in plan["skipped"]),
+        *([f"time limit  {_limit(plan)}"] if plan["time_limit_s"] else []),
         "rank order",
     ]
     lines += [
@@ -265,6 +268,12 @@ def _program(plan: Mapping[str, Any]) -> str:
     words = [*start["argv"]] if start["argv"] else [plan["script"], *plan["args"]]
     engine = f"{start['engine']}: " if start["argv"] else "-m " if start["module"] else ""
     return engine + shlex.join(words)
+
+
+def _limit(plan: Mapping[str, Any]) -> str:
+    warning = plan["warning"]
+    said = f"; ranks get signal {warning['signal']} {warning['before_s']:g} s before" if warning else ""
+    return f"{plan['time_limit_s']:g} s{said}"
 
 
 def _checkpoint(plan: Mapping[str, Any]) -> str:

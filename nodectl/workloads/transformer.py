@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import statistics
 import sys
 import time
@@ -72,15 +73,35 @@ def train(options: settings.Settings, group: ranks.Ranks) -> None:
     resume(training)
     begun_at = training.step
     clock = Clock(group.device, training.total_steps - begun_at)
+    wish = Wish(group)
     for indices in training.batches():
         clock.start()
         loss = training.train_step(indices)
         clock.stop(len(indices) * group.world_size)
+        wished = False
         if training.step == 1 or _due(training, options.log_every):
             note_loss(training, group.mean(loss), clock)
-        if _due(training, options.checkpoint_every):
+            wished = wish.is_shared()
+        if wished or _due(training, options.checkpoint_every):
             save(training)
     _tell(group, json.dumps(summary(training, clock, begun_at)))
+
+
+class Wish:
+    """For a checkpoint out of turn, said by SIGUSR1 to any rank; all ranks ask at the same step, and get one answer."""
+
+    def __init__(self, group: ranks.Ranks) -> None:
+        self._group = group
+        self._said = False
+        signal.signal(signal.SIGUSR1, self._say)
+
+    def _say(self, *_: object) -> None:
+        self._said = True
+
+    def is_shared(self) -> bool:
+        """At least one rank was asked since the last call; every rank must call it."""
+        said, self._said = self._said, False
+        return self._group.mean(torch.tensor(float(said), device=self._group.device)) > 0
 
 
 def _due(training: Training, every: int) -> bool:

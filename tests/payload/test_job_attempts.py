@@ -274,3 +274,29 @@ def test_a_host_that_was_frozen_ends_its_ranks_with_the_first_word_of_the_attemp
     fleet.ctl(0, "stop", job_id)
     fleet.wait_settled(job_id)
     assert processes_of(job_id) == []
+
+
+SAVES = """
+import os, signal, time
+def save(*_):
+    os.write(1, b"saved\\n")
+signal.signal(signal.SIGUSR1, save)
+os.write(1, b"up\\n")
+while True:
+    time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_a_time_limit_warns_the_ranks_then_ends_the_job_and_no_restart_follows(fleet: Fleet) -> None:
+    warning = {"signal": int(signal.SIGUSR1), "before_s": 8.0}
+    job_id = fleet.launch(SAVES, restarts=3, time_limit_s=25.0, warning=warning)
+    fleet.wait_settled(job_id)
+    for rank, report in enumerate(fleet.reports(job_id)):
+        assert fleet.output(rank, job_id).splitlines()[:4] == ["up", "up", "saved", "saved"]
+        assert (report["state"]["state"], report["state"]["attempt"]) == ("failed", 1)
+    causes = [item["kind"] for report in fleet.reports(job_id) for item in report["state"]["failures"]]
+    assert "time_limit" in causes
+    said = {report["state"]["no_restart"] for report in fleet.reports(job_id)}
+    assert said == {"not restarted: its time is over"}
+    assert processes_of(job_id) == []

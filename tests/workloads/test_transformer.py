@@ -192,3 +192,21 @@ def test_the_checkpoint_folder_of_a_job_is_the_default(monkeypatch: pytest.Monke
     assert parse([]).checkpoint_dir == Path("/c") and parse(["--checkpoint-dir", "/d"]).checkpoint_dir == Path("/d")
     monkeypatch.setenv("NODECTL_CHECKPOINT_DIR", "")
     assert parse([]).checkpoint_dir is None
+
+
+def test_sigusr1_is_a_wish_for_a_checkpoint_that_all_ranks_follow(tmp_path: Path) -> None:
+    folder = tmp_path / "wished"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, threading, time\n"
+        "def ask():\n"
+        "    while not isinstance(signal.getsignal(signal.SIGUSR1), type(ask.__get__(0))): time.sleep(0.01)\n"
+        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "if os.environ.get('RANK') == '1': threading.Thread(target=ask, daemon=True).start()\n"
+    )
+    done = run(
+        *("--steps", 6, "--log-every", 1, "--checkpoint-every", 1000, "--checkpoint-dir", folder),
+        ranks=2,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    summary(done)
+    assert done.stdout.count("saved ") == 2, done.stdout

@@ -19,6 +19,14 @@ _BACK_OFF_S, _LONGEST_BACK_OFF_S = 2.0, 60.0
 _TEST_S = 30.0  # for a host to say whether it is fit
 _REJOIN_S = 300.0
 _USAGE_STATUS = 2
+# classes of causes that the next attempt would meet again
+_MISTAKES = {
+    "import_error": "a restart does not mend a module or library that is not there",
+    "bad_argument": "a restart does not mend wrong arguments",
+    "version_mismatch": "a restart does not mend versions that do not fit together",
+    "checkpoint_mismatch": "a restart does not mend a checkpoint of another model",
+    "time_limit": "its time is over",
+}
 _MISTAKE = re.compile(r"(?:\w+\.)*(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
 
 
@@ -80,6 +88,8 @@ def unmendable(cause: Optional[Dict[str, Any]]) -> str:
     if cause is None:
         return ""
     kind, message = cause["kind"], str(cause["message"])
+    if cause.get("class") in _MISTAKES:
+        return _MISTAKES[str(cause["class"])]
     if kind == "exception" and _MISTAKE.match(message):
         return f"a restart does not mend {message.partition(':')[0]}"
     if kind in ("exit", "launcher") and cause.get("exit_status") == _USAGE_STATUS:

@@ -10,8 +10,8 @@ from . import categories
 
 # a cause comes before its echoes: a killed rank makes its peers fail with communication errors within milliseconds
 KINDS = (
-    *("signal", "exception", "exit", "checkpoint", "start"),
-    *("supervisor", "left", "host_lost", "launcher", "communication", "terminated"),
+    *("time_limit", "signal", "exception", "exit", "checkpoint", "start"),
+    *("rebooted", "supervisor", "left", "host_lost", "launcher", "communication", "terminated"),
 )
 _CAUSES = ("signal", "exception", "exit", "checkpoint", "start")
 # a process is seen to end after its connections are closed; what its peers say of that may be known first

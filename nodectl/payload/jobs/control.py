@@ -246,6 +246,7 @@ def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
     containment = Containment.recorded(job.id, state.get("containment", {}))
     held = containment.group or containment.outer or "repaired" in state
     row["problem"] = row["problem"] or state.get("repaired", "")
+    row["stopped_by"] = job.stopped_by()
     row["alive"], row["processes"] = job.supervisor_alive(), len(containment.members()) if held else 0
     return {**row, "state": state}
 
@@ -264,13 +265,15 @@ def describe_partial(job: JobFolder) -> Row:
     }
 
 
-def stop_job(job_id: str) -> List[Row]:
-    """End the job here; what it then is."""
+def stop_job(job_id: str, operator: str = "") -> List[Row]:
+    """End the job here; what it then is. The first operator who stops it is remembered."""
     job = JobFolder(job_id)
     signal_receiver(job)
     if not job.exists:
         return []
     _refuse_other_version(job)
+    if operator and not job.state()["final"]:
+        job.note_stop(operator)
     return [describe(job, _end(job))]
 
 

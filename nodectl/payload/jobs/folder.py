@@ -144,7 +144,7 @@ class JobFolder:
         try:
             state = self._read_json("state.json")
             if isinstance(state.get("state"), str) and isinstance(state.get("final"), bool):
-                return state
+                return _after_reboot(state, repair.modified_at(path))
             reason = "state.json holds no state"
         except FileNotFoundError:
             return {"state": "received", "final": True}
@@ -184,6 +184,19 @@ class JobFolder:
         if keep:
             os.replace(spare, reserve)
         sync_folder(self.path)
+
+    def note_stop(self, operator: str) -> None:
+        """Remember who ends the job; nobody is forgotten for another who comes later, and a full disk forgets all."""
+        with contextlib.suppress(OSError), open(self.at("stopped_by"), "x", encoding="utf-8") as file:
+            file.write(operator)
+
+    def stopped_by(self) -> str:
+        """Who ended the job; empty where nobody did, or nobody knows."""
+        try:
+            with open(self.at("stopped_by"), encoding="utf-8", errors="replace") as file:
+                return file.read(200)
+        except OSError:
+            return ""
 
     def supervisor_alive(self) -> bool:
         """The supervisor that wrote the state still runs."""
@@ -237,6 +250,17 @@ class JobFolder:
     def is_receiving(self) -> bool:
         """A process unpacks the job at this moment."""
         return os.path.isdir(self.partial) and is_alive(**self.receiver())
+
+
+def _after_reboot(state: Dict[str, Any], written_at: float) -> Dict[str, Any]:
+    """The state, ended where the node was booted anew since: nothing of the job has outlived that."""
+    if state["final"] or state.get("boot_id", boot_id()) == boot_id():
+        return state
+    message = "the node was rebooted while the job ran there"
+    failure = {"kind": "rebooted", "message": message, "rank": None, "exit_status": None, "time": written_at}
+    failure["class"] = failure["kind"]
+    failures = [*state.get("failures", ()), failure]
+    return {**state, "state": "failed", "final": True, "ended_at": written_at, "failures": failures, "pid": 0}
 
 
 def write_atomic(path: str, data: bytes) -> None:

@@ -14,7 +14,7 @@ from . import kernel, notes, steady
 from .classify import Evidence, judge, torchrun_exit, wait_status
 from .contain import MARKER
 from .folder import no_space
-from .process import Stat, read_environ, read_stat
+from .process import Stat, is_alive, read_environ, read_stat, send
 from .syscalls import process_handle
 
 _SETTLED_S = 3.0  # after this a process has executed what it will be
@@ -144,6 +144,12 @@ class RankWatch:
     def running(self) -> List[Rank]:
         """Those that are known and have not been reported as ended."""
         return sorted(self._ranks.values(), key=lambda item: item.local_rank)
+
+    def signal(self, number: int) -> None:
+        """Send the ranks a signal, and nothing else of the job: torchrun would die of it."""
+        for rank in self._ranks.values():
+            if is_alive(rank.pid, rank.start_ticks):
+                send(rank.pid, number)
 
     def close(self) -> None:
         """Let go of the ranks' handles."""

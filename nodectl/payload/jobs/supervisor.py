@@ -65,6 +65,7 @@ class Supervisor:
         self._next_beat_s = 0.0
         self._born_s = self._stepped_s = time.monotonic()
         self._ended_s = 0.0
+        self._warned = False
         self._spawned_s: Optional[float] = None
         self._term_s: Optional[float] = None
         self._end_state = hb.FAILED
@@ -358,6 +359,7 @@ class Supervisor:
     def _decide_running(self, now_s: float) -> None:
         if self._told_to_end(now_s):
             return
+        self._note_time(now_s)
         if self.failures:
             settle_s = 0 if self.lost or self._guard_ended else _SETTLE_S
             self._end(now_s, hb.FAILED, settle_s=settle_s)
@@ -367,6 +369,19 @@ class Supervisor:
         elif self.exit_status is not None and self._explain(now_s):
             words = f"exit status {self.exit_status}; its output could not be read"
             self._fail("launcher", words)  # where the clerk had nothing better
+
+    def _note_time(self, now_s: float) -> None:
+        """Warn the ranks before the job's time is over, and end them when it is."""
+        limit_s = float(self.plan.get("time_limit_s") or 0)
+        left_s = limit_s - (now_s - self.member.born_s)
+        if not limit_s:
+            return
+        if self.plan.get("warning") and not self._warned and left_s <= float(self.plan["warning"]["before_s"]):
+            self._warned = True
+            self.watch.signal(int(self.plan["warning"]["signal"]))
+        if left_s <= 0:
+            self._fail("time_limit", f"its time limit of {limit_s:g} s is over")
+            self._end(now_s, hb.FAILED, settle_s=0)
 
     def _note_bad_guard(self, now_s: float) -> None:
         stopped_s = 0.0 if self._guard_stopped_s is None else now_s - self._guard_stopped_s
