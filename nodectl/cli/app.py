@@ -149,6 +149,13 @@ class App:
         folder = open_recording(self.replay).path / "profiles"
         return (folder,) if folder.is_dir() else ()
 
+    def reach(self) -> None:
+        """Have the hosts logged in to while it is still being worked out what to ask them; a recording has none."""
+        from nodectl.transport.router import connect_ahead
+
+        if self.replay is None:
+            connect_ahead(self.transport, self.hosts, self.forks)
+
     @cached_property
     def transport(self) -> Transport:
         """How the hosts are reached; closed at the end of the command."""

@@ -80,6 +80,7 @@ def health(
     node = _slurm_node(app) if drain else ""
     if rounds and watch is None:
         raise click.UsageError("--rounds goes with --watch")
+    app.reach()  # what follows, imports and profiles, takes as long as the logins
     from nodectl.profiles.host import check_names
 
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
