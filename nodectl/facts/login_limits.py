@@ -17,7 +17,8 @@ user=$SUDO_USER
 done </etc/passwd
 all='for each in l n s; do ulimit -S$each; ulimit -H$each; done'
 set -f
-set -- $(runuser -l "$user" -s /bin/sh -c "$all")
+# with -l, which is no other in PAM's limits, each look would be a session for logind and run the user's profile
+set -- $(runuser -u "$user" -- /bin/sh -c "$all")
 while [ $# -gt 6 ]; do shift; done
 login="$* "
 set -- $(eval "$all")

@@ -14,9 +14,17 @@ _PROGRAMS = {
     "ptp4l": "linuxptp",
     "phc2sys": "linuxptp",
 }
-# inode of the first PID namespace (PROC_PID_INIT_INO of the kernel): who lives in another shares a machine's clock
+# Who lives in another than the first PID namespace shares a machine's clock. The first is told by the kernel's own
+# process 2, and where processes of others are hidden by its inode (PROC_PID_INIT_INO), for which readlink is a process.
 _SHOW = f"""\
-[ "$(readlink /proc/self/ns/pid)" = 'pid:[{0xEFFFFFFC}]' ] && echo own || echo shared
+first= second=
+read -r first 2>/dev/null </proc/1/comm
+read -r second 2>/dev/null </proc/2/comm
+if [ -n "$first" ]; then
+  [ "$second" = kthreadd ] && echo own || echo shared
+else
+  [ "$(readlink /proc/self/ns/pid)" = 'pid:[{0xEFFFFFFC}]' ] && echo own || echo shared
+fi
 found=' ' chrony= timesyncd= ntp=
 for each in /proc/[0-9]*/comm; do
   read -r name 2>/dev/null <"$each" || continue

@@ -83,6 +83,8 @@ def _take(command: Command) -> str:
     guard = _GUARD.match(command.argv[2]) if command.argv[:2] == ("sh", "-c") and command.is_quick else None
     if guard:
         return f"ask_in {guard[1] or guard[2]} {take}"
+    if command.argv[0] == "cat" and all(path.startswith("/proc/") for path in command.argv[1:]):
+        return f"take_file {take}"
     return f"take_newest {take}" if command.newest else f"take {take}"
 
 

@@ -208,6 +208,22 @@ class TestCollector:
             assert (entry.exit_status, entry.stdout) == (1, "")
             assert entry.stderr.strip() == f"cat: {each.argv[1]}: No such file or directory"
 
+    def test_files_that_no_cat_shows_are_shown_as_by_cat(self, shell: str) -> None:
+        asked = {
+            "passwd": ["/etc/passwd"],
+            "two": ["/proc/sys/kernel/ostype", "/proc/version"],
+            "numbers": ["/proc/sys/net/ipv4/ip_local_port_range"],
+            "nothing": ["/proc/no-such-file"],
+            "one-missing": ["/proc/version", "/proc/no-such-file"],
+        }
+        commands = [Command(key, ("cat", *files)) for key, files in asked.items()]
+        found = gather(shell, *commands, Command("last", ("echo", "x"))).entries
+        for key, files in asked.items():
+            shown = subprocess.run(["cat", *files], capture_output=True, text=True, env={"LC_ALL": "C"})
+            assert (found[key].stdout, found[key].exit_status) == (shown.stdout, shown.returncode)
+            assert found[key].stderr.strip() == shown.stderr.strip()
+        assert found["last"].stdout == "x\n"
+
     def test_a_script_without_its_folder_says_so_as_if_it_had_run(self, shell: str, tmp_path: Path) -> None:
         there, missing = str(tmp_path), str(tmp_path / "no")
         texts = {
