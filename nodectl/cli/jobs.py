@@ -13,13 +13,14 @@ from nodectl.cli.app import App
 from nodectl.cli.terminal import LinePrinter, note, result
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
+from nodectl.common.units import MIB
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState
 from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table
 
 if TYPE_CHECKING:
-    from nodectl.jobs.follow import Event
+    from nodectl.jobs.follow import Event, Start
     from nodectl.jobs.listing import Listing
     from nodectl.jobs.slurm.login import Login
 
@@ -58,6 +59,8 @@ def show(app: App, job: str) -> None:
 @click.pass_obj
 def why(app: App, job: str) -> None:
     """Say why a job ended: the failing host's last words where they are needed, what followed, and last the cause."""
+    from nodectl.jobs.follow import Start
+
     listing = _read(app)
     selected = listing.find(job)
     cause = selected.first_failure
@@ -70,7 +73,7 @@ def why(app: App, job: str) -> None:
         result("")
     elif hosts and cause is not None and cause.host not in selected.unreachable and wanted:
         result(f"the last output of {cause.host}:")
-        follow_output(app, hosts, selected.id, tail=_TAIL_LINES, once=True)
+        follow_output(app, hosts, selected.id, start=Start(_TAIL_LINES), once=True)
         result("")
     _show(app, [selected], conclusion(selected))
     raise click.exceptions.Exit(_status(listing, selected))
@@ -79,23 +82,41 @@ def why(app: App, job: str) -> None:
 @jobs.command()
 @click.option("-f", "--follow", "following", is_flag=True, help="Until the job ends.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="The last N lines of each host, and what follows.")
+@click.option("--since", metavar="TIME", help="What came since: 90s, 15m, 2h, 1d ago, or 2026-11-23T04:00, or 04:00.")
 @click.option("--host", "names", multiple=True, metavar="NAME", help="Of this host only; may be given again.")
 @click.option("--rank", type=click.IntRange(0), metavar="R", help="Of this rank only.")
 @click.argument("job")
 @click.pass_obj
-def logs(app: App, following: bool, tail: int | None, names: tuple[str, ...], rank: int | None, job: str) -> None:
+def logs(
+    app: App,
+    following: bool,
+    tail: int | None,
+    since: str | None,
+    names: tuple[str, ...],
+    rank: int | None,
+    job: str,
+) -> None:
     """Show the output of all ranks, each line with its host."""
+    from nodectl.common.since import seconds_ago
+    from nodectl.jobs.follow import Start
+
+    if tail is not None and since is not None:
+        raise UsageError("--tail and --since are two beginnings", "give one of them")
+    since_s = None if since is None else seconds_ago(since)
     listing = _read(app)
     selected = listing.find(job)
     chosen, local_rank = _chosen(selected, names, rank)
     if selected.slurm is not None:
+        if since is not None:
+            raise UsageError("--since: of Slurm's jobs nobody keeps an account of times", "give --tail")
         silent = follow_slurm(
             app, selected, chosen if names or rank is not None else (),
             tail=tail, local_rank=local_rank, once=not following,
         )  # fmt: skip
     else:
         hosts = [host for host in _members(app, selected) if host.name in chosen]
-        silent = follow_output(app, hosts, selected.id, tail=tail, local_rank=local_rank, once=not following)
+        start = Start(tail, local_rank, since_s)
+        silent = follow_output(app, hosts, selected.id, start=start, once=not following)
     if silent:
         note(f"not all is shown: {fold(silent)} did not come to its end")
     raise click.exceptions.Exit(3 if silent else _status(listing, selected))
@@ -182,28 +203,34 @@ def follow_output(
     hosts: Sequence[Host],
     job_id: str,
     *,
-    tail: int | None = None,
-    local_rank: int | None = None,
+    start: Start | None = None,
     once: bool = False,
 ) -> dict[str, str]:
     """Print every line with its host, to stderr where stdout is to hold a JSON document; who was silent at the end."""
-    from nodectl.jobs.follow import Start, follow
+    from nodectl.jobs.follow import follow
 
     width = max((len(host.name) for host in hosts), default=0)
-    events = follow(app.transport, hosts, job_id, start=Start(tail, local_rank), once=once)
+    events = follow(app.transport, hosts, job_id, start=start, once=once)
     return _print_events(app, events, width)
 
 
 def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, str]:
-    from nodectl.jobs.follow import Line
+    from nodectl.jobs.follow import Dropped, Line
 
     printer = LinePrinter(to_stderr=app.json)
     silent: dict[str, str] = {}
     for event in events:
         if isinstance(event, Line):
             silent.pop(event.host, None)
-            text = _TORCHRUN_MARK.sub(r"[\1] ", event.text)
-            printer.add(event.host, f"{event.host.ljust(width)} | ", text, goes_on=event.goes_on)
+            text, mark = event.text, f"[{event.local_rank}] "
+            if event.local_rank is None:
+                text, mark = _TORCHRUN_MARK.sub(r"[\1] ", text), ""
+            source = f"{event.host} {event.local_rank}"
+            printer.add(source, f"{event.host.ljust(width)} | {mark}", text, goes_on=event.goes_on)
+        elif isinstance(event, Dropped):
+            printer.end()
+            whose = f"{event.host} [{event.local_rank}]" if event.local_rank is not None else event.host
+            note(f"{whose}: {event.size_bytes / MIB:.1f} MiB of older output were given up for space (--log-limit)")
         else:
             silent[event.host] = event.why
             printer.end()

@@ -20,7 +20,7 @@ from nodectl.common.counting import counted
 from nodectl.common.interrupts import interruptible
 from nodectl.errors import UsageError
 from nodectl.jobs.engines import NAMES, TORCHRUN
-from nodectl.jobs.plan import CODE_LIMIT_MIB, LEASE_S, NUMA_BINDINGS, Warn, read_warning
+from nodectl.jobs.plan import CODE_LIMIT_MIB, LEASE_S, LOG_LIMIT_MIB, NUMA_BINDINGS, Warn, read_warning
 from nodectl.model.status import Status, exit_status
 from nodectl.report.jobs import findings_lines, plan_text
 
@@ -87,6 +87,14 @@ class _Launch(click.Command):
     metavar="MIB",
     help="Of what is copied.",
 )
+@click.option(
+    "--log-limit",
+    type=click.IntRange(1),
+    default=LOG_LIMIT_MIB,
+    show_default=True,
+    metavar="MIB",
+    help="Of output kept on each host; the oldest goes.",
+)
 @click.option("--checkpoint", metavar="DIR", help="Folder on the nodes, or `auto`; NODECTL_CHECKPOINT_DIR there.")
 @click.option("--interface", metavar="NAME|NETWORK", help="Of the job: eth1, or the one in 10.1.0.0/16 on each host.")
 @click.option(
@@ -146,6 +154,7 @@ def launch(
     env_file: Path | None,
     code_folder: Path | None,
     code_limit: int,
+    log_limit: int,
     checkpoint: str | None,
     interface: str | None,
     launcher: str,
@@ -243,6 +252,7 @@ def launch(
         start=way.start,
         time_limit_s=time_limit or 0.0,
         warning=warning,
+        log_limit_mib=log_limit,
     )
     folder = request.checkpoint_folder()
     surroundings = _preflight(app, hosts, request, _job_needs(request, way, paths, interface), skipping)

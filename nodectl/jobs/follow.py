@@ -9,17 +9,19 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from nodectl.common import bounded_json
-from nodectl.jobs.nodes import MODULE, why
+from nodectl.jobs.nodes import why
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.common.frames import FrameError, Reader
 from nodectl.transport.base import Transport
 from nodectl.transport.payload import run_payload
 
+_MODULE = "jobs.logs"
 _RETRY_S = 2.0
+_SIGN_S = 1.0
 _SILENT_S = 6.0  # a follower speaks every 2 s at least
 _LAST_CHANCE_S = 2.0
 _ALL_SILENT_S = 60.0
@@ -30,11 +32,24 @@ _MOST_FRAMES = 32
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of output of a host; with `goes_on` a part of one, and the next of this host is its next part."""
+    """A line of output of a host; with `goes_on` a part of one, and the next of this host is its next part.
+
+    `local_rank` is None for the launcher's, in which lines may say themselves which rank's they are.
+    """
 
     host: str
     text: str
     goes_on: bool = False
+    local_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """So many bytes of older output are no longer on the host."""
+
+    host: str
+    local_rank: int | None
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +68,21 @@ class _Sign:
     ended: bool = False
 
 
-Event: TypeAlias = Line | Trouble
+Event: TypeAlias = Line | Dropped | Trouble
 # the lines of one frame together; bounded, so that who reads slowly slows the hosts down
-_Messages: TypeAlias = "queue.Queue[list[Line] | Trouble | _Sign]"
+_Messages: TypeAlias = "queue.Queue[list[Line] | Dropped | Trouble | _Sign]"
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin in each host's output: with its first line, or its last `tail`; `local_rank`: of one rank only."""
+    """Where to begin in each host's output: with its first line, its last `tail`, or what came `since_s` seconds ago.
+
+    `local_rank`: of one rank only.
+    """
 
     tail: int | None = None
     local_rank: int | None = None
+    since_s: float | None = None
 
 
 def follow(
@@ -102,7 +121,7 @@ def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterat
         match message:
             case _Sign(host, ended=True):
                 running.discard(host)
-            case [Line(host), *_] | _Sign(host):
+            case [Line(host), *_] | Dropped(host) | _Sign(host):
                 heard[host] = time.monotonic()
                 troubled.discard(host)
             case Trouble(host) if host not in troubled:
@@ -110,6 +129,8 @@ def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterat
                 yield message
         if isinstance(message, list):
             yield from message
+        elif isinstance(message, Dropped):
+            yield message
 
 
 def _are_given_up(running: set[str], troubled: set[str], heard: dict[str, float], patience_s: float) -> bool:
@@ -130,12 +151,14 @@ class _Reader:
     messages: _Messages
     over: threading.Event
     turn: threading.Lock
-    offset: int | None = None
-    inside: bool = False
+    offsets: dict[str, int] = field(default_factory=dict)
+    inside: str = ""
+    spoke_s: float = 0.0
     has_turn: bool = False
     frames: Reader = field(default_factory=Reader)
     damage: str = ""
     ended: bool = False
+    began_s: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:
         """Read until the job's end, however many connections it takes."""
@@ -145,8 +168,8 @@ class _Reader:
             done = run_payload(
                 self.transport,
                 self.host,
-                MODULE,
-                ["logs", self.job_id, mode, json.dumps(self._request())],
+                _MODULE,
+                [self.job_id, mode, json.dumps(self._request())],
                 timeout_s=None,
                 bare=True,
                 on_output=self._take,
@@ -162,6 +185,9 @@ class _Reader:
     def _take(self, stream: str, data: bytes) -> None:
         if stream != "stdout":
             return
+        if time.monotonic() - self.spoke_s > _SIGN_S:  # a frame over a slow line takes longer than a host may be silent
+            self.spoke_s = time.monotonic()
+            self._put(_Sign(self.host.name))
         try:
             for text in self.frames.feed(data):
                 self._take_text(text)
@@ -181,32 +207,39 @@ class _Reader:
     def _take_text(self, text: bytes) -> None:
         document = bounded_json.loads(text)
         if "text" in document:
-            self._take_lines(str(document["text"]), goes_on=bool(document["goes_on"]))
-            self.offset = int(document["offset"])
+            self._take_lines(document)
+        elif "dropped" in document:
+            self._put(Dropped(self.host.name, document["rank"], int(document["dropped"])))
+        elif "offsets" in document:
+            self.offsets.update(document["offsets"])
         elif "end" in document:
             self.ended = True
-        else:
-            self._put(_Sign(self.host.name))
+        if "offset" in document:
+            self.offsets[str(document["file"])] = int(document["offset"])
 
     def _request(self) -> dict[str, object]:
         rank = {} if self.start.local_rank is None else {"local_rank": self.start.local_rank}
-        if self.offset is None and self.start.tail is not None:
+        if not self.offsets and self.start.tail is not None:
             return {"tail": self.start.tail, **rank}
-        return {"offset": self.offset or 0, "inside": self.inside, **rank}
+        if not self.offsets and self.start.since_s is not None:
+            return {"since_s": self.start.since_s + time.monotonic() - self.began_s, **rank}
+        return {"offsets": self.offsets, "inside": self.inside, **rank}
 
-    def _take_lines(self, text: str, *, goes_on: bool) -> None:
+    def _take_lines(self, document: dict[str, Any]) -> None:
         """Pass lines on; who has begun a long one has its turn until that ends."""
         if not self.inside:
             self.has_turn = self.turn.acquire(timeout=_TURN_S)
-        *whole, last = text.removesuffix("\n").split("\n")
-        self._put([*(Line(self.host.name, line) for line in whole), Line(self.host.name, last, goes_on)])
-        self.inside = goes_on
+        goes_on, rank = bool(document["goes_on"]), document["rank"]
+        *whole, last = str(document["text"]).removesuffix("\n").split("\n")
+        lines = [Line(self.host.name, line, local_rank=rank) for line in whole]
+        self._put([*lines, Line(self.host.name, last, goes_on, rank)])
+        self.inside = str(document["file"]) if goes_on else ""
         if not goes_on:
             self._release()
 
     def _end_line(self) -> None:
         if self.inside:
-            self.inside = False
+            self.inside = ""
             self._put([Line(self.host.name, "")])
             self._release()
 
@@ -214,7 +247,7 @@ class _Reader:
         if self.has_turn:  # else it waited too long for it, and went without
             self.turn.release()
 
-    def _put(self, message: list[Line] | Trouble | _Sign) -> None:
+    def _put(self, message: list[Line] | Dropped | Trouble | _Sign) -> None:
         while not self.over.is_set():
             with contextlib.suppress(queue.Full):
                 self.messages.put(message, timeout=0.5)

@@ -20,6 +20,7 @@ from nodectl.payload.jobs.plan_version import PLAN_VERSION
 LEASE_S = 8.0
 CODE_LIMIT_MIB = 64
 NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
+LOG_LIMIT_MIB = 1024
 _MIN_LEASE_S = 3.0
 _GRACE_S = 3.0  # SIGTERM to SIGKILL; with detection and settling it keeps the whole end below 10 s
 _START_DEADLINE_S = 30.0
@@ -120,6 +121,7 @@ class Plan:
     grace_s: float = _GRACE_S
     start_deadline_s: float = _START_DEADLINE_S
     beat_s: float = _BEAT_S
+    log_limit_mib: int = LOG_LIMIT_MIB
     version: int = PLAN_VERSION
 
     @property
@@ -261,6 +263,7 @@ class LaunchRequest:
     start: Start = Start()
     time_limit_s: float = 0.0
     warning: Warn | None = None
+    log_limit_mib: int = LOG_LIMIT_MIB
 
     def checkpoint_folder(self) -> str | None:
         """The folder as the nodes' program takes it: an absolute path, or `state:NAME` for nodectl's own on each."""
@@ -321,6 +324,7 @@ def make_plan(
         time_limit_s=request.time_limit_s,
         warning=check_warning(request.warning, request.time_limit_s),
         beat_s=beat_s(len(surroundings.hosts)),
+        log_limit_mib=request.log_limit_mib,
     )
 
 

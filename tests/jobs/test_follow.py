@@ -18,7 +18,7 @@ from nodectl.cli.terminal import LinePrinter
 from nodectl.jobs.follow import Line, Start, Trouble, follow
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.payload.jobs.logs import tail_offset
+from nodectl.payload.jobs.logs import line_starts
 from nodectl.transport.base import OnOutput
 
 JOB = "20261122-120000-ab12"
@@ -123,9 +123,9 @@ def test_only_one_rank_is_shown(local: Local) -> None:
 def test_the_last_lines_are_found_from_the_end(size: int, end: str) -> None:
     lines = [str(number) * size for number in range(5)]
     file = io.BytesIO(("\n".join(lines) + end).encode())
-    for count in range(7):
-        offset = tail_offset(file, count, lambda _: True)
-        assert file.getvalue()[offset:].decode() == ("\n".join(lines[-count:]) + end if count else "")
+    for count, offset in enumerate(line_starts(file, lambda _: True), start=1):
+        assert file.getvalue()[offset:].decode() == "\n".join(lines[-count:]) + end
+    assert count == len(lines)
 
 
 def test_the_end_of_a_huge_file_costs_nothing(local: Local) -> None:

@@ -88,10 +88,12 @@ class Fleet:
         """nodectl's state folder of a host."""
         return self.root / f"host{rank}" / "nodectl"
 
-    def ctl(self, rank: int, *args: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
-        """jobs.control as on that host."""
+    def ctl(
+        self, rank: int, *args: str, stdin: bytes | None = None, program: str = "jobs.control"
+    ) -> subprocess.CompletedProcess[bytes]:
+        """A program of jobs as on that host."""
         env = {**os.environ, "XDG_STATE_HOME": str(self.root / f"host{rank}")}
-        argv = [*self.as_user, self.python, "-S", str(self.run), "jobs.control", *args]
+        argv = [*self.as_user, self.python, "-S", str(self.run), program, *args]
         return subprocess.run(argv, input=stdin, capture_output=True, env=env, timeout=60, check=False)
 
     def launch(self, script: str, args: Sequence[str] = (), *, start: Sequence[int] | None = None, **plan: Any) -> str:

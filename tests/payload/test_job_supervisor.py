@@ -293,20 +293,22 @@ def test_only_the_start_of_a_job_imports_what_a_supervisor_needs(fleet: Fleet) -
         check=True,
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "tarfile" in imported
-    assert imported & {"hashlib", "pathlib", "queue", "traceback", "random", "payload.jobs.supervisor"} == set()
+    assert "json" in imported
+    unused = {"tarfile", "hashlib", "pathlib", "queue", "traceback", "random", "payload.jobs.supervisor"}
+    assert imported & unused == set()
 
 
 def test_logs_follow_to_the_end_and_from_an_offset(fleet: Fleet) -> None:
     job_id = fleet.launch("import os, time\nfor n in range(4):\n    os.write(1, b'line %d\\n' % n); time.sleep(0.2)\n")
-    frames = [json.loads(text) for text in texts(fleet.ctl(0, "logs", job_id, "follow", '{"offset": 0}').stdout)]
+    followed = fleet.ctl(0, job_id, "follow", "{}", program="jobs.logs")
+    frames = [json.loads(text) for text in texts(followed.stdout)]
     text = "".join(frame.get("text", "") for frame in frames)
     assert text.count("line 3") == 2
     assert frames[-1] == {"end": True}
     offset = next(frame["offset"] for frame in frames if "text" in frame)
-    rest = [
-        json.loads(text) for text in texts(fleet.ctl(0, "logs", job_id, "once", json.dumps({"offset": offset})).stdout)
-    ]
+    asked = json.dumps({"offsets": {"output.log": offset}, "inside": ""})
+    once = fleet.ctl(0, job_id, "once", asked, program="jobs.logs")
+    rest = [json.loads(text) for text in texts(once.stdout)]
     assert text.endswith("".join(frame.get("text", "") for frame in rest))
 
 

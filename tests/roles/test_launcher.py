@@ -79,6 +79,13 @@ def test_a_node_of_several(launch: Launcher, tmp_path: Path) -> None:
     assert env["GLOO_SOCKET_IFNAME"] == env["TP_SOCKET_IFNAME"] == "eth0" and env["NCCL_SOCKET_IFNAME"] == "=eth0"
 
 
+def test_who_follows_the_ranks_files_gets_no_second_copy(launch: Launcher, tmp_path: Path) -> None:
+    arguments = ("--log-dir", str(tmp_path / "logs"), "--nproc-per-node", "1", "--", "t.py")
+    argv, env = launch.called(*arguments, NODECTL_ONE_COPY="1")
+    assert argv[argv.index("--redirects") + 1] == "3" and "--tee" not in argv
+    assert (tmp_path / "logs" / "only-copy").exists() and "NODECTL_ONE_COPY" not in env
+
+
 def test_the_interface_does_not_overrule_what_nccl_reads(launch: Launcher) -> None:
     (launch.home / ".nccl.conf").write_text("NCCL_SOCKET_IFNAME==ib0\n")
     _, env = launch.called("--interface", "eth0", "--", "t.py", GLOO_SOCKET_IFNAME="eth7")

@@ -9,6 +9,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
+EVERY_S = 2.0
 _CLOSE_S = 10.0
 _RETRY_S = 1.0
 
@@ -20,8 +21,11 @@ Work = Callable[[], Optional[News]]
 class Clerk:
     """Does what it is asked in order; of states that wait to be written, only the newest."""
 
-    def __init__(self, write: Callable[[State], None], wake: Callable[[], None]) -> None:
-        self._write, self._wake = write, wake
+    def __init__(
+        self, write: Callable[[State], None], wake: Callable[[], None], tend: Callable[[], None] = lambda: None
+    ) -> None:
+        """`tend` is called every EVERY_S, and at the end."""
+        self._write, self._wake, self._tend = write, wake, tend
         self._work: queue.SimpleQueue[Optional[Work]] = queue.SimpleQueue()
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._newest: State = {}
@@ -51,15 +55,27 @@ class Clerk:
         self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
-        for work in iter(self._work.get, None):
+        next_s = time.monotonic()
+        while True:
             try:
-                news = work()
-            except Exception:  # the supervisor lives on, whatever a disk or a log does
-                sys.excepthook(*sys.exc_info())
-                continue
-            if news is not None:
-                self._news.put(news)
-                self._wake()
+                work = self._work.get(timeout=max(0.0, next_s - time.monotonic()))
+                if work is None:
+                    break
+                self._do(work)
+            except queue.Empty:
+                next_s = time.monotonic() + EVERY_S
+                self._do(self._tend)
+        self._do(self._tend)
+
+    def _do(self, work: Work) -> None:
+        try:
+            news = work()
+        except Exception:  # the supervisor lives on, whatever a disk or a log does
+            sys.excepthook(*sys.exc_info())
+            return
+        if news is not None:
+            self._news.put(news)
+            self._wake()
 
     def _save(self) -> None:
         state = self._newest

@@ -1,6 +1,6 @@
 """What a shell may ask of the jobs on a node: receive, start (or both in one), list, stop, clean.
 
-The answer is one frame with a list of rows; only `logs` answers in many.
+The answer is one frame with a list of rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from .folder import (
     undone_jobs,
     write_atomic,
 )
-from .logs import stream
 from .nsinit import redirect
 from .process import read_stat
 from .process import send as signal_to
@@ -64,10 +63,7 @@ def main(argv: List[str]) -> int:
     }
     os.umask(0o077)
     try:
-        if argv[0] == "logs":
-            stream(*argv[1:])
-        else:
-            send(commands[argv[0]](*argv[1:]) or [])
+        send(commands[argv[0]](*argv[1:]) or [])
     except BrokenPipeError:  # the operator has gone
         os._exit(1)
     except (JobFolderError, OSError) as error:

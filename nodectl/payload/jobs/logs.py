@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import codecs
+import heapq
 import json
 import os
 import re
+import sys
 import time
-from typing import Any, BinaryIO, Callable, Dict, Optional
+from bisect import bisect_left
+from itertools import islice
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..common.frames import send
+from . import outputs
 from .folder import JobFolder, JobFolderError
 
 _POLL_S = 0.2
@@ -23,56 +28,123 @@ _MARK = re.compile(rb"\[default(\d+)\]:")
 Wanted = Callable[[bytes], bool]
 
 
-def stream(job_id: str, mode: str, request: str) -> None:
-    """Frames `{"offset", "text", "goes_on"}` of whole lines, or of a part of one that goes on; then `{"end"}`.
+def main(argv: List[str]) -> int:
+    """Send what is asked for; 1 with the reason on stderr where that cannot be."""
+    try:
+        stream(*argv)
+    except BrokenPipeError:  # the operator has gone
+        os._exit(1)
+    except (JobFolderError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
-    `mode` is `follow` (until the supervisor has left; `{"alive"}` every 2 s) or `once`. `request` is JSON: `offset` in
-    bytes, with `inside` where that is within a line, or `tail` in lines; `local_rank` for the lines of one.
+
+def stream(job_id: str, mode: str, request: str) -> None:
+    """What `jobs.logs ID MODE REQUEST` sends.
+
+    Frames `{"file", "rank", "offset", "text", "goes_on"}` of whole lines of one file, or of a part of one that goes on;
+    `{"dropped"}` where so many bytes of a file are no longer there; then `{"end"}`. Before them `{"offsets"}`, where
+    those are not the files' beginnings.
+
+    `mode` is `follow` (until the supervisor has left; `{"alive"}` every 2 s) or `once`. `request` is JSON: `offsets` in
+    bytes by file, with the file that is `inside` a line; or `tail` in lines, or `since_s` seconds ago; `local_rank` for
+    the lines of one. `rank` is of the file, null where lines say it themselves.
     """
     job = JobFolder(job_id)
     if not job.exists:
         raise JobFolderError(f"no job {job_id} on this host")
     asked: Dict[str, Any] = json.loads(request)
-    wanted = _wanted(asked.get("local_rank"))
-    with open(job.at("output.log"), "ab+") as file:
-        if "tail" in asked:
-            file.seek(tail_offset(file, asked["tail"], wanted))
-        else:
-            file.seek(asked["offset"])
-        _Stream(file, wanted, inside=bool(asked.get("inside"))).run(job, follow=mode == "follow")
+    reader = _Reader(job, asked.get("local_rank"))
+    if "offsets" in asked:
+        reader.go_on(asked["offsets"], asked.get("inside", ""))
+    elif "tail" in asked:
+        reader.begin_at(tail_offsets(job, asked["tail"], asked.get("local_rank")))
+    elif "since_s" in asked:
+        reader.begin_at(_since(job, float(asked["since_s"]), asked.get("local_rank")))
+    reader.run(follow=mode == "follow")
 
 
-def _wanted(local_rank: Optional[int]) -> Wanted:
+def _wanted(name: str, rank: Optional[int]) -> Wanted:
     """Whether a line that begins with these bytes is of that rank."""
 
     def is_of_rank(head: bytes) -> bool:
         mark = _MARK.match(head)
-        return mark is not None and int(mark[1]) == local_rank
+        return mark is not None and int(mark[1]) == rank
 
-    return is_of_rank if local_rank is not None else lambda _: True
+    return is_of_rank if rank is not None and name == outputs.COMMON else lambda _: True
 
 
-def tail_offset(file: BinaryIO, lines: int, wanted: Wanted) -> int:
-    """Where the last `lines` lines begin that are wanted; the file is read from its end, a block at a time."""
+def _since(job: JobFolder, seconds: float, rank: Optional[int]) -> Dict[str, int]:
+    """Where the line begins in each file that came first after that moment, or shortly before."""
+    sizes = outputs.sizes_at(job, time.time() - seconds)
+    begins = {}
+    for name in outputs.shown_files(job, rank):
+        with _opened(job, name) as file:
+            begins[name] = _line_after(file, sizes.get(name, 0))
+    return begins
+
+
+def _line_after(file: BinaryIO, offset: int) -> int:
+    """The first beginning of a line from `offset` on; the file's end where there is none."""
+    if offset == 0:
+        return 0
+    at = file.seek(offset - 1)
+    while True:
+        data = file.read(_CHUNK_BYTES)
+        newline = data.find(b"\n")
+        if newline >= 0 or not data:
+            return at + newline + 1 if data else at
+        at += len(data)
+
+
+def tail_offsets(job: JobFolder, lines: int, rank: Optional[int]) -> Dict[str, int]:
+    """Where the last lines of all files together begin in each, as far as it is known when they came."""
+    names = outputs.shown_files(job, rank)
+    marks: Dict[str, Tuple[List[int], List[int]]] = {name: ([], []) for name in names}
+    for look, row in enumerate(outputs.rows(job, recent=True)):
+        for name in marks.keys() & row.sizes.keys():
+            marks[name][0].append(row.sizes[name])
+            marks[name][1].append(look)
+    lost = outputs.dropped(job)
+    files = {name: _opened(job, name) for name in names}
+    begins = {name: file.seek(0, os.SEEK_END) for name, file in files.items()}
+
+    def last_lines(name: str) -> Iterator[Tuple[float, int, str, int]]:
+        sizes, looks = marks[name]
+        starts = line_starts(files[name], _wanted(name, rank), lost.get(name, 0))
+        for number, offset in enumerate(starts):  # of one look, each file's last line comes before each one's other
+            place = bisect_left(sizes, offset + 1)
+            yield -(looks[place] if place < len(looks) else float("inf")), number, name, offset
+
+    found = heapq.merge(*map(last_lines, names))
+    for _, _, name, offset in islice(found, lines):
+        begins[name] = offset
+    for file in files.values():
+        file.close()
+    return begins
+
+
+def line_starts(file: BinaryIO, wanted: Wanted, begin: int = 0) -> Iterator[int]:
+    """Where the lines begin that are wanted, the last first; the file is read from its end, a block at a time."""
     at = file.seek(0, os.SEEK_END)
-    if lines <= 0:
-        return at
-    if at and _read(file, at - 1, at) == b"\n":
+    if at > begin and _read(file, at - 1, at) == b"\n":
         at -= 1
+    elif at == begin:
+        return
     following = b""
-    while at > 0:
-        begin = max(0, at - _CHUNK_BYTES)
-        block = _read(file, begin, at)
+    while at > begin:
+        start = max(begin, at - _CHUNK_BYTES)
+        block = _read(file, start, at)
         newline = block.rfind(b"\n")
         while newline >= 0:
             if wanted((block[newline + 1 : newline + 1 + _HEAD_BYTES] + following)[:_HEAD_BYTES]):
-                lines -= 1
-                if lines == 0:
-                    return begin + newline + 1
+                yield start + newline + 1
             newline = block.rfind(b"\n", 0, newline)
         following = (block[:_HEAD_BYTES] + following)[:_HEAD_BYTES]
-        at = begin
-    return 0
+        at = start
+    if begin == 0 and wanted(following):
+        yield 0
 
 
 def _read(file: BinaryIO, begin: int, end: int) -> bytes:
@@ -80,40 +152,131 @@ def _read(file: BinaryIO, begin: int, end: int) -> bytes:
     return file.read(end - begin)
 
 
-class _Stream:
-    """Sends what is written to a file: lines, and long ones in parts; never more of it in memory than a chunk."""
+def _opened(job: JobFolder, name: str) -> BinaryIO:
+    """A file to read; the launcher's may be still to come."""
+    return open(job.at(name), "ab+" if name == outputs.COMMON else "rb")
 
-    def __init__(self, file: BinaryIO, wanted: Wanted, *, inside: bool) -> None:
-        self._file, self._wanted = file, wanted
-        self._inside: Optional[bool] = True if inside else None  # of a line: whether it is wanted
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def run(self, job: JobFolder, *, follow: bool) -> None:
-        """Until the file's end, or until the supervisor has left."""
+class _Reader:
+    """All files of one job, one line at a time: while a long one goes on, no other file has its turn."""
+
+    def __init__(self, job: JobFolder, rank: Optional[int]) -> None:
+        self._job, self._rank = job, rank
+        self._streams: Dict[str, _Stream] = {}
+        self._lost = _Lost(job)
+        self._find()
+
+    def _find(self) -> None:
+        for name in outputs.shown_files(self._job, self._rank):
+            if name not in self._streams:
+                file = _opened(self._job, name)
+                file.seek(0)
+                self._streams[name] = _Stream(name, file, _wanted(name, self._rank), self._lost)
+
+    def begin_at(self, offsets: Dict[str, int]) -> None:
+        """Not at the files' beginnings; who asked is told where, for the case that the connection breaks."""
+        send({"offsets": offsets})
+        self._seek(offsets)
+
+    def _seek(self, offsets: Dict[str, int]) -> None:
+        for name, offset in offsets.items():
+            if name in self._streams:
+                self._streams[name].seek(offset)
+
+    def go_on(self, offsets: Dict[str, int], inside: str) -> None:
+        """Where another reader stopped."""
+        self._seek(offsets)
+        if inside in self._streams:
+            self._streams[inside].inside = True
+
+    def run(self, *, follow: bool) -> None:
+        """Until the files' ends, or until the supervisor has left."""
+        self._catch_up()
         spoke_s = time.monotonic()
         while True:
-            running = follow and job.supervisor_alive()  # asked before reading: what it wrote last is then read
+            running = follow and self._job.supervisor_alive()  # asked before reading: what it wrote last is then read
+            self._find()
             if self._pass_on(partial=not running):
                 spoke_s = time.monotonic()
                 continue
+            late = time.monotonic() - spoke_s > _UNFINISHED_S
+            if (late or not running) and self._break_off():  # others wait for the end of this line
+                continue
             if not running:
-                self._break_off()
                 send({"end": True})
                 return
-            if self._inside is not None and time.monotonic() - spoke_s > _UNFINISHED_S:
-                self._break_off()  # others wait for the end of this line
             if time.monotonic() - spoke_s > _ALIVE_S:
                 send({"alive": True})
                 spoke_s = time.monotonic()
             time.sleep(_POLL_S)
 
+    def _catch_up(self) -> None:
+        """What is there, in the order in which it came."""
+        for row in outputs.rows(self._job):
+            for name, size in row.sizes.items():
+                stream = self._streams.get(name)
+                while stream is not None and stream.pass_on(size):
+                    pass
+                if stream is not None and stream.inside is not None:
+                    return  # this line goes on just now
+
     def _pass_on(self, *, partial: bool) -> bool:
-        """Send what is there, an unfinished last line with `partial` only; False where there is nothing."""
+        """A piece of each file, but of a line that goes on all that there is; False where there is nothing."""
+        within = [stream for stream in self._streams.values() if stream.inside is not None]
+        passed = False
+        for stream in within or list(self._streams.values()):
+            passed = stream.pass_on(partial=partial) or passed
+            if stream.inside is not None:
+                self._streams[stream.name] = self._streams.pop(stream.name)  # the others come first the next time
+                break
+        return passed
+
+    def _break_off(self) -> bool:
+        """End a line that does not go on; False where none is begun."""
+        begun = [stream for stream in self._streams.values() if stream.inside is not None]
+        for stream in begun:
+            stream.break_off()
+        return bool(begun)
+
+
+class _Lost:
+    """What was given back of the files' beginnings, read again when that may have changed."""
+
+    def __init__(self, job: JobFolder) -> None:
+        self._job = job
+        self._stamp = -1
+        self._sizes: Dict[str, int] = {}
+
+    def of(self, name: str) -> int:
+        """So many bytes of this file are no longer there."""
+        stamp = outputs.dropped_stamp(self._job)
+        if stamp != self._stamp:
+            self._stamp, self._sizes = stamp, outputs.dropped(self._job)
+        return self._sizes.get(name, 0)
+
+
+class _Stream:
+    """Sends what is written to a file: lines, and long ones in parts; never more of it in memory than a chunk."""
+
+    def __init__(self, name: str, file: BinaryIO, wanted: Wanted, lost: _Lost) -> None:
+        self.name, self._file, self._wanted, self._lost = name, file, wanted, lost
+        self.inside: Optional[bool] = None  # of a line: whether it is wanted
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def seek(self, offset: int) -> None:
+        """Begin there."""
+        self._file.seek(offset)
+
+    def pass_on(self, limit: Optional[int] = None, *, partial: bool = False) -> bool:
+        """Send what is there (before `limit`), an unfinished last line with `partial` only; False for nothing."""
         start = self._file.tell()
-        data = self._file.read(_CHUNK_BYTES)
-        if self._inside is not None:
+        most = _CHUNK_BYTES if limit is None or self.inside is not None else min(_CHUNK_BYTES, limit - start)
+        data = self._file.read(most) if most > 0 else b""
+        if data and self._lost.of(self.name) > start:  # asked after reading: what is given back is said before
+            return self._skip(start)
+        if self.inside is not None:
             end = data.find(b"\n") + 1
-            self._send_part(start, data[: end or len(data)], wanted=self._inside, goes_on=not end)
+            self._send_part(start, data[: end or len(data)], wanted=self.inside, goes_on=not end)
             self._file.seek(start + (end or len(data)))
             return bool(data)
         end = data.rfind(b"\n") + 1
@@ -124,21 +287,32 @@ class _Stream:
         self._send_lines(start + end, data[:end])
         return end > 0
 
+    def _skip(self, start: int) -> bool:
+        """Go on with the first whole line that is still there."""
+        self.break_off()
+        offset = _line_after(self._file, self._lost.of(self.name))
+        self._file.seek(offset)
+        self._send(offset, dropped=offset - start)
+        return True
+
+    def _send(self, offset: int, **more: object) -> None:
+        send({"file": self.name, "rank": outputs.local_rank(self.name), "offset": offset, **more})
+
     def _send_lines(self, offset: int, data: bytes) -> None:
         kept = b"".join(line + b"\n" for line in data.split(b"\n")[:-1] if self._wanted(line[:_HEAD_BYTES]))
         if kept:
-            send({"offset": offset, "text": kept.decode(errors="replace"), "goes_on": False})
+            self._send(offset, text=kept.decode(errors="replace"), goes_on=False)
 
     def _send_part(self, start: int, data: bytes, *, wanted: bool, goes_on: bool) -> None:
-        self._inside = wanted if goes_on else None
+        self.inside = wanted if goes_on else None
         if wanted and data:
             text = self._decoder.decode(data, final=not goes_on)
             held = len(self._decoder.getstate()[0])  # the beginning of a character
-            send({"offset": start + len(data) - held, "text": text, "goes_on": goes_on})
+            self._send(start + len(data) - held, text=text, goes_on=goes_on)
 
-    def _break_off(self) -> None:
+    def break_off(self) -> None:
         """End the line that did not go on."""
-        if self._inside:
+        if self.inside:
             text = self._decoder.decode(b"", final=True)
-            send({"offset": self._file.tell(), "text": f"{text}\n", "goes_on": False})
-        self._inside = None
+            self._send(self._file.tell(), text=f"{text}\n", goes_on=False)
+        self.inside = None

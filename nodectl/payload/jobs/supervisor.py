@@ -22,6 +22,7 @@ from .folder import JobFolder, no_space
 from .guard import Guard
 from .heartbeat import Attempt
 from .member import Member
+from .outputs import LIMIT_MIB, Keeper
 from .process import send
 from .ranks import Death, HostAtStart, Output, Rank, RankWatch, describe, host_at_start, tail, unseen
 
@@ -102,7 +103,7 @@ class Supervisor:
         self._open_selectors()
         expected = int(self.plan["nproc_per_node"])
         self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
-        self.clerk = Clerk(self.job.write_state, self.member.wake)
+        self.clerk = Clerk(self.job.write_state, self.member.wake, self._keeper().tend)
         self.job.write_state(self._state())
 
     def _open_selectors(self) -> None:
@@ -578,6 +579,9 @@ class Supervisor:
             "log_begin": self._log_begin,
             "cause": first(causes),
         }
+
+    def _keeper(self) -> Keeper:
+        return Keeper(self.job, int(self.plan.get("log_limit_mib", LIMIT_MIB)))
 
     def _rank_logs(self) -> str:
         return launcher.rank_logs(self.job, self.plan)

@@ -1,4 +1,4 @@
-"""The few Linux calls that Python has no name for, or not in all versions: unshare, mount, prctl, pidfd_open."""
+"""The few Linux calls that Python has no name for, or not in all versions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
+_FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
 _PIDFD_OPEN = 434  # on every architecture of Linux 5.3 and later
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -46,6 +47,12 @@ def become_subreaper() -> None:
 def process_handle(pid: int) -> int:
     """A handle that becomes readable when the process ends; -1 where the kernel has none, or no such process."""
     return int(_LIBC.syscall(_PIDFD_OPEN, pid, 0))
+
+
+def punch_hole(handle: int, end: int) -> None:
+    """Give the beginning of a file, up to `end`, back to its file system; what is behind keeps its place."""
+    begin, size = ctypes.c_int64(0), ctypes.c_int64(end)
+    _check(_LIBC.fallocate(handle, _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE, begin, size), "fallocate")
 
 
 def mount_fresh_proc() -> None:

@@ -1,0 +1,202 @@
+"""Where a job's output lies on a node: its files, when how much of each had come, and how much is kept.
+
+The launcher's own output is `output.log`; each rank's is in files of its own below `ranks/`, in one copy where the
+launch script left `only-copy` beside them (else `output.log` has their lines, too). While the job runs a row in
+`output.index` says every other second how long the files are. Where they take more than the job's limit, the oldest
+part is given back to the file system (a hole), and `output.dropped` says how much.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import sys
+import time
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from .folder import JobFolder, write_atomic
+
+COMMON = "output.log"
+LIMIT_MIB = 1024
+_INDEX, _DROPPED = "output.index", "output.dropped"
+_ONLY_COPY = "only-copy"
+_RANK_FILE = re.compile(r"(?:.*/)?attempt_\d+/(\d+)/std(?:out|err)\.log")
+_BLOCK_BYTES = 4096  # of a file system: a hole in a part of one frees nothing
+_KEPT_BYTES = 256 * 1024  # of each file, for the causes of ends
+_RECENT_BYTES = 4 << 20
+
+
+def local_rank(name: str) -> Optional[int]:
+    """Whose output a file is; None for the launcher's."""
+    match = _RANK_FILE.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def every_file(job: JobFolder) -> List[str]:
+    """Names, below the job's folder, of all files with output."""
+    return [COMMON, *(name for name, _ in _rank_files(job))]
+
+
+def shown_files(job: JobFolder, rank: Optional[int] = None) -> List[str]:
+    """Names of those in which each line stands once; of one rank's, and of those where it may be, with `rank`."""
+    own = [name for name, only in _rank_files(job) if only and rank in (None, local_rank(name))]
+    return [COMMON, *own]
+
+
+def _rank_files(job: JobFolder) -> Iterator[Tuple[str, bool]]:
+    """The ranks' files, and whether they are the only copy."""
+    marked: List[str] = []
+    for folder, folders, files in os.walk(job.at("ranks")):
+        folders.sort()
+        if _ONLY_COPY in files:
+            marked.append(folder)
+        for file in sorted(files):
+            name = os.path.relpath(os.path.join(folder, file), job.path)
+            if local_rank(name) is not None:
+                yield name, any(folder.startswith(above + os.sep) for above in marked)
+
+
+def dropped(job: JobFolder) -> Dict[str, int]:
+    """By file how much of its beginning was given back."""
+    try:
+        with open(job.at(_DROPPED), "rb") as file:
+            return {str(name): int(size) for name, size in json.loads(file.read()).items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def dropped_stamp(job: JobFolder) -> int:
+    """Changes when `dropped` does."""
+    state = _stat(job.at(_DROPPED))
+    return -1 if state is None else state.st_mtime_ns ^ state.st_ino
+
+
+class Row(NamedTuple):
+    """At a time, the sizes of the files that had changed since the row before."""
+
+    time: float
+    sizes: Dict[str, int]
+
+
+def rows(job: JobFolder, *, recent: bool = False) -> Iterator[Row]:
+    """When what had come; nothing where nobody kept an account. With `recent`, the last of a long one."""
+    path = job.at(_INDEX)
+    state = _stat(path)
+    if state is None:
+        return
+    names: Dict[str, str] = {}
+    at, skip_to = 0, state.st_size - _RECENT_BYTES if recent else 0
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            at += len(line)
+            if line.startswith("+"):
+                number, _, name = line[1:].rstrip("\n").partition(" ")
+                names[number] = name
+            elif at >= skip_to and line.endswith("\n"):
+                row = _row(line, names)
+                if row is not None:
+                    yield row
+
+
+def _row(line: str, names: Dict[str, str]) -> Optional[Row]:
+    """None for one that is damaged."""
+    try:
+        moment, *words = line.split()
+        pairs = (word.split(":") for word in words)
+        return Row(float(moment), {names[number]: int(size) for number, size in pairs})
+    except (ValueError, KeyError):
+        return None
+
+
+def sizes_at(job: JobFolder, moment: float) -> Dict[str, int]:
+    """How long each file was at that time; what is not named had nothing yet."""
+    sizes: Dict[str, int] = {}
+    for row in rows(job):
+        if row.time > moment:
+            break
+        sizes.update(row.sizes)
+    return sizes
+
+
+class Keeper:
+    """Keeps the account of a running job's output, and its size below the limit."""
+
+    def __init__(self, job: JobFolder, limit_mib: int) -> None:
+        self._job, self._limit_bytes = job, limit_mib << 20
+        self._numbers: Dict[str, int] = {}
+        self._sizes: Dict[str, int] = {}
+        self._dropped = dropped(job)
+        self._can_drop = True
+        for row in rows(job):  # of the attempts before
+            self._sizes.update(row.sizes)
+
+    def tend(self) -> None:
+        """Write down what has come since the last time, and make room."""
+        states = {name: state for name in every_file(self._job) if (state := _stat(self._job.at(name))) is not None}
+        changed = {name: state.st_size for name, state in states.items() if state.st_size != self._sizes.get(name, 0)}
+        if changed:
+            self._note(changed)
+        taken = {name: state.st_blocks * 512 for name, state in states.items()}
+        if self._can_drop and sum(taken.values()) > self._limit_bytes:
+            self._make_room(taken)
+
+    def _note(self, changed: Dict[str, int]) -> None:
+        lines = ""
+        for name in changed:
+            if name not in self._numbers:
+                self._numbers[name] = len(self._numbers)
+                lines += f"+{self._numbers[name]} {name}\n"
+        lines += " ".join([f"{time.time():.1f}", *(f"{self._numbers[name]}:{size}" for name, size in changed.items())])
+        handle = os.open(self._job.at(_INDEX), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, f"{lines}\n".encode())
+        finally:
+            os.close(handle)
+        self._sizes.update(changed)
+
+    def _make_room(self, taken: Dict[str, int]) -> None:
+        """Give back an eighth of the limit more than is needed, of the largest files first."""
+        over = sum(taken.values()) - self._limit_bytes + self._limit_bytes // 8
+        holes: Dict[str, Tuple[int, int]] = {}
+        for name in sorted(taken, key=lambda name: -taken[name]):
+            begin = self._dropped.get(name, 0)
+            most = min(taken[name], self._sizes.get(name, 0) - begin) - _KEPT_BYTES
+            size = min(over, most) // _BLOCK_BYTES * _BLOCK_BYTES
+            if size > 0:
+                holes[name] = (begin, size)
+                over -= size
+        self._drop(holes)
+
+    def _drop(self, holes: Dict[str, Tuple[int, int]]) -> None:
+        """Say it first: who finds zeros in a file then knows why."""
+        before = dict(self._dropped)
+        self._dropped.update({name: begin + size for name, (begin, size) in holes.items()})
+        write_atomic(self._job.at(_DROPPED), json.dumps(self._dropped).encode())
+        try:
+            for name in holes:
+                _punch(self._job.at(name), self._dropped[name])
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM):
+                raise
+            self._can_drop, self._dropped = False, before
+            write_atomic(self._job.at(_DROPPED), json.dumps(before).encode())
+            sys.stderr.write(f"the output is not kept below its limit: its file system takes no holes ({error})\n")
+
+
+def _stat(path: str) -> Optional[os.stat_result]:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _punch(path: str, end: int) -> None:
+    from . import syscalls  # brings ctypes, which who reads has no use for
+
+    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        syscalls.punch_hole(handle, end)
+    finally:
+        os.close(handle)

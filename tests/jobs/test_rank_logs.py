@@ -1,0 +1,247 @@
+"""Output in files of the ranks: each line once with its rank, in the order of arrival, bounded on the node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.common.since import seconds_ago
+from nodectl.errors import UsageError
+from nodectl.jobs.follow import Dropped, Line, Start, Trouble, follow
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.payload.common import frames
+from nodectl.payload.jobs import outputs
+from nodectl.payload.jobs.clerk import Clerk
+from nodectl.payload.jobs.folder import JobFolder
+from nodectl.transport.base import OnOutput
+from tests.jobs.test_follow import JOB, Local, wrote
+
+A = Host("a", "a")
+
+
+class Written:
+    """A job on host a whose ranks write into files of their own."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, *, only: bool = True) -> None:
+        self.local = Local(root)
+        self.folder = wrote(self.local, "a", b"").parent
+        monkeypatch.setenv("XDG_STATE_HOME", str(root / "a"))
+        self.job = JobFolder(JOB)
+        (self.folder / "ranks").mkdir()
+        if only:
+            (self.folder / "ranks" / "only-copy").touch()
+
+    def path(self, rank: int | None, stream: str = "stdout") -> Path:
+        if rank is None:
+            return self.folder / "output.log"
+        return self.folder / "ranks" / "run_x" / "attempt_0" / str(rank) / f"{stream}.log"
+
+    def write(self, rank: int | None, data: bytes, stream: str = "stdout") -> None:
+        path = self.path(rank, stream)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(data)
+
+    def events(self, start: Start | None = None) -> list[Any]:
+        return list(follow(self.local, [A], JOB, start=start, once=True))
+
+    def lines(self, start: Start | None = None) -> list[tuple[int | None, str]]:
+        return whole(self.events(start))
+
+
+def whole(events: Iterable[Any]) -> list[tuple[int | None, str]]:
+    """Ranks and lines; the parts of one come together."""
+    found: list[tuple[int | None, str]] = []
+    begun: list[Line] = []
+    for event in events:
+        assert isinstance(event, Line), event
+        assert not begun or begun[0].local_rank == event.local_rank, "a line of another rank within a line"
+        begun.append(event)
+        if not event.goes_on:
+            found.append((event.local_rank, "".join(part.text for part in begun)))
+            begun = []
+    return found
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
+    return Written(tmp_path, monkeypatch)
+
+
+def test_each_line_stands_once_with_its_rank(written: Written) -> None:
+    written.write(None, b"agent\n")
+    written.write(0, b"out 0\n")
+    written.write(0, b"err 0\n", "stderr")
+    written.write(11, b"out 11\nunfinished")
+    assert sorted(written.lines(), key=str) == sorted(
+        [(None, "agent"), (0, "out 0"), (0, "err 0"), (11, "out 11"), (11, "unfinished")], key=str
+    )
+    assert written.lines(Start(local_rank=11)) == [(11, "out 11"), (11, "unfinished")]
+
+
+def test_files_that_the_common_output_repeats_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Written(tmp_path, monkeypatch, only=False)
+    written.write(None, b"[default0]:one\n")
+    written.write(0, b"one\n")
+    assert written.lines() == [(None, "[default0]:one")]
+
+
+def test_lines_come_in_the_order_in_which_they_were_written(written: Written) -> None:
+    keeper = outputs.Keeper(written.job, 1024)
+    expected: list[tuple[int | None, str]] = []
+    for number in range(40):
+        rank = (1, 0, None)[number % 3]
+        written.write(rank, b"line %d\n" % number)
+        expected.append((rank, f"line {number}"))
+        keeper.tend()
+    written.write(0, b"after the last look\n")
+    assert written.lines() == [*expected, (0, "after the last look")]
+    assert written.lines(Start(tail=7)) == [*expected[-6:], (0, "after the last look")]
+    assert written.lines(Start(tail=0)) == []
+
+
+def test_the_last_lines_are_of_all_ranks_where_nobody_kept_an_account(written: Written) -> None:
+    for rank in (None, 0, 1):
+        written.write(rank, b"".join(b"%d\n" % number for number in range(100_000)))
+    shown = written.lines(Start(tail=6))
+    assert sorted(shown, key=str) == sorted(
+        [(rank, text) for rank in (None, 0, 1) for text in ("99998", "99999")], key=str
+    )
+
+
+def test_a_beginning_in_time(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = outputs.Keeper(written.job, 1024)
+    now = time.time()
+    for minutes in (60, 30, 10):
+        written.write(0, b"%d minutes ago\nits second line\n" % minutes)
+        written.write(None, b"agent %d" % minutes)  # in the middle of a line at the moment of the look
+        monkeypatch.setattr("nodectl.payload.jobs.outputs.time.time", lambda minutes=minutes: now - 60 * minutes)
+        keeper.tend()
+        monkeypatch.undo()
+        monkeypatch.setenv("XDG_STATE_HOME", str(written.local.root / "a"))
+        written.write(None, b" goes on\n")
+    shown = written.lines(Start(since_s=20 * 60.0))
+    assert shown == [(0, "10 minutes ago"), (0, "its second line"), (None, "agent 10 goes on")]
+    assert len(written.lines(Start(since_s=7200.0))) == 9
+    assert written.lines(Start(since_s=0.0)) == []
+
+
+def test_long_lines_of_ranks_do_not_mix_and_keep_nobody_waiting_for_ever(written: Written) -> None:
+    for rank in range(3):
+        written.write(rank, b"".join(b"%d" % rank * 5_000_000 + b"\n" for _ in range(2)))
+    written.write(3, b"short\n")
+    shown = written.lines()
+    assert sorted((rank, len(text), set(text)) for rank, text in shown if rank != 3) == [
+        (rank, 5_000_000, {str(rank)}) for rank in (0, 0, 1, 1, 2, 2)
+    ]
+    assert shown.index((3, "short")) < len(shown) - 1
+
+
+def test_output_takes_no_more_space_than_its_limit_and_what_was_dropped_is_said(written: Written) -> None:
+    keeper = outputs.Keeper(written.job, 4)
+    block = b"".join(b"%06d %s\n" % (number, b"x" * 120) for number in range(8192))
+    for _ in range(8):
+        written.write(0, block)
+        written.write(1, b"a quiet rank\n")
+        keeper.tend()
+        taken = sum(path.stat().st_blocks * 512 for path in written.folder.rglob("*.log"))
+        assert taken <= 4 << 20, taken
+    events = written.events()
+    (dropped,) = [event for event in events if isinstance(event, Dropped)]
+    shown = whole(event for event in events if not isinstance(event, Dropped))
+    kept = [text for rank, text in shown if rank == 0]
+    assert dropped.local_rank == 0
+    assert dropped.size_bytes + sum(len(text) + 1 for text in kept) == 8 * len(block)
+    assert all(len(text) == 127 for text in kept) and kept[-1].startswith("008191")
+    assert [text for rank, text in shown if rank == 1] == ["a quiet rank"] * 8
+    assert [text for _, text in written.lines(Start(tail=3))][-1].startswith(("008191", "a quiet"))
+
+
+def test_a_reader_that_is_overtaken_goes_on_with_a_whole_line(written: Written) -> None:
+    line = b"x" * 99 + b"\n"
+    written.write(0, line * 40_000)
+    written.write(0, b"last\n")
+    keeper = outputs.Keeper(written.job, 1)
+    keeper.tend()
+    (written.folder / "ranks" / "run_x" / "attempt_0" / "0" / "stdout.log").touch()
+    events = written.events()
+    assert isinstance(events[0], Dropped)
+    assert {text for _, text in whole(events[1:])} == {"x" * 99, "last"}
+
+
+def test_a_clerk_keeps_the_account_while_nothing_else_is_asked(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodectl.payload.jobs.clerk.EVERY_S", 0.05)
+    clerk = Clerk(lambda _: None, lambda: None, outputs.Keeper(written.job, 1024).tend)
+    clerk.start()
+    written.write(0, b"one\n")
+    until = time.monotonic() + 30
+    while not outputs.sizes_at(written.job, time.time() + 60) and time.monotonic() < until:
+        time.sleep(0.02)
+    written.write(0, b"two\n")
+    clerk.close()
+    (name,) = outputs.sizes_at(written.job, time.time() + 60)
+    assert (outputs.local_rank(name), outputs.sizes_at(written.job, time.time() + 60)[name]) == (0, 8)
+
+
+class Slow:
+    """A host whose one frame takes longer to come than a host may be silent."""
+
+    def run(
+        self,
+        host: Host,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None,
+        stdin: bytes | None = None,
+        on_output: OnOutput | None = None,
+    ) -> CommandResult:
+        assert on_output is not None
+        text = "x" * 3000
+        data = frames.encode(
+            {"file": "output.log", "rank": None, "offset": 3001, "text": f"{text}\n", "goes_on": False}
+        )
+        for at in range(0, len(data), 100):
+            on_output("stdout", data[at : at + 100])
+            time.sleep(0.1)
+        on_output("stdout", frames.encode({"end": True}))
+        return CommandResult(host.name, tuple(argv), Outcome.RAN, 0, "", "", 0.1)
+
+    def close(self) -> None:
+        return
+
+
+def test_a_slow_line_is_no_silent_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodectl.jobs.follow._SILENT_S", 0.6)
+    monkeypatch.setattr("nodectl.jobs.follow._ONCE_SILENT_S", 0.6)
+    monkeypatch.setattr("nodectl.jobs.follow._SIGN_S", 0.1)
+    events = list(follow(Slow(), [A], JOB, once=True))
+    assert [event for event in events if isinstance(event, Trouble)] == []
+    assert whole(events) == [(None, "x" * 3000)]
+
+
+NOW = datetime.fromisoformat("2026-11-23T05:30:00+01:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        *(("90s", 90), ("1.5h", 5400), ("2d", 172_800), ("05:00", 1800), ("06:00", 84_600)),
+        *(("2026-11-23T04:30", 3600), ("2026-11-23T04:30:00+00:00", 0), ("2026-11-22", 106_200)),
+    ],
+)
+def test_moments_of_the_past(text: str, seconds: float) -> None:
+    assert seconds_ago(text, NOW) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5", "25:00", "2026-13-01", "2026-11-23T05:30:01", "-5m"])
+def test_what_is_no_moment_of_the_past_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        seconds_ago(text, NOW)
