@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from nodectl.errors import NodectlError, UnreachableError, UsageError
-from nodectl.health import slurm
 from nodectl.health.slurm import drain_reason, node_name, read_node, report
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -62,7 +61,7 @@ def test_who_drained_a_node_gives_it_back(
     monkeypatch: pytest.MonkeyPatch, state: str, reason: str, actual: str, resume: bool, update: Sequence[str] | None
 ) -> None:
     scontrol = Scontrol(state, reason)
-    monkeypatch.setattr(slurm.subprocess, "run", scontrol.run)
+    monkeypatch.setattr(subprocess, "run", scontrol.run)
     said = report("n1", [failed("disk", actual)] if actual else [], resume=resume)
     assert [tuple(args) for args in scontrol.updates] == ([update] if update else [])
     assert bool(said) == (bool(update) or ("fan" in reason and bool(actual)))
@@ -71,7 +70,7 @@ def test_who_drained_a_node_gives_it_back(
 def test_what_scontrol_refuses_is_its_own_word(monkeypatch: pytest.MonkeyPatch) -> None:
     scontrol = Scontrol("IDLE")
     scontrol.status = 1
-    monkeypatch.setattr(slurm.subprocess, "run", scontrol.run)
+    monkeypatch.setattr(subprocess, "run", scontrol.run)
     with pytest.raises(NodectlError, match="permission denied"):
         report("n1", [failed("disk", "full")], resume=False)
     with pytest.raises(UnreachableError, match="no state"):

@@ -127,7 +127,7 @@ def torchrun_options(text: str, host: str) -> dict[str, str]:
 def test_the_same_script_as_over_ssh_with_the_same_words_and_secrets(shell: Shell) -> None:
     words = ("a b", "$(touch /pwned)", "it's", "--x", "")
     text = 'import os, sys\nprint("got", sys.argv[1:], os.environ["TOKEN"], os.getcwd().split("/")[-1], flush=True)\n'
-    given = {"args": words, "env": {"TOKEN": "se'cret $(id)"}}
+    given: dict[str, Any] = {"args": words, "env": {"TOKEN": "se'cret $(id)"}}
     by_slurm = shell.launch(text, "--via", "slurm", "--env", "TOKEN", **given)
     assert by_slurm.returncode == 0, by_slurm.stdout + by_slurm.stderr
     by_ssh = shell.launch(text, "--env", "TOKEN", **given)
