@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Literal
 
 from pydantic import Field
 
 from nodectl.profiles.load import shipped
-from nodectl.profiles.schema import Stack, Strict, SystemLibrary
+from nodectl.profiles.schema import Flavour, Stack, Strict, SystemLibrary
 
 DEBIAN = "debian"
 
@@ -29,6 +30,24 @@ class Remedies(Strict):
     boot: str
 
 
+class Precompiled(Strict):
+    """Who builds the driver's kernel modules for which systems; names have {branch}, {open} and {kernel} in them."""
+
+    systems: tuple[str, ...]
+    # whose driver they belong to
+    origin: Literal["nvidia", "distribution"]
+    # the driver's package, where it is another than for modules that DKMS builds, and what comes with it
+    driver: str = ""
+    beside: tuple[str, ...] = ()
+    stream: str = ""
+    module: str
+    # patterns of what there may be in its place: for the same kernel, and of the same driver
+    others: tuple[str, ...]
+    flavours: tuple[Flavour, ...]
+    # what Secure Boot must know; empty where it knows the key
+    enrolled: str = ""
+
+
 class Family(Strict):
     """One family's names."""
 
@@ -39,6 +58,7 @@ class Family(Strict):
     headers: str
     sources_need: tuple[str, ...]
     driver_needs: dict[str, str]
+    precompiled: tuple[Precompiled, ...] = ()
     rdma: tuple[str, ...]
     compiler: tuple[str, ...]
     deepspeed: tuple[str, ...]
@@ -71,6 +91,10 @@ class Family(Strict):
     def repository_of(self, system: str, version: str) -> str:
         """NVIDIA's name of a distribution in this version."""
         return self.repository.format(id=system, version=version.replace(".", ""), major=version.partition(".")[0])
+
+    def precompiled_of(self, system: str) -> Precompiled | None:
+        """Precompiled modules for a distribution; None where nobody builds them."""
+        return next((row for row in self.precompiled if system in row.systems), None)
 
     def key(self, key: str) -> str:
         """A system such as rocky-9 as stacks name it."""

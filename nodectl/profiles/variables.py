@@ -31,8 +31,10 @@ def family_variables(look: HostLook | None) -> dict[str, Any]:
     """`fleet.family`: what the host's distribution calls what roles ask for."""
     os = look.node.os if look else None
     family = family_of(os.id if os else None)
+    precompiled = family.precompiled_of(os.id) if os else None
     return {
         "name": family.family,
+        "precompiled": precompiled.model_dump(mode="json") if precompiled else None,
         "repository": family.repository_of(os.id, os.version) if os else "",
         **family.model_dump(mode="json", include={"headers", "driver_needs", "other_names", "chrony", "remedies"}),
         **{name: list(getattr(family, name)) for name in ("sources_need", "rdma", "compiler", "deepspeed")},

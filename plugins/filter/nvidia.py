@@ -22,6 +22,7 @@ RETURN = r"""
 _value: {description: keep or manage., type: str}
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,23 +31,70 @@ Look = Mapping[str, Any]
 DEBIAN: Mapping[str, Any] = {
     "headers": "linux-headers-{kernel}",
     "driver_needs": {},
+    "precompiled": None,
     "other_names": {},
     "remedies": {"unhold": "apt-mark unhold", "boot": "`apt-get autoremove --purge`"},
 }
 
 
-def driver_packages(wanted: Mapping[str, Any] | None) -> list[str]:
-    """Names of the wanted driver's package, the most exact first."""
+def wanted_driver(
+    wanted: Mapping[str, Any] | None, node: Look, modules: str = "dkms", family: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """The stack's driver as it comes to this host: with the modules that DKMS builds, or with precompiled ones."""
     from nodectl.profiles import driver_policy as policy  # here: roles take the other filters without nodectl
 
-    return policy.driver_packages(wanted["branch"], wanted["flavour"]) if wanted else []
+    if not wanted or modules != "precompiled":
+        return dict(wanted) if wanted else None
+    return policy.precompiled_driver(wanted, (family or DEBIAN)["precompiled"], node["os"]["key"])
+
+
+def driver_packages(wanted: Mapping[str, Any] | None) -> list[str]:
+    """Names of the wanted driver's package, the most exact first."""
+    from nodectl.profiles import driver_policy as policy
+
+    return list(wanted.get("names") or policy.driver_packages(wanted["branch"], wanted["flavour"])) if wanted else []
 
 
 def driver_stream(wanted: Mapping[str, Any] | None, mode: str) -> str:
     """The module stream of a managed driver, where dnf has it; empty where none is managed."""
     from nodectl.profiles import driver_policy as policy
 
-    return policy.driver_stream(wanted["branch"], wanted["flavour"]) if wanted and mode == "manage" else ""
+    if not wanted or mode != "manage":
+        return ""
+    return str(wanted.get("stream") or policy.driver_stream(wanted["branch"], wanted["flavour"]))
+
+
+def driver_beside(wanted: Mapping[str, Any] | None, node: Look, driver: str = "@driver") -> list[dict[str, Any]]:
+    """What comes with precompiled modules: the driver's programs, and the modules of the kernel that boots next.
+
+    `driver` is the driver's version without its release, where it is known.
+    """
+    if not wanted or wanted.get("modules") != "precompiled":
+        return []
+    beside = [wanted_package(name, f"{driver}-*") for name in wanted["beside"]]
+    kernel = _next_kernel(node)
+    return [*beside, wanted_package(_of_kernel(wanted["module"], kernel, driver))] if kernel else beside
+
+
+def _next_kernel(node: Look) -> str:
+    """The kernel that the next boot starts; empty in a container, whose kernel is its host's."""
+    return "" if node.get("container") else (node.get("boot") or {}).get("kernel") or node["kernel"]
+
+
+def _of_kernel(name: str, kernel: str, driver: str) -> str:
+    plain = re.sub(r"\.(el|fc)\d.*$", "", kernel)
+    return name.replace("{kernel}", kernel).replace("{plain}", plain).replace("@driver", driver)
+
+
+def _precompiled(wanted: Mapping[str, Any], node: Look) -> list[dict[str, Any]]:
+    """`driver_beside`, each with what to look for in its place, and what to do where it is nowhere."""
+    kernel = _next_kernel(node)
+    hint = (
+        f"nvidia_driver_modules is precompiled, and the next boot starts kernel {kernel}: boot one that has them, name "
+        "another branch of the driver (nodectl_overrides: stack.driver.branch), or set nvidia_driver_modules to dkms"
+    )
+    others = [_of_kernel(text, kernel, "@driver") for text in wanted["others"]]
+    return [{**each, "hint": hint, "others": others} for each in driver_beside(wanted, node)]
 
 
 def driver_mode(node: Look, wanted: Mapping[str, Any] | None, asked: str = "") -> str:
@@ -56,7 +104,7 @@ def driver_mode(node: Look, wanted: Mapping[str, Any] | None, asked: str = "") -
     return policy.driver_policy(node["driver"], wanted, asked)
 
 
-def driver_objection(node: Look, mode: str) -> str:
+def driver_objection(node: Look, mode: str, wanted: Mapping[str, Any] | None = None) -> str:
     """Why a managed driver cannot be on this host; empty where it can."""
     driver = node["driver"]
     if mode != "manage":
@@ -65,9 +113,13 @@ def driver_objection(node: Look, mode: str) -> str:
         return "a DGX release owns this host's driver (/etc/dgx-release)"
     if driver["origin"] == "run":
         return "NVIDIA's own installer put a driver here (nvidia-uninstall removes it)"
-    strange = [package["name"] for package in driver["packages"] if package["from"] != "nvidia"]
+    origin = (wanted or {}).get("origin", "nvidia")
+    strange = [package["name"] for package in driver["packages"] if package["from"] != origin]
     if strange:
-        return f"the driver here comes from another source than NVIDIA's repository: {', '.join(strange[:6])}"
+        source = (
+            "NVIDIA's repository" if origin == "nvidia" else "the distribution, whose precompiled modules are asked for"
+        )
+        return f"the driver here comes from another source than {source}: {', '.join(strange[:6])}"
     return f"a driver of unknown origin, {driver['version']}, is loaded" if driver["origin"] == "foreign" else ""
 
 
@@ -127,7 +179,9 @@ def asked_packages(
         driver = {"names": driver_packages(wanted), "version": f"{branch}.*", "driver": True}
         manager = _of_branch(branch, "@driver-*", bool(node.get("nvlink5")), family) if nvswitch else []
         needed = [{**wanted_package(name), "hint": hint} for name, hint in family["driver_needs"].items()]
-        asked = [driver, *needed, *map(wanted_package, driver_headers(node, family)), *asked, *manager]
+        built = [*needed, *map(wanted_package, driver_headers(node, family))]
+        precompiled = wanted.get("modules") == "precompiled"
+        asked = [driver, *(_precompiled(wanted, node) if precompiled else built), *asked, *manager]
     elif nvswitch and loaded:
         asked += fabric_manager_packages(loaded, bool(node.get("nvlink5")), family)
     return asked
@@ -150,22 +204,20 @@ def driver_obstacles(
 ) -> list[str]:
     """Why a driver that would be installed here would not load after the reboot; empty where it is there already."""
     boot, reasons, family = node.get("boot") or {}, [], family or DEBIAN
+    if mode == "manage" and wanted and wanted.get("refused"):
+        return [wanted["refused"]]
     if mode != "manage" or not wanted or node.get("container") or _installed(node, wanted):
         return []
     if node.get("secure_boot") and not signed:
-        reasons.append(
-            "Secure Boot is on, and refuses modules that DKMS builds unless their key is enrolled: enroll DKMS's key "
-            "(`mokutil --import`, /var/lib/dkms/mok.pub or /var/lib/shim-signed/mok/MOK.der) and set "
-            "nvidia_driver_signed, or install the distribution's signed precompiled modules (Ubuntu: "
-            f"linux-modules-nvidia-{wanted['branch']}-server-generic, -open) and set nodectl_driver to keep"
-        )
+        reasons += _unsigned(wanted, family)
     if boot.get("free_mib") is not None and boot["free_mib"] < boot["needed_mib"]:
         reasons.append(
             f"/boot has {boot['free_mib']} MiB free, a new initramfs beside the old one needs {boot['needed_mib']}: "
             f"remove old kernels ({family['remedies']['boot']})"
         )
     named = family["headers"].partition("-{")[0]
-    held = [name for name in boot.get("held") or () if name.startswith(named)]
+    built = wanted.get("modules") != "precompiled"
+    held = [name for name in boot.get("held") or () if built and name.startswith(named)]
     if held and driver_headers(node, family):
         reasons.append(
             f"{', '.join(held)} is held, and kernel {boot['kernel']}, which the next boot starts, has no headers: "
@@ -174,18 +226,46 @@ def driver_obstacles(
     return reasons
 
 
+def _unsigned(wanted: Mapping[str, Any], family: Mapping[str, Any]) -> list[str]:
+    """Why Secure Boot refuses the modules; nothing where it knows who signed them."""
+    enrolled = wanted.get("enrolled")
+    if wanted.get("modules") == "precompiled":
+        way = "enroll it (`mokutil --import`) and set nvidia_driver_signed"
+        return [f"Secure Boot is on, and does not know {enrolled}: {way}"] if enrolled else []
+    row = family.get("precompiled") or {}
+    other = "" if row.get("enrolled") or wanted["flavour"] not in row.get("flavours", ()) else row["module"]
+    named = other.replace("{branch}", wanted["branch"]).replace(
+        "{open}", "-open" if wanted["flavour"] == "open" else ""
+    )
+    return [
+        "Secure Boot is on, and refuses modules that DKMS builds unless their key is enrolled: enroll DKMS's key "
+        "(`mokutil --import`, /var/lib/dkms/mok.pub or /var/lib/shim-signed/mok/MOK.der) and set nvidia_driver_signed"
+        + (
+            f", or set nvidia_driver_modules to precompiled ({named.partition('-{')[0]}-...), which are signed"
+            if named
+            else ""
+        )
+    ]
+
+
 def driver_notes(node: Look, mode: str, wanted: Mapping[str, Any] | None) -> list[str]:
     """What an operator should know before a driver is installed here."""
     boot, notes = node.get("boot") or {}, []
+    precompiled = bool(wanted) and (wanted or {}).get("modules") == "precompiled"
+    if precompiled and mode == "keep" and node["driver"]["packages"]:
+        return ["nvidia_driver_modules is precompiled, and the driver here is kept as it is (nodectl_driver)"]
+    if precompiled and mode == "manage":
+        notes.append(
+            "each kernel needs precompiled modules of its own: after an upgrade of it provision before the reboot"
+        )
     if mode != "manage" or not wanted or _installed(node, wanted):
-        return []
+        return notes
     if node.get("nouveau"):
         notes.append("nouveau is loaded: NVIDIA's packages keep it off from the next boot on; it loads only then")
     if boot.get("kernel") and boot["kernel"] != node["kernel"]:
-        notes.append(
-            f"the next boot starts kernel {boot['kernel']}, not {node['kernel']}: the module is built for both"
-        )
-    if boot.get("held"):
+        which = "come for the next one" if precompiled else "are built for both"
+        notes.append(f"the next boot starts kernel {boot['kernel']}, not {node['kernel']}: the modules {which}")
+    if boot.get("held") and not precompiled:
         notes.append(f"the kernel is held ({', '.join(boot['held'])}): its module is built for this kernel only")
     return notes
 
@@ -202,6 +282,7 @@ class FilterModule:
         """{name of a filter: its function}."""
         return {
             "asked_packages": asked_packages,
+            "driver_beside": driver_beside,
             "driver_headers": driver_headers,
             "driver_mode": driver_mode,
             "driver_notes": driver_notes,
@@ -212,6 +293,7 @@ class FilterModule:
             "fabric_manager_packages": fabric_manager_packages,
             "gpu_work": gpu_work,
             "nvidia_pins": nvidia_pins,
+            "wanted_driver": wanted_driver,
             "wanted_package": wanted_package,
             "wanted_packages": wanted_packages,
         }

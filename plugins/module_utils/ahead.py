@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import wanted_packages
@@ -16,38 +17,58 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
 
 # stands in a wanted version for the driver's, which is known when the driver's package is chosen
 DRIVER = "@driver"
+# of the packages that there are in another's place
+MOST_NAMED = 6
 
 
-def lacking(repository: Repository, wanted: list[Wanted]) -> list[str]:
-    """What no repository has, one reason each; NVIDIA's is read aside where the node's own lists lack something."""
-    names = sorted({name for each in wanted for name in each["names"]})
+def lacking(repository: Repository, wanted: list[Wanted]) -> tuple[list[str], str]:
+    """(what no repository has, one reason each; the driver's version); NVIDIA's is read aside where lists lack it."""
+    # of the driver's version nothing is known yet: whatever version there is of what bears it in its name
+    asked = [name.replace(DRIVER, "*") for each in wanted for name in (*each["names"], *each.get("others", ()))]
+    names = sorted(set(asked))
     there = {name: package["version"] for name, package in repository.system.packages().items() if _whole(package)}
     offers = repository.system.offers(names)
-    if not reasons(wanted, offers, there):
-        return []
+    found, driver = judged(wanted, offers, there)
+    if not found:
+        return [], driver
     aside = repository.read_aside(names)
-    return reasons(wanted, {name: [*offers.get(name, []), *aside.get(name, [])] for name in names}, there)
+    return judged(wanted, {name: [*offers.get(name, []), *aside.get(name, [])] for name in {*offers, *aside}}, there)
 
 
 def _whole(package: dict[str, Any]) -> bool:
     return bool(package["state"] == "installed")
 
 
-def reasons(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> list[str]:
-    """Pure: why each of them cannot be; what is installed as wanted is not asked for."""
+def judged(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> tuple[list[str], str]:
+    """Pure: why each of them cannot be, and the driver's version; what is installed as wanted is not asked for."""
     found, driver = [], ""
     for each in wanted:
-        if DRIVER in (each.get("version") or "") and not driver:
+        if _of_driver(each) and not driver:
             continue  # the driver itself is lacking, and said
+        named = {**each, "names": [name.replace(DRIVER, driver) for name in each["names"]]}
         pattern = (each.get("version") or "").replace(DRIVER, driver) or None
         version = next(
-            (there[name] for name in each["names"] if wanted_packages.matches(there.get(name, ""), pattern)), ""
+            (there[name] for name in named["names"] if wanted_packages.matches(there.get(name, ""), pattern)), ""
         )
         try:
-            version = version or wanted_packages.choose({**each, "version": pattern}, offers)[1]
+            version = version or wanted_packages.choose({**named, "version": pattern}, offers)[1]
         except wanted_packages.NoVersionError as error:
+            others = [other.replace(DRIVER, driver) for other in each.get("others", ())]
             hint = each.get("hint")
-            found.append(f"{error} ({hint})" if hint else str(error))
+            found.append(f"{error}{_instead(others, offers)}" + (f" ({hint})" if hint else ""))
         if each.get("driver"):
             driver = version.partition("-")[0]
-    return found
+    return found, driver
+
+
+def _of_driver(wanted: Wanted) -> bool:
+    return any(DRIVER in text for text in (*wanted["names"], wanted.get("version") or ""))
+
+
+def _instead(patterns: list[str], offers: Offers) -> str:
+    """What there is in the place of a package, by each of the patterns."""
+    parts = []
+    for pattern in patterns:
+        names = sorted(name for name in offers if fnmatch.fnmatchcase(name, pattern))
+        parts.append(f"{pattern}: {', '.join(names[-MOST_NAMED:]) or 'none'}")
+    return f"; there is {'; '.join(parts)}" if parts else ""

@@ -32,7 +32,8 @@ options:
     required: true
   wanted:
     description: >-
-      Packages that the run will ask for (names, version, nearest, driver, hint); C(look) refuses what nobody has.
+      Packages that the run will ask for (names, version, nearest, driver, hint, others).
+      C(look) refuses what nobody has.
     type: list
     elements: dict
     default: []
@@ -52,6 +53,7 @@ uri: {description: Its address., type: str, returned: always}
 architecture: {description: The distribution's name of it., type: str, returned: always}
 signed_by: {description: The keyring of nodectl's own source., type: str, returned: always}
 adopted: {description: The file is not nodectl's., type: bool, returned: always}
+driver: {description: The version that the driver will have where C(look) asked for one., type: str, returned: always}
 """
 
 import hashlib
@@ -96,7 +98,7 @@ def main() -> None:
     repository = kind(module)
     adopted, state = repository.adopted(), module.params["state"]
     changes: list[dict[str, Any]] = []
-    missing = ahead.lacking(repository, module.params["wanted"]) if state == "look" else []
+    missing, driver = ahead.lacking(repository, module.params["wanted"]) if state == "look" else ([], "")
     if missing:
         module.fail_json(msg="; ".join(missing) + ": nothing was changed")
     if state == "keyed":
@@ -111,6 +113,7 @@ def main() -> None:
         signed_by=repository.KEYRING,
         architecture=repository.ARCHITECTURES[module.params["architecture"]],
         adopted=bool(adopted),
+        driver=driver,
         diff=changes,
     )
 

@@ -19,10 +19,10 @@ from tests.provision.conftest import Fleet
 FIRST_CHANGE = r"PLAY \[Install what the stack profile says"
 POINTS = {
     "recording": r"TASK \[Note what stands there",
-    "limits": r"TASK \[limits : Limits of logins",
-    "environment": r"TASK \[pytorch : Make the environment",
-    "launcher": r"TASK \[launcher : Write",
-    "kernel": r"TASK \[kernel_settings : Set",
+    "limits": r"TASK \[nodectl.fleet.limits : Limits of logins",
+    "environment": r"TASK \[nodectl.fleet.pytorch : Make the environment",
+    "launcher": r"TASK \[nodectl.fleet.launcher : Write",
+    "kernel": r"TASK \[nodectl.fleet.kernel_settings : Set",
 }
 SETTINGS = ("--tags", "limits,kernel_settings,nccl_env")
 

@@ -282,6 +282,37 @@ def test_without_epel_the_driver_is_refused_before_anything_changes(host: Host) 
     assert not host.path(REPO_FILE).exists() and not host.path(STREAM_FILE).exists()
 
 
+def test_precompiled_modules_of_the_next_kernel_come_with_their_driver(host: Host) -> None:
+    """Also where dnf has never read NVIDIA's repository, and knows no stream of it."""
+    driver = {"names": ["cuda-drivers-580", "cuda-drivers"], "version": "580.*"}
+
+    def asked(kernel: str) -> list[dict[str, Any]]:
+        others = [f"kmod-nvidia-[0-9]*-{kernel}", "kmod-nvidia-@driver-*"]
+        return [
+            {**driver, "driver": True},
+            {"names": [f"kmod-nvidia-@driver-{kernel}"], "others": others, "hint": "choose"},
+        ]
+
+    (refused,) = host.source("look", wanted=asked("5.14.0-611.41.1"))
+    for said in (
+        "no repository of this host has kmod-nvidia-580.126.20-5.14.0-611.41.1",
+        "kmod-nvidia-[0-9]*-5.14.0-611.41.1: kmod-nvidia-580.105.08-5.14.0-611.41.1",
+        "kmod-nvidia-580.126.20-*: kmod-nvidia-580.126.20-5.14.0-687.51.1",
+        "(choose)",
+    ):
+        assert said in refused["msg"], refused
+    (looked,) = host.source("look", wanted=asked("5.14.0-687.51.1"))
+    assert looked["driver"] == "580.126.20", looked
+    host.provisioned(driver_stream="580")
+    module = {"names": ["kmod-nvidia-580.126.20-5.14.0-687.51.1"]}
+    done = host.packages([driver, module], driver=True)
+    assert done.get("changed"), done
+    installed = host.installed()
+    assert "kmod-nvidia-580.126.20-5.14.0-687.51.1-580.126.20-3.el9_8" in installed
+    assert not any("dkms" in name for name in installed), installed
+    assert not host.packages([driver, module], driver=True)["changed"]
+
+
 def test_a_source_of_the_same_repository_and_key_is_adopted_and_another_refused(host: Host) -> None:
     text = f"[cuda]\nname=x\nbaseurl={host.repository.url}/rhel$releasever/$basearch/\nenabled=1\n"
     cuda = host.path("etc/yum.repos.d/cuda-rhel9.repo")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.profiles.host_compat import HostLook
+from nodectl.profiles.resolve import resolve
 from tests.roles.test_nvidia_solving import filters  # noqa: F401  a fixture
 
 
@@ -82,7 +84,6 @@ BOOT = {"kernel": "6.8.0-100-generic", "headers": True, "free_mib": 500, "needed
     [
         ({}, {}, False, ""),
         ({"secure_boot": True}, {}, False, "mokutil --import"),
-        ({"secure_boot": True}, {}, False, "linux-modules-nvidia-535-server-generic"),
         ({"secure_boot": True}, {}, True, ""),
         ({}, {"free_mib": 80}, False, "/boot has 80 MiB free"),
         ({}, {"held": ["linux-headers-generic"]}, False, ""),
@@ -124,3 +125,73 @@ def test_the_next_boot_is_read_from_the_files(role_module: Any, tmp_path: Path) 
     boot = role_module("node", "node_look").boot(str(tmp_path), "6.8.0-45-generic")
     assert (boot["kernel"], boot["headers"]) == ("6.8.0-100-generic", False)
     assert boot["needed_mib"] == 10 and boot["free_mib"] is not None and boot["held"] == ["linux-image-generic"]
+
+
+def family(system: str, version: str) -> dict[str, Any]:
+    """What the roles are told of a host's distribution."""
+    look_at = HostLook.create({"os": {"id": system, "version": version}})
+    told: dict[str, Any] = resolve("unknown", "none", "stock", look=look_at).as_variables()["family"]
+    return told
+
+
+@pytest.mark.parametrize(
+    ("system", "version", "flavour", "modules", "node", "said"),
+    [
+        ("ubuntu", "24.04", "open", "precompiled", {"secure_boot": True}, ""),
+        (
+            "ubuntu",
+            "24.04",
+            "open",
+            "dkms",
+            {"secure_boot": True},
+            "nvidia_driver_modules to precompiled (linux-modules-nvidia-580-server-open-...)",
+        ),
+        ("ubuntu", "24.04", "open", "precompiled", {}, ""),
+        (
+            "debian",
+            "12",
+            "open",
+            "precompiled",
+            {},
+            "nobody builds precompiled modules for debian-12: set nvidia_driver_modules to dkms",
+        ),
+        ("debian", "12", "open", "dkms", {"secure_boot": True}, "set nvidia_driver_signed"),
+        ("rocky", "9.8", "open", "precompiled", {}, "set nodectl_overrides: {stack: {driver: {flavour: proprietary}}}"),
+        ("rocky", "9.8", "proprietary", "precompiled", {"secure_boot": True}, "NVIDIA's key, which signs them"),
+        ("rocky", "9.8", "proprietary", "precompiled", {}, ""),
+    ],
+)
+def test_who_builds_the_modules_is_a_choice_that_is_judged_before(
+    filters: ModuleType,  # noqa: F811
+    system: str,
+    version: str,
+    flavour: str,
+    modules: str,
+    node: dict[str, Any],
+    said: str,
+) -> None:
+    wanted = {"branch": "580", "min": "525", "flavour": flavour}
+    there = family(system, version)
+    key = "-".join((system, version))
+    host = {**look(), "os": {"key": key}, "kernel": "6.8.0-45-generic", "boot": BOOT | {"headers": False}, **node}
+    chosen = filters.wanted_driver(wanted, host, modules, there)
+    obstacles = filters.driver_obstacles(host, "manage", chosen, False, there)
+    assert said in "; ".join(obstacles) and bool(obstacles) == bool(said), obstacles
+    assert "precompiled" not in "; ".join(obstacles) or system != "debian" or modules == "precompiled"
+    asked = [
+        name
+        for each in filters.asked_packages({"driver": chosen}, host, "manage", False, there)
+        for name in each["names"]
+    ]
+    built = {"linux-headers-6.8.0-100-generic", "kernel-devel-6.8.0-100-generic", "dkms"}
+    assert bool(built & {*asked}) == (modules == "dkms" or "refused" in chosen)
+
+
+def test_a_kept_driver_that_is_not_precompiled_is_said(filters: ModuleType) -> None:  # noqa: F811
+    host = {**look("apt", "535.183.01", **OURS), "os": {"key": "ubuntu-22.04"}, "kernel": "5.15.0-100-generic"}
+    chosen = filters.wanted_driver(WANTED, host, "precompiled", family("ubuntu", "22.04"))
+    assert filters.driver_mode(host, chosen) == "keep", "NVIDIA's own is not Canonical's"
+    assert filters.driver_notes(host, "keep", chosen) == [
+        "nvidia_driver_modules is precompiled, and the driver here is kept as it is (nodectl_driver)"
+    ]
+    assert "another source than the distribution" in filters.driver_objection(host, "manage", chosen)

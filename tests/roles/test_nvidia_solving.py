@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import share_dir
+from nodectl.profiles.host_compat import HostLook
 from nodectl.profiles.resolve import resolve
 from tests.apt_repo import Repository, build, served
 from tests.roles.run_module import run_module
@@ -362,6 +363,68 @@ def test_fabric_manager_is_asked_for_in_the_version_of_the_driver_that_will_come
     assert "no repository of this host has nvidia-fabricmanager-530" in ahead(host, [*old, manager])["msg"]
     new = {"names": ["nvidia-fabricmanager-535"], "version": "@driver-*"}
     assert "nvidia-fabricmanager-535=530.30.02-*" in ahead(host, [*old, new])["msg"]
+
+
+UBUNTU = resolve(
+    "unknown", "cu128", "stock", look=HostLook.create({"os": {"id": "ubuntu", "version": "24.04"}})
+).as_variables()
+NEXT_BOOT = {"headers": False, "held": [], "free_mib": None, "needed_mib": 0}
+
+
+def node_of(kernel: str, system: str = "ubuntu-24.04") -> dict[str, Any]:
+    """A host without a driver, whose next boot starts this kernel."""
+    driver: dict[str, Any] = {"version": None, "origin": "none", "packages": []}
+    return {"os": {"key": system}, "kernel": kernel, "boot": {**NEXT_BOOT, "kernel": kernel}, "driver": driver}
+
+
+@pytest.mark.parametrize("host", ["ubuntu2404"], indirect=True)
+def test_solved_not_installed_precompiled_modules_come_with_their_distributions_driver(
+    host: Host, filters: ModuleType
+) -> None:
+    node = node_of("6.8.0-100-generic")
+    wanted = filters.wanted_driver(UBUNTU["stack"]["driver"], node, "precompiled", UBUNTU["family"])
+    assert filters.driver_mode(node, wanted) == "manage" and not filters.driver_obstacles(node, "manage", wanted)
+    host.source(driver_branch="")  # NVIDIA's own driver is no candidate then
+    host.archive("archive")
+    asked = filters.asked_packages({"driver": wanted}, node, "manage", False, UBUNTU["family"])
+    looked = ahead(host, asked)
+    assert looked.get("driver") == "580.173.02", looked
+    beside = filters.driver_beside(wanted, node, looked["driver"])
+    driver: dict[str, Any] = {"names": filters.driver_packages(wanted), "version": "580.*"}
+    plan = host.packages([driver, *beside], driver=True)["plan"]
+    names = {step["name"] for step in plan}
+    assert names >= {
+        "nvidia-headless-no-dkms-580-server-open",
+        "nvidia-utils-580-server",
+        "libnvidia-compute-580-server",
+        "linux-modules-nvidia-580-server-open-6.8.0-100-generic",
+    }
+    assert not any("dkms" in name and "no-dkms" not in name for name in names), names
+    host.installs(plan, held=True)
+    there = {
+        "packages": [{"name": driver["names"][0], "version": "580.173.02-0ubuntu0.24.04.1", "from": "distribution"}]
+    }
+    known = {**node, "driver": {**node["driver"], **there, "origin": "apt"}}
+    assert filters.driver_mode(known, wanted) == "manage" and not filters.driver_objection(known, "manage", wanted)
+    assert filters.driver_mode(known, UBUNTU["stack"]["driver"]) == "keep", "by DKMS it is the distribution's"
+
+
+@pytest.mark.parametrize("host", ["ubuntu2404"], indirect=True)
+def test_a_kernel_without_precompiled_modules_is_refused_with_what_there_is(host: Host, filters: ModuleType) -> None:
+    before = host.files()
+    host.archive("archive")
+    node = node_of("6.8.0-45-generic")
+    wanted = filters.wanted_driver(UBUNTU["stack"]["driver"], node, "precompiled", UBUNTU["family"])
+    said = ahead(host, filters.asked_packages({"driver": wanted}, node, "manage", False, UBUNTU["family"]))["msg"]
+    for part in (
+        "no repository of this host has linux-modules-nvidia-580-server-open-6.8.0-45-generic",
+        "linux-modules-nvidia-*-6.8.0-45-generic: linux-modules-nvidia-535-server-6.8.0-45-generic",
+        "linux-modules-nvidia-580-server-open-6.8.0-90-generic",
+        "set nvidia_driver_modules to dkms",
+        "nothing was changed",
+    ):
+        assert part in said, said
+    assert host.files().keys() - before.keys() == {"etc/apt/sources.list.d/archive.list"}
 
 
 def test_check_mode_shows_the_files_and_writes_none(host: Host) -> None:

@@ -172,6 +172,8 @@ def _tree(host: Subject, build: DriverBuild, wanted: Driver) -> Tree | None:
     A package whose modules are not DKMS's to build has none.
     """
     packages = host.fact("packages", Packages)
+    if packages and any(fnmatchcase(name, "linux-modules-nvidia-*") for name in packages.installed):
+        return None
     names = driver_packages(wanted.branch, wanted.flavour) if packages else []
     installed = [packages.installed[name].version for name in names if packages and name in packages.installed]
     if installed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,9 +56,15 @@ class Apt:
         return out
 
     def offers(self, names: list[str]) -> dict[str, list[str]]:
-        """{package: its versions, newest first}, whatever the pins say."""
+        """{package: its versions, newest first}, whatever the pins say; a name may be a pattern."""
+        names = [known for name in names for known in (self.known(name) if "*" in name else [name])]
         status, out, _unused = self.call("apt-cache", "madison", *names) if names else (0, "", "")
         return plan.parse_madison(out) if status == 0 else {}
+
+    def known(self, pattern: str) -> list[str]:
+        """Names of packages, of any repository, that fit."""
+        status, out, _unused = self.call("apt-cache", "pkgnames", re.split(r"[*\[?]", pattern)[0])
+        return sorted(fnmatch.filter(out.split(), pattern)) if status == 0 else []
 
     def packages(self) -> Packages:
         """What dpkg holds now, by its own file."""

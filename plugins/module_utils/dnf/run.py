@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 from pathlib import Path
@@ -81,7 +82,7 @@ class Dnf:
         return out
 
     def offers(self, names: list[str]) -> dict[str, list[str]]:
-        """{package: its versions, newest first}, of the module streams that are enabled."""
+        """{package: its versions, newest first}, of the module streams that are enabled; a name may be a pattern."""
         form = "%{name}\t%{version}-%{release}\t%{arch}\n"
         options = [*self.options, "--quiet", "--disableplugin=versionlock"]
         argv = ["dnf", *options, "repoquery", "--available", "--queryformat", form, *names]
@@ -156,7 +157,8 @@ def offered(names: list[str], text: str) -> dict[str, list[str]]:
             name, version, arch = cells
             for asked in (name, "%s-%s" % (name, version), "%s-%s.%s" % (name, version, arch)):
                 found.setdefault(asked, set()).add(version)
-    return {name: sorted(found[name], key=packages.in_order, reverse=True) for name in names if name in found}
+    asked_for = {name for name in found if any(name == asked or fnmatch.fnmatchcase(name, asked) for asked in names)}
+    return {name: sorted(found[name], key=packages.in_order, reverse=True) for name in sorted(asked_for)}
 
 
 def parse_plan(text: str) -> Steps:
