@@ -1,0 +1,153 @@
+"""The operator's own way to start, over four lab hosts with a real torchrun: module, folder of the hosts, command."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.roles.rendering import render
+from tests.torch_venv import torch_venv
+
+pytestmark = [pytest.mark.lab]
+
+_LAUNCHER = "/usr/local/bin/way-launcher"
+_VENV = "/opt/ways/venv"
+# an environment as the pytorch role makes it, over the packages that the lab's share holds
+_MAKE_VENV = f"""
+mkdir -p {_VENV}/bin && cp /srv/nodectl/venv/pyvenv.cfg {_VENV} && ln -sfn /srv/nodectl/venv/lib {_VENV}/lib
+ln -sf $(readlink -f /srv/nodectl/venv/bin/python) {_VENV}/bin/python
+printf '#!{_VENV}/bin/python\\nfrom torch.distributed.run import main\\nmain()\\n' > {_VENV}/bin/torchrun
+chmod 755 {_VENV}/bin/torchrun
+"""
+GATHER = """
+import os, sys
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([float(os.environ["RANK"])])
+dist.all_reduce(total)
+os.write(1, f"sum {int(total)} of {dist.get_world_size()} in {os.getcwd()} with {sys.argv[1:]}\\n".encode())
+dist.destroy_process_group()
+"""
+
+
+class Shell:
+    """An operator's shell with this lab as inventory."""
+
+    def __init__(self, lab: Any, nodectl: Any) -> None:
+        self.lab, self.nodectl = lab, nodectl
+
+    def run(self, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        done: subprocess.CompletedProcess[str] = self.nodectl("-i", self.lab.inventory, *args, check=False, **more)
+        return done
+
+    def launch(self, *args: str) -> subprocess.CompletedProcess[str]:
+        return self.run("launch", "--launcher", _LAUNCHER, *args)
+
+    def everywhere(self, command: str) -> None:
+        for host in self.lab.hosts:
+            self.lab.ssh(host, command)
+
+    def job(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run("--output", "json", "jobs", "show", "last").stdout)["jobs"][0]
+        return found
+
+
+@pytest.fixture
+def shell(lab4: Any, nodectl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    made = Shell(lab4, nodectl)
+    text = shlex.quote(render("launch.sh.j2", profiles="lab", venv=_VENV))
+    made.everywhere(f"printf %s {text} > {_LAUNCHER} && chmod 755 {_LAUNCHER}")
+    for place, text in {"pyproject.toml": "", "src/own/__init__.py": "", "src/own/train.py": GATHER}.items():
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    yield made
+    made.run("jobs", "stop", "last")
+    made.run("jobs", "clean")
+    made.everywhere(f"rm -f {_LAUNCHER}")
+
+
+@pytest.fixture
+def torch(shell: Shell) -> str:
+    """Where the hosts' torch lies."""
+    if Path(torch_venv()).parent.name != "lab-share":
+        pytest.skip("the lab's share holds no environment with torch")
+    shell.everywhere(_MAKE_VENV)
+    return _VENV
+
+
+WORDS = ("a b", "$(touch /pwned)", "it's", "--x")
+
+
+def test_a_module_of_the_project_meets_over_torchrun(shell: Shell, torch: str) -> None:
+    done = shell.launch("--venv", torch, "--nproc-per-node", "1", "-m", "own.train", "--", *WORDS)
+    assert done.returncode == 0, done.stderr + done.stdout
+    for host in shell.lab.hosts:
+        assert f"{host} | [0] sum 6 of 4 in " in done.stdout and f"/code with {list(WORDS)}\n" in done.stdout
+    assert shell.job()["state"] == "finished"
+
+
+def test_code_that_the_hosts_have_is_not_copied_and_must_be_on_all(shell: Shell, torch: str) -> None:
+    script = shlex.quote(GATHER)
+    shell.everywhere(f"mkdir -p '/srv/my project/sub' /data && printf %s {script} > '/srv/my project/sub/train.py'")
+    argv = ("--venv", torch, "--nproc-per-node", "1", "--chdir", "/srv/my project", "--need", "/data", "sub/train.py")
+    last = shell.lab.hosts[-1]
+    try:
+        done = shell.launch(*argv, "--", *WORDS)
+        assert done.returncode == 0, done.stderr + done.stdout
+        assert done.stdout.count(f"sum 6 of 4 in /srv/my project with {list(WORDS)}\n") == 4
+        assert "code: nothing is copied" in done.stderr
+        job = shell.job()["id"]
+        assert "code" not in shell.lab.ssh(last, f"ls ~/.local/state/nodectl/jobs/{job}").split()
+        shell.lab.ssh(last, "rm -r /data '/srv/my project/sub'")
+        gone = shell.launch(*argv)
+        assert gone.returncode == 1 and "launching" not in gone.stderr
+        for path in ("/data", "/srv/my project/sub/train.py"):
+            assert f"failed: {last}: launch_paths: {path}: No such file or directory" in gone.stderr
+        skipped = shell.launch("--dry-run", "--skip", "paths", *argv)
+        assert skipped.returncode == 0, skipped.stderr
+        line = f"skipped     launch_paths: failed on {last}: /data: No such file or directory"
+        assert line in skipped.stdout and "skipped: launch_paths: failed" in skipped.stderr
+    finally:
+        shell.everywhere("rm -rf '/srv/my project' /data")
+
+
+def test_a_command_runs_once_a_rank_and_its_first_failure_ends_the_job(shell: Shell) -> None:
+    text = 'printf "%s\\n" "rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $NODE_RANK, to $MASTER_ADDR: $*"'
+    argv = ("--engine", "command", "--venv", "", "--nproc-per-node", "2")
+    done = shell.launch(*argv, "--", "sh", "-c", text, "sh", *WORDS)
+    assert done.returncode == 0, done.stderr + done.stdout
+    first = shell.lab.status["hosts"][0]["address"]
+    for rank in range(8):
+        line = f"rank {rank} of 8, {rank % 2} on {rank // 2}, to {first}: {' '.join(WORDS)}\n"
+        assert f"{shell.lab.hosts[rank // 2]} | [{rank % 2}] {line}" in done.stdout
+    dies = 'echo up; if [ "$RANK" = 5 ]; then sleep 2; echo "no such data" >&2; exit 7; fi; exec sleep 1000'
+    started = time.monotonic()
+    failed = shell.launch(*argv, "--", "sh", "-c", dies)
+    assert failed.returncode == 1 and time.monotonic() - started < 100
+    cause = shell.job()["first_failure"]
+    assert (cause["host"], cause["rank"], cause["exit_status"]) == (shell.lab.hosts[2], 5, 7), failed.stderr
+    assert "sleep 1000" not in "".join(shell.lab.ssh(host, "ps -e -o args") for host in shell.lab.hosts)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--chdri", "/srv", "t.py"), "--chdir"),
+        (("--engine", "deepsped", "--", "t.py"), "deepspeed"),
+        (("--engine", "deepspeed", "--", "--hostfile", "h", "t.py"), "--limit"),
+        (("-m", "own.train", "--lr", "1"), "stand behind `--`"),
+        (("--skip", "clokc", "-m", "own.train"), "did you mean clock"),
+        ((), "-m PACKAGE.MODULE"),
+    ],
+)
+def test_a_slip_is_told_the_word_that_was_meant(shell: Shell, args: tuple[str, ...], words: str) -> None:
+    done = shell.launch(*args)
+    assert done.returncode == 2 and words in done.stderr, done.stderr
