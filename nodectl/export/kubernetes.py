@@ -1,0 +1,158 @@
+"""Manifests for Kubernetes: a JobSet, or Kubeflow's PyTorchJob, whose pods are the nodes of one PyTorch job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from nodectl.errors import UsageError
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+# NAME-nodes-0-INDEX is a pod's host name, and that has 63 characters
+_LONGEST_NAME = 40
+_PORT = 29500
+_NODES = "nodes"
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesJob:
+    """`gpus` of a pod; `rdma` are resources that give it RDMA, with their counts; `shm` is the size of /dev/shm.
+
+    Without a size it is half the node's memory.
+
+    Without GPUs `ranks` a pod run on its CPUs.
+    """
+
+    name: str
+    image: str
+    nodes: int
+    ranks: int
+    script: str
+    gpus: int = 0
+    args: Sequence[str] = ()
+    namespace: str = ""
+    rdma: Mapping[str, int] = field(default_factory=dict)
+    shm: str = ""
+    host_network: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for what, text in (("--name", self.name), ("--namespace", self.namespace or "x")):
+            if not _LABEL.fullmatch(text) or len(text) > _LONGEST_NAME:
+                raise UsageError(
+                    f"{what} {text!r}: Kubernetes takes a-z, 0-9 and - here, {_LONGEST_NAME} characters at most",
+                    "say --name NAME",
+                )
+
+
+def manifest(job: KubernetesJob, kind: str) -> str:
+    """The YAML of one object."""
+    return yaml.dump(KINDS[kind](job), Dumper=_Plain, sort_keys=False, width=120)
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes what stands twice in full: not all readers know YAML's anchors."""
+
+    def ignore_aliases(self, _: Any) -> bool:
+        return True
+
+
+def jobset(job: KubernetesJob) -> Document:
+    """One Job of `nodes` pods that know their number, and find the first by its host name."""
+    first = f"{job.name}-{_NODES}-0-0.{job.name}"
+    number = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+    pod = _pod(job, "NODE_RANK", first, str(_PORT), [{"name": "NODE_RANK", "valueFrom": number}])
+    template = {
+        "spec": {
+            "parallelism": job.nodes,
+            "completions": job.nodes,
+            "completionMode": "Indexed",
+            "backoffLimit": 0,
+            "template": {"spec": {"restartPolicy": "Never", **pod}},
+        }
+    }
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": _metadata(job),
+        "spec": {
+            "failurePolicy": {"maxRestarts": 0},
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "replicatedJobs": [{"name": _NODES, "replicas": 1, "template": template}],
+        },
+    }
+
+
+def pytorchjob(job: KubernetesJob) -> Document:
+    """A master and its workers; the operator gives each pod MASTER_ADDR, MASTER_PORT and its number, RANK."""
+    replica = {
+        "restartPolicy": "Never",
+        "template": {"spec": _pod(job, "RANK", "$(MASTER_ADDR)", "$(MASTER_PORT)", [])},
+    }
+    replicas = {"Master": {"replicas": 1, **replica}}
+    if job.nodes > 1:
+        replicas["Worker"] = {"replicas": job.nodes - 1, **replica}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": _metadata(job),
+        "spec": {
+            "nprocPerNode": str(job.ranks),
+            "runPolicy": {"backoffLimit": 0, "cleanPodPolicy": "Running"},
+            "pytorchReplicaSpecs": replicas,
+        },
+    }
+
+
+def _metadata(job: KubernetesJob) -> Document:
+    return {"name": job.name, **({"namespace": job.namespace} if job.namespace else {})}
+
+
+def _pod(job: KubernetesJob, rank: str, address: str, port: str, own_env: list[Document]) -> Document:
+    """Container, shared memory and network of a pod; `rank` is the variable that holds its number."""
+    limits = {**({"nvidia.com/gpu": job.gpus} if job.gpus else {}), **job.rdma}
+    env = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **job.env}
+    container: Document = {
+        "name": "pytorch",  # the training operator looks for this name
+        "image": job.image,
+        "command": ["torchrun"],
+        "args": _torchrun(job, rank, address, port),
+        "env": [*own_env, *({"name": name, "value": literal(value)} for name, value in env.items())],
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - a mount point of the pod
+    }
+    if limits:
+        container["resources"] = {"limits": limits, "requests": dict(limits)}
+    if job.rdma:  # verbs register memory
+        container["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
+    memory = {"medium": "Memory", **({"sizeLimit": job.shm} if job.shm else {})}
+    pod: Document = {"containers": [container], "volumes": [{"name": "shm", "emptyDir": memory}]}
+    if job.host_network:
+        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    return pod
+
+
+def _torchrun(job: KubernetesJob, rank: str, address: str, port: str) -> list[str]:
+    script = f"./{job.script}" if job.script.startswith("-") else job.script
+    options = {
+        "--nnodes": str(job.nodes),
+        "--node-rank": f"$({rank})",
+        "--nproc-per-node": str(job.ranks),
+        "--max-restarts": "0",
+        "--master-addr": address,
+        "--master-port": port,
+    }
+    own = [word for option in options.items() for word in option]
+    return [*own, *(literal(word) for word in (script, *job.args))]
+
+
+def literal(text: str) -> str:
+    """A word as Kubernetes hands it on: it would put a variable's value in the place of `$(NAME)`."""
+    return text.replace("$", "$$")
+
+
+KINDS: Mapping[str, Callable[[KubernetesJob], Document]] = {"jobset": jobset, "pytorchjob": pytorchjob}
