@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.options import Seconds
 from nodectl.cli.terminal import LinePrinter, note, result
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _SETTLING_S = 15.0
 _TAIL_LINES = 40
+_ATTACH_LINES = 20
+_QUIET_HELP = "No output for so long is said to be a stall."
 _TORCHRUN_MARK = re.compile(r"^\[default(\d+)\]:")
 
 
@@ -138,6 +141,57 @@ def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[
     if names and places[place] not in names:
         raise UsageError(f"--rank {rank} is on {places[place]}, not on {', '.join(names)}")
     return [places[place]], local_rank
+
+
+@jobs.command()
+@click.option(
+    "--tail", type=click.IntRange(0), default=_ATTACH_LINES, show_default=True, metavar="N", help="Of each host."
+)
+@click.argument("job")
+@click.pass_obj
+def attach(app: App, tail: int, job: str) -> None:
+    """Follow a running job as its launch did, to its end and with its exit status; Ctrl-C leaves it running."""
+    listing = _read(app)
+    selected = listing.find(job)
+    if selected.state.ended or selected.slurm is not None:
+        words = f"logs {selected.id}" if selected.state.ended else f"logs -f {selected.id}"
+        raise UsageError(f"{selected.id} is not to be attached to", f"nodectl jobs {words}")
+    note(
+        f"job {selected.id} of {selected.operator}, {selected.state.value} on {fold(selected.nodes or selected.hosts)}"
+    )
+    try:
+        gone = follow_output(app, _members(app, selected), selected.id, tail=tail)
+    except KeyboardInterrupt:
+        note(f"it goes on: nodectl jobs attach {selected.id}, nodectl jobs stop {selected.id}")
+        raise click.exceptions.Exit(130) from None
+    raise click.exceptions.Exit(conclude(app, selected.id, gone))
+
+
+@jobs.command()
+@click.option(
+    "--interval", type=Seconds(0.5), default=5.0, show_default=True, metavar="TIME", help="Between two looks."
+)
+@click.option("--once", is_flag=True, help="Look twice, one interval apart, and end: 1 where the job stands still.")
+@click.option(
+    "--pattern", default="", metavar="REGEX", help="What tells a step: (?P<step>..), (?P<total>..), (?P<loss>..)."
+)
+@click.option("--quiet", "quiet_s", type=Seconds(1), default=300.0, show_default=True, metavar="TIME", help=_QUIET_HELP)
+@click.argument("job")
+@click.pass_obj
+def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, job: str) -> None:
+    """Watch a job: steps, age of the output, GPU use and power, network, for each host; say where it stands still."""
+    from nodectl.cli.watching import watch_job
+    from nodectl.jobs.pulse import check_pattern
+
+    if pattern:
+        check_pattern(pattern)
+    selected = _read(app).find(job)
+    if selected.state.ended or selected.slurm is not None:
+        raise UsageError(f"{selected.id} does not run under nodectl now", f"nodectl jobs show {selected.id}")
+    status = watch_job(
+        app, _members(app, selected), selected.id, pattern, interval_s=interval, quiet_s=quiet_s, once=once
+    )
+    raise click.exceptions.Exit(conclude(app, selected.id, {}) if status is None else status)
 
 
 @jobs.command()

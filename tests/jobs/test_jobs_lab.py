@@ -191,6 +191,33 @@ def test_logs_follow_from_another_shell(shell: Shell) -> None:
     assert followed.stdout.count("| bye") == 8
 
 
+STEPS = SLEEP.replace(
+    "time.sleep(1000)",
+    """
+for step in range(1, 1000):
+    os.write(1, f'step {step}/1000 loss {1 / step:.3f}\\n'.encode())
+    time.sleep(0.1)
+""",
+)
+
+
+def test_a_job_is_watched_and_attached_to_from_another_shell(shell: Shell) -> None:
+    job_id = shell.begin(STEPS)
+    seen = shell.run("--output", "json", "jobs", "watch", "--once", "--interval", "2", job_id)
+    assert seen.returncode == 0, seen.stderr
+    document = json.loads(seen.stdout)
+    assert [host["host"] for host in document["hosts"]] == list(shell.lab.hosts)
+    assert all(host["step"] > 1 and host["total"] == 1000 and host["steps_per_s"] > 0 for host in document["hosts"])
+    assert document["stalls"] == []
+    argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, "jobs", "attach", "--tail", "1", job_id]
+    with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert b"| step " in process.stdout.readline()
+        assert shell.run("jobs", "stop", job_id).returncode == 0
+        said, _ = process.communicate(timeout=60)
+    assert (process.returncode, b"job stopped by " in said) == (1, True)
+
+
 def test_a_killed_rank_ends_the_job_in_seconds(shell: Shell) -> None:
     job_id = shell.begin(SLEEP)
     host = shell.lab.hosts[2]

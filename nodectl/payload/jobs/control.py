@@ -60,6 +60,7 @@ def main(argv: List[str]) -> int:
         "stop": stop_job,
         "clean": clean,
         "survey": survey,
+        "pulse": pulse,
     }
     os.umask(0o077)
     try:
@@ -259,6 +260,14 @@ def describe_partial(job: JobFolder) -> Row:
         "processes": 0,
         "state": state,
     }
+
+
+def pulse(job_id: str, pattern: str) -> List[Row]:
+    """How the job does here at this moment; nothing where it is not known here."""
+    from . import pulse as reading  # of use to this command alone
+
+    job = JobFolder(job_id)
+    return [reading.pulse(job, pattern)] if job.exists else []
 
 
 def stop_job(job_id: str, operator: str = "") -> List[Row]:

@@ -34,7 +34,11 @@ def newest_ns(folder: Optional[str]) -> int:
 def _launcher(plan: Dict[str, Any]) -> str:
     if not os.access(plan["launcher"], os.X_OK):
         return f"{plan['launcher']} is not there"
-    torchrun = os.path.join(plan["venv"], "bin", "torchrun") if plan.get("venv") else ""
+    start = plan.get("start") or {}
+    if start.get("engine", "torchrun") != "torchrun":
+        return ""
+    environment = start.get("conda") or plan.get("venv")
+    torchrun = os.path.join(environment, "bin", "torchrun") if environment else ""
     return f"{torchrun} is not there" if torchrun and not os.access(torchrun, os.X_OK) else ""
 
 

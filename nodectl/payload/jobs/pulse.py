@@ -1,0 +1,145 @@
+"""How a job does on this node at this moment: its step by its output, that output's age, GPUs and network counters."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import subprocess
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from .folder import JobFolder
+
+_TAIL_BYTES = 64 * 1024
+_LINES = 400
+_GPU_S = 5.0
+_GPU_FIELDS = ("index", "utilization.gpu", "power.draw", "power.limit", "memory.used", "memory.total")
+_RDMA_WORD_BYTES = 4  # what port_xmit_data counts in
+# `step 12/100`, `iteration: 7`, `Step=3`; then a tqdm bar
+_STEPS = (
+    re.compile(
+        r"\b(?:step|iteration|iter)\b['\"]?[\s:=#]*(?P<step>\d+)(?![.\d])(?:\s*(?:/|of)\s*(?P<total>\d+))?",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\|\s*(?P<step>\d+)/(?P<total>\d+) \["),
+)
+_LOSS = re.compile(r"\bloss\b['\"]?[\s:=]*(?P<loss>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))", re.IGNORECASE)
+
+
+def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
+    """A row for `jobs watch`; what cannot be read is None or empty, never 0."""
+    plan = job.plan()
+    state = job.state()
+    path = job.at("output.log")
+    return {
+        "id": job.id,
+        "state": state["state"],
+        "attempt": state.get("attempt", 1),
+        "alive": job.supervisor_alive(),
+        "output_age_s": _age_s(path),
+        **progress(_tail(path), pattern),
+        "network": _network(plan["hosts"][plan["rank"]].get("interface", "")),
+        "rdma": _rdma(),
+        "gpus": _gpus(),
+        "time_s": time.monotonic(),
+    }
+
+
+def progress(text: str, pattern: str = "") -> Dict[str, Any]:
+    """`step`, `total` and `loss` of the last line that tells a step; `pattern` has groups of these names."""
+    own = [re.compile(pattern)] if pattern else _STEPS
+    for line in reversed(re.split(r"[\r\n]+", text)[-_LINES:]):
+        for expression in own:
+            match = expression.search(line)
+            if match:
+                return _told(match, line)
+    return {"step": None, "total": None, "loss": None}
+
+
+def _told(match: re.Match[str], line: str) -> Dict[str, Any]:
+    groups = match.groupdict()
+    loss = groups.get("loss")
+    if "loss" not in groups:
+        said = _LOSS.search(line)
+        loss = said.group("loss") if said else None
+    return {"step": _number(groups.get("step")), "total": _number(groups.get("total")), "loss": loss}
+
+
+def _number(text: Optional[str]) -> Optional[int]:
+    digits = (text or "").replace(",", "").replace("_", "")
+    return int(digits) if digits.isdigit() else None
+
+
+def _tail(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _age_s(path: str) -> Optional[float]:
+    """Since the ranks last wrote; None where they have not."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return max(0.0, time.time() - stat.st_mtime) if stat.st_size else None
+
+
+def _network(interface: str) -> Optional[Dict[str, int]]:
+    """Bytes that came in and went out by the job's interface, or where it is not told by all but loopback."""
+    names = [interface] if interface else [name for name in os.listdir("/sys/class/net") if name != "lo"]
+    counted = [_counters(f"/sys/class/net/{name}/statistics", ("rx_bytes", "tx_bytes")) for name in names]
+    return _sum([each for each in counted if each])
+
+
+def _rdma() -> Optional[Dict[str, int]]:
+    """Bytes over all RDMA ports; None where there is none."""
+    ports = glob.glob("/sys/class/infiniband/*/ports/*/counters")
+    counted = [_counters(port, ("port_rcv_data", "port_xmit_data")) for port in ports]
+    return _sum([[value * _RDMA_WORD_BYTES for value in each] for each in counted if each])
+
+
+def _counters(folder: str, names: Tuple[str, str]) -> List[int]:
+    try:
+        return [_read_number(os.path.join(folder, name)) for name in names]
+    except (OSError, ValueError):
+        return []
+
+
+def _read_number(path: str) -> int:
+    with open(path, encoding="ascii") as file:
+        return int(file.read())
+
+
+def _sum(counted: List[List[int]]) -> Optional[Dict[str, int]]:
+    if not counted:
+        return None
+    return {"in_bytes": sum(each[0] for each in counted), "out_bytes": sum(each[1] for each in counted)}
+
+
+def _gpus() -> List[Dict[str, Optional[float]]]:
+    """A row a GPU; none where there is no nvidia-smi, or it does not answer."""
+    argv = ["nvidia-smi", f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_GPU_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return gpu_rows(done.stdout)
+
+
+def gpu_rows(text: str) -> List[Dict[str, Optional[float]]]:
+    """From nvidia-smi's CSV; a value that it does not have (`[N/A]`) is None."""
+    names = ("index", "use_percent", "power_w", "limit_w", "memory_mib", "memory_total_mib")
+    rows = [[_float(field) for field in line.split(",")] for line in text.splitlines() if line.strip()]
+    return [dict(zip(names, row)) for row in rows if len(row) == len(names)]  # noqa: B905 - Python 3.8
+
+
+def _float(text: str) -> Optional[float]:
+    try:
+        return float(text)
+    except ValueError:
+        return None
