@@ -151,6 +151,8 @@ def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[
 @click.pass_obj
 def attach(app: App, tail: int, job: str) -> None:
     """Follow a running job as its launch did, to its end and with its exit status; Ctrl-C leaves it running."""
+    from nodectl.jobs.follow import Start
+
     listing = _read(app)
     selected = listing.find(job)
     if selected.state.ended or selected.slurm is not None:
@@ -160,7 +162,7 @@ def attach(app: App, tail: int, job: str) -> None:
         f"job {selected.id} of {selected.operator}, {selected.state.value} on {fold(selected.nodes or selected.hosts)}"
     )
     try:
-        gone = follow_output(app, _members(app, selected), selected.id, tail=tail)
+        gone = follow_output(app, _members(app, selected), selected.id, start=Start(tail=tail))
     except KeyboardInterrupt:
         note(f"it goes on: nodectl jobs attach {selected.id}, nodectl jobs stop {selected.id}")
         raise click.exceptions.Exit(130) from None

@@ -116,7 +116,9 @@ class Hosts:
         return job
 
     def output(self, host: str) -> str:
-        return str(self.lab.ssh(host, "cat ~/.local/state/nodectl/jobs/*/output.log"))
+        """Of all attempts, the newest file last."""
+        find = "find ~/.local/state/nodectl/jobs -name output.log -o -name 'std*.log'"
+        return str(self.lab.ssh(host, f"cat $({find} | xargs ls -tr)"))
 
     def wait_step(self, host: str, step: int) -> None:
         until = time.monotonic() + 60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -9,10 +10,12 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
+from . import outputs
 from .folder import JobFolder
 
 _TAIL_BYTES = 64 * 1024
 _LINES = 400
+_MOST_FILES = 32
 _GPU_S = 5.0
 _GPU_FIELDS = ("index", "utilization.gpu", "power.draw", "power.limit", "memory.used", "memory.total")
 _RDMA_WORD_BYTES = 4  # what port_xmit_data counts in
@@ -31,19 +34,39 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
     """A row for `jobs watch`; what cannot be read is None or empty, never 0."""
     plan = job.plan()
     state = job.state()
-    path = job.at("output.log")
+    files = _newest_first([job.at(name) for name in outputs.shown_files(job)])
     return {
         "id": job.id,
         "state": state["state"],
         "attempt": state.get("attempt", 1),
         "alive": job.supervisor_alive(),
-        "output_age_s": _age_s(path),
-        **progress(_tail(path), pattern),
+        "output_age_s": max(0.0, time.time() - files[0][0]) if files else None,
+        **_progress_of([path for _, path in files], pattern),
         "network": _network(plan["hosts"][plan["rank"]].get("interface", "")),
         "rdma": _rdma(),
         "gpus": _gpus(),
         "time_s": time.monotonic(),
     }
+
+
+def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
+    """When each of these was written to, the last one first, and which it is; without those that are empty."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            stat = os.stat(path)
+            found += [(stat.st_mtime, path)] if stat.st_size else []
+    return sorted(found, reverse=True)
+
+
+def _progress_of(paths: List[str], pattern: str) -> Dict[str, Any]:
+    """As the file tells that was written to last, of those that tell any."""
+    told = progress("")
+    for path in paths[:_MOST_FILES]:
+        told = progress(_tail(path), pattern)
+        if told["step"] is not None:
+            break
+    return told
 
 
 def progress(text: str, pattern: str = "") -> Dict[str, Any]:
@@ -78,15 +101,6 @@ def _tail(path: str) -> str:
             return file.read().decode(errors="replace")
     except OSError:
         return ""
-
-
-def _age_s(path: str) -> Optional[float]:
-    """Since the ranks last wrote; None where they have not."""
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return None
-    return max(0.0, time.time() - stat.st_mtime) if stat.st_size else None
 
 
 def _network(interface: str) -> Optional[Dict[str, int]]:
