@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +72,15 @@ def test_an_upload_that_is_ended_leaves_nothing(upload: Upload, number: signal.S
     upload.process.send_signal(number)
     assert upload.process.wait(60) != 0
     assert upload.names() == []
+
+
+def test_a_job_without_code_has_a_folder_to_run_in(fleet: Fleet) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name in ("plan.json", "secret"):
+            archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+    assert fleet.ctl(0, "receive", JOB, "0", stdin=buffer.getvalue()).returncode == 0
+    assert (fleet.state(0) / "jobs" / JOB / "code").is_dir()
 
 
 def test_an_upload_that_breaks_off_leaves_nothing(upload: Upload) -> None:

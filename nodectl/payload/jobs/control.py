@@ -120,7 +120,8 @@ def _unpack(job: JobFolder, rank: int) -> None:
     write_atomic(os.path.join(job.partial, "rank"), json.dumps({"rank": rank}).encode())
     for name in ("plan.json", "secret"):
         sync_file(os.path.join(job.partial, name))
-    os.makedirs(os.path.join(job.partial, "ranks"), mode=0o700)
+    for name in ("ranks", "code"):  # of a folder without files nothing travels, and the job runs in it
+        os.makedirs(os.path.join(job.partial, name), mode=0o700, exist_ok=True)
     os.unlink(receiver)
 
 
