@@ -277,9 +277,11 @@ class Subject:
 
     def limit_reached(self, grown: Growth, change: Threshold, first: Threshold | None) -> float | None:
         """The limit that the counter reaches, as `grew` says; None where it is less."""
-        threshold = first if grown.by is None else change
-        limit = None if threshold is None else self.threshold(threshold)
-        return limit if limit is not None and grown.change >= limit else None
+        threshold, counted = (first, grown.value) if grown.by is None else (change, grown.by)
+        if threshold is None:
+            return None
+        limit = self.thresholds.get(threshold.name, threshold.value)
+        return limit if counted >= limit else None
 
     @property
     def gpus(self) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from nodectl.common import bounded_json
@@ -34,8 +34,18 @@ def host_name(folder: str) -> str:
         return os.fsencode(folder).decode("utf-8", errors="replace")
 
 
-# an entry without its texts, and when it was taken
-_Index = Mapping[str, tuple[Entry, float | None]]
+class _Row(NamedTuple):
+    """An entry of the index: all but the texts, and when it was taken."""
+
+    argv: tuple[str, ...] = ()
+    exit_status: int | None = 0
+    duration_s: float = 0.0
+    cut: bool = False
+    time: float | None = None
+
+
+_Index = Mapping[str, _Row]
+_UNINDEXED = _Row()
 
 
 @dataclass(slots=True)
@@ -98,7 +108,7 @@ def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None
         offset_s, error_s = _clock(folder)
     finally:
         os.close(descriptor)
-    times = [time for _, time in index.values() if time is not None]
+    times = [row.time for row in index.values() if row.time is not None]
     return Recording(host, entries, offset_s, error_s, recorded, min(times, default=None))
 
 
@@ -113,16 +123,14 @@ def _keys(names: Collection[str], index: _Index) -> list[str]:
 
 def _entry(folder: _Opened, key: str, index: _Index) -> Entry | None:
     out = folder.read(f"{key}{OUT}")
-    entry, _ = index.get(key, (Entry(key, (), 0, "", "", 0.0, recorded=True), None))
-    if out is None and entry.exit_status == 0:
+    row = index.get(key, _UNINDEXED)
+    if out is None and row.exit_status == 0:
         return None  # what it printed is not there: that is not nothing
     content, cut = out or (b"", False)
     err, _ = folder.read(f"{key}{ERR}") or (b"", False)
-    cut = cut or entry.cut
-    status = None if cut else entry.exit_status
-    return Entry(
-        key, entry.argv, status, as_text(content), as_text(err), entry.duration_s, cut=cut, recorded=entry.recorded
-    )
+    cut = cut or row.cut
+    status = None if cut else row.exit_status
+    return Entry(key, row.argv, status, as_text(content), as_text(err), row.duration_s, cut=cut, recorded=True)
 
 
 def _clock(folder: _Opened) -> tuple[float | None, float | None]:
@@ -148,7 +156,7 @@ def _index(folder: _Opened, path: Path) -> _Index:
         ) from error
 
 
-def _indexed(row: Mapping[str, Any]) -> tuple[Entry, float | None]:
+def _indexed(row: Mapping[str, Any]) -> _Row:
     key, status, argv = row["key"], row.get("exit_status", 0), row.get("argv") or []
     if not (status is None or isinstance(status, int)) or isinstance(status, bool):
         raise ValueError(f"exit_status of {key}: {status!r}")
@@ -160,7 +168,7 @@ def _indexed(row: Mapping[str, Any]) -> tuple[Entry, float | None]:
     if not 0 <= (time or 0.0) < _END_OF_TIME:
         raise ValueError(f"time of {key}: {time}")
     cut = bool(row.get("cut")) or status is None
-    return Entry(key, tuple(map(str, argv)), status, "", "", duration_s, cut=cut, recorded=True), time
+    return _Row(tuple(map(str, argv)), status, duration_s, cut, time)
 
 
 def _seconds(stamp: object) -> float | None:

@@ -89,8 +89,8 @@ def _gpu(block: Block, last: bool) -> GpuStatus:
     """All fields of one GPU."""
     unavailable: dict[str, str] = {}
     named = _fields(GpuStatus, block.values, unavailable)
-    for name, paths in sums().items():
-        named[name] = _kept(_sum(block.values, paths), name, unavailable)
+    for name, paths, section in _summed(tuple(block.values)):
+        named[name] = _kept(_sum(block.values, paths, section), name, unavailable)
     named["clock_event_reasons"], other = _reasons(block.values, unavailable)
     named["retired_pages_pending"] = _pending(block.values, unavailable)
     processes = block.processes
@@ -109,15 +109,30 @@ def _gpu(block: Block, last: bool) -> GpuStatus:
 
 def _fields(kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
     """The class's fields that stand somewhere, by name."""
-    read: dict[str, Any] = {}
-    for name, place in places_of(kind).items():
-        value = next(filter(None, map(values.get, place.paths)), None)
-        if value is not None and value.text and not refused(value.text):  # as most are
-            read[name] = _reading(place.kind, value)
-            continue
+    blank, printed = _layout(kind, tuple(values))
+    read: dict[str, Any] = dict(blank)
+    for name, place, path in printed:
+        value = values.get(path)
+        if value is not None and value.text:
+            read[name] = reading = _reading(place.kind, value)
+            if not isinstance(reading, Refused):  # as most are
+                continue
         value = _printed(values, place)
         read[name] = None if value is None else _kept(_reading(place.kind, value), name, unavailable)
     return read
+
+
+@lru_cache(maxsize=64)
+def _layout(kind: Any, paths: tuple[str, ...]) -> tuple[dict[str, None], tuple[tuple[str, Place, str], ...]]:
+    """The fields of which nothing is printed, and the others with where: GPUs of one kind print the same paths."""
+    known, printed = set(paths), []
+    blank: dict[str, None] = {}
+    for name, place in places_of(kind).items():
+        if found := [path for path in (*place.paths, *place.sections) if path in known]:
+            printed.append((name, place, found[0] if found[0] in place.paths else ""))
+        else:
+            blank[name] = None
+    return blank, tuple(printed)
 
 
 def _reading(kind: Kind, value: Value | None) -> Any:
@@ -151,19 +166,30 @@ def _kept(reading: Any, name: str, unavailable: dict[str, str]) -> Any:
     return reading
 
 
-def _sum(values: Values, paths: tuple[tuple[str, ...], ...]) -> int | Refused | None:
-    """Of the first set of paths that is printed at all; a part that this GPU does not count adds nothing."""
-    for group in paths:
-        parts = [_reading(COUNT, values[path]) for path in group if path in values]
-        if parts:
-            unknown = [part for part in parts if isinstance(part, Refused)]
-            failed = [part for part in unknown if not _ABSENT.fullmatch(part.text)]
-            if failed or len(unknown) == len(parts):
-                return Refused((failed or unknown)[0].text)
-            total: int = sum(part for part in parts if not isinstance(part, Refused))
-            return total
-    section = values.get(paths[0][0].split("/")[0])
-    return Refused(section.text) if section is not None and refused(section.text) else None
+@lru_cache(maxsize=64)
+def _summed(paths: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+    """Each sum's name, its first set of paths that is printed at all, and its section."""
+    known, found = set(paths), []
+    for name, groups in sums().items():
+        printed = ([path for path in group if path in known] for group in groups)
+        found.append((name, tuple(next(filter(None, printed), ())), groups[0][0].split("/")[0]))
+    return tuple(found)
+
+
+def _sum(values: Values, paths: tuple[str, ...], section: str) -> int | Refused | None:
+    """Of these paths; a part that this GPU does not count adds nothing."""
+    parts = [_reading(COUNT, values[path]) for path in paths]
+    if not parts:
+        whole = values.get(section)
+        return Refused(whole.text) if whole is not None and refused(whole.text) else None
+    unknown = [part for part in parts if isinstance(part, Refused)]
+    if unknown:
+        failed = [part for part in unknown if not _ABSENT.fullmatch(part.text)]
+        if failed or len(unknown) == len(parts):
+            return Refused((failed or unknown)[0].text)
+        parts = [part for part in parts if not isinstance(part, Refused)]
+    total: int = sum(parts)
+    return total
 
 
 def _reasons(values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
