@@ -122,3 +122,5 @@ if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || ! .venv/bin/nodectl -
   install_nodectl
   touch "$stamp"
 fi
+# as an installation has it: where Python may write no bytecode, each start would compile nodectl anew
+.venv/bin/python -m compileall -q nodectl

@@ -30,12 +30,15 @@ def _read(recording: Recording) -> tuple[Gid, ...]:
         shown = parsed_as(recording, "show-gids").gids
         return tuple(Gid(g.device, g.port, g.index, g.gid, g.version, g.netdev, g.ipv4) for g in shown)
     return tuple(
-        _gid(name, port, int(path[5:]), files)
+        _gid(name, port, index, files)
         for name in sorted(devices, key=natural)
         for port, files in sorted(devices[name].ports.items())
-        for path in sorted(files, key=lambda path: (len(path), path))
-        if path.startswith("gids/") and path[5:].isdigit()
+        for index in _indexes(files)
     )
+
+
+def _indexes(files: dict[str, str]) -> list[int]:
+    return sorted(int(path[5:]) for path in files if path.startswith("gids/") and path[5:].isdigit())
 
 
 def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:
@@ -47,6 +50,8 @@ def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:
 
 def _ipv4(gid: str) -> str | None:
     """The IPv4 address that a GID carries in its last four bytes; None where it carries none."""
+    if "ffff" not in gid.lower():  # as before every such address: to read one is dear
+        return None
     try:
         address = IPv6Address(gid).ipv4_mapped
     except ValueError:

@@ -87,7 +87,7 @@ def parse_ibv_devinfo(text: str) -> IbvDevinfo:
     lines = list(rows_of(text, _PROGRAM))
     devices: list[tuple[str, Block, list[_PortBlock]]] = []
     for line in lines:
-        if match := _DEVICE.fullmatch(line.text):
+        if "hca_id:" in line.text and (match := _DEVICE.fullmatch(line.text)):
             if not match[1].strip():
                 raise unreadable(_PROGRAM, line, "the device's name is cut")
             devices.append((match[1].strip(), Block(_PROGRAM), []))
