@@ -125,7 +125,7 @@ def two_hosts(probe: str, measurements: Sequence[Measurement]) -> tuple[Finding,
             expected=f"about {format_value(fast.value, fast.unit)}, as {_arrow(fast.hosts)}",
             actual=f"{format_value(slow.value, slow.unit)}, {share} of the other way; "
             "two hosts cannot tell host from path",
-            remedy=f"measure with a third host: `nodectl -l {a},{b},… probe {probe}`",
+            remedy=f"measure with a third host: `nodectl -l {a},{b},HOST probe {probe}`",
             hosts=(a, b),
         ),
     )
@@ -171,10 +171,10 @@ def _unsettled(probe: str, suspect: Suspect, noise: float) -> Finding:
     names = fold(hosts)
     if suspect.rivals:
         actual = f"at {_percent(suspect.share)} of the fleet; it cannot be told which: {named}"
-        remedy = f"measure {names} with further hosts: `nodectl -l {names},… probe {probe} --rounds all`"
+        remedy = f"measure {names} with further hosts: `nodectl probe {probe} --rounds all`"
     else:
         actual = f"{named} at {_percent(suspect.share)} of the fleet, but not each time: noise of {_percent(noise)}"
-        remedy = f"measure longer: `nodectl -l {names},… probe {probe} --repetitions 10`"
+        remedy = f"measure longer: `nodectl probe {probe} --repetitions 10`"
     return Finding(hosts[0], probe, Status.WARNING, "unsettled", actual=actual, remedy=remedy, hosts=hosts)
 
 

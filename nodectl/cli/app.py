@@ -55,7 +55,7 @@ class App:
         settings = _read_settings(inventory)
         app = cls(
             inventory_sources=inventory,
-            limit=limit or settings.get("limit"),
+            limit=_spelt_out(limit or settings.get("limit")),
             replay=replay,
             output=output or settings.get("output", "table"),
             forks=forks or settings.get("forks", FORKS),
@@ -188,3 +188,12 @@ def _read_settings(inventory: tuple[str, ...]) -> dict[str, Any]:
         return {}
     except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path}: {error}") from error
+
+
+def _spelt_out(limit: str | None) -> str | None:
+    # ClusterShell is imported only where it is needed
+    if limit is None or "[" not in limit:
+        return limit
+    from nodectl.common.nodeset import unfolded
+
+    return unfolded(limit)

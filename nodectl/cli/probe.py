@@ -106,6 +106,25 @@ class _Command(click.Command):
             extra["default_map"] = app.defaults_for(["probe", str(info_name)])
         return super().make_context(info_name, args, parent, **extra)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's; further words are refused with what was probably meant."""
+        ctx.allow_extra_args = True
+        rest = super().parse_args(ctx, args)
+        if ctx.args and not ctx.resilient_parsing:
+            raise _further_words(str(self.name), ctx.args)
+        return rest
+
+
+def _further_words(name: str, words: Sequence[str]) -> UsageError:
+    from nodectl.probes.registry import listed
+
+    known = {probe.name for probe in listed()} | set(GROUPS)
+    if all(known.issuperset(word.split(",")) for word in words):
+        remedy = f"several probes are one word: `nodectl probe {','.join([name, *words])}`"
+    else:
+        remedy = f"hosts are chosen by --limit: `nodectl -l HOST probe {name}`"
+    return UsageError(f"probe {name} takes no further word: {' '.join(words)}", remedy)
+
 
 def _single(probe: AnyProbe) -> click.Command:
     """The command of one probe."""

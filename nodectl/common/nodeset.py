@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import prod
 
 # what NodeSet takes for a name and nothing else: no range that it would spell out, no group that it would look up
 _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,255}")
@@ -36,3 +37,34 @@ def expand(pattern: str) -> tuple[str, ...] | None:
         return tuple(NodeSet(pattern))
     except NodeSetException:
         return None
+
+
+# with a dash or a comma in its brackets: `group[0]` and `group[0:2]` are Ansible's own
+_FOLDED = re.compile(r"(?<![\w.&~\]-])(?P<sign>!?)(?P<set>[\w.-]*(?:\[\d+(?:[-,]\d+)+\][\w.-]*)+)")
+_MOST_NAMES, _LONGEST_NUMBER = 100_000, 9
+
+
+def unfolded(pattern: str) -> str:
+    """An Ansible host pattern in which folded names, which Ansible does not know, are spelt out."""
+    return _FOLDED.sub(_spelt, pattern)
+
+
+def _spelt(match: re.Match[str]) -> str:
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+    # it spells out whatever it is given
+    count = prod(sum(map(_length, brackets.split(","))) for brackets in re.findall(r"\[(.*?)\]", match["set"]))
+    if count > _MOST_NAMES:
+        return match[0]
+    try:
+        names = NodeSet(match["set"], resolver=RESOLVER_NOGROUP)
+    except NodeSetException:
+        return match[0]
+    return ",".join(f"{match['sign']}{name}" for name in names)
+
+
+def _length(span: str) -> int:
+    first, _, last = span.partition("-")
+    if max(len(first), len(last)) > _LONGEST_NUMBER:
+        return _MOST_NAMES + 1
+    return int(last or first) - int(first) + 1

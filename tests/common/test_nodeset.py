@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodectl.common.nodeset import fold
+from nodectl.common.nodeset import fold, unfolded
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,23 @@ from nodectl.common.nodeset import fold
 )
 def test_fold(names: list[str], folded: str) -> None:
     assert fold(names) == folded
+
+
+@pytest.mark.parametrize(
+    ("pattern", "spelt"),
+    [
+        ("node[01-03]", "node01,node02,node03"),
+        ("node[01-02,05]", "node01,node02,node05"),
+        ("all,!node[01-02]", "all,!node01,!node02"),
+        ("r[1-2]n[01-02]", "r1n01,r1n02,r2n01,r2n02"),
+        ("gpu[1-2].example.org,head", "gpu1.example.org,gpu2.example.org,head"),
+        # Ansible's own
+        ("workers[0]", "workers[0]"),
+        ("workers[0:2]", "workers[0:2]"),
+        ("~node0[1-3]", "~node0[1-3]"),
+        ("node*:&up", "node*:&up"),
+        ("n[1-999999999]", "n[1-999999999]"),
+    ],
+)
+def test_folded_names_are_spelt_out_for_ansible(pattern: str, spelt: str) -> None:
+    assert unfolded(pattern) == spelt
