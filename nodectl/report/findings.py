@@ -52,8 +52,17 @@ def findings_list(findings: Sequence[Finding], *, everything: bool = False) -> s
     `everything` is asked for, which folds nothing.
     """
     alike = [[finding] for finding in _by_rank(findings)] if everything else grouped(findings, _said)
-    lines = [line for group in alike for line in _told(group)]
+    told = [list(_told(group)) for group in alike]
+    lines = [line for group in told for line in group] if everything else _each_remedy_once(told)
     return "\n".join(lines if everything or len(lines) <= TWO_SCREENS else folded(findings, TWO_SCREENS))
+
+
+def _each_remedy_once(told: Sequence[Sequence[str]]) -> list[str]:
+    """Each thing, and what to do below the last of those that follow each other and call for the same."""
+    lines: list[str] = []
+    for (first, *more), following in zip(told, [*told[1:], ()], strict=True):
+        lines += [first] if more and more == list(following[1:]) else [first, *more]
+    return lines
 
 
 def _by_rank(findings: Sequence[Finding]) -> list[Finding]:

@@ -96,3 +96,13 @@ def test_findings_of_a_measurement_are_two_screens_at_most() -> None:
     ]
     assert len(findings_list(many).splitlines()) <= TWO_SCREENS
     assert len(findings_list(many, everything=True).splitlines()) == 200
+
+
+def test_what_many_call_for_alike_is_said_once_below_them() -> None:
+    remedy = "look at what all share"
+    alike = [Finding(f"n{n}", "drift", Status.WARNING, actual=f"{n} %", remedy=remedy) for n in range(3)]
+    other = Finding("n9", "drift", Status.WARNING, actual="9 %", remedy="look there")
+    lines = findings_list([*alike, other]).splitlines()
+    assert len(lines) == 6
+    assert [line.strip() for line in lines if "look" in line] == [f"try: {remedy}", "try: look there"]
+    assert "look" in lines[3] and "look" in lines[5]

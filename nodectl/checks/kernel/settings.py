@@ -152,19 +152,23 @@ def nccl_file(host: Subject, files: NcclFiles) -> Iterator[Finding]:
     remedy = provision("nccl_env")
     wanted = host.wanted.nccl_env if host.wanted else {}
     for name, value in sorted(wanted.items()):
-        actual = system.get(name, "not in /etc/nccl.conf")
-        yield host.finding(
-            NCCL_FILE, failed_unless(actual == value), name, expected=value, actual=actual, remedy=remedy
-        )
+        is_held = system.get(name) == value
+        actual = visible(system[name]) if name in system else "not in /etc/nccl.conf"
+        yield host.finding(NCCL_FILE, failed_unless(is_held), name, expected=value, actual=actual, remedy=remedy)
         if user.get(name, value) != value:
-            actual = f"{user[name]}, by ~/.nccl.conf, which goes before /etc/nccl.conf"
+            actual = f"{visible(user[name])}, by ~/.nccl.conf, which goes before /etc/nccl.conf"
             way = f"remove {name} from ~/.nccl.conf there"
             yield host.finding(NCCL_FILE, Status.WARNING, f"{name} of user", expected=value, actual=actual, remedy=way)
     for name in sorted(set(system) - set(wanted)) if host.wanted else ():
-        yield host.finding(NCCL_FILE, Status.WARNING, name, actual=system[name], remedy=remedy)
+        yield host.finding(NCCL_FILE, Status.WARNING, visible(name), actual=visible(system[name]), remedy=remedy)
     for name, value in sorted({**system, **user}.items()):
         if is_debug_variable(name):
-            yield host.finding(NCCL_DEBUG, Status.WARNING, name, actual=value)
+            yield host.finding(NCCL_DEBUG, Status.WARNING, name, actual=visible(value))
+
+
+def visible(text: str) -> str:
+    """In quotes where blanks belong to it: NCCL takes them as they stand."""
+    return text if text == text.strip() and text else f"'{text}'"
 
 
 def parse_nccl(text: str) -> dict[str, str]:
