@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
+from textwrap import wrap
 
 from nodectl.common.units import digits, readable
 from nodectl.model.measurement import Measurement
@@ -33,7 +34,9 @@ def matrix(one: Series, width: int) -> str:
         if max(map(len, table.splitlines())) <= width:
             heading = ", ".join(filter(None, [one.probe, one.what]))
             legend = [LEGEND] if one.later else []
-            return "\n".join([f"{heading}: {unit}, from row to column", table, *legend])
+            # of conditions there may be more than fit
+            lines = wrap(f"{heading}: {unit}, from row to column", width, subsequent_indent="  ")
+            return "\n".join([*lines, table, *legend])
     return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -11,9 +12,11 @@ from nodectl.common.nodeset import fold
 from nodectl.common.units import format_size, format_size_rounded
 from nodectl.model.trial import Ranked, Side, Trial
 from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
-from nodectl.report.table import aligned
+from nodectl.report.table import fitted
 
 _SHOWN_HOSTS = 4
+# where nobody says how wide the terminal is
+_COLUMNS = 80
 # single paths or hosts that are shown where they are many
 _MOST_SINGLE = 10
 
@@ -55,15 +58,15 @@ _SHOWN = 10
 _MARK = "  <--"
 
 
-def trial_text(trial: Trial, *, everything: bool = False) -> str:
+def trial_text(trial: Trial, width: int = _COLUMNS, *, everything: bool = False) -> str:
     """The outcome last, where a terminal shows it; with `everything` each path and host, and not only the worst."""
     names = Names.of(trial.verdicts)
     state = "complete" if trial.complete else f"ended early: {trial.reason}"
     no_winner = trial.search and trial.complete and not trial.verdicts
     parts = [
         f"trial {trial.id}: {fold(sorted(trial.hosts))}, {counted(trial.pairs, 'pair')}, {state}",
-        *([search_table(trial.search)] if trial.search else []),
-        *([verdicts_table(trial.verdicts, everything=everything)] if trial.verdicts else []),
+        *([search_table(trial.search, width)] if trial.search else []),
+        *([verdicts_table(trial.verdicts, width, everything=everything)] if trial.verdicts else []),
         "\n".join(crossover_line(crossover, names) for crossover in trial.crossovers),
         f"no candidate that was tried is better than {trial.baseline.label}" if no_winner else "",
         "\n".join(
@@ -75,22 +78,26 @@ def trial_text(trial: Trial, *, everything: bool = False) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def verdicts_table(verdicts: Sequence[Verdict], *, everything: bool = False) -> str:
-    """A line for each thing measured; paths that say the same as their mean only with `everything`."""
+def verdicts_table(verdicts: Sequence[Verdict], width: int = _COLUMNS, *, everything: bool = False) -> str:
+    """A line for each thing measured; paths that say the same as their mean, or nothing, only with `everything`."""
     names = Names.of(verdicts)
     header = ("PROFILE", "PROBE", "WHAT", "SIZE", "VERDICT", "GAIN", "95 % INTERVAL", "NOISE", "PAIRS")
-    shown, same = [], 0
+    shown, same, undecided = [], 0, 0
     for verdict, inside in _inside(verdicts):
         is_same = inside is not None and verdict.verdict in (inside.verdict, Outcome.NOISE)
         if is_same and not verdict.is_regression and not everything:
             same += 1
+        elif inside is not None and verdict.verdict is Outcome.UNKNOWN and not verdict.is_regression and not everything:
+            undecided += 1
         else:
             shown.append((verdict, inside is not None))
     singles = _worst([verdict for verdict, is_single in shown if is_single])
     left = set() if everything else {id(verdict) for verdict in singles[_MOST_SINGLE:]}
-    table = aligned([header, *(_row(verdict, names) for verdict, _ in shown if id(verdict) not in left)])
+    rows = [_row(verdict, names) for verdict, _ in shown if id(verdict) not in left]
+    table = fitted([header, *rows], width, header.index("WHAT"))
     hints = [f"({len(left)} more single paths or hosts differ from their mean: --all)"] if left else []
     hints += [f"({same} single paths or hosts say nothing else than their mean: --all)"] if same else []
+    hints += [f"({undecided} single paths or hosts are undecided: --all)"] if undecided else []
     return "\n".join([table, *hints])
 
 
@@ -150,14 +157,27 @@ def summary_lines(summary: Summary, baseline: Side, names: Names, *, everything:
     }[summary.verdict]
     lines = [f"{summary.profile} against {baseline.label}: {summary.verdict}: {words}"]
     undecided = [verdict for verdict in summary.undecided if verdict not in summary.regressions]
-    for word, told in (
+    for word, verdicts in (
         ("worse", _worst(summary.regressions)),
         ("better", summary.wins if summary.regressions else ()),
         ("undecided", undecided),
     ):
-        lines += [f"  {word}: {_told(verdict, names)}" for verdict in told[:most]]
+        told = _each_told(verdicts, names, everything=everything)
+        lines += [f"  {word}: {text}" for text in told[:most]]
         lines += [f"  {word}: {len(told) - most} more: --all"] if len(told) > most else []
     return lines
+
+
+def _each_told(verdicts: Sequence[Verdict], names: Names, *, everything: bool) -> list[str]:
+    """Each verdict; of several that have no figure for one reason their number, unless `everything` is asked for."""
+    alike = Counter((verdict.probe, verdict.reason) for verdict in verdicts if verdict.gain_percent is None)
+    told = [
+        _told(verdict, names)
+        if everything or verdict.gain_percent is not None or alike[verdict.probe, verdict.reason] == 1
+        else f"{verdict.probe}, {alike[verdict.probe, verdict.reason]} paths, hosts or sizes: {verdict.reason}"
+        for verdict in verdicts
+    ]
+    return list(dict.fromkeys(told))
 
 
 def _told(verdict: Verdict, names: Names) -> str:
@@ -171,14 +191,14 @@ def _told(verdict: Verdict, names: Names) -> str:
     return f"{where} {verdict.gain_percent:+.1f} %{failed}"
 
 
-def search_table(ranking: Sequence[Ranked]) -> str:
+def search_table(ranking: Sequence[Ranked], width: int = _COLUMNS) -> str:
     """The best candidates of a search, by what was seen of them on the way."""
     rows = [
         (str(place), candidate.label, _seen(candidate), str(candidate.pairs))
         for place, candidate in enumerate(ranking[:_SHOWN], start=1)
     ]
     more = f"\n(and {len(ranking) - _SHOWN} more)" if len(ranking) > _SHOWN else ""
-    return aligned([("", "CANDIDATE", "SEEN", "PAIRS"), *rows]) + more
+    return fitted([("", "CANDIDATE", "SEEN", "PAIRS"), *rows], width, 1) + more
 
 
 def _seen(candidate: Ranked) -> str:
@@ -187,7 +207,7 @@ def _seen(candidate: Ranked) -> str:
     return "-" if candidate.gain_percent is None else f"{candidate.gain_percent:+.1f} %"
 
 
-def trials_table(trials: Sequence[Trial]) -> str:
+def trials_table(trials: Sequence[Trial], width: int = _COLUMNS) -> str:
     """A line for each trial: hosts, probes, state, and the verdict on each profile."""
     rows = [
         (
@@ -200,4 +220,4 @@ def trials_table(trials: Sequence[Trial]) -> str:
         )
         for trial in trials
     ]
-    return aligned([("ID", "STARTED (UTC)", "HOSTS", "PROBES", "STATE", "VERDICTS"), *rows])
+    return fitted([("ID", "STARTED (UTC)", "HOSTS", "PROBES", "STATE", "VERDICTS"), *rows], width)

@@ -107,7 +107,7 @@ def test_a_search_that_found_nothing_says_so() -> None:
 
 
 def test_a_line_for_each_trial() -> None:
-    table = trials_table([trial(), trial(series=(), complete=False)]).splitlines()
+    table = trials_table([trial(), trial(series=(), complete=False)], 100).splitlines()
     assert table[1].split("  ")[0] == "20261121T120000Z-ab12"
     assert "2026-11-21 12:00:00" in table[1] and "candidate worse" in table[1]
     assert "ended early" in table[2]
@@ -130,3 +130,25 @@ def test_many_paths_that_lose_are_the_worst_ten_until_all_are_asked_for() -> Non
     assert text.count("\n  worse: nccl a") == 10 and "  worse: 20 more: --all" in text
     assert "(20 more single paths or hosts differ from their mean: --all)" in text
     assert all(f"worse: nccl {pair}" in whole for pair in pairs) and "--all" not in whole
+
+
+SUBJECTS = ("mean of 4 paths, streams 1", "a -> b, streams 1", "b -> c, streams 1", "c -> d, streams 1")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_tables_fit_the_terminal(width: int) -> None:
+    subjects = [f"mean of 4 paths, streams {number}, interfaces enp97s0f0np0, tree" for number in (1, 2)]
+    series = tuple(gaining(20, subject=subject, size_bytes=1 << 20) for subject in subjects)
+    text = verdicts_table(judged(series)[0], width)
+    assert max(map(len, text.splitlines())) <= max(width, 75) and "interfaces" not in text
+    assert all(f"streams {number}" in text for number in (1, 2))
+    assert max(map(len, trials_table([trial()], width).splitlines())) <= max(width, 70)
+
+
+def test_undecided_paths_are_told_together() -> None:
+    series = tuple(gaining(20, pairs=10 if "mean" in subject else 3, subject=subject) for subject in SUBJECTS)
+    undecided = trial(series=series)
+    text = trial_text(undecided)
+    assert text.count("too few pairs") == 1 and "3 paths, hosts or sizes: too few pairs" in text
+    assert "single paths or hosts are undecided: --all" in text
+    assert trial_text(undecided, everything=True).count("too few pairs") == 3

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.terminal import note
+from nodectl.cli.terminal import note, terminal_width
 from nodectl.model.trial import Trial
 from nodectl.report.findings import findings_list
 
@@ -28,7 +28,11 @@ def list_(app: App) -> None:
             readable.append(trial)
         else:
             note(trial)
-    app.show("tune-list", {"trials": [_row(trial) for trial in readable]}, trials_table(readable) if readable else "")
+    app.show(
+        "tune-list",
+        {"trials": [_row(trial) for trial in readable]},
+        trials_table(readable, terminal_width()) if readable else "",
+    )
     if not (readable or app.json):
         note("no trial is kept: see `nodectl tune trial --help`")
 
@@ -62,7 +66,9 @@ def judge(app: App, file: Path, seed: int, everything: bool) -> None:
     document = {"trials": [asdict(verdict) for verdict in verdicts], "crossovers": [asdict(row) for row in crossings]}
     lines = [crossover_line(crossing, Names.of(verdicts)) for crossing in crossings]
     app.show(
-        "tune-trial", document, "\n".join([verdicts_table(verdicts, everything=everything), *lines]) if verdicts else ""
+        "tune-trial",
+        document,
+        "\n".join([verdicts_table(verdicts, terminal_width(), everything=everything), *lines]) if verdicts else "",
     )
     if not verdicts or any(verdict.verdict is Outcome.UNKNOWN for verdict in verdicts):
         raise SystemExit(3)
@@ -73,7 +79,7 @@ def show_trial(app: App, trial: Trial, *, everything: bool = False) -> None:
     from nodectl.report.trials import trial_text
     from nodectl.trials.store import document_of
 
-    app.show("tune-trial", document_of(trial), trial_text(trial, everything=everything))
+    app.show("tune-trial", document_of(trial), trial_text(trial, terminal_width(), everything=everything))
     if trial.findings:
         note(findings_list(trial.findings, everything=everything))
 
