@@ -310,6 +310,7 @@ def _run(
             app.limit,
             app.hosts,
             app.transport,
+            trial=head.id,
             purpose=f"tune trial {head.id}",
             note=note,
             force=force,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -128,6 +126,7 @@ def armed(
     hosts: Sequence[Host],
     transport: Transport,
     *,
+    trial: str,
     purpose: str,
     note: Note,
     lease_s: float = LEASE_S,
@@ -137,12 +136,13 @@ def armed(
 ) -> Iterator[Armed]:
     """Arm the hosts (those that `limit` left), and put their former values back at the end of the block.
 
+    `trial` names the record on the hosts: the id by which `tune show` knows it, too.
+
     The end is any: normal, an exception, Ctrl-C, SIGTERM, a closed terminal. Where it is none of these, or a host
     cannot be reached, the host does it itself `lease_s` after the last renewal, or at its next boot.
     """
     if lease_s <= 0:
         raise UsageError(f"a lease of {lease_s:g} s is none", "give a positive number of seconds")
-    trial = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-trial-{secrets.token_hex(3)}"
     playbooks = TrialPlaybooks(trial, tuple(inventory_sources), forks, access or Access(), note)
     state = Armed(playbooks, Leases(transport, hosts, trial, lease_s), purpose, note, lease_s)
     with interruptible():

@@ -11,12 +11,14 @@ import json
 import signal
 import sys
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from nodectl.inventory.read import Inventory
 from nodectl.model.trial import Side
 from nodectl.transport.router import open_transport
 from nodectl.trials.arming.armed import armed
+from nodectl.trials.store import new_id
 
 _RMEM = {"value": "4096 131072 212992", "never_lower": False}
 SETTINGS = {
@@ -44,6 +46,7 @@ def main(source: str, lease_s: float, force: bool, limit: str | None) -> None:
             limit,
             hosts,
             transport,
+            trial=new_id(datetime.now(UTC)),
             purpose="a test",
             note=lambda text: say("note", text=text),
             lease_s=lease_s,
