@@ -61,11 +61,18 @@ def show(app: App, job: str) -> None:
 @click.argument("job")
 @click.pass_obj
 def why(app: App, job: str) -> None:
-    """Say why a job ended: the failing host's last words where they are needed, what followed, and last the cause."""
+    """Say why a job ended, or what a running one waits for.
+
+    What ended it stands last, with its class, evidence and remedy; what followed from that is folded. Of a running job
+    the ranks' stacks are shown, grouped, and who waits for whom; that takes some seconds.
+    """
     from nodectl.jobs.follow import Start
 
     listing = _read(app)
     selected = listing.find(job)
+    if selected.state is JobState.RUNNING and selected.slurm is None:
+        _show_look(app, selected)
+        raise click.exceptions.Exit(_status(listing, selected))
     cause = selected.first_failure
     hosts = [host for host in app.hosts if cause is not None and host.name == cause.host]
     # where a traceback tells, the end of the log is what came after it
@@ -80,6 +87,15 @@ def why(app: App, job: str) -> None:
         result("")
     _show(app, [selected], conclusion(selected))
     raise click.exceptions.Exit(_status(listing, selected))
+
+
+def _show_look(app: App, job: Job) -> None:
+    from nodectl.jobs.hang import look_at
+    from nodectl.report.hang import look_document, look_text
+
+    look = look_at(app.transport, _members(app, job), job.id, app.forks)
+    document = {**job_document(job), "look": look_document(look)}
+    app.show("jobs", {"jobs": [document]}, f"{conclusion(job)}\n\n{look_text(look)}")
 
 
 @jobs.command()

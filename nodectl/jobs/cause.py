@@ -18,7 +18,7 @@ from nodectl.payload.jobs.classify import KINDS, happened_s, severity
 _KNOWN_HERE = {"link": float(KINDS.index("host_lost"))}
 ECHOES = ("communication", "terminated")
 _MOST_NAMED = 8
-_COLLECTIVES = re.compile(
+COLLECTIVES = re.compile(
     r"[/\\]torch[/\\](?:distributed[/\\](?!run\.py|launcher|elastic)|nn[/\\]parallel[/\\]distributed|autograd[/\\])"
 )
 _LIBRARY = re.compile(r"site-packages|dist-packages|[/\\]lib[/\\]python3|<frozen ")
@@ -197,7 +197,7 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     named = _named(waiting)
     chosen = next(((host, rank) for host, rank in absent if rank["rank"] in named), absent[0] if absent else None)
     if chosen is None or waiting[0].category != "collective_timeout":
-        return replace(first, evidence=(*first.evidence, *_living_lines(living)))
+        return _behind(replace(first, evidence=(*first.evidence, *_living_lines(living))), words)
     host, rank = chosen
     others = sorted(other["rank"] for _, other in absent if other is not rank)
     message = f"it did not come to the collective in which {counted(len(waiting), 'other rank')} waited: {doing(rank)}"
@@ -213,10 +213,8 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
 def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
     """Of ranks that called different things, the one that differs from most, by torch's flight recorder."""
     calls = [
-        (host, item["rank"], f"{call['collective']} number {call['number']} of sizes {call['sizes']}")
-        for host in words
-        for item in host.state.get("failures", ())
-        for group, call in sorted(item.get("flight", {}).items())[:1]
+        (host, rank, f"{call['collective']} number {call['number']} of sizes {call['sizes']}")
+        for host, rank, call in _calls(words)
     ]
     counts = Counter(call for _, _, call in calls)
     lines = [f"flight recorder: rank {rank} called {call}" for _, rank, call in calls][:_MOST_NAMED]
@@ -226,6 +224,37 @@ def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
         message = f"{_line(cause.message)}\nit called {call}; {counted(usual[0][1], 'other rank')} {usual[0][0]}"
         cause = replace(cause, host=host.name, rank=rank, message=message)
     return replace(cause, evidence=(*cause.evidence, *lines))
+
+
+def _calls(words: Sequence[HostWords]) -> list[tuple[HostWords, int, Mapping[str, Any]]]:
+    """The last collective of each rank in its first process group, where torch's flight recorder tells it."""
+    calls: dict[int, tuple[HostWords, int, Mapping[str, Any]]] = {}
+    for host in words:
+        for rank, dump in host.state.get("flight", {}).items():
+            for _, call in sorted(dump.get("groups", {}).items())[:1]:
+                calls[int(rank)] = (host, int(rank), call)
+        for item in host.state.get("failures", ()):
+            for _, call in sorted(item.get("flight", {}).items())[:1]:
+                calls[item["rank"]] = (host, item["rank"], call)
+    return [calls[rank] for rank in sorted(calls)]
+
+
+def _behind(first: Failure, words: Sequence[HostWords]) -> Failure:
+    """Where nothing else tells: the rank that by the flight recorders began fewer collectives than the others."""
+    calls = _calls(words)
+    numbers = Counter(call["number"] for _, _, call in calls)
+    lines = [
+        f"flight recorder: rank {rank} came to {call['collective']} number {call['number']}" for _, rank, call in calls
+    ]
+    first = replace(first, evidence=(*first.evidence, *lines[:_MOST_NAMED]))
+    if len(numbers) < 2 or first.category != "collective_timeout":
+        return first
+    host, rank, call = min(calls, key=lambda row: row[2]["number"])
+    message = (
+        f"it came to {call['collective']} number {call['number']} only, where others wait in number {max(numbers)}"
+        f"\n{_line(first.message)}"
+    )
+    return replace(first, host=host.name, rank=rank, message=message)
 
 
 def _named(waiting: Sequence[Failure]) -> set[int]:
@@ -243,7 +272,7 @@ def in_collective(rank: Mapping[str, Any]) -> bool:
     if rank["state"] in "tTD":
         return False
     stack = rank["stack"]
-    return not stack or any(_COLLECTIVES.search(frame) for frame in stack)
+    return not stack or any(COLLECTIVES.search(frame) for frame in stack)
 
 
 def doing(rank: Mapping[str, Any]) -> str:

@@ -278,7 +278,7 @@ def severity(kind: str, exit_status: Optional[int]) -> float:
     if kind == "signal" and exit_status == 128 + signal.SIGTERM:
         return KINDS.index("launcher") + 0.5
     if kind in _CAUSES or (kind == "launcher" and exit_status is not None and exit_status > 128):
-        return 0.0
+        return float(KINDS.index("signal"))
     return float(KINDS.index(kind))
 
 

@@ -13,7 +13,7 @@ from .ranks import Rank
 
 _ANSWER_S = 0.5
 _POLL_S = 0.01
-_FRAMES = 16
+FRAMES = 16
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x", re.M)
 
@@ -70,4 +70,4 @@ def main_stack(text: str) -> List[str]:
     """`file:line function` of the thread that faulthandler writes last, newest first."""
     last = text[max((match.start() for match in _THREAD.finditer(text)), default=0) :]
     frames = [match.groups() for match in map(_FRAME.match, last.splitlines()) if match]
-    return [f"{name}:{line} {function}" for name, line, function in frames[:_FRAMES]]
+    return [f"{name}:{line} {function}" for name, line, function in frames[:FRAMES]]

@@ -87,22 +87,3 @@ def stacks(job: str, rank: int) -> str:
         file.seek(max(0, os.fstat(file.fileno()).st_size - 256 * 1024))
         return file.read().decode(errors="replace")
     return ""
-
-
-def flight(note: Dict[str, Any]) -> Dict[str, Any]:
-    """Of torch's flight recorder the last collective of each process group: name, number, ranks; empty without."""
-    record = note.get("flight")
-    if not isinstance(record, dict):
-        return {}
-    groups: Dict[str, Any] = {}
-    entries = record.get("entries")
-    for entry in entries if isinstance(entries, list) else []:
-        if isinstance(entry, dict) and isinstance(entry.get("collective_seq_id"), int) and not entry.get("is_p2p"):
-            group = str(entry.get("process_group", ["?"])[0])[:40]
-            groups[group] = {
-                "collective": str(entry.get("profiling_name", "?"))[:60],
-                "number": entry["collective_seq_id"],
-                "sizes": str(entry.get("input_sizes", ""))[:80],
-                "state": str(entry.get("state", ""))[:20],
-            }
-    return {name: groups[name] for name in sorted(groups)[:4]}

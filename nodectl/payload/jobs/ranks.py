@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
 from . import kernel, notes, steady
 from .classify import Evidence, judge, torchrun_exit, wait_status
 from .contain import MARKER
+from .flight import summary
 from .folder import no_space
 from .process import Stat, is_alive, read_environ, read_stat, send
 from .syscalls import process_handle
@@ -213,7 +214,7 @@ def describe(
         "time": notes.raised_at(note) if note and verdict.traceback else death.time,
         "evidence": list(verdict.evidence),
         "traceback": verdict.traceback[-_TRACEBACK_CHARS:],
-        **({"flight": notes.flight(note)} if note and notes.flight(note) else {}),
+        **({"flight": summary(note.get("flight"))} if note and note.get("flight") else {}),
     }
 
 

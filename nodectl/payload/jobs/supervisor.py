@@ -10,8 +10,8 @@ import time
 from functools import partial
 from typing import Any, Dict, List, Optional, Set
 
+from . import flight, kernel, launcher, living, shared_memory, steady
 from . import heartbeat as hb
-from . import kernel, launcher, living, shared_memory, steady
 from .attempts import Over
 from .checkpoint_copy import Courier
 from .classify import bounded, brief, first, signal_name
@@ -80,6 +80,7 @@ class Supervisor:
         self.ends: List[Dict[str, Any]] = []
         self.living: List[Dict[str, Any]] = []
         self.xids: List[str] = []
+        self.flight: Dict[str, Any] = {}
         self._asked_living = False
         self._launcher_killed: Optional[float] = None
         self._stopped_at = float("inf")
@@ -418,9 +419,11 @@ class Supervisor:
         found = unseen(self.plan, self.at_start, known=known, after_stop=self._term_s is not None)
         words = tail(output, _LAST_WORDS_BYTES).strip().splitlines()
         last_words = no_space(self.job.path) or (words[-1] if words else "without a word")
-        return lambda: self._take_unseen(found, last_words)
+        dumps = flight.read_dumps(self.job.path, self.at_start.since_s)
+        return lambda: self._take_unseen(found, last_words, dumps)
 
-    def _take_unseen(self, found: List[Dict[str, Any]], last_words: str) -> None:
+    def _take_unseen(self, found: List[Dict[str, Any]], last_words: str, dumps: Dict[str, Any]) -> None:
+        self.flight = dumps
         self._explained = True
         self.failures += found
         if not self.failures and self.state == hb.RUNNING:
@@ -556,6 +559,7 @@ class Supervisor:
             "ends": list(self.ends),
             "living": list(self.living),
             "xids": list(self.xids),
+            "flight": dict(self.flight),
             "lost": list(self.lost),
             "checkpoint": self.courier.note,
             "heard": {str(rank): failure for rank, failure in self.peers.failures.items()},

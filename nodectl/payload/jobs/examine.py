@@ -1,0 +1,187 @@
+"""One look at a running job's ranks on this host: stacks, CPU time, age of output, network, GPUs, NCCL's RAS."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from . import flight, kernel, living
+from .contain import Containment
+from .folder import JobFolder
+from .process import read_environ, read_stat
+from .ranks import Rank
+
+_WINDOW_S = 2.0
+_TOOL_S = 10.0
+_RAS_S = 5.0
+_RAS_BYTES = 256 * 1024
+_RAS = ("localhost", 28028)
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_GPU_QUERY = ("index", "utilization.gpu", "power.draw", "memory.used", "memory.total")
+
+
+def examine(job: JobFolder) -> Dict[str, Any]:
+    """`ranks` (as `living` has them, and `moved`, `cpu`, `output_age_s`), `network`, `gpus`, `ras`, `flight`, …"""
+    plan, state = job.plan(), job.state()
+    ranks, environments = find_ranks(job, state)
+    before = _measures(ranks, plan)
+    first = living.look(job.path, ranks)
+    gpus, ras = _gpus(), _ask_ras(environments)
+    time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
+    second = living.look(job.path, ranks)
+    after = _measures(ranks, plan)
+    seconds = after[0] - before[0]
+    rows = []
+    for rank, one, other in zip(ranks, first, second):  # noqa: B905 - strict is newer than some hosts' Python
+        stack = other["stack"] or _py_spy(rank, str(plan.get("venv", "")))
+        row = {**other, "stack": stack, "moved": bool(one["stack"]) and one["stack"] != other["stack"]}
+        ticks = after[1].get(rank.pid, 0) - before[1].get(rank.pid, 0)
+        row["cpu"] = round(ticks / _TICKS_PER_S / seconds, 2)
+        row["output_age_s"] = _output_age_s(job, rank.local_rank)
+        rows.append(row)
+    return {
+        "ranks": rows,
+        "network": {
+            name: round((after[2][name] - count) / seconds) for name, count in before[2].items() if name in after[2]
+        },
+        "gpus": gpus,
+        "ras": ras,
+        "flight": flight.read_dumps(job.path),
+        "xids": [line.text for line in kernel.log_since(_since_s(job))[0] if line.kind == "xid"],
+    }
+
+
+def find_ranks(job: JobFolder, state: Dict[str, Any]) -> Tuple[List[Rank], List[Dict[str, str]]]:
+    """The job's ranks here, and their environments: the topmost processes with a rank's variables."""
+    known: Dict[int, Tuple[Rank, Dict[str, str]]] = {}
+    for pid in sorted(Containment.recorded(job.id, state.get("containment", {})).members()):
+        env, stat = read_environ(pid), read_stat(pid)
+        if stat is None or not (env.get("RANK", "").isdigit() and env.get("LOCAL_RANK", "").isdigit()):
+            continue
+        if "LOCAL_RANK" not in read_environ(stat.ppid):
+            known[pid] = (Rank(pid, stat.start_ticks, int(env["RANK"]), int(env["LOCAL_RANK"]), -1), env)
+    in_order = sorted(known.values(), key=lambda item: item[0].rank)
+    return [rank for rank, _ in in_order], [env for _, env in in_order]
+
+
+def _since_s(job: JobFolder) -> float:
+    """When the job was received, by the kernel log's clock."""
+    with contextlib.suppress(OSError):
+        return kernel.now_s() - (time.time() - os.path.getmtime(job.at("plan.json")))
+    return kernel.now_s()
+
+
+def _measures(ranks: Sequence[Rank], plan: Dict[str, Any]) -> Tuple[float, Dict[int, int], Dict[str, int]]:
+    """Now: the time, CPU ticks by rank's process, bytes by counter of the network."""
+    return time.monotonic(), {rank.pid: _ticks(rank.pid) for rank in ranks}, _network(plan)
+
+
+def _ticks(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        return 0
+    fields = text[text.rindex(")") + 2 :].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def _network(plan: Dict[str, Any]) -> Dict[str, int]:
+    """Bytes sent and received, by the job's interface and by each InfiniBand port."""
+    found: Dict[str, int] = {}
+    place = plan.get("rank")
+    host = plan["hosts"][place] if isinstance(place, int) and place < len(plan["hosts"]) else {}
+    name = os.path.basename(str(host.get("interface") or ""))
+    if name:
+        for what in ("tx", "rx"):
+            _count(found, f"{name} {what}", f"/sys/class/net/{name}/statistics/{what}_bytes", 1)
+    for folder in sorted(glob.glob("/sys/class/infiniband/*/ports/*/counters")):
+        port = folder.split("/")
+        for what, counter in (("tx", "port_xmit_data"), ("rx", "port_rcv_data")):
+            _count(found, f"{port[4]}/{port[6]} {what}", os.path.join(folder, counter), 4)  # in words of four bytes
+    return found
+
+
+def _count(found: Dict[str, int], name: str, path: str, unit_bytes: int) -> None:
+    with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+        found[name] = int(file.read()) * unit_bytes
+
+
+def _output_age_s(job: JobFolder, local_rank: int) -> Optional[float]:
+    """Since the rank wrote last; of a launcher that keeps no log of each, since any of the host's ranks did."""
+    own = glob.glob(
+        os.path.join(glob.escape(job.at("ranks")), "**", f"attempt_*/{local_rank}/std*.log"), recursive=True
+    )
+    times = []
+    for path in own or [job.at("output.log")]:
+        with contextlib.suppress(OSError):
+            times.append(os.path.getmtime(path))
+    return round(max(0.0, time.time() - max(times)), 1) if times else None
+
+
+def _gpus() -> List[Dict[str, str]]:
+    """Use, power and memory of each GPU, as nvidia-smi prints them; empty without it, or where it does not answer."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    argv = [tool, "--query-gpu=" + ",".join(_GPU_QUERY), "--format=csv,noheader,nounits"]
+    rows = [line.split(",") for line in _run(argv).splitlines()]
+    return [dict(zip(_GPU_QUERY, (word.strip() for word in row))) for row in rows if len(row) == len(_GPU_QUERY)]  # noqa: B905
+
+
+def _run(argv: List[str]) -> str:
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_TOOL_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode(errors="replace")
+
+
+def _py_spy(rank: Rank, venv: str) -> List[str]:
+    """The main thread's stack of a rank whose Python does not write it, where py-spy is installed and may look."""
+    tool = shutil.which(
+        "py-spy", path=os.pathsep.join(filter(None, (venv and os.path.join(venv, "bin"), os.environ.get("PATH"))))
+    )
+    if tool is None:
+        return []
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        threads = json.loads(_run([tool, "dump", "--json", "--pid", str(rank.pid)]))
+        main = next((each for each in threads if each.get("thread_name") == "MainThread"), threads[0])
+        frames = main["frames"][: living.FRAMES]
+        return [f"{frame['filename']}:{frame['line']} {frame['name']}" for frame in frames]
+    return []
+
+
+def _ask_ras(environments: Sequence[Dict[str, str]]) -> str:
+    """What NCCL's RAS says on this host, in its own words; empty where nobody listens."""
+    address = _RAS
+    for env in environments:
+        host, _, port = env.get("NCCL_RAS_ADDR", "").rpartition(":")
+        if port.isdigit():
+            address = (host.strip("[]") or "localhost", int(port))
+    said = b""
+    try:
+        with socket.create_connection(address, timeout=_RAS_S) as line:
+            line.sendall(b"verbose status\n")
+            while len(said) < _RAS_BYTES:
+                block = line.recv(65536)
+                if not block:
+                    break
+                said += block
+    except OSError:  # also a time-out: what has come is what there is
+        pass
+    return said.decode(errors="replace")

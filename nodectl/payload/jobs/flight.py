@@ -1,0 +1,104 @@
+"""Torch's flight recorder: the dumps that it writes at a time-out, read without running what is in them."""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import pickle
+import re
+import time
+from typing import Any, Dict, List, NoReturn
+
+_MOST_BYTES = 64 << 20
+_MOST_GROUPS = 8
+_CLOCK_S = 1.0  # a file's time may be a little older than the moment
+_RANK = re.compile(r"_rank_?(\d+)$")
+
+
+class DumpError(ValueError):
+    """A dump is no flight recorder's, or holds more than plain data."""
+
+
+class _PlainData(pickle.Unpickler):
+    """A pickle of lists, tuples, dictionaries, text and numbers; whatever names a class or a function is refused."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise DumpError(f"it names {module}.{name}, which is no plain data")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise DumpError("it refers to something outside")
+
+
+def load(data: bytes) -> Dict[str, Any]:
+    """The recorder's document; DumpError where it is none, or a dangerous one."""
+    try:
+        document = _PlainData(io.BytesIO(data)).load()
+    except DumpError:
+        raise
+    except Exception as error:  # a damaged pickle may raise anything
+        raise DumpError(f"it cannot be read: {type(error).__name__}: {error}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("entries"), list):
+        raise DumpError("it holds no entries of a flight recorder")
+    return document
+
+
+def summary(document: Any) -> Dict[str, Any]:
+    """By process group the last collective that was begun: its name, number, sizes and state, and where from."""
+    entries = document.get("entries") if isinstance(document, dict) else None
+    groups: Dict[str, Any] = {}
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, dict) and isinstance(entry.get("collective_seq_id"), int) and not entry.get("is_p2p"):
+            group = entry.get("process_group")
+            name = str(group[0] if isinstance(group, (list, tuple)) and group else "?")[:40]
+            groups[name] = {
+                "collective": str(entry.get("profiling_name", "?"))[:60],
+                "number": entry["collective_seq_id"],
+                "sizes": str(entry.get("input_sizes", ""))[:80],
+                "state": str(entry.get("state", ""))[:20],
+                "called_at": _called_at(entry.get("frames")),
+            }
+    return {name: groups[name] for name in sorted(groups)[:_MOST_GROUPS]}
+
+
+def _called_at(frames: Any) -> str:
+    """The first frame outside of torch's own files."""
+    for frame in frames if isinstance(frames, list) else []:
+        if isinstance(frame, dict) and "site-packages" not in str(frame.get("filename", "")):
+            return f"{frame.get('filename')}:{frame.get('line')} {frame.get('name')}"[:200]
+    return ""
+
+
+def dumps_of(job: str) -> Dict[int, str]:
+    """By rank, the newest dump below the job's folder, where the launch script has torch write them."""
+    newest: Dict[int, str] = {}
+    paths: List[str] = glob.glob(os.path.join(glob.escape(job), "ranks", "**", "*_rank_*"), recursive=True)
+    for path in sorted(paths, key=_written_at):
+        match = _RANK.search(path)
+        if match and os.path.isfile(path):
+            newest[int(match.group(1))] = path
+    return newest
+
+
+def _written_at(path: str) -> float:
+    try:
+        return os.path.getmtime(path)
+    except OSError:
+        return 0.0
+
+
+def read_dumps(job: str, since_s: float = 0.0) -> Dict[str, Any]:
+    """By rank (as text) its `groups`, or the `problem` with its dump; those written since a moment (monotonic)."""
+    found: Dict[str, Any] = {}
+    since = time.time() - (time.monotonic() - since_s) - _CLOCK_S
+    for rank, path in sorted(dumps_of(job).items()):
+        if _written_at(path) < since:
+            continue  # of an earlier attempt
+        try:
+            if os.path.getsize(path) > _MOST_BYTES:
+                raise DumpError(f"it has more than {_MOST_BYTES >> 20} MiB")
+            with open(path, "rb") as file:
+                found[str(rank)] = {"groups": summary(load(file.read(_MOST_BYTES)))}
+        except (OSError, DumpError) as error:
+            found[str(rank)] = {"problem": f"{path}: {error}"}
+    return found

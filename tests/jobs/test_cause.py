@@ -1,0 +1,199 @@
+"""The first cause over all hosts: clocks, ranks that left or did not come, rivals, and the classes of exceptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodectl.jobs.cause import HostWords, failures_of
+from nodectl.jobs.clocks import compare
+from nodectl.jobs.remedies import CLASSES
+from nodectl.payload.jobs.categories import category_of, of_text
+from nodectl.payload.jobs.classify import Evidence, judge
+
+GLOO = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.1.0.2]:9857."
+LATE = "RuntimeError: [/pytorch/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation"
+IN_COLLECTIVE = [
+    "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py:3252 all_reduce",
+    "/job/code/train.py:9 step",
+]
+
+
+def failure(kind: str, time: float, rank: int, message: str = "", status: int = 1, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "class": kind, "message": message, "rank": rank, "exit_status": status, "time": time, **more}
+
+
+def host(place: int, *failures: dict[str, Any], **state: Any) -> HostWords:
+    return HostWords(f"gpu0{place + 1}", place, {"failures": list(failures), **state})
+
+
+def test_clocks_are_compared_by_what_each_saw_of_the_other() -> None:
+    # the second host's clock leads by 5 s; ways take 0.1 s there and 0.3 s back
+    clocks = compare({0: {"1": 0.1 - 5.0}, 1: {"0": 0.3 + 5.0}})
+    lead, unsure = clocks.leads_s[1]
+    assert (round(lead, 3), round(unsure, 3)) == (5.1, 0.2)
+    assert round(clocks.correct(1, 105.1), 3) == 100.0
+
+
+def test_the_first_is_the_first_in_one_time_not_by_each_hosts_clock() -> None:
+    ahead = {"ways": {"0": 5.0002}}
+    early = failure("exception", 104.0, 1, "ValueError: a")
+    later = failure("exception", 100.0, 0, "ValueError: b")
+    by_clock = failures_of([host(0, later), host(1, early)], [])
+    assert by_clock[0].rank == 0
+    corrected = failures_of([host(0, later, ways={"1": -4.9998}), host(1, early, **ahead)], [])
+    assert (corrected[0].rank, corrected[0].host) == (1, "gpu02")
+
+
+def test_two_causes_nearer_than_the_clocks_tell_are_both_named() -> None:
+    one, other = failure("exception", 100.0, 0, "ValueError: a"), failure("exception", 100.2, 1, "KeyError: b")
+    unsure = [host(0, one, ways={"1": 0.3}), host(1, other, ways={"0": 0.3})]
+    assert any("may have been first: KeyError: b" in line for line in failures_of(unsure, [])[0].evidence)
+    sure = [host(0, one, ways={"1": 0.01}), host(1, other, ways={"0": 0.01})]
+    assert not any("may have been first" in line for line in failures_of(sure, [])[0].evidence)
+
+
+def test_ranks_that_end_alike_are_told_as_one() -> None:
+    words = [host(place, failure("exception", 100.0 + place, place, "ImportError: x")) for place in range(3)]
+    assert "2 other ranks ended alike: 1, 2" in failures_of(words, [])[0].evidence
+
+
+def test_a_rank_that_left_with_0_is_named_and_no_innocent_host() -> None:
+    echo = failure("communication", 100.0, 0, GLOO)
+    left = host(1, ends=[{"rank": 1, "code": 0, "time": 101.0}])
+    first = failures_of([host(0, echo), left, host(2, failure("communication", 100.1, 2, GLOO))], [])[0]
+    assert (first.kind, first.host, first.rank, first.category) == ("left", "gpu02", 1, "left_early")
+    assert "2 other ranks waited" in first.message
+    killed = failure("signal", 99.0, 2, "killed by signal 9 (SIGKILL)", 137)
+    assert failures_of([host(0, echo), left, host(2, killed)], [])[0].kind == "signal"
+
+
+def living(rank: int, *stack: str, state: str = "S") -> dict[str, Any]:
+    return {"rank": rank, "state": state, "stack": list(stack)}
+
+
+def test_the_rank_that_did_not_come_is_named_with_its_place() -> None:
+    late = failure("communication", 100.0, 0, LATE) | {"class": "collective_timeout"}
+    elsewhere = host(1, living=[living(1, "/job/code/data.py:33 load", "/job/code/train.py:8 step")])
+    first = failures_of([host(0, late), elsewhere, host(2, living=[living(2, *IN_COLLECTIVE)])], [])[0]
+    assert (first.host, first.rank, first.category) == ("gpu02", 1, "collective_timeout")
+    assert "/job/code/data.py:33 load" in first.message
+    stopped = host(1, living=[living(1, state="T")])
+    first = failures_of([host(0, late), stopped], [])[0]
+    assert (first.rank, first.category) == (1, "stopped")
+
+
+def test_where_all_waited_the_flight_recorder_tells_who_is_behind() -> None:
+    def timed_out(rank: int, number: int) -> dict[str, Any]:
+        call = {"collective": "gloo:all_reduce", "number": number, "sizes": "[[4]]"}
+        return failure("communication", 100.0 + rank, rank, LATE, flight={"0": call}) | {"class": "collective_timeout"}
+
+    words = [host(place, timed_out(place, 6 if place == 1 else 7)) for place in range(3)]
+    first = failures_of(words, [])[0]
+    assert (first.rank, "number 6 only, where others wait in number 7" in first.message) == (1, True)
+
+
+def test_of_different_calls_the_odd_one_is_named() -> None:
+    def mismatch(rank: int, sizes: str) -> dict[str, Any]:
+        call = {"collective": "gloo:all_reduce", "number": 3, "sizes": sizes}
+        found = failure("exception", 100.0 + rank, rank, "RuntimeError: op.preamble.length <= op.nbytes. 8 vs 4")
+        return found | {"class": "collective_mismatch", "flight": {"0": call}}
+
+    words = [host(place, mismatch(place, "[[9000]]" if place == 2 else "[[4]]")) for place in range(3)]
+    assert failures_of(words, [])[0].rank == 2
+
+
+def test_an_xid_explains_ranks_that_waited_in_vain() -> None:
+    late = failure("communication", 100.0, 0, LATE) | {"class": "collective_timeout"}
+    line = "NVRM: Xid (PCI:0000:10:1c): 79, pid=77, name=python, GPU has fallen off the bus."
+    first = failures_of([host(0, late), host(1, xids=[line])], [])[0]
+    assert (first.host, first.category) == ("gpu02", "xid")
+    assert first.remedy.startswith("Xid 79")
+
+
+def link(kind: str, message: str = "", role: str = "raised", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "message": f"{kind}: {message}", "role": role, **more}
+
+
+@pytest.mark.parametrize(
+    ("chain", "category"),
+    [
+        ([link("ValueError", "x")], "script_error"),
+        ([link("RuntimeError", "failed"), link("FileNotFoundError", "y", "cause", errno=2)], "data_missing"),
+        ([link("RuntimeError", "failed"), link("FileNotFoundError", "y", "context", errno=2)], "data_missing"),
+        ([link("ImportError", "no x"), link("FileNotFoundError", "y", "context", errno=2)], "import_error"),
+        ([link("OSError", "[Errno 28] No space left on device", errno=28)], "disk_full"),
+        ([link("RuntimeError", "[pair.cc] gloo/transport Connection closed by peer")], "communication"),
+        ([link("RuntimeError", "save failed"), link("RuntimeError", GLOO, "context")], "communication"),
+        ([link("ConnectionResetError", "Connection reset", frames=[["/site-packages/wandb/a.py"]])], "script_error"),
+        ([link("ConnectionResetError", "Connection reset", frames=[["/x/torch/distributed/a.py"]])], "communication"),
+        ([link("torch.OutOfMemoryError", "CUDA out of memory. Tried to allocate 2 GiB")], "gpu_out_of_memory"),
+        ([link("torch.distributed.DistBackendError", "NCCL\nCuda failure 2 'out of memory'")], "gpu_out_of_memory"),
+        ([link("torch.distributed.DistBackendError", "ncclInvalidUsage: Duplicate GPU detected")], "bad_argument"),
+        ([link("torch.distributed.DistBackendError", "ncclRemoteError: remote process exited")], "communication"),
+        ([link("torch.distributed.DistNetworkError", "failed to listen, EADDRINUSE")], "port_in_use"),
+        ([link("RuntimeError", LATE)], "collective_timeout"),
+        ([link("RuntimeError", "op.preamble.length <= op.nbytes. 8 vs 4, gloo/transport")], "collective_mismatch"),
+        ([link("RuntimeError", "DataLoader worker (pid 7) is killed by signal: Killed.")], "helper_killed"),
+        ([link("RuntimeError", "DataLoader worker (pid 7) is killed by signal: Bus error.")], "shared_memory_full"),
+        ([link("ImportError", "libcudnn.so: undefined symbol: x")], "version_mismatch"),
+        ([link("RuntimeError", "The NVIDIA driver on your system is too old")], "version_mismatch"),
+        ([link("ModuleNotFoundError", "No module named 'x'")], "import_error"),
+        ([link("RuntimeError", "CUDA error: an illegal memory access was encountered")], "gpu_error"),
+        ([link("RuntimeError", "Error(s) in loading state_dict for Net")], "checkpoint_mismatch"),
+        ([link("_pickle.UnpicklingError", "invalid load key")], "data_damaged"),
+        ([link("PermissionError", "[Errno 13] Permission denied: '/x'", errno=13)], "permission"),
+        ([link("KeyboardInterrupt")], "interrupted"),
+    ],
+)  # fmt: skip
+def test_classes_of_exceptions(chain: Any, category: str) -> None:
+    assert category_of(chain) == category
+    assert category == "communication" or CLASSES[category][1]
+
+
+def test_a_failed_write_is_a_full_disk_where_one_was_full() -> None:
+    chain = [link("RuntimeError", "PytorchStreamWriter failed writing file data/0: file write failed")]
+    assert [category_of(chain, ["/ckpt"]), category_of(chain)] == ["disk_full", "hardware_io"]
+
+
+HANDLED = 'Traceback (most recent call last):\n  File "t.py", line 1\nValueError: handled\n'
+
+
+@pytest.mark.parametrize(
+    ("known", "kind", "category", "says"),
+    [
+        (Evidence(code=3, log=HANDLED, watched=True), "exit", "exit", "exit status 3"),
+        (Evidence(code=3, log=HANDLED), "exit", "exit", "exit status 3"),
+        (Evidence(code=1, log=HANDLED, watched=True), "exit", "exit", "exit status 1"),
+        (Evidence(code=1, log=HANDLED), "exception", "script_error", "ValueError: handled"),
+        (Evidence(code=2, log="usage: t.py\nt.py: error: unrecognized arguments: --x\n"), "exit", "bad_argument", "x"),
+        (Evidence(code=-9), "signal", "killed_from_outside", "SIGKILL"),
+        (Evidence(code=-9, memory_killer=("oom_kill went from 0 to 1",)), "signal", "host_out_of_memory", "killer"),
+        (Evidence(code=-11), "signal", "crash", "SIGSEGV"),
+        (Evidence(code=137), "exit", "exit", "killed by SIGKILL"),
+        (Evidence(code=1, kernel=("log",), xid=True, note={"chain": [link("RuntimeError", "CUDA error: x")]}),
+         "exception", "xid", "CUDA error"),
+        (Evidence(code=-6, note={"chain": [link("KeyError", "x")]}), "exception", "script_error", "KeyError"),
+    ],
+)  # fmt: skip
+def test_the_strongest_evidence_decides(known: Evidence, kind: str, category: str, says: str) -> None:
+    verdict = judge(known)
+    assert (verdict.kind, verdict.category) == (kind, category)
+    assert says in verdict.message
+
+
+def test_what_rests_on_log_text_says_so() -> None:
+    assert any("log text only" in line for line in judge(Evidence(code=1, log=HANDLED)).evidence)
+    noted = judge(Evidence(code=1, log=HANDLED, watched=True, note={"chain": [link("KeyError", "x")]}))
+    assert not any("log text only" in line for line in noted.evidence)
+
+
+def test_all_lines_of_a_message_are_kept() -> None:
+    lines = "NCCL error in: x.cpp:1, unhandled system error\nncclSystemError: y\nLast error:\nz"
+    tagged = "".join(
+        f"[rank1]: {line}\n" for line in ("Traceback (most recent call last):", *f"E: {lines}".splitlines())
+    )
+    verdict = judge(Evidence(code=1, log=tagged + "terminate called\n"))
+    assert verdict.message == f"E: {lines}"
+    assert of_text(verdict.message) == "communication"

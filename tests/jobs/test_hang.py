@@ -1,0 +1,111 @@
+"""Who waits for whom in a running job, from what its hosts tell of their ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.jobs.hang import judge
+from nodectl.report.hang import look_document, look_text
+
+TORCH = "/venv/lib/python3.11/site-packages/torch/distributed"
+IN_ALL_REDUCE = [
+    f"{TORCH}/distributed_c10d.py:3252 all_reduce",
+    f"{TORCH}/c10d_logger.py:83 wrapper",
+    "/c/train.py:9 step",
+]
+IN_BARRIER = [f"{TORCH}/distributed_c10d.py:5000 barrier", "/c/train.py:12 save"]
+LOADS = ["/c/data.py:33 load", "/c/train.py:8 step"]
+MISMATCH = """Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+      4          8            1         32       32
+
+Communicators... (0.00s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         4         8        32        32   RUNNING  MISMATCH
+
+Warnings
+========
+
+#0-0 (27a079b828ff1a75) MISMATCH
+  Communicator ranks have different collective operation counts
+  31 ranks have launched up to operation 6650
+  1 ranks have launched up to operation 6649
+  Rank 2 -- GPU 2 managed by process 483074 on node 172.16.64.210
+"""
+
+
+def told(*ranks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"ranks": list(ranks), "network": {}, "gpus": [], "ras": "", "flight": {}, "xids": [], **more}
+
+
+def rank(number: int, stack: list[str], *, state: str = "S", moved: bool = False) -> dict[str, Any]:
+    return {"rank": number, "state": state, "stack": stack, "moved": moved, "cpu": 0.01, "output_age_s": 34.0}
+
+
+def test_the_rank_that_others_wait_for_is_named_with_its_place() -> None:
+    look = judge({"gpu01": told(rank(0, IN_ALL_REDUCE)), "gpu02": told(rank(1, LOADS), rank(2, IN_ALL_REDUCE))}, {})
+    assert look.verdict == "rank 0, 2 wait in all_reduce for rank 1: it is at /c/data.py:33 load"
+    assert look.missing == (1,)
+    text = look_text(look)
+    assert text.splitlines()[-1] == look.verdict
+    assert (
+        "rank 0, 2 on gpu[01-02]: waits in all_reduce, it is at /c/train.py:9 step; CPU 0.01; last output 34 s" in text
+    )
+    assert look_document(look)["missing"] == (1,)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "says", "missing"),
+    [
+        ([rank(0, IN_ALL_REDUCE), rank(1, IN_ALL_REDUCE, state="T")], "for rank 1: it is stopped", (1,)),
+        ([rank(0, IN_ALL_REDUCE), rank(1, LOADS, moved=True)], "it may come yet", (1,)),
+        ([rank(0, IN_ALL_REDUCE), rank(2, IN_ALL_REDUCE), rank(1, IN_BARRIER)], "rank 1 is in barrier", (1,)),
+        ([rank(0, IN_ALL_REDUCE), rank(1, IN_ALL_REDUCE)], "none moves", ()),
+        ([rank(0, IN_ALL_REDUCE, moved=True), rank(1, IN_ALL_REDUCE)], "and move", ()),
+        ([rank(0, LOADS), rank(1, LOADS)], "no rank waits in a collective", ()),
+        ([rank(0, []), rank(1, [])], "is not known", ()),
+        ([], "no rank was found", ()),
+    ],
+)
+def test_verdicts(ranks: Any, says: str, missing: Any) -> None:
+    look = judge({"gpu01": told(*ranks)}, {})
+    assert says in look.verdict
+    assert look.missing == missing
+
+
+def test_what_nccl_torch_and_counters_tell_stands_beside_it() -> None:
+    call = {"collective": "nccl:all_reduce", "sizes": "[[4]]"}
+    dumps = {"0": {"groups": {"0": {**call, "number": 7}}}, "1": {"groups": {"0": {**call, "number": 6}}}}
+    here = told(
+        rank(0, IN_ALL_REDUCE),
+        rank(1, IN_ALL_REDUCE),
+        ras=MISMATCH,
+        flight=dumps,
+        network={"eth1 tx": 1 << 20},
+        gpus=[{"index": "0", "utilization.gpu": "100", "power.draw": "92.5"}],
+        xids=["NVRM: Xid (PCI:0000:10:1c): 74"],
+    )
+    look = judge({"gpu01": here}, {"gpu02": "no answer"})
+    assert look.missing == (1,)
+    assert "rank 1 is behind" in look.verdict
+    evidence = "\n".join(look.evidence)
+    for words in ("came to nccl:all_reduce number 6", "MISMATCH", "rank 2 (172.16.64.210)", "eth1 tx 1.0 MiB/s", "Xid"):
+        assert words in evidence
+    assert "gpu02: no answer" in look_text(look)
+
+
+def test_ras_that_says_ok_is_not_taken_for_proof() -> None:
+    sample = Path(__file__).parents[1] / "fixtures"
+    healthy = next(sample.rglob("ncclras-text-healthy.txt"), None)
+    text = healthy.read_text() if healthy else MISMATCH.split("Warnings")[0].replace("MISMATCH", "OK")
+    look = judge({"gpu01": told(rank(0, LOADS), ras=text)}, {})
+    assert "it has been seen to say so of jobs that hung" in look.evidence[0]
