@@ -119,14 +119,6 @@ CLASSES: dict[str, tuple[str, str]] = {
         "the script ended itself with this status",
         "look at what it wrote before that: `nodectl jobs logs --host {host} last`",
     ),
-    "time_limit": (
-        "its time limit is over",
-        "launch it again, from its last checkpoint, or with a longer --time-limit",
-    ),
-    "rebooted": (
-        "the host was restarted",
-        "see its log of the boot before: `nodectl exec -l {host} -- journalctl -b -1 -n 50`",
-    ),
     "checkpoint": ("checkpoints could not be copied or fetched", ""),
     "launcher": ("the launcher could not do its work", "look at its output: `nodectl jobs logs --host {host} last`"),
     "time_limit": ("the job's time limit was over", "launch again with a longer --time-limit, from its checkpoint"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,6 +151,11 @@ def link(kind: str, message: str = "", role: str = "raised", **more: Any) -> dic
 def test_classes_of_exceptions(chain: Any, category: str) -> None:
     assert category_of(chain) == category
     assert category == "communication" or CLASSES[category][1]
+
+
+def test_every_class_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
+    assert [name for name, (means, _) in CLASSES.items() if f"| `{name}` | {means} |" not in text] == []
 
 
 def test_a_failed_write_is_a_full_disk_where_one_was_full() -> None:
