@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -210,6 +211,15 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     )
 
 
+# "op.preamble.length <= op.nbytes. 6000 vs 4": bytes that came, and that were expected
+_SIZES = re.compile(r"op\.preamble\.length .{0,40}?(\d+) vs (\d+)")
+
+
+def _elements(call: str) -> int:
+    """How many elements the sizes at the end of a call's words make."""
+    return sum(math.prod(map(int, re.findall(r"\d+", each))) for each in re.findall(r"\[([\d, ]+)\]", call))
+
+
 def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
     """Of ranks that called different things, the one that differs from most, by torch's flight recorder."""
     calls = [
@@ -218,6 +228,11 @@ def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
     ]
     counts = Counter(call for _, _, call in calls)
     lines = [f"flight recorder: rank {rank} called {call}" for _, rank, call in calls][:_MOST_NAMED]
+    own = next((call for _, rank, call in calls if rank == cause.rank), "")
+    if not own and len(counts) == 2:  # it was aborted, and gloo's words tell which of the two sizes it had itself
+        got = _SIZES.search(cause.message)
+        by_size = sorted(counts, key=_elements, reverse=got is not None and int(got[1]) < int(got[2]))
+        counts[by_size[0]] += 1 if got else 0
     usual = counts.most_common(2)
     if len(usual) == 2 and usual[0][1] > usual[1][1]:
         host, rank, call = next(row for row in calls if row[2] != usual[0][0])

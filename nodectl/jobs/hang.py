@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from nodectl.common.counting import counted
@@ -13,37 +12,12 @@ from nodectl.errors import ParseError
 from nodectl.jobs.cause import COLLECTIVES, doing, in_collective
 from nodectl.jobs.nodes import ask
 from nodectl.model.host import Host
+from nodectl.model.look import Look, RankNow
 from nodectl.parsers.nccl.ncclras import parse_ncclras
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 45.0
 _MOST_NAMED = 12
-
-
-@dataclass(frozen=True, slots=True)
-class RankNow:
-    """One rank: where it is, whether that is in a collective, and whether it moved between two looks 2 s apart."""
-
-    host: str
-    rank: int
-    waits: bool
-    doing: str
-    call: str
-    moved: bool
-    cpu: float
-    output_age_s: float | None
-    stack: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """All ranks that were seen, the verdict over them, what else hosts told, and hosts that told nothing."""
-
-    ranks: tuple[RankNow, ...]
-    verdict: str
-    missing: tuple[int, ...] = ()
-    evidence: tuple[str, ...] = ()
-    problems: Mapping[str, str] = field(default_factory=dict)
 
 
 def look_at(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int) -> Look:

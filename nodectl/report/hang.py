@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from nodectl.common.nodeset import fold
-
-if TYPE_CHECKING:
-    from nodectl.jobs.hang import Look, RankNow
+from nodectl.model.look import Look, RankNow
 
 _MOST_FRAMES = 6
 _MOST_RANKS = 16

@@ -105,6 +105,18 @@ def test_of_different_calls_the_odd_one_is_named() -> None:
     assert failures_of(words, [])[0].rank == 2
 
 
+def test_of_two_calls_gloos_words_tell_which_the_aborted_rank_made() -> None:
+    def call(rank: int, sizes: str) -> dict[str, Any]:
+        last = {"collective": "gloo:all_reduce", "number": 3, "sizes": sizes}
+        return failure("communication", 100.5, rank, GLOO, flight={"0": last})
+
+    aborted = failure("exception", 100.0, 0, "gloo::EnforceNotMet: op.preamble.length <= op.nbytes. 6000 vs 4")
+    aborted["class"] = "collective_mismatch"
+    for large, small in ((1, 2), (2, 1)):
+        words = [host(0, aborted), host(large, call(large, "[[9000]]")), host(small, call(small, "[[4]]"))]
+        assert failures_of(words, [])[0].rank == large
+
+
 def test_an_xid_explains_ranks_that_waited_in_vain() -> None:
     late = failure("communication", 100.0, 0, LATE) | {"class": "collective_timeout"}
     line = "NVRM: Xid (PCI:0000:10:1c): 79, pid=77, name=python, GPU has fallen off the bus."

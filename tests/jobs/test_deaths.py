@@ -154,11 +154,11 @@ def _out_of_memory(lab: Lab, job_id: str) -> None:
 
 
 def _namespace(pid: int) -> str:
-    return str(Path(f"/proc/{pid}/ns/mnt").readlink())
+    return str(Path(f"/proc/{pid}/ns/net").readlink())
 
 
 def _pids() -> dict[int, tuple[str, int]]:
-    """By pid here: the mount namespace, and the pid one namespace below this one."""
+    """By pid here: the network namespace, which is the host's, and the pid one namespace below this one."""
     found = {}
     for folder in Path("/proc").iterdir():
         try:
