@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
 from nodectl.common.interrupts import interruptible
+from nodectl.common.nodeset import fold
 from nodectl.errors import UsageError
 from nodectl.jobs.engines import NAMES, TORCHRUN
 from nodectl.jobs.plan import CODE_LIMIT_MIB, LEASE_S, LOG_LIMIT_MIB, NUMA_BINDINGS, Warn, read_warning
@@ -130,6 +131,7 @@ class _Launch(click.Command):
     "--restarts", type=click.IntRange(0, 1000), metavar="N", help="New attempts after a failure.  Default: 0."
 )
 @click.option("--spares", type=click.IntRange(0), metavar="K", help="Hosts kept aside, to take a failed one's place.")
+@click.option("--gate", is_flag=True, help="Start without the hosts that fail preflight, as far as spares go.")
 @click.option("--time-limit", type=Seconds(1), metavar="TIME", help="4h, 90m: the job is ended after that.")
 @click.option(
     "--signal",
@@ -171,6 +173,7 @@ def launch(
     nodes: str | None,
     restarts: int | None,
     spares: int | None,
+    gate: bool,
     time_limit: float | None,
     warning: Warn | None,
     sbatch_options: tuple[str, ...],
@@ -193,6 +196,7 @@ def launch(
         check_interface,
         check_lease,
         count_nodes,
+        fewer,
         make_plan,
         new_job_id,
         slurm_nodes,
@@ -234,7 +238,7 @@ def launch(
         raise click.exceptions.Exit(slurm.launch_via_slurm(app, batch, env, detach=detach, dry_run=dry_run))
     if sbatch_options:
         raise click.UsageError("--sbatch goes with --via slurm")
-    hosts = in_rank_order(app.hosts, fabric_from)
+    hosts: Sequence[Host] = in_rank_order(app.hosts, fabric_from)
     connect_ahead(app.transport, hosts, app.forks)
     request = LaunchRequest(
         script=way.script,
@@ -255,7 +259,9 @@ def launch(
         log_limit_mib=log_limit,
     )
     folder = request.checkpoint_folder()
-    surroundings = _preflight(app, hosts, request, _job_needs(request, way, paths, interface), skipping)
+    job_needs = _job_needs(request, way, paths, interface)
+    hosts, surroundings = _preflight(app, hosts, request, job_needs, skipping, gate=gate)
+    request = replace(request, nodes=fewer(request.nodes, len(hosts)))
     job_id = new_job_id()
     where = counted(len(hosts), "host")
     with interruptible(deaf_s=_UNDO_S):
@@ -309,9 +315,13 @@ def _job_needs(
 
 
 def _preflight(
-    app: App, hosts: Sequence[Host], request: LaunchRequest, needs: JobNeeds, skipping: tuple[str, ...]
-) -> Surroundings:
-    """Show what preflight found; the launch ends here where something failed or could not be told."""
+    app: App, hosts: Sequence[Host], request: LaunchRequest, needs: JobNeeds, skipping: tuple[str, ...], *, gate: bool
+) -> tuple[Sequence[Host], Surroundings]:
+    """Show what preflight found; the launch ends here where something failed or could not be told.
+
+    With `gate`, hosts where it did are left out instead, as long as enough are left. The hosts of the job.
+    """
+    from nodectl.jobs.gate import passing
     from nodectl.jobs.plan import PlanHost, Surroundings
     from nodectl.jobs.preflight import run_preflight
     from nodectl.jobs.skips import parted, said
@@ -325,12 +335,16 @@ def _preflight(
     for line in findings_lines(shown):
         note(line)
     status = exit_status(finding.status for finding in kept)
+    least = request.nodes.least if request.nodes else len(hosts)
+    if status and gate and least <= len(left := passing(hosts, kept)) < len(hosts):
+        note(f"left out by --gate: {fold(host.name for host in hosts if host not in left)}")
+        return _preflight(app, left, request, needs, skipping, gate=gate)
     if status:
         note("not launched: preflight found what is named above")
         app.show("jobs", {"jobs": [], "findings": [asdict(finding) for finding in shown]}, "")
         raise click.exceptions.Exit(status)
     candidates = [report.candidates[host.name] for host in hosts]
-    return Surroundings(
+    return hosts, Surroundings(
         hosts=tuple(PlanHost(row.host, row.address.address, row.address.interface) for row in candidates),
         gpu_counts=tuple(row.gpu_count or 0 for row in candidates),
         free_ports=tuple(report.ports),

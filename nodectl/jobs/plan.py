@@ -232,6 +232,11 @@ def check_warning(warning: Warn | None, time_limit_s: float) -> Warn | None:
     return warning
 
 
+def fewer(nodes: NodeCount | None, hosts: int) -> NodeCount | None:
+    """The same, where only so many hosts are left."""
+    return None if nodes is None else NodeCount(nodes.least, min(nodes.most, hosts))
+
+
 def slurm_nodes(nodes: str | None) -> int | None:
     """How many nodes Slurm is to choose, from `--nodes N`; UsageError for MIN:MAX, which is for hosts over SSH."""
     if nodes is None:

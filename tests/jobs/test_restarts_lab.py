@@ -206,6 +206,39 @@ def test_a_spare_takes_over_for_the_first_host_whose_link_is_cut(hosts: Hosts, t
     assert (healed["state"], healed["host_states"][cut]) == ("finished", "resting"), healed
 
 
+def test_a_host_that_fails_preflight_is_left_out_and_a_spare_starts_in_its_place(hosts: Hosts) -> None:
+    hosts.script.write_text("import os\nos.write(1, b'ran\\n')\n")
+    broken = hosts.lab.hosts[0]
+    argv = hosts.argv(3, ["--spares", "1"], [])
+    hosts.lab.ssh(broken, f"chmod -x {_LAUNCHER}")
+    try:
+        refused = hosts.nodectl(*argv, check=False)
+        assert (refused.returncode, "not launched" in refused.stderr) == (1, True), refused.stderr
+        done = hosts.nodectl(*hosts.argv(3, ["--spares", "1", "--gate"], []))
+    finally:
+        hosts.lab.ssh(broken, f"chmod +x {_LAUNCHER}")
+    assert f"left out by --gate: {broken}" in done.stderr
+    assert hosts.job()["nodes"] == list(hosts.lab.hosts[1:3])
+    assert done.stdout.count("ran") == 2
+
+
+def test_a_link_that_comes_back_lets_the_same_hosts_go_on(hosts: Hosts, tmp_path: Path) -> None:
+    first, cut = hosts.lab.hosts[:2]
+    hosts.nodectl(*hosts.argv(2, ["--restarts", "1", "--detach"], ["60", "-1", "0.3"]))
+    hosts.wait_step(first, 5)
+    name = hosts.lab.status["name"]
+    hosts.nodectl("lab", "fault", "link-down", cut, "--name", name)
+    try:
+        assert hosts.wait("restarting")["attempt"] == 1
+        time.sleep(20)
+        assert hosts.job()["state"] == "restarting"
+    finally:
+        hosts.nodectl("lab", "heal", "--name", name)
+    job = hosts.wait("finished")
+    assert (job["attempt"], job["nodes"]) == (2, [first, cut])
+    assert last_loss(hosts.output(first)) == undisturbed(hosts.script, tmp_path / "alone", 60)
+
+
 def test_used_up_restarts_end_the_job_and_a_mistake_is_not_restarted(hosts: Hosts) -> None:
     hosts.script.write_text("raise RuntimeError('every time')\n")
     done = hosts.nodectl(*hosts.argv(2, ["--restarts", "1"], []), check=False)
