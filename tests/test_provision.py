@@ -236,6 +236,23 @@ def test_what_cannot_be_is_refused_once_before_anything_changes(
 
 
 @pytest.mark.lab
+def test_what_no_repository_and_no_index_has_is_refused_before_anything_changes(
+    provision: Provision, fleet: Callable[..., str], lab4: Any
+) -> None:
+    """A new version of numpy, and a package for RDMA: both would be asked for long after the first change."""
+    mark = "find /etc /opt /var/lib/nodectl -newer /tmp/mark -not -type d | head"
+    lab4.ssh("node03", "touch /tmp/mark")
+    numpy = {"nodectl_overrides": {"stack": {"packages": {"numpy": "2.2.99"}}}}
+    rdma = {"rdma_soft_roce": ["eth0"], "rdma_packages": ["perftest-of-nowhere"]}
+    status, document, said = provision("--tags", "limits,pytorch,rdma", inventory=fleet(node03=numpy, node04=rdma))
+    assert status == 1, said
+    assert "uv could not resolve" in said and "numpy==2.2.99" in said, said
+    assert "rdma: no repository of this host has perftest-of-nowhere: nothing was changed" in said
+    assert {host: tally["changed"] for host, tally in document["hosts"].items()} == {"node03": 0, "node04": 0}
+    assert lab4.ssh("node03", mark) == ""
+
+
+@pytest.mark.lab
 @pytest.mark.slow
 def test_an_unreachable_host_does_not_hold_up_the_others(
     provision: Provision, fleet: Callable[..., str], lab4: Any

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible.plugins.action import ActionBase
 
 # what decides which versions uv chooses, besides the day; the interpreter's patch level does not
@@ -46,20 +47,34 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The kept pins, else those that this host resolves; in check mode none is made."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = self._task.args
-        folder = Path(arguments["folder"])
-        path = folder / lock_name(arguments)
-        answer = {"changed": False, "lock": str(path)}
-        if path.is_file():
-            return {**result, **answer, "pins": read(path)}
-        if self._task.check_mode:
+        arguments, name = dict(self._task.args), lock_name(self._task.args)
+        looking, controllers_uv = bool(arguments.pop("look", False)), str(arguments.pop("controller_uv", ""))
+        # what is only looked at is known to the other hosts of this run, and to nobody else
+        folder = Path(constants.DEFAULT_LOCAL_TMP if looking else arguments["folder"])
+        lock = Path(arguments["folder"]) / name if arguments["folder"] else None
+        answer = {"changed": False, "lock": str(lock or "")}
+        if lock and lock.is_file():
+            return {**result, **answer, "pins": read(lock)}
+        if self._task.check_mode and not looking:
             return {**result, **answer, "pins": []}
         folder.mkdir(parents=True, exist_ok=True)
+        path = folder / name
         with (folder / ".making").open("w") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             if not path.is_file():
+                if controllers_uv:
+                    arguments["uv"] = self._borrowed(controllers_uv)
                 made = self._execute_module("nodectl.fleet.python_lock", module_args=arguments, task_vars=task_vars)
                 if made.get("failed"):
-                    return {**result, **made}
+                    more = ": nothing was changed" if looking else ""
+                    return {**result, **made, "msg": f"{made.get('msg', '')}{more}"}
                 write(path, made["pins"], str((task_vars or {}).get("inventory_hostname", "a host")))
         return {**result, **answer, "pins": read(path)}
+
+    def _borrowed(self, uv: str) -> str:
+        """The controller's uv in the folder of this task on the host, which goes with the task."""
+        folder = self._connection._shell.tmpdir or self._make_tmp_path()
+        place = self._connection._shell.join_path(folder, "uv")
+        self._transfer_file(uv, place)
+        self._fixup_perms2((folder, place), execute=True)
+        return str(place)

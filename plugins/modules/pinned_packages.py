@@ -36,6 +36,14 @@ options:
     description: In check mode a package that no repository offers yet is planned, not refused.
     type: bool
     default: false
+  look:
+    description: Only whether all that is missing can be had; nothing is planned, changed or repaired.
+    type: bool
+    default: false
+  aside:
+    description: A flat apt repository that will be a source then (uri, suite, keyring in base64), for C(look).
+    type: dict
+    default: {}
   root: {description: Root folder; with apt another than / is for check mode., type: path, default: /}
 """
 EXAMPLES = r"""
@@ -50,11 +58,13 @@ came: {description: "When each came, in seconds since 1970; 0 where nobody knows
 plan: {description: What the package manager does., type: list, elements: dict, returned: always}
 """
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import node_packages, wanted_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils import ahead, node_packages, wanted_packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.aside import offers_of
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import BROKEN
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 
@@ -81,11 +91,15 @@ def main() -> None:
             "driver": {"type": "bool", "default": False},
             "blocked_by": {"type": "str", "default": ""},
             "source_expected": {"type": "bool", "default": False},
+            "look": {"type": "bool", "default": False},
+            "aside": {"type": "dict", "default": {}},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
     pinned = Pinned(module)
+    if module.params["look"]:
+        pinned.look()
     if module.params["root"] != "/" and not module.check_mode and not pinned.system.elsewhere:
         module.fail_json(msg="packages are installed on / only; another root is for check mode")
     pinned.converge()
@@ -122,6 +136,20 @@ class Pinned:
     def is_held(self, name: str) -> bool:
         """Whether the package is kept at its version."""
         return bool(self.packages.get(name, {}).get("selection") == "hold")
+
+    def look(self) -> None:
+        """Refuse what no repository has; the module ends here."""
+        missing = [wanted for wanted in self.params["packages"] if not self.present(wanted)]
+        names, aside = sorted({name for wanted in missing for name in wanted["names"]}), self.params["aside"]
+        offers = self.system.offers(names)
+        if aside and ahead.judged(missing, offers, {})[0]:
+            line = "deb [signed-by={key}] %s %s" % (aside["uri"], aside["suite"])
+            more = offers_of(self.module, line, base64.b64decode(aside["keyring"]), names)
+            offers = {name: [*offers.get(name, []), *more.get(name, [])] for name in {*offers, *more}}
+        reasons, _unused = ahead.judged([each for each in missing if not each["optional"]], offers, {})
+        if reasons:
+            self.module.fail_json(msg=f"{self.params['check']}: {'; '.join(reasons)}: nothing was changed")
+        self.module.exit_json(changed=False, installed=self.installed(), came={}, plan=[])
 
     def converge(self) -> None:
         """Plan, refuse or apply; the module ends here."""

@@ -21,6 +21,8 @@ options:
   uv: {description: The uv program., type: path, required: true}
   index: {description: Package index; what it lacks comes from uv's default index., type: str, required: true}
   wheelhouse: {description: Folder or address instead of the indexes., type: str, default: ""}
+  look: {description: 'Whether all of it can be had; no lock is written.', type: bool, default: false}
+  controller_uv: {description: A uv of the controller for a host that has none yet., type: str, default: ""}
 """
 EXAMPLES = r"""
 - nodectl.fleet.python_lock:
@@ -37,6 +39,7 @@ pins: {description: Every package as name==version., type: list, returned: alway
 lock: {description: The controller's file., type: str, returned: always}
 """
 
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -58,7 +61,10 @@ def compiled(module: AnsibleModule, folder: Path) -> list[str]:
     for name, lines in files.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines))
     source = python_env.source_options(wanted["wheelhouse"], wanted["index"])
-    command = [wanted["uv"], "pip", "compile", "--no-header", "--no-annotate", "--quiet", "--python", wanted["python"]]
+    command = [wanted["uv"], "pip", "compile", "--no-header", "--no-annotate", "--quiet"]
+    # an interpreter that is still to come is known by its version
+    there = os.access(wanted["python"], os.X_OK)
+    command += ["--python", wanted["python"]] if there else ["--python-version", wanted["python_version"]]
     command += ["--constraint", str(folder / "constraints.txt"), *source, str(folder / "requirements.in")]
     own = {"UV_NO_CONFIG": "1", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "UV_CACHE_DIR": str(folder)}
     status, out, err = module.run_command(command, environ_update=own)
@@ -83,6 +89,8 @@ def main() -> None:
             "uv": place,
             "index": text,
             "wheelhouse": {"type": "str", "default": ""},
+            "look": {"type": "bool", "default": False},
+            "controller_uv": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )

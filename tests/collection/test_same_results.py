@@ -223,4 +223,5 @@ def _looks_the_same(operator: Operator, inventory: str, outcomes: Outcomes) -> N
     )
     quick = ("--duration", "0.2", "--repetitions", "1", "--pairs", "ring")
     measured = operator.nodectl(inventory, "probe", "tcp", *quick)["measurements"]
-    outcomes.same("probe", sorted((row["hosts"], row["unit"]) for row in measured))
+    # a busy machine has more pairs measured, and measured again
+    outcomes.same("probe", sorted({(host, row["unit"]) for row in measured for host in row["hosts"]}))

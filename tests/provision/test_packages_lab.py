@@ -26,7 +26,7 @@ PACKAGES = [
     ("libnew", "1.0", ""),
     ("appnew", "1.0", "libnew (>= 1.0)"),
     ("helpernew", "1.0", ""),
-    (DRIVER, "1.0", "helpernew"),
+    (DRIVER, "999.10", "helpernew"),
     ("theirs", "1.0", "libnew"),
 ]
 # run on the host: build the packages and a repository of them
@@ -90,7 +90,7 @@ def test_packages_versions_holds_and_marks_come_back_and_the_driver_by_name_only
     assert "package libnew stays, needed by theirs" in done["said"]
     assert "package helpernew stays, needed by nvidia-driver-999" in done["said"]
     assert now["package tool"] == "hi 1.0" and now["manual tool"] and "package appnew" not in now
-    assert now[f"package {DRIVER}"] == "ii 1.0"
+    assert now[f"package {DRIVER}"] == "ii 999.10"
     assert host.changed("rollback") == {0}, "what had to stay waits for --packages"
 
     host.lab.ssh(HOST, f"{APT} purge theirs")

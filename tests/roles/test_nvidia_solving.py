@@ -4,6 +4,7 @@ Each runs in a private apt root with that distribution's part of the repository 
 booted and nothing installed. What is installed for real is in test_nvidia_lab.py and in tests/booted.
 """
 
+import base64
 import importlib.util
 import shutil
 import subprocess
@@ -425,6 +426,25 @@ def test_a_kernel_without_precompiled_modules_is_refused_with_what_there_is(host
     ):
         assert part in said, said
     assert host.files().keys() - before.keys() == {"etc/apt/sources.list.d/archive.list"}
+
+
+def test_what_the_distribution_lacks_is_found_by_a_look_and_read_where_it_will_come_from(host: Host) -> None:
+    """RDMA's packages, and DOCA's of a repository that is no source yet."""
+    host.archive("archive")
+    before = host.files()
+    wanted: list[dict[str, Any]] = [
+        {"names": ["infiniband-diags"]},
+        {"names": ["doca-ofed"]},
+        {"names": ["nowhere"], "optional": True},
+    ]
+    said = host.packages(wanted, look=True)["msg"]
+    assert said == "nvidia: no repository of this host has doca-ofed: nothing was changed"
+    keyring = base64.b64encode(Path(host.repository.key_file).read_bytes()).decode()
+    there = {"uri": f"{host.repository.url}/ubuntu2204/x86_64", "suite": "/", "keyring": keyring}
+    later: list[dict[str, Any]] = [{"names": ["infiniband-diags"]}, {"names": ["libcudnn9-cuda-12"]}]
+    assert host.packages(later, look=True)["failed"]
+    assert not host.packages(later, look=True, aside=there).get("failed")
+    assert host.files() == before
 
 
 def test_check_mode_shows_the_files_and_writes_none(host: Host) -> None:

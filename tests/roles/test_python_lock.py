@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from uv import find_uv_bin
@@ -26,6 +27,8 @@ _PLAY = """
         uv: {uv}
         index: https://example.invalid/simple
         wheelhouse: "{wheels}"
+        look: {look}
+        controller_uv: "{borrowed}"
       register: lock
     - ansible.builtin.debug: {{msg: "{{{{ inventory_hostname }}}} has {{{{ lock.pins | join(' ') }}}}"}}
 """
@@ -33,9 +36,11 @@ _PLAY = """
 pytestmark = pytest.mark.skipif(not Path(PYTHON).exists(), reason=f"no {PYTHON} here")
 
 
-def play(tmp_path: Path, host: str, *options: str) -> str:
-    """The output of a play on this host alone."""
-    text = _PLAY.format(folder=tmp_path / "locks", python=PYTHON, uv=find_uv_bin(), wheels=tmp_path / "wheels")
+def play(tmp_path: Path, host: str, *options: str, look: bool = False, uv: str = "", python: str = PYTHON) -> str:
+    """The output of a play on this host alone; `uv` is the host's, in whose place the controller's is taken."""
+    places = {"folder": tmp_path / "locks", "wheels": tmp_path / "wheels", "python": python}
+    borrowed = find_uv_bin() if uv else ""
+    text = _PLAY.format(**places, uv=uv or find_uv_bin(), look=str(look).lower(), borrowed=borrowed)
     (tmp_path / "play.yml").write_text(text, encoding="utf-8")
     program = Path(sys.executable).with_name("ansible-playbook")
     settings = {"ANSIBLE_COLLECTIONS_PATH": str(share_dir()), "ANSIBLE_HOME": str(tmp_path / "ansible")}
@@ -72,3 +77,18 @@ def test_a_check_makes_none_and_a_failure_says_why(tmp_path: Path) -> None:
     assert "early has " in play(tmp_path, "early", "--check")
     assert "uv could not resolve torch==9.1" in play(tmp_path, "early")
     assert not list((tmp_path / "locks").glob("*.txt"))
+
+
+def test_a_look_says_what_cannot_be_had_and_leaves_nothing(tmp_path: Path) -> None:
+    """Also on a host that has neither uv nor the interpreter yet."""
+    wheels = tmp_path / "wheels"
+    first: dict[str, Any] = {"uv": "/nonexistent/uv", "python": "/nonexistent/python3.11"}
+    wheel(wheels, "torch", "9.1", needs=("sympy",))
+    for options in ({}, first):
+        said = play(tmp_path, "early", look=True, **options)
+        assert "uv could not resolve torch==9.1" in said and ": nothing was changed" in said, said
+    wheel(wheels, "sympy", "1.0")
+    for options in ({}, first):
+        assert "early has sympy==1.0 torch==9.1" in play(tmp_path, "early", "--check", look=True, **options)
+    assert not (tmp_path / "locks").exists()
+    assert not list((tmp_path / "ansible").rglob("torch-9.1-*.txt")), "nor where the run keeps its files"

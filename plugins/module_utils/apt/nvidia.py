@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import nvidia_repository, openpgp, wanted_packages
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages, sources
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import aside, packages, sources
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import Apt
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
@@ -34,8 +32,6 @@ LABEL = "NVIDIA CUDA"
 # and as those call theirs that have drivers of their own, which a pin of a version alone would let in beside NVIDIA's
 OTHERS = ("Debian*", "Ubuntu*", "LP-PPA-*")
 DAY_S = 24 * 3600
-# what apt needs below a root of its own
-ASIDE = ("etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg")
 
 
 class Repository(nvidia_repository.Repository):
@@ -128,17 +124,7 @@ class Repository(nvidia_repository.Repository):
 
     def read_aside(self, names: list[str]) -> Offers:
         """What NVIDIA's repository offers now, read below a folder of its own: the node's apt is left as it is."""
-        with tempfile.TemporaryDirectory(prefix="nodectl-apt-") as root:
-            for folder in (*ASIDE, "etc/apt/sources.list.d"):
-                Path(root, folder).mkdir(parents=True)
-            Path(root, "var/lib/dpkg/status").touch()
-            key = Path(root, "key.gpg")
-            key.write_bytes(self.key_in_use())
-            line = f"deb [signed-by={key}] {self.uri} /\n"
-            Path(root, "etc/apt/sources.list.d/aside.list").write_text(line, encoding="utf-8")
-            apt = Apt(self.module, root)
-            apt.run("apt-get", "update", "--quiet", "-o", "APT::Update::Error-Mode=any", doing=f"read {self.uri}")
-            return apt.offers(names)
+        return aside.offers_of(self.module, f"deb [signed-by={{key}}] {self.uri} /", self.key_in_use(), names)
 
     def key_in_use(self) -> bytes:
         """The repository's key, or the keyring of the source that is adopted."""
