@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 # no tool nests its document half as deep
@@ -15,9 +16,18 @@ def loads(text: str | bytes) -> Any:
         document = json.loads(text)
     except RecursionError as error:
         raise _too_deep() from error
+    except ValueError as error:
+        refuse_long_number(error)
+        raise
     if isinstance(document, dict | list):
         refuse_deep(document)
     return document
+
+
+def refuse_long_number(error: ValueError) -> None:
+    """In our words where a number has more digits than Python reads: its advice is none for who wrote the file."""
+    if "integer string conversion" in str(error):
+        raise ValueError(f"a number of more than {sys.get_int_max_str_digits():,} digits") from error
 
 
 def refuse_deep(document: object) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from nodectl.common.bounded_json import DEEPEST
+from nodectl.common.bounded_json import DEEPEST, refuse_long_number
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -46,7 +46,11 @@ def load(content: bytes, loader: Any = FastLoader, complaining: Any = FastLoader
 
 def _load(content: bytes, loader: Any) -> Any:
     refuse_boundless(content, loader)
-    return yaml.load(content, Loader=loader)  # noqa: S506  # callers give safe loaders
+    try:
+        return yaml.load(content, Loader=loader)  # noqa: S506  # callers give safe loaders
+    except ValueError as error:
+        refuse_long_number(error)
+        raise
 
 
 def refuse_boundless(content: bytes, loader: Any) -> None:

@@ -33,7 +33,8 @@ _WITH_INPUT = (
 # that is the command's. So empty lines come first, then this one; what is left of them is skipped, and then the
 # command says that it starts.
 _INPUT = "nodectl-input"
-BEFORE_INPUT = b"\n" * 16 + _INPUT.encode() + b"\n"
+FOR_START_FILES = b"\n" * 16
+BEFORE_INPUT = FOR_START_FILES + _INPUT.encode() + b"\n"
 STARTED = b"nodectl-started\n"
 _AT_INPUT = (
     f'l=; until [ "$l" = {_INPUT} ]; do IFS= read -r l || exit 1; done; unset l; echo {STARTED.decode().strip()}; '

@@ -13,7 +13,7 @@ from nodectl.errors import NodectlError, UnreachableError
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport.base import Call, CallTransport
-from nodectl.transport.lifeline import BEFORE_INPUT, command_line
+from nodectl.transport.lifeline import BEFORE_INPUT, FOR_START_FILES, command_line
 from nodectl.transport.output import Output
 from nodectl.transport.ssh_client import CONNECT_S, SharedConnection, SshClient
 from nodectl.transport.ssh_target import password_of, target_of
@@ -144,8 +144,9 @@ def _start(channel: paramiko.Channel, call: Call) -> None:
     message.add_boolean(True)
     message.add_string(command_line(call.argv, call.stdin_bytes))
     channel.get_transport()._send_user_message(message)  # type: ignore[attr-defined]
-    if call.stdin is not None:
-        threading.Thread(target=_feed, args=(channel, BEFORE_INPUT + call.stdin), daemon=True).start()
+    # the watcher of a command without input reads lines and makes nothing of them
+    data = FOR_START_FILES if call.stdin is None else BEFORE_INPUT + call.stdin
+    threading.Thread(target=_feed, args=(channel, data), daemon=True).start()
 
 
 def _feed(channel: paramiko.Channel, data: bytes) -> None:

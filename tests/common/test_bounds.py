@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,12 @@ def test_beside_the_first_thread_nothing_is_bounded() -> None:
     thread.start()
     thread.join()
     assert said == ["done"]
+
+
+@pytest.mark.parametrize("read", [lambda text: bounded_json.loads(text), lambda text: bounded_yaml.load(text.encode())])
+def test_a_number_without_end_is_refused_in_our_words(read: Callable[[str], object]) -> None:
+    with pytest.raises(ValueError, match=r"^a number of more than 4,300 digits$"):
+        read(f'{{"exit_status": {"1" * 5000}}}')
+    with pytest.raises((ValueError, yaml.YAMLError)) as refused:
+        read('{"exit_status": ')
+    assert "digits" not in str(refused.value)

@@ -91,6 +91,15 @@ def test_a_start_file_that_reads_takes_none_of_the_input(
     assert (done.outcome, done.stdout) == (Outcome.RAN, said + given.decode())
 
 
+@pytest.mark.parametrize("text", ["read -r answer", "for n in 1 2 3 4; do read -r line; done"])
+def test_a_start_file_that_reads_holds_no_command_up(
+    sshd: Sshd, transport: Transport, tmp_path: Path, text: str
+) -> None:
+    host = sshd.with_start_file(text, tmp_path)
+    done = transport.run(host, ["sh", "-c", "cat; echo ran"], timeout_s=40)
+    assert (done.outcome, done.stdout) == (Outcome.RAN, "ran\n")
+
+
 @pytest.mark.parametrize("text", ["cat >/dev/null", "sleep 1000", "exec cat"])
 def test_a_start_file_that_keeps_the_input_is_told_soon(
     sshd: Sshd, transport: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
