@@ -160,8 +160,13 @@ def _counters(told: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for host, said in told.items():
         rates = [f"{name} {rate / MIB:.1f} MiB/s" for name, rate in said["network"].items()]
         gpus = [
-            f"GPU {gpu['index']} {gpu['utilization.gpu']} % {gpu['power.draw']} W" for gpu in said["gpus"][:_MOST_NAMED]
+            f"GPU {_plain(gpu['index'])} {_plain(gpu['use_percent'])} % {_plain(gpu['power_w'])} W"
+            for gpu in said["gpus"][:_MOST_NAMED]
         ]
         if rates or gpus:
             lines.append(f"{host}: {', '.join([*rates, *gpus])}")
     return lines
+
+
+def _plain(value: float | None) -> str:
+    return "?" if value is None else f"{value:g}"

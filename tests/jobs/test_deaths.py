@@ -10,7 +10,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -49,6 +49,7 @@ if rank == {rank}:
 """
 
 
+_SHORT_S = 10
 ANY = -1  # all ranks end alike
 
 
@@ -241,21 +242,21 @@ DEATHS = [
 ]
 
 HANGS = [
-    Case("one_rank_sleeps", "collective_timeout", "time.sleep(1000)", timeout_s=10, words=("train.py:",)),
-    Case("one_rank_computes_for_ever", "collective_timeout", "while True: pass", timeout_s=10, words=("train.py:",)),
-    Case("one_rank_is_stopped", "stopped", act=_signal("STOP"), timeout_s=10, words=("stopped",)),
+    Case("one_rank_sleeps", "collective_timeout", "time.sleep(1000)", timeout_s=_SHORT_S, words=("train.py:",)),
+    Case("one_rank_computes", "collective_timeout", "while True: pass", timeout_s=_SHORT_S, words=("train.py:",)),
+    Case("one_rank_is_stopped", "stopped", act=_signal("STOP"), timeout_s=_SHORT_S, words=("stopped",)),
     Case(
         "one_rank_waits_for_a_lock",
         "collective_timeout",
         "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
-        timeout_s=10,
+        timeout_s=_SHORT_S,
         words=("train.py:",),
     ),
     Case(
         "one_rank_reads_from_a_pipe",
         "collective_timeout",
         "ends = os.pipe(); os.read(ends[0], 1)",
-        timeout_s=10,
+        timeout_s=_SHORT_S,
         words=("train.py:",),
     ),
     Case(
@@ -300,6 +301,23 @@ def lab(prepared: Any, nodectl: Any, tmp_path: Path) -> Iterator[Lab]:
     group = Path("/sys/fs/cgroup/memory") / f"nodectl-test-{os.getpid()}"
     if group.is_dir():
         group.rmdir()
+
+
+@pytest.mark.parametrize("case", [case for case in HANGS if case.timeout_s == _SHORT_S], ids=lambda case: case.name)
+def test_a_running_job_says_who_waits_for_whom(lab: Lab, case: Case) -> None:
+    job_id = lab.begin(replace(case, timeout_s=600))
+    lab.wait_up(job_id)
+    if case.act is not None:
+        case.act(lab, job_id)
+    time.sleep(2)  # until the others wait
+    job = lab.job(job_id)
+    look = job["look"]
+    assert (job["state"], look["missing"]) == ("running", [1]), json.dumps(look, indent=1)
+    assert "rank 0, 2 wait in all_reduce for rank 1: it is " in look["verdict"]
+    assert case.words[0] in look["verdict"]
+    assert {rank["rank"]: rank["waits"] for rank in look["ranks"]} == {0: True, 1: False, 2: True}
+    assert lab.run("jobs", "why", job_id).stdout.rstrip().endswith(look["verdict"])
+    assert lab.job(job_id)["state"] == "running"
 
 
 @pytest.mark.parametrize("case", [*DEATHS, *HANGS], ids=lambda case: case.name)

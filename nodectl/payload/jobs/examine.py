@@ -12,7 +12,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from . import flight, kernel, living
+from . import flight, kernel, living, pulse
 from .contain import Containment
 from .folder import JobFolder
 from .process import read_environ, read_stat
@@ -24,7 +24,6 @@ _RAS_S = 5.0
 _RAS_BYTES = 256 * 1024
 _RAS = ("localhost", 28028)
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_GPU_QUERY = ("index", "utilization.gpu", "power.draw", "memory.used", "memory.total")
 
 
 def examine(job: JobFolder) -> Dict[str, Any]:
@@ -33,7 +32,7 @@ def examine(job: JobFolder) -> Dict[str, Any]:
     ranks, environments = find_ranks(job, state)
     before = _measures(ranks, plan)
     first = living.look(job.path, ranks)
-    gpus, ras = _gpus(), _ask_ras(environments)
+    gpus, ras = pulse.gpus(), _ask_ras(environments)
     time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
     second = living.look(job.path, ranks)
     after = _measures(ranks, plan)
@@ -49,7 +48,10 @@ def examine(job: JobFolder) -> Dict[str, Any]:
     return {
         "ranks": rows,
         "network": {
-            name: round((after[2][name] - count) / seconds) for name, count in before[2].items() if name in after[2]
+            f"{kind} {way}": round((after[2][kind][way] - count) / seconds)
+            for kind, counts in before[2].items()
+            for way, count in counts.items()
+            if kind in after[2]
         },
         "gpus": gpus,
         "ras": ras,
@@ -78,9 +80,16 @@ def _since_s(job: JobFolder) -> float:
     return kernel.now_s()
 
 
-def _measures(ranks: Sequence[Rank], plan: Dict[str, Any]) -> Tuple[float, Dict[int, int], Dict[str, int]]:
-    """Now: the time, CPU ticks by rank's process, bytes by counter of the network."""
-    return time.monotonic(), {rank.pid: _ticks(rank.pid) for rank in ranks}, _network(plan)
+def _measures(ranks: Sequence[Rank], plan: Dict[str, Any]) -> Tuple[float, Dict[int, int], Dict[str, Dict[str, int]]]:
+    """Now: the time, CPU ticks by rank's process, bytes in and out of the job's network and of RDMA ports."""
+    network = pulse.network_bytes(str(plan["hosts"][plan["rank"]].get("interface", "")))
+    counted = {"network": network, "RDMA": pulse.rdma_bytes()}
+    counts = {
+        kind: {name[: -len("_bytes")]: number for name, number in each.items()}
+        for kind, each in counted.items()
+        if each
+    }
+    return time.monotonic(), {rank.pid: _ticks(rank.pid) for rank in ranks}, counts
 
 
 def _ticks(pid: int) -> int:
@@ -93,27 +102,6 @@ def _ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def _network(plan: Dict[str, Any]) -> Dict[str, int]:
-    """Bytes sent and received, by the job's interface and by each InfiniBand port."""
-    found: Dict[str, int] = {}
-    place = plan.get("rank")
-    host = plan["hosts"][place] if isinstance(place, int) and place < len(plan["hosts"]) else {}
-    name = os.path.basename(str(host.get("interface") or ""))
-    if name:
-        for what in ("tx", "rx"):
-            _count(found, f"{name} {what}", f"/sys/class/net/{name}/statistics/{what}_bytes", 1)
-    for folder in sorted(glob.glob("/sys/class/infiniband/*/ports/*/counters")):
-        port = folder.split("/")
-        for what, counter in (("tx", "port_xmit_data"), ("rx", "port_rcv_data")):
-            _count(found, f"{port[4]}/{port[6]} {what}", os.path.join(folder, counter), 4)  # in words of four bytes
-    return found
-
-
-def _count(found: Dict[str, int], name: str, path: str, unit_bytes: int) -> None:
-    with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
-        found[name] = int(file.read()) * unit_bytes
-
-
 def _output_age_s(job: JobFolder, local_rank: int) -> Optional[float]:
     """Since the rank wrote last; of a launcher that keeps no log of each, since any of the host's ranks did."""
     own = glob.glob(
@@ -124,16 +112,6 @@ def _output_age_s(job: JobFolder, local_rank: int) -> Optional[float]:
         with contextlib.suppress(OSError):
             times.append(os.path.getmtime(path))
     return round(max(0.0, time.time() - max(times)), 1) if times else None
-
-
-def _gpus() -> List[Dict[str, str]]:
-    """Use, power and memory of each GPU, as nvidia-smi prints them; empty without it, or where it does not answer."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    argv = [tool, "--query-gpu=" + ",".join(_GPU_QUERY), "--format=csv,noheader,nounits"]
-    rows = [line.split(",") for line in _run(argv).splitlines()]
-    return [dict(zip(_GPU_QUERY, (word.strip() for word in row))) for row in rows if len(row) == len(_GPU_QUERY)]  # noqa: B905
 
 
 def _run(argv: List[str]) -> str:

@@ -42,9 +42,9 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
         "alive": job.supervisor_alive(),
         "output_age_s": max(0.0, time.time() - files[0][0]) if files else None,
         **_progress_of([path for _, path in files], pattern),
-        "network": _network(plan["hosts"][plan["rank"]].get("interface", "")),
-        "rdma": _rdma(),
-        "gpus": _gpus(),
+        "network": network_bytes(plan["hosts"][plan["rank"]].get("interface", "")),
+        "rdma": rdma_bytes(),
+        "gpus": gpus(),
         "time_s": time.monotonic(),
     }
 
@@ -103,14 +103,14 @@ def _tail(path: str) -> str:
         return ""
 
 
-def _network(interface: str) -> Optional[Dict[str, int]]:
+def network_bytes(interface: str) -> Optional[Dict[str, int]]:
     """Bytes that came in and went out by the job's interface, or where it is not told by all but loopback."""
     names = [interface] if interface else [name for name in os.listdir("/sys/class/net") if name != "lo"]
     counted = [_counters(f"/sys/class/net/{name}/statistics", ("rx_bytes", "tx_bytes")) for name in names]
     return _sum([each for each in counted if each])
 
 
-def _rdma() -> Optional[Dict[str, int]]:
+def rdma_bytes() -> Optional[Dict[str, int]]:
     """Bytes over all RDMA ports; None where there is none."""
     ports = glob.glob("/sys/class/infiniband/*/ports/*/counters")
     counted = [_counters(port, ("port_rcv_data", "port_xmit_data")) for port in ports]
@@ -135,7 +135,7 @@ def _sum(counted: List[List[int]]) -> Optional[Dict[str, int]]:
     return {"in_bytes": sum(each[0] for each in counted), "out_bytes": sum(each[1] for each in counted)}
 
 
-def _gpus() -> List[Dict[str, Optional[float]]]:
+def gpus() -> List[Dict[str, Optional[float]]]:
     """A row a GPU; none where there is no nvidia-smi, or it does not answer."""
     argv = ["nvidia-smi", f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader,nounits"]
     try:
