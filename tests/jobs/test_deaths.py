@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 _ROOT = Path(__file__).resolve().parents[2]
 _LAUNCHER, _VENV = "/opt/nodectl-deaths/launch", "/opt/nodectl-deaths/venv"
 # an environment as the pytorch role makes it, over the packages that the lab's share holds
+_DMESG = "/usr/local/bin/dmesg"  # before /usr/bin on a lab host's path
 _MAKE_VENV = f"""set -e
 test -d /srv/nodectl/venv/lib
 mkdir -p {_VENV}/bin
@@ -154,6 +155,13 @@ def _out_of_memory(lab: Lab, job_id: str) -> None:
     lab.lab.ssh(lab.hosts[1], "touch /tmp/eat")
 
 
+def _xid(lab: Lab, job_id: str) -> None:
+    """The kernel's log of a host without a GPU: a dmesg that prints a recorded line with the rank's pid."""
+    line = f"NVRM: Xid (PCI:0000:10:1c): 79, pid={lab.pid(job_id, 1)}, name=python, GPU has fallen off the bus."
+    text = f'#!/bin/sh\\necho "[$(cut -d " " -f 1 /proc/uptime)] {line}"\\n'
+    lab.lab.ssh(lab.hosts[1], f"printf '{text}' > {_DMESG} && chmod 755 {_DMESG} && touch /tmp/eat")
+
+
 def _namespace(pid: int) -> str:
     return str(Path(f"/proc/{pid}/ns/net").readlink())
 
@@ -212,6 +220,16 @@ import resource
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 kept = bytearray(64 << 30)
 """
+_FULL = """
+os.makedirs('/tmp/small', exist_ok=True)
+assert os.system('mount -t tmpfs -o size=1m none /tmp/small') == 0
+torch.save(torch.ones(1 << 20), '/tmp/small/checkpoint.pt')
+"""
+_GPU_GONE = """
+while not os.path.exists('/tmp/eat'):
+    time.sleep(0.1)
+raise RuntimeError('CUDA error: unspecified launch failure')
+"""
 _ARGUMENTS = """
 import argparse
 parser = argparse.ArgumentParser()
@@ -230,6 +248,8 @@ DEATHS = [
     Case("the_memory_killer", "host_out_of_memory", _EAT, act=_out_of_memory, words=("SIGKILL", "memory killer")),
     Case("the_hosts_memory_as_an_exception", "host_out_of_memory", _TOO_MUCH, words=("MemoryError",)),
     Case("a_full_disk", "disk_full", "open('/dev/full', 'wb').write(bytes(9000))", words=("No space left",)),
+    Case("a_full_disk_that_torch_does_not_name", "disk_full", _FULL),
+    Case("an_xid_recorded", "xid", _GPU_GONE, act=_xid, words=("CUDA error",)),
     Case("torchrun_killed", "launcher_killed", act=_kill_launcher, blamed=None, words=("torchrun", "SIGKILL")),
     Case("exit_0_inside_a_collective", "left_early", "sys.exit(0)", words=("exit status 0",)),
     Case("a_missing_module", "import_error", "import no_such_module", words=("no_such_module",)),
@@ -297,7 +317,7 @@ def lab(prepared: Any, nodectl: Any, tmp_path: Path) -> Iterator[Lab]:
     nodectl("lab", "heal", "--name", prepared.status["name"])
     made.run("jobs", "stop", "last")
     made.run("jobs", "clean")
-    prepared.ssh(made.hosts[1], "rm -f /tmp/eat")
+    prepared.ssh(made.hosts[1], f"rm -f /tmp/eat {_DMESG}")
     group = Path("/sys/fs/cgroup/memory") / f"nodectl-test-{os.getpid()}"
     if group.is_dir():
         group.rmdir()

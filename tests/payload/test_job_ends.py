@@ -1,0 +1,81 @@
+"""Ends of ranks on three hosts of one machine whose Python keeps notes: the cause, and what the living were doing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.payload.jobs.classify import first
+from tests.payload.fleet import Fleet, processes_of
+
+SLEEP = "import os, time\nprint('up', flush=True)\ndef load():\n    time.sleep(1000)\n"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(tmp_path, 3)
+    text = made.launcher.read_text()
+    assert '"-S", ' in text
+    made.launcher.write_text(text.replace('"-S", ', ""))  # Python reads its site packages, and so the hook
+    yield made
+    made.close()
+
+
+def ended(fleet: Fleet, job_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The first failure of all hosts, and their states."""
+    fleet.wait_settled(job_id)
+    states = [report["state"] for report in fleet.reports(job_id)]
+    cause = first(item for state in states for item in state["failures"])
+    assert cause is not None
+    return cause, states
+
+
+def test_an_exception_is_told_whole_and_what_the_others_did(fleet: Fleet) -> None:
+    raises = "try: open('/data/x')\nexcept OSError as error: raise RuntimeError('shard\\nseven') from error\n"
+    fails = f"if os.environ['RANK'] == '4':\n    time.sleep(2)\n    exec({raises!r})\nload()\n"
+    cause, states = ended(fleet, fleet.launch(SLEEP + fails))
+    assert (cause["rank"], cause["class"], cause["message"]) == (4, "data_missing", "RuntimeError: shard\nseven")
+    assert any(line.startswith("raised from FileNotFoundError") for line in cause["evidence"])
+    assert cause["traceback"].startswith("Traceback (most recent call last):")
+    assert not any("log text only" in line for line in cause["evidence"])
+    stacks = {rank["rank"]: rank["stack"] for state in states[:2] for rank in state["living"]}
+    assert {number: stack[0].rpartition(" ")[2] for number, stack in stacks.items()} == dict.fromkeys(range(4), "load")
+    assert set(states[0]["ways"]) == {"1", "2"}
+
+
+def test_a_handled_traceback_is_no_cause(fleet: Fleet) -> None:
+    handled = "import traceback, sys\ntry: int('x')\nexcept ValueError: traceback.print_exc()\nsys.exit(3)"
+    cause, _ = ended(fleet, fleet.launch(f"{SLEEP}if os.environ['RANK'] == '2':\n    exec({handled!r})\nload()\n"))
+    assert (cause["rank"], cause["kind"], cause["class"], cause["message"]) == (2, "exit", "exit", "exit status 3")
+    assert any("a traceback that it handled: ValueError" in line for line in cause["evidence"])
+
+
+def test_a_killed_launcher_is_the_cause_and_not_the_ranks_that_die_with_it(fleet: Fleet) -> None:
+    job_id = fleet.launch(SLEEP + "load()\n")
+    fleet.wait_up(job_id, "up", 2)
+    [launcher] = [
+        pid
+        for pid in processes_of(job_id)
+        if f"--node-rank\0{1}\0" in (words := Path(f"/proc/{pid}/cmdline").read_text()) and str(fleet.launcher) in words
+    ]
+    os.kill(launcher, signal.SIGKILL)
+    cause, states = ended(fleet, job_id)
+    assert (cause["kind"], cause["class"], cause["rank"]) == ("launcher", "launcher_killed", None)
+    assert "SIGKILL" in cause["message"]
+    assert cause in states[1]["failures"]
+
+
+def test_a_rank_that_ends_with_0_before_the_others_is_remembered(fleet: Fleet) -> None:
+    script = (
+        f"{SLEEP}if os.environ['RANK'] == '3': raise SystemExit(0)\nif os.environ['RANK'] == '0':\n    time.sleep(3)\n"
+    )
+    script += "    raise RuntimeError('gloo/transport/tcp/pair.cc Connection closed by peer')\nload()\n"
+    cause, states = ended(fleet, fleet.launch(script))
+    assert (cause["kind"], cause["class"]) == ("communication", "communication")
+    ends = [(end["rank"], end["code"]) for end in states[1]["ends"] if not end["stopped"]]
+    assert ends == [(3, 0)]
