@@ -6,13 +6,11 @@ import threading
 from contextlib import suppress
 from time import monotonic
 
-import paramiko
-from paramiko.common import cMSG_CHANNEL_REQUEST
-
 from nodectl.errors import NodectlError, UnreachableError
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport.base import Call, CallTransport
+from nodectl.transport.lean_paramiko import paramiko
 from nodectl.transport.lifeline import BEFORE_INPUT, FOR_START_FILES, command_line
 from nodectl.transport.output import Output
 from nodectl.transport.ssh_client import CONNECT_S, SharedConnection, SshClient
@@ -138,7 +136,7 @@ class _Wake(threading.Event):
 def _start(channel: paramiko.Channel, call: Call) -> None:
     """Ask for the command without waiting for the answer: a refusal closes the channel."""
     message = paramiko.Message()
-    message.add_byte(cMSG_CHANNEL_REQUEST)
+    message.add_byte(paramiko.common.cMSG_CHANNEL_REQUEST)
     message.add_int(channel.remote_chanid)
     message.add_string("exec")
     message.add_boolean(True)
