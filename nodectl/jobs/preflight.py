@@ -17,7 +17,8 @@ from nodectl.common import answers, bounded_json
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
-from nodectl.facts.job import KEY, KINDS, job_facts
+from nodectl.facts.job import KEY, KINDS, RdmaDevices, job_facts
+from nodectl.facts.nics import Nic, nics_in
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -26,6 +27,8 @@ from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.payload.common.frames import Reader
 from nodectl.recordings.collect import collect
+from nodectl.topology.addresses import Network, interfaces_of, networks_of
+from nodectl.topology.socket_interface import choose
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import (
@@ -74,12 +77,52 @@ def run_preflight(transport: Transport, hosts: Sequence[Host], needs: JobNeeds, 
     answers = {host.name: answer for host, answer in fan_out(hosts, work, forks)}
     in_order = [answers[host.name] for host in hosts]
     not_asked = [answer for answer in in_order if isinstance(answer, Finding)]
-    candidates = [answer for answer in in_order if isinstance(answer, Candidate)]
+    candidates = with_best_interface(hosts, [answer for answer in in_order if isinstance(answer, Candidate)])
     if not candidates:
         return PreflightReport(tuple(not_asked), {}, ())
     ports = common_ports(candidates, needs)
     findings = [*not_asked, *judge(candidates), *_reach(transport, hosts, candidates, ports, forks)]
     return PreflightReport(tuple(findings), {candidate.host: candidate for candidate in candidates}, ports)
+
+
+def with_best_interface(hosts: Sequence[Host], candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates with the interface that topology would take, where nobody named one and all share a network.
+
+    Else each keeps the one by which it was reached, which may be for management alone.
+    """
+    needs, known = candidates[0].needs if candidates else None, {host.name: host for host in hosts}
+    if needs is None or needs.interface is not None or len(candidates) < 2:
+        return list(candidates)
+    rdma = all(candidate.known("rdma_devices", RdmaDevices).names for candidate in candidates)
+    named = [(known[candidate.host], nics_in(candidate.facts)) for candidate in candidates]
+    best = choose([(host, _leading(nics)) for host, nics in named], rdma=rdma)
+    chosen = {host.name: nics.get(best[host.name].interface) for host, nics in named}
+    networks = [networks_of(nic) for nic in chosen.values() if nic is not None]
+    shared = set.intersection(*networks) if len(networks) == len(candidates) else set()
+    if len(shared) != 1:
+        return list(candidates)
+    return [_on(candidate, chosen[candidate.host], next(iter(shared))) for candidate in candidates]
+
+
+def _leading(nics: Mapping[str, Nic]) -> dict[str, Nic]:
+    """Those of which the kernel knows the speed: a made one may lead nowhere."""
+    return {name: nic for name, nic in nics.items() if nic.speed_mbit and nic.speed_mbit > 0}
+
+
+def _on(candidate: Candidate, nic: Nic | None, network: Network) -> Candidate:
+    there = candidate.address
+    if nic is None or nic.name == there.interface:
+        return candidate
+    own = next(interface for interface in interfaces_of(nic) if interface.network == network)
+    address = replace(
+        there,
+        address=str(own.ip),
+        network=str(network),
+        interface=nic.name,
+        mtu=nic.mtu,
+        link_up=nic.carrier is not False,
+    )
+    return replace(candidate, facts={**candidate.facts, "job_address": address})
 
 
 def judge(candidates: Sequence[Candidate]) -> list[Finding]:
@@ -105,7 +148,7 @@ def _look(transport: Transport, host: Host, hosts: Sequence[Host], needs: JobNee
     values = read_facts(answer, facts)
     look = values["names"]
     if not isinstance(look, Unread):
-        return Candidate(host.name, values, None, needs=needs, hosts=len(hosts))
+        return Candidate(host.name, values, None, host.variables, needs=needs, hosts=len(hosts))
     if lacks_python(*_status(answer)):
         return _no_payload(host.name, "no python3 on the host", INSTALL_PYTHON)
     return _unknown(host.name, _last_words(answer.entries.get(KEY), look), _OLD_PYTHON.format(host=host.name))
@@ -116,7 +159,7 @@ _OLD_PYTHON = "run `nodectl exec --limit {host} -- python3 -V`: 3.8 or later is 
 
 def _facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
     """The facts that preflight's checks read, its own program's (`argv`) among them."""
-    read = {name for judgement in launch_judgements() for name in judgement.reads}
+    read = {"nics", *(name for judgement in launch_judgements() for name in judgement.reads)}
     return *job_facts(argv), *facts_named(*sorted(read - set(KINDS)))
 
 

@@ -9,6 +9,7 @@ import pytest
 from nodectl.checks.launch.candidate import Candidate, JobNeeds
 from nodectl.checks.launch.together import common_ports, odd_ones
 from nodectl.common.few import few
+from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.job import (
     Folder,
     FreePorts,
@@ -26,12 +27,22 @@ from nodectl.facts.job import (
 from nodectl.facts.limits import SessionLimits
 from nodectl.facts.time import Clock
 from nodectl.jobs.preflight import judge
+from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.parsers.linux.dmesg import Dmesg, KernelEvent
 
 NEEDS = JobNeeds(candidate_ports=(21001, 21002, 21003), checkpoint_dir="/ckpt")
 NAMES = ("a", "b", "c")
 PEERS = {"a": ("10.0.0.1",), "b": ("10.0.0.2",), "c": ("10.0.0.3",)}
+
+
+FALLEN = KernelEvent("xid", None, "0000:0f:00", 79, None, None, None, None, None, "GPU has fallen off the bus.")
+
+
+def gpus(driver: str = "580.65", **status: Any) -> Gpus:
+    """One GPU as `nvidia-smi -q` tells of it."""
+    return Gpus(1, (Gpu(index=0, **status),), driver_version=driver, source="nvidia-smi-q")
 
 
 def facts(name: str) -> dict[str, Any]:
@@ -50,6 +61,8 @@ def facts(name: str) -> dict[str, Any]:
         "shared_memory": SharedMemory(1024),
         "running_jobs": RunningJobs((), ()),
         "rdma_devices": RdmaDevices(()),
+        "gpus": gpus(),
+        "kernel_events": Dmesg(()),
         "limits": SessionLimits("unlimited", "1024", "8192"),
         "time": Clock(0.01 * number, 0.1),
     }
@@ -77,7 +90,7 @@ def test_a_good_fleet_is_quiet_and_every_check_speaks() -> None:
     findings = judge(fleet("a", "b", "c"))
     assert bad(findings) == set()
     checks = {host: {one.check for one in findings if one.host == host} for host in NAMES}
-    assert checks["a"] == checks["b"] == checks["c"] and len(checks["a"]) == 20
+    assert checks["a"] == checks["b"] == checks["c"] and len(checks["a"]) == 24
 
 
 def test_a_single_host_has_nobody_to_disagree_with() -> None:
@@ -141,6 +154,19 @@ def test_a_single_host_has_nobody_to_disagree_with() -> None:
             "unknown",
             "no answer",
         ),
+        ("launch_network", {"job_address__address": "10.0.0.1"}, "failed", "10.0.0.1 of eth1, as on a"),
+        ("launch_virtual_interface", {"job_address__interface": "docker0"}, "failed", "docker0 10.0.0.2"),
+        ("launch_xid", {"kernel_events": Dmesg((FALLEN,))}, "failed", "Xid 79 0000:0f:00: "),
+        (
+            "launch_xid",
+            {"kernel_events": Unread("unknown", "dmesg: needs root")},
+            "warning",
+            "unknown: dmesg: needs root",
+        ),
+        ("launch_gpu_memory", {"gpus": gpus(ecc_volatile_uncorrectable=3)}, "failed", "3 since the driver"),
+        ("launch_gpu_memory", {"gpus": gpus(remap_pending=True)}, "failed", "GPU 0: a row waits for a reset"),
+        ("launch_gpu_memory", {"gpus": Unread("unknown", "printed too much")}, "warning", "printed too much"),
+        ("launch_driver", {"gpus": gpus(driver="570.1")}, "failed", "570.1"),
         ("launch_network", {"job_address__network": "192.168.1.0/24"}, "warning", "192.168.1.0/24"),
         ("launch_mtu", {"job_address__mtu": 1500}, "warning", "1500"),
         ("launch_script_version", {"launcher__sha256": "cd" * 32}, "failed", "cdcd"),
@@ -157,7 +183,7 @@ def test_a_check_names_the_one_host_that_differs(check: str, changes: dict[str, 
     fired = [one for one in findings if one.check == check and one.status is not Status.OK and one.host == "b"]
     assert [one.status.value for one in fired] == [status]
     assert actual in fired[0].actual and fired[0].expected and fired[0].remedy
-    expected_hosts = {"b", "a"} if check == "launch_hostname" else {"b"}
+    expected_hosts = {"b", "a"} if check == "launch_hostname" or "as on a" in actual else {"b"}
     assert {host for host, _, _ in bad(findings)} == expected_hosts
 
 

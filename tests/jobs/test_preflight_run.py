@@ -2,22 +2,25 @@
 
 import ipaddress
 import os
+import shlex
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodectl.facts.job import Names
+from nodectl.checks.launch.candidate import Candidate
+from nodectl.facts.job import JobAddress, Names, RdmaDevices
+from nodectl.facts.nics import Nic
 from nodectl.facts.time import Clock
 from nodectl.inventory.read import Inventory
-from nodectl.jobs.preflight import JobNeeds, PreflightReport, run_preflight
+from nodectl.jobs.preflight import JobNeeds, PreflightReport, run_preflight, with_best_interface
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
@@ -187,6 +190,12 @@ def test_the_lab_is_fit_for_a_job(lab4: Any) -> None:
         ("ip link set eth0 mtu 1400", "ip link set eth0 mtu 1500", "launch_mtu", "warning"),
         ("hostname node02", "hostname node03", "launch_hostname", "failed"),
         ("hostname nobody-knows", "hostname node03", "launch_own_name", "failed"),
+        (
+            "cp /etc/hosts /root/hosts && (echo 127.0.1.1 node03 && grep -v node03 /root/hosts) > /etc/hosts",
+            "cp /root/hosts /etc/hosts; rm /root/hosts",
+            "launch_own_name",
+            "warning",
+        ),
         ("mkdir -p /r && mount -t tmpfs -o ro none /r", "umount /r; rmdir /r", "launch_checkpoint_folder", "failed"),
     ],
 )
@@ -250,3 +259,126 @@ def test_a_launcher_that_differs_is_found(lab4: Any) -> None:
     with changed(lab4, "node04", "echo >> /tmp/l", "true"):
         report = preflight(lab4, launcher="/tmp/l")
     assert bad(report) == {("node04", "launch_script_version", "failed")}
+
+
+FAKE_SMI = """#!/bin/sh
+case "$*" in
+-L) echo 'GPU 0: NVIDIA H100 (UUID: GPU-1)' ;;
+*compute-apps*) echo '1, 20480, /usr/bin/python3' ;;
+*query-gpu*) printf 'index, name, uuid, pci.bus_id, memory.total [MiB], driver_version, vbios_version\\n'
+  echo "0, NVIDIA H100 80GB HBM3, GPU-1, 00000000:0F:00.0, 81559 MiB, $(cat /usr/local/bin/driver), 96.00.74.00.01" ;;
+*) exit 9 ;;
+esac
+"""
+
+
+@contextmanager
+def smi(lab: Any, text: str, driver: str = "580.65.06") -> Iterator[None]:
+    """Every host has an nvidia-smi that says this."""
+    put = f"printf %s {shlex.quote(text)} > /usr/local/bin/nvidia-smi; echo {driver} > /usr/local/bin/driver"
+    for host in lab.hosts:
+        lab.ssh(host, f"{put}; chmod 755 /usr/local/bin/nvidia-smi")
+    try:
+        yield
+    finally:
+        for host in lab.hosts:
+            lab.ssh(host, "rm -f /usr/local/bin/nvidia-smi /usr/local/bin/driver")
+
+
+@pytest.mark.lab
+def test_gpus_in_use_and_a_driver_of_another_version(lab4: Any) -> None:
+    with smi(lab4, FAKE_SMI):
+        lab4.ssh("node03", "echo 570.1 > /usr/local/bin/driver")
+        report = preflight(lab4)
+    assert ("node03", "launch_driver", "failed") in bad(report)
+    assert of(report, "launch_driver")["node01"].status is Status.OK
+    assert {one.status for one in of(report, "launch_gpu_users").values()} == {Status.WARNING}
+    assert "pid 1 (python3, root), 20480 MiB" in of(report, "launch_gpu_users")["node01"].actual
+
+
+@pytest.mark.lab
+@pytest.mark.slow
+def test_a_driver_that_hangs_is_unknown_and_no_host_without_gpus(lab4: Any) -> None:
+    with smi(lab4, "#!/bin/sh\nexec sleep 1000\n"):
+        started = time.monotonic()
+        report = preflight(lab4)
+    assert {one.status for one in of(report, "launch_gpus").values()} == {Status.UNKNOWN}
+    assert time.monotonic() - started < 120
+
+
+@pytest.mark.lab
+def test_a_bridge_of_a_container_engine_is_taken_for_no_network(lab4: Any) -> None:
+    make = "ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up"
+    for host in lab4.hosts:
+        lab4.ssh(host, make)
+    try:
+        report = preflight(lab4)
+        assert {each.address.interface for each in report.candidates.values()} == {"eth0"} and bad(report) == set()
+        asked = preflight(lab4, interface="docker0")
+    finally:
+        for host in lab4.hosts:
+            lab4.ssh(host, "ip link del docker0")
+    assert {(host, "launch_network", "failed") for host in lab4.hosts} <= bad(asked)
+    assert "172.17.0.1 of docker0, as on node02" in of(asked, "launch_network")["node01"].actual
+
+
+@pytest.mark.lab
+@pytest.mark.slow
+def test_two_networks_and_taken_ports(lab4: Any) -> None:
+    for number, host in enumerate(lab4.hosts, 1):
+        net = "10.97.1" if host == "node03" else "10.97.0"
+        lab4.ssh(host, f"ip addr add {net}.{number}/24 dev eth0")
+    holder = "import socket, time; s = socket.socket(); s.bind(('', 23421)); s.listen(); time.sleep(60)"
+    lab4.ssh("node02", f"setsid python3 -c {shlex.quote(holder)} > /dev/null 2>&1 < /dev/null & sleep 1")
+    try:
+        report = preflight(lab4, interface="10.97.0.0/16")
+    finally:
+        for host in lab4.hosts:
+            lab4.ssh(host, "ip addr show dev eth0 | awk '/10.97/ {print $2}' | xargs -n1 -I@ ip addr del @ dev eth0")
+        lab4.ssh("node02", "kill $(pgrep -f '23421')")
+    expected = {("node03", "launch_network", "warning"), ("node02", "launch_ports", "failed")}
+    assert expected <= bad(report), [one for one in report.findings if one.status is not Status.OK]
+
+
+def nic(name: str, address: str, speed: int | None) -> Nic:
+    return Nic(name, "UP", 9000, None, (address,), speed, carrier=True)
+
+
+@pytest.mark.parametrize(
+    ("nics", "wanted"),
+    [
+        ({"eth0": ("192.168.0.{}/24", 1000), "eth1": ("10.2.0.{}/24", 100_000)}, "eth1"),
+        ({"eth0": ("192.168.0.{}/24", 1000), "docker0": ("172.17.0.1/16", 100_000)}, "eth0"),
+        ({"eth0": ("192.168.0.{}/24", 1000), "veth12": ("10.2.0.{}/24", 100_000)}, "eth0"),
+        ({"eth0": ("192.168.0.{}/24", 1000), "vpn": ("10.2.0.{}/24", None)}, "eth0"),
+        ({"eth0": ("192.168.0.{}/24", 1000), "eth1": ("10.2.{}.1/24", 100_000)}, "eth0"),
+    ],
+)
+def test_the_fast_network_that_all_share_is_taken_and_nothing_made(
+    nics: dict[str, tuple[str, int | None]], wanted: str
+) -> None:
+    candidates = [
+        Candidate(
+            f"n{number}",
+            {
+                "rdma_devices": RdmaDevices(()),
+                "job_address": JobAddress(f"192.168.0.{number}", "192.168.0.0/24", "eth0", 1500, True, ("eth0",)),
+                "nics": {name: nic(name, place.format(number), speed) for name, (place, speed) in nics.items()},
+            },
+            None,
+            needs=NEEDS,
+            hosts=2,
+        )
+        for number in (1, 2)
+    ]
+    hosts = [Host(f"n{number}", f"192.168.0.{number}") for number in (1, 2)]
+    found = with_best_interface(hosts, candidates)
+    assert [each.address.interface for each in found] == [wanted, wanted]
+    if wanted == "eth1":
+        assert (found[1].address.address, found[1].address.network, found[1].address.mtu) == (
+            "10.2.0.2",
+            "10.2.0.0/24",
+            9000,
+        )
+    named = [replace(each, needs=replace(NEEDS, interface="eth0")) for each in candidates]
+    assert [each.address.interface for each in with_best_interface(hosts, named)] == ["eth0", "eth0"]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from nodectl.checks.check import Check, Threshold, failed_unless, judges
 from nodectl.checks.launch.candidate import Candidate
 from nodectl.common.few import few
+from nodectl.common.interfaces import VIRTUAL
 from nodectl.common.units import MIB
 from nodectl.facts.job import (
     Folder,
@@ -95,6 +96,24 @@ def interface(host: Candidate) -> Iterator[Finding]:
             status, actual = Status.FAILED, f"{actual} is down"
             remedy = f"bring it up (cable, switch port, `ip link set {name} up`), or choose another with --interface"
     yield host.finding(INTERFACE, status, name, expected=expected, actual=actual, remedy=remedy)
+
+
+VIRTUAL_INTERFACE = Check(
+    "launch_virtual_interface",
+    looks_at="the interface of the job, where nobody named one",
+    fires="one that a container engine, a virtual machine or a VPN has made",
+    expected="an interface that leads to the other hosts",
+    remedy="name the job's interface or network with --interface",
+)
+
+
+@judges(VIRTUAL_INTERFACE, reads=("job_address",))
+def virtual_interface(host: Candidate) -> Iterator[Finding]:
+    """Docker's bridge has an address on each host, and leads to none of them."""
+    name = host.address.interface
+    if name and host.hosts > 1 and host.needs.interface is None:
+        status = failed_unless(not name.startswith(VIRTUAL))
+        yield host.finding(VIRTUAL_INTERFACE, status, name, actual=f"{name} {host.address.address}")
 
 
 LAUNCHER = Check("launch_script", looks_at="the deployed launch script", fires="not there, or not executable")

@@ -127,15 +127,24 @@ def _equal(
 NETWORK = Check(
     "launch_network",
     looks_at="the networks of the job's addresses",
-    fires="warning: not one for all",
+    fires="two hosts have one address; warning: not one network for all",
     remedy="choose an interface in one network with --interface, or make sure that the networks are routed",
 )
 
 
 @judges_together(NETWORK, reads=("job_address",))
 def network(hosts: Sequence[Candidate]) -> Iterator[Finding]:
-    """All addresses in one network."""
-    yield from _equal(hosts, NETWORK, lambda host: host.address.network, Status.WARNING)
+    """All addresses in one network, each once: a container engine gives its bridge the same one on every host."""
+    addresses = Counter(host.address.address for host in hosts if host.address.address)
+    twice = [host for host in hosts if addresses[host.address.address] > 1]
+    for host in twice:
+        others = [other.host for other in twice if other is not host and other.address.address == host.address.address]
+        expected = "an address of its own, by which the others reach it"
+        actual = f"{host.address.address} of {host.address.interface}, as on {few(others)}"
+        remedy = "name the job's interface or network with --interface"
+        yield host.finding(NETWORK, Status.FAILED, expected=expected, actual=actual, remedy=remedy)
+    alone = [host for host in hosts if host not in twice]
+    yield from _equal(alone, NETWORK, lambda host: host.address.network, Status.WARNING)
 
 
 MTU = Check(

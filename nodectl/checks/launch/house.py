@@ -1,0 +1,97 @@
+"""What `nodectl health` judges of GPUs and a job must know before it starts: the driver's errors since boot, memory
+that is unsound or waits for a reset, and one version of the driver on all hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from nodectl.checks.check import Check, Judgement, Subject, judges
+from nodectl.checks.gpu import memory, xid
+from nodectl.checks.launch.candidate import Candidate, judges_together
+from nodectl.checks.launch.together import odd_ones
+from nodectl.common.few import few
+from nodectl.facts.gpus import Gpus
+from nodectl.model.facts import Unread
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+
+ORDER = 15
+
+_SUDOERS = "let the login read it: `nodectl sudoers`; or start without that look: --skip {name}"
+GPU_ERRORS = Check(
+    "launch_xid",
+    looks_at="dmesg, on hosts with GPUs",
+    fires="an Xid or SXid since boot, by health's catalogue; warning: the log could not be read",
+    expected="no error of a GPU since boot",
+)
+
+
+@judges(GPU_ERRORS, reads=("gpu_count", "kernel_events", "lab", "gpus"))
+def gpu_errors(host: Candidate) -> Iterator[Finding]:
+    """A GPU that fell off the bus an hour ago ends the job in its first collective."""
+    if host.gpu_count and not host.borrows("kernel"):
+        yield from _as_one(host, GPU_ERRORS, (xid.log,), _SUDOERS.format(name="xid"))
+
+
+GPU_MEMORY = Check(
+    "launch_gpu_memory",
+    looks_at="nvidia-smi -q",
+    fires="uncorrectable errors since the driver was loaded; memory or a GPU that waits for a reset, or is worn out",
+    expected="sound memory, and no reset pending",
+)
+_SOUND: tuple[Judgement[Subject], ...] = (
+    *(memory.recovery, memory.GPU_RESET_REQUIRED, memory.GPU_DRAIN, memory.uncorrectable, memory.ecc_pending),
+    *(memory.GPU_REMAP_PENDING, memory.GPU_REMAP_FAILURE, memory.GPU_RETIRED_PENDING, memory.GPU_SRAM_THRESHOLD),
+    *(memory.GPU_CHANNEL_REPAIR, memory.GPU_TPC_REPAIR, memory.GPU_UNREPAIRABLE),
+)
+
+
+@judges(GPU_MEMORY, reads=("gpu_count", "gpus"))
+def gpu_memory(host: Candidate) -> Iterator[Finding]:
+    """Memory that is known to be bad ends the job, or spoils its numbers."""
+    if host.gpu_count:
+        gpus = host.facts.get("gpus")
+        if isinstance(gpus, Unread):
+            actual, remedy = f"nvidia-smi -q: {gpus.reason}", f"run `nvidia-smi -q` on {host.host}"
+            yield host.finding(GPU_MEMORY, Status.WARNING, actual=actual, remedy=remedy)
+        else:
+            yield from _as_one(host, GPU_MEMORY, _SOUND, "run `nvidia-smi -q` there")
+
+
+def _as_one(host: Candidate, check: Check, parts: Sequence[Judgement[Subject]], unread: str) -> Iterator[Finding]:
+    """The parts' findings that are not fine, under one name; what could not be read warns, and stops nobody."""
+    found = [finding for part in parts for finding in part(host) if finding.status not in (Status.OK, Status.SKIPPED)]
+    told = {(finding.actual if finding.status is Status.UNKNOWN else finding): finding for finding in found}
+    for finding in told.values():
+        if finding.status is Status.UNKNOWN:
+            finding = replace(finding, status=Status.WARNING, remedy=unread)
+        subject = f"{finding.subject}: " if finding.subject else ""
+        yield replace(finding, check=check.id, actual=f"{subject}{finding.actual}")
+    if not found:
+        yield host.finding(check, Status.OK, actual="none")
+
+
+DRIVER = Check(
+    "launch_driver",
+    looks_at="the GPUs' driver",
+    fires="not one version on all hosts with GPUs",
+    remedy="run `nodectl provision --tags nvidia_driver` on all hosts of the job",
+)
+
+
+@judges_together(DRIVER, reads=("gpus",))
+def driver(hosts: Sequence[Candidate]) -> Iterator[Finding]:
+    """NCCL and CUDA of one environment over two drivers fail in places that name neither."""
+    values = {
+        host.host: gpus.driver_version
+        for host in hosts
+        if (gpus := host.fact("gpus", Gpus)) and gpus.count and gpus.driver_version
+    }
+    reference, odd = odd_ones(values)
+    for host in hosts if len(values) > 1 else ():
+        if host.host in values:
+            others = few(sorted({f"{version} on {name}" for name, version in values.items()}))
+            status = Status.FAILED if host.host in odd else Status.OK
+            expected = reference or f"one for all; there are {others}"
+            yield host.finding(DRIVER, status, expected=expected, actual=values[host.host])
