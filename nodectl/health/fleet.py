@@ -109,8 +109,10 @@ def _judge_recordings(read: ReadHost, orders: Sequence[Order]) -> Iterator[HostH
     if processes < 2:
         yield from (_read_and_judged(read, order) for order in orders)
         return
+    # what the first one has imported and read, the workers find done
+    yield _read_and_judged(read, orders[0])
     global _work
-    _work = read, orders
+    _work = read, orders[1:]
     thresholds = gc.get_threshold()
     try:
         # what is here now is not for the workers' collectors to copy
@@ -118,7 +120,7 @@ def _judge_recordings(read: ReadHost, orders: Sequence[Order]) -> Iterator[HostH
         _collect_rarely()
         context = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(processes, mp_context=context, initializer=_collect_rarely) as pool:
-            yield from pool.map(_judge_one, range(len(orders)), chunksize=_CHUNK)
+            yield from pool.map(_judge_one, range(len(orders) - 1), chunksize=_CHUNK)
     finally:
         _work = None
         gc.set_threshold(*thresholds)

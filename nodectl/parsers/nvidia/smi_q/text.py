@@ -66,15 +66,20 @@ def _block(text: str) -> Block | None:
     address = bus_id(match[1]) if match else None
     if address is None:
         return None
-    block = Block(address)
+    block, number = Block(address), 0
+    others: list[_Read] = []
+    values = block.values
     for section in sections:
         reads = _known_section(section) if len(section) < _LONGEST_KNOWN else None
-        if reads is None or not block.values.keys().isdisjoint(reads[0]):
+        if reads is None:
             return None
-        values, others = reads
-        block.values.update(values)
-        for read in others:
-            _inner(block, read, _NO_LINE)
+        values.update(reads[0])
+        number += len(reads[0])
+        others += reads[1]
+    if len(values) < number:
+        return None
+    for read in others:
+        _inner(block, read, _NO_LINE)
     return block
 
 
