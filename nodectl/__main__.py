@@ -1,7 +1,11 @@
 """The process entry: answers --version before anything else is imported, so that it costs next to nothing."""
 
 import gc
+import signal
 import sys
+
+# what starts programs and waits for them needs these, and a shell cannot undo that it was started deaf to one
+_NEEDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
 def main() -> None:
@@ -13,6 +17,9 @@ def main() -> None:
         return
     # imports make many objects that stay: looking for cycles among them took a fifth of the start
     gc.set_threshold(100_000, 20, 20)
+    for number in _NEEDED:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     try:
         from nodectl.cli.root import run
 

@@ -47,6 +47,7 @@ told: {description: "Lines on what is unknown, warns or is skipped.", type: list
 """
 
 import base64
+import signal
 import subprocess
 import time
 
@@ -74,6 +75,10 @@ def main() -> None:
     )
     if not module.params["script"]:
         module.fail_json(msg="the controller's half of this module did not run: call it as nodectl.fleet.health")
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            # a shell that is started deaf to them stays so
+            signal.signal(number, signal.SIG_DFL)
     # run_command writes the whole script before it reads: each would wait for the other
     script = module.params["script"].encode()
     done = subprocess.run(["/bin/sh", "-s"], input=script, capture_output=True, check=False)  # pylint: disable=ansible-bad-function

@@ -1,6 +1,7 @@
 """`nodectl exec` as a process: table, JSON, exit statuses; on this machine and on the lab's hosts."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -145,3 +146,23 @@ def test_killed_nodectl_leaves_nothing_on_the_hosts(lab4: Lab, cli_env: Mapping[
     deadline = time.monotonic() + 30
     while any(lab4.ssh(host, look) != "0" for host in lab4.hosts):
         assert time.monotonic() < deadline, "the command is still running"
+
+
+def test_what_nodectl_starts_hears_signals_to_which_nodectl_was_started_deaf(local: str, tmp_path: Path) -> None:
+    def deaf() -> None:
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+    argv = [sys.executable, "-m", "nodectl", "-i", local, "-l", "gpu01", "--output", "json"]
+    done = subprocess.run(
+        [*argv, "exec", "--", "grep", "SigIgn", "/proc/self/status"],
+        preexec_fn=deaf,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    ignored = int(json.loads(done.stdout)["results"][0]["stdout"].split()[1], 16)
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD):
+        assert not ignored & 1 << (number - 1), signal.strsignal(number)
