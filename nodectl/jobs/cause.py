@@ -181,11 +181,14 @@ def _rivals(first: Placed, placed: Sequence[Placed], clocks: Clocks) -> list[str
     return lines[:_MOST_NAMED]
 
 
+_WAITED = ("collective_timeout", "rendezvous")
+
+
 def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     """All that is known are ranks that waited in vain: the ranks that were elsewhere are named."""
     first = placed[0].failure
     echoes = [item.failure for item in placed if item.failure.kind == "communication"]
-    waiting = [echo for echo in echoes if echo.category == "collective_timeout"] or echoes
+    waiting = [echo for echo in echoes if echo.category in _WAITED] or echoes
     living = [(host, rank) for host in words for rank in host.state.get("living", ())]
     gpu_lines = [(host, line) for host in words for line in host.state.get("xids", ())]
     if gpu_lines:
@@ -197,15 +200,17 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     absent = [(host, rank) for host, rank in living if not in_collective(rank)]
     named = _named(waiting)
     chosen = next(((host, rank) for host, rank in absent if rank["rank"] in named), absent[0] if absent else None)
-    if chosen is None or waiting[0].category != "collective_timeout":
+    if chosen is None or waiting[0].category not in _WAITED:
         return _behind(replace(first, evidence=(*first.evidence, *_living_lines(living))), words)
     host, rank = chosen
     others = sorted(other["rank"] for _, other in absent if other is not rank)
-    message = f"it did not come to the collective in which {counted(len(waiting), 'other rank')} waited: {doing(rank)}"
+    category = waiting[0].category
+    where = "meeting" if category == "rendezvous" else "collective"
+    message = f"it did not come to the {where} in which {counted(len(waiting), 'other rank')} waited: {doing(rank)}"
     lines = [*_first_words(waiting[:1]), *_living_lines([chosen])]
     if others:
         lines.append(f"rank {_numbers(others)} did not come either")
-    category = "stopped" if rank["state"] in "tT" else "collective_timeout"
+    category = "stopped" if rank["state"] in "tT" else category
     return Failure(
         host.name, rank["rank"], "communication", message, None, first.time, category, tuple(lines), first.traceback
     )
@@ -249,9 +254,24 @@ def _calls(words: Sequence[HostWords]) -> list[tuple[HostWords, int, Mapping[str
             for _, call in sorted(dump.get("groups", {}).items())[:1]:
                 calls[int(rank)] = (host, int(rank), call)
         for item in host.state.get("failures", ()):
-            for _, call in sorted(item.get("flight", {}).items())[:1]:
+            groups = item.get("flight") or _watchdog(str(item["message"]))
+            for _, call in sorted(groups.items())[:1]:
                 calls[item["rank"]] = (host, item["rank"], call)
     return [calls[rank] for rank in sorted(calls)]
+
+
+# as torch's watchdog of NCCL writes
+_WORK = re.compile(r"WorkNCCL\(SeqNum=(\d+), OpType=(\w+)(?:, NumelIn=(\d+))?")
+_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d+)")
+
+
+def _watchdog(message: str) -> dict[str, dict[str, Any]]:
+    """The collective of which NCCL's watchdog complains, by the last number that was enqueued; empty without."""
+    work, enqueued = _WORK.search(message), _ENQUEUED.search(message)
+    if work is None:
+        return {}
+    number = int(enqueued[1] if enqueued else work[1])
+    return {"": {"collective": f"nccl:{work[2].lower()}", "number": number, "sizes": f"[[{work[3] or 0}]]"}}
 
 
 def _behind(first: Failure, words: Sequence[HostWords]) -> Failure:
@@ -262,14 +282,27 @@ def _behind(first: Failure, words: Sequence[HostWords]) -> Failure:
         f"flight recorder: rank {rank} came to {call['collective']} number {call['number']}" for _, rank, call in calls
     ]
     first = replace(first, evidence=(*first.evidence, *lines[:_MOST_NAMED]))
-    if len(numbers) < 2 or first.category != "collective_timeout":
+    names = Counter(call["collective"] for _, _, call in calls)
+    if first.category != "collective_timeout" or len(numbers) == len(names) == 1 or not calls:
         return first
+    if len(numbers) == 1:
+        return _other_call(first, calls, names)
     host, rank, call = min(calls, key=lambda row: row[2]["number"])
     message = (
         f"it came to {call['collective']} number {call['number']} only, where others wait in number {max(numbers)}"
         f"\n{_line(first.message)}"
     )
     return replace(first, host=host.name, rank=rank, message=message)
+
+
+def _other_call(
+    first: Failure, calls: Sequence[tuple[HostWords, int, Mapping[str, Any]]], names: Mapping[str, int]
+) -> Failure:
+    """Ranks that wait in different collectives, and so for ever: the fewer are named."""
+    usual = max(names, key=lambda name: names[name])
+    host, rank, call = next(row for row in calls if row[2]["collective"] != usual)
+    message = f"it waits in {call['collective']}, where others wait in {usual}\n{_line(first.message)}"
+    return replace(first, host=host.name, rank=rank, message=message, category="collective_mismatch")
 
 
 def _named(waiting: Sequence[Failure]) -> set[int]:

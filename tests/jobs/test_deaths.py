@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LAUNCHER, _VENV = "/opt/nodectl-deaths/launch", "/opt/nodectl-deaths/venv"
-# an environment as the pytorch role makes it, over the packages that the lab's share holds
 _DMESG = "/usr/local/bin/dmesg"  # before /usr/bin on a lab host's path
+# an environment as the pytorch role makes it, over the packages that the lab's share holds
 _MAKE_VENV = f"""set -e
 test -d /srv/nodectl/venv/lib
 mkdir -p {_VENV}/bin
@@ -137,8 +137,18 @@ def _signal(name: str) -> Callable[[Lab, str], None]:
     return lambda lab, job_id: lab.signal(job_id, 1, name)
 
 
-def _kill_launcher(lab: Lab, job_id: str) -> None:
-    lab.lab.ssh(lab.hosts[1], f"kill -9 $(pgrep -f '^{_VENV}/bin/python {_VENV}/bin/torchrun' | head -1)")
+def _kill_launcher(lab: Lab, job_id: str, name: str = "KILL") -> None:
+    lab.lab.ssh(lab.hosts[1], f"kill -{name} $(pgrep -f '^{_VENV}/bin/python {_VENV}/bin/torchrun' | head -1)")
+
+
+def _kill_second(lab: Lab, job_id: str) -> None:
+    """Rank 3, the second of the second host."""
+    find = "grep -lz '^RANK=3$' /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3"
+    lab.lab.ssh(lab.hosts[1], f"kill -KILL $({find} | sort -n | head -1)")
+
+
+def _end_launcher(lab: Lab, job_id: str) -> None:
+    _kill_launcher(lab, job_id, "TERM")
 
 
 def _out_of_memory(lab: Lab, job_id: str) -> None:
@@ -251,15 +261,28 @@ DEATHS = [
     Case("a_full_disk_that_torch_does_not_name", "disk_full", _FULL),
     Case("an_xid_recorded", "xid", _GPU_GONE, act=_xid, words=("CUDA error",)),
     Case("torchrun_killed", "launcher_killed", act=_kill_launcher, blamed=None, words=("torchrun", "SIGKILL")),
+    Case("torchrun_asked_to_end", "launcher_killed", act=_end_launcher, blamed=None, words=("torchrun", "SIGTERM")),
     Case("exit_0_inside_a_collective", "left_early", "sys.exit(0)", words=("exit status 0",)),
     Case("a_missing_module", "import_error", "import no_such_module", words=("no_such_module",)),
     Case("a_bad_argument", "bad_argument", script=_ARGUMENTS, args=("--epohcs", "3"), blamed=ANY, words=("--epohcs",)),
+    Case(
+        "a_rank_of_two_on_a_host", "killed_from_outside", nproc=2, rank=3, blamed=3, act=_kill_second, words=("KILL",)
+    ),
     Case("missing_data", "data_missing", "open('/data/train/shard-00007.tar')", words=("shard-00007",)),
     Case("a_version_that_does_not_fit", "version_mismatch", _OLD_LIBRARY, words=("GLIBCXX",)),
     Case("different_sizes_in_one_collective", "collective_mismatch", "dist.all_reduce(torch.ones(9000))"),
     Case("a_host_gone", "host_lost", act=_power_off, blamed=None),
     Case("a_gpus_memory_recorded", "gpu_out_of_memory", f"raise RuntimeError({_NCCL_OOM!r})", words=("out of memory",)),
 ]
+
+_NEVER_JOINS = """
+import os, time
+from datetime import timedelta
+import torch.distributed as dist
+if os.environ['RANK'] == '1':
+    time.sleep(1000)
+dist.init_process_group('gloo', timeout=timedelta(seconds=15))
+"""
 
 HANGS = [
     Case("one_rank_sleeps", "collective_timeout", "time.sleep(1000)", timeout_s=_SHORT_S, words=("train.py:",)),
@@ -285,6 +308,14 @@ HANGS = [
         "time.sleep(1000)",
         after="dist.monitored_barrier(timeout=timedelta(seconds=8))",
         words=("train.py:",),
+    ),
+    Case("one_rank_never_joins", "rendezvous", script=_NEVER_JOINS, words=("train.py:",)),
+    Case(
+        "one_rank_calls_another_collective",
+        "collective_mismatch",
+        "dist.broadcast(one, 1)",
+        timeout_s=20,
+        words=("broadcast",),
     ),
     Case(
         "nccls_watchdog_recorded",
@@ -351,9 +382,10 @@ def test_the_first_cause_its_rank_and_its_class(lab: Lab, case: Case) -> None:
     assert job["state"] == "failed", job
     assert first is not None, job
     blamed = first["rank"] if case.blamed == ANY else case.blamed
+    blamed_host = 1 if case.blamed is None else (case.blamed or 0) // case.nproc
     assert (first["class"], first["rank"]) == (case.category, blamed), json.dumps(job, indent=1)
     if case.blamed != ANY:
-        assert first["host"] == lab.hosts[1 if case.blamed is None else case.blamed], first
+        assert first["host"] == lab.hosts[blamed_host], first
     for word in case.words:
         assert word in first["message"], first
     for word in case.not_words:

@@ -38,6 +38,7 @@ _USAGE = re.compile(
 _LONGEST = 4000
 _LINES = 24
 _LAST_LINES = 8
+_LAST_WORDS = 4
 _TORCHRUN = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: \d+\)")
 _TRACEBACK = "Traceback (most recent call last):"
 
@@ -210,8 +211,10 @@ def _by_abort(words: str, known: Evidence) -> Verdict:
     if category in ("gpu_error", "gpu_out_of_memory"):
         return Verdict("signal", category, words, (f"its last words ({LOG_ONLY})",))
     if categories.is_echo(category):
-        line = next((line for line in known.log.splitlines() if categories.is_echo(categories.of_text(line))), "")
-        text = "aborted by a communication library (gloo or NCCL)" + (f": {_TAG.sub('', line)[:500]}" if line else "")
+        said = [
+            _TAG.sub("", line)[:500] for line in known.log.splitlines() if categories.is_echo(categories.of_text(line))
+        ]
+        text = "\n".join(["aborted by a communication library (gloo or NCCL)", *said[-_LAST_WORDS:]])
         return Verdict("communication", category, text, (f"its last words ({LOG_ONLY})",))
     return Verdict("signal", "crash", words)
 
@@ -296,6 +299,32 @@ def first(failures: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
         return severity(kind, status), happened_s(kind, status, item["time"])
 
     return min(failures, key=place, default=None)
+
+
+class LauncherWords(NamedTuple):
+    """What a launcher said when it ended by itself; `signal` is the one that it had been sent, 0 for none."""
+
+    message: str
+    category: str = "launcher"
+    evidence: Tuple[str, ...] = ()
+    signal: int = 0
+
+
+_SIGNALLED = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
+
+
+def launcher_words(output: str) -> LauncherWords:
+    """The launcher's own exception, or its last line."""
+    exception = last_exception(output)
+    signalled = _SIGNALLED.search(exception)
+    if signalled:
+        return LauncherWords(exception, signal=int(signalled[1]))
+    lines = output.strip().splitlines()
+    if not exception or "ChildFailedError" in exception:
+        return LauncherWords(lines[-1] if lines else "without a word")
+    category = categories.of_text(exception)
+    category = "launcher" if category == categories.SCRIPT else category
+    return LauncherWords(exception, category, (f"the last traceback of the launcher ({LOG_ONLY})",))
 
 
 _TOLD_CHARS, _TOLD_LINES, _TOLD_LINE_CHARS = 1500, 4, 250

@@ -14,7 +14,7 @@ from . import flight, kernel, launcher, living, shared_memory, steady
 from . import heartbeat as hb
 from .attempts import Over
 from .checkpoint_copy import Courier
-from .classify import bounded, brief, first, signal_name
+from .classify import LauncherWords, bounded, brief, first, launcher_words, signal_name
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
 from .fitness import newest_ns, unfit
@@ -35,7 +35,7 @@ _READ_S = 2.0  # for a log to say what happened, before the end is told without 
 _SETTLE_S = 1.0  # after a failure: until the others have noted their own, before ours are ended
 _PARTING_S = 0.6  # beats after everybody has ended, so that the last word is heard
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last word
-_LAST_WORDS_BYTES = 2000
+_LAST_WORDS_BYTES = 8000
 _TOGETHER_S = 2.0
 
 
@@ -83,6 +83,7 @@ class Supervisor:
         self.flight: Dict[str, Any] = {}
         self._asked_living = False
         self._launcher_killed: Optional[float] = None
+        self._asked_launcher = False
         self._stopped_at = float("inf")
         self._explaining_s: Optional[float] = None
         self._explained = False
@@ -252,23 +253,23 @@ class Supervisor:
     def _take_living(self, found: List[Dict[str, Any]], xids: List[str]) -> None:
         self.living, self.xids = found, xids
 
-    def _note_killed_launcher(self, number: int) -> None:
+    def _note_killed_launcher(self, number: int, within_s: float = _TOGETHER_S) -> None:
         """Its ranks die with it, and may have been seen before."""
-        if self._term_s is not None:
+        if self._asked_launcher:
             return
         self._launcher_killed = steady.now()
         message = f"the launcher (torchrun) was killed by signal {number} ({signal_name(number)})"
         status = 128 + number
         self._fail("launcher", message, exit_status=status, **{"class": "launcher_killed"})
         for failure in self.failures:
-            self._excuse(failure)
+            self._excuse(failure, within_s)
 
-    def _excuse(self, failure: Dict[str, Any]) -> None:
+    def _excuse(self, failure: Dict[str, Any], within_s: float = _TOGETHER_S) -> None:
         """A rank that was killed together with its launcher died of that."""
         killed_at = self._launcher_killed
         if killed_at is None or failure["kind"] != "signal" or failure["exit_status"] not in (137, 143):
             return
-        if abs(failure["time"] - killed_at) < _TOGETHER_S:
+        if abs(failure["time"] - killed_at) < within_s:
             failure.update({"kind": "terminated", "class": "terminated", "message": "ended with its launcher"})
 
     def _describe(self, death: Death) -> News:
@@ -417,17 +418,22 @@ class Supervisor:
         known |= {end["rank"] for end in self.ends if end["code"] == 0}
         output = self._output()
         found = unseen(self.plan, self.at_start, known=known, after_stop=self._term_s is not None)
-        words = tail(output, _LAST_WORDS_BYTES).strip().splitlines()
-        last_words = no_space(self.job.path) or (words[-1] if words else "without a word")
+        said = launcher_words(tail(output, _LAST_WORDS_BYTES))
+        full = no_space(self.job.path)
+        if full:
+            said = said._replace(category="disk_full", message=full)
         dumps = flight.read_dumps(self.job.path, self.at_start.since_s)
-        return lambda: self._take_unseen(found, last_words, dumps)
+        return lambda: self._take_unseen(found, said, dumps)
 
-    def _take_unseen(self, found: List[Dict[str, Any]], last_words: str, dumps: Dict[str, Any]) -> None:
+    def _take_unseen(self, found: List[Dict[str, Any]], said: LauncherWords, dumps: Dict[str, Any]) -> None:
         self.flight = dumps
         self._explained = True
         self.failures += found
-        if not self.failures and self.state == hb.RUNNING:
-            self._fail("launcher", f"exit status {self.exit_status}: {last_words}")
+        if said.signal and not self._asked_launcher and all(_is_terminated(each) for each in self.failures):
+            self._note_killed_launcher(said.signal, float("inf"))
+        elif not self.failures and self.state == hb.RUNNING:
+            more = {"class": said.category, "evidence": list(said.evidence)}
+            self._fail("launcher", f"exit status {self.exit_status}: {said.message}", **more)
 
     def _end(self, now_s: float, end_state: str, *, settle_s: float) -> None:
         self._end_state = end_state
@@ -455,6 +461,7 @@ class Supervisor:
         looked = self._found_segments or now_s - self._asked_segments_s > _LOOK_S
         if self._term_s is None and now_s >= self._term_at_s and looked:
             self.containment.terminate()
+            self._asked_launcher = True
             self._term_s, self._stopped_at = now_s, steady.now()
         launcher_gone = self._spawned_s is None or self.exit_status is not None or self._guard_ended
         overdue = self._term_s is not None and now_s - self._term_s > float(self.plan["grace_s"])
@@ -593,6 +600,11 @@ class Supervisor:
     def _output(self) -> Output:
         """What the ranks of this attempt have written."""
         return Output(self.job.at("output.log"), self._log_begin)
+
+
+def _is_terminated(failure: Dict[str, Any]) -> bool:
+    """A rank that its launcher ended."""
+    return failure["kind"] == "terminated" or (failure["kind"], failure["exit_status"]) == ("signal", 143)
 
 
 def _size(path: str) -> int:
