@@ -27,7 +27,7 @@ def open_transport(replay: str | None = None) -> Transport:
 def connect_ahead(transport: Transport, hosts: Sequence[Host], forks: int) -> None:
     """Have the first hosts' connections opened while something else is done; commands say what fails."""
     if isinstance(transport, Router):
-        threading.Thread(target=transport.connect, args=(hosts[:forks],), daemon=True).start()
+        transport.connect(hosts[:forks])
 
 
 class Router(CallTransport):
@@ -46,10 +46,12 @@ class Router(CallTransport):
         return LocalTransport()
 
     def connect(self, hosts: Sequence[Host]) -> None:
-        """Open connections, all at once."""
+        """Begin to open connections, all at once."""
         for host in hosts:
             if host.connection != "local":
-                threading.Thread(target=self._ssh.connect, args=(host,), daemon=True).start()
+                # here, and not beside what the caller imports meanwhile: logins begin when it is loaded
+                ssh = self._ssh
+                threading.Thread(target=ssh.connect, args=(host,), daemon=True).start()
 
     def call(self, call: Call) -> CommandResult:
         """Run the command the way its host is reached."""
