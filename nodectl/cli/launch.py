@@ -189,7 +189,7 @@ def launch(
     job; closing the terminal does not.
     """
     from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
-    from nodectl.jobs.package import collect_variables, pack
+    from nodectl.jobs.package import collect_variables, describe_parcels, pack
     from nodectl.jobs.plan import (
         LaunchRequest,
         Start,
@@ -272,10 +272,12 @@ def launch(
                 clear_survey(app.transport, hosts, job_id, folder, app.forks)
             app.show("plan", {"plan": plan.document()}, plan_text(plan.document()))
             return
-        package = pack(plan, way.code)
+        packages, sent = pack(plan, way.code, surroundings.kept_code)
+        if any(surroundings.kept_code.values()):
+            note(describe_parcels(sent))
         note(f"job {plan.id}: starting on {where}")
         try:
-            start(app.transport, hosts, plan, package, env, app.forks)
+            start(app.transport, hosts, plan, packages, env, app.forks)
         except BaseException as error:
             for line in getattr(error, "__notes__", None) or [f"job {plan.id}: the start was undone on {where}"]:
                 note(line)
@@ -307,7 +309,8 @@ def _job_needs(
         checkpoint_dir=folder if folder is not None and folder.startswith("/") else None,
         launcher=request.launcher,
         venv=request.venv or None,
-        code_bytes=0 if way.code is None else way.code.size_bytes,
+        code_bytes=0 if way.code is None else 2 * way.code.size_bytes,
+        project="" if way.code is None else way.code.project,
         paths=paths,
         engine=way.start.engine,
         numa_binding=way.start.numa_binding,
@@ -321,6 +324,7 @@ def _preflight(
 
     With `gate`, hosts where it did are left out instead, as long as enough are left. The hosts of the job.
     """
+    from nodectl.facts.job import KeptCode
     from nodectl.jobs.gate import passing
     from nodectl.jobs.plan import PlanHost, Surroundings
     from nodectl.jobs.preflight import run_preflight
@@ -349,6 +353,7 @@ def _preflight(
         gpu_counts=tuple(row.gpu_count or 0 for row in candidates),
         free_ports=tuple(report.ports),
         skipped=skipped,
+        kept_code={row.host: row.known("kept_code", KeptCode).digests for row in candidates},
     )
 
 

@@ -46,12 +46,13 @@ def ask(
     *,
     forks: int,
     timeout_s: float,
-    stdin: bytes | None = None,
+    stdin: bytes | Callable[[Host], bytes] | None = None,
 ) -> Answers:
-    """`jobs.control` with `args(host)` on every host at once."""
+    """`jobs.control` with `args(host)` on every host at once; `stdin` may be a function of the host, too."""
 
     def work(host: Host) -> CommandResult:
-        return run_payload(transport, host, MODULE, list(args(host)), timeout_s=timeout_s, stdin=stdin, bare=True)
+        given = stdin(host) if callable(stdin) else stdin
+        return run_payload(transport, host, MODULE, list(args(host)), timeout_s=timeout_s, stdin=given, bare=True)
 
     lines: dict[str, tuple[Mapping[str, Any], ...]] = {}
     refused, unreachable = {}, {}
@@ -85,9 +86,14 @@ def why(result: CommandResult) -> str:
 
 
 def start(
-    transport: Transport, hosts: Sequence[Host], plan: Plan, package: bytes, env: Mapping[str, str], forks: int
+    transport: Transport,
+    hosts: Sequence[Host],
+    plan: Plan,
+    packages: Mapping[str, bytes],
+    env: Mapping[str, str],
+    forks: int,
 ) -> None:
-    """Copy the job to every host and start it; whatever ends that before its end, it is undone everywhere."""
+    """Copy each host's package there and start the job; whatever ends that before its end, it is undone everywhere."""
     ranks = {host.name: str(rank) for rank, host in enumerate(hosts)}
     variables = json.dumps(dict(env)).encode() + b"\n"
     try:
@@ -97,7 +103,7 @@ def start(
             lambda host: ["start", plan.id, ranks[host.name]],
             forks=forks,
             timeout_s=_UPLOAD_S,
-            stdin=variables + package,
+            stdin=lambda host: variables + packages[host.name],
         )
         _all_or_none(started, "could not take and start the job")
     except BaseException as error:

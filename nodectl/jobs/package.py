@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -9,9 +10,13 @@ import re
 import secrets
 import stat
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from nodectl.common.counting import counted
+from nodectl.common.nodeset import fold
+from nodectl.common.units import MIB
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.code import Code
 from nodectl.jobs.plan import Plan
@@ -20,18 +25,76 @@ _SECRET_BYTES = 32
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def pack(plan: Plan, code: Code | None) -> bytes:
-    """tar.gz with private modes; the secret is new for every job, and no code comes along where the hosts have it."""
-    buffer = io.BytesIO()
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What `hosts` lack of the code: contents by their SHA-256."""
+
+    hosts: tuple[str, ...]
+    contents: Mapping[str, bytes]
+
+    def describe(self) -> str:
+        """`2 files, 0.1 MiB`."""
+        return f"{counted(len(self.contents), 'file')}, {sum(map(len, self.contents.values())) / MIB:.1f} MiB"
+
+
+def pack(
+    plan: Plan, code: Code | None, kept: Mapping[str, Collection[str]]
+) -> tuple[dict[str, bytes], tuple[Parcel, ...]]:
+    """Each host's tar.gz with private modes, with what it lacks of the code (`kept` by host's name: SHA-256 it has).
+
+    The secret is new for every job. Hosts that lack the same have one parcel; there is none where code is not copied.
+    """
+    secret = secrets.token_bytes(_SECRET_BYTES)
+    if code is None:
+        return dict.fromkeys(kept, _archive(plan, secret, {})), ()
+    manifest, contents = _read(code)
+    files = json.dumps({"project": code.project, "files": manifest}).encode()
+    archives, sent = {}, _parcels(contents, kept)
+    for parcel in sent:
+        blobs = {f"blobs/{digest}": data for digest, data in parcel.contents.items()}
+        archives.update(dict.fromkeys(parcel.hosts, _archive(plan, secret, {"files.json": files, **blobs})))
+    return archives, sent
+
+
+def _read(code: Code) -> tuple[dict[str, tuple[str, bool]], dict[str, bytes]]:
+    """SHA-256 of each file by its place, with whether it is executable, and the contents by SHA-256."""
+    manifest, contents = {}, {}
     try:
-        with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=3, format=tarfile.PAX_FORMAT) as archive:
-            add_file(archive, "plan.json", json.dumps(plan.document()).encode())
-            add_file(archive, "secret", secrets.token_bytes(_SECRET_BYTES))
-            if code is not None:
-                add_code(archive, code)
+        for source, place in code.files:
+            data = source.read_bytes()
+            digest = hashlib.sha256(data).hexdigest()
+            contents[digest] = data
+            manifest[place] = digest, os.access(source, os.X_OK)
     except OSError as error:
         raise JobError(f"the code cannot be read: {error}") from error
+    return manifest, contents
+
+
+def _parcels(contents: Mapping[str, bytes], kept: Mapping[str, Collection[str]]) -> tuple[Parcel, ...]:
+    hosts: dict[frozenset[str], list[str]] = {}
+    for host, there in kept.items():
+        hosts.setdefault(frozenset(contents).difference(there), []).append(host)
+    return tuple(
+        Parcel(tuple(names), {digest: contents[digest] for digest in contents if digest in lacking})
+        for lacking, names in hosts.items()
+    )
+
+
+def _archive(plan: Plan, secret: bytes, files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=3, format=tarfile.PAX_FORMAT) as archive:
+        add_file(archive, "plan.json", json.dumps(plan.document()).encode())
+        add_file(archive, "secret", secret)
+        for name, data in files.items():
+            add_file(archive, name, data)
     return buffer.getvalue()
+
+
+def describe_parcels(sent: Sequence[Parcel]) -> str:
+    """`code: 2 files, 0.1 MiB are new to the hosts`, by groups of hosts where they differ; empty without code."""
+    if len(sent) < 2:
+        return f"code: {sent[0].describe()} of it are new to the hosts" if sent else ""
+    return f"code: {'; '.join(f'{parcel.describe()} of it are new to {fold(parcel.hosts)}' for parcel in sent)}"
 
 
 def add_code(archive: tarfile.TarFile, code: Code) -> None:

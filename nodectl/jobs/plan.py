@@ -8,8 +8,8 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 from nodectl.common import node_paths
 from nodectl.common.operator import operator
@@ -286,13 +286,15 @@ class LaunchRequest:
 class Surroundings:
     """What preflight found: by host in rank order address, interface and GPUs; and the ports that all have free.
 
-    `skipped` are its findings that the operator let pass by --skip.
+    `skipped` are its findings that the operator let pass by --skip; `kept_code` by host's name the SHA-256 of files of
+    the project that it has.
     """
 
     hosts: tuple[PlanHost, ...]
     gpu_counts: tuple[int, ...]
     free_ports: tuple[int, ...]
     skipped: tuple[str, ...] = ()
+    kept_code: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 def make_plan(

@@ -175,6 +175,7 @@ def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, o
         "venv": needs.venv or "",
         "checkpoint_dir": needs.checkpoint_dir or "",
         "paths": needs.paths,
+        "project": needs.project,
         "engine": needs.engine if needs.engine in _PACKAGES else "",
         "numa_binding": bool(needs.numa_binding),
     }

@@ -151,3 +151,14 @@ def test_a_command_runs_once_a_rank_and_its_first_failure_ends_the_job(shell: Sh
 def test_a_slip_is_told_the_word_that_was_meant(shell: Shell, args: tuple[str, ...], words: str) -> None:
     done = shell.launch(*args)
     assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+def test_of_a_project_that_was_here_only_what_changed_travels(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "big.txt").write_text("x" * 3_000_000)
+    argv = ("--engine", "command", "--venv", "", "--", "sh", "-c", "cat small.txt; wc -c < big.txt")
+    for text in ("first", "second"):
+        (tmp_path / "small.txt").write_text(f"{text}\n")
+        done = shell.launch(*argv)
+        assert done.returncode == 0 and done.stdout.count(f"[0] {text}\n") == 4, done.stderr + done.stdout
+        assert done.stdout.count("[0] 3000000\n") == 4
+        assert ("code: 1 file, 0.0 MiB of it are new to the hosts" in done.stderr) is (text == "second")

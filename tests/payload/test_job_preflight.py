@@ -46,6 +46,7 @@ def look(state: Path, **changes: Any) -> dict[str, Any]:
         "venv": "",
         "checkpoint_dir": "",
         "paths": [],
+        "project": "",
         "engine": "",
         "numa_binding": False,
     }

@@ -30,7 +30,7 @@ class JobNeeds:
     """What a job needs of its hosts; `venv` None means that the launcher brings its own Python.
 
     `code_bytes` is what will be copied to each host; `min_free_mib` must be left over after that. `paths` are what it
-    reads there, each a file, a folder or any. `engine` is what starts the ranks.
+    reads there, each a file, a folder or any. `engine` is what starts the ranks, `project` the copied code's name.
     """
 
     candidate_ports: tuple[int, ...]
@@ -43,6 +43,7 @@ class JobNeeds:
     ports_needed: int = 2
     paths: tuple[tuple[str, PathKind], ...] = ()
     engine: str = "torchrun"
+    project: str = ""
     numa_binding: str = ""
 
 

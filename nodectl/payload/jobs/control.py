@@ -15,7 +15,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..common.frames import send
-from . import checkpoints
+from . import checkpoints, code_store
 from .contain import Containment
 from .folder import (
     RECEIVER,
@@ -118,6 +118,7 @@ def _unpack(job: JobFolder, rank: int) -> None:
     with open(receiver, "w", encoding="utf-8") as file:
         json.dump({"pid": os.getpid(), "start_ticks": stat.start_ticks if stat else 0}, file)
     _extract(job.partial)
+    code_store.assemble(job.partial)
     write_atomic(os.path.join(job.partial, "rank"), json.dumps({"rank": rank}).encode())
     for name in ("plan.json", "secret"):
         sync_file(os.path.join(job.partial, name))
@@ -303,6 +304,8 @@ def clean(*job_ids: str) -> List[Row]:
         if job_id in job_ids or not _is_fresh(job.tombstone):
             os.unlink(job.tombstone)
     _clean_payloads()
+    if not job_ids:
+        code_store.clean()
     return rows
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from ...common.folders import made
+from ..code_store import kept
 from ..folder import JobFolder, is_job_id, known_jobs, state_root
 from ..process import all_pids, login_of, read_cmdline
 
@@ -17,7 +18,7 @@ _MIB = 1024 * 1024
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
-    """The facts `state_folder`, `checkpoint_folder`, `needed_paths`, `running_jobs`, `shared_memory` and
+    """The facts `state_folder`, `checkpoint_folder`, `needed_paths`, `kept_code`, `running_jobs`, `shared_memory` and
     `rdma_devices`."""
     checkpoints = request["checkpoint_dir"]
     no_folder = {"path": "", "error": "", "free_mib": None}
@@ -25,6 +26,7 @@ def look(request: Dict[str, Any]) -> Dict[str, Any]:
         "state_folder": folder(Path(state_root())),
         "checkpoint_folder": folder(Path(checkpoints).expanduser()) if checkpoints else no_folder,
         "needed_paths": {"errors": {path: path_error(Path(path), kind) for path, kind in request["paths"]}},
+        "kept_code": {"digests": kept(request["project"])},
         "running_jobs": {"ids": running_jobs(), "others": others_jobs()},
         "shared_memory": {"size_mib": shm_mib()},
         "rdma_devices": {"names": sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))},
