@@ -11,4 +11,6 @@ if __name__ == "__main__":
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(folder)
     program = importlib.import_module("." + sys.argv[1], os.path.basename(folder))
+    if not hasattr(program, "main"):
+        sys.exit("%s is no program: it has no main(argv)" % program.__file__)
     sys.exit(program.main(sys.argv[2:]))

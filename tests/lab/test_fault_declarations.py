@@ -10,6 +10,8 @@ import pytest
 from nodectl.checks.catalogue import checks
 from nodectl.errors import DeclarationError
 from nodectl.lab.faults import FAULTS, recorded
+from nodectl.lab.faults.base import Edit
+from nodectl.lab.faults.editing import CannotEditError, once, says
 from nodectl.lab.faults.engine import _declared
 
 GOOD = "from nodectl.lab.faults.base import Fault\nFAULTS = (Fault('odd-one', 'it is odd', ('ib_rate',)),)\n"
@@ -52,3 +54,13 @@ def test_a_wrong_file_is_named(load: Callable[[str], object], right: str, wrong:
 def test_what_has_to_find_a_fault_is_a_check_or_a_probe_s_finding() -> None:
     by_checks = [fault for fault in FAULTS.values() if not fault.load]
     assert {check for fault in by_checks for check in fault.checks} <= set(checks())
+
+
+@pytest.mark.parametrize("edit", [once("kernel-knob", "a", "b"), says(["kernel-knob"], exit_status=1)])
+def test_a_key_that_no_recording_can_have_is_the_author_s_mistake(edit: Edit) -> None:
+    with pytest.raises(DeclarationError, match="'kernel-knob', and no fact has a command") as refused:
+        edit({})
+    assert "kernel-knobs" in refused.value.remedy
+    # one that this recording lacks is none
+    with pytest.raises(CannotEditError):
+        once("kernel-knobs", "a", "b")({})

@@ -12,9 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from nodectl.common.files import replace_file
-from nodectl.errors import LabError, UsageError
+from nodectl.common.spelling import meant
+from nodectl.errors import DeclarationError, LabError, UsageError
+from nodectl.facts.catalogue import all_facts, commands_for
 from nodectl.lab.dress import RECORDED
 from nodectl.lab.faults.base import Edit, Fault, Output, Outputs, Scene
+from nodectl.model.host import Host
 
 _PRISTINE, _CUT, _BYTES = "recorded-before", "cut", "surrogateescape"
 _GPU = re.compile(r"(?m)^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0$")
@@ -101,9 +104,19 @@ def _give_back(folder: Path, pristine: Path, key: str) -> None:
 
 def text_of(outputs: Outputs, key: str) -> str:
     """A command's standard output; the fault cannot be where the recording has none."""
+    _require_known(key, outputs)
     if key not in outputs or not outputs[key].stdout.strip():
         raise CannotEditError(f"the recording has no {key}")
     return outputs[key].stdout
+
+
+def _require_known(key: str, outputs: Outputs) -> None:
+    """DeclarationError where no recording can have it: the fault's author mistook the name."""
+    if key in outputs:
+        return
+    known = {command.key for command in commands_for(Host("any", "any"), all_facts())}
+    if key not in known:
+        raise DeclarationError(f"a fault edits {key!r}, and no fact has a command of that key", meant(key, known))
 
 
 def with_text(outputs: Outputs, key: str, text: str) -> dict[str, Output]:
@@ -150,6 +163,7 @@ def says(keys: Sequence[str], stdout: str = "", *, exit_status: int) -> Edit:
 
     def edit(outputs: Outputs) -> dict[str, Output]:
         for key in keys:
+            _require_known(key, outputs)
             if key not in outputs:
                 raise CannotEditError(f"the recording has no {key}")
         return dict.fromkeys(keys, Output(stdout, "", exit_status))
