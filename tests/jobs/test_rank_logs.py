@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -173,6 +174,18 @@ def test_a_reader_that_is_overtaken_goes_on_with_a_whole_line(written: Written) 
     events = written.events()
     assert isinstance(events[0], Dropped)
     assert {text for _, text in whole(events[1:])} == {"x" * 99, "last"}
+
+
+def test_a_job_of_many_attempts_has_more_files_than_may_be_open_at_first(written: Written) -> None:
+    for rank in range(150):
+        written.write(rank, b"line\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        shown, last = written.lines(), written.lines(Start(tail=150))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert set(shown) == set(last) == {(rank, "line") for rank in range(150)}
 
 
 def test_a_clerk_keeps_the_account_while_nothing_else_is_asked(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import heapq
 import json
 import os
 import re
+import resource
 import sys
 import time
 from bisect import bisect_left
@@ -30,6 +32,9 @@ Wanted = Callable[[bytes], bool]
 
 def main(argv: List[str]) -> int:
     """Send what is asked for; 1 with the reason on stderr where that cannot be."""
+    with contextlib.suppress(OSError, ValueError):  # of many attempts there are many files
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         stream(*argv)
     except BrokenPipeError:  # the operator has gone
