@@ -22,9 +22,13 @@ def safe(text: str) -> str:
     return _UNSAFE.sub(lambda match: repr(match.group())[1:-1], text.replace("\r\n", "\n"))
 
 
+# narrower than that no table can be read, nor broken into lines
+_LEAST_COLUMNS = 20
+
+
 def terminal_width() -> int:
     """Columns of the terminal; COLUMNS goes before it, and 80 where there is none."""
-    return shutil.get_terminal_size((80, 24)).columns
+    return max(_LEAST_COLUMNS, shutil.get_terminal_size((80, 24)).columns)
 
 
 def result(text: str) -> None:

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from nodectl.cli import root
 from nodectl.cli.app import App
+from nodectl.cli.terminal import terminal_width
+from nodectl.report.table import fitted
 
 
 @click.group()
@@ -68,3 +70,11 @@ def test_settings_that_cannot_be_read_are_a_usage_error(tmp_path: Path) -> None:
     outcome = CliRunner().invoke(root.cli, ["-i", str(tmp_path / "hosts"), "facts"])
     assert outcome.exit_code == 2
     assert "nodectl.toml" in outcome.output and "line 1" in outcome.output
+
+
+@pytest.mark.parametrize("columns", ["1", "3", "20"])
+def test_a_terminal_of_nearly_no_width_breaks_no_table(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert terminal_width() == 20
+    rows = [("PROBE", "WHAT"), ("tcp", "1 stream, bbr, 4 retransmits, interfaces enp97s0f0np0")]
+    assert "retransmits" in fitted(rows, terminal_width())
