@@ -129,6 +129,24 @@ def test_numbers_that_deepspeed_would_end_with_are_refused_before_anything_chang
     assert "deepspeed_train_batch 16 is not 1 (deepspeed_micro_batch) x 4" in said and "set it to 12" in said, said
 
 
+def test_a_compiler_that_no_repository_has_is_told_before_anything_changes(tmp_path: Path) -> None:
+    said = playbook(
+        tmp_path,
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        roles=[("deepspeed", "validate")],
+        deepspeed_version="0.12.6",
+        deepspeed_nodes=NODES,
+        deepspeed_build=True,
+        deepspeed_build_packages=["g++-of-nowhere"],
+    )
+    assert "deepspeed: no repository of this host has g++-of-nowhere: nothing was changed" in " ".join(said.split()), (
+        said
+    )
+
+
 @pytest.mark.lab
 @pytest.mark.slow
 def test_deepspeed_is_installed_imported_and_reads_its_configuration_on_a_real_host(lab4: Any, tmp_path: Path) -> None:
