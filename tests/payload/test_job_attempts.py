@@ -74,16 +74,24 @@ def test_a_host_that_does_not_lead_waits_for_the_one_that_does_and_follows_it() 
 
 
 def test_a_spare_takes_the_place_of_a_lost_host_when_that_has_surely_ended_its_ranks() -> None:
-    views = failed(host1=13.0)
-    assert views.after(20.0) is None
-    views.silent[1] = 15.0
-    assert views.ask(130.0) == Attempt(2, (0, 2))
+    views = failed(host1=9.0)
+    assert views.after(13.9) is None
+    assert views.ask(114.1) == Attempt(2, (0, 2))
+
+
+def test_a_lost_host_that_another_still_hears_at_work_is_waited_for() -> None:
+    views = failed(host1=9.0)
+    views.others[2] = beat(2, hb.SPARE, active=(1,))
+    assert views.after(60.0) is None
+    views.others[2] = beat(2, hb.SPARE)
+    assert views.ask(160.0) is None
+    assert views.ask(174.1) == Attempt(2, (0, 2))
 
 
 def test_the_next_host_leads_where_the_first_is_lost_and_the_newest_checkpoint_is_fetched() -> None:
     words = {0: beat(0, hb.RUNNING), 2: beat(2, hb.SPARE, newest_ns=-1)}
     views = Views(beat(1, newest_ns=7), words, {0: 15.0})
-    assert views.after(3.0) == Attempt(2, (2, 1), source=1)
+    assert views.after(15.0) == Attempt(2, (2, 1), source=1)
 
 
 def test_an_unfit_spare_is_not_taken_and_why_is_said() -> None:

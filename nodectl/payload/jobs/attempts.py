@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from . import heartbeat as hb
 from .classify import first
@@ -107,7 +107,8 @@ class Succession:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._culprits: Dict[int, int] = {}  # by attempt: on which host the cause lay
-        self._quiet: Tuple[int, float] = (0, 0.0)
+        self._quiet: Optional[Tuple[Tuple[int, FrozenSet[int]], float]] = None
+        self._rested: Tuple[int, float] = (0, 0.0)
         self._alone_since_s: Optional[float] = None
 
     @property
@@ -135,7 +136,7 @@ class Succession:
         present = {member for member in words if member == me.rank or silent_s[member] <= self.rules.lease_s}
         if cut_off := self._cut_off(len(present), now_s):
             return cut_off
-        return self._lead(words, present, silent_s, me.attempt, now_s) if min(present) == me.rank else None
+        return self._lead(words, present, me.attempt, now_s) if min(present) == me.rank else None
 
     def _cut_off(self, present: int, now_s: float) -> Optional[Over]:
         """An attempt takes more than half of all hosts: two parts of a job never go on side by side."""
@@ -149,30 +150,37 @@ class Succession:
         return Over(hb.FAILED, f"{heard}, and an attempt takes more than half of them", told=False)
 
     def _lead(
-        self, words: Dict[int, Beat], present: Set[int], silent_s: Dict[int, float], attempt: Attempt, now_s: float
+        self, words: Dict[int, Beat], present: Set[int], attempt: Attempt, now_s: float
     ) -> Union[Over, Attempt, None]:
-        there = [words[member] for member in attempt.roster if member in present]
-        lost = [member for member in attempt.roster if member not in present]
-        if any(word.attempt == attempt and word.state not in (hb.RESTING, hb.FINISHED) for word in there):
+        if any(words[member].state in hb.ACTIVE or words[member].active for member in present):
+            self._quiet = None
             return None
-        if self._quiet[0] != attempt.number:
-            self._quiet = (attempt.number, now_s)
+        quiet_s = self._quiet_s(attempt.number, frozenset(present), now_s)
+        lost = [member for member in attempt.roster if member not in present]
         if (over := self._last(words, lost, attempt)) is not None:
             return over
-        quiet_s = now_s - self._quiet[1]
-        fence_s = self.rules.lease_s + self.rules.grace_s + _END_S  # until then a cut-off host may have ranks
-        if 2 * len(present) <= self.rules.members or any(silent_s[member] <= fence_s for member in lost):
+        alike = [words[member] for member in present if words[member].attempt.number == attempt.number]
+        # who has not joined this attempt yet may have ranks of it at any moment
+        untested = (len(alike) < len(present) or any(word.fit is None for word in alike)) and quiet_s < _TEST_S
+        if 2 * len(present) <= self.rules.members or untested or quiet_s < self._patience_s(len(present), attempt):
             return None
-        if quiet_s < _back_off_s(attempt.number):
-            return None
-        if quiet_s < _TEST_S and any(
-            words[member].fit is None for member in present if words[member].attempt == attempt
-        ):
-            return None
-        roster = self._compose(words, present, attempt)
+        roster = self._compose(words, alike, attempt)
         if len(roster) < self.rules.least:
-            return self._too_few(words, present, len(roster), quiet_s)
+            return self._too_few(alike, len(roster), now_s)
         return Attempt(attempt.number + 1, tuple(roster), _source(words, present, roster[0]))
+
+    def _quiet_s(self, number: int, present: FrozenSet[int], now_s: float) -> float:
+        """For how long these have been the hosts that are heard, and none of them knows of ranks anywhere."""
+        if self._quiet is None or self._quiet[0] != (number, present):
+            self._quiet = ((number, present), now_s)
+        if self._rested[0] != number:
+            self._rested = (number, now_s)
+        return now_s - self._quiet[1]
+
+    def _patience_s(self, present: int, attempt: Attempt) -> float:
+        """The back-off; and where hosts are not heard, until they have ended their ranks by their lease."""
+        fence_s = 0.0 if present == self.rules.members else self.rules.lease_s + self.rules.grace_s + _END_S
+        return max(_back_off_s(attempt.number), fence_s)
 
     def _last(self, words: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
         """The end, where the cause is none that an attempt mends, or none is left."""
@@ -184,18 +192,17 @@ class Succession:
             return Over(hb.FAILED, f"not restarted: all {self.rules.restarts} restarts are used")
         return None
 
-    def _too_few(self, words: Dict[int, Beat], present: Set[int], usable: int, quiet_s: float) -> Optional[Over]:
-        if quiet_s <= self.rules.rejoin_s:
+    def _too_few(self, words: List[Beat], usable: int, now_s: float) -> Optional[Over]:
+        if now_s - self._rested[1] <= self.rules.rejoin_s:
             return None
-        unfit = sorted({word.fit or "" for member, word in words.items() if member in present and word.fit})
+        unfit = sorted({word.fit for word in words if word.fit})
         because = f" ({'; '.join(unfit)})" if unfit else ""
         why = f"not restarted: {usable} of the {self.rules.least} hosts that it takes were there within"
         return Over(hb.FAILED, f"{why} {self.rules.rejoin_s:g} s{because}")
 
-    def _compose(self, words: Dict[int, Beat], present: Set[int], attempt: Attempt) -> List[int]:
+    def _compose(self, words: Dict[int, Beat], alike: List[Beat], attempt: Attempt) -> List[int]:
         """The next roster: who was in it keeps the place, a spare takes that of a host which is lost or unfit."""
-        fit = [member for member in sorted(present) if words[member].attempt == attempt and words[member].fit == ""]
-        usable = _connected(fit, words)
+        usable = _connected(sorted(word.rank for word in alike if word.fit == ""), words)
         spares = [member for member in usable if member not in attempt.roster]
         roster: List[int] = []
         for member in attempt.roster:

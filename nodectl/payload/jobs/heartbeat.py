@@ -21,6 +21,7 @@ FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
 TERMINAL = frozenset({FINISHED, FAILED, STOPPED})
 # nothing of this attempt runs there any more, another may follow; a host that stands by for another
 RESTING, SPARE = "resting", "spare"
+ACTIVE = frozenset({WAITING, RUNNING, ENDING, STOPPING})  # ranks run there, or may at any moment
 
 
 class Attempt(NamedTuple):
@@ -39,7 +40,7 @@ class Beat(NamedTuple):
 
     `over`: the job has ended, there will be no other attempt, and why not; `fit`: why this host cannot take part in
     the next (empty: it can, None: not known yet); `newest_ns`: of its newest checkpoint; `missing`: whom it misses;
-    `sent`: the sender's steady time.
+    `active`: whom it hears that may have ranks; `sent`: the sender's steady time.
     """
 
     rank: int
@@ -51,6 +52,7 @@ class Beat(NamedTuple):
     fit: Optional[str] = None
     newest_ns: int = -1
     missing: Tuple[int, ...] = ()
+    active: Tuple[int, ...] = ()
     sent: float = 0.0
 
 
@@ -73,7 +75,9 @@ def decode(secret: bytes, job_id: str, datagram: bytes) -> Optional[Beat]:
         return None
     beat = Beat(*words)
     number, roster, source = beat.attempt
-    return beat._replace(attempt=Attempt(number, tuple(roster), source), missing=tuple(beat.missing))
+    return beat._replace(
+        attempt=Attempt(number, tuple(roster), source), missing=tuple(beat.missing), active=tuple(beat.active)
+    )
 
 
 def _sign(secret: bytes, body: bytes) -> bytes:
@@ -123,9 +127,34 @@ class Peers:
         here = {beat.rank for beat in self._here()}
         return [rank for rank in self.ranks if self._takes_part(rank) and rank not in here]
 
-    def in_attempt(self) -> int:
-        """How many others are in this attempt, those that stand by too."""
-        return sum(1 for _ in self._here())
+    def in_attempt(self, now_s: float) -> int:
+        """How many others are in this attempt, those that stand by too; only who was heard within the lease."""
+        silent_s = self.silent_s(now_s)
+        return sum(1 for beat in self._here() if silent_s[beat.rank] <= self.lease_s)
+
+    def in_touch(self, me: int, now_s: float) -> int:
+        """How many others are heard, and hear `me`."""
+        silent_s = self.silent_s(now_s)
+        heard = (beat for rank, beat in self.beats.items() if silent_s[rank] <= self.lease_s)
+        return sum(1 for beat in heard if me not in beat.missing)
+
+    def others_have_ranks(self, now_s: float) -> bool:
+        """Somebody who is heard may have ranks of another attempt, or hears one outside this attempt who may."""
+        silent_s = self.silent_s(now_s)
+        heard = [beat for rank, beat in self.beats.items() if silent_s[rank] <= self.lease_s]
+        own = self._attempt
+        return own is not None and any(
+            (beat.state in ACTIVE and beat.attempt != own)
+            or (beat.attempt == own and set(beat.active) - set(own.roster))
+            for beat in heard
+        )
+
+    def active(self, now_s: float) -> Tuple[int, ...]:
+        """Those of them that may have ranks."""
+        silent_s = self.silent_s(now_s)
+        return tuple(
+            rank for rank, beat in self.beats.items() if beat.state in ACTIVE and silent_s[rank] <= self.lease_s
+        )
 
     def newly_lost(self, now_s: float) -> List[int]:
         """Hosts of the attempt whose lease ran out since the last call: silent, and not known to have ended."""

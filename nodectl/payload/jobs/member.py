@@ -72,9 +72,13 @@ class Member:
         """The hosts that have been silent for the lease."""
         return [rank for rank, silent_s in self.peers.silent_s(now_s).items() if silent_s > self.peers.lease_s]
 
-    def is_quorate(self) -> bool:
+    def is_quorate(self, now_s: float) -> bool:
         """More than half of all hosts are in this attempt."""
-        return 2 * (1 + self.peers.in_attempt()) > len(self.hosts)
+        return 2 * (1 + self.peers.in_attempt(now_s)) > len(self.hosts)
+
+    def is_in_touch(self, now_s: float) -> bool:
+        """More than half of all hosts are heard and hear this one, or nobody asks: there is no other attempt."""
+        return not self.succession.possible or 2 * (1 + self.peers.in_touch(self.rank, now_s)) > len(self.hosts)
 
     def decide(self, me: Beat, now_s: float) -> Union[Over, Attempt, None]:
         """What follows here, where nothing runs."""

@@ -319,19 +319,19 @@ class Supervisor:
             return
         if self.courier.problem:
             self._fail("checkpoint", self.courier.problem)
-        elif self._may_start() and self.courier.ready:
+        elif self._may_start(now_s) and self.courier.ready:
             self._spawn(now_s)
-        elif not self._may_start() and now_s - self._born_s > float(self.plan["start_deadline_s"]):
+        elif not self._may_start(now_s) and now_s - self._born_s > float(self.plan["start_deadline_s"]):
             for rank in self.peers.unheard():
                 self._lose(rank, "was never heard: its supervisor did not start, or a firewall drops UDP")
-            if not self.peers.unheard() and not self.member.is_quorate():
+            if not self.peers.unheard() and not self.member.is_quorate(now_s):
                 self._fail("communication", "half of all hosts or fewer were heard, and an attempt takes more of them")
         if self.failures:
             self._end(now_s, hb.FAILED, settle_s=0)
 
-    def _may_start(self) -> bool:
-        """All of this attempt's hosts are heard, and more than half of the job's."""
-        return not self.peers.unheard() and self.member.is_quorate()
+    def _may_start(self, now_s: float) -> bool:
+        """All of this attempt's hosts are heard, and more than half of the job's; none has ranks of another attempt."""
+        return not self.peers.unheard() and self.member.is_quorate(now_s) and not self.peers.others_have_ranks(now_s)
 
     def _spawn(self, now_s: float) -> None:
         self.state, self._spawned_s = hb.RUNNING, now_s
@@ -363,6 +363,10 @@ class Supervisor:
         if self._told_to_end(now_s):
             return
         self._note_time(now_s)
+        if not self.member.is_in_touch(now_s):
+            self._fail(
+                "communication", "half of all hosts or fewer hear this one: another attempt may begin without it"
+            )
         if self.failures:
             settle_s = 0 if self.lost or self._guard_ended else _SETTLE_S
             self._end(now_s, hb.FAILED, settle_s=settle_s)
@@ -536,7 +540,8 @@ class Supervisor:
         missing = tuple(self.member.missing(now_s))
         cause, attempt = first(self.failures), self.member.attempt
         told = None if cause is None else brief(cause)
-        return hb.Beat(self.rank, 0, self.state, told, attempt, over, self._fit, self._newest_ns, missing, steady.now())
+        active, sent = self.peers.active(now_s), steady.now()
+        return hb.Beat(self.rank, 0, self.state, told, attempt, over, self._fit, self._newest_ns, missing, active, sent)
 
     def _may_leave(self, now_s: float) -> bool:
         if self.over is None:
