@@ -35,6 +35,9 @@ _DEPRECATED = re.compile(r" \[Deprecated[^\]]*\]$")
 _ABSENT = re.compile(r"\[?(?:N/A|Not Supported)\]?", re.IGNORECASE)
 
 
+_NOTHING = Value("", Line(0, ""))
+
+
 class Refused(NamedTuple):
     """nvidia-smi's word in place of a value."""
 
@@ -111,11 +114,11 @@ def _fields(kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str,
     """The class's fields that stand somewhere, by name."""
     blank, printed = _layout(kind, tuple(values))
     read: dict[str, Any] = dict(blank)
-    for name, place, path in printed:
-        value = values.get(path)
-        if value is not None and value.text:
-            read[name] = reading = _reading(place.kind, value)
-            if not isinstance(reading, Refused):  # as most are
+    for name, kind_of, path, place in printed:
+        text, line = values.get(path, _NOTHING)
+        if text:
+            read[name] = reading = _told(kind_of, text, line)
+            if reading.__class__ is not Refused:  # as most are
                 continue
         value = _printed(values, place)
         read[name] = None if value is None else _kept(_reading(place.kind, value), name, unavailable)
@@ -123,13 +126,13 @@ def _fields(kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str,
 
 
 @lru_cache(maxsize=64)
-def _layout(kind: Any, paths: tuple[str, ...]) -> tuple[dict[str, None], tuple[tuple[str, Place, str], ...]]:
+def _layout(kind: Any, paths: tuple[str, ...]) -> tuple[dict[str, None], tuple[tuple[str, Kind, str, Place], ...]]:
     """The fields of which nothing is printed, and the others with where: GPUs of one kind print the same paths."""
     known, printed = set(paths), []
     blank: dict[str, None] = {}
     for name, place in places_of(kind).items():
         if found := [path for path in (*place.paths, *place.sections) if path in known]:
-            printed.append((name, place, found[0] if found[0] in place.paths else ""))
+            printed.append((name, place.kind, found[0] if found[0] in place.paths else "", place))
         else:
             blank[name] = None
     return blank, tuple(printed)
@@ -141,10 +144,14 @@ def _reading(kind: Kind, value: Value | None) -> Any:
         if value is not None and kind is not TEXT:
             raise unreadable(TOOL, value.line, "the value is missing")
         return None
+    return _told(kind, value.text, value.line)
+
+
+def _told(kind: Kind, text: str, line: Line) -> Any:
     try:
-        return _understood(kind, value.text)
+        return _understood(kind, text)
     except ValueError as error:
-        raise unreadable(TOOL, value.line, str(error)) from None
+        raise unreadable(TOOL, line, str(error)) from None
 
 
 @lru_cache(maxsize=4096)
