@@ -169,7 +169,7 @@ all:
 def test_what_the_profiles_say_stands_in_what_is_exported(nodectl: Cli, tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(
-        INVENTORY + '    nodectl_nccl_env: {NCCL_SOCKET_IFNAME: "=ib0", NCCL_IB_QPS_PER_CONNECTION: 4}\n'
+        INVENTORY + '    nodectl_nccl_env: {NCCL_SOCKET_IFNAME: "=ib0", NCCL_SOCKET_NTHREADS: 4}\n'
     )
     own = ("-i", str(inventory), "export")
     done = nodectl(*own, "kubernetes", "--image", "pytorch:2", "/work/train.py", "--", "--x", "$(id)")
@@ -178,7 +178,7 @@ def test_what_the_profiles_say_stands_in_what_is_exported(nodectl: Cli, tmp_path
     container = pods(document)[0]["containers"][0]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8, "rdma/hca_shared_devices_a": 1}
     env = {entry["name"]: entry.get("value") for entry in container["env"]}
-    assert env["NCCL_IB_QPS_PER_CONNECTION"] == "4" and "NCCL_SOCKET_IFNAME" not in env
+    assert env["NCCL_SOCKET_NTHREADS"] == "4" and "NCCL_SOCKET_IFNAME" not in env
     assert "NCCL_SOCKET_IFNAME" in done.stderr and container["args"][-2:] == ["--x", "$$(id)"]
     script = nodectl(*own, "slurm", "--nodes", "4", "train.py").stdout
     assert "#SBATCH --gpus-per-node=8\n" in script and "ranks=8 " in script
