@@ -192,7 +192,6 @@ def launch(
     from nodectl.jobs.package import collect_variables, describe_parcels, pack
     from nodectl.jobs.plan import (
         LaunchRequest,
-        Start,
         check_interface,
         check_lease,
         count_nodes,
@@ -227,13 +226,12 @@ def launch(
         count = slurm_nodes(nodes)
         if restarts or spares:
             raise click.UsageError("--restarts and --spares are for hosts over SSH; Slurm requeues by itself")
-        if way.code is None or way.start != Start() or paths or skipping:
-            raise UsageError(
-                "--via slurm starts a SCRIPT whose code is copied, by torchrun",
-                "leave out -m, --engine, --chdir, --conda, --need, --numa-binding and --skip, or start over SSH",
-            )
+        if needs or skipping:
+            raise click.UsageError("--need and --skip are for preflight, which looks at hosts over SSH before a job")
+        if warning is not None:
+            raise click.UsageError("--signal is for hosts over SSH: Slurm's own would reach the ranks' launcher, too")
         batch = slurm.Asked(
-            way.code, args, nproc_per_node, count, sbatch_options, checkpoint, interface or "", launcher, venv
+            way, nproc_per_node, count, sbatch_options, checkpoint, interface or "", launcher, venv, time_limit or 0.0
         )
         raise click.exceptions.Exit(slurm.launch_via_slurm(app, batch, env, detach=detach, dry_run=dry_run))
     if sbatch_options:

@@ -12,10 +12,12 @@ from nodectl.cli.app import App
 from nodectl.cli.jobs import conclude_by, follow_slurm, read_slurm, stop_slurm
 from nodectl.cli.terminal import note
 from nodectl.errors import UsageError
+from nodectl.jobs.engines import COMMAND, TORCHRUN
 
 if TYPE_CHECKING:
     from nodectl.export.sbatch import SbatchJob
-    from nodectl.jobs.code import Code
+    from nodectl.jobs.plan import Start
+    from nodectl.jobs.ways import Way
     from nodectl.model.host import Host
 
 _CHANCE_S = 2.0
@@ -25,8 +27,7 @@ _CHANCE_S = 2.0
 class Asked:
     """What the operator said on the command line."""
 
-    code: Code
-    args: tuple[str, ...]
+    way: Way
     nproc_per_node: int | None
     nodes: int | None
     sbatch_options: tuple[str, ...]
@@ -34,6 +35,7 @@ class Asked:
     interface: str
     launcher: str
     venv: str | None
+    time_limit_s: float
 
 
 def launch_via_slurm(app: App, asked: Asked, env: Mapping[str, str], *, detach: bool, dry_run: bool) -> int:
@@ -48,7 +50,7 @@ def launch_via_slurm(app: App, asked: Asked, env: Mapping[str, str], *, detach: 
         app.show("plan", {"plan": plan, "script": script}, script.rstrip("\n"))
         return 0
     login = need_login(app.slurm(submits=True))
-    submitted = login.submit(job.id, pack(plan, script, asked.code), env)
+    submitted = login.submit(job.id, pack(plan, script, asked.way.code), env)
     where = f"Slurm's job {submitted['slurm_id']}, submitted on {login.host.name}; its folder is {submitted['folder']}"
     note(f"job {job.id}: {where}")
     if detach:
@@ -62,22 +64,23 @@ def _job(app: App, asked: Asked, job_id: str) -> SbatchJob:
     from nodectl.export.sbatch import SbatchJob
     from nodectl.jobs.plan import venv_of
 
-    hosts = app.hosts
+    hosts, way = app.hosts, asked.way
     gpus = gpus_a_host(app, hosts)
     return SbatchJob(
         id=job_id,
-        name=Path(asked.code.script).stem,
+        name=Path(way.script).stem,
         nodes=asked.nodes or len(hosts),
         hosts=() if asked.nodes else [host.name for host in hosts],
-        nproc_per_node=asked.nproc_per_node or gpus or 1,
+        nproc_per_node=asked.nproc_per_node or (gpus if way.start.engine != COMMAND else 0) or 1,
         gpus=gpus,
-        script=asked.code.script,
-        args=asked.args,
+        start=_start(way.start),
+        program=(way.script, *way.args) if way.start.engine == TORCHRUN else way.start.argv,
         asked=asked.sbatch_options,
+        time_limit_s=asked.time_limit_s,
         launcher=asked.launcher,
-        venv=venv_of(hosts[0].variables, asked.launcher, asked.venv),
+        venv="" if way.start.conda else venv_of(hosts[0].variables, asked.launcher, asked.venv),
         network=asked.interface,
-        workdir=asked.code.workdir,
+        workdir=way.start.chdir or way.workdir,
         checkpoint_dir=_checkpoint(asked),
     )
 
@@ -103,7 +106,18 @@ def _checkpoint(asked: Asked) -> str:
             f"--checkpoint {asked.checkpoint}: not an absolute path on the nodes",
             "say /a/folder/that/all/see, or `auto`",
         )
-    return asked.code.name
+    return asked.way.name
+
+
+def _start(start: Start) -> tuple[str, ...]:
+    """How the launch script is to start the ranks, in its own options."""
+    words = {
+        "--engine": "" if start.engine == TORCHRUN else start.engine,
+        "--module": "yes" if start.module else "",
+        "--conda": start.conda,
+        "--numa-binding": start.numa_binding,
+    }
+    return tuple(word for option, value in words.items() if value for word in (option, value))
 
 
 def _submitted(job: SbatchJob, slurm_id: int) -> dict[str, object]:

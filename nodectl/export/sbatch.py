@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,23 +29,26 @@ class SbatchJob:
     """What a batch script needs to know.
 
     `hosts` are nodes by name; without them Slurm chooses `nodes` of its own. `asked` are the operator's own options of
-    sbatch. With an `id` the script runs in the job's own folder, which holds `code/`; else where it is submitted.
+    sbatch. `program` is what the launch script starts, the script and its words; `start` is how, in that script's own
+    options. With an `id` the job has a folder of its own, which holds `code/`, and runs in `workdir`: a place in the
+    code, or an absolute path on the nodes; else it runs where it is submitted.
     """
 
     name: str
     nodes: int
     nproc_per_node: int
-    script: str
+    program: Sequence[str]
     launcher: str
     hosts: Sequence[str] = ()
     gpus: int = 0
-    args: Sequence[str] = ()
+    start: Sequence[str] = ()
     asked: Sequence[str] = ()
     venv: str = ""
     network: str = ""
     id: str = ""
     workdir: str = ""
     checkpoint_dir: str = ""
+    time_limit_s: float = 0.0
     env: Mapping[str, str] = field(default_factory=dict)
 
     def script_text(self) -> str:
@@ -59,8 +63,8 @@ class SbatchJob:
             launcher=self.launcher,
             venv=self.venv,
             nproc_per_node=self.nproc_per_node,
-            script=self.script,
-            args=list(self.args),
+            start=list(self.start),
+            program=list(self.program),
             env=dict(self.env),
             checkpoint_dir=self.checkpoint_dir,
         )
@@ -82,6 +86,9 @@ class SbatchJob:
             options.append(("mem", "0"))
         if self.gpus and names.isdisjoint(_GPU_OPTIONS):
             options.append(("gpus-per-node", str(self.gpus)))
+        if self.time_limit_s and "time" not in names:
+            minutes, seconds = divmod(math.ceil(self.time_limit_s), 60)
+            options.append(("time", f"{minutes}:{seconds:02}"))
         if names.isdisjoint(("requeue", "no-requeue")):
             options.append(("no-requeue", None))  # a second start would find the first one's files
         return [*options, *asked]

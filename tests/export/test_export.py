@@ -168,9 +168,7 @@ all:
 
 def test_what_the_profiles_say_stands_in_what_is_exported(nodectl: Cli, tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yml"
-    inventory.write_text(
-        INVENTORY + '    nodectl_nccl_env: {NCCL_SOCKET_IFNAME: "=ib0", NCCL_SOCKET_NTHREADS: 4}\n'
-    )
+    inventory.write_text(INVENTORY + '    nodectl_nccl_env: {NCCL_SOCKET_IFNAME: "=ib0", NCCL_SOCKET_NTHREADS: 4}\n')
     own = ("-i", str(inventory), "export")
     done = nodectl(*own, "kubernetes", "--image", "pytorch:2", "/work/train.py", "--", "--x", "$(id)")
     document = yaml.safe_load(done.stdout)

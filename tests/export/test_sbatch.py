@@ -13,7 +13,13 @@ HOSTILE = ("a b", "$(touch /pwned)", "it's", '"', "\\", "{{ x }}", "#x", "--x", 
 
 
 def job(**changes: Any) -> SbatchJob:
-    fields: dict[str, Any] = {"name": "train", "nodes": 2, "nproc_per_node": 8, "script": "train.py", "launcher": "/l"}
+    fields: dict[str, Any] = {
+        "name": "train",
+        "nodes": 2,
+        "nproc_per_node": 8,
+        "program": ["train.py"],
+        "launcher": "/l",
+    }
     return SbatchJob(**{**fields, **changes})
 
 
@@ -26,6 +32,7 @@ def test_whole_nodes_unless_the_operator_says_what_of_them() -> None:
         *("--job-name=train", "--nodes=2", "--ntasks-per-node=1", "--output=slurm-%j.out"),
         *("--exclusive", "--mem=0", "--gpus-per-node=8", "--no-requeue"),
     ]
+    assert "--time=90:01" in options(job(time_limit_s=5400.5).script_text())
     asked = ("--cpus-per-task=12", "--mem=64G", "--gres=gpu:h100:8", "--requeue", "--partition=gpu")
     named = job(gpus=8, hosts=["n1", "n2"], asked=asked, id="20260101-000000-abcd").script_text()
     assert options(named)[3:] == ["--output=batch.log", "--nodelist=n1,n2", *asked]
@@ -64,18 +71,23 @@ def test_words_that_sbatch_would_blank_out_are_no_part_of_a_line() -> None:
 
 def test_every_word_reaches_the_script_whole(tmp_path: Path) -> None:
     env = {"NCCL_A": "x y", "NCCL_B": "$(touch /pwned)'"}
-    text = job(args=HOSTILE, network="eth'1", venv="/a b", env=env).script_text()
+    text = job(
+        program=["train.py", *HOSTILE], start=["--engine", "a b"], network="eth'1", venv="/a b", env=env
+    ).script_text()
     body = text.partition("set -uo pipefail\n")[2].partition("die() {")[0]
     show = 'printf "<%s>" "$launcher" "$venv" "$network" "$NCCL_A" "$NCCL_B" "$ranks" "${program[@]}"'
     script = tmp_path / "shown.sh"
     script.write_text(body + show)
     known = {"PATH": "/usr/bin:/bin", "SLURM_SUBMIT_DIR": "/s", "SLURM_JOB_ID": "7", "NCCL_A": "own"}
     done = subprocess.run(["bash", "-u", script], capture_output=True, text=True, env=known, check=True)
-    wanted = ["/l", "/a b", "eth'1", "own", env["NCCL_B"], "8", "train.py", *HOSTILE]
+    wanted = ["/l", "/a b", "eth'1", "own", env["NCCL_B"], "8", "--engine", "a b", "--", "train.py", *HOSTILE]
     assert done.stdout == "".join(f"<{word}>" for word in wanted) and done.stderr == ""
 
 
-@pytest.mark.parametrize("changes", [{}, {"id": "20260101-000000-abcd", "workdir": "a b", "checkpoint_dir": "x-1"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"id": "20260101-000000-abcd", "workdir": "a b", "checkpoint_dir": "x-1"}, {"id": "i", "workdir": "/a b"}],
+)
 def test_bash_has_no_word_against_it(changes: dict[str, Any]) -> None:
     text = job(**changes).script_text()
     assert subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False).stderr == ""

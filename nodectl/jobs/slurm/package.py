@@ -26,8 +26,9 @@ def plan_document(job: SbatchJob, env_names: tuple[str, ...]) -> dict[str, objec
         "nodes": job.nodes,
         "hosts": list(job.hosts),
         "nproc_per_node": job.nproc_per_node,
-        "script": job.script,
-        "args": list(job.args),
+        "script": job.program[0],
+        "args": list(job.program[1:]),
+        "start": list(job.start),
         "workdir": job.workdir,
         "env_names": list(env_names),
         "launcher": job.launcher,
@@ -37,14 +38,15 @@ def plan_document(job: SbatchJob, env_names: tuple[str, ...]) -> dict[str, objec
     }
 
 
-def pack(plan: Mapping[str, object], script: str, code: Code) -> bytes:
-    """tar.gz with private modes."""
+def pack(plan: Mapping[str, object], script: str, code: Code | None) -> bytes:
+    """tar.gz with private modes; without code where the nodes have it."""
     buffer = io.BytesIO()
     try:
         with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=3, format=tarfile.PAX_FORMAT) as archive:
             add_file(archive, "plan.json", json.dumps(plan).encode())
             add_file(archive, "job.sh", script.encode(), 0o700)
-            add_code(archive, code)
+            if code is not None:
+                add_code(archive, code)
     except OSError as error:
         raise JobError(f"the code cannot be read: {error}") from error
     return buffer.getvalue()
