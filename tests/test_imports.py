@@ -33,6 +33,7 @@ HOMES = {
     "scipy": {"common"},
     "ClusterShell": {"common"},
     "cryptography": {"lab"},
+    "torchx": {"torchx"},
     "uv": {"provision"},
     "ansible": {"inventory", "provision"},
     "ansible_runner": {"inventory", "provision"},

@@ -13,13 +13,8 @@ HOSTILE = ("a b", "$(touch /pwned)", "it's", '"', "\\", "{{ x }}", "#x", "--x", 
 
 
 def job(**changes: Any) -> SbatchJob:
-    fields: dict[str, Any] = {
-        "name": "train",
-        "nodes": 2,
-        "nproc_per_node": 8,
-        "program": ["train.py"],
-        "launcher": "/l",
-    }
+    fields: dict[str, Any] = {"name": "train", "nodes": 2, "nproc_per_node": 8, "launcher": "/l"}
+    fields["program"] = ["train.py"]
     return SbatchJob(**{**fields, **changes})
 
 
@@ -71,9 +66,8 @@ def test_words_that_sbatch_would_blank_out_are_no_part_of_a_line() -> None:
 
 def test_every_word_reaches_the_script_whole(tmp_path: Path) -> None:
     env = {"NCCL_A": "x y", "NCCL_B": "$(touch /pwned)'"}
-    text = job(
-        program=["train.py", *HOSTILE], start=["--engine", "a b"], network="eth'1", venv="/a b", env=env
-    ).script_text()
+    words = {"program": ["train.py", *HOSTILE], "start": ["--engine", "a b"]}
+    text = job(**words, network="eth'1", venv="/a b", env=env).script_text()
     body = text.partition("set -uo pipefail\n")[2].partition("die() {")[0]
     show = 'printf "<%s>" "$launcher" "$venv" "$network" "$NCCL_A" "$NCCL_B" "$ranks" "${program[@]}"'
     script = tmp_path / "shown.sh"
@@ -84,10 +78,10 @@ def test_every_word_reaches_the_script_whole(tmp_path: Path) -> None:
     assert done.stdout == "".join(f"<{word}>" for word in wanted) and done.stderr == ""
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"id": "20260101-000000-abcd", "workdir": "a b", "checkpoint_dir": "x-1"}, {"id": "i", "workdir": "/a b"}],
-)
+OWN = {"id": "20260101-000000-abcd", "checkpoint_dir": "x-1"}
+
+
+@pytest.mark.parametrize("changes", [{}, {**OWN, "workdir": "a b"}, {**OWN, "workdir": "/a b"}])
 def test_bash_has_no_word_against_it(changes: dict[str, Any]) -> None:
     text = job(**changes).script_text()
     assert subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False).stderr == ""

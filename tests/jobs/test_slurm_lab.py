@@ -120,7 +120,7 @@ def torchrun_options(text: str, host: str) -> dict[str, str]:
     """What the launch script gave torchrun on a host, without what differs from job to job."""
     shown = re.search(rf"^{host} +\| torchrun (\[.*\])$", text, re.MULTILINE)
     assert shown, text
-    own = ("--master-port", "--rdzv-id", "--log-dir")
+    own = ("--master-port", "--rdzv-id", "--log-dir", "--tee")  # over SSH the output is read from the ranks' files
     return {name: value for name, value in eval(shown[1]) if name not in own}  # noqa: S307 - printed by our own stub
 
 
@@ -198,6 +198,18 @@ def test_what_slurm_refuses_is_its_own_word_and_leaves_nothing(shell: Shell) -> 
     unshared = shell.launch(_SLEEP, "--via", "slurm", "--launcher", "/no/such launcher's")
     assert unshared.returncode == 1
     assert "no launch script /no/such launcher's: provision this node" in unshared.stdout
+
+
+def test_another_engine_in_a_folder_of_the_nodes(shell: Shell) -> None:
+    argv = ("bash", "-c", 'echo "$RANK of $WORLD_SIZE in $PWD: $1"', "x", "it's $(id)")
+    done = shell.run("launch", "--via", "slurm", "--engine", "command", "--nproc-per-node", "2", "--chdir", SHARED,
+                     "--nodes", "2", "--time-limit", "5m", "--", *argv)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    for rank in range(4):
+        host = shell.cluster.lab.hosts[rank // 2]
+        assert f"{host} | [{rank % 2}] {rank} of 4 in {SHARED}: it's $(id)\n" in done.stdout, done.stdout
+    refused = shell.run("launch", "--via", "slurm", "--need", "/x", "--engine", "command", "--", "true")
+    assert (refused.returncode, "--need and --skip are for preflight" in refused.stderr) == (2, True)
 
 
 @pytest.mark.slow

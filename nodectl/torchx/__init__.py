@@ -1,0 +1,1 @@
+"""TorchX's way to nodectl's jobs: `torchx run -s nodectl …`; needs the torchx package, and nothing else here does."""
