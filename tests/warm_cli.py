@@ -25,7 +25,13 @@ _LARGEST = 1 << 17
 # what Python reads when it starts
 _OF_PYTHON = ("PYTHON", "LANG", "LC_", "LD_")
 # Ansible reads its configuration when it is imported; what runs on nodes is never imported here
-_NOT_IMPORTED = ("nodectl.inventory.read", "nodectl.provision.pipelining", "nodectl.payload", "nodectl.workloads")
+_NOT_IMPORTED = (
+    "nodectl.inventory.read",
+    "nodectl.provision.pipelining",
+    "nodectl.payload",
+    "nodectl.workloads",
+    "nodectl.torchx.",
+)
 _STARTING = threading.Lock()
 
 

@@ -98,7 +98,10 @@ def describe_parcels(sent: Sequence[Parcel]) -> str:
 
 
 def add_code(archive: tarfile.TarFile, code: Code) -> None:
-    """The code's files below `code/`."""
+    """The code's files below `code/`, which is there without any, too: the job runs in it."""
+    folder = tarfile.TarInfo("code")
+    folder.type, folder.mode = tarfile.DIRTYPE, 0o700
+    archive.addfile(folder)
     for source, place in code.files:
         executable = os.access(source, os.X_OK)
         add_file(archive, f"code/{place}", source.read_bytes(), 0o700 if executable else 0o600)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, List  # noqa: UP035 - TorchX compares the types of options with it
+from typing import Any
 
 from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Scheduler, Stream, filter_regex
 from torchx.specs import AppDef, AppDryRunInfo, AppState, ReplicaStatus, Role, RoleStatus, macros, runopts
@@ -86,8 +86,7 @@ class NodectlScheduler(Scheduler):  # type: ignore[misc]  # torchx is not instal
         options = runopts()
         options.add("inventory", type_=str, default="", help="Ansible inventory; default: as nodectl finds it")
         options.add("limit", type_=str, default="", help="Ansible pattern: which of its hosts")
-        options.add("via", type_=str, default="ssh", help="ssh, or slurm: who starts the replicas")
-        options.add("sbatch", type_=List[str], default=[], help="with slurm, options of sbatch: --partition=gpu")
+        options.add("via", type_=str, default="ssh", help="ssh, or slurm (its options: nodectl.toml)")
         options.add("chdir", type_=str, default="", help="folder on the hosts that has the code; nothing is copied")
         options.add("code", type_=str, default="", help="folder here that is copied; default: the one you stand in")
         options.add("launcher", type_=str, default="", help="launch script on the hosts; default: the deployed one")
@@ -101,7 +100,6 @@ class NodectlScheduler(Scheduler):  # type: ignore[misc]  # torchx is not instal
         role = values.apply(app.roles[0])
         words = ["launch", "--detach", "--engine", "command", "--nproc-per-node", "1"]
         words += ["--nodes", str(role.num_replicas), "--via", str(cfg.get("via") or "ssh")]
-        words += [f"--sbatch={option}" for option in cfg.get("sbatch") or ()]
         if role.max_retries and cfg.get("via") != "slurm":
             words += ["--restarts", str(role.max_retries)]
         for name in ("chdir", "code", "launcher"):
