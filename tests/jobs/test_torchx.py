@@ -34,7 +34,7 @@ def torchx(nodectl: Cli) -> Path:
     uv = Path(sys.executable).with_name("uv")
     shutil.rmtree(folder, ignore_errors=True)
     made = subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=False)
-    argv = [uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python", _TORCHX]
+    argv = [str(uv), "pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), _TORCHX]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if made.returncode or done.returncode:
         shutil.rmtree(folder, ignore_errors=True)
@@ -91,7 +91,7 @@ def shell(torchx: Path, lab4: LabUnderTest, cli_env: dict[str, str], tmp_path: P
 
 def test_torchx_keeps_its_own_schedulers_and_knows_ours(torchx: Path, nodectl: Cli) -> None:
     program = "import torchx.schedulers as s; print(*s.get_scheduler_factories()); print(*s.DEFAULT_SCHEDULER_MODULES)"
-    argv = [torchx.with_name("python"), "-c", program]
+    argv = [str(torchx.with_name("python")), "-c", program]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env=dict(nodectl.env))
     known, own = (set(line.split()) for line in done.stdout.splitlines())
     assert known == {*own, "nodectl"}
