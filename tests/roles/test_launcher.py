@@ -228,6 +228,13 @@ def test_a_command_runs_once_a_rank(launch: Launcher, tmp_path: Path) -> None:
     ]
     assert [path.name for path in (tmp_path / "l").iterdir()] == ["attempt_0"]
     assert (tmp_path / "l/attempt_0/1/stderr.log").read_text().startswith("['3', '1'")
+    once = launch(
+        *("--engine", "command", *NODE, "--log-dir", str(tmp_path / "o")),
+        *("--", sys.executable, "-c", TELL, "RANK"),
+        NODECTL_ONE_COPY="1",
+    )
+    assert once.stdout == "" and (tmp_path / "o/attempt_0/0/stdout.log").read_text() == "['2'] []\n"
+    assert (tmp_path / "o/only-copy").exists()
     alone = launch(
         "--engine", "command", "--", sys.executable, "-c", TELL, "RANK WORLD_SIZE", CUDA_VISIBLE_DEVICES="0,1"
     )
