@@ -23,6 +23,7 @@ from nodectl.errors import UsageError
 from nodectl.jobs.engines import NAMES, TORCHRUN
 from nodectl.jobs.plan import CODE_LIMIT_MIB, LEASE_S, LOG_LIMIT_MIB, NUMA_BINDINGS, Warn, read_warning
 from nodectl.model.status import Status, exit_status
+from nodectl.payload.jobs.container import ENGINES
 from nodectl.report.jobs import findings_lines, plan_text
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class _Launch(click.Command):
 )
 @click.option("--venv", metavar="DIR", help="Environment that holds torchrun.  Default: the inventory's pytorch_venv.")
 @click.option("--conda", metavar="DIR", help="The same, an environment of conda by its prefix; it is activated.")
+@click.option("--container", metavar="IMAGE", help="Run in it, with the hosts' network, GPUs and RDMA.")
+@click.option("--container-engine", type=OneOf(ENGINES), help="Default: docker or podman, what all hosts have.")
 @click.option("-m", "--module", metavar="MODULE", help="Start a Python module, as `python -m` does.")
 @click.option(
     "--engine",
@@ -162,6 +165,8 @@ def launch(
     launcher: str,
     venv: str | None,
     conda: str | None,
+    container: str | None,
+    container_engine: str | None,
     module: str | None,
     engine: str,
     chdir: str | None,
@@ -199,7 +204,6 @@ def launch(
         make_plan,
         new_job_id,
         slurm_nodes,
-        venv_of,
     )
     from nodectl.jobs.skips import skipped_checks
     from nodectl.jobs.ways import Asked, find_way, needed
@@ -208,8 +212,14 @@ def launch(
 
     if conda is not None and venv is not None:
         raise UsageError("--venv and --conda each name the environment", "say one of them")
-    asked = Asked(script, args, module, engine, chdir, code_folder, code_limit, conda, numa_binding)
-    way = find_way(asked)
+    asked = Asked(
+        *(script, args, module, engine, chdir, code_folder, code_limit),
+        conda=conda,
+        numa_binding=numa_binding,
+        container=container,
+        container_engine=container_engine,
+    )
+    way = find_way(asked, [path for path, _ in needed(needs)])
     paths = (*way.paths, *needed(needs))
     skipping = skipped_checks(skips)
     note(
@@ -244,7 +254,7 @@ def launch(
         nproc_per_node=nproc_per_node,
         lease_s=lease,
         launcher=launcher,
-        venv=way.start.conda or venv_of(hosts[0].variables, launcher, venv),
+        venv=way.start.conda or _venv(hosts[0], launcher, venv, in_container=container is not None),
         env_names=tuple(sorted(env)),
         name=way.name,
         workdir=way.workdir,
@@ -294,6 +304,13 @@ def launch(
     raise click.exceptions.Exit(_follow(app, plan.id))
 
 
+def _venv(host: Host, launcher: str, asked: str | None, *, in_container: bool) -> str:
+    """The environment: of the hosts, or in the container, where it is what PATH has unless one is named."""
+    from nodectl.jobs.plan import venv_of
+
+    return asked or "" if in_container else venv_of(host.variables, launcher, asked)
+
+
 def _job_needs(
     request: LaunchRequest, way: Way, paths: tuple[tuple[str, PathKind], ...], interface: str | None
 ) -> JobNeeds:
@@ -306,7 +323,9 @@ def _job_needs(
         interface=interface,
         checkpoint_dir=folder if folder is not None and folder.startswith("/") else None,
         launcher=request.launcher,
-        venv=request.venv or None,
+        venv=None if way.start.container else request.venv or None,
+        image=way.start.container.image if way.start.container else "",
+        container_engine=way.start.container.engine if way.start.container else "",
         code_bytes=0 if way.code is None else 2 * way.code.size_bytes,
         project="" if way.code is None else way.code.project,
         paths=paths,
@@ -322,6 +341,7 @@ def _preflight(
 
     With `gate`, hosts where it did are left out instead, as long as enough are left. The hosts of the job.
     """
+    from nodectl.checks.launch.container import container_engine
     from nodectl.facts.job import KeptCode
     from nodectl.jobs.gate import passing
     from nodectl.jobs.plan import PlanHost, Surroundings
@@ -351,6 +371,7 @@ def _preflight(
         gpu_counts=tuple(row.gpu_count or 0 for row in candidates),
         free_ports=tuple(report.ports),
         skipped=skipped,
+        container_engine=container_engine(candidates),
         kept_code={row.host: row.known("kept_code", KeptCode).digests for row in candidates},
     )
 

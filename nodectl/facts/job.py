@@ -104,6 +104,13 @@ class NeededPaths:
 
 
 @dataclass(frozen=True, slots=True)
+class Containers:
+    """By installed engine what it knows the asked image by, empty where it has none; only asked-for engines."""
+
+    images: Mapping[str, str] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
 class KeptCode:
     """SHA-256 of the project's files that earlier launches brought there."""
 
@@ -138,6 +145,7 @@ KINDS: Mapping[str, type[Any]] = {
     "free_ports": FreePorts,
     "launcher": Launcher,
     "job_venv": JobVenv,
+    "containers": Containers,
     "gpu_count": GpuCount,
     "gpu_users": GpuUsers,
     "state_folder": Folder,

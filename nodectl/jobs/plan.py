@@ -9,7 +9,7 @@ import secrets
 import signal
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from nodectl.common import node_paths
 from nodectl.common.operator import operator
@@ -54,6 +54,19 @@ class CheckpointPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Container:
+    """An image and what runs it (empty: docker or podman, what all hosts have).
+
+    `gpus`: the hosts' GPUs go into it. `paths` are what it sees of them beside the job's own folders.
+    """
+
+    image: str
+    engine: str = ""
+    gpus: bool = False
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """How the ranks come to life: by torchrun with the plan's script, else by `engine` with `argv`.
 
@@ -67,6 +80,7 @@ class Start:
     chdir: str = ""
     conda: str = ""
     numa_binding: str = ""
+    container: Container | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +309,7 @@ class Surroundings:
     free_ports: tuple[int, ...]
     skipped: tuple[str, ...] = ()
     kept_code: Mapping[str, Collection[str]] = field(default_factory=dict)
+    container_engine: str = ""
 
 
 def make_plan(
@@ -326,13 +341,21 @@ def make_plan(
         least_nodes=nodes.least,
         restarts=restarts,
         gpus_per_node=min(gpus, default=0),
-        start=request.start,
+        start=_start(request.start, surroundings),
         skipped=surroundings.skipped,
         time_limit_s=request.time_limit_s,
         warning=check_warning(request.warning, request.time_limit_s),
         beat_s=beat_s(len(surroundings.hosts)),
         log_limit_mib=request.log_limit_mib,
     )
+
+
+def _start(asked: Start, surroundings: Surroundings) -> Start:
+    """With the engine that preflight found for the container, and whether there are GPUs to give to it."""
+    if asked.container is None:
+        return asked
+    container = replace(asked.container, engine=surroundings.container_engine, gpus=any(surroundings.gpu_counts))
+    return replace(asked, container=container)
 
 
 def _asked(request: LaunchRequest) -> int | None:

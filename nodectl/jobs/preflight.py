@@ -26,6 +26,7 @@ from nodectl.model.recording import Entry, Recording
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.payload.common.frames import Reader
+from nodectl.payload.jobs.container import ENGINES
 from nodectl.recordings.collect import collect
 from nodectl.topology.addresses import Network, interfaces_of, networks_of
 from nodectl.topology.socket_interface import choose
@@ -176,6 +177,8 @@ def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, o
         "checkpoint_dir": needs.checkpoint_dir or "",
         "paths": needs.paths,
         "project": needs.project,
+        "image": needs.image,
+        "engines": ([needs.container_engine] if needs.container_engine else ENGINES[:2]) if needs.image else [],
         "engine": needs.engine if needs.engine in _PACKAGES else "",
         "numa_binding": bool(needs.numa_binding),
     }

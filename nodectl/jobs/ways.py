@@ -6,16 +6,18 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nodectl.checks.launch.candidate import PathKind
 from nodectl.errors import UsageError
 from nodectl.jobs.code import Code, find_code, find_folder, find_module
 from nodectl.jobs.engines import COMMAND, DEEPSPEED, TORCHRUN, of_module, split
-from nodectl.jobs.plan import CODE_LIMIT_MIB, Start
+from nodectl.jobs.plan import CODE_LIMIT_MIB, Container, Start
+from nodectl.payload.jobs.container import APPTAINER
 
 _BUNDLED = "workload:"
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Asked:
     code_limit_mib: int = CODE_LIMIT_MIB
     conda: str | None = None
     numa_binding: str | None = None
+    container: str | None = None
+    container_engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,8 @@ class Way:
     paths: tuple[tuple[str, PathKind], ...] = ()
 
 
-def find_way(asked: Asked) -> Way:
-    """UsageError where the words do not fit together, or the code is not there."""
+def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
+    """UsageError where the words do not fit together, or the code is not there; `needs` are those of --need."""
     words = _words(asked)
     script, args = _script_and_args(asked, words)
     start = Start(
@@ -57,6 +61,7 @@ def find_way(asked: Asked) -> Way:
         chdir=_absolute("--chdir", asked.chdir),
         conda=_absolute("--conda", asked.conda),
         numa_binding=_numa_binding(asked),
+        container=_container(asked, needs),
     )
     if start.chdir:
         return _on_the_hosts(asked, start, script, args)
@@ -96,6 +101,34 @@ def _numa_binding(asked: Asked) -> str:
     if asked.engine == COMMAND and asked.numa_binding != "node":
         raise UsageError(f"--numa-binding {asked.numa_binding}: a command is bound by numactl, to a node", "say node")
     return asked.numa_binding
+
+
+def _container(asked: Asked, needs: Sequence[str]) -> Container | None:
+    """UsageError for what cannot be an image, or does not go with one."""
+    image, engine = asked.container, asked.container_engine or ""
+    if image is None:
+        if engine:
+            raise UsageError("--container-engine goes with --container", "name the image: --container IMAGE")
+        return None
+    if asked.conda is not None:
+        raise UsageError("--conda is an environment of the hosts, and the container brings its own", "say one of them")
+    if engine == APPTAINER or image.startswith("/"):
+        if engine not in ("", APPTAINER):
+            raise UsageError(f"--container {image}: {engine} takes an image by its name", "say NAME:TAG")
+        return in_container(Container(_absolute("--container", image), APPTAINER), needs)
+    if not _IMAGE.fullmatch(image):
+        raise UsageError(
+            f"--container {image!r}: not the name of an image", "say REGISTRY/NAME:TAG, or for apptainer /a/file.sif"
+        )
+    return in_container(Container(image, engine), needs)
+
+
+def in_container(container: Container, paths: Sequence[str]) -> Container:
+    """The container with these paths of the hosts in it."""
+    wrong = next((path for path in paths if "," in path or ":" in path), None)
+    if wrong is not None:
+        raise UsageError(f"{wrong}: a path with ',' or ':' cannot be given into a container", "use one without")
+    return replace(container, paths=tuple(dict.fromkeys(paths)))
 
 
 def _absolute(option: str, path: str | None) -> str:

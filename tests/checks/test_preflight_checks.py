@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from nodectl.checks.launch.candidate import Candidate, JobNeeds
+from nodectl.checks.launch.container import container_engine
 from nodectl.checks.launch.together import common_ports, odd_ones
 from nodectl.common.few import few
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.job import (
+    Containers,
     Folder,
     FreePorts,
     GpuCount,
@@ -59,6 +61,7 @@ def facts(name: str) -> dict[str, Any]:
         "state_folder": Folder("/root/.local/state/nodectl", "", 9000),
         "checkpoint_folder": Folder("/ckpt", "", 8000),
         "needed_paths": NeededPaths({}),
+        "containers": Containers({}),
         "kept_code": KeptCode(()),
         "shared_memory": SharedMemory(1024),
         "running_jobs": RunningJobs((), ()),
@@ -297,3 +300,29 @@ def test_what_only_some_launches_need(
     assert (found.status, found.actual) == (Status.FAILED, actual) and found.remedy
     [found] = [one for one in judge([node("a", replace(NEEDS, **asked), **right)]) if one.check == check]
     assert found.status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("there", "engine", "actual"),
+    [
+        ({"docker": "a1", "podman": ""}, "docker", ["docker, image a1"] * 3),
+        ({"podman": "a1"}, "podman", ["podman, image a1"] * 3),
+        ({"docker": ""}, "docker", ["docker has no image img:1"] * 3),
+        ({}, "", ["none is installed"] * 3),
+    ],
+)
+def test_all_hosts_need_one_engine_and_one_image(there: dict[str, str], engine: str, actual: list[str]) -> None:
+    hosts = fleet(
+        *NAMES, needs=replace(NEEDS, image="img:1"), **{name: {"containers__images": there} for name in NAMES}
+    )
+    found = [one for one in judge(hosts) if one.check == "launch_container"]
+    assert [one.actual for one in found] == actual and container_engine(hosts) == engine
+    assert {one.status is Status.OK for one in found} == {"image a1" in actual[0]}
+    other = [
+        hosts[0],
+        hosts[1],
+        replace(hosts[2], facts={**hosts[2].facts, "containers": Containers({"docker": "b2"})}),
+    ]
+    if there == {"docker": "a1", "podman": ""}:
+        odd = [one for one in judge(other) if one.check == "launch_container" and one.status is not Status.OK]
+        assert [(one.host, one.actual) for one in odd] == [("c", "docker has another image of that name: b2")]

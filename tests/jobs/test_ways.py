@@ -102,6 +102,12 @@ def test_a_command_brings_the_project_where_the_operator_stands(project: Path, m
         (Asked("train.py", engine="deepspeed", numa_binding="node"), "binds by its own option"),
         (Asked("train.py", engine="command", numa_binding="socket"), "by numactl"),
         (Asked("train.py", conda="env"), "not an absolute path"),
+        (Asked("train.py", container="--privileged"), "not the name of an image"),
+        (Asked("train.py", container="img; id"), "not the name of an image"),
+        (Asked("train.py", container="docker://img", container_engine="apptainer"), "not an absolute path"),
+        (Asked("train.py", container="/img.sif", container_engine="docker"), "by its name"),
+        (Asked("train.py", container="img", conda="/env"), "brings its own"),
+        (Asked("train.py", container_engine="docker"), "goes with --container"),
     ],
 )
 def test_words_that_do_not_fit_together(asked: Asked, words: str) -> None:
@@ -179,3 +185,12 @@ def test_what_cannot_be_skipped(name: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         skipped_checks([name])
     assert words in f"{caught.value.message} {caught.value.remedy}"
+
+
+def test_a_containers_image_says_what_may_run_it() -> None:
+    there = find_way(Asked("t.py", chdir="/srv", container="reg.io/a/b:1@sha256:ab"), ["/data"]).start.container
+    assert there is not None and (there.engine, there.paths) == ("", ("/data",))
+    there = find_way(Asked("t.py", chdir="/srv", container="/images/a.sif")).start.container
+    assert there is not None and there.engine == "apptainer"
+    with pytest.raises(UsageError, match="cannot be given into a container"):
+        find_way(Asked("t.py", chdir="/srv", container="img"), ["/a,source=/etc"])

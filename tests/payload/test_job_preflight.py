@@ -47,6 +47,8 @@ def look(state: Path, **changes: Any) -> dict[str, Any]:
         "checkpoint_dir": "",
         "paths": [],
         "project": "",
+        "image": "",
+        "engines": [],
         "engine": "",
         "numa_binding": False,
     }

@@ -31,6 +31,7 @@ class JobNeeds:
 
     `code_bytes` is what will be copied to each host; `min_free_mib` must be left over after that. `paths` are what it
     reads there, each a file, a folder or any. `engine` is what starts the ranks, `project` the copied code's name.
+    `image` is the container's, `container_engine` what is to run it (empty: what all hosts have).
     """
 
     candidate_ports: tuple[int, ...]
@@ -44,6 +45,8 @@ class JobNeeds:
     paths: tuple[tuple[str, PathKind], ...] = ()
     engine: str = "torchrun"
     project: str = ""
+    image: str = ""
+    container_engine: str = ""
     numa_binding: str = ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import cgroup, nsinit, syscalls
 from .process import all_pids, below, descendants, is_alive, read_environ, read_stat, send
@@ -13,6 +13,7 @@ from .process import all_pids, below, descendants, is_alive, read_environ, read_
 MARKER = "NODECTL_JOB_ID"
 KILL_ROUND_S = 0.005
 _QUIET_WALKS = 3
+_ENGINE_S = 5.0  # for an engine to end its container
 
 
 class Containment:
@@ -26,18 +27,25 @@ class Containment:
         self.outer = 0
         self.outer_ticks = 0
         self.spared: Set[int] = set()
+        self.container: List[str] = []  # what ends that part of the job which an engine's daemon holds
 
     @classmethod
-    def create(cls, job_id: str, rank: int) -> Containment:
-        """The best that this login may have, for the calling supervisor."""
+    def create(cls, job_id: str, rank: int, container: Sequence[str] = ()) -> Containment:
+        """The best that this login may have, for the calling supervisor; `container`: what ends the job's container.
+
+        Engines of containers note pids, which must mean the same to who ends them later: they get no pid namespace.
+        """
         syscalls.become_subreaper()
-        return cls(job_id, cgroup.create(f"{job_id}.{rank}"), nsinit.available(), os.getpid())
+        made = cls(job_id, cgroup.create(f"{job_id}.{rank}"), not container and nsinit.available(), os.getpid())
+        made.container = list(container)
+        return made
 
     @classmethod
     def recorded(cls, job_id: str, record: Dict[str, Any]) -> Containment:
         """From `record`; its supervisor is taken for dead."""
         self = cls(job_id, record.get("cgroup"), bool(record.get("namespace")), 0)
         self.outer, self.outer_ticks = int(record.get("outer", 0)), int(record.get("outer_ticks", 0))
+        self.container = [str(word) for word in record.get("container") or ()]
         return self
 
     @property
@@ -54,6 +62,7 @@ class Containment:
             "namespace": self.namespace,
             "outer": self.outer,
             "outer_ticks": self.outer_ticks,
+            **({"container": self.container} if self.container else {}),
         }
 
     def guarded_by(self, pid: int) -> None:
@@ -121,10 +130,15 @@ class Killing:
     def __init__(self, containment: Containment) -> None:
         self._containment = containment
         self._quiet = self._rounds = 0
+        self._begun_s = time.monotonic()
+        self._engine = _run_engine(containment.container)
 
     def round(self, reap: Callable[[], None]) -> bool:
         """Kill what is there; True when none has been left for long enough."""
         held = self._containment
+        if self._engine_runs():  # it ends what its daemon holds, and is not to be ended with the others
+            reap()
+            return False
         if held.group:
             cgroup.kill(held.group)
         members = held.members()
@@ -136,6 +150,28 @@ class Killing:
             send(pid, number)
         self._rounds += 1
         return self._quiet >= (1 if held.group else _QUIET_WALKS)
+
+    def _engine_runs(self) -> bool:
+        overdue = time.monotonic() - self._begun_s > _ENGINE_S
+        return bool(self._engine) and not overdue and is_alive(*self._engine[0])
+
+
+def _run_engine(words: List[str]) -> List[Tuple[int, int]]:
+    """Pid and start of the engine's program that ends the container; none where there is none, or no such program."""
+    if not words:
+        return []
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            null = os.open(os.devnull, os.O_RDWR)
+            for handle in range(3):
+                os.dup2(null, handle)
+            os.execvp(words[0], words)  # noqa: S606 - an argv, and no shell is the point
+        finally:
+            os._exit(127)
+    stat = read_stat(pid)
+    return [(pid, stat.start_ticks)] if stat else []
 
 
 def _all_below(root: int, _leaves: Set[int]) -> Set[int]:

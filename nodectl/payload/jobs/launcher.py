@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List
 
-from . import notes
+from . import container, notes
 from .contain import MARKER
-from .folder import JobFolder
+from .folder import JobFolder, payload_folder
 from .nsinit import Command
 
 _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
@@ -29,7 +29,32 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (notes.hook_folder(), env.get("PYTHONPATH", ""))))
     if _needs_import_paths(plan, start, workdir):
         _add_import_paths(env, root)
-    return Command(argv(plan, job), env, os.path.join(root, workdir), job.at("output.log"))
+    cwd, words = os.path.join(root, workdir), argv(plan, job)
+    if start.get("container"):
+        words = _in_container(plan, job, env, cwd, words, checkpoint_folder)
+    return Command(words, env, cwd, job.at("output.log"))
+
+
+def _in_container(
+    plan: Dict[str, Any], job: JobFolder, env: Dict[str, str], cwd: str, words: List[str], checkpoint_folder: str
+) -> List[str]:
+    start = plan["start"]
+    programs = [payload_folder(), plan["launcher"], *(path for path in ("/etc/nccl.conf",) if os.path.isfile(path))]
+    folders = [start.get("chdir", ""), checkpoint_folder, *start["container"]["paths"]]
+    place = container.Place(job.path, cwd, folders, programs, container.has_rdma(), os.getuid(), os.getgid())
+    names = container.handed_over(env, plan["env_names"])
+    return container.argv(start["container"], container_name(plan, job), place, names, words)
+
+
+def container_name(plan: Dict[str, Any], job: JobFolder) -> str:
+    """Of this host's container; another host of the same machine has another one."""
+    return container.name(job.id, job.rank() or 0)
+
+
+def container_end(plan: Dict[str, Any], job: JobFolder) -> List[str]:
+    """What ends this host's container; empty where the job has none, or it is a child of the job."""
+    asked = (plan.get("start") or {}).get("container")
+    return container.end_argv(asked, container_name(plan, job)) if asked else []
 
 
 def rank_logs(job: JobFolder, plan: Dict[str, Any]) -> str:
@@ -71,4 +96,6 @@ def argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:
 def _environment(plan: Dict[str, Any], start: Dict[str, Any]) -> List[str]:
     if start.get("conda"):
         return ["--conda", start["conda"]]
+    if start.get("container"):  # not the host's default, which the container does not have
+        return ["--venv", plan["venv"]]
     return ["--venv", plan["venv"]] if plan.get("venv") else []

@@ -98,7 +98,7 @@ class Supervisor:
             self.job.reserve()
             self.member.open()
         self.at_start: HostAtStart = host_at_start(self.job.path, self._rank_logs(), self._output())
-        self.containment = Containment.create(self.job.id, self.rank)
+        self.containment = Containment.create(self.job.id, self.rank, launcher.container_end(self.plan, self.job))
         self.guard = Guard(self.job, self.containment, lease_s)
         self.containment.guarded_by(self.guard.pid)
         self.courier = Courier(self.job, self.plan)

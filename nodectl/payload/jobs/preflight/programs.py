@@ -15,7 +15,7 @@ _SMI_DEADLINE_S = 20
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
-    """The facts `launcher`, `job_venv`, `gpu_count` and `gpu_users`."""
+    """The facts `launcher`, `job_venv`, `containers`, `gpu_count` and `gpu_users`."""
     launcher = Path(request["launcher"])
     venv = Path(request["venv"]) if request["venv"] else None
     count = gpu_count()
@@ -28,6 +28,7 @@ def look(request: Dict[str, Any]) -> Dict[str, Any]:
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
             "numa_binding": has_numa_binding(venv) if venv and request["numa_binding"] else False,
         },
+        "containers": {"images": {engine: image_of(engine, request["image"]) for engine in _engines(request)}},
         "gpu_count": {"count": count},
         "gpu_users": {"processes": gpu_users() if count else []},
     }
@@ -61,6 +62,28 @@ def has_numa_binding(prefix: Path) -> bool:
         run for lib in ("lib", "lib64") for run in prefix.glob(f"{lib}/python3*/*-packages/torch/distributed/run.py")
     ]
     return any(b"numa-binding" in run.read_bytes() for run in runs)
+
+
+def _engines(request: Dict[str, Any]) -> List[str]:
+    """Those of the asked engines that are installed here."""
+    folders = os.get_exec_path()
+    return [each for each in request["engines"] if any(os.access(Path(folder, each), os.X_OK) for folder in folders)]
+
+
+def image_of(engine: str, image: str) -> str:
+    """What the engine knows the image by, the same on all hosts that have the same one; empty where it has none."""
+    if engine == "apptainer":
+        return str(os.path.getsize(image)) if os.path.isfile(image) else "folder" if os.path.isdir(image) else ""
+    import subprocess  # a host of a job without a container need not wait for it
+
+    words = [engine, "image", "inspect", "--format", "{{.Id}}", image]
+    try:
+        done = subprocess.run(
+            words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=15, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace").strip().split(":")[-1][:64] if done.returncode == 0 else ""
 
 
 def gpu_count() -> Optional[int]:

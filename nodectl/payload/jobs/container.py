@@ -1,0 +1,89 @@
+"""The command line that runs the launch script in a container: `launch --dry-run` shows it, the supervisor runs it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
+
+DOCKER, PODMAN, APPTAINER = ENGINES = ("docker", "podman", "apptainer")
+_OWN = ("NODECTL_", "NCCL_", "TORCH_", "GLOO_")
+_NAMES = ("PYTHONPATH", "PYTHONUNBUFFERED")
+_STACK_BYTES = 64 << 20
+
+
+class Place(NamedTuple):
+    """What the container sees of its host: the job's folder, where it runs, folders in it, devices, and whose it is."""
+
+    job: str
+    cwd: str
+    folders: List[str]
+    programs: List[str]
+    rdma: bool
+    uid: int
+    gid: int
+
+
+def name(job_id: str, rank: int) -> str:
+    """By which the engine knows the job's container on this host."""
+    return f"nodectl-{job_id}.{rank}"
+
+
+def handed_over(env: Iterable[str], asked: Sequence[str]) -> List[str]:
+    """Names of the variables that go into it; their values never stand on a command line."""
+    return sorted(each for each in env if each in asked or each in _NAMES or each.startswith(_OWN))
+
+
+def argv(container: Dict[str, Any], called: str, place: Place, variables: Sequence[str], words: List[str]) -> List[str]:
+    """`words` (the launch script and its arguments) inside `container`, with the host's network, GPUs and RDMA."""
+    if container["engine"] == APPTAINER:
+        return _apptainer(container, place, words)
+    start = [container["engine"], "run", "--rm", "--pull=never", f"--name={called}", "--network=host", "--ipc=host"]
+    start += _docker(container, place) if container["engine"] == DOCKER else _podman(container, place)
+    start += ["--device=/dev/infiniband"] if place.rdma else []
+    start += [f"--workdir={place.cwd}"]
+    folders = _once([place.job, place.cwd, *place.folders])
+    start += [f"--mount=type=bind,source={path},target={path}" for path in folders]
+    start += [f"--mount=type=bind,source={path},target={path},readonly" for path in _once(place.programs)]
+    start += [f"--env={each}" for each in variables]
+    return [*start, f"--entrypoint={words[0]}", container["image"], *words[1:]]
+
+
+def _docker(container: Dict[str, Any], place: Place) -> List[str]:
+    limits = ["--init", "--ulimit=memlock=-1:-1", f"--ulimit=stack={_STACK_BYTES}"]
+    gpus = ["--gpus=all"] if container["gpus"] else []
+    return [*limits, *gpus, *([f"--user={place.uid}:{place.gid}"] if place.uid else [])]
+
+
+def _podman(container: Dict[str, Any], place: Place) -> List[str]:
+    """Without root no limit can be raised: the login's own count, which preflight looks at."""
+    limits = ["--ulimit=host", "--userns=keep-id"] if place.uid else ["--ulimit=memlock=-1:-1"]
+    gpus = ["--device=nvidia.com/gpu=all"] if container["gpus"] else []
+    return [*limits, "--security-opt=label=disable", *gpus]
+
+
+def _apptainer(container: Dict[str, Any], place: Place, words: List[str]) -> List[str]:
+    """It keeps the host's network, devices, limits and variables by itself."""
+    binds = _once([place.job, place.cwd, *place.folders, *place.programs])
+    start = ["apptainer", "exec", *(["--nv"] if container["gpus"] else []), f"--pwd={place.cwd}"]
+    return [*start, *(f"--bind={path}" for path in binds), container["image"], *words]
+
+
+def _once(paths: Iterable[str]) -> List[str]:
+    """Each path once, without those inside another one of them."""
+    kept: List[str] = []
+    for path in sorted(set(filter(None, paths)), key=len):
+        if not any(path == other or path.startswith(other.rstrip("/") + "/") for other in kept):
+            kept.append(path)
+    return kept
+
+
+def end_argv(container: Dict[str, Any], called: str) -> List[str]:
+    """What ends it where it is no child of the job; empty where it is."""
+    if container["engine"] == APPTAINER:
+        return []
+    return [container["engine"], "rm", "--force", called]
+
+
+def has_rdma() -> bool:
+    """This host has RDMA devices to give into it."""
+    return os.path.isdir("/dev/infiniband")
