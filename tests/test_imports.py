@@ -20,6 +20,7 @@ BESIDE = "beside"
 SHARED_WITH_NODES = {
     "nodectl.payload.common.frames",
     "nodectl.payload.jobs.classify",
+    "nodectl.payload.jobs.container",
     "nodectl.payload.jobs.plan_version",
 }
 # who may use which library

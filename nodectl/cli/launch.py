@@ -206,7 +206,7 @@ def launch(
         slurm_nodes,
     )
     from nodectl.jobs.skips import skipped_checks
-    from nodectl.jobs.ways import Asked, find_way, needed
+    from nodectl.jobs.ways import Asked, container_line, find_way, needed
     from nodectl.topology.fabric.job_order import in_rank_order
     from nodectl.transport.router import connect_ahead
 
@@ -278,7 +278,7 @@ def launch(
         if dry_run:
             if folder is not None:
                 clear_survey(app.transport, hosts, job_id, folder, app.forks)
-            app.show("plan", {"plan": plan.document()}, plan_text(plan.document()))
+            app.show("plan", {"plan": plan.document()}, plan_text(plan.document(), container_line(plan.document())))
             return
         packages, sent = pack(plan, way.code, surroundings.kept_code)
         if any(surroundings.kept_code.values()):

@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from nodectl.checks.launch.candidate import PathKind
 from nodectl.errors import UsageError
 from nodectl.jobs.code import Code, find_code, find_folder, find_module
 from nodectl.jobs.engines import COMMAND, DEEPSPEED, TORCHRUN, of_module, split
 from nodectl.jobs.plan import CODE_LIMIT_MIB, Container, Start
-from nodectl.payload.jobs.container import APPTAINER
+from nodectl.payload.jobs.container import APPTAINER, Place
+from nodectl.payload.jobs.container import argv as container_argv
+from nodectl.payload.jobs.container import name as container_name
 
 _BUNDLED = "workload:"
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}")
@@ -166,3 +170,23 @@ def _on_the_hosts(asked: Asked, start: Start, script: str, args: tuple[str, ...]
     slug = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:50] or "job"
     name = f"{slug}-{hashlib.sha256(posixpath.join(start.chdir, script).encode()).hexdigest()[:8]}"
     return Way(None, script, args, start, name, "", tuple(paths))
+
+
+def container_line(plan: Mapping[str, Any]) -> str:
+    """The command line on the first host, with nodectl's own folder there at its default place; empty without one."""
+    asked, state = plan["start"]["container"], "~/.local/state/nodectl"
+    if asked is None:
+        return ""
+    job, checkpoint = f"{state}/jobs/{plan['id']}", (plan["checkpoint"] or {}).get("dir", "")
+    root = plan["start"]["chdir"] or f"{job}/code"
+    place = Place(
+        job=job,
+        cwd=f"{root}/{plan['workdir']}".rstrip("/"),
+        folders=[plan["start"]["chdir"], checkpoint if checkpoint.startswith("/") else "", *asked["paths"]],
+        programs=[f"{state}/payload", plan["launcher"]],
+        rdma=False,
+        uid=0,
+        gid=0,
+    )
+    words = [plan["launcher"], "…"]
+    return shlex.join(container_argv(asked, container_name(plan["id"], 0), place, plan["env_names"], words))

@@ -13,7 +13,6 @@ from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.job import Failure, Job, JobState, PastAttempt
-from nodectl.payload.jobs import container
 from nodectl.report.findings import grouped
 from nodectl.report.table import aligned
 
@@ -222,8 +221,8 @@ def _shared_remedy(members: Sequence[Finding]) -> str:
     return re.sub(rf"(?<![\w.-]){re.escape(first.host)}(?![\w.-])", lambda _: pattern, first.remedy)
 
 
-def plan_text(plan: Mapping[str, Any]) -> str:
-    """The plan as `--dry-run` prints it: hosts, ports, checkpoint, and the order of ranks."""
+def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
+    """The plan as `--dry-run` prints it: hosts, ports, checkpoint, a container's command line, order of ranks."""
     hosts, count = plan["hosts"], _nodes(plan)
     lines = [
         f"job         {plan['id']}",
@@ -232,7 +231,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         f"hosts       {fold(host['name'] for host in hosts[:count])}{_spares(plan)}",
         f"ranks       {count * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
         f"launcher    {plan['launcher']}" + (f" (environment {plan['venv']})" if plan["venv"] else ""),
-        *([f"container   {_container(plan)}"] if plan["start"]["container"] else []),
+        *([f"container   {container}"] if container else []),
         f"rendezvous  {hosts[0]['address']} port {plan['master_port']}",
         f"heartbeat   UDP port {plan['heartbeat_port']}, every {plan['beat_s']:g} s, lease {plan['lease_s']:g} s",
         f"variables   {', '.join(plan['env_names']) or 'none handed over'}",
@@ -262,24 +261,6 @@ def _restarts(plan: Mapping[str, Any]) -> str:
         return "none (see --restarts, --spares)"
     least = f", on {plan['least_nodes']} hosts at least" if plan["least_nodes"] < plan["nodes"] else ""
     return f"{plan['restarts']}, by the hosts themselves{least}"
-
-
-def _container(plan: Mapping[str, Any]) -> str:
-    """The command line on the first host, with nodectl's own folder there at its default place."""
-    asked, state = plan["start"]["container"], "~/.local/state/nodectl"
-    job, checkpoint = f"{state}/jobs/{plan['id']}", (plan["checkpoint"] or {}).get("dir", "")
-    root = plan["start"]["chdir"] or f"{job}/code"
-    place = container.Place(
-        job=job,
-        cwd=f"{root}/{plan['workdir']}".rstrip("/"),
-        folders=[plan["start"]["chdir"], checkpoint if checkpoint.startswith("/") else "", *asked["paths"]],
-        programs=[f"{state}/payload", plan["launcher"]],
-        rdma=False,
-        uid=0,
-        gid=0,
-    )
-    words = [plan["launcher"], "…"]
-    return shlex.join(container.argv(asked, container.name(plan["id"], 0), place, plan["env_names"], words))
 
 
 def _program(plan: Mapping[str, Any]) -> str:
