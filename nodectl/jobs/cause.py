@@ -274,9 +274,16 @@ def _watchdog(message: str) -> dict[str, dict[str, Any]]:
     return {"": {"collective": f"nccl:{work[2].lower()}", "number": number, "sizes": f"[[{work[3] or 0}]]"}}
 
 
+def _backend(call: Mapping[str, Any]) -> str:
+    return str(call["collective"]).partition(":")[0]
+
+
 def _behind(first: Failure, words: Sequence[HostWords]) -> Failure:
     """Where nothing else tells: the rank that by the flight recorders began fewer collectives than the others."""
     calls = _calls(words)
+    own = next((call for _, rank, call in calls if rank == first.rank), None)
+    if own is not None:  # numbers of NCCL's collectives and of gloo's have nothing to do with each other
+        calls = [row for row in calls if _backend(row[2]) == _backend(own)]
     numbers = Counter(call["number"] for _, _, call in calls)
     lines = [
         f"flight recorder: rank {rank} came to {call['collective']} number {call['number']}" for _, rank, call in calls

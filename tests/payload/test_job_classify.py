@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobs.classify import classify, first, last_exception, torchrun_exit, wait_status
+from nodectl.payload.jobs.classify import (
+    classify,
+    first,
+    last_exception,
+    signal_of_launcher,
+    torchrun_exit,
+    wait_status,
+)
 
 USER_ERROR = """[rank2]: Traceback (most recent call last):
 [rank2]:   File "/root/code/ddp.py", line 7, in <module>
@@ -75,6 +82,18 @@ def test_a_cause_comes_before_an_earlier_echo() -> None:
 def test_what_the_launcher_says_of_a_rank_that_it_reaped_first() -> None:
     assert torchrun_exit(TORCHRUN, 1) == -9
     assert torchrun_exit(TORCHRUN, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("log", "number"),
+    [
+        ("W1123 06:18:51.1 2 torch/…/api.py:739] Received 15 death signal, shutting down workers\nW1123 …", 15),
+        ("Received Signals.SIGTERM death signal, shutting down workers", 15),
+        ("Sending process 9 closing signal SIGTERM", 0),
+    ],
+)
+def test_the_signal_that_asked_torchrun_to_end(log: str, number: int) -> None:
+    assert signal_of_launcher(log) == number
 
 
 @pytest.mark.parametrize(("status", "code"), [(0, 0), (256, 1), (9, -9), (139, -11)])

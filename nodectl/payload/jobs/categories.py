@@ -108,6 +108,7 @@ _IN_COMMUNICATION = (
         words=(
             "client socket has timed out",
             "waiting for clients",
+            r"wait timeout after \d+ ?ms, keys: /",
             "Rendezvous(?:Connection|Timeout|Closed)Error",
         ),
     ),

@@ -313,6 +313,18 @@ class LauncherWords(NamedTuple):
 _SIGNALLED = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
 
 
+# torchrun's own log, before it ends its ranks; Python 3.11 prints the number
+_RECEIVED = re.compile(r"Received (?:Signals\.)?(SIG\w+|\d+) death signal")
+
+
+def signal_of_launcher(output: str) -> int:
+    """The signal by which torchrun was asked to end, by its own log; 0 for none."""
+    received = _RECEIVED.search(output)
+    if received is None:
+        return 0
+    return int(received[1]) if received[1].isdigit() else int(getattr(signal, received[1], 0))
+
+
 def launcher_words(output: str) -> LauncherWords:
     """The launcher's own exception, or its last line."""
     exception = last_exception(output)

@@ -14,7 +14,7 @@ from . import flight, kernel, launcher, living, shared_memory, steady
 from . import heartbeat as hb
 from .attempts import Over
 from .checkpoint_copy import Courier
-from .classify import LauncherWords, bounded, brief, first, launcher_words, signal_name
+from .classify import LauncherWords, bounded, brief, first, launcher_words, signal_name, signal_of_launcher
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
 from .fitness import newest_ns, unfit
@@ -224,7 +224,7 @@ class Supervisor:
         for word, text in self.guard.listen():
             if word == "exit":
                 self.exit_status = int(text)
-            elif word == "killed":
+            elif word == "killed" and not self._asked_launcher:
                 self._note_killed_launcher(int(text))
             else:
                 self._fail("launcher", f"{self.plan['launcher']} could not be started: {text}")
@@ -255,8 +255,6 @@ class Supervisor:
 
     def _note_killed_launcher(self, number: int, within_s: float = _TOGETHER_S) -> None:
         """Its ranks die with it, and may have been seen before."""
-        if self._asked_launcher:
-            return
         self._launcher_killed = steady.now()
         message = f"the launcher (torchrun) was killed by signal {number} ({signal_name(number)})"
         status = 128 + number
@@ -279,13 +277,18 @@ class Supervisor:
         if failure and failure["kind"] == "exit" and no_space(self.job.path):
             failure["message"] += f"; {no_space(self.job.path)}"
         self.deaths += [failure] if failure else []
-        return lambda: self._take_description(death.rank, failure)
+        number = 0
+        if failure and not death.after_stop and _is_terminated(failure):
+            number = signal_of_launcher(tail(self._output(), _LAST_WORDS_BYTES))
+        return lambda: self._take_description(death.rank, failure, number)
 
-    def _take_description(self, rank: int, failure: Dict[str, Any]) -> None:
+    def _take_description(self, rank: int, failure: Dict[str, Any], launchers_signal: int) -> None:
         self._undescribed.pop(rank, None)
         if failure:
             self._excuse(failure)
             self.failures.append(failure)
+        if launchers_signal and self._launcher_killed is None:
+            self._note_killed_launcher(launchers_signal, float("inf"))
 
     def _reap(self, now_s: float) -> None:
         while True:
@@ -433,7 +436,12 @@ class Supervisor:
         self.flight = dumps
         self._explained = True
         self.failures += found
-        if said.signal and not self._asked_launcher and all(_is_terminated(each) for each in self.failures):
+        if (
+            said.signal
+            and not self._asked_launcher
+            and self._launcher_killed is None
+            and all(_is_terminated(each) for each in self.failures)
+        ):
             self._note_killed_launcher(said.signal, float("inf"))
         elif not self.failures and self.state == hb.RUNNING:
             more = {"class": said.category, "evidence": list(said.evidence)}

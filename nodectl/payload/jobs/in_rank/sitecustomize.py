@@ -17,6 +17,7 @@ _MESSAGE_CHARS = 8 * 1024
 _CHAIN = 8
 _FLIGHT_BYTES = 1 << 20
 _FULL_BYTES = 1 << 20
+_MOST_PATHS = 20
 _HANDLE = 900  # out of the way of programs that close or reuse low numbers
 
 
@@ -183,10 +184,23 @@ def _full_disks(value: BaseException) -> List[str]:
     import tempfile
 
     places = [os.getcwd(), tempfile.gettempdir(), "/dev/shm", os.environ.get("NODECTL_CHECKPOINT_DIR", "")]  # noqa: S108
-    for name in (getattr(value, "filename", None), getattr(value, "filename2", None)):
-        if isinstance(name, str):
-            places.append(os.path.dirname(os.path.abspath(name)))
+    names = [getattr(value, "filename", None), getattr(value, "filename2", None), *_paths_in_hand(value)]
+    places += [os.path.dirname(os.path.abspath(name)) for name in names if isinstance(name, str)]
     return [place for place in dict.fromkeys(places) if place and _is_full(place)]
+
+
+def _paths_in_hand(value: BaseException) -> List[str]:
+    """Paths that the functions it passed through were called with: torch's writers do not say which file it was."""
+    found: List[str] = []
+    trace = value.__traceback__
+    while trace is not None:
+        for held in list(trace.tb_frame.f_locals.values()):
+            if isinstance(held, str) or type(held).__module__.startswith("pathlib"):
+                path = str(held)
+                if path.startswith("/") and len(path) < 1000 and "\n" not in path:
+                    found.append(path)
+        trace = trace.tb_next
+    return found[-_MOST_PATHS:]
 
 
 def _is_full(place: str) -> bool:
