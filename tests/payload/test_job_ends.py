@@ -50,7 +50,8 @@ def test_an_exception_is_told_whole_and_what_the_others_did(fleet: Fleet) -> Non
 
 def test_a_handled_traceback_is_no_cause(fleet: Fleet) -> None:
     handled = "import traceback, sys\ntry: int('x')\nexcept ValueError: traceback.print_exc()\nsys.exit(3)"
-    cause, _ = ended(fleet, fleet.launch(f"{SLEEP}if os.environ['RANK'] == '2':\n    exec({handled!r})\nload()\n"))
+    script = f"{SLEEP}if os.environ['RANK'] == '2':\n    time.sleep(2)\n    exec({handled!r})\nload()\n"
+    cause, _ = ended(fleet, fleet.launch(script))
     assert (cause["rank"], cause["kind"], cause["class"], cause["message"]) == (2, "exit", "exit", "exit status 3")
     assert any("a traceback that it handled: ValueError" in line for line in cause["evidence"])
 
@@ -71,9 +72,8 @@ def test_a_killed_launcher_is_the_cause_and_not_the_ranks_that_die_with_it(fleet
 
 
 def test_a_rank_that_ends_with_0_before_the_others_is_remembered(fleet: Fleet) -> None:
-    script = (
-        f"{SLEEP}if os.environ['RANK'] == '3': raise SystemExit(0)\nif os.environ['RANK'] == '0':\n    time.sleep(3)\n"
-    )
+    script = f"{SLEEP}if os.environ['RANK'] == '3':\n    time.sleep(3)\n    raise SystemExit(0)\n"
+    script += "if os.environ['RANK'] == '0':\n    time.sleep(7)\n"
     script += "    raise RuntimeError('gloo/transport/tcp/pair.cc Connection closed by peer')\nload()\n"
     cause, states = ended(fleet, fleet.launch(script))
     assert (cause["kind"], cause["class"]) == ("communication", "communication")
