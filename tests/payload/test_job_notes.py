@@ -123,6 +123,18 @@ def test_a_living_rank_writes_its_stack_and_goes_on(run: Any, tmp_path: Path) ->
     assert Path(f"/proc/{process.pid}/fd/{handle}").samefile(tmp_path / "notes" / "3.stacks")
 
 
+def test_a_rank_that_is_asked_while_it_ends_does_not_die_of_it(run: Any, tmp_path: Path) -> None:
+    # the last thing that runs: faulthandler has let go of the signal then
+    script = "import os, sys\nclass Last:\n    def __init__(self, pid, kill): self.pid, self.kill = pid, kill\n"
+    script += (
+        "    def __del__(self): [self.kill(self.pid, 61) for _ in range(3)]\nsys.kept = Last(os.getpid(), os.kill)\n"
+    )
+    process = run(script)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert notes.watch_of(str(tmp_path), 3)["signal"] == 61
+
+
 def test_a_program_that_closed_the_handle_gets_no_signal(run: Any, tmp_path: Path) -> None:
     process = run("import os, time\nos.closerange(3, 5000)\nprint('up', flush=True)\ntime.sleep(600)")
     process.stdout.readline()

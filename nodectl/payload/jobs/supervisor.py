@@ -31,12 +31,13 @@ _GATHER_S = 0.05  # heartbeats that come within this are heard at once
 _PAUSE_S = 2.0  # after a longer one this process was stopped itself, and could not hear the others
 _KILL_S = 5.0
 _LOOK_S = 0.5  # for the processes' maps to be read
-_READ_S = 2.0  # for a log to say what happened, before the end is told without it
+_READ_S = 4.0  # for a log to say what happened, before the end is told without it
 _SETTLE_S = 1.0  # after a failure: until the others have noted their own, before ours are ended
 _PARTING_S = 0.6  # beats after everybody has ended, so that the last word is heard
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last word
 _LAST_WORDS_BYTES = 8000
 _TOGETHER_S = 2.0
+_UNREAD = "its output could not be read"
 
 
 class Supervisor:
@@ -245,13 +246,9 @@ class Supervisor:
             self.clerk.ask(partial(self._read_living, self.watch.running()))
 
     def _read_living(self, ranks: List[Rank]) -> News:
-        """On the clerk's thread: what the ranks do that still live, and what the driver said of GPUs."""
+        """On the clerk's thread: what the ranks do that still live."""
         found = living.look(self.job.path, ranks)
-        lines = [line.text for line in kernel.log_since(self.at_start.since_s)[0] if line.kind == "xid"]
-        return lambda: self._take_living(found, lines)
-
-    def _take_living(self, found: List[Dict[str, Any]], xids: List[str]) -> None:
-        self.living, self.xids = found, xids
+        return lambda: setattr(self, "living", found)
 
     def _note_killed_launcher(self, number: int, within_s: float = _TOGETHER_S) -> None:
         """Its ranks die with it, and may have been seen before."""
@@ -286,6 +283,7 @@ class Supervisor:
         self._undescribed.pop(rank, None)
         if failure:
             self._excuse(failure)
+            self.failures = [each for each in self.failures if _UNREAD not in each["message"]]  # it was read after all
             self.failures.append(failure)
         if launchers_signal and self._launcher_killed is None:
             self._note_killed_launcher(launchers_signal, float("inf"))
@@ -377,7 +375,7 @@ class Supervisor:
             if self._kill(now_s) and self._described(now_s) and self.courier.drained(now_s):
                 self._finish(now_s, hb.FINISHED)
         elif self.exit_status is not None and self._explain(now_s):
-            words = f"exit status {self.exit_status}; its output could not be read"
+            words = f"exit status {self.exit_status}; {_UNREAD}"
             self._fail("launcher", words)  # where the clerk had nothing better
 
     def _note_time(self, now_s: float) -> None:
@@ -430,6 +428,7 @@ class Supervisor:
         if full:
             said = said._replace(category="disk_full", message=full)
         dumps = flight.read_dumps(self.job.path, self.at_start.since_s)
+        self.xids = [line.text for line in kernel.log_since(self.at_start.since_s)[0] if line.kind == "xid"]
         return lambda: self._take_unseen(found, said, dumps)
 
     def _take_unseen(self, found: List[Dict[str, Any]], said: LauncherWords, dumps: Dict[str, Any]) -> None:

@@ -86,6 +86,7 @@ class _Rank:
         except OSError:  # fewer files are allowed
             handle = opened
         number = int(signal.SIGRTMAX) - 3
+        signal.signal(number, signal.SIG_IGN)  # what a Python that ends goes back to: asked then, it must not die of it
         faulthandler.register(number, file=handle, all_threads=True)
         if not faulthandler.is_enabled():
             faulthandler.enable(file=handle, all_threads=True)
