@@ -225,8 +225,9 @@ class Supervisor:
         for word, text in self.guard.listen():
             if word == "exit":
                 self.exit_status = int(text)
-            elif word == "killed" and not self._asked_launcher:
-                self._note_killed_launcher(int(text))
+            elif word == "killed":
+                if not self._asked_launcher:
+                    self._note_killed_launcher(int(text))
             else:
                 self._fail("launcher", f"{self.plan['launcher']} could not be started: {text}")
         for news in self.clerk.news():
