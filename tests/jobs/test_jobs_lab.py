@@ -332,7 +332,7 @@ def test_a_host_that_cannot_take_the_job_undoes_it_everywhere(shell: Shell) -> N
         (("jobs", "show", "nosuch-job"), "there is no job 'nosuch-job'"),
         (("jobs", "stop", "nosuch-job"), "there is no job 'nosuch-job'"),
         (("launch", "nosuch.py"), "there is no script nosuch.py"),
-        (("launch",), "Missing argument 'SCRIPT'"),
+        (("launch",), "nothing to start"),
         (("launch", "--env", "A=b", __file__), "a name, not a value"),
         (("launch", "--checkpoint", "relative", __file__), "not an absolute path"),
     ],
