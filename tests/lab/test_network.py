@@ -79,7 +79,8 @@ def test_two_senders_share_the_receivers_link(shaped: Shaped) -> None:
     second.start()
     rates.append(shaped.rate_bits("node01", "node02", "-R"))
     second.join()
-    assert sum(rates) < 1.1 * 200e6
+    # each is measured in its own seconds: where one begins late, it has the link alone for a part; unshared would be 400
+    assert sum(rates) < 1.3 * 200e6
 
 
 def test_the_round_trip_is_twice_the_delay(shaped: Shaped) -> None:
