@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
 from typing import Any
 
 from nodectl.common.counting import counted
@@ -60,7 +61,7 @@ def findings_list(findings: Sequence[Finding], *, everything: bool = False) -> s
 def _each_remedy_once(told: Sequence[Sequence[str]]) -> list[str]:
     """Each thing, and what to do below the last of those that follow each other and call for the same."""
     lines: list[str] = []
-    for (first, *more), following in zip(told, [*told[1:], ()], strict=True):
+    for (first, *more), following in pairwise([*told, ()]):
         lines += [first] if more and more == list(following[1:]) else [first, *more]
     return lines
 

@@ -105,7 +105,7 @@ def test_code_that_the_hosts_have_is_not_copied_and_must_be_on_all(shell: Shell,
         assert done.stdout.count(f"sum 6 of 4 in /srv/my project with {list(WORDS)}\n") == 4
         assert "code: nothing is copied" in done.stderr
         job = shell.job()["id"]
-        assert "code" not in shell.lab.ssh(last, f"ls ~/.local/state/nodectl/jobs/{job}").split()
+        assert shell.lab.ssh(last, f"ls -A ~/.local/state/nodectl/jobs/{job}/code") == ""
         shell.lab.ssh(last, "rm -r /data '/srv/my project/sub'")
         gone = shell.launch(*argv)
         assert gone.returncode == 1 and "launching" not in gone.stderr
