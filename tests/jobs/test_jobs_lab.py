@@ -201,6 +201,7 @@ for step in range(1, 1000):
 )
 
 
+@pytest.mark.slow
 def test_a_job_is_watched_and_attached_to_from_another_shell(shell: Shell) -> None:
     job_id = shell.begin(STEPS)
     seen = shell.run("--output", "json", "jobs", "watch", "--once", "--interval", "2", job_id)

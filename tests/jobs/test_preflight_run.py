@@ -307,6 +307,7 @@ def test_a_driver_that_hangs_is_unknown_and_no_host_without_gpus(lab4: Any) -> N
 
 
 @pytest.mark.lab
+@pytest.mark.slow
 def test_a_bridge_of_a_container_engine_is_taken_for_no_network(lab4: Any) -> None:
     make = "ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up"
     for host in lab4.hosts:

@@ -200,6 +200,7 @@ def test_what_slurm_refuses_is_its_own_word_and_leaves_nothing(shell: Shell) -> 
     assert "no launch script /no/such launcher's: provision this node" in unshared.stdout
 
 
+@pytest.mark.slow
 def test_another_engine_in_a_folder_of_the_nodes(shell: Shell) -> None:
     argv = ("bash", "-c", 'echo "$RANK of $WORLD_SIZE in $PWD: $1"', "x", "it's $(id)")
     done = shell.run("launch", "--via", "slurm", "--engine", "command", "--nproc-per-node", "2", "--chdir", SHARED,

@@ -97,6 +97,7 @@ def test_torchx_keeps_its_own_schedulers_and_knows_ours(torchx: Path, nodectl: C
     assert known == {*own, "nodectl"}
 
 
+@pytest.mark.slow
 def test_an_app_runs_to_its_end_with_its_words_and_macros_whole(shell: TorchX) -> None:
     words = ["a b", "$(touch /pwned)", "it's", "${replica_id}", "${app_id}", "&"]
     echo = 'printf "<%s>" "$@"; echo " $TORCHX_JOB_ID of $WORLD_SIZE"'

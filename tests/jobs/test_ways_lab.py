@@ -94,6 +94,7 @@ def test_a_module_of_the_project_meets_over_torchrun(shell: Shell, torch: str) -
     assert shell.job()["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_code_that_the_hosts_have_is_not_copied_and_must_be_on_all(shell: Shell, torch: str) -> None:
     script = shlex.quote(GATHER)
     shell.everywhere(f"mkdir -p '/srv/my project/sub' /data && printf %s {script} > '/srv/my project/sub/train.py'")
