@@ -79,7 +79,7 @@ def test_two_senders_share_the_receivers_link(shaped: Shaped) -> None:
     second.start()
     rates.append(shaped.rate_bits("node01", "node02", "-R"))
     second.join()
-    # each is measured in its own seconds: where one begins late, it has the link alone for a part; unshared would be 400
+    # each is measured in its own seconds: one that begins late has the link alone for a part; unshared would be 400
     assert sum(rates) < 1.3 * 200e6
 
 
