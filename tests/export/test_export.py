@@ -49,7 +49,7 @@ def job(**changes: Any) -> KubernetesJob:
         "nodes": 3,
         "ranks": 8,
         "gpus": 8,
-        "script": "/work/train.py",
+        "script": "/app/train.py",
         "args": HOSTILE,
         "namespace": "ml",
         "rdma": {"rdma/hca_shared_devices_a": 1},
@@ -109,7 +109,7 @@ def test_a_pod_runs_torchrun_with_every_word_whole(kind: str, rank: str) -> None
         words = [expanded(word, known) for word in container["args"]]
         assert words == [
             *("--nnodes", "3", "--node-rank", "2", "--nproc-per-node", "8", "--max-restarts", "0"),
-            *("--master-addr", "train-nodes-0-0.train", "--master-port", "29500", "/work/train.py", *HOSTILE),
+            *("--master-addr", "train-nodes-0-0.train", "--master-port", "29500", "/app/train.py", *HOSTILE),
         ]
         assert expanded(env["NCCL_ALGO"], known) == "$(x) y"
         assert container["resources"]["limits"] == {"nvidia.com/gpu": 8, "rdma/hca_shared_devices_a": 1}
@@ -170,7 +170,7 @@ def test_what_the_profiles_say_stands_in_what_is_exported(nodectl: Cli, tmp_path
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(INVENTORY + '    nodectl_nccl_env: {NCCL_SOCKET_IFNAME: "=ib0", NCCL_SOCKET_NTHREADS: 4}\n')
     own = ("-i", str(inventory), "export")
-    done = nodectl(*own, "kubernetes", "--image", "pytorch:2", "/work/train.py", "--", "--x", "$(id)")
+    done = nodectl(*own, "kubernetes", "--image", "pytorch:2", "/app/train.py", "--", "--x", "$(id)")
     document = yaml.safe_load(done.stdout)
     assert problems("jobset", document) == []
     container = pods(document)[0]["containers"][0]
