@@ -7,6 +7,7 @@ with a list of rows; only `logs` answers in many. No word of a request ever pass
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -315,7 +316,7 @@ class _Follower:
             return False
         end = data.rfind(b"\n") + 1
         if not end and (last or len(data) == _CHUNK_BYTES):
-            end = len(data)
+            end = _whole_characters(data)
         self._offsets[name] = start + end
         text = self._of_rank(data[:end].decode(errors="replace"))
         if text:
@@ -331,6 +332,13 @@ class _Follower:
         if self._mark is None:
             return text
         return "".join(line for line in text.splitlines(keepends=True) if line.startswith(self._mark))
+
+
+def _whole_characters(data: bytes) -> int:
+    """Bytes before a character of UTF-8 that the end cuts; all of them where that is no UTF-8 at all."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data)
+    return len(data) - len(decoder.getstate()[0]) or len(data)
 
 
 def _tail_offset(file: Any, lines: int) -> int:
