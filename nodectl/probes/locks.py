@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from nodectl.common.operator import operator
+from nodectl.common.started import has_ended
 from nodectl.facts import gpus, slurm
 from nodectl.facts.base import read_fact
 from nodectl.facts.gpus import Gpus
@@ -83,10 +84,10 @@ def held(
     holders: list[Background] = []
 
     def take(host: Host) -> list[Finding]:
-        holders.append(holder := Background(transport, host, "probes.locks", args, timeout_s=None))
+        taker = _Taker(transport, host, args, holders)
         if beside_work:
-            return [] if holder.events.wait("held", _HOLD_S) else _not_held(holder)
-        return _refusals(transport, holder)
+            return taker.refusal()
+        return _refusals(taker)
 
     try:
         refusals = dict(fan_out(hosts, take, forks))
@@ -99,11 +100,37 @@ def held(
         _release(transport, holders)
 
 
-def _refusals(transport: Transport, holder: Background) -> list[Finding]:
+class _Taker:
+    """What takes the lock of one host; the `last` of its attempts is the one that counts."""
+
+    def __init__(self, transport: Transport, host: Host, args: Sequence[str], holders: list[Background]) -> None:
+        self.transport, self.host, self.args, self.holders = transport, host, args, holders
+        self.last = self._begin()
+
+    def _begin(self, *more: str) -> Background:
+        holder = Background(self.transport, self.host, "probes.locks", [*self.args, *more], timeout_s=None)
+        self.holders.append(holder)
+        return holder
+
+    def refusal(self) -> list[Finding]:
+        """Why the host is not ours, waited for; a play that has ended on this machine is relieved."""
+        if self.last.events.wait("held", _HOLD_S):
+            return []
+        for busy in self.last.events.of("busy"):
+            play = busy.get("play") or {}
+            if play.get("token") and has_ended(play.get("controller") or {}):
+                self.holders.remove(self.last)
+                self.last = self._begin("--stale", play["token"])
+                return [] if self.last.events.wait("held", _HOLD_S) else _not_held(self.last)
+        return _not_held(self.last)
+
+
+def _refusals(taker: _Taker) -> list[Finding]:
     """Findings for jobs and processes on the host, asked while the lock is taken, and for a lock that another holds."""
-    host, events = holder.host, holder.events
-    recording = collect(transport, host, [gpus.REPORT, *slurm.FACT.commands_on(host)])
-    findings = [] if events.wait("held", _HOLD_S) else _not_held(holder)
+    host = taker.host
+    recording = collect(taker.transport, host, [gpus.REPORT, *slurm.FACT.commands_on(host)])
+    findings = taker.refusal()
+    events = taker.last.events
     jobs = [job for event in events.of("held") + events.of("busy") for job in event["jobs"]]
     findings += [_job(host.name, job) for job in jobs]
     if isinstance(recording, Recording):

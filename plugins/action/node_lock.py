@@ -6,35 +6,28 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
 
-def started(pid: int) -> str:
-    """When a process of this machine started, in the kernel's words; empty where nobody can tell."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
 def has_ended(controller: Mapping[str, Any]) -> bool:
-    """The run was started on this machine, and its process is no more."""
+    """The run was started on this machine, and its process is no more; nobody can tell without nodectl."""
     try:
-        host, pid, start = str(controller["host"]), int(controller["pid"]), str(controller["start"])
-    except (KeyError, TypeError, ValueError):
+        from nodectl.common import started
+    except ImportError:
         return False
-    if host != socket.gethostname() or pid < 1:
-        return False
+    return started.has_ended(controller)
+
+
+def this_run() -> dict[str, Any]:
+    """By what `has_ended` knows this run: a task is run by a child of ansible-playbook."""
+    pid = os.getppid()
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return bool(start) and started(pid) not in ("", start)
+        from nodectl.common import started
+    except ImportError:
+        return {}
+    return {"host": socket.gethostname(), "pid": pid, "start": started.start_of(pid)}
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
@@ -47,10 +40,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
         result: dict[str, Any] = super().run(tmp, task_vars)
         if os.environ.get("NODECTL_RUN"):
             return {**result, "changed": False, "held": False}
-        # a task is run by a child of ansible-playbook
-        pid = os.getppid()
-        controller = {"host": socket.gethostname(), "pid": pid, "start": started(pid)}
-        arguments = {**self._task.args, "controller": controller}
+        arguments = {**self._task.args, "controller": this_run()}
         done = self._execute_module("nodectl.fleet.node_lock", module_args=arguments, task_vars=task_vars)
         holder = done.get("holder") or {}
         if has_ended(holder.get("controller") or {}):

@@ -1,5 +1,7 @@
 """Which hosts are refused and why, what --force makes of it, and that what was locked is let go."""
 
+import os
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.started import start_of
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
 from nodectl.model.status import Status
@@ -75,6 +78,39 @@ def ask(
     with held(transport, HOSTS[:2], "probe tcp", forks=8, force=force, note=lambda _: None) as holds:
         pass
     return holds, fleet
+
+
+ENDED = 2**22 + 1  # no process has such a number
+
+
+@pytest.mark.parametrize(
+    ("controller", "relieved"),
+    [
+        ({"host": socket.gethostname(), "pid": ENDED, "start": "1"}, True),
+        ({"host": socket.gethostname(), "pid": os.getpid(), "start": "1"}, True),  # its number is another's now
+        ({"host": socket.gethostname(), "pid": os.getpid(), "start": start_of(os.getpid())}, False),
+        ({"host": "another-machine", "pid": ENDED, "start": "1"}, False),
+        ({"host": socket.gethostname(), "pid": "x"}, False),
+        ({}, False),
+    ],
+)
+def test_a_play_that_was_killed_on_this_machine_is_relieved(
+    monkeypatch: pytest.MonkeyPatch, controller: dict[str, Any], relieved: bool
+) -> None:
+    busy = {**BUSY, "play": {"token": "run-1", "controller": controller}}
+
+    def answers(host: str, _: str, args: Sequence[str]) -> Answer:
+        free = host == "node01" or list(args[-2:]) == ["--stale", "run-1"]
+        return Answer([HELD], after_s=20) if free else Answer([busy], status=1)
+
+    fleet = play(monkeypatch, answers)
+    monkeypatch.setattr("nodectl.probes.locks.collect", lambda _, host, __: recording(host.name, ("", 127), ("", 127)))
+    transport: Any = fleet
+    for beside_work in (False, True):
+        with held(
+            transport, HOSTS[:2], "provision", forks=8, force=False, note=print, beside_work=beside_work
+        ) as holds:
+            assert holds.refused is not relieved and set(holds.heard()) == {"node01", *["node02"] * relieved}
 
 
 @pytest.mark.parametrize(

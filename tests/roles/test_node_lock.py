@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import share_dir
+from nodectl.common.started import has_ended
 from nodectl.payload.probes import locks
 from tests.roles.run_module import run_module
 
@@ -131,6 +132,21 @@ def test_a_run_that_has_ended_on_this_controller_is_relieved(folder: Path) -> No
     assert json.loads(path.read_text()).get("token") == "one"  # nobody let go of it
     assert "it is ours" in play(folder, "two")
     assert json.loads(path.read_text()).get("token") == "two"
+
+
+def test_nodectl_relieves_a_play_that_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "it is ours" in play(folder, "one")
+    holder = holder_for_nodectl(folder, monkeypatch)
+    assert holder is not None
+    told = locks.words_of(holder)["play"]
+    assert has_ended(told["controller"])
+    file = locks.open_machine_lock()
+    assert file is not None
+    try:
+        assert locks.take(file, "theirs", stale="another run") == holder
+        assert locks.take(file, "theirs", stale=told["token"]) is None
+    finally:
+        os.close(file)
 
 
 def test_below_nodectl_a_play_takes_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

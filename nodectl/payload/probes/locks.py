@@ -21,6 +21,8 @@ from ..jobs.folder import JobFolder, known_jobs, state_root
 
 # one nodectl that has just ended may still be going
 WAIT_S = 2.0
+# until what kept the lock of an ended play has seen that it is relieved
+RELIEF_S = 10.0
 POLL_S = 0.05
 LONGEST = 4096
 BEAT_S = 2.0
@@ -78,8 +80,11 @@ def holder_of(file: int) -> Dict[str, Any]:
     return holder if isinstance(holder, dict) else {}
 
 
-def take(file: int, token: str, mode: int = fcntl.LOCK_EX) -> Optional[Dict[str, Any]]:
-    """None once it is held, by us or by another process of the same nodectl; else who has it."""
+def take(file: int, token: str, mode: int = fcntl.LOCK_EX, stale: str = "") -> Optional[Dict[str, Any]]:
+    """None once it is held, by us or by another process of the same nodectl; else who has it.
+
+    The holder whose token is `stale` has ended: what keeps the lock for it goes when it finds another token there.
+    """
     until = time.monotonic() + WAIT_S
     while True:
         try:
@@ -89,7 +94,10 @@ def take(file: int, token: str, mode: int = fcntl.LOCK_EX) -> Optional[Dict[str,
             holder = holder_of(file)
         if holder.get("token") == token:
             return None
-        if time.monotonic() > until:
+        if stale and holder.get("token") == stale:
+            write_holder(file, {})
+            until = time.monotonic() + RELIEF_S
+        elif time.monotonic() > until:
             return holder
         time.sleep(POLL_S)
 
@@ -117,25 +125,35 @@ def running_jobs() -> List[Dict[str, str]]:
     return running
 
 
+def words_of(holder: Dict[str, Any]) -> Dict[str, Any]:
+    """What is told of a holder; of a play also what its own controller knows it by."""
+    since, controller = holder.get("since"), holder.get("controller")
+    words: Dict[str, Any] = {name: str(holder.get(name) or "") for name in ("operator", "what")}
+    words["since"] = since if isinstance(since, (int, float)) else None
+    if isinstance(controller, dict):
+        words["play"] = {"token": str(holder.get("token") or ""), "controller": controller}
+    return words
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--token", required=True, help="the same for all that one nodectl starts")
     parser.add_argument("--operator", required=True)
     parser.add_argument("--what", required=True)
     parser.add_argument("--changes", action="store_true", help="the host is changed: nobody else, of any login")
+    parser.add_argument("--stale", default="", help="the token of a play that has ended without letting go")
     options = parser.parse_args(argv)
     try:
         file, common = open_lock(), open_machine_lock()
         holder = take(file, options.token)
         if holder is None and common is not None:
-            holder = take(common, options.token, fcntl.LOCK_EX if options.changes else fcntl.LOCK_SH)
+            mode = fcntl.LOCK_EX if options.changes else fcntl.LOCK_SH
+            holder = take(common, options.token, mode, options.stale)
     except OSError as error:
         say(event="error", text="cannot be locked: %s" % error)
         return 1
     if holder is not None:
-        since = holder.get("since")
-        holder_words = {name: str(holder.get(name) or "") for name in ("operator", "what")}
-        say(event="busy", since=since if isinstance(since, (int, float)) else None, jobs=running_jobs(), **holder_words)
+        say(event="busy", jobs=running_jobs(), **words_of(holder))
         return 1
     mine = {"token": options.token, "operator": options.operator, "what": options.what, "since": time.time()}
     write_holder(file, mine)
