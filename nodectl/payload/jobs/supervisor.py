@@ -10,34 +10,31 @@ import time
 from functools import partial
 from typing import Any, Dict, List, Optional, Set
 
-from . import flight, kernel, launcher, living, shared_memory, steady
 from . import heartbeat as hb
+from . import launcher, shared_memory, steady
 from .attempts import Over
 from .checkpoint_copy import Courier
-from .classify import LauncherWords, bounded, brief, first, launcher_words, signal_name, signal_of_launcher
+from .classify import bounded, brief, first
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
 from .fitness import newest_ns, unfit
-from .folder import JobFolder, no_space
+from .folder import JobFolder
 from .guard import Guard
 from .heartbeat import Attempt
 from .member import Member
 from .outputs import LIMIT_MIB, Keeper
+from .postmortem import Postmortem
 from .process import send
-from .ranks import Death, HostAtStart, Output, Rank, RankWatch, describe, host_at_start, tail, unseen
+from .ranks import Output, RankWatch, host_at_start
 
 _TICK_S = 0.2
 _GATHER_S = 0.05  # heartbeats that come within this are heard at once
 _PAUSE_S = 2.0  # after a longer one this process was stopped itself, and could not hear the others
 _KILL_S = 5.0
 _LOOK_S = 0.5  # for the processes' maps to be read
-_READ_S = 4.0  # for a log to say what happened, before the end is told without it
 _SETTLE_S = 1.0  # after a failure: until the others have noted their own, before ours are ended
 _PARTING_S = 0.6  # beats after everybody has ended, so that the last word is heard
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last word
-_LAST_WORDS_BYTES = 8000
-_TOGETHER_S = 2.0
-_UNREAD = "its output could not be read"
 
 
 class Supervisor:
@@ -51,8 +48,6 @@ class Supervisor:
         self.hosts = self.member.hosts
         self.peers = self.member.peers
         self.state = hb.WAITING if self.plan["rank"] is not None else hb.SPARE
-        self.failures: List[Dict[str, Any]] = []
-        self.deaths: List[Dict[str, Any]] = []
         self.lost: List[int] = []
         self.exit_status: Optional[int] = None
         self.over: Optional[Over] = None
@@ -77,17 +72,6 @@ class Supervisor:
         self._killing: Optional[Killing] = None
         self._killing_s = 0.0
         self._killed = False
-        self._undescribed: Dict[int, float] = {}
-        self.ends: List[Dict[str, Any]] = []
-        self.living: List[Dict[str, Any]] = []
-        self.xids: List[str] = []
-        self.flight: Dict[str, Any] = {}
-        self._asked_living = False
-        self._launcher_killed: Optional[float] = None
-        self._asked_launcher = False
-        self._stopped_at = float("inf")
-        self._explaining_s: Optional[float] = None
-        self._explained = False
         self._segments: Set[shared_memory.Segment] = set()
         self._asked_segments_s = 0.0
         self._found_segments = False
@@ -98,7 +82,8 @@ class Supervisor:
         if self.member.attempt.number == 1:
             self.job.reserve()
             self.member.open()
-        self.at_start: HostAtStart = host_at_start(self.job.path, self._rank_logs(), self._output())
+        output = Output(self.job.at("output.log"), self._log_begin)
+        at_start = host_at_start(self.job.path, launcher.rank_logs(self.job, self.plan), output)
         self.containment = Containment.create(self.job.id, self.rank, launcher.container_end(self.plan, self.job))
         self.guard = Guard(self.job, self.containment, lease_s)
         self.containment.guarded_by(self.guard.pid)
@@ -107,6 +92,7 @@ class Supervisor:
         expected = int(self.plan["nproc_per_node"])
         self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
         self.clerk = Clerk(self.job.write_state, self.member.wake, self._keeper().tend)
+        self.postmortem = Postmortem(self.job, self.plan, at_start, output, self.watch, self.clerk.ask)
         self.job.write_state(self._state())
 
     def _open_selectors(self) -> None:
@@ -221,73 +207,16 @@ class Supervisor:
         if self._spawned_s is not None and not self._rested:
             self.watch.look(now_s)
             for death in self.watch.deaths(after_stop=self._term_s is not None or self._guard_ended):
-                self._note_end(death, now_s)
+                self.postmortem.note_end(death, now_s)
         for word, text in self.guard.listen():
             if word == "exit":
                 self.exit_status = int(text)
             elif word == "killed":
-                if not self._asked_launcher:
-                    self._note_killed_launcher(int(text))
+                self.postmortem.note_killed_launcher(int(text))
             else:
-                self._fail("launcher", f"{self.plan['launcher']} could not be started: {text}")
+                self.postmortem.fail("launcher", f"{self.plan['launcher']} could not be started: {text}")
         for news in self.clerk.news():
             news()
-
-    def _note_end(self, death: Death, now_s: float) -> None:
-        """A rank ended: see what the others do at this moment, then read what ended it."""
-        self.ends.append({"rank": death.rank, "code": death.code, "time": death.time, "stopped": death.after_stop})
-        self._undescribed[death.rank] = now_s
-        if death.code != 0:
-            self._look_at_living()
-        self.clerk.ask(partial(self._describe, death))
-
-    def _look_at_living(self) -> None:
-        if not self._asked_living and self._term_s is None:
-            self._asked_living = True
-            self.clerk.ask(partial(self._read_living, self.watch.running()))
-
-    def _read_living(self, ranks: List[Rank]) -> News:
-        """On the clerk's thread: what the ranks do that still live."""
-        found = living.look(self.job.path, ranks)
-        return lambda: setattr(self, "living", found)
-
-    def _note_killed_launcher(self, number: int, within_s: float = _TOGETHER_S) -> None:
-        """Its ranks die with it, and may have been seen before."""
-        self._launcher_killed = steady.now()
-        message = f"the launcher (torchrun) was killed by signal {number} ({signal_name(number)})"
-        status = 128 + number
-        self._fail("launcher", message, exit_status=status, **{"class": "launcher_killed"})
-        for failure in self.failures:
-            self._excuse(failure, within_s)
-
-    def _excuse(self, failure: Dict[str, Any], within_s: float = _TOGETHER_S) -> None:
-        """A rank that was killed together with its launcher died of that."""
-        killed_at = self._launcher_killed
-        if killed_at is None or failure["kind"] != "signal" or failure["exit_status"] not in (137, 143):
-            return
-        if abs(failure["time"] - killed_at) < within_s:
-            failure.update({"kind": "terminated", "class": "terminated", "message": "ended with its launcher"})
-
-    def _describe(self, death: Death) -> News:
-        """On the clerk's thread: read of a rank's end what it wrote, and what the kernel says."""
-        others = bool(self.deaths)
-        failure = describe(death, self.at_start, after_another=others, stopped_at=self._stopped_at)
-        if failure and failure["kind"] == "exit" and no_space(self.job.path):
-            failure["message"] += f"; {no_space(self.job.path)}"
-        self.deaths += [failure] if failure else []
-        number = 0
-        if failure and not death.after_stop and _is_terminated(failure):
-            number = signal_of_launcher(tail(self._output(), _LAST_WORDS_BYTES))
-        return lambda: self._take_description(death.rank, failure, number)
-
-    def _take_description(self, rank: int, failure: Dict[str, Any], launchers_signal: int) -> None:
-        self._undescribed.pop(rank, None)
-        if failure:
-            self._excuse(failure)
-            self.failures = [each for each in self.failures if _UNREAD not in each["message"]]  # it was read after all
-            self.failures.append(failure)
-        if launchers_signal and self._launcher_killed is None:
-            self._note_killed_launcher(launchers_signal, float("inf"))
 
     def _reap(self, now_s: float) -> None:
         while True:
@@ -320,15 +249,17 @@ class Supervisor:
         if self._told_to_end(now_s):
             return
         if self.courier.problem:
-            self._fail("checkpoint", self.courier.problem)
+            self.postmortem.fail("checkpoint", self.courier.problem)
         elif self._may_start(now_s) and self.courier.ready:
             self._spawn(now_s)
         elif not self._may_start(now_s) and now_s - self._born_s > float(self.plan["start_deadline_s"]):
             for rank in self.peers.unheard():
                 self._lose(rank, "was never heard: its supervisor did not start, or a firewall drops UDP")
             if not self.peers.unheard() and not self.member.is_quorate(now_s):
-                self._fail("communication", "half of all hosts or fewer were heard, and an attempt takes more of them")
-        if self.failures:
+                self.postmortem.fail(
+                    "communication", "half of all hosts or fewer were heard, and an attempt takes more of them"
+                )
+        if self.postmortem.failures:
             self._end(now_s, hb.FAILED, settle_s=0)
 
     def _may_start(self, now_s: float) -> bool:
@@ -346,7 +277,7 @@ class Supervisor:
             command = launcher.command(self.plan, self.job, self.courier.folder or "")
         except (OSError, ValueError) as error:
             reason = f"the job's environment could not be read: {error}"
-            return lambda: self._fail("launcher", reason)
+            return lambda: self.postmortem.fail("launcher", reason)
         command.env.update(self.containment.environment())
         return lambda: self.guard.launch(command)
 
@@ -355,7 +286,7 @@ class Supervisor:
         if self.member.stop_asked or self.peers.any_in(hb.STOPPING, hb.STOPPED):
             self._end(now_s, hb.STOPPED, settle_s=0)
         elif self.peers.later_attempt() is not None:
-            self._fail("communication", "the other hosts went on without this one, which they had lost")
+            self.postmortem.fail("communication", "the other hosts went on without this one, which they had lost")
             self._end(now_s, hb.FAILED, settle_s=0)
         elif self.peers.any_here_in(hb.ENDING, hb.RESTING, hb.FAILED):
             self._end(now_s, hb.FAILED, settle_s=_SETTLE_S)
@@ -366,18 +297,20 @@ class Supervisor:
             return
         self._note_time(now_s)
         if not self.member.is_in_touch(now_s):
-            self._fail(
+            self.postmortem.fail(
                 "communication", "half of all hosts or fewer hear this one: another attempt may begin without it"
             )
-        if self.failures:
+        if self.exit_status and not self.postmortem.failures and self.postmortem.explain(now_s):
+            self.postmortem.blame_launcher(self.exit_status)
+        if self.postmortem.failures:
             settle_s = 0 if self.lost or self._guard_ended else _SETTLE_S
             self._end(now_s, hb.FAILED, settle_s=settle_s)
-        elif self.exit_status == 0:
-            if self._kill(now_s) and self._described(now_s) and self.courier.drained(now_s):
-                self._finish(now_s, hb.FINISHED)
-        elif self.exit_status is not None and self._explain(now_s):
-            words = f"exit status {self.exit_status}; {_UNREAD}"
-            self._fail("launcher", words)  # where the clerk had nothing better
+        elif self.exit_status == 0 and self._is_cleared(now_s):
+            self._finish(now_s, hb.FINISHED)
+
+    def _is_cleared(self, now_s: float) -> bool:
+        """After the ranks' good end: nothing of theirs runs, all is known of them, their checkpoint has arrived."""
+        return self._kill(now_s) and self.postmortem.is_described(now_s) and self.courier.drained(now_s)
 
     def _note_time(self, now_s: float) -> None:
         """Warn the ranks before the job's time is over, and end them when it is."""
@@ -389,7 +322,7 @@ class Supervisor:
             self._warned = True
             self.watch.signal(int(self.plan["warning"]["signal"]))
         if left_s <= 0:
-            self._fail("time_limit", f"its time limit of {limit_s:g} s is over")
+            self.postmortem.fail("time_limit", f"its time limit of {limit_s:g} s is over")
             self._end(now_s, hb.FAILED, settle_s=0)
 
     def _note_bad_guard(self, now_s: float) -> None:
@@ -397,7 +330,7 @@ class Supervisor:
         if stopped_s > self.peers.lease_s:
             send(self.guard.pid, signal.SIGKILL)
         if self._guard_ended:
-            self._fail("supervisor", "the process that guards the job there was killed or stopped")
+            self.postmortem.fail("supervisor", "the process that guards the job there was killed or stopped")
 
     def _kill(self, now_s: float) -> bool:
         """One round of ending every process; True when none is left."""
@@ -407,46 +340,6 @@ class Supervisor:
             self._killed = self._killing.round(lambda: self._reap(now_s))
         return self._killed
 
-    def _explain(self, now_s: float) -> bool:
-        """Have the logs read for the ends that nobody saw; True when that is done, or takes too long."""
-        if self._explaining_s is None:
-            self._explaining_s = now_s
-            self.clerk.ask(self._read_unseen)
-        return self._described(now_s) and (self._explained or now_s - self._explaining_s > _READ_S)
-
-    def _described(self, now_s: float) -> bool:
-        """What the logs say of dead ranks is known, or takes too long."""
-        return all(now_s - died_s > _READ_S for died_s in self._undescribed.values())
-
-    def _read_unseen(self) -> News:
-        """On the clerk's thread: a rank can fail and be gone between two looks, and its neighbour's end be seen."""
-        known: Set[int] = {failure["rank"] for failure in (*self.failures, *self.deaths)}
-        known |= {end["rank"] for end in self.ends if end["code"] == 0}
-        output = self._output()
-        found = unseen(self.plan, self.at_start, known=known, after_stop=self._term_s is not None)
-        said = launcher_words(tail(output, _LAST_WORDS_BYTES))
-        full = no_space(self.job.path)
-        if full:
-            said = said._replace(category="disk_full", message=full)
-        dumps = flight.read_dumps(self.job.path, self.at_start.since_s)
-        self.xids = [line.text for line in kernel.log_since(self.at_start.since_s)[0] if line.kind == "xid"]
-        return lambda: self._take_unseen(found, said, dumps)
-
-    def _take_unseen(self, found: List[Dict[str, Any]], said: LauncherWords, dumps: Dict[str, Any]) -> None:
-        self.flight = dumps
-        self._explained = True
-        self.failures += found
-        if (
-            said.signal
-            and not self._asked_launcher
-            and self._launcher_killed is None
-            and all(_is_terminated(each) for each in self.failures)
-        ):
-            self._note_killed_launcher(said.signal, float("inf"))
-        elif not self.failures and self.state == hb.RUNNING:
-            more = {"class": said.category, "evidence": list(said.evidence)}
-            self._fail("launcher", f"exit status {self.exit_status}: {said.message}", **more)
-
     def _end(self, now_s: float, end_state: str, *, settle_s: float) -> None:
         self._end_state = end_state
         self.state = hb.STOPPING if end_state == hb.STOPPED else hb.ENDING
@@ -454,7 +347,7 @@ class Supervisor:
         self._term_at_s = now_s + settle_s
         self._asked_segments_s = now_s
         if end_state == hb.FAILED and self._spawned_s is not None:
-            self._look_at_living()
+            self.postmortem.look_at_living()
         self.clerk.ask(self._find_segments)
 
     def _find_segments(self) -> News:
@@ -473,20 +366,21 @@ class Supervisor:
         looked = self._found_segments or now_s - self._asked_segments_s > _LOOK_S
         if self._term_s is None and now_s >= self._term_at_s and looked:
             self.containment.terminate()
-            self._asked_launcher = True
-            self._term_s, self._stopped_at = now_s, steady.now()
+            self.postmortem.note_stop(asked=True)
+            self._term_s = now_s
         launcher_gone = self._spawned_s is None or self.exit_status is not None or self._guard_ended
         overdue = self._term_s is not None and now_s - self._term_s > float(self.plan["grace_s"])
         if launcher_gone or overdue:
             if self._term_s is None:
-                self._term_s, self._stopped_at = now_s, steady.now()
+                self.postmortem.note_stop(asked=False)
+                self._term_s = now_s
             if self._kill(now_s) and self._has_explained(now_s):
                 self.courier.drained(now_s)
                 self.clerk.ask(partial(shared_memory.remove, self._segments))
                 self._finish(now_s, self._end_state)
 
     def _has_explained(self, now_s: float) -> bool:
-        return self._end_state != hb.FAILED or self._spawned_s is None or self._explain(now_s)
+        return self._end_state != hb.FAILED or self._spawned_s is None or self.postmortem.explain(now_s)
 
     def _finish(self, now_s: float, state: str) -> None:
         """Nothing runs here any more; whether the job is over, too, is asked next."""
@@ -530,11 +424,7 @@ class Supervisor:
         self.lost.append(rank)
         if self.state == hb.SPARE:
             return
-        self._fail("host_lost", f"{self.hosts[rank]['name']}: {why}", lost=rank)
-
-    def _fail(self, kind: str, message: str, **more: object) -> None:
-        failure = {"kind": kind, "message": message, "rank": None, "exit_status": None, "time": steady.now()}
-        self.failures.append({**failure, "class": kind, **more})
+        self.postmortem.fail("host_lost", f"{self.hosts[rank]['name']}: {why}", lost=rank)
 
     def _tell(self, now_s: float) -> None:
         if now_s < self._next_beat_s:
@@ -546,7 +436,7 @@ class Supervisor:
     def _beat(self, now_s: float) -> hb.Beat:
         over = self.over.why if self.over else None
         missing = tuple(self.member.missing(now_s))
-        cause, attempt = first(self.failures), self.member.attempt
+        cause, attempt = first(self.postmortem.failures), self.member.attempt
         told = None if cause is None else brief(cause)
         active, sent = self.peers.active(now_s), steady.now()
         return hb.Beat(self.rank, 0, self.state, told, attempt, over, self._fit, self._newest_ns, missing, active, sent)
@@ -575,11 +465,11 @@ class Supervisor:
             "containment": self.containment.record(),
             "ended_at": self.ended_at,
             "exit_status": self.exit_status,
-            "failures": bounded(self.failures),
-            "ends": list(self.ends),
-            "living": list(self.living),
-            "xids": list(self.xids),
-            "flight": dict(self.flight),
+            "failures": bounded(self.postmortem.failures),
+            "ends": list(self.postmortem.ends),
+            "living": list(self.postmortem.living),
+            "xids": list(self.postmortem.xids),
+            "flight": dict(self.postmortem.flight),
             "lost": list(self.lost),
             "checkpoint": self.courier.note,
             "heard": {str(rank): failure for rank, failure in self.peers.failures.items()},
@@ -587,13 +477,13 @@ class Supervisor:
             "roster": list(self.member.attempt.roster),
             "attempts": self.member.history,
             "no_restart": self.over.why if self.over else "",
-            **({"ways": self.member.ways.record()} if self.failures or self.over else {}),
+            **({"ways": self.member.ways.record()} if self.postmortem.failures or self.over else {}),
         }
 
     def _record(self) -> Dict[str, Any]:
         """What is kept of this attempt when another begins."""
         number, roster, _ = self.member.attempt
-        told = {**self.peers.failures, self.rank: first(self.failures)}
+        told = {**self.peers.failures, self.rank: first(self.postmortem.failures)}
         causes = [{**failure, "host": self.hosts[rank]["name"]} for rank, failure in told.items() if failure]
         return {
             "number": number,
@@ -606,18 +496,6 @@ class Supervisor:
 
     def _keeper(self) -> Keeper:
         return Keeper(self.job, int(self.plan.get("log_limit_mib", LIMIT_MIB)))
-
-    def _rank_logs(self) -> str:
-        return launcher.rank_logs(self.job, self.plan)
-
-    def _output(self) -> Output:
-        """What the ranks of this attempt have written."""
-        return Output(self.job.at("output.log"), self._log_begin)
-
-
-def _is_terminated(failure: Dict[str, Any]) -> bool:
-    """A rank that its launcher ended."""
-    return failure["kind"] == "terminated" or (failure["kind"], failure["exit_status"]) == ("signal", 143)
 
 
 def _size(path: str) -> int:

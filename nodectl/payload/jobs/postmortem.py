@@ -1,0 +1,172 @@
+"""Why a host's part of an attempt failed: its ranks' ends, and what they, the launcher and the kernel said of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Set
+
+from . import flight, kernel, living, steady
+from .classify import LauncherWords, launcher_words, signal_name, signal_of_launcher
+from .clerk import News, Work
+from .folder import JobFolder, no_space
+from .ranks import Death, HostAtStart, Output, Rank, RankWatch, describe, tail, unseen
+
+_READ_S = 4.0  # for a log to say what happened, before the end is told without it
+_LAST_WORDS_BYTES = 8000
+_TOGETHER_S = 2.0
+_NEVER = float("inf")
+_UNREAD = "its output could not be read"
+
+
+class Postmortem:
+    """The failures of one attempt on this host. Its supervisor notes what it sees; files are read by the clerk.
+
+    `failures`, `ends`, `living`, `xids` and `flight` stand in the job's state; `now_s` is monotonic.
+    """
+
+    def __init__(
+        self,
+        job: JobFolder,
+        plan: Dict[str, Any],
+        at_start: HostAtStart,
+        output: Output,
+        watch: RankWatch,
+        ask: Callable[[Work], None],
+    ) -> None:
+        self._job, self._plan, self._at_start, self._output = job, plan, at_start, output
+        self._watch, self._ask = watch, ask
+        self.failures: List[Dict[str, Any]] = []
+        self.ends: List[Dict[str, Any]] = []
+        self.living: List[Dict[str, Any]] = []
+        self.xids: List[str] = []
+        self.flight: Dict[str, Any] = {}
+        self._deaths: List[Dict[str, Any]] = []
+        self._stopped_at = _NEVER
+        self._asked_launcher = False
+        self._asked_living = False
+        self._launcher_killed: Optional[float] = None
+        self._undescribed: Dict[int, float] = {}
+        self._asked_s: Optional[float] = None
+        self._said: Optional[LauncherWords] = None
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self._stopped_at < _NEVER
+
+    def fail(self, kind: str, message: str, **more: object) -> None:
+        """Add a failure of this moment that is no rank's own."""
+        failure = {"kind": kind, "message": message, "rank": None, "exit_status": None, "time": steady.now()}
+        self.failures.append({**failure, "class": kind, **more})
+
+    def note_stop(self, *, asked: bool) -> None:
+        """From now on ranks end because their host ends them; `asked`: the launcher was told to."""
+        self._stopped_at = steady.now()
+        self._asked_launcher = asked
+
+    def note_end(self, death: Death, now_s: float) -> None:
+        """A rank ended: see what the others do at this moment, then read what ended it."""
+        self.ends.append({"rank": death.rank, "code": death.code, "time": death.time, "stopped": death.after_stop})
+        self._undescribed[death.rank] = now_s
+        if death.code != 0:
+            self.look_at_living()
+        self._ask(partial(self._describe, death))
+
+    def look_at_living(self) -> None:
+        """Have it read once what the ranks do that still live, while nobody has told them to end."""
+        if not self._asked_living and not self._is_stopped:
+            self._asked_living = True
+            self._ask(partial(self._read_living, self._watch.running()))
+
+    def note_killed_launcher(self, number: int) -> None:
+        """The launcher was seen to die of this signal."""
+        if not self._asked_launcher:
+            self._blame_signal(number, _TOGETHER_S)
+
+    def explain(self, now_s: float) -> bool:
+        """Have the logs read for the ends that nobody saw; True when that is done, or takes too long."""
+        if self._asked_s is None:
+            self._asked_s = now_s
+            self._ask(self._read_unseen)
+        return self.is_described(now_s) and (self._said is not None or now_s - self._asked_s > _READ_S)
+
+    def is_described(self, now_s: float) -> bool:
+        """What the logs say of dead ranks is known, or takes too long."""
+        return all(now_s - died_s > _READ_S for died_s in self._undescribed.values())
+
+    def blame_launcher(self, exit_status: int) -> None:
+        """No rank has failed that anybody knows of: what the launcher said last is the cause."""
+        if self._said is None:
+            self.fail("launcher", f"exit status {exit_status}; {_UNREAD}")
+        else:
+            more = {"class": self._said.category, "evidence": list(self._said.evidence)}
+            self.fail("launcher", f"exit status {exit_status}: {self._said.message}", **more)
+
+    def _read_living(self, ranks: List[Rank]) -> News:
+        """On the clerk's thread."""
+        found = living.look(self._job.path, ranks)
+        return lambda: setattr(self, "living", found)
+
+    def _blame_signal(self, number: int, within_s: float) -> None:
+        """Its launcher's ranks die with it, and may have been seen before."""
+        self._launcher_killed = steady.now()
+        message = f"the launcher (torchrun) was killed by signal {number} ({signal_name(number)})"
+        status = 128 + number
+        self.fail("launcher", message, exit_status=status, **{"class": "launcher_killed"})
+        for failure in self.failures:
+            self._excuse(failure, within_s)
+
+    def _excuse(self, failure: Dict[str, Any], within_s: float = _TOGETHER_S) -> None:
+        """A rank that was killed together with its launcher died of that."""
+        killed_at = self._launcher_killed
+        if killed_at is None or failure["kind"] != "signal" or failure["exit_status"] not in (137, 143):
+            return
+        if abs(failure["time"] - killed_at) < within_s:
+            failure.update({"kind": "terminated", "class": "terminated", "message": "ended with its launcher"})
+
+    def _describe(self, death: Death) -> News:
+        """On the clerk's thread: read of a rank's end what it wrote, and what the kernel says."""
+        others = bool(self._deaths)
+        failure = describe(death, self._at_start, after_another=others, stopped_at=self._stopped_at)
+        if failure and failure["kind"] == "exit" and no_space(self._job.path):
+            failure["message"] += f"; {no_space(self._job.path)}"
+        self._deaths += [failure] if failure else []
+        number = 0
+        if failure and not death.after_stop and _is_terminated(failure):
+            number = signal_of_launcher(tail(self._output, _LAST_WORDS_BYTES))
+        return lambda: self._take_description(death.rank, failure, number)
+
+    def _take_description(self, rank: int, failure: Dict[str, Any], launchers_signal: int) -> None:
+        self._undescribed.pop(rank, None)
+        if failure:
+            self._excuse(failure)
+            self.failures = [each for each in self.failures if _UNREAD not in each["message"]]  # it was read after all
+            self.failures.append(failure)
+        if launchers_signal and self._launcher_killed is None:
+            self._blame_signal(launchers_signal, _NEVER)
+
+    def _read_unseen(self) -> News:
+        """On the clerk's thread: a rank can fail and be gone between two looks, and its neighbour's end be seen."""
+        known: Set[int] = {failure["rank"] for failure in (*self.failures, *self._deaths)}
+        known |= {end["rank"] for end in self.ends if end["code"] == 0}
+        found = unseen(self._plan, self._at_start, known=known, after_stop=self._is_stopped)
+        said = launcher_words(tail(self._output, _LAST_WORDS_BYTES))
+        full = no_space(self._job.path)
+        if full:
+            said = said._replace(category="disk_full", message=full)
+        dumps = flight.read_dumps(self._job.path, self._at_start.since_s)
+        xids = [line.text for line in kernel.log_since(self._at_start.since_s)[0] if line.kind == "xid"]
+        return lambda: self._take_unseen(found, said, dumps, xids)
+
+    def _take_unseen(
+        self, found: List[Dict[str, Any]], said: LauncherWords, dumps: Dict[str, Any], xids: List[str]
+    ) -> None:
+        self._said, self.flight, self.xids = said, dumps, xids
+        self.failures += found
+        is_news = not self._asked_launcher and self._launcher_killed is None
+        if said.signal and is_news and all(_is_terminated(each) for each in self.failures):
+            self._blame_signal(said.signal, _NEVER)
+
+
+def _is_terminated(failure: Dict[str, Any]) -> bool:
+    """A rank that its launcher ended."""
+    return failure["kind"] == "terminated" or (failure["kind"], failure["exit_status"]) == ("signal", 143)
