@@ -258,3 +258,13 @@ def test_moments_of_the_past(text: str, seconds: float) -> None:
 def test_what_is_no_moment_of_the_past_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         seconds_ago(text, NOW)
+
+
+def test_files_that_deepspeeds_launcher_writes_are_of_their_ranks(tmp_path: Path, monkeypatch: Any) -> None:
+    written = Written(tmp_path, monkeypatch)
+    folder = written.folder / "ranks" / "deepspeed_from_8"
+    folder.mkdir()
+    for rank in (8, 9):
+        (folder / f"20261123080000_rank{rank}.log").write_text(f"I am {rank}\n")
+    assert sorted(written.lines(), key=str) == [(0, "I am 8"), (1, "I am 9")]
+    assert outputs.own_files(str(written.folder / "ranks"), 1) == [str(folder / "20261123080000_rank9.log")]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.payload.jobs import outputs
 from tests.roles.rendering import render
 
 FAKE = """#!/usr/bin/env python3
@@ -195,6 +196,7 @@ def test_deepspeed_is_started_as_its_own_launcher_starts_a_node(launch: Launcher
     assert argv[4:7] == ["--node_rank=1", "--master_addr=10.0.0.1", "--master_port=29999"]
     world = json.loads(base64.urlsafe_b64decode(argv[3].removeprefix("--world_info=")))
     assert world == {"node0": [0, 1], "node1": [0, 1]} and env["NODECTL_JOB_ID"] == "j-1"
+    assert not any(word.startswith("--enable_each_rank_log") for word in argv)
     argv, _ = launch.called("--engine", "deepspeed", *NODE, "--", "t.py", CUDA_VISIBLE_DEVICES="6,7")
     world = json.loads(base64.urlsafe_b64decode(argv[3].removeprefix("--world_info=")))
     assert world == {"node0": [0, 1], "node1": [6, 7]}
@@ -212,6 +214,19 @@ def test_accelerate_is_told_what_torchrun_is(launch: Launcher, tmp_path: Path) -
     for own in ("--use_deepspeed", "--use-fsdp", "--config_file=x.yaml"):
         assert "--multi_gpu" not in launch.called("--engine", "accelerate", *NODE, "--", own, "t.py")[0]
     assert "--multi_gpu" not in launch.called("--engine", "accelerate", "--nproc-per-node", "1", "--", "t.py")[0]
+
+
+@pytest.mark.parametrize("engine", ["accelerate", "deepspeed"])
+def test_another_engines_output_is_kept_once_and_by_rank(launch: Launcher, tmp_path: Path, engine: str) -> None:
+    other(launch, "python" if engine == "deepspeed" else engine)
+    logs = tmp_path / "logs"
+    argv, env = launch.called("--engine", engine, *NODE, "--log-dir", str(logs), "--", *WORDS, NODECTL_ONE_COPY="1")
+    assert (logs / "only-copy").exists() and "NODECTL_ONE_COPY" not in env and "--tee" not in argv
+    if engine == "accelerate":
+        assert env["PET_REDIRECTS"] == "3" and argv[argv.index("--log_dir") + 1] == str(logs)
+        return
+    (folder,) = [word.partition("=")[2] for word in argv if word.startswith("--enable_each_rank_log=")]
+    assert [outputs.local_rank(f"{folder}/20261123080000_rank{rank}.log") for rank in (2, 3)] == [0, 1]
 
 
 TELL = "import os, sys; print([os.environ[n] for n in sys.argv[1].split()], sys.argv[2:])"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from . import flight, kernel, living, pulse
+from . import flight, kernel, living, outputs, pulse
 from .contain import Containment
 from .folder import JobFolder
 from .process import read_environ, read_stat
@@ -104,11 +103,8 @@ def _ticks(pid: int) -> int:
 
 def _output_age_s(job: JobFolder, local_rank: int) -> Optional[float]:
     """Since the rank wrote last; of a launcher that keeps no log of each, since any of the host's ranks did."""
-    own = glob.glob(
-        os.path.join(glob.escape(job.at("ranks")), "**", f"attempt_*/{local_rank}/std*.log"), recursive=True
-    )
     times = []
-    for path in own or [job.at("output.log")]:
+    for path in outputs.own_files(job.at("ranks"), local_rank) or [job.at("output.log")]:
         with contextlib.suppress(OSError):
             times.append(os.path.getmtime(path))
     return round(max(0.0, time.time() - max(times)), 1) if times else None

@@ -23,6 +23,8 @@ LIMIT_MIB = 1024
 _INDEX, _DROPPED = "output.index", "output.dropped"
 _ONLY_COPY = "only-copy"
 _RANK_FILE = re.compile(r"(?:.*/)?attempt_\d+/(\d+)/std(?:out|err)\.log")
+# DeepSpeed's launcher names the rank among all; the launch script names the host's first one in the folder
+_DEEPSPEED_FILE = re.compile(r"(?:.*/)?deepspeed_from_(\d+)/\d+_rank(\d+)\.log")
 _BLOCK_BYTES = 4096  # of a file system: a hole in a part of one frees nothing
 _KEPT_BYTES = 256 * 1024  # of each file, for the causes of ends
 _RECENT_BYTES = 4 << 20
@@ -31,7 +33,16 @@ _RECENT_BYTES = 4 << 20
 def local_rank(name: str) -> Optional[int]:
     """Whose output a file is; None for the launcher's."""
     match = _RANK_FILE.fullmatch(name)
-    return int(match[1]) if match else None
+    if match:
+        return int(match[1])
+    match = _DEEPSPEED_FILE.fullmatch(name)
+    return int(match[2]) - int(match[1]) if match else None
+
+
+def own_files(folder: str, rank: int) -> List[str]:
+    """Paths, below a folder of logs, of the files with the output of the host's rank of that number."""
+    found = (os.path.join(place, file) for place, _, files in os.walk(folder) for file in files)
+    return [path for path in found if local_rank(path) == rank]
 
 
 def every_file(job: JobFolder) -> List[str]:

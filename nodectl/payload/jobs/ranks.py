@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import select
 import selectors
@@ -10,7 +9,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
 
-from . import kernel, notes, steady
+from . import kernel, notes, outputs, steady
 from .classify import Evidence, judge, torchrun_exit, wait_status
 from .contain import MARKER
 from .flight import summary
@@ -287,7 +286,7 @@ def _log(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
 
     Where those are not marked, all lines, and `shared`.
     """
-    own = glob.glob(os.path.join(glob.escape(logs), "**", f"attempt_*/{local_rank}/stderr.log"), recursive=True)
+    own = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stdout.log")]
     if own:
         return {"log": tail(Output(max(own, key=os.path.getmtime))), "shared": False}
     mark = f"[default{local_rank}]:"
