@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +20,8 @@ _TIMEOUT_S = 20.0
 _NEVER_STARTED_S = 60.0
 # the day of a job's id: what is shorter fits all jobs alike
 _SHORTEST = 8
+_CUT_OFF = "cut off"
+_UNAWARE = "it has not heard that the job is over, and ends by itself after 5 minutes without the others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
     by_rank = {rank: report for report in reports if (rank := report.rank(names)) is not None}
     names = [by_rank[rank].host if rank in by_rank else name for rank, name in enumerate(names)]
     parts = tuple(_part(rank, name, by_rank.get(rank), unreachable) for rank, name in enumerate(names))
+    if 2 * _may_go_on(by_rank, len(names)) <= len(names):
+        parts = tuple(map(_without_the_others, parts))
     attempt, roster = _newest_attempt(by_rank, plan)
     newest = {rank: report for rank, report in by_rank.items() if report.attempt == attempt}
     words = [HostWords(names[rank], rank, report.document["state"]) for rank, report in sorted(newest.items())]
@@ -146,6 +150,7 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         past=_past(newest),
         stopped_by=next((who for report in reports if (who := report.document.get("stopped_by"))), ""),
         no_restart=next((why for report in newest.values() if (why := report.document["state"].get("no_restart"))), ""),
+        skipped=tuple(map(str, plan.get("skipped") or ())),
     )
 
 
@@ -171,6 +176,17 @@ def _past(newest: Mapping[int, Report]) -> tuple[PastAttempt, ...]:
         )
         for item in max(histories, key=lambda history: sum(item["cause"] is not None for item in history), default=[])
     )
+
+
+def _may_go_on(by_rank: Mapping[int, Report], members: int) -> int:
+    """How many hosts may take part in another attempt, which takes more than half of all."""
+    out = [each for each in by_rank.values() if each.document["state"]["final"] or not each.document["alive"]]
+    return members - len(out)
+
+
+def _without_the_others(part: JobPart) -> JobPart:
+    """A host that rests where no attempt can follow is one that could not be told."""
+    return replace(part, state=_CUT_OFF, problem=_UNAWARE) if part.state == "resting" else part
 
 
 def _no_plan(reports: Sequence[Report]) -> Mapping[str, Any]:
@@ -255,6 +271,7 @@ def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[J
 
 
 def _state(parts: Sequence[JobPart], first: Failure | None, created_at: float) -> JobState:
+    parts = [part for part in parts if part.state != _CUT_OFF]
     states = {part.state for part in parts} - {"absent"}
     reached = states - {"unreachable"}
     if "resting" in reached:

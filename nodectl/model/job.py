@@ -48,7 +48,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class JobPart:
-    """One host's share of a job; `state` also lost (its supervisor died), unreachable, absent or received."""
+    """One host's share of a job; `state` also lost (its supervisor died), unreachable, absent or received.
+
+    `cut off`: it waits for another attempt, and the job is over.
+    """
 
     host: str
     rank: int
@@ -84,7 +87,8 @@ class Job:
     """One launch over its hosts, as far as they could be asked; times are seconds since the epoch.
 
     `slurm` is set where Slurm runs it; until it gives the job its nodes, `hosts` are those that were asked for.
-    `nodes` are those of its hosts that take part in the newest attempt, in the order of their node ranks.
+    `nodes` are those of its hosts that take part in the newest attempt, in the order of their node ranks. `skipped` is
+    what preflight had found and its operator let pass.
     """
 
     id: str
@@ -108,6 +112,7 @@ class Job:
     past: tuple[PastAttempt, ...] = ()
     no_restart: str = ""
     stopped_by: str = ""
+    skipped: tuple[str, ...] = ()
 
     @property
     def unreachable(self) -> tuple[str, ...]:

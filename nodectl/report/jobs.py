@@ -44,6 +44,7 @@ def job_document(job: Job) -> dict[str, object]:
         "past_attempts": [_past_document(past) for past in job.past],
         "no_restart": job.no_restart,
         "stopped_by": job.stopped_by,
+        "skipped": list(job.skipped),
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
         "slurm": None if job.slurm is None else asdict(job.slurm),
@@ -105,6 +106,7 @@ def job_text(job: Job) -> str:
         spares = [host for host in job.hosts if host not in job.nodes]
         beside = f"; beside it {fold(spares)}" if spares else ""
         lines.append(f"attempt   {job.attempt} of at most {job.restarts + 1}, on {fold(job.nodes)}{beside}")
+    lines += [f"skipped   {line}" for line in job.skipped]
     lines += [f"  {_past_line(past)}" for past in job.past]
     for state in sorted({part.state for part in job.parts}):
         parts = [part for part in job.parts if part.state == state]

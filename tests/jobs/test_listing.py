@@ -11,6 +11,7 @@ from nodectl.cli.jobs import _kept
 from nodectl.errors import UsageError
 from nodectl.jobs.listing import Listing, Report, merge
 from nodectl.model.job import Failure, Job, JobState
+from nodectl.report.jobs import job_document, job_text
 
 HOSTS = ("gpu01", "gpu02", "gpu03")
 
@@ -135,6 +136,30 @@ def test_stopped_by_the_operator_though_ranks_complained() -> None:
 def test_states(states: Any, unreachable: Any, expected: Any) -> None:
     reports = [report(rank, state, final=final, alive=True) for rank, (state, final) in enumerate(states)]
     assert merge(reports, unreachable).state is expected
+
+
+@pytest.mark.parametrize(
+    ("others", "expected", "part"),
+    [
+        ([("failed", True), ("failed", True)], JobState.FAILED, "cut off"),
+        ([("resting", False), ("failed", True)], JobState.RESTARTING, "resting"),  # two of three may go on
+    ],
+)
+def test_a_host_that_was_not_told_of_the_end_keeps_no_job_from_ending(others: Any, expected: Any, part: str) -> None:
+    because = [failure("signal", 1.0, 0, "killed by signal 9 (SIGKILL)", 137)]
+    reports = [report(rank, state, because, final=final, alive=not final) for rank, (state, final) in enumerate(others)]
+    job = merge([*reports, report(2, "resting", final=False, alive=True)], {})
+    assert (job.state, job.parts[2].state) == (expected, part)
+    shown = job_text(job)
+    assert ("cut off   gpu03: it has not heard that the job is over" in shown) is (part == "cut off")
+
+
+def test_what_preflight_found_and_was_let_pass_is_shown() -> None:
+    passed = report(0, "running", final=False, alive=True)
+    line = "launch_clock: failed on gpu02: 6.0 s ahead"
+    passed.document["plan"]["skipped"] = [line]
+    job = merge([passed], {})
+    assert f"\nskipped   {line}\n" in job_text(job) and job_document(job)["skipped"] == [line]
 
 
 def test_received_but_never_started() -> None:

@@ -46,7 +46,7 @@ Row = Dict[str, Any]
 
 _PLAN_KEYS = (
     *("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint"),
-    *("nodes", "restarts"),
+    *("nodes", "restarts", "skipped"),
 )
 
 
