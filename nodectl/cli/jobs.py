@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.options import Seconds
 from nodectl.cli.terminal import LinePrinter, note, result
+from nodectl.cli.tracing import LIMIT_MIB, show_trace
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
@@ -213,6 +215,23 @@ def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, j
 
 
 @jobs.command()
+@click.option(
+    "--to", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Bring the traces here."
+)
+@click.option(
+    "--limit", type=click.IntRange(1), default=LIMIT_MIB, show_default=True, metavar="MIB", help="Of what is brought."
+)
+@click.argument("job")
+@click.pass_obj
+def trace(app: App, folder: Path | None, limit: int, job: str) -> None:
+    """Show where a traced job's steps go: compute, memory, communication, overlap, slowest rank."""
+    selected = _read(app).find(job)
+    if selected.slurm is not None:
+        raise UsageError(f"{selected.id} is run by Slurm", "--trace is for hosts over SSH")
+    raise click.exceptions.Exit(show_trace(app, _members(app, selected), selected, folder, limit))
+
+
+@jobs.command()
 @click.argument("job")
 @click.pass_obj
 def stop(app: App, job: str) -> None:
@@ -358,19 +377,31 @@ def stop_job(app: App, hosts: Sequence[Host], job_id: str) -> Mapping[str, str]:
     return answers.problems
 
 
-def conclude(app: App, job_id: str, gone: Mapping[str, str]) -> int:
-    """Print what became of the job, and return the exit status of a launch; hosts that are `gone` are not asked."""
-    return conclude_by(app, lambda: _read(app, job_id, gone=gone).find(job_id))
+def conclude(
+    app: App,
+    job_id: str,
+    gone: Mapping[str, str],
+    more: Callable[[Job], tuple[Mapping[str, object], str]] | None = None,
+) -> int:
+    """Print what became of the job, and return the exit status of a launch; hosts that are `gone` are not asked.
+
+    What `more` tells of the job when it has ended stands in front of that, and in the same document.
+    """
+    return conclude_by(app, lambda: _read(app, job_id, gone=gone).find(job_id), more)
 
 
-def conclude_by(app: App, read: Callable[[], Job]) -> int:
+def conclude_by(
+    app: App, read: Callable[[], Job], more: Callable[[Job], tuple[Mapping[str, object], str]] | None = None
+) -> int:
     """As `conclude`, of the job that `read` reads."""
     until = time.monotonic() + _SETTLING_S
     ended = read()
     while not ended.state.ended and ended.state is not JobState.UNKNOWN and time.monotonic() < until:
         time.sleep(0.5)
         ended = read()
-    _show(app, [ended], conclusion(ended))
+    document, text = more(ended) if more is not None else ({}, "")
+    document = {"jobs": [job_document(ended)], **document}
+    app.show("jobs", document, "\n\n".join(filter(None, (text, conclusion(ended)))))
     if ended.state is JobState.FINISHED:
         return 0
     return 3 if ended.state is JobState.UNKNOWN else 1

@@ -15,6 +15,7 @@ from nodectl.cli.app import App
 from nodectl.cli.jobs import conclude, follow_output, stop_job
 from nodectl.cli.options import OneOf, Read, Seconds
 from nodectl.cli.terminal import note
+from nodectl.cli.tracing import at_the_end, trace_options, tracing
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
 from nodectl.common.interrupts import interruptible
@@ -117,6 +118,7 @@ class _Launch(click.Command):
 @click.option("--chdir", metavar="DIR", help="The code is in this folder of the hosts; nothing is copied.")
 @click.option("--need", "needs", multiple=True, metavar="PATH", help="Must be there on every host before the start.")
 @click.option("--numa-binding", type=OneOf(NUMA_BINDINGS), help="Ranks near their GPUs; torchrun's own option.")
+@trace_options
 @click.option("--skip", "skips", multiple=True, metavar="CHECK", help="Start whatever this check of preflight finds.")
 @click.option(
     "--fabric-from",
@@ -172,6 +174,9 @@ def launch(
     chdir: str | None,
     needs: tuple[str, ...],
     numa_binding: str | None,
+    tracer: str | None,
+    trace_skip: int | None,
+    trace_steps: int | None,
     skips: tuple[str, ...],
     fabric_from: Path | None,
     via: str,
@@ -218,6 +223,7 @@ def launch(
         numa_binding=numa_binding,
         container=container,
         container_engine=container_engine,
+        trace=tracing(tracer, trace_skip, trace_steps),
     )
     way = find_way(asked, [path for path, _ in needed(needs)])
     paths = (*way.paths, *needed(needs))
@@ -240,6 +246,8 @@ def launch(
             raise click.UsageError("--need and --skip are for preflight, which looks at hosts over SSH before a job")
         if warning is not None:
             raise click.UsageError("--signal is for hosts over SSH: Slurm's own would reach the ranks' launcher, too")
+        if tracer is not None:
+            raise click.UsageError("--trace is for hosts over SSH")
         batch = slurm.Asked(
             way, nproc_per_node, count, sbatch_options, checkpoint, interface or "", launcher, venv, time_limit or 0.0
         )
@@ -301,7 +309,7 @@ def launch(
         app.show("jobs", {"jobs": [job]}, plan.id)
         return
     note(f"job {plan.id} runs on {where}; it goes on without this terminal: nodectl jobs logs -f {plan.id}")
-    raise click.exceptions.Exit(_follow(app, plan.id))
+    raise click.exceptions.Exit(_follow(app, plan.id, traced=plan.start.trace is not None))
 
 
 def _venv(host: Host, launcher: str, asked: str | None, *, in_container: bool) -> str:
@@ -376,7 +384,7 @@ def _preflight(
     )
 
 
-def _follow(app: App, job_id: str) -> int:
+def _follow(app: App, job_id: str, *, traced: bool) -> int:
     gone: dict[str, str] = {}
     try:
         gone = follow_output(app, app.hosts, job_id)
@@ -388,4 +396,5 @@ def _follow(app: App, job_id: str) -> int:
             note(f"it goes on: nodectl jobs logs -f {job_id}, nodectl jobs stop {job_id}")
             return 130
         gone = dict(stop_job(app, app.hosts, job_id))
-    return conclude(app, job_id, gone)
+    heard = [host for host in app.hosts if host.name not in gone]
+    return conclude(app, job_id, gone, (lambda job: at_the_end(app, job, heard)) if traced else None)

@@ -21,6 +21,9 @@ LEASE_S = 8.0
 CODE_LIMIT_MIB = 64
 NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
 LOG_LIMIT_MIB = 1024
+TRACERS = ("torch",)
+TRACE_SKIP, TRACE_STEPS = 10, 5
+_TRACE_S = 120.0
 _MIN_LEASE_S = 3.0
 _GRACE_S = 3.0  # SIGTERM to SIGKILL; with detection and settling it keeps the whole end below 10 s
 _START_DEADLINE_S = 30.0
@@ -67,6 +70,16 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class Tracing:
+    """Ranks are profiled by `tool` (torch, nsys): `steps` steps behind the first `skip` ones, at most `longest_s`."""
+
+    tool: str
+    skip: int = TRACE_SKIP
+    steps: int = TRACE_STEPS
+    longest_s: float = _TRACE_S
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """How the ranks come to life: by torchrun with the plan's script, else by `engine` with `argv`.
 
@@ -81,6 +94,7 @@ class Start:
     conda: str = ""
     numa_binding: str = ""
     container: Container | None = None
+    trace: Tracing | None = None
 
 
 @dataclass(frozen=True, slots=True)

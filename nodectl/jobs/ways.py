@@ -15,7 +15,7 @@ from nodectl.checks.launch.candidate import PathKind
 from nodectl.errors import UsageError
 from nodectl.jobs.code import Code, find_code, find_folder, find_module
 from nodectl.jobs.engines import COMMAND, DEEPSPEED, TORCHRUN, of_module, split
-from nodectl.jobs.plan import CODE_LIMIT_MIB, Container, Start
+from nodectl.jobs.plan import CODE_LIMIT_MIB, Container, Start, Tracing
 from nodectl.payload.jobs.container import APPTAINER, Place
 from nodectl.payload.jobs.container import argv as container_argv
 from nodectl.payload.jobs.container import name as container_name
@@ -39,6 +39,7 @@ class Asked:
     numa_binding: str | None = None
     container: str | None = None
     container_engine: str | None = None
+    trace: Tracing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
         conda=_absolute("--conda", asked.conda),
         numa_binding=_numa_binding(asked),
         container=_container(asked, needs),
+        trace=asked.trace,
     )
     if start.chdir:
         return _on_the_hosts(asked, start, script, args)

@@ -62,6 +62,7 @@ def main(argv: List[str]) -> int:
         "survey": survey,
         "pulse": pulse,
         "examine": examine_job,
+        "traces": traces_of,
     }
     os.umask(0o077)
     try:
@@ -350,6 +351,14 @@ def examine_job(job_id: str) -> List[Row]:
     if not job.exists:
         raise JobFolderError(f"no job {job_id} on this host")
     return [examine(job)]
+
+
+def traces_of(job_id: str) -> List[Row]:
+    """What the traces of the job's ranks here tell, a row a rank; nothing where it is not known here."""
+    from . import traces  # of use to this command alone
+
+    job = JobFolder(job_id)
+    return traces.look(job) if job.exists else []
 
 
 def survey(folder: str, token: str, role: str) -> List[Row]:

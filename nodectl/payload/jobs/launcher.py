@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, Dict, List
 
@@ -22,6 +23,8 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     env.update({MARKER: job.id, "NODECTL_JOB_DIR": job.path, "PYTHONUNBUFFERED": "1"})
     env["NODECTL_ATTEMPT"] = str(plan.get("attempt", 1))
     env["NODECTL_ONE_COPY"] = "1"  # the launch script's: `jobs logs` reads the ranks' own files
+    if start.get("trace"):
+        env["NODECTL_TRACE"] = json.dumps(start["trace"])
     if checkpoint_folder:
         env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
     root = start.get("chdir") or job.at("code")

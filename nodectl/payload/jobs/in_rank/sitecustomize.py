@@ -250,11 +250,26 @@ def _write(path: str, document: Dict[str, Any]) -> None:
         raise
 
 
+def _trace() -> None:
+    """Have the rank profiled, where the job is launched with --trace."""
+    asked = os.environ.pop("NODECTL_TRACE", "")
+    if asked:
+        import importlib.util
+        import json
+
+        spec = importlib.util.spec_from_file_location("nodectl_trace", os.path.join(_FOLDER, "nodectl_trace.py"))
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            module.install(json.loads(asked))
+
+
 def _install() -> None:
     try:
         if _is_rank():
             _clean_environment()
             _Rank()
+            _trace()
     except Exception:  # noqa: S110 - a rank without notes is still a rank
         pass
 
