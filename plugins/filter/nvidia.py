@@ -166,8 +166,22 @@ def _of_branch(branch: str, version: str, nvlink5: bool, family: Mapping[str, An
     return [*parts, *([wanted_package("nvlsm"), wanted_package("infiniband-diags")] if nvlink5 else [])]
 
 
+def imex_packages(driver: str) -> list[dict[str, Any]]:
+    """IMEX in the driver's version, for memory of other nodes over NVLink."""
+    return _imex(driver.partition(".")[0], f"{driver}-*")
+
+
+def _imex(branch: str, version: str) -> list[dict[str, Any]]:
+    return [{"names": [f"nvidia-imex-{branch}", "nvidia-imex"], "version": version}]
+
+
 def asked_packages(
-    stack: Mapping[str, Any], node: Look, mode: str, nvswitch: bool, family: Mapping[str, Any] | None = None
+    stack: Mapping[str, Any],
+    node: Look,
+    mode: str,
+    nvswitch: bool,
+    family: Mapping[str, Any] | None = None,
+    imex: bool = False,
 ) -> list[dict[str, Any]]:
     """All that the roles of this stack will ask the package manager for on this host, the driver first."""
     wanted, loaded, family = stack.get("driver"), node["driver"]["version"], family or DEBIAN
@@ -181,9 +195,11 @@ def asked_packages(
         needed = [{**wanted_package(name), "hint": hint} for name, hint in family["driver_needs"].items()]
         built = [*needed, *map(wanted_package, driver_headers(node, family))]
         precompiled = wanted.get("modules") == "precompiled"
-        asked = [driver, *(_precompiled(wanted, node) if precompiled else built), *asked, *manager]
-    elif nvswitch and loaded:
-        asked += fabric_manager_packages(loaded, bool(node.get("nvlink5")), family)
+        beside = [*manager, *(_imex(branch, "@driver-*") if imex else [])]
+        asked = [driver, *(_precompiled(wanted, node) if precompiled else built), *asked, *beside]
+    elif loaded:
+        asked += fabric_manager_packages(loaded, bool(node.get("nvlink5")), family) if nvswitch else []
+        asked += imex_packages(loaded) if imex else []
     return asked
 
 
@@ -292,6 +308,7 @@ class FilterModule:
             "driver_stream": driver_stream,
             "fabric_manager_packages": fabric_manager_packages,
             "gpu_work": gpu_work,
+            "imex_packages": imex_packages,
             "nvidia_pins": nvidia_pins,
             "wanted_driver": wanted_driver,
             "wanted_package": wanted_package,

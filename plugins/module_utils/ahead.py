@@ -23,10 +23,13 @@ MOST_NAMED = 6
 
 def lacking(repository: Repository, wanted: list[Wanted]) -> tuple[list[str], str]:
     """(what no repository has, one reason each; the driver's version); NVIDIA's is read aside where lists lack it."""
+    there = {name: package["version"] for name, package in repository.system.packages().items() if _whole(package)}
+    found, driver = judged(wanted, {}, there)
+    if not found:
+        return [], driver
     # of the driver's version nothing is known yet: whatever version there is of what bears it in its name
     asked = [name.replace(DRIVER, "*") for each in wanted for name in (*each["names"], *each.get("others", ()))]
     names = sorted(set(asked))
-    there = {name: package["version"] for name, package in repository.system.packages().items() if _whole(package)}
     offers = repository.system.offers(names)
     found, driver = judged(wanted, offers, there)
     if not found:
