@@ -1,0 +1,186 @@
+"""One case from the launch to `jobs clean`, and all cases one after the other."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripts.chaos import left, verdict
+from scripts.chaos.cases import Event, Phase
+from scripts.chaos.hosts import ASKED, STATE, Lab, MissingError, marked
+from scripts.chaos.reference import Reader, Reference, steps_in
+from scripts.chaos.trial import CaseError, Slowness, Trial
+
+_SETTLE_S = 20.0
+_SEEN_S = 40.0  # longer than is promised anywhere, so that a late end is told with its time
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`problems` is empty where all came as promised; `left` what stayed behind."""
+
+    event: Event
+    phase: Phase
+    took_s: float
+    ended_s: float | None
+    slowness: float
+    problems: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    skipped: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not (self.problems or self.left or self.skipped)
+
+
+@dataclass(slots=True)
+class Runner:
+    """Brings a lab up when it needs one; `folder` keeps what failed cases showed."""
+
+    lab: Lab
+    folder: Path
+    reference: dict[int, Reference]
+    reader: Reader
+    slowness: Slowness = field(default_factory=Slowness)
+    before: dict[str, left.Snapshot] = field(default_factory=dict)
+
+    def run(self, cases: Sequence[tuple[Event, Phase]]) -> Iterator[Result]:
+        """Each case's result as it comes."""
+        for event, phase in cases:
+            if reason := event.missing():
+                yield Result(event, phase, 0.0, None, 1.0, skipped=reason)
+                continue
+            yield self._case(event, phase)
+
+    def _case(self, event: Event, phase: Phase) -> Result:
+        if not self.lab.whole:
+            self._new_lab()
+        place = self.folder / f"{event.name}-{phase}"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        self.slowness.begin()
+        begun_s = time.monotonic()
+        case = _Case(self, Trial(self.lab, event, phase, place, self.slowness))
+        case.run()
+        took_s = time.monotonic() - begun_s
+        result = Result(
+            event, phase, took_s, case.ended_s, self.slowness.factor, tuple(case.problems), tuple(case.left)
+        )
+        if result.passed:
+            shutil.rmtree(place)
+        else:
+            (place / "verdict").write_text("\n".join((*result.problems, *result.left)) + "\n")
+        if event.loses_lab or case.left or case.is_stuck:
+            self._new_lab()
+        return result
+
+    def _new_lab(self) -> None:
+        self.lab.up()
+        self.before = {host.name: left.look(self.lab, host) for host in self.lab.hosts}
+
+
+@dataclass(slots=True)
+class _Case:
+    runner: Runner
+    trial: Trial
+    problems: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    ended_s: float | None = None
+    is_stuck: bool = False
+
+    def run(self) -> None:
+        """Everything that is found goes to `problems` and `left`."""
+        trial, expect = self.trial, self.trial.event.expects[self.trial.phase]
+        status: int | None = None
+        try:
+            trial.begin()
+            trial.reach()
+            self._meet()
+            status = trial.hear_out(expect.lasts_s * trial.slowness.factor)
+        except (CaseError, OSError, MissingError) as error:
+            self.problems.append(str(error))
+            self.is_stuck = True
+        finally:
+            with suppress(OSError, CaseError):
+                trial.event.undo(trial)
+            trial.close()
+        if "unseen" in expect.states:
+            self._judge_unseen(status)
+        elif trial.job_id:
+            self._judge(status)
+
+    def _meet(self) -> None:
+        """The event, and then the promised end, or that the job goes on to its own."""
+        trial, expect = self.trial, self.trial.event.expects[self.trial.phase]
+        trial.event.act(trial)
+        begun_s = time.monotonic()
+        if expect.goes_on:
+            trial.event.undo(trial)
+            trial.go_on()
+            return
+        with suppress(CaseError):
+            trial.wait(lambda: not trial.ranks(), "", _SEEN_S)
+            self.ended_s = time.monotonic() - begun_s
+        self.problems += verdict.wrong_time(expect, self.ended_s, trial.slowness.factor)
+        trial.event.undo(trial)
+        if trial.phase is Phase.RESTARTED:
+            trial.wait(lambda: bool(trial.ranks()), "no other attempt began")
+            trial.go_on()
+
+    def _judge_unseen(self, status: int | None) -> None:
+        """Nobody is left to ask: the operator's programs have ended by themselves, and nothing of the lab is here."""
+        trial = self.trial
+        exits = trial.event.expects[trial.phase].exits or ()
+        if status not in exits:
+            self.problems.append(f"the launch ended with {status}, not {' or '.join(map(str, exits))}")
+        self.left += [f"here: {what}" for what in left.of_lab(trial.lab)]
+        self.left += [f"here: {' '.join(seen.argv)[:200]}" for seen in marked()]
+
+    def _judge(self, status: int | None) -> None:
+        trial = self.trial
+        expect = trial.event.expects[trial.phase]
+        job = trial.why()
+        trial.keep_evidence()
+        self.problems += verdict.wrong_end(expect, trial.phase, job, status)
+        self._judge_results(goes_on=expect.goes_on)
+        self._judge_left()
+
+    def _judge_results(self, *, goes_on: bool) -> None:
+        """Losses, and checkpoints on all hosts that are up."""
+        trial = self.trial
+        losses = self.runner.reference[2 if "--spares" in trial.event.options.get(trial.phase, ()) else 3].losses
+        self.problems += verdict.wrong_losses(steps_in(trial.output()), losses, goes_on=goes_on)
+        paths = [path for host in trial.up for path in (host.root / STATE / "checkpoints").glob("*/step-*.pt")]
+        unreadable = self.runner.reader.unreadable(paths)
+        self.problems += [f"the checkpoint {Path(path).name} cannot be read: {why}" for path, why in unreadable.items()]
+
+    def _judge_left(self) -> None:
+        """What lives after the job, what lies where the docs name nothing, what `jobs clean` does not take away."""
+        trial, lab, before = self.trial, self.trial.lab, self.runner.before
+        with suppress(CaseError):
+            trial.wait(lambda: not self._living(), "", _SETTLE_S)
+        self.left += self._living()
+        for host in trial.up:
+            self.left += [f"{host.name}: {what}" for what in left.unnamed(before[host.name], left.look(lab, host))]
+            shutil.rmtree(host.root / ASKED, ignore_errors=True)
+        if self.left:
+            lab.on_hosts("jobs", "stop", trial.job_id)
+        done = lab.on_hosts("jobs", "clean")
+        if done.returncode not in ((0,) if lab.whole else (0, 3)):
+            self.problems.append(f"jobs clean ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        for host in trial.up:
+            self.left += [f"{host.name}: {what}" for what in left.uncleaned(before[host.name], left.look(lab, host))]
+            shutil.rmtree(host.root / STATE / "checkpoints", ignore_errors=True)
+
+    def _living(self) -> list[str]:
+        lab, before = self.trial.lab, self.runner.before
+        found = [
+            f"{host.name}: {what}"
+            for host in self.trial.up
+            for what in left.living(before[host.name], left.look(lab, host))
+        ]
+        return found + [f"here: {' '.join(seen.argv)[:200]}" for seen in marked()]
