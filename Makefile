@@ -6,6 +6,7 @@ RATE ?=
 DELAY ?=
 YES ?=
 SECONDS ?= 600
+EVENTS ?=
 # tests wait for hosts more than they compute: three processes on two cores; whole files, since tests of one file share hosts
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
@@ -19,9 +20,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 LINTERS := lint-mypy lint-ansible lint-rest lint-tests
 
-.PHONY: $(LINTERS) wheels help demo docs test test-all test-booted sanity fuzz faults lint setup clean distclean
+.PHONY: $(LINTERS) wheels help demo docs test test-all test-booted sanity fuzz faults chaos lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo docs test test-all test-booted sanity fuzz faults lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo docs test test-all test-booted sanity fuzz faults chaos lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -88,6 +89,11 @@ fuzz: setup
 # every kind of fault on one of eight hosts: which check sees it, and that no other host is blamed (docs/faults.md)
 faults: setup
 	.venv/bin/python scripts/faults.py --write-docs
+
+# every event in every phase of a job (docs/testing.md); make chaos EVENTS=rank-killed,link-cut: these alone
+chaos: setup
+	@$(MAKE) --no-print-directory wheels
+	.venv/bin/python -m scripts.chaos $(if $(EVENTS),--events $(EVENTS))
 
 clean:
 	-[ ! -x .venv/bin/nodectl ] || .venv/bin/nodectl lab down

@@ -57,7 +57,7 @@ def _options() -> argparse.Namespace:
 def _names(known: Collection[str]) -> Callable[[str], list[str]]:
     def read(text: str) -> list[str]:
         names = text.split(",")
-        if unknown := sorted(set(names) - known):
+        if unknown := sorted(set(names) - set(known)):
             raise argparse.ArgumentTypeError(f"no {', '.join(unknown)}; there are {', '.join(sorted(known))}")
         return names
 

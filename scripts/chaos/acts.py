@@ -240,7 +240,7 @@ def launched_again(trial: Trial) -> None:
 
 def stopped_by_two(trial: Trial) -> None:
     """Two shells of two people at the same moment."""
-    people = [trial.operate(f"stop-{name}", "jobs", "stop", trial.job_id, SUDO_USER=name) for name in ("ann", "bob")]
+    people = [trial.operate(f"stop-{name}", "jobs", "stop", trial.job_id, operator=name) for name in ("ann", "bob")]
     trial.wait(lambda: trial.is_in("stopping", "stopped"), "the job is not being stopped")
     trial.kept["people"] = people
 

@@ -103,7 +103,7 @@ class Trial:
             raise CaseError(f"the launch ended with {self.launch.returncode} before the job was there")
         return bool(self.job_id)
 
-    def operate(self, name: str, *args: str, terminal: bool = False, **variables: str) -> subprocess.Popen[bytes]:
+    def operate(self, name: str, *args: str, terminal: bool = False, operator: str = "root") -> subprocess.Popen[bytes]:
         """Another shell of an operator; what it says goes to NAME.out of the case's folder."""
         argv = self.lab.argv(*args)
         before: Callable[[], None] | None = None
@@ -116,7 +116,7 @@ class Trial:
                 stdin=inner if terminal else subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**self.lab.environment, **variables},
+                env={**self.lab.environment, "SUDO_USER": operator},
                 preexec_fn=before,
             )
         if terminal:
@@ -204,9 +204,9 @@ class Trial:
         if self.phase is Phase.STOPPING:
             self.stop()
 
-    def stop(self, name: str = "stop", **variables: str) -> None:
+    def stop(self) -> None:
         """Ask for the job's end from another shell, and wait until a host ends it."""
-        self.operate(name, "jobs", "stop", self.job_id, **variables)
+        self.operate("stop", "jobs", "stop", self.job_id)
         self.wait(lambda: self.is_in("stopping", "stopped"), "the job is not being stopped")
 
     def _reach_moment(self) -> None:

@@ -7,7 +7,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from . import cgroup, nsinit, syscalls
+from . import cgroup, nsinit, shared_memory, syscalls
 from .process import all_pids, below, descendants, is_alive, read_environ, read_stat, send
 
 MARKER = "NODECTL_JOB_ID"
@@ -27,6 +27,7 @@ class Containment:
         self.outer = 0
         self.outer_ticks = 0
         self.spared: Set[int] = set()
+        self.segments: Optional[Set[shared_memory.Segment]] = None  # what was in /dev/shm before the job
         self.container: List[str] = []  # what ends that part of the job which an engine's daemon holds
 
     @classmethod
@@ -38,6 +39,7 @@ class Containment:
         syscalls.become_subreaper()
         made = cls(job_id, cgroup.create(f"{job_id}.{rank}"), not container and nsinit.available(), os.getpid())
         made.container = list(container)
+        made.segments = shared_memory.present()
         return made
 
     @classmethod
@@ -46,6 +48,8 @@ class Containment:
         self = cls(job_id, record.get("cgroup"), bool(record.get("namespace")), 0)
         self.outer, self.outer_ticks = int(record.get("outer", 0)), int(record.get("outer_ticks", 0))
         self.container = [str(word) for word in record.get("container") or ()]
+        if "segments" in record:
+            self.segments = {(str(name), int(inode)) for name, inode in record["segments"]}
         return self
 
     @property
@@ -62,6 +66,7 @@ class Containment:
             "namespace": self.namespace,
             "outer": self.outer,
             "outer_ticks": self.outer_ticks,
+            **({} if self.segments is None else {"segments": sorted(self.segments)}),
             **({"container": self.container} if self.container else {}),
         }
 
@@ -119,9 +124,11 @@ class Containment:
         return not self.members()
 
     def remove(self) -> None:
-        """Remove the job's cgroup, which must be empty."""
+        """Remove the job's cgroup, which must be empty, and shared memory that the job has left to nobody."""
         if self.group:
             cgroup.remove(self.group)
+        if self.segments is not None:
+            shared_memory.remove_forsaken(self.segments)
 
 
 class Killing:

@@ -41,11 +41,36 @@ def _mapped(pid: int) -> Iterator[Segment]:
         yield from ((name, int(inode)) for inode, name in _MAPPED.findall(text))
 
 
+def present() -> Set[Segment]:
+    """All segments of a library's making that this login has there now."""
+    found = set()
+    with contextlib.suppress(OSError):  # a machine without /dev/shm
+        for entry in os.scandir(_FOLDER):
+            if entry.name.startswith(_MADE_BY_LIBRARIES):
+                with contextlib.suppress(FileNotFoundError):
+                    stat = entry.stat(follow_symlinks=False)
+                    found |= {(entry.name, stat.st_ino)} if stat.st_uid == os.geteuid() else set()
+    return found
+
+
+def remove_forsaken(before: Set[Segment]) -> None:
+    """Remove what came since and nobody has mapped, as of a rank that was killed alone.
+
+    Not while anybody works with such segments: between two that hand one on, nobody has it mapped for a moment.
+    """
+    came = present() - before
+    if came and not mapped_by(all_pids()):
+        _unlink(came)
+
+
 def remove(segments: Set[Segment]) -> None:
     """Remove those that no living process has mapped; another job of this login may have taken one up."""
-    if not segments:
-        return
-    for name, inode in segments - mapped_by(all_pids()):
+    if segments:
+        _unlink(segments - mapped_by(all_pids()))
+
+
+def _unlink(segments: Iterable[Segment]) -> None:
+    for name, inode in segments:
         path = _FOLDER + name
         with contextlib.suppress(OSError):
             if os.lstat(path).st_ino == inode:
