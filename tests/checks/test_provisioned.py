@@ -31,6 +31,11 @@ TORCH = Imported(
 )
 
 
+CANONICAL_NEXT = "linux-modules-nvidia-580-server-open-6.8.0-100-generic"
+CANONICAL = "linux-modules-nvidia-580-server-open-6.8.0-45-generic 6.8.0-45.45 ii "
+TREE = "dkms\t535.183.01\t5\t\n"
+
+
 def found(
     check: str, wanted: Resolved = A100, variables: dict[str, Any] | None = None, **facts: object
 ) -> dict[str, tuple[str, str]]:
@@ -144,6 +149,43 @@ def test_why_an_installed_driver_is_not_loaded_is_told() -> None:
     built = fact("driver_build", driver_build=text.replace("\t0\t", "\t5\t"))
     assert statuses(found("driver_build", driver_build=built, modules=Modules(("nvidia",)))) == {"DKMS": "ok"}
     assert found("driver_build", driver_build=fact("driver_build", driver_build=3)) == {}
+
+
+@pytest.mark.parametrize(
+    ("running", "after", "modules", "packages", "trees", "status", "remedy"),
+    [
+        # precompiled, and the kernel was upgraded without its modules
+        (
+            "6.8.0-45-generic",
+            "6.8.0-100-generic",
+            "6.8.0-45-generic",
+            CANONICAL,
+            "",
+            "warning",
+            f"install {CANONICAL_NEXT}",
+        ),
+        ("6.8.0-45-generic", "6.8.0-100-generic", "6.8.0-100-generic", CANONICAL, "", "ok", ""),
+        # DKMS had no headers of the new one
+        ("6.8.0-45", "6.8.0-100", "6.8.0-45", "", TREE, "warning", "linux-headers-6.8.0-100, then: dkms autoinstall"),
+        ("5.14.0-427.el9", "5.14.0-503.el9", "5.14.0-427.el9", "", "", "warning", "provision again"),
+        # rebooted into one without
+        ("6.8.0-100", "6.8.0-100", "6.8.0-45", "", "", "warning", "provision again"),
+        ("6.8.0-100", "6.8.0-100", "6.8.0-45", "", TREE, "", ""),  # DKMS itself is told
+        ("6.8.0-100", "", "6.8.0-45", "", "", "", ""),  # a container
+    ],
+)
+def test_a_next_kernel_without_the_drivers_modules_is_told_before_the_reboot(
+    running: str, after: str, modules: str, packages: str, trees: str, status: str, remedy: str
+) -> None:
+    starts = f"next\t{after}\n" if after else ""
+    text = f"kernel\t{running}\nmodule\t{modules}\n{starts}{trees}"
+    facts = {"driver_build": fact("driver_build", driver_build=text)}
+    if packages:
+        facts["packages"] = fact("packages", packages=packages)
+    findings = judge(Subject("a", facts, A100))
+    of_boot = [each for each in findings if (each.check, each.subject) == ("driver_build", "next boot")]
+    assert [each.status for each in of_boot] == [status] * bool(status)
+    assert all(remedy in each.remedy for each in of_boot)
 
 
 @pytest.mark.parametrize(

@@ -95,12 +95,42 @@ def test_every_tree_of_dkms_is_told_with_the_end_of_its_failed_build(tmp_path: P
     (failed := tmp_path / "535.216.01" / "build").mkdir(parents=True)
     (failed / "make.log").write_text("one\ntwo\n\n\tthree\nfour\n")
     (command,) = commands_for(Host("a", "a"), facts_named("driver_build"))
-    script = command.argv[2].replace("/var/lib/dkms/nvidia", str(tmp_path))
+    script = command.argv[2].replace("/var/lib/dkms/nvidia", str(tmp_path)).replace("/lib/modules", f"{tmp_path}/none")
     told = subprocess.run(["dash", "-c", script], capture_output=True, text=True, check=True).stdout
     build = fact("driver_build", driver_build=told)
     log = f"{failed / 'make.log'} ends: two  three four "
     assert build.trees == (Tree("535.216.01", 0, log), Tree("535.54.03", 2, "")) and build.kernel == kernel
-    assert fact("driver_build", driver_build=3) == Unread("absent", "neither DKMS nor EFI has anything to tell")
+    nothing = "neither DKMS nor EFI has anything to tell, and no kernel has a module of the driver"
+    assert fact("driver_build", driver_build=3) == Unread("absent", nothing)
+
+
+@pytest.mark.parametrize(
+    ("boot", "after"),
+    [
+        (
+            ("vmlinuz-6.8.0-45-generic", "vmlinuz-6.8.0-100-generic", "vmlinuz-6.8.0-100-generic.old"),
+            "6.8.0-100-generic",
+        ),
+        (("vmlinuz-5.14.0-427.el9.x86_64", "vmlinuz-0-rescue-0123"), "5.14.0-427.el9.x86_64"),
+        ((), ""),
+    ],
+)
+def test_kernels_with_a_module_and_the_one_that_boots_next(tmp_path: Path, boot: tuple[str, ...], after: str) -> None:
+    for kernel, module in (
+        ("6.8.0-45-generic", "kernel/nvidia-580srv-open/nvidia.ko.zst: kernel/drivers/video/backlight.ko"),
+        ("6.1.0-9-amd64", "updates/dkms/nvidia-current.ko:"),
+        ("6.8.0-100-generic", "kernel/drivers/net/forcedeth-nvidia.ko:\nkernel/drivers/usb/nvidia-typec.ko:"),
+    ):
+        (tmp_path / "modules" / kernel).mkdir(parents=True)
+        (tmp_path / "modules" / kernel / "modules.dep").write_text(f"kernel/fs/fat.ko:\n{module}\n")
+    (tmp_path / "boot").mkdir()
+    for name in boot:
+        (tmp_path / "boot" / name).touch()
+    (command,) = commands_for(Host("a", "a"), facts_named("driver_build"))
+    script = command.argv[2].replace("/lib/modules", f"{tmp_path}/modules").replace("/boot/", f"{tmp_path}/boot/")
+    done = subprocess.run(["dash", "-c", script], capture_output=True, text=True, check=True)
+    build = fact("driver_build", driver_build=done.stdout)
+    assert (build.with_module, build.next_kernel) == (("6.1.0-9-amd64", "6.8.0-45-generic"), after) and not done.stderr
 
 
 QUEUES = """nic\tens1f0np0\t0\t0-15,32-47

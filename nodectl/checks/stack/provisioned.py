@@ -137,8 +137,11 @@ def _package(host: Subject, check: Check, name: str, version: str | None, packag
 
 DRIVER_BUILD = Check(
     "driver_build",
-    looks_at="DKMS and Secure Boot, live",
-    fires="the installed driver has no module for the running kernel; warning: Secure Boot on, nvidia not loaded",
+    looks_at="DKMS, modules.dep of each kernel and Secure Boot, live",
+    fires=(
+        "the installed driver has no module for the running kernel; warning: none for the one that the next boot "
+        "starts, or Secure Boot on and nvidia not loaded"
+    ),
     expected="modules signed by an enrolled key",
     roles=("nvidia_driver",),
 )
@@ -160,10 +163,36 @@ def driver_build(host: Subject) -> Iterator[Finding]:
         expected = f"a module for {build.kernel}"
         status = failed_unless(tree.modules > 0)
         yield host.finding(DRIVER_BUILD, status, "DKMS", expected=expected, actual=actual, remedy=remedy)
+    yield from _next_boot(host, build)
     if build.secure_boot and modules and "nvidia" not in modules.loaded:
         remedy = "enrol the key that signs DKMS modules (mokutil --import), or switch Secure Boot off"
         actual = "on, nvidia not loaded"
         yield host.finding(DRIVER_BUILD, Status.WARNING, "Secure Boot", actual=actual, remedy=remedy)
+
+
+def _next_boot(host: Subject, build: DriverBuild) -> Iterator[Finding]:
+    """Whoever builds the modules, each kernel needs its own; DKMS has spoken of the running one."""
+    kernel, there = build.next_kernel, build.with_module
+    if not kernel or not there or (kernel == build.kernel and build.trees):
+        return
+    expected = f"a module for {kernel}"
+    if kernel in there:
+        yield host.finding(DRIVER_BUILD, Status.OK, "next boot", expected=expected, actual="there")
+        return
+    actual, remedy = f"none; there is one for {', '.join(there)}", f"before a reboot: {_way_to_module(host, build)}"
+    yield host.finding(DRIVER_BUILD, Status.WARNING, "next boot", expected=expected, actual=actual, remedy=remedy)
+
+
+def _way_to_module(host: Subject, build: DriverBuild) -> str:
+    """By how the running kernel came to its module: as a package that somebody else built, or by DKMS."""
+    packages, kernel = host.fact("packages", Packages), build.next_kernel
+    built = [name for name in packages.installed if name.startswith("linux-modules-nvidia-")] if packages else []
+    named = [f"install {name.replace(known, kernel)}" for name in built for known in build.with_module if known in name]
+    if named:
+        return f"{named[0]}, or provision again"
+    if build.trees:
+        return f"install {_family(host).headers.format(kernel=kernel)}, then: dkms autoinstall -k {kernel}"
+    return "provision again, which brings the driver's modules for it, or boot another kernel"
 
 
 def _tree(host: Subject, build: DriverBuild, wanted: Driver) -> Tree | None:
