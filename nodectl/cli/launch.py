@@ -21,8 +21,16 @@ from nodectl.common.counting import counted
 from nodectl.common.interrupts import interruptible
 from nodectl.common.nodeset import fold
 from nodectl.errors import UsageError
-from nodectl.jobs.engines import NAMES, TORCHRUN
-from nodectl.jobs.plan import CODE_LIMIT_MIB, LEASE_S, LOG_LIMIT_MIB, NUMA_BINDINGS, Warn, read_warning
+from nodectl.jobs.engines import COMMAND, NAMES, TORCHRUN
+from nodectl.jobs.plan import (
+    CODE_LIMIT_MIB,
+    LEASE_S,
+    LOG_LIMIT_MIB,
+    NIC_BINDINGS,
+    NUMA_BINDINGS,
+    Warn,
+    read_warning,
+)
 from nodectl.model.status import Status, exit_status
 from nodectl.payload.jobs.container import ENGINES
 from nodectl.report.jobs import findings_lines, plan_text
@@ -118,6 +126,13 @@ class _Launch(click.Command):
 @click.option("--chdir", metavar="DIR", help="The code is in this folder of the hosts; nothing is copied.")
 @click.option("--need", "needs", multiple=True, metavar="PATH", help="Must be there on every host before the start.")
 @click.option("--numa-binding", type=OneOf(NUMA_BINDINGS), help="Ranks near their GPUs; torchrun's own option.")
+@click.option(
+    "--nic-binding",
+    type=OneOf(NIC_BINDINGS),
+    default=NIC_BINDINGS[0],
+    show_default=True,
+    help="NCCL may use each host's NICs for training; gpu: each rank the one at its GPU alone.",
+)
 @trace_options
 @click.option("--skip", "skips", multiple=True, metavar="CHECK", help="Start whatever this check of preflight finds.")
 @click.option(
@@ -174,6 +189,7 @@ def launch(
     chdir: str | None,
     needs: tuple[str, ...],
     numa_binding: str | None,
+    nic_binding: str,
     tracer: str | None,
     trace_skip: int | None,
     trace_steps: int | None,
@@ -198,6 +214,7 @@ def launch(
     without what .gitignore and .nodectlignore name; `workload:NAME` is a program that nodectl ships. Ctrl-C stops the
     job; closing the terminal does not.
     """
+    from nodectl.jobs.nics import GPU, bind_nics
     from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
     from nodectl.jobs.package import collect_variables, describe_parcels, pack
     from nodectl.jobs.plan import (
@@ -217,6 +234,9 @@ def launch(
 
     if conda is not None and venv is not None:
         raise UsageError("--venv and --conda each name the environment", "say one of them")
+    if nic_binding == GPU and (engine == COMMAND or "NCCL_IB_HCA" in names):
+        what = "a command may be no Python" if engine == COMMAND else "--env NCCL_IB_HCA says it already"
+        raise UsageError(f"--nic-binding gpu is set in each rank's Python: {what}", "leave it out")
     asked = Asked(
         *(script, args, module, engine, chdir, code_folder, code_limit),
         conda=conda,
@@ -246,6 +266,8 @@ def launch(
             raise click.UsageError("--need and --skip are for preflight, which looks at hosts over SSH before a job")
         if warning is not None:
             raise click.UsageError("--signal is for hosts over SSH: Slurm's own would reach the ranks' launcher, too")
+        if nic_binding == GPU:
+            raise click.UsageError("--nic-binding gpu is for hosts over SSH")
         if tracer is not None:
             raise click.UsageError("--trace is for hosts over SSH")
         batch = slurm.Asked(
@@ -277,6 +299,9 @@ def launch(
     folder = request.checkpoint_folder()
     job_needs = _job_needs(request, way, paths, interface)
     hosts, surroundings = _preflight(app, hosts, request, job_needs, skipping, gate=gate)
+    surroundings, lines = bind_nics(app.transport, hosts, surroundings, nic_binding, nproc_per_node, app.forks)
+    for line in lines:
+        note(line)
     request = replace(request, nodes=fewer(request.nodes, len(hosts)))
     job_id = new_job_id()
     where = counted(len(hosts), "host")
@@ -350,7 +375,7 @@ def _preflight(
     With `gate`, hosts where it did are left out instead, as long as enough are left. The hosts of the job.
     """
     from nodectl.checks.launch.container import container_engine
-    from nodectl.facts.job import KeptCode
+    from nodectl.facts.job import KeptCode, RdmaDevices
     from nodectl.jobs.gate import passing
     from nodectl.jobs.plan import PlanHost, Surroundings
     from nodectl.jobs.preflight import run_preflight
@@ -380,6 +405,9 @@ def _preflight(
         free_ports=tuple(report.ports),
         skipped=skipped,
         container_engine=container_engine(candidates),
+        rdma_hosts=[
+            row.host for row in candidates if row.gpu_count != 0 and row.known("rdma_devices", RdmaDevices).names
+        ],
         kept_code={row.host: row.known("kept_code", KeptCode).digests for row in candidates},
     )
 

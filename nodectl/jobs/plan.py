@@ -20,6 +20,7 @@ from nodectl.payload.jobs.plan_version import PLAN_VERSION
 LEASE_S = 8.0
 CODE_LIMIT_MIB = 64
 NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
+NIC_BINDINGS = ("host", "gpu", "none")
 LOG_LIMIT_MIB = 1024
 TRACERS = ("torch",)
 TRACE_SKIP, TRACE_STEPS = 10, 5
@@ -37,11 +38,16 @@ _WARNINGS = ("USR1", "USR2", "TERM", "INT", "HUP", "CONT")
 
 @dataclass(frozen=True, slots=True)
 class PlanHost:
-    """A host of the job in rank order; `interface` is empty where the launcher is to choose."""
+    """A host of the job in rank order; `interface` is empty where the launcher is to choose.
+
+    `ib_hca` is its NCCL_IB_HCA, `gpu_hcas` that of each rank by its GPU; empty where NCCL is to choose.
+    """
 
     name: str
     address: str
     interface: str = ""
+    ib_hca: str = ""
+    gpu_hcas: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +321,7 @@ class Surroundings:
     """What preflight found: by host in rank order address, interface and GPUs; and the ports that all have free.
 
     `skipped` are its findings that the operator let pass by --skip; `kept_code` by host's name the SHA-256 of files of
-    the project that it has.
+    the project that it has. `rdma_hosts` have RDMA devices, and GPUs.
     """
 
     hosts: tuple[PlanHost, ...]
@@ -324,6 +330,7 @@ class Surroundings:
     skipped: tuple[str, ...] = ()
     kept_code: Mapping[str, Collection[str]] = field(default_factory=dict)
     container_engine: str = ""
+    rdma_hosts: Collection[str] = ()
 
 
 def make_plan(

@@ -246,7 +246,17 @@ def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
     lines += [
         f"  {place:>4}  {host['name']}  {host['address']}  {host['interface']}" for place, host in enumerate(hosts)
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_nics(hosts)])
+
+
+def _nics(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What of NCCL_IB_HCA is set where; hosts alike together, nothing where it is set nowhere."""
+    values: dict[tuple[str, ...], list[str]] = {}
+    for host in hosts:
+        by_rank = (f"local rank {rank}  {value}" for rank, value in enumerate(host["gpu_hcas"]))
+        values.setdefault((host["ib_hca"], *by_rank) if host["ib_hca"] else tuple(by_rank), []).append(host["name"])
+    lines = [f"  {fold(names)}  {line}" for each, names in values.items() for line in each]
+    return ["NCCL_IB_HCA", *lines] if lines else []
 
 
 def _nodes(plan: Mapping[str, Any]) -> int:
