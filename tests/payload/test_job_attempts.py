@@ -262,6 +262,18 @@ def test_a_spare_goes_on_from_the_checkpoint_that_the_second_host_has(fleet: Fle
     assert processes_of(job_id) == []
 
 
+def test_a_spare_takes_the_place_of_a_host_that_somebody_ends_in_good_order(fleet: Fleet) -> None:
+    job_id = fleet.launch(TRAIN, restarts=1, nodes=2, lease_s=60.0)  # nobody waits for its silence
+    fleet.wait(lambda: all(fleet.output(rank, job_id).count("up in 1") == 2 for rank in (0, 1)))
+    os.kill(fleet.report(1, job_id)["state"]["pid"], signal.SIGTERM)
+    fleet.wait(lambda: all(fleet.report(rank, job_id)["state"]["state"] == "finished" for rank in (0, 2)), 50)
+    states = [fleet.report(rank, job_id)["state"] for rank in range(3)]
+    assert [state["state"] for state in states] == ["finished", "failed", "finished"]
+    assert states[0]["roster"] == [0, 2] and states[0]["attempts"][0]["cause"]["host"] == "host1"
+    assert states[1]["no_restart"].startswith("not here any more: the job's supervisor there was ended (SIGTERM)")
+    assert processes_of(job_id) == []
+
+
 @pytest.mark.slow
 def test_a_host_that_was_frozen_ends_its_ranks_with_the_first_word_of_the_attempt_that_replaced_it(
     fleet: Fleet,

@@ -15,6 +15,7 @@ import pytest
 
 from nodectl.payload.common.frames import texts
 from nodectl.payload.jobs.classify import first
+from nodectl.payload.jobs.process import descendants
 from tests.payload.fleet import RUN, Fleet, answer, processes_of
 
 SLEEP = "import os, time\nprint('up', flush=True)\ntime.sleep(1000)\n"
@@ -167,6 +168,35 @@ def test_one_stop_ends_the_job_on_all_hosts_and_nothing_escapes(fleet: Fleet) ->
     fleet.ctl(0, "stop", job_id)
     assert fleet.wait_settled(job_id) < 10
     assert {report["state"]["state"] for report in fleet.reports(job_id)} == {"stopped"}
+    assert processes_of(job_id) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "words"),
+    [
+        ("stopping", "rebooted", "the node was shut down while the job ran there"),
+        ("running", "supervisor", "was ended (SIGTERM), and not by `nodectl jobs stop`"),
+    ],
+)
+def test_a_node_that_shuts_down_is_no_stop_by_an_operator(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, said: str, kind: str, words: str
+) -> None:
+    tools = fleet.root / "tools"
+    tools.mkdir()
+    (tools / "systemctl").write_text(f"#!/bin/sh\n[ $1 = is-system-running ] && echo {said}\n")
+    (tools / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    job_id = fleet.launch(SLEEP)
+    fleet.wait_up(job_id, "up", 2)
+    state = fleet.report(1, job_id)["state"]
+    for pid in (*descendants({state["containment"]["outer"]}), state["containment"]["outer"], state["pid"]):
+        os.kill(pid, signal.SIGTERM)  # as systemd asks all that is there
+    fleet.wait_settled(job_id)
+    reports = fleet.reports(job_id)
+    assert {report["state"]["state"] for report in reports} == {"failed"}
+    cause = first(reports[1]["state"]["failures"])
+    assert cause is not None
+    assert (cause["kind"], cause["rank"]) == (kind, None) and words in cause["message"], reports[1]["state"]["failures"]
     assert processes_of(job_id) == []
 
 

@@ -284,7 +284,7 @@ def stop_job(job_id: str, operator: str = "") -> List[Row]:
     if not job.exists:
         return []
     _refuse_other_version(job)
-    if operator and not job.state()["final"]:
+    if not job.state()["final"]:
         job.note_stop(operator)
     return [describe(job, _end(job))]
 

@@ -198,6 +198,22 @@ class JobFolder:
         except OSError:
             return ""
 
+    @property
+    def stop_requested(self) -> bool:
+        """Somebody asked for the job's end here, with or without a name."""
+        return os.path.exists(self.at("stopped_by"))
+
+    def takes_files(self) -> bool:
+        """The disk takes a new file, were it for a request."""
+        path = self.at(f"stop.{os.getpid()}.partial")
+        try:
+            with _create(path) as file:
+                file.write(b"?")
+            os.unlink(path)
+        except OSError:
+            return False
+        return not no_space(self.path)
+
     def supervisor_alive(self) -> bool:
         """The supervisor that wrote the state still runs."""
         state = self.state()

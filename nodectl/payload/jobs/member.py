@@ -6,13 +6,14 @@ import contextlib
 import os
 import socket
 import time
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, List, Optional, Union
 
 from . import heartbeat as hb
 from . import steady
 from .attempts import Over, Rules, Succession, plan_of
 from .folder import JobFolder, boot_id, payload_folder
 from .heartbeat import Attempt, Beat
+from .node_end import Leaving
 from .process import read_stat
 
 _MOST_RECORDED = 100
@@ -31,6 +32,8 @@ class Member:
         self.attempt = Attempt(1, rules.first, checkpoint.get("restore_from"))
         self.succession = Succession(rules)
         self.stop_asked = False
+        self.terminated = False
+        self.leaving: Optional[Leaving] = None
         self.history: List[Dict[str, Any]] = []
         self.born_s = time.monotonic()
         others = [rank for rank in range(len(self.hosts)) if rank != self.rank]
@@ -47,6 +50,10 @@ class Member:
         self.wake_reader, self.wake_writer = socket.socketpair()
         for end in (self.wake_reader, self.wake_writer):
             end.setblocking(False)
+
+    def note_term(self, *_: object) -> None:
+        """A SIGTERM came; who sent it, and why, is asked later."""
+        self.terminated = True
 
     def wake(self) -> None:
         """Let the loop that sleeps go on."""

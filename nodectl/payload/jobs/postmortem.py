@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Set
 
@@ -15,6 +16,7 @@ _READ_S = 4.0  # for a log to say what happened, before the end is told without 
 _LAST_WORDS_BYTES = 8000
 _TOGETHER_S = 2.0
 _NEVER = float("inf")
+_ENDS = ("signal", "exit", "launcher")
 _UNREAD = "its output could not be read"
 
 
@@ -45,6 +47,7 @@ class Postmortem:
         self._asked_launcher = False
         self._asked_living = False
         self._launcher_killed: Optional[float] = None
+        self._host_leaves = False
         self._undescribed: Dict[int, float] = {}
         self._asked_s: Optional[float] = None
         self._said: Optional[LauncherWords] = None
@@ -57,6 +60,18 @@ class Postmortem:
         """Add a failure of this moment that is no rank's own."""
         failure = {"kind": kind, "message": message, "rank": None, "exit_status": None, "time": steady.now()}
         self.failures.append({**failure, "class": kind, **more})
+
+    def note_leaving(self, kind: str, message: str) -> None:
+        """The host's part of the job ends, and whoever ends that may have asked launcher and ranks to end as well."""
+        self._host_leaves = True
+        for failure in self.failures:
+            self._excuse_leaving(failure)
+        self.fail(kind, message)
+
+    def _excuse_leaving(self, failure: Dict[str, Any]) -> None:
+        """What a SIGTERM ended, or nobody knows what, ended with the host."""
+        if self._host_leaves and failure["exit_status"] in (None, 128 + signal.SIGTERM) and failure["kind"] in _ENDS:
+            failure.update({"kind": "terminated", "class": "terminated"})
 
     def note_stop(self, *, asked: bool) -> None:
         """From now on ranks end because their host ends them; `asked`: the launcher was told to."""
@@ -108,6 +123,8 @@ class Postmortem:
 
     def _blame_signal(self, number: int, within_s: float) -> None:
         """Its launcher's ranks die with it, and may have been seen before."""
+        if self._host_leaves and number == signal.SIGTERM:
+            return
         self._launcher_killed = steady.now()
         message = f"the launcher (torchrun) was killed by signal {number} ({signal_name(number)})"
         status = 128 + number
@@ -139,6 +156,7 @@ class Postmortem:
         self._undescribed.pop(rank, None)
         if failure:
             self._excuse(failure)
+            self._excuse_leaving(failure)
             self.failures = [each for each in self.failures if _UNREAD not in each["message"]]  # it was read after all
             self.failures.append(failure)
         if launchers_signal and self._launcher_killed is None:
@@ -161,6 +179,8 @@ class Postmortem:
         self, found: List[Dict[str, Any]], said: LauncherWords, dumps: Dict[str, Any], xids: List[str]
     ) -> None:
         self._said, self.flight, self.xids = said, dumps, xids
+        for failure in found:
+            self._excuse_leaving(failure)
         self.failures += found
         is_news = not self._asked_launcher and self._launcher_killed is None
         if said.signal and is_news and all(_is_terminated(each) for each in self.failures):

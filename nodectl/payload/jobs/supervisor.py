@@ -8,10 +8,10 @@ import selectors
 import signal
 import time
 from functools import partial
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set, Union
 
 from . import heartbeat as hb
-from . import launcher, shared_memory, steady
+from . import launcher, node_end, shared_memory, steady
 from .attempts import Over
 from .checkpoint_copy import Courier
 from .classify import bounded, brief, first
@@ -34,6 +34,8 @@ _KILL_S = 5.0
 _LOOK_S = 0.5  # for the processes' maps to be read
 _SETTLE_S = 1.0  # after a failure: until the others have noted their own, before ours are ended
 _PARTING_S = 0.6  # beats after everybody has ended, so that the last word is heard
+_WHO_S = 3.0  # for the disk to tell who asked this process to end
+_LEAVE_S = 15.0  # for the others' ranks to end, before a host that shuts down goes without having seen that
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last word
 
 
@@ -63,6 +65,8 @@ class Supervisor:
         self._born_s = self._stepped_s = time.monotonic()
         self._ended_s = 0.0
         self._warned = False
+        self._asked_who_s: Optional[float] = None
+        self._quiet_s: Optional[float] = None
         self._spawned_s: Optional[float] = None
         self._term_s: Optional[float] = None
         self._end_state = hb.FAILED
@@ -107,7 +111,7 @@ class Supervisor:
         """Live until the job has ended on every host and they know that it has here, or another attempt follows."""
         signal.set_wakeup_fd(self.member.wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self.ask_stop)
+        signal.signal(signal.SIGTERM, self.member.note_term)
         self.courier.start()
         if self.courier.pid:
             self.containment.spared.add(self.courier.pid)
@@ -146,9 +150,34 @@ class Supervisor:
         self.member.begin(self.following, self._record())
         return Supervisor(self.job, self.member)
 
-    def ask_stop(self, *_: object) -> None:
+    def ask_stop(self) -> None:
         """End the job, as its operator wishes."""
         self.member.stop_asked = True
+
+    def _ask_who(self, now_s: float) -> None:
+        """After a SIGTERM: whether a stop was asked for; where a disk does not tell in time, it was."""
+        if not self.member.terminated or self.member.stop_asked or self.member.leaving:
+            return
+        if self._asked_who_s is None:
+            self._asked_who_s = now_s
+            self.clerk.ask(self._read_who)
+        elif now_s - self._asked_who_s > _WHO_S:
+            self.ask_stop()
+
+    def _read_who(self) -> News:
+        """On the clerk's thread."""
+        leaving = node_end.why_asked(self.job)
+        return lambda: self._leave(leaving)
+
+    def _leave(self, leaving: Optional[node_end.Leaving]) -> None:
+        """Nodes that shut down and processes that somebody ends are no stop: the others may go on without them."""
+        if leaving is None:
+            return self.ask_stop()
+        self.member.leaving = leaving
+        self._fit, self._asked_fit = leaving.message, True
+        if not self._rested:
+            self.postmortem.note_leaving(*leaving)
+        return None
 
     def _sleep(self, now_s: float) -> None:
         wait_s = self._wait_s(now_s)
@@ -180,6 +209,7 @@ class Supervisor:
         if self.state == hb.WAITING and len(self.peers.unheard()) < unheard:
             self._next_beat_s = now_s  # it waits for us, too
         self._listen_to_courier()
+        self._ask_who(now_s)
         self._look(now_s)
         if not self._rested:
             self._decide(now_s)
@@ -303,7 +333,7 @@ class Supervisor:
         if self.exit_status and not self.postmortem.failures and self.postmortem.explain(now_s):
             self.postmortem.blame_launcher(self.exit_status)
         if self.postmortem.failures:
-            settle_s = 0 if self.lost or self._guard_ended else _SETTLE_S
+            settle_s = 0 if self.lost or self._guard_ended or self.member.leaving else _SETTLE_S
             self._end(now_s, hb.FAILED, settle_s=settle_s)
         elif self.exit_status == 0 and self._is_cleared(now_s):
             self._finish(now_s, hb.FINISHED)
@@ -397,12 +427,23 @@ class Supervisor:
         if not self._asked_fit and self.member.succession.possible and self._is_broken():
             self._asked_fit = True
             self.clerk.ask(self._test)
-        follows = self.member.decide(self._beat(now_s), now_s)
+        follows = self._follows(now_s)
         if isinstance(follows, Over):
             self.over, self.state = follows, follows.state
             self._ended_s, self.ended_at = now_s, self.ended_at or time.time()
             self._next_beat_s = now_s
         self.following = follows if isinstance(follows, Attempt) else None
+
+    def _follows(self, now_s: float) -> Union[Over, Attempt, None]:
+        """Who leaves takes part in no decision, and is gone when the others have heard that this host is not fit."""
+        if self.member.leaving is None or not self.member.succession.possible or self.member.stop_asked:
+            return self.member.decide(self._beat(now_s), now_s)
+        begun_s = max(self._ended_s, self._asked_who_s or 0.0)
+        if self.peers.active(now_s) or self._quiet_s is None:  # the last words name who has ranks, and are to be true
+            self._quiet_s = now_s
+        if now_s - max(begun_s, self._quiet_s) < _PARTING_S and now_s - begun_s < _LEAVE_S:
+            return None
+        return Over(hb.FAILED, f"not here any more: {self.member.leaving.message}", told=False)
 
     def _is_broken(self) -> bool:
         """This attempt has failed somewhere."""
@@ -414,7 +455,7 @@ class Supervisor:
         return lambda: self._take_test(reason, newest)
 
     def _take_test(self, reason: str, newest: int) -> None:
-        self._fit, self._newest_ns = reason, newest
+        self._fit, self._newest_ns = self.member.leaving.message if self.member.leaving else reason, newest
 
     def _note_lost(self, now_s: float) -> None:
         for rank in self.peers.newly_lost(now_s):
