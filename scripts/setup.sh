@@ -91,27 +91,13 @@ fi
 python=$(find_python)
 [ -n "$python" ] || die "nodectl's controller needs Python 3.11 or later with venv: install it, then run this again"
 
-# what pip is told of where packages come from, for uv
-pip_settings() {
-  local key value
-  while IFS='=' read -r key value; do
-    value=${value#\'} value=${value%\'} value=${value//\\n/ }
-    case ${key##*.} in
-      index-url) export UV_DEFAULT_INDEX=$value ;;
-      extra-index-url) export UV_INDEX=$value UV_INDEX_STRATEGY=unsafe-best-match ;;
-      find-links) export UV_FIND_LINKS=${value// /,} ;;
-      no-index) export UV_NO_INDEX=1 ;;
-      constraint) export UV_CONSTRAINT=$value ;;
-      cert) export SSL_CERT_FILE=$value ;;
-    esac
-  done < <(.venv/bin/python -m pip config list)
-}
+. scripts/pip_settings.sh
 
 # uv needs 4 s of a CPU for what takes pip 40 s; pip brings it, and does it where uv fails, so that one of them says why
 install_nodectl() {
   local pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
   "${pip[@]}" uv
-  (pip_settings && .venv/bin/uv pip install --quiet --python .venv/bin/python -e '.[dev]' 2>/dev/null) ||
+  (pip_settings .venv/bin/python && .venv/bin/uv pip install --quiet --python .venv/bin/python -e '.[dev]' 2>/dev/null) ||
     "${pip[@]}" -e '.[dev]'
 }
 
