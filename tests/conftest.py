@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import settings
 
 from tests import warm_cli
@@ -27,6 +28,20 @@ settings.load_profile("no deadline")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _ROOT = Path(__file__).resolve().parent.parent
+# those that wait stand between those that compute
+_LONGEST = (
+    "test_provision.py",
+    "jobs/test_slurm_lab.py",
+    "test_extending.py",
+    "recordings/test_collect.py",
+    "collection/test_collection.py",
+    "jobs/test_jobs_lab.py",
+    "jobs/test_preflight_run.py",
+    "workloads/test_transformer.py",
+    "payload/test_job_supervisor.py",
+    "payload/test_job_attempts.py",
+    "cli/test_health_hung.py",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -93,11 +108,21 @@ class LabUnderTest:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
         return (done.stdout + done.stderr).strip()
 
+    def part(self, count: int, folder: Path) -> "LabUnderTest":
+        """Its first hosts alone, by an inventory in the folder: each host more takes its share of the CPU."""
+        document = yaml.safe_load(Path(self.inventory).read_text())
+        group = document["all"]["children"]["lab"]
+        group["hosts"] = {name: group["hosts"][name] for name in self.hosts[:count]}
+        inventory = folder / "part.yml"
+        inventory.write_text(yaml.safe_dump(document))
+        return replace(self, inventory=str(inventory), hosts=self.hosts[:count])
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with tests on hosts come first: they take longest, and none is left alone at the end."""
+    """What takes a minute of one process comes first, then what has hosts: none is left alone at the end."""
     on_hosts = {item.path for item in items if "lab_machine" in getattr(item, "fixturenames", ())}
-    items.sort(key=lambda item: item.path not in on_hosts)
+    longest = {_ROOT / "tests" / name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: (longest.get(item.path, len(longest)), item.path not in on_hosts))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Jobs over SSH on four lab hosts, through the command line: what an operator sees, and what stays on the hosts."""
+"""Jobs over SSH on three lab hosts, through the command line: what an operator sees, and what stays on the hosts."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import LabUnderTest
 from tests.payload.fleet import LAUNCHER
 
 pytestmark = [pytest.mark.lab]
@@ -52,7 +53,7 @@ class Shell:
 
     def wait_up(self, job_id: str) -> None:
         until = time.monotonic() + 120
-        while self.run("jobs", "logs", job_id).stdout.count("| up") < 8:
+        while self.run("jobs", "logs", job_id).stdout.count("| up") < 6:
             assert time.monotonic() < until, "the ranks did not start"
 
     def job(self, wanted: str) -> dict[str, Any]:
@@ -75,16 +76,21 @@ class Shell:
 
 
 @pytest.fixture(scope="module")
-def launcher_everywhere(lab4: Any) -> None:
+def lab(lab4: LabUnderTest, tmp_path_factory: pytest.TempPathFactory) -> LabUnderTest:
+    return lab4.part(3, tmp_path_factory.mktemp("jobs"))
+
+
+@pytest.fixture(scope="module")
+def launcher_everywhere(lab: LabUnderTest) -> None:
     text = LAUNCHER.format(python="/usr/bin/python3")
-    for host in lab4.hosts:
-        said = lab4.ssh(host, f"printf %s {shlex.quote(text)} > {_LAUNCHER} && chmod 755 {_LAUNCHER}")
+    for host in lab.hosts:
+        said = lab.ssh(host, f"printf %s {shlex.quote(text)} > {_LAUNCHER} && chmod 755 {_LAUNCHER}")
         assert said == ""
 
 
 @pytest.fixture
-def shell(lab4: Any, nodectl: Any, launcher_everywhere: None, tmp_path: Path) -> Iterator[Shell]:
-    made = Shell(lab4, nodectl, tmp_path)
+def shell(lab: LabUnderTest, nodectl: Any, launcher_everywhere: None, tmp_path: Path) -> Iterator[Shell]:
+    made = Shell(lab, nodectl, tmp_path)
     yield made
     for job in json.loads(made.run("--output", "json", "jobs", "list").stdout)["jobs"]:
         made.run("jobs", "stop", job["id"])
@@ -103,8 +109,8 @@ def test_launch_follows_to_the_end_and_passes_words_and_secrets_whole(shell: She
     assert second.stdout == f"{shell.lab.hosts[1]} | got {list(words)} se'cret $(id)\n"
     slip = shell.run("jobs", "logs", "--host", "node0l", "last")
     assert (slip.returncode, "did you mean node0" in slip.stderr) == (2, True), slip.stderr
-    none = shell.run("jobs", "logs", "--rank", "8", "last")
-    assert (none.returncode, "has ranks 0 to 7" in none.stderr) == (2, True), none.stderr
+    none = shell.run("jobs", "logs", "--rank", "6", "last")
+    assert (none.returncode, "has ranks 0 to 5" in none.stderr) == (2, True), none.stderr
     job = shell.job("last")
     assert (job["state"], job["exit_status"], job["first_failure"]) == ("finished", 0, None)
     assert job["hosts"] == list(shell.lab.hosts)
@@ -152,7 +158,7 @@ def test_a_project_travels_and_its_checkpoint_folders_come_back(
     ]
     done = shell.run(*argv, "1", "2")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("answer 42 in code, found []\n") == 4
+    assert done.stdout.count("answer 42 in code, found []\n") == 3
     assert "without .env" in done.stderr
     job = shell.job("last")
     assert shell.lab.ssh(shell.lab.hosts[0], f"ls -A ~/.local/state/nodectl/jobs/{job['id']}/code").split() == [
@@ -188,7 +194,7 @@ def test_logs_follow_from_another_shell(shell: Shell) -> None:
     job_id = shell.begin("import os, time\nos.write(1, b'up\\n')\ntime.sleep(6)\nos.write(1, b'bye\\n')\n")
     followed = shell.run("jobs", "logs", "-f", job_id)
     assert followed.returncode == 0
-    assert followed.stdout.count("| bye") == 8
+    assert followed.stdout.count("| bye") == 6
 
 
 STEPS = SLEEP.replace(
@@ -312,7 +318,7 @@ def test_dry_run_prints_the_plan_and_starts_nothing(shell: Shell) -> None:
 
 @pytest.mark.slow
 def test_a_host_that_cannot_take_the_job_undoes_it_everywhere(shell: Shell) -> None:
-    host = shell.lab.hosts[3]
+    host = shell.lab.hosts[-1]
     folder = "~/.local/state/nodectl/jobs"
     shell.lab.ssh(host, f"mkdir -p {folder} && mount -t tmpfs -o size=64k,mode=700 none {folder}")
     try:
@@ -323,7 +329,7 @@ def test_a_host_that_cannot_take_the_job_undoes_it_everywhere(shell: Shell) -> N
     assert done.returncode == 1
     assert f"{host} could not take and start the job" in done.stderr
     assert "No space left on device" in done.stderr
-    for name in shell.lab.hosts[:3]:
+    for name in shell.lab.hosts[:-1]:
         assert shell.lab.ssh(name, f"ls -A {folder}") == ""
 
 
@@ -338,8 +344,8 @@ def test_a_host_that_cannot_take_the_job_undoes_it_everywhere(shell: Shell) -> N
         (("launch", "--checkpoint", "relative", __file__), "not an absolute path"),
     ],
 )
-def test_usage_errors(lab4: Any, nodectl: Any, tmp_path: Path, args: tuple[str, ...], says: str) -> None:
-    done = Shell(lab4, nodectl, tmp_path).run(*args)
+def test_usage_errors(lab: LabUnderTest, nodectl: Any, tmp_path: Path, args: tuple[str, ...], says: str) -> None:
+    done = Shell(lab, nodectl, tmp_path).run(*args)
     assert done.returncode == 2
     assert says in done.stderr
     assert done.stdout == ""

@@ -1,4 +1,4 @@
-"""The operator's own way to start, over four lab hosts with a real torchrun: module, folder of the hosts, command."""
+"""The operator's own way to start, over two lab hosts with a real torchrun: module, folder of the hosts, command."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import LabUnderTest
 from tests.roles.rendering import render
 from tests.torch_venv import torch_venv
 
@@ -60,8 +61,14 @@ class Shell:
 
 
 @pytest.fixture
-def shell(lab4: Any, nodectl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
-    made = Shell(lab4, nodectl)
+def shell(
+    lab4: LabUnderTest,
+    nodectl: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Shell]:
+    made = Shell(lab4.part(2, tmp_path_factory.mktemp("ways")), nodectl)
     text = shlex.quote(render("launch.sh.j2", profiles="lab", venv=_VENV))
     made.everywhere(f"printf %s {text} > {_LAUNCHER} && chmod 755 {_LAUNCHER}")
     for place, text in {"pyproject.toml": "", "src/own/__init__.py": "", "src/own/train.py": GATHER}.items():
@@ -90,7 +97,7 @@ def test_a_module_of_the_project_meets_over_torchrun(shell: Shell, torch: str) -
     done = shell.launch("--venv", torch, "--nproc-per-node", "1", "-m", "own.train", "--", *WORDS)
     assert done.returncode == 0, done.stderr + done.stdout
     for host in shell.lab.hosts:
-        assert f"{host} | [0] sum 6 of 4 in " in done.stdout and f"/code with {list(WORDS)}\n" in done.stdout
+        assert f"{host} | [0] sum 1 of 2 in " in done.stdout and f"/code with {list(WORDS)}\n" in done.stdout
     assert shell.job()["state"] == "finished"
 
 
@@ -103,7 +110,7 @@ def test_code_that_the_hosts_have_is_not_copied_and_must_be_on_all(shell: Shell,
     try:
         done = shell.launch(*argv, "--", *WORDS)
         assert done.returncode == 0, done.stderr + done.stdout
-        assert done.stdout.count(f"sum 6 of 4 in /srv/my project with {list(WORDS)}\n") == 4
+        assert done.stdout.count(f"sum 1 of 2 in /srv/my project with {list(WORDS)}\n") == 2
         assert "code: nothing is copied" in done.stderr
         job = shell.job()["id"]
         assert shell.lab.ssh(last, f"ls -A ~/.local/state/nodectl/jobs/{job}/code") == ""
@@ -126,15 +133,15 @@ def test_a_command_runs_once_a_rank_and_its_first_failure_ends_the_job(shell: Sh
     done = shell.launch(*argv, "--", "sh", "-c", text, "sh", *WORDS)
     assert done.returncode == 0, done.stderr + done.stdout
     first = shell.lab.status["hosts"][0]["address"]
-    for rank in range(8):
-        line = f"rank {rank} of 8, {rank % 2} on {rank // 2}, to {first}: {' '.join(WORDS)}\n"
+    for rank in range(4):
+        line = f"rank {rank} of 4, {rank % 2} on {rank // 2}, to {first}: {' '.join(WORDS)}\n"
         assert f"{shell.lab.hosts[rank // 2]} | [{rank % 2}] {line}" in done.stdout
-    dies = 'echo up; if [ "$RANK" = 5 ]; then sleep 2; echo "no such data" >&2; exit 7; fi; exec sleep 1000'
+    dies = 'echo up; if [ "$RANK" = 3 ]; then sleep 2; echo "no such data" >&2; exit 7; fi; exec sleep 1000'
     started = time.monotonic()
     failed = shell.launch(*argv, "--", "sh", "-c", dies)
     assert failed.returncode == 1 and time.monotonic() - started < 100
     cause = shell.job()["first_failure"]
-    assert (cause["host"], cause["rank"], cause["exit_status"]) == (shell.lab.hosts[2], 5, 7), failed.stderr
+    assert (cause["host"], cause["rank"], cause["exit_status"]) == (shell.lab.hosts[1], 3, 7), failed.stderr
     assert "sleep 1000" not in "".join(shell.lab.ssh(host, "ps -e -o args") for host in shell.lab.hosts)
 
 
@@ -160,6 +167,6 @@ def test_of_a_project_that_was_here_only_what_changed_travels(shell: Shell, tmp_
     for text in ("first", "second"):
         (tmp_path / "small.txt").write_text(f"{text}\n")
         done = shell.launch(*argv)
-        assert done.returncode == 0 and done.stdout.count(f"[0] {text}\n") == 4, done.stderr + done.stdout
-        assert done.stdout.count("[0] 3000000\n") == 4
+        assert done.returncode == 0 and done.stdout.count(f"[0] {text}\n") == 2, done.stderr + done.stdout
+        assert done.stdout.count("[0] 3000000\n") == 2
         assert ("code: 1 file, 0.0 MiB of it are new to the hosts" in done.stderr) is (text == "second")
