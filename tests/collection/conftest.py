@@ -123,8 +123,8 @@ def environment_of(end: End, cache: Path) -> Path:
 def _installed(wanted: Sequence[str], python: Path) -> subprocess.CompletedProcess[str]:
     """The end of what installs these for another Python: uv, or pip where uv fails, which takes ten times the CPU."""
     settings = '. scripts/pip_settings.sh && pip_settings "$0" && exec "$@"'
-    uv = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--python", python]
-    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "install", "--quiet"]
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--python", str(python)]
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "install", "--quiet"]
     for installer in (["bash", "-c", settings, sys.executable, *uv], [*pip, "--no-compile"]):
         argv = [*installer, *wanted]
         done = subprocess.run(argv, cwd=_ROOT, capture_output=True, text=True, check=False)
