@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from nodectl.common.nodeset import fold
 from nodectl.errors import UnreachableError, UsageError
 from nodectl.jobs.cause import ECHOES, HostWords, failure, failures_of
 from nodectl.jobs.nodes import ask
@@ -248,14 +249,13 @@ def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]
 
 def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart]) -> list[Failure]:
     """The lost host is the one that most others lost; a cut-off host blames everybody, and is blamed by everybody."""
-    votes: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for report in by_rank.values():
-        for item in report.document["state"].get("failures", ()):
-            if item["kind"] == "host_lost":
-                votes[int(item["lost"])].append(item)
+    votes = _votes(by_rank)
+    deaf = _deaf(votes, parts)
+    if deaf is not None:
+        return [_nothing_arrived(deaf, votes, names)]
     most = max(map(len, votes.values()), default=0)
     blamed = [rank for rank in sorted(votes) if len(votes[rank]) == most]
-    times = {rank: min(item["time"] for item in votes[rank]) for rank in blamed}
+    times = {rank: min(item["time"] for _, item in votes[rank]) for rank in blamed}
     unreachable = [rank for rank in blamed if parts[rank].state in ("unreachable", "lost")]
     if not unreachable and len(blamed) > 1:
         pair = " and ".join(names[rank] for rank in blamed)
@@ -264,10 +264,52 @@ def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[J
         ]
     failures = []
     for rank in unreachable or blamed:
-        reason = str(votes[rank][-1]["message"]).partition(": ")[2]
-        message = f"{reason}, say {most} of the other hosts"
+        message = f"{_reason(votes[rank][-1])}, say {most} of the other hosts"
         failures.append(Failure(names[rank], None, "host_lost", message, time=times[rank], category="host_lost"))
     return failures
+
+
+# who lost a host, and in which words
+_Vote = tuple[int, Mapping[str, Any]]
+
+
+def _votes(by_rank: Mapping[int, Report]) -> Mapping[int, Sequence[_Vote]]:
+    """By the host that was lost; of who cannot be asked now, what he told the others."""
+    votes: dict[int, list[_Vote]] = defaultdict(list)
+    heard: dict[int, Mapping[str, Any]] = {}
+    for voter, report in by_rank.items():
+        state = report.document["state"]
+        heard |= {int(rank): item for rank, item in state.get("heard", {}).items() if int(rank) not in by_rank}
+        for item in state.get("failures", ()):
+            if item["kind"] == "host_lost":
+                votes[int(item["lost"])].append((voter, item))
+    for voter, item in heard.items():
+        if item["kind"] == "host_lost" and "lost" in item:
+            votes[int(item["lost"])].append((voter, item))
+    return votes
+
+
+def _deaf(votes: Mapping[int, Sequence[_Vote]], parts: Sequence[JobPart]) -> int | None:
+    """The one host that lost others, of which none lost it or each other: nothing comes through to it."""
+    voters = {voter for items in votes.values() for voter, _ in items}
+    if len(voters) != 1 or voters & set(votes):
+        return None
+    (voter,) = voters
+    answer = [rank for rank in votes if parts[rank].state not in ("unreachable", "lost", "absent")]
+    is_gone = parts[voter].state == "unreachable"
+    return voter if len(answer) == len(votes) and (len(votes) > 1 or is_gone) else None
+
+
+def _nothing_arrived(deaf: int, votes: Mapping[int, Sequence[_Vote]], names: Sequence[str]) -> Failure:
+    items = [vote for rank in sorted(votes) for vote in votes[rank]]
+    others = fold(names[rank] for rank in votes)
+    message = f"{_reason(items[0])} came to it from {others}, which heard it: what is sent to it does not arrive"
+    time_s = min(float(item["time"]) for _, item in items)
+    return Failure(names[deaf], None, "host_lost", message, time=time_s, category="host_lost")
+
+
+def _reason(vote: _Vote) -> str:
+    return str(vote[1]["message"]).partition(": ")[2]
 
 
 def _state(parts: Sequence[JobPart], first: Failure | None, created_at: float) -> JobState:

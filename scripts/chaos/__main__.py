@@ -1,6 +1,6 @@
 """Every event that may hit a job, in every phase of its life, against what docs/jobs.md promises (`make chaos`).
 
-usage: python -m scripts.chaos [--list] [--events NAME,…] [--phases NAME,…] [--hosts N] [--seed N] [--limit S]
+usage: python -m scripts.chaos [--list] [--events NAME[:PHASE],…] [--phases NAME,…] [--hosts N] [--seed N] [--limit S]
 
 Real torchrun over gloo on a lab's hosts. Compared are the job's end, the cause that `jobs why` tells, the time in
 which all ranks had ended, losses (bit by bit those of an undisturbed run), checkpoints, and what stays on the hosts.
@@ -45,7 +45,8 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="what would be run")
-    parser.add_argument("--events", type=_names({event.name for event in EVENTS}), help="default: all")
+    names = [name for event in EVENTS for name in (event.name, *(f"{event.name}:{phase}" for phase in event.expects))]
+    parser.add_argument("--events", type=_names(names), help="NAME or NAME:PHASE,…; default: all")
     parser.add_argument("--phases", type=_names(set(Phase)), help="default: all")
     parser.add_argument("--hosts", type=int, default=3, help="of the lab")
     parser.add_argument("--seed", type=int, help="run the cases in an order drawn by this number")
@@ -58,21 +59,21 @@ def _names(known: Collection[str]) -> Callable[[str], list[str]]:
     def read(text: str) -> list[str]:
         names = text.split(",")
         if unknown := sorted(set(names) - set(known)):
-            raise argparse.ArgumentTypeError(f"no {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+            raise argparse.ArgumentTypeError(f"no {', '.join(unknown)}; `--list` shows what there is")
         return names
 
     return read
 
 
 def _chosen(options: argparse.Namespace) -> list[tuple[Event, Phase]]:
-    """Events that lose the lab come last."""
-    cases = [
-        (event, phase)
-        for event in sorted(EVENTS, key=lambda event: event.loses_lab)
-        for phase in event.expects
-        if options.events is None or event.name in options.events
-        if options.phases is None or phase in options.phases
-    ]
+    """In the order in which they were asked for; of all those that lose the lab come last."""
+    known = sorted(EVENTS, key=lambda event: event.loses_lab)
+    cases = [(event, phase) for event in known for phase in event.expects]
+    if options.events is not None:
+        named = [(name.partition(":")[0], name.partition(":")[2]) for name in options.events]
+        cases = [case for name, phase in named for case in cases if case[0].name == name and phase in ("", case[1])]
+    if options.phases is not None:
+        cases = [case for case in cases if case[1] in options.phases]
     if options.seed is not None:
         random.Random(options.seed).shuffle(cases)  # noqa: S311 - an order, no secret
     return cases

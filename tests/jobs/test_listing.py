@@ -85,6 +85,21 @@ def test_the_cut_host_is_the_one_that_most_others_lost() -> None:
         assert job.exit_status == 1
 
 
+def test_a_host_to_which_nothing_comes_through_is_named_and_not_those_that_it_misses() -> None:
+    deaf = report(1, "failed", [lost(0, 9.0), lost(2, 9.0)])
+    job = merge([report(0, "failed"), deaf, report(2, "failed")], {})
+    assert (cause(job).host, cause(job).category) == ("gpu02", "host_lost")
+    assert cause(job).message == (
+        "no heartbeat for 8 s came to it from gpu[01,03], which heard it: what is sent to it does not arrive"
+    )
+
+
+def test_a_host_that_cannot_be_asked_and_lost_one_that_can_is_the_deaf_one() -> None:
+    told = {"1": lost(0, 9.0)}
+    job = merge([report(0, "failed", heard=told), report(2, "failed", heard=told)], {"gpu02": "timeout"})
+    assert (cause(job).host, cause(job).category) == ("gpu02", "host_lost")
+
+
 def test_a_lost_host_comes_before_the_errors_it_caused() -> None:
     echo = failure("communication", 1.0, 0, "Connection reset by peer", 1)
     job = merge([report(0, "failed", [echo, lost(1, 9.0)]), report(2, "failed", [lost(1, 9.0)])], {"gpu02": "timeout"})

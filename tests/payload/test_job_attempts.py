@@ -14,6 +14,7 @@ import pytest
 from nodectl.payload.jobs import heartbeat as hb
 from nodectl.payload.jobs.attempts import Over, Rules, Succession, unmendable
 from nodectl.payload.jobs.heartbeat import Attempt, Beat
+from nodectl.payload.jobs.member import placed
 from nodectl.payload.jobs.process import descendants
 from tests.payload.fleet import Fleet, processes_of
 
@@ -134,6 +135,14 @@ def test_half_of_the_hosts_are_not_enough_so_that_two_halves_never_go_on_side_by
     words = {1: beat(1), 2: beat(2, hb.SPARE), 3: beat(3, hb.SPARE)}
     assert Views(beat(0), words, {2: 15.0, 3: 15.0}, rules).after(20.0) is None
     assert Views(beat(0), words, {3: 15.0}, rules).after(20.0) == Attempt(2, (0, 1))
+
+
+def test_what_is_kept_of_an_attempt_names_the_lost_host_and_not_the_one_that_misses_it() -> None:
+    hosts = [{"name": name} for name in ("gpu01", "gpu02", "gpu03")]
+    lost = {"kind": "host_lost", "message": "gpu02: no heartbeat for 8 s", "lost": 1}
+    kept = placed(lost, 2, hosts)
+    assert (kept["host"], kept["message"]) == ("gpu02", "no heartbeat for 8 s")
+    assert placed(KILLED, 2, hosts)["host"] == "gpu03"
 
 
 def test_a_stop_wins_against_a_restart() -> None:

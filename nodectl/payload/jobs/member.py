@@ -107,6 +107,14 @@ class Member:
         self.peers.begin(attempt)
 
 
+def placed(failure: Dict[str, Any], teller: int, hosts: List[Dict[str, str]]) -> Dict[str, Any]:
+    """A failure with the name of its host, which of a lost one is not the host that misses it."""
+    lost = failure.get("lost")
+    if lost is None:
+        return {**failure, "host": hosts[teller]["name"]}
+    return {**failure, "host": hosts[lost]["name"], "message": str(failure["message"]).partition(": ")[2]}
+
+
 def _identity() -> Dict[str, Any]:
     """What never changes: this process, and the payload that it was started from."""
     stat = read_stat(os.getpid())

@@ -21,7 +21,7 @@ from .fitness import newest_ns, unfit
 from .folder import JobFolder
 from .guard import Guard
 from .heartbeat import Attempt
-from .member import Member
+from .member import Member, placed
 from .outputs import LIMIT_MIB, Keeper
 from .postmortem import Postmortem
 from .process import send
@@ -525,7 +525,7 @@ class Supervisor:
         """What is kept of this attempt when another begins."""
         number, roster, _ = self.member.attempt
         told = {**self.peers.failures, self.rank: first(self.postmortem.failures)}
-        causes = [{**failure, "host": self.hosts[rank]["name"]} for rank, failure in told.items() if failure]
+        causes = [placed(failure, rank, self.hosts) for rank, failure in told.items() if failure]
         return {
             "number": number,
             "hosts": [self.hosts[rank]["name"] for rank in roster],
