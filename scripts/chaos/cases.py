@@ -44,7 +44,7 @@ class Expect:
     `classes`, `host`, `rank`: of the cause; none of them is looked at where there are no classes.
     `within_s`: no rank lives so long after the event; None: the job goes on.
     `exits`: of the launch; None: whatever it was, as where it was killed itself. `lasts_s`: the longest that it goes on
-    showing output.
+    showing output. `keeps`: kinds of things that may stay until `jobs clean`.
     """
 
     promise: str
@@ -55,6 +55,7 @@ class Expect:
     within_s: float | None = None
     exits: tuple[int, ...] | None = (1,)
     lasts_s: float = 30.0
+    keeps: tuple[str, ...] = ()
 
     @property
     def goes_on(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 
 from scripts.chaos import acts
 from scripts.chaos.cases import SILENT_S, STOP_S, TOLD_S, Event, Expect, Moment, Phase
@@ -60,14 +61,12 @@ def _goes_on(promise: str, *, exits: tuple[int, ...] | None = (0,)) -> Expect:
 def _stops_or_dies(like: Expect) -> Expect:
     """A host that cannot be told to stop ends as it would without; which of the two came first is then said."""
     exits = None if like.exits is None else (1, 3)
-    return Expect(
-        like.promise, ("stopped", "failed"), like.classes, like.host, like.rank, like.within_s, exits, like.lasts_s
-    )
+    return replace(like, states=("stopped", "failed"), exits=exits)
 
 
 def _comes_back(like: Expect, promise: str = _COMES_BACK) -> Expect:
     """The attempt ends as it would without restarts, and the next one brings the job to its end."""
-    return Expect(promise, ("finished",), like.classes, like.host, like.rank, like.within_s, exits=(0,))
+    return replace(like, promise=promise, states=("finished",), exits=(0,))
 
 
 def _in_all(expect: Expect, stopping: Expect = _STOPS, restarted: Expect | None = None) -> Mapping[Phase, Expect]:
@@ -88,7 +87,9 @@ _SUPERVISOR = _dies("supervisor", promise=_SUPERVISOR_KILLED, within_s=SILENT_S,
 _FROZEN_SUPERVISOR = _dies("supervisor", promise=_SUPERVISOR_STOPPED, within_s=SILENT_S, rank=None)
 _GUARD = _dies("supervisor", promise=_GUARD_GONE, rank=None)
 _FROZEN_GUARD = _dies("supervisor", promise=_GUARD_GONE, within_s=SILENT_S, rank=None)
-_BOTH = _dies("supervisor", promise=_BOTH_KILLED, within_s=SILENT_S, rank=None)
+_BOTH = replace(
+    _dies("supervisor", promise=_BOTH_KILLED, within_s=SILENT_S, rank=None), keeps=("control group", "shared memory")
+)
 _LOST = _dies("host_lost", promise=_SILENT, within_s=SILENT_S, rank=None)
 _LOST_FROM_VIEW = Expect(_SILENT, ("failed",), ("host_lost",), 1, None, SILENT_S, (1, 3), 60.0)
 _MEMORY = _dies("host_out_of_memory", promise=_KERNEL)

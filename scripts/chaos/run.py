@@ -161,9 +161,10 @@ class _Case:
     def _judge_left(self) -> None:
         """What lives after the job, what lies where the docs name nothing, what `jobs clean` does not take away."""
         trial, lab, before = self.trial, self.trial.lab, self.runner.before
+        keeps = trial.event.expects[trial.phase].keeps
         with suppress(CaseError):
-            trial.wait(lambda: not self._living(), "", _SETTLE_S)
-        self.left += self._living()
+            trial.wait(lambda: not self._living(keeps), "", _SETTLE_S)
+        self.left += self._living(keeps)
         for host in trial.up:
             self.left += [f"{host.name}: {what}" for what in left.unnamed(before[host.name], left.look(lab, host))]
             shutil.rmtree(host.root / ASKED, ignore_errors=True)
@@ -173,14 +174,19 @@ class _Case:
         if done.returncode not in ((0,) if lab.whole else (0, 3)):
             self.problems.append(f"jobs clean ended with {done.returncode}: {done.stderr.strip()[-300:]}")
         for host in trial.up:
-            self.left += [f"{host.name}: {what}" for what in left.uncleaned(before[host.name], left.look(lab, host))]
+            after = left.look(lab, host)
+            found = [*left.living(before[host.name], after), *left.uncleaned(before[host.name], after)]
+            self.left += [
+                f"{host.name}, after jobs clean: {what}" for what in found if not what.startswith("process: sshd")
+            ]
             shutil.rmtree(host.root / STATE / "checkpoints", ignore_errors=True)
 
-    def _living(self) -> list[str]:
+    def _living(self, keeps: tuple[str, ...]) -> list[str]:
         lab, before = self.trial.lab, self.runner.before
         found = [
             f"{host.name}: {what}"
             for host in self.trial.up
             for what in left.living(before[host.name], left.look(lab, host))
+            if not (keeps and what.startswith(keeps))
         ]
         return found + [f"here: {' '.join(seen.argv)[:200]}" for seen in marked()]
