@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -29,6 +30,9 @@ from scripts.chaos.run import Result, Runner
 
 def main() -> None:
     """Run the cases that were asked for."""
+    # a shell lets its background jobs ignore Ctrl-C, and what is started here would inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options = _options()
     cases = _chosen(options)
     if options.list:

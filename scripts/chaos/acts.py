@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from scripts.chaos.cases import LEASE_S, SILENT_S, Phase
+from scripts.chaos.cases import LEASE_S, REACTION_S, SILENT_S, Phase
 from scripts.chaos.hosts import Seen, freeze
 from scripts.chaos.trial import CaseError, Trial
 
@@ -124,7 +124,7 @@ def host_frozen(trial: Trial) -> None:
     others = [host for host in trial.up if host is not trial.victim]
     try:
         if trial.phase is not Phase.STOPPING:
-            trial.wait(lambda: not trial.ranks(others), "the other hosts do not miss it", SILENT_S)
+            trial.wait(lambda: not trial.ranks(others), "the other hosts do not miss it", SILENT_S, REACTION_S)
         else:
             time.sleep(_LONGER_S)
     finally:
@@ -234,7 +234,7 @@ def launched_again(trial: Trial) -> None:
     script = project / "train.py"
     script.write_text((trial.folder / "project" / "train.py").read_text())
     other = trial.operate("other", "launch", *trial.options(), str(script), "--", "--steps", "5")
-    if other.wait(120 * trial.slowness.factor) != 0:
+    if other.wait(90 + 15 * trial.slowness.factor) != 0:
         raise CaseError(f"the other launch ended with {other.returncode}: {trial.said('other')[-300:]}")
 
 
@@ -248,7 +248,7 @@ def stopped_by_two(trial: Trial) -> None:
 def two_heard(trial: Trial) -> None:
     """Both shells end well, and one of the two is told as who it was."""
     for process in trial.kept.pop("people", ()):
-        if process.wait(60 * trial.slowness.factor) != 0:
+        if process.wait(30 + 10 * trial.slowness.factor) != 0:
             raise CaseError(f"a stop ended with {process.returncode}")
 
 
