@@ -21,6 +21,7 @@ SHARED_WITH_NODES = {
     "nodectl.payload.common.frames",
     "nodectl.payload.jobs.classify",
     "nodectl.payload.jobs.container",
+    "nodectl.payload.jobs.nsys",
     "nodectl.payload.jobs.plan_version",
 }
 # who may use which library

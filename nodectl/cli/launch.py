@@ -228,7 +228,7 @@ def launch(
         slurm_nodes,
     )
     from nodectl.jobs.skips import skipped_checks
-    from nodectl.jobs.ways import Asked, container_line, find_way, needed
+    from nodectl.jobs.ways import Asked, container_line, find_way, needed, trace_line
     from nodectl.topology.fabric.job_order import in_rank_order
     from nodectl.transport.router import connect_ahead
 
@@ -311,7 +311,8 @@ def launch(
         if dry_run:
             if folder is not None:
                 clear_survey(app.transport, hosts, job_id, folder, app.forks)
-            app.show("plan", {"plan": plan.document()}, plan_text(plan.document(), container_line(plan.document())))
+            document = plan.document()
+            app.show("plan", {"plan": document}, plan_text(document, container_line(document), trace_line(document)))
             return
         packages, sent = pack(plan, way.code, surroundings.kept_code)
         if any(surroundings.kept_code.values()):
@@ -348,7 +349,7 @@ def _job_needs(
     request: LaunchRequest, way: Way, paths: tuple[tuple[str, PathKind], ...], interface: str | None
 ) -> JobNeeds:
     from nodectl.checks.launch.candidate import JobNeeds
-    from nodectl.jobs.plan import candidate_ports
+    from nodectl.jobs.plan import NSYS, candidate_ports
 
     folder = request.checkpoint_folder()
     return JobNeeds(
@@ -364,6 +365,7 @@ def _job_needs(
         paths=paths,
         engine=way.start.engine,
         numa_binding=way.start.numa_binding,
+        nsys=way.start.trace is not None and way.start.trace.tool == NSYS,
     )
 
 

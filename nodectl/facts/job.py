@@ -63,7 +63,8 @@ class Launcher:
 class JobVenv:
     """Versions in the launcher's environment, empty where there is none; `engine` is that of --engine.
 
-    `numa_binding`: its torchrun knows that option; only looked for where it is asked for.
+    `numa_binding`: its torchrun knows that option; `nsys` is where Nsight Systems is on the host, empty where it is
+    not. Both are only looked for where they are asked for.
     """
 
     python: str
@@ -71,6 +72,7 @@ class JobVenv:
     nccl: str
     engine: str = ""
     numa_binding: bool = False
+    nsys: str = ""
 
 
 @dataclass(frozen=True, slots=True)

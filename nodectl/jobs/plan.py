@@ -22,7 +22,7 @@ CODE_LIMIT_MIB = 64
 NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
 NIC_BINDINGS = ("host", "gpu", "none")
 LOG_LIMIT_MIB = 1024
-TRACERS = ("torch",)
+TRACERS = TORCH, NSYS = ("torch", "nsys")
 TRACE_SKIP, TRACE_STEPS = 10, 5
 _TRACE_S = 120.0
 _MIN_LEASE_S = 3.0

@@ -181,6 +181,7 @@ def _question(host: Host, hosts: Sequence[Host], needs: JobNeeds) -> dict[str, o
         "engines": ([needs.container_engine] if needs.container_engine else ENGINES[:2]) if needs.image else [],
         "engine": needs.engine if needs.engine in _PACKAGES else "",
         "numa_binding": bool(needs.numa_binding),
+        "nsys": needs.nsys,
     }
 
 

@@ -14,13 +14,15 @@ from typing import Any
 from nodectl.checks.launch.candidate import PathKind
 from nodectl.errors import UsageError
 from nodectl.jobs.code import Code, find_code, find_folder, find_module
-from nodectl.jobs.engines import COMMAND, DEEPSPEED, TORCHRUN, of_module, split
-from nodectl.jobs.plan import CODE_LIMIT_MIB, Container, Start, Tracing
+from nodectl.jobs.engines import ACCELERATE, COMMAND, DEEPSPEED, TORCHRUN, of_module, split
+from nodectl.jobs.plan import CODE_LIMIT_MIB, NSYS, Container, Start, Tracing
 from nodectl.payload.jobs.container import APPTAINER, Place
 from nodectl.payload.jobs.container import argv as container_argv
 from nodectl.payload.jobs.container import name as container_name
+from nodectl.payload.jobs.nsys import argv as nsys_argv
 
 _BUNDLED = "workload:"
+_TORCH = "say --trace torch"
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}")
 
 
@@ -67,7 +69,7 @@ def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
         conda=_absolute("--conda", asked.conda),
         numa_binding=_numa_binding(asked),
         container=_container(asked, needs),
-        trace=asked.trace,
+        trace=_trace(asked),
     )
     if start.chdir:
         return _on_the_hosts(asked, start, script, args)
@@ -107,6 +109,17 @@ def _numa_binding(asked: Asked) -> str:
     if asked.engine == COMMAND and asked.numa_binding != "node":
         raise UsageError(f"--numa-binding {asked.numa_binding}: a command is bound by numactl, to a node", "say node")
     return asked.numa_binding
+
+
+def _trace(asked: Asked) -> Tracing | None:
+    """UsageError for ranks that nsys cannot be put in front of."""
+    if asked.trace is None or asked.trace.tool != NSYS:
+        return asked.trace
+    if asked.engine not in (TORCHRUN, ACCELERATE):
+        raise UsageError(f"--trace nsys is for ranks of torchrun, and --engine {asked.engine} starts its own", _TORCH)
+    if asked.container is not None:
+        raise UsageError("--trace nsys is the hosts' nsys, and a container has its own programs", _TORCH)
+    return asked.trace
 
 
 def _container(asked: Asked, needs: Sequence[str]) -> Container | None:
@@ -172,6 +185,18 @@ def _on_the_hosts(asked: Asked, start: Start, script: str, args: tuple[str, ...]
     slug = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:50] or "job"
     name = f"{slug}-{hashlib.sha256(posixpath.join(start.chdir, script).encode()).hexdigest()[:8]}"
     return Way(None, script, args, start, name, "", tuple(paths))
+
+
+def trace_line(plan: Mapping[str, Any]) -> str:
+    """What is profiled, and what stands in front of each rank; empty without a trace."""
+    asked = plan["start"]["trace"]
+    if asked is None:
+        return ""
+    steps = f"{asked['steps']} steps behind the first {asked['skip']}"
+    if asked["tool"] != NSYS:
+        return f"{asked['tool']}: {steps}"
+    output = f"~/.local/state/nodectl/jobs/{plan['id']}/traces/RANK"
+    return f"{steps}: {' '.join(nsys_argv('nsys', output))} python …"
 
 
 def container_line(plan: Mapping[str, Any]) -> str:

@@ -223,8 +223,8 @@ def _shared_remedy(members: Sequence[Finding]) -> str:
     return re.sub(rf"(?<![\w.-]){re.escape(first.host)}(?![\w.-])", lambda _: pattern, first.remedy)
 
 
-def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
-    """The plan as `--dry-run` prints it: hosts, ports, checkpoint, a container's command line, order of ranks."""
+def plan_text(plan: Mapping[str, Any], container: str = "", trace: str = "") -> str:
+    """The plan as `--dry-run` prints it: hosts, ports, checkpoint, command lines of container and profiler, ranks."""
     hosts, count = plan["hosts"], _nodes(plan)
     lines = [
         f"job         {plan['id']}",
@@ -234,6 +234,7 @@ def plan_text(plan: Mapping[str, Any], container: str = "") -> str:
         f"ranks       {count * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
         f"launcher    {plan['launcher']}" + (f" (environment {plan['venv']})" if plan["venv"] else ""),
         *([f"container   {container}"] if container else []),
+        *([f"trace       {trace}"] if trace else []),
         f"rendezvous  {hosts[0]['address']} port {plan['master_port']}",
         f"heartbeat   UDP port {plan['heartbeat_port']}, every {plan['beat_s']:g} s, lease {plan['lease_s']:g} s",
         f"variables   {', '.join(plan['env_names']) or 'none handed over'}",

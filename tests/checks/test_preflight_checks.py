@@ -291,6 +291,7 @@ def test_few_names() -> None:
             {"job_venv__numa_binding": True},
             "torch 2.13.0 has not it",
         ),
+        ("launch_nsys", {"nsys": True}, {}, {"job_venv__nsys": "/usr/local/cuda/bin/nsys"}, "not installed"),
     ],
 )
 def test_what_only_some_launches_need(

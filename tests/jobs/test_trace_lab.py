@@ -133,3 +133,69 @@ def test_the_slow_rank_is_named_and_the_losses_stay_bit_for_bit(shell: Shell) ->
     plain = shell.launch(*words)
     assert plain.returncode == 0 and len(losses(plain)) == 9
     assert losses(plain) == losses(traced)
+
+
+@pytest.mark.slow
+def test_a_slow_network_shows_as_communication_that_nothing_hides(shell: Shell) -> None:
+    words = ("--trace", "torch", "--trace-skip", "2", "--trace-steps", "3", "train.py", "--", "-1", "no", "7")
+    name = Path(shell.lab.inventory).parent.name
+    shell.nodectl("lab", "fault", "--name", name, "slow-link", shell.hosts[2])
+    try:
+        done = shell.launch(*words, document=True)
+    finally:
+        shell.nodectl("lab", "heal", "--name", name, shell.hosts[2])
+    assert done.returncode == 0, done.stderr + done.stdout
+    # of a ring of 3 each host takes in 4/3 of the gradients, which are 525 KB: 112 ms at 50 Mbit/s
+    gradients_ms = (128 * 512 * 2 + 512 + 128) * 4 * 8 / 50e6 * 1000 * 4 / 3
+    for rank in json.loads(done.stdout)["trace"]["ranks"]:
+        assert rank["exposed"] * rank["step_ms"] > 0.7 * gradients_ms
+        assert rank["communication"] >= rank["exposed"] > rank["waiting"]
+
+
+@pytest.mark.slow
+def test_heavier_maths_of_one_rank_are_named(shell: Shell) -> None:
+    words = ("--trace", "torch", "--trace-skip", "2", "--trace-steps", "4", "train.py", "--", "2", "maths", "9")
+    done = shell.launch(*words)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert re.search(rf"slowest: rank 2 on {shell.hosts[2]}, by \S+ ms a step .* in the forward operators", done.stdout)
+    assert done.stdout.rstrip().splitlines()[-1].startswith("job finished")
+
+
+@pytest.mark.slow
+def test_traces_of_a_job_that_fails_later_are_told_before_the_cause(shell: Shell) -> None:
+    words = ("--trace", "torch", "--trace-skip", "2", "--trace-steps", "3", "train.py", "--", "1", "dies", "8")
+    done = shell.launch(*words, document=True)
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    assert document["jobs"][0]["first_failure"]["rank"] == 1
+    assert [rank["steps"] for rank in document["trace"]["ranks"]] == [3, 3, 3]
+    short = shell.launch("--trace", "torch", "train.py", "--", "-1", "no", "3")
+    said = "it took 3 optimizer steps, and the window begins after 11"
+    assert short.returncode == 0 and said in short.stdout, short.stderr
+    assert short.stdout.rstrip().splitlines()[-1].startswith("job finished")
+
+
+_NSYS = """#!/bin/sh
+shift
+for word; do case $word in --*) shift ;; *) break ;; esac; done
+echo under a stand-in for nsys
+exec "$@"
+"""
+
+
+@pytest.mark.slow
+def test_nsys_is_refused_where_it_is_not_and_else_in_front_of_each_rank(shell: Shell) -> None:
+    words = ("--trace", "nsys", "train.py", "--", "-1", "no", "2")
+    refused = shell.launch(*words)
+    assert refused.returncode == 1 and "launch_nsys: not installed" in refused.stderr
+    text = shlex.quote(_NSYS)
+    shell.everywhere(f"printf %s {text} > /usr/local/bin/nsys && chmod 755 /usr/local/bin/nsys")
+    try:
+        planned = shell.launch("--dry-run", *words)
+        assert "nsys profile --trace=cuda,nvtx --sample=none" in planned.stdout, planned.stderr
+        done = shell.launch(*words)
+    finally:
+        shell.everywhere("rm /usr/local/bin/nsys")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert done.stdout.count("under a stand-in for nsys") == 3 and len(losses(done)) == 2
+    assert "it took 2 optimizer steps, and the window begins after 11" in done.stdout

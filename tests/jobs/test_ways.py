@@ -6,6 +6,7 @@ import pytest
 
 from nodectl.errors import UsageError
 from nodectl.jobs.engines import split
+from nodectl.jobs.plan import Tracing
 from nodectl.jobs.skips import said, skipped_checks
 from nodectl.jobs.ways import Asked, find_way, needed
 from nodectl.model.finding import Finding
@@ -108,6 +109,8 @@ def test_a_command_brings_the_project_where_the_operator_stands(project: Path, m
         (Asked("train.py", container="/img.sif", container_engine="docker"), "by its name"),
         (Asked("train.py", container="img", conda="/env"), "brings its own"),
         (Asked("train.py", container_engine="docker"), "goes with --container"),
+        (Asked("train.py", engine="deepspeed", trace=Tracing("nsys")), "starts its own"),
+        (Asked("train.py", container="img", trace=Tracing("nsys")), "has its own programs"),
     ],
 )
 def test_words_that_do_not_fit_together(asked: Asked, words: str) -> None:

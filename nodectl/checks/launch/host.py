@@ -188,6 +188,20 @@ def numa_binding(host: Candidate) -> Iterator[Finding]:
         )
 
 
+NSYS = Check("launch_nsys", looks_at="Nsight Systems, with --trace nsys", fires="it is not installed")
+
+
+@judges(NSYS, reads=("job_venv",))
+def nsight_systems(host: Candidate) -> Iterator[Finding]:
+    """A rank that cannot be profiled would not start at all."""
+    if host.needs.nsys:
+        there = host.known("job_venv", JobVenv).nsys
+        remedy = f"install nsight-systems-cli on {host.host}, or say --trace torch"
+        yield host.finding(
+            NSYS, failed_unless(bool(there)), expected="nsys", actual=there or "not installed", remedy=remedy
+        )
+
+
 NEEDED_PATHS = Check(
     "launch_paths", looks_at="what --need and --chdir name, and the script there", fires="not there, or not readable"
 )

@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Dict, List, Optional
 
 from ..common.frames import send
+from . import nsys
 from .chrome_trace import TraceError, read_events
 from .folder import JobFolder, JobFolderError, write_atomic
 from .trace_summary import summarize
@@ -108,7 +109,8 @@ def _summary(path: str) -> Dict[str, Any]:
     with contextlib.suppress(OSError):
         if os.path.getmtime(kept) >= os.path.getmtime(path) and (summary := _read(kept, _SUMMARY_BYTES)):
             return summary
-    summary = summarize(read_events(path))
+    read = nsys.read_events if path.endswith(".nsys-rep") else read_events
+    summary = summarize(read(path))
     with contextlib.suppress(OSError):
         write_atomic(kept, json.dumps(summary).encode())
     return summary

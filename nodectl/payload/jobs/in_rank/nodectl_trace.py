@@ -165,8 +165,10 @@ class _Recorder:
         if self.done or os.getpid() != self.pid:
             return
         try:
-            if self.window is not None and not (self.window.on_gpu and hasattr(sys, "last_value")):
-                self.window.stop()  # of a failed CUDA context nothing more is asked
+            if self.window is not None and self.window.on_gpu and hasattr(sys, "last_value"):
+                self.end("it failed within the window, and a CUDA context that may have failed is not asked for more")
+            elif self.window is not None:
+                self.window.stop()
             if not self.done:
                 taken = "it took %d optimizer steps, and the window begins after %d" % (
                     self.count,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from ...common.libraries import installed
+from .. import nsys
 from ..process import login_of
 
 _SMI_DEADLINE_S = 20
@@ -26,6 +27,7 @@ def look(request: Dict[str, Any]) -> Dict[str, Any]:
             "torch": installed(venv, r"torch") if venv else "",
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
+            "nsys": nsys.find() if request["nsys"] else "",
             "numa_binding": has_numa_binding(venv) if venv and request["numa_binding"] else False,
         },
         "containers": {"images": {engine: image_of(engine, request["image"]) for engine in _engines(request)}},
