@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nodectl.errors import NodectlError
-from nodectl.jobs.cause import failure_place
+from nodectl.jobs.cause import HostWords, failures_of
 from nodectl.jobs.listing import Listing
+from nodectl.jobs.remedies import remedy_of
 from nodectl.jobs.slurm.login import Login
 from nodectl.model.job import Failure, Job, JobPart, JobState, SlurmJob
 
@@ -20,13 +22,15 @@ _STATES = {
     **dict.fromkeys(("FAILED", "BOOT_FAIL", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY"), JobState.FAILED),
     **dict.fromkeys(("PREEMPTED", "TIMEOUT", "REVOKED"), JobState.FAILED),
 }
+# what it says, and the class of that
 _BY_SLURM = {
-    "TIMEOUT": "Slurm ended it at its time limit (TIMEOUT)",
-    "DEADLINE": "Slurm ended it at its deadline (DEADLINE)",
-    "PREEMPTED": "Slurm ended it for another job (PREEMPTED)",
-    "OUT_OF_MEMORY": "Slurm ended it for its use of memory (OUT_OF_MEMORY)",
-    "BOOT_FAIL": "a node did not boot (BOOT_FAIL)",
+    "TIMEOUT": ("Slurm ended it at its time limit (TIMEOUT)", "time_limit"),
+    "DEADLINE": ("Slurm ended it at its deadline (DEADLINE)", "time_limit"),
+    "PREEMPTED": ("Slurm ended it for another job (PREEMPTED)", "killed_from_outside"),
+    "OUT_OF_MEMORY": ("Slurm ended it for its use of memory (OUT_OF_MEMORY)", "host_out_of_memory"),
+    "BOOT_FAIL": ("a node did not boot (BOOT_FAIL)", "host_lost"),
 }
+_KILLED = 137
 
 
 def with_slurm_jobs(listing: Listing, login: Login | None, job_ids: Sequence[str] = ()) -> Listing:
@@ -48,7 +52,7 @@ def read_row(row: Mapping[str, Any]) -> Job:
     plan, hosts = row["plan"], tuple(row["hosts"]) or tuple(row["plan"]["hosts"])
     word = str(row["state"]).split()[0]  # sacct: CANCELLED by 1000
     state = _STATES.get(word, JobState.UNKNOWN)
-    failures = sorted(_failures(row, hosts, int(plan["nproc_per_node"]), word), key=_place)
+    failures = _failures(row, hosts, word)
     first = failures[0] if failures and state is JobState.FAILED else None
     status = {JobState.FINISHED: 0, JobState.FAILED: (first.exit_status if first else None) or 1}.get(state)
     ends = [end["time"] for end in (row["ended"], *row["ends"].values()) if end]
@@ -71,11 +75,6 @@ def read_row(row: Mapping[str, Any]) -> Job:
     )
 
 
-def _place(failure: Failure) -> tuple[bool, tuple[float, float]]:
-    """Slurm's own word first: what it ended dies as if it had failed."""
-    return failure.host != "slurm", failure_place(failure)
-
-
 def _part(rank: int, host: str, row: Mapping[str, Any], word: str) -> JobPart:
     end = row["ends"].get(host)
     if end is not None:
@@ -83,27 +82,45 @@ def _part(rank: int, host: str, row: Mapping[str, Any], word: str) -> JobPart:
     return JobPart(host, rank, word.lower())
 
 
-def _failures(row: Mapping[str, Any], hosts: Sequence[str], ranks: int, word: str) -> Iterator[Failure]:
-    """What ended badly: on each node, else what the batch script said last, else Slurm's own word."""
-    bad = [(rank, host, row["ends"][host]) for rank, host in enumerate(hosts) if row["ends"].get(host)]
-    parts = [
-        Failure(
-            host,
-            None if end["local_rank"] is None else rank * ranks + int(end["local_rank"]),
-            str(end["kind"]),
-            str(end["message"]),
-            end["exit_status"],
-            float(end["time"]),
-        )
-        for rank, host, end in bad
-        if end["exit_status"]
+def _failures(row: Mapping[str, Any], hosts: Sequence[str], word: str) -> list[Failure]:
+    """The likeliest cause first: Slurm's own word, since what it ended dies as if it had failed; then the nodes'."""
+    told = [
+        HostWords(host, rank, {"failures": end["failures"], "flight": _flight(row, rank)})
+        for rank, host in enumerate(hosts)
+        if (end := row["ends"].get(host))
     ]
+    lost = [_lost(row, hosts)] if word == "NODE_FAIL" else []
+    failures = failures_of(told, lost)
     if word in _BY_SLURM:
-        yield Failure("slurm", None, "start", _BY_SLURM[word])
-    elif word == "NODE_FAIL":
-        silent = [host for host in hosts if not row["ends"].get(host)]
-        yield Failure(silent[0] if silent else "slurm", None, "host_lost", "Slurm lost the node (NODE_FAIL)")
-    elif not parts:
-        words = str(row["batch"]).strip().splitlines()
-        yield Failure("slurm", None, "start", words[-1] if words else f"{word} {row['reason']}".strip())
-    yield from parts
+        return _ended_by_slurm(word, failures)
+    return failures or [_last_words(row, word)]
+
+
+def _flight(row: Mapping[str, Any], node: int) -> dict[str, Any]:
+    """What the flight recorders of this node's ranks say."""
+    ranks = int(row["plan"]["nproc_per_node"])
+    return {rank: told for rank, told in row["flight"].items() if int(rank) // ranks == node}
+
+
+def _ended_by_slurm(word: str, failures: Sequence[Failure]) -> list[Failure]:
+    """Of a memory limit, the rank that was killed is named where one is known."""
+    message, category = _BY_SLURM[word]
+    killed = next((each for each in failures if each.exit_status == _KILLED and each.rank is not None), None)
+    if word == "OUT_OF_MEMORY" and killed is not None:
+        first = replace(killed, category=category, evidence=(message, *killed.evidence))
+    else:
+        first, killed = Failure("slurm", None, "start", message, category=category), None
+    return [replace(first, remedy=remedy_of(first)), *(each for each in failures if each is not killed)]
+
+
+def _lost(row: Mapping[str, Any], hosts: Sequence[str]) -> Failure:
+    silent = [host for host in hosts if not row["ends"].get(host)]
+    place = silent[0] if silent else "slurm"
+    return Failure(place, None, "host_lost", "Slurm lost the node (NODE_FAIL)", category="host_lost")
+
+
+def _last_words(row: Mapping[str, Any], word: str) -> Failure:
+    """Of the batch script where no node tells anything, else Slurm's own word."""
+    words = str(row["batch"]).strip().splitlines()
+    message = words[-1] if words else f"{word} {row['reason']}".strip()
+    return Failure("slurm", None, "start", message, category="launcher")

@@ -229,7 +229,7 @@ def _evidence(
         # a note that found no room says nothing by its absence
         watched=notes.is_watched(host.job, death.rank) and not no_space(host.job),
         full=full if note is None else (),
-        **_log(host.logs, host.output, death.local_rank),
+        **log_of(host.logs, host.output, death.local_rank),
     )
     ended_us = death.after_stop or (code == -signal.SIGTERM and after_another)
     return known if ended_us else known._replace(**_of_kernel(death, code, host))
@@ -281,7 +281,7 @@ def unseen(plan: Dict[str, Any], host: HostAtStart, *, known: Set[int], after_st
     return [failure for failure in failures if failure]
 
 
-def _log(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
+def log_of(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
     """The end of what the rank wrote: from its own log where the launcher keeps one, else its lines of the output.
 
     Where those are not marked, all lines, and `shared`.

@@ -11,7 +11,6 @@ import codecs
 import contextlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..common.frames import send
-from .classify import classify, torchrun_exit
+from . import flight, notes, slurm_ends
 from .folder import JobFolderError, check_id, is_job_id, state_root, write_atomic
 
 _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_", "SLURM_", "SBATCH_")
@@ -31,8 +30,6 @@ _ASK_QUEUE_S = 3.0
 _ALIVE_S = 2.0
 _TAIL_BYTES = 64 * 1024
 _CHUNK_BYTES = 256 * 1024
-_FIRST_OBSERVED = re.compile(r"Root Cause \(first observed failure\):(?:.*\n)*?.*\(local_rank: (\d+)\)")
-_FAILED = re.compile(r"failed \(exitcode: -?\d+\) local_rank: (\d+)")
 _UNREAD = "NO_ANSWER"
 _ACTIVE = frozenset(
     {
@@ -73,6 +70,7 @@ def submit(root: str, job_id: str) -> List[Row]:
         with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
             options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
             archive.extractall(folder, **options)  # noqa: S202 - what the operator's own nodectl packed
+        shutil.copytree(notes.hook_folder(), os.path.join(folder, "in_rank"), ignore=shutil.ignore_patterns("__*"))
         said = _run(["sbatch", "--parsable", "job.sh"], cwd=folder, env={**_environment(), **environment})
         number = said.strip().splitlines()[-1].partition(";")[0]
         write_atomic(os.path.join(folder, "slurm.json"), json.dumps({"slurm_id": int(number)}).encode())
@@ -146,17 +144,38 @@ def _queue(numbers: Sequence[int]) -> Dict[int, Dict[str, str]]:
 def _row(folder: str, number: int, queued: Optional[Dict[str, str]]) -> Row:
     hosts, ended = _hosts(folder), _end(os.path.join(folder, "ended"))
     known = queued or _forgotten(folder, number, ended)
+    plan = _json(os.path.join(folder, "plan.json"))
+    ends = {host: _part(folder, rank, int(plan["nproc_per_node"])) for rank, host in enumerate(hosts)}
     return {
         "id": os.path.basename(folder),
-        "plan": _json(os.path.join(folder, "plan.json")),
+        "plan": plan,
         "slurm_id": number,
         "folder": folder,
         **known,
         "hosts": hosts,
         "ended": ended,
-        "ends": {host: _part(folder, rank) for rank, host in enumerate(hosts)},
+        "ends": ends,
+        "flight": _flight(folder, ended is not None) if _is_unsettled(ends) else {},
         "batch": _last_words(os.path.join(folder, "batch.log")),
     }
+
+
+def _is_unsettled(ends: Dict[str, Optional[Row]]) -> bool:
+    """Ranks waited for each other in vain, or called different things, as far as they say."""
+    kinds = {failure["kind"] for end in ends.values() if end for failure in end["failures"]}
+    return "communication" in kinds and kinds <= {"communication", "terminated"}
+
+
+def _flight(folder: str, is_over: bool) -> Row:
+    """What torch's flight recorders say; of a job that has ended it is read once."""
+    kept = os.path.join(folder, "flight.json")
+    with contextlib.suppress(OSError, ValueError):
+        return dict(_json(kept))
+    found = flight.read_dumps(folder, float("-inf"))
+    if is_over:
+        with contextlib.suppress(OSError):  # another login's job
+            write_atomic(kept, json.dumps(found).encode())
+    return found
 
 
 def _hosts(folder: str) -> List[str]:
@@ -168,10 +187,10 @@ def _hosts(folder: str) -> List[str]:
 
 
 def _end(path: str) -> Optional[Dict[str, Any]]:
-    """Exit status and time of a script's last words."""
+    """Exit status and time of a script's last words, and how long its node had been up then, where it says so."""
     with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
-        status, moment = file.read().split()
-        return {"exit_status": int(status), "time": float(moment)}
+        status, moment, *up = file.read().split()
+        return {"exit_status": int(status), "time": float(moment), "up_s": float(up[0]) if up else None}
     return None
 
 
@@ -192,25 +211,10 @@ def _forgotten(folder: str, number: int, ended: Optional[Dict[str, Any]]) -> Dic
     }
 
 
-def _part(folder: str, rank: int) -> Optional[Dict[str, Any]]:
-    """How a node's part ended, with the cause as its log tells it; None while it runs, or where it was killed."""
+def _part(folder: str, rank: int, ranks: int) -> Optional[Dict[str, Any]]:
+    """How a node's part ended, with its failures; None while it runs, or where it was killed."""
     end = _end(os.path.join(folder, "ranks", f"{rank}.end"))
-    if end is None or not end["exit_status"]:
-        return end
-    text = _tail(os.path.join(folder, "ranks", f"{rank}.log"))
-    local_rank = _failed_rank(text)
-    code = end["exit_status"] if local_rank is None else torchrun_exit(text, local_rank)
-    mark = f"[default{local_rank}]:"
-    own = [line[len(mark) :] for line in text.splitlines() if line.startswith(mark)]
-    kind, message = classify(code, "\n".join(own) if own else text, after_another=False)
-    status = 128 - code if code is not None and code < 0 else code
-    return {**end, "local_rank": local_rank, "kind": kind, "message": message, "exit_status": status}
-
-
-def _failed_rank(text: str) -> Optional[int]:
-    """The rank that torchrun calls the first observed failure, else the first one that it names."""
-    observed = _FIRST_OBSERVED.search(text) or _FAILED.search(text)
-    return int(observed[1]) if observed else None
+    return end and {**end, "failures": slurm_ends.failures(folder, rank, ranks, end) if end["exit_status"] else []}
 
 
 def _tail(path: str) -> str:
