@@ -24,7 +24,7 @@ from tests.collection.conftest import ENDS, Controller, controller_of, environme
 from tests.conftest import Cli, LabUnderTest
 from tests.node_snapshot import compare
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 CORES = ("oldest", "own", "newest")
 INVENTORIES = ("plain", "script", "constructed")
