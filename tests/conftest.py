@@ -42,6 +42,8 @@ _LONGEST = (
     "payload/test_job_attempts.py",
     "cli/test_health_hung.py",
 )
+# make's --basetemp lies in it, and pytest makes no parents: `make test-booted` may be the first thing in a clone
+(_ROOT / ".state").mkdir(exist_ok=True)
 
 
 @pytest.fixture(autouse=True)
