@@ -141,7 +141,13 @@ def path_made(path: Path) -> Path:
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="no fio on this machine")
 @pytest.mark.parametrize(
-    "numbers", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGINT], [signal.SIGINT, signal.SIGTERM]]
+    "numbers",
+    [
+        [signal.SIGTERM],
+        pytest.param([signal.SIGHUP], marks=pytest.mark.slow),
+        [signal.SIGINT, signal.SIGINT],
+        pytest.param([signal.SIGINT, signal.SIGTERM], marks=pytest.mark.slow),
+    ],
 )
 def test_however_it_is_ended_what_was_measured_is_shown_and_kept(
     here: tuple[str, Path, dict[str, str]], cli_env: dict[str, str], tmp_path: Path, numbers: list[signal.Signals]

@@ -40,6 +40,10 @@ class Controller:
     collections: Path
     env: Mapping[str, str]
 
+    def is_core(self, end: End) -> bool:
+        """Its ansible-core is that one."""
+        return self.bin.parent.name == _name_of(end)
+
     def run(self, folder: Path, *argv: str, package: bool = False, env: Mapping[str, str] | None = None) -> str:
         """What the program says, in a folder of its own; the test fails where it ends with an error."""
         done = self.attempt(folder, *argv, package=package, env=env)
@@ -102,6 +106,10 @@ def controller_of(programs: Path, artifact: Path, folder: Path) -> Controller:
     return made
 
 
+def _name_of(end: End) -> str:
+    return f"ansible-core-{end.core}"
+
+
 def environment_of(end: End, cache: Path) -> Path:
     """A Python with that ansible-core and what nodectl needs, but without nodectl; made once, and kept in the cache."""
     pythons = [python for version in end.pythons for python in _pythons(version)]
@@ -109,7 +117,7 @@ def environment_of(end: End, cache: Path) -> Path:
         pytest.skip(f"ansible-core {end.core} needs Python {' or '.join(end.pythons)}, and none of them is here")
     needed = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     wanted = [f"ansible-core=={end.core}.*", *(each for each in needed if not each.startswith(_NOT_BY_PLAYBOOKS))]
-    folder = cache / f"ansible-core-{end.core}"
+    folder = cache / _name_of(end)
     stamp = folder / "nodectl-requires.json"
     if not stamp.is_file() or json.loads(stamp.read_text()) != wanted:
         subprocess.run([pythons[0], "-m", "venv", "--clear", "--without-pip", folder], check=True)

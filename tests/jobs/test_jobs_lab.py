@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.lab]
 # one write a line: print's words and its newline are two, between which another rank of the host may write
 SLEEP = "import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n"
 _LAUNCHER = "/usr/local/bin/test-launcher"
+ENDED = ("failed", "finished", "stopped")
 
 
 class Shell:
@@ -65,7 +66,7 @@ class Shell:
         until = time.monotonic() + timeout_s
         while True:
             job = self.job(job_id)
-            if job["state"] in ("failed", "finished", "stopped"):
+            if job["state"] in ENDED:
                 return job
             assert time.monotonic() < until, job
 
@@ -93,7 +94,8 @@ def shell(lab: LabUnderTest, nodectl: Any, launcher_everywhere: None, tmp_path: 
     made = Shell(lab, nodectl, tmp_path)
     yield made
     for job in json.loads(made.run("--output", "json", "jobs", "list").stdout)["jobs"]:
-        made.run("jobs", "stop", job["id"])
+        if job["state"] not in ENDED:
+            made.run("jobs", "stop", job["id"])
     made.run("jobs", "clean")
 
 

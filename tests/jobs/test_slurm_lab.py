@@ -55,6 +55,7 @@ for number in failed:
 sys.exit(1 if failed else 0)
 """
 _LOOK = "/opt/nodectl/bin/look-once"
+ENDED = ("failed", "finished", "stopped")
 _SLEEP = "import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n"
 
 
@@ -113,7 +114,8 @@ def shell(cluster: SlurmCluster, nodectl: Cli, tmp_path: Path) -> Iterator[Shell
     made = Shell(cluster, nodectl, tmp_path)
     yield made
     for job in json.loads(made.run("--output", "json", "jobs", "list").stdout)["jobs"]:
-        made.run("jobs", "stop", job["id"])
+        if job["state"] not in ENDED:
+            made.run("jobs", "stop", job["id"])
     made.run("jobs", "clean")
 
 

@@ -60,25 +60,31 @@ class Shell:
         return found
 
 
+@pytest.fixture(scope="module")
+def lab(lab4: LabUnderTest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabUnderTest]:
+    part, text = lab4.part(2, tmp_path_factory.mktemp("ways")), render("launch.sh.j2", profiles="lab", venv=_VENV)
+    for host in part.hosts:
+        part.ssh(host, f"printf %s {shlex.quote(text)} > {_LAUNCHER} && chmod 755 {_LAUNCHER}")
+    yield part
+    for host in part.hosts:
+        part.ssh(host, f"rm -f {_LAUNCHER}")
+
+
 @pytest.fixture
-def shell(
-    lab4: LabUnderTest,
-    nodectl: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Shell]:
-    made = Shell(lab4.part(2, tmp_path_factory.mktemp("ways")), nodectl)
-    text = shlex.quote(render("launch.sh.j2", profiles="lab", venv=_VENV))
-    made.everywhere(f"printf %s {text} > {_LAUNCHER} && chmod 755 {_LAUNCHER}")
+def idle(lab: LabUnderTest, nodectl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """In the folder of a project; for what starts nothing."""
     for place, text in {"pyproject.toml": "", "src/own/__init__.py": "", "src/own/train.py": GATHER}.items():
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_text(text)
     monkeypatch.chdir(tmp_path)
-    yield made
-    made.run("jobs", "stop", "last")
-    made.run("jobs", "clean")
-    made.everywhere(f"rm -f {_LAUNCHER}")
+    return Shell(lab, nodectl)
+
+
+@pytest.fixture
+def shell(idle: Shell) -> Iterator[Shell]:
+    yield idle
+    idle.run("jobs", "stop", "last")
+    idle.run("jobs", "clean")
 
 
 @pytest.fixture
@@ -156,8 +162,8 @@ def test_a_command_runs_once_a_rank_and_its_first_failure_ends_the_job(shell: Sh
         ((), "-m PACKAGE.MODULE"),
     ],
 )
-def test_a_slip_is_told_the_word_that_was_meant(shell: Shell, args: tuple[str, ...], words: str) -> None:
-    done = shell.launch(*args)
+def test_a_slip_is_told_the_word_that_was_meant(idle: Shell, args: tuple[str, ...], words: str) -> None:
+    done = idle.launch(*args)
     assert done.returncode == 2 and words in done.stderr, done.stderr
 
 

@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +21,57 @@ PROGRAM = Path(next(iter(workloads.__path__))) / "transformer.py"
 TINY = ("--d-model", "32", "--layers", "2", "--heads", "4", "--seq", "8", "--batch", "8", "--samples", "64")
 
 
-def run(*options: object, ranks: int = 1, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    program = [str(PROGRAM), *TINY, "--device", "cpu", *map(str, options)]
-    if ranks > 1:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
-        place = ["--master-addr", "127.0.0.1", "--master-port", port, "--local-addr", "127.0.0.1"]
-        program = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *place, *program]
-    # more threads than free cores make OpenMP spin, and a step takes twenty times as long
-    base = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "OMP_NUM_THREADS": "1"}
+def run(*options: object, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """One process alone."""
+    with tempfile.TemporaryDirectory() as scratch:
+        return _finished([_start(options, scratch, env or {})])[0]
+
+
+def run_two(*options: object, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Two ranks, started as torchrun starts them; what the first says comes last."""
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port(), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    with tempfile.TemporaryDirectory() as scratch:
+        own = [{**place, "RANK": str(rank), "LOCAL_RANK": str(rank), **(env or {})} for rank in (1, 0)]
+        second, first = _finished([_start(options, scratch, each) for each in own])
+    said, failed = second.stdout + first.stdout, second.stderr + first.stderr
+    return subprocess.CompletedProcess(first.args, first.returncode or second.returncode, said, failed)
+
+
+def run_torchrun(*options: object) -> subprocess.CompletedProcess[str]:
+    """Two ranks by torchrun, which imports torch a third time."""
+    place = ["--master-addr", "127.0.0.1", "--master-port", _free_port(), "--local-addr", "127.0.0.1"]
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", *place]
     with tempfile.TemporaryDirectory() as scratch:  # torchrun leaves its logs where temporary files go
-        return subprocess.run(
-            [f"{torch_venv()}/bin/python", *program],
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-            env={**base, "TMPDIR": scratch, **(env or {})},
-        )
+        return _finished([_start(options, scratch, {}, launcher)])[0]
+
+
+def _free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def _start(
+    options: Sequence[object], scratch: str, env: Mapping[str, str], launcher: Sequence[str] = ()
+) -> subprocess.Popen[str]:
+    argv = [f"{torch_venv()}/bin/python", *launcher, str(PROGRAM), *TINY, "--device", "cpu", *map(str, options)]
+    # more threads than free cores make OpenMP spin, and a step takes twenty times as long
+    base = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "OMP_NUM_THREADS": "1", "TMPDIR": scratch}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True, env={**base, **env})
+
+
+def _finished(processes: Sequence[subprocess.Popen[str]]) -> list[subprocess.CompletedProcess[str]]:
+    """Their ends; what they say beside each other fits into their pipes."""
+    try:
+        said = [process.communicate(timeout=200) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [
+        subprocess.CompletedProcess(process.args, process.returncode, *each)
+        for process, each in zip(processes, said, strict=True)
+    ]
 
 
 def summary(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -55,7 +87,7 @@ def losses(done: subprocess.CompletedProcess[str]) -> dict[int, str]:
 @pytest.fixture(scope="module")
 def whole() -> subprocess.CompletedProcess[str]:
     """Two ranks, twelve steps without a break."""
-    return run("--steps", 12, "--log-every", 1, ranks=2)
+    return run_torchrun("--steps", 12, "--log-every", 1)
 
 
 def test_the_loss_falls() -> None:
@@ -78,10 +110,10 @@ def test_every_rank_says_where_it_runs(whole: subprocess.CompletedProcess[str]) 
 def test_a_resumed_run_goes_on_exactly(whole: subprocess.CompletedProcess[str], tmp_path: Path) -> None:
     # 4 steps are an epoch here: 6 is in the middle of the second
     folder = tmp_path / "checkpoints"
-    first = run("--steps", 6, "--log-every", 1, "--checkpoint-dir", folder, "--checkpoint-every", 2, ranks=2)
+    first = run_two("--steps", 6, "--log-every", 1, "--checkpoint-dir", folder, "--checkpoint-every", 2)
     assert sorted(path.name for path in folder.iterdir()) == ["step-00000004.pt", "step-00000006.pt"]
     env = {"NODECTL_CHECKPOINT_DIR": str(folder)}
-    second = run("--steps", 12, "--log-every", 1, "--checkpoint-every", 5, ranks=2, env=env)
+    second = run_two("--steps", 12, "--log-every", 1, "--checkpoint-every", 5, env=env)
     assert {**losses(first), **losses(second)} == losses(whole)
     told = summary(second)
     assert told["resumed_from_step"] == 6 and min(losses(second)) == 7
@@ -203,9 +235,8 @@ def test_sigusr1_is_a_wish_for_a_checkpoint_that_all_ranks_follow(tmp_path: Path
         "    os.kill(os.getpid(), signal.SIGUSR1)\n"
         "if os.environ.get('RANK') == '1': threading.Thread(target=ask, daemon=True).start()\n"
     )
-    done = run(
+    done = run_two(
         *("--steps", 6, "--log-every", 1, "--checkpoint-every", 1000, "--checkpoint-dir", folder),
-        ranks=2,
         env={"PYTHONPATH": str(tmp_path)},
     )
     summary(done)
