@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.jobs.listing import Report, merge
+from nodectl.model.job import JobState
 from nodectl.payload.jobs import heartbeat as hb
 from nodectl.payload.jobs.attempts import Over, Rules, Succession, unmendable
 from nodectl.payload.jobs.heartbeat import Attempt, Beat
@@ -268,6 +271,30 @@ def test_a_spare_goes_on_from_the_checkpoint_that_the_second_host_has(fleet: Fle
     assert [fleet.report(rank, job_id)["state"]["state"] for rank in (1, 2)] == ["finished"] * 2
     assert fleet.report(1, job_id)["state"]["roster"] == [2, 1]
     assert fleet.output(2, job_id).splitlines()[1:] == ["from 3", f"loss {undisturbed().hex()}"]
+    assert processes_of(job_id) == []
+
+
+@pytest.mark.parametrize("how", ["its supervisor was killed", "it was rebooted"])
+def test_a_host_that_ends_without_a_word_is_told_as_lost_and_the_job_goes_on_elsewhere(fleet: Fleet, how: str) -> None:
+    job_id = fleet.launch(TRAIN, restarts=1, nodes=2, lease_s=3.0)
+    fleet.wait(lambda: all(fleet.output(rank, job_id).count("up in 1") == 2 for rank in (0, 1)))
+    state = fleet.report(1, job_id)["state"]
+    guard, rebooted = state["containment"]["outer"], how == "it was rebooted"
+    for pid in (*((*descendants({guard}), guard) if rebooted else ()), state["pid"]):
+        os.kill(pid, signal.SIGKILL)
+    if rebooted:
+        path = fleet.state(1) / "jobs" / job_id / "state.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "boot_id": "an older one"}))
+    fleet.wait(lambda: all(fleet.report(rank, job_id)["state"]["state"] == "finished" for rank in (0, 2)))
+    fleet.wait_settled(job_id)
+    rows = fleet.reports(job_id)
+    assert [row["state"]["state"] for row in rows] == ["finished", "failed", "finished"]
+    assert rows[1]["state"]["failures"][-1]["kind"] == ("rebooted" if rebooted else "supervisor")
+    job = merge([Report(f"host{rank}", row) for rank, row in enumerate(rows)], {})
+    assert (job.state, job.nodes) == (JobState.FINISHED, ("host0", "host2"))
+    cause = job.past[0].cause
+    assert cause is not None
+    assert (cause.host, cause.category) == ("host1", "host_lost")
     assert processes_of(job_id) == []
 
 
