@@ -306,7 +306,9 @@ def test_a_spare_takes_the_place_of_a_host_that_somebody_ends_in_good_order(flee
     states = [fleet.report(rank, job_id)["state"] for rank in range(3)]
     assert [state["state"] for state in states] == ["finished", "failed", "finished"]
     assert states[0]["roster"] == [0, 2] and states[0]["attempts"][0]["cause"]["host"] == "host1"
-    assert states[1]["no_restart"].startswith("not here any more: the job's supervisor there was ended (SIGTERM)")
+    assert states[1]["no_restart"].startswith(
+        "not here any more: the job's supervisor there was asked to end by a signal"
+    )
     assert processes_of(job_id) == []
 
 

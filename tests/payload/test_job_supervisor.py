@@ -15,7 +15,7 @@ import pytest
 
 from nodectl.payload.common.frames import texts
 from nodectl.payload.jobs.classify import first
-from nodectl.payload.jobs.process import descendants
+from nodectl.payload.jobs.process import descendants, send
 from tests.payload.fleet import RUN, Fleet, answer, processes_of
 
 SLEEP = "import os, time\nprint('up', flush=True)\ntime.sleep(1000)\n"
@@ -175,7 +175,7 @@ def test_one_stop_ends_the_job_on_all_hosts_and_nothing_escapes(fleet: Fleet) ->
     ("said", "kind", "words"),
     [
         ("stopping", "rebooted", "the node was shut down while the job ran there"),
-        ("running", "supervisor", "was ended (SIGTERM), and not by `nodectl jobs stop`"),
+        ("running", "supervisor", "was asked to end by a signal, not by `nodectl jobs stop`"),
     ],
 )
 def test_a_node_that_shuts_down_is_no_stop_by_an_operator(
@@ -190,7 +190,8 @@ def test_a_node_that_shuts_down_is_no_stop_by_an_operator(
     fleet.wait_up(job_id, "up", 2)
     state = fleet.report(1, job_id)["state"]
     for pid in (*descendants({state["containment"]["outer"]}), state["containment"]["outer"], state["pid"]):
-        os.kill(pid, signal.SIGTERM)  # as systemd asks all that is there
+        for number in (signal.SIGTERM, signal.SIGHUP):  # as systemd asks all that is there
+            send(pid, number)
     fleet.wait_settled(job_id)
     reports = fleet.reports(job_id)
     assert {report["state"]["state"] for report in reports} == {"failed"}

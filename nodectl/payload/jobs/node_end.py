@@ -24,7 +24,7 @@ def why_asked(job: JobFolder) -> Optional[Leaving]:
         return None
     if node_ends():
         return Leaving("rebooted", "the node was shut down while the job ran there")
-    return Leaving("supervisor", "the job's supervisor there was ended (SIGTERM), and not by `nodectl jobs stop`")
+    return Leaving("supervisor", "the job's supervisor there was asked to end by a signal, not by `nodectl jobs stop`")
 
 
 def node_ends() -> bool:

@@ -16,6 +16,7 @@ _READ_S = 4.0  # for a log to say what happened, before the end is told without 
 _LAST_WORDS_BYTES = 8000
 _TOGETHER_S = 2.0
 _NEVER = float("inf")
+_ASKS = (signal.SIGTERM, signal.SIGHUP)
 _ENDS = ("signal", "exit", "launcher")
 _UNREAD = "its output could not be read"
 
@@ -69,8 +70,9 @@ class Postmortem:
         self.fail(kind, message)
 
     def _excuse_leaving(self, failure: Dict[str, Any]) -> None:
-        """What a SIGTERM ended, or nobody knows what, ended with the host."""
-        if self._host_leaves and failure["exit_status"] in (None, 128 + signal.SIGTERM) and failure["kind"] in _ENDS:
+        """What a signal asked to end, or ended nobody knows how, ended with the host."""
+        asked = failure["exit_status"] is None or failure["exit_status"] - 128 in _ASKS
+        if self._host_leaves and asked and failure["kind"] in _ENDS:
             failure.update({"kind": "terminated", "class": "terminated"})
 
     def note_stop(self, *, asked: bool) -> None:
@@ -123,7 +125,7 @@ class Postmortem:
 
     def _blame_signal(self, number: int, within_s: float) -> None:
         """Its launcher's ranks die with it, and may have been seen before."""
-        if self._host_leaves and number == signal.SIGTERM:
+        if self._host_leaves and number in _ASKS:
             return
         self._launcher_killed = steady.now()
         message = f"the launcher (torchrun) was killed by signal {number} ({signal_name(number)})"

@@ -111,7 +111,8 @@ class Supervisor:
         """Live until the job has ended on every host and they know that it has here, or another attempt follows."""
         signal.set_wakeup_fd(self.member.wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self.member.note_term)
+        for number in (signal.SIGTERM, signal.SIGHUP):  # systemd sends both to what is left of a session
+            signal.signal(number, self.member.note_term)
         self.courier.start()
         if self.courier.pid:
             self.containment.spared.add(self.courier.pid)
