@@ -13,7 +13,7 @@ from nodectl.cli.options import OneOf
 from nodectl.cli.terminal import note
 from nodectl.common.counting import counted
 from nodectl.common.units import MIB
-from nodectl.errors import UsageError
+from nodectl.errors import NodectlError, UsageError
 from nodectl.jobs.plan import TRACE_SKIP, TRACE_STEPS, TRACERS, Tracing
 from nodectl.model.host import Host
 from nodectl.model.job import Job
@@ -107,6 +107,9 @@ def at_the_end(app: App, job: Job, hosts: Sequence[Host]) -> tuple[dict[str, obj
 
     report, traces = read_report(app, hosts, job)
     document, text = shown(report)
-    if any(trace.file for trace in traces):
-        document["files"] = gathered(app, hosts, job.id, traces, state_dir() / "traces" / job.id)[1]
+    try:
+        if any(trace.file for trace in traces):
+            document["files"] = gathered(app, hosts, job.id, traces, state_dir() / "traces" / job.id)[1]
+    except NodectlError as error:  # what became of the job is said all the same
+        note(f"the traces stay on the hosts: {error.message}")
     return {"trace": document}, text

@@ -118,7 +118,7 @@ def test_a_script_that_ends_early_leaves_what_there_is_or_says_why(tmp_path: Pat
     for steps, problem in {
         3: "it took 3 optimizer steps, and the window begins after 4",
         2: "it took 2 optimizer steps, and the window begins after 4",
-        0: "it took no step of a torch optimizer",
+        0: "it took no step of a torch optimizer (one that is compiled cannot be counted)",
     }.items():
         early = run(tmp_path, LOOP.format(steps=steps))
         assert (early["problem"], early["trace"], early["status"]) == (problem, None, 0)
@@ -159,7 +159,7 @@ def test_a_forked_child_and_a_script_without_torch_are_left_alone(tmp_path: Path
     told = run(tmp_path, LOOP.format(steps=2) + forked)
     assert told["optimizer_steps"] == 2 and told["trace"] is None
     without = run(tmp_path, "print('no torch')")
-    assert (without["problem"], without["out"]) == ("it took no step of a torch optimizer", "no torch\n")
+    assert without["problem"].startswith("it took no step of a torch optimizer") and without["out"] == "no torch\n"
 
 
 def test_an_older_torch_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,19 @@ _HOOKED = "torch.optim.optimizer"
 _FREE_BYTES = 2 << 30
 _MOST_BYTES = 2 << 30
 _KILLED = "the rank was killed, or ended itself, before its trace was written"
-_NO_STEP = "it took no step of a torch optimizer"
+_NO_STEP = "it took no step of a torch optimizer (one that is compiled cannot be counted)"
 _STRANGE_STEPS = 2
+
+
+_torch: Any = None
+_recorder: Any = None
+
+
+def _after_step(optimizer: Any, *_: Any) -> None:
+    """Torch's hook. Where the step itself is compiled, Dynamo traces it, and must find nothing to do."""
+    is_compiling = getattr(getattr(_torch, "compiler", None), "is_compiling", None)  # of torch 2.3 and later
+    if is_compiling is None or not is_compiling():
+        _recorder.after_step(optimizer)
 
 
 def install(ask: Dict[str, Any]) -> None:
@@ -95,9 +106,11 @@ class _Recorder:
         if register is None:
             self.end("this torch has no hook for the steps of optimizers (2.0 and later have it)")
         else:
-            register(self.after_step)
+            global _torch, _recorder
+            _torch, _recorder = sys.modules["torch"], self
+            register(_after_step)
 
-    def after_step(self, optimizer: Any, *_: Any) -> None:
+    def after_step(self, optimizer: Any) -> None:
         """A step was taken, of any optimizer; whatever goes wrong here is no concern of the script's."""
         if self.done or os.getpid() != self.pid:
             return

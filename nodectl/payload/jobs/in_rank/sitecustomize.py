@@ -276,6 +276,7 @@ def _trace() -> None:
         spec = importlib.util.spec_from_file_location("nodectl_trace", os.path.join(_FOLDER, "nodectl_trace.py"))
         if spec is not None and spec.loader is not None:
             module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module  # where Dynamo looks a function's module up
             spec.loader.exec_module(module)
             module.install(json.loads(asked))
 
