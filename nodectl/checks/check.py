@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from nodectl.checks.counters import Growth, Previous, growth
+from nodectl.checks.counters import NOTHING_YET, Growth, Previous, growth
 from nodectl.errors import DeclarationError
 from nodectl.facts.base import SUDOERS
 from nodectl.facts.lab import Lab
@@ -253,6 +253,8 @@ class Subject:
     def growth(self, key: str, value: int, last: int | None = None) -> Growth:
         """The counter `key` against its last reading; `last` is the number at which it stops counting."""
         self.counters[key] = value
+        if value == 0 != last and self.previous is None:
+            return NOTHING_YET  # as `growth` says, which a host would be asked hundreds of times
         return growth(self.previous, self.boot_id, self.time, key, value, last)
 
     def grew(

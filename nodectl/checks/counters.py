@@ -44,7 +44,7 @@ class Growth(NamedTuple):  # made as fast as a tuple: a host has hundreds
 
 
 # of most counters of a host that was not read before: hundreds, and all alike
-_NOTHING_YET = Growth(0, None, why="first reading")
+NOTHING_YET = Growth(0, None, why="first reading")
 
 
 def growth(
@@ -52,7 +52,7 @@ def growth(
 ) -> Growth:
     """`value` against the last reading of `key`; `last` is the number at which this counter stops."""
     if previous is None and value == 0 != last:
-        return _NOTHING_YET
+        return NOTHING_YET
     stuck = last is not None and value == last
     if previous is None or key not in previous.counters:
         return Growth(value, None, stuck=stuck, why="first reading")

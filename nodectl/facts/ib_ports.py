@@ -4,8 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from nodectl.common.natural import natural
@@ -273,11 +274,15 @@ def _upper(text: str | None) -> str | None:
 
 def _with_mtus(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_Key, IbPort]:
     verbs = {(device.name, port.port): port for device, port in _verbs_ports(recording)}
-    return {
-        key: replace(port, mtu_active=verbs[key].active_mtu_bytes, mtu_max=verbs[key].max_mtu_bytes)
-        for key, port in ports.items()
-        if key in verbs
-    }
+    return {key: _with_mtu(port, verbs[key]) for key, port in ports.items() if key in verbs}
+
+
+_before_mtu = attrgetter(*(item.name for item in fields(IbPort)[:-3]))
+
+
+def _with_mtu(port: IbPort, verbs: Any) -> IbPort:
+    # not by replace, which looks at every field: its last ones are the MTUs and the counters
+    return IbPort(*(*_before_mtu(port), verbs.active_mtu_bytes, verbs.max_mtu_bytes, port.counters))
 
 
 def _with_netdevs(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_Key, IbPort]:

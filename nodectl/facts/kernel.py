@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import dataclass
+from functools import lru_cache
 
 from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output
@@ -23,6 +24,7 @@ class Kernel:
     os_name: str | None
 
 
+@lru_cache(maxsize=4)
 def parse_os_release(text: str) -> dict[str, str]:
     """The variables of /etc/os-release, whose values are quoted as in a shell."""
     values: dict[str, str] = {}

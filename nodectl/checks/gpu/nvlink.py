@@ -167,12 +167,12 @@ def _errors(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
 
 def _grown(host: Subject, gpu: NvLinkGpu, link: NvLink) -> str:
     """By change between readings; without an earlier one, only clearly many."""
-    texts = []
+    texts, prefix = [], f"nvlink.{gpu.uuid or gpu.index}.{link.link}."
     for name in _COUNTERS:
         value = getattr(link, name)
         if value is None:
             continue
-        grown = host.growth(f"nvlink.{gpu.uuid or gpu.index}.{link.link}.{name}", value)
+        grown = host.growth(prefix + name, value)
         if host.limit_reached(grown, NVLINK_ERRORS_LIMIT, NVLINK_ERRORS_FIRST_LIMIT) is not None:
             texts.append(f"link {link.link} {name.removesuffix('_errors')}: {grown.text}")
     return ", ".join(texts)

@@ -324,27 +324,24 @@ def counters(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
         (IB_RETRIES, _TRANSPORT, IB_RETRIES_LIMIT, None),
     )
     for check, names, change, first in rows:
-        faults = (
-            fault
-            for port in telling
-            for name in names
-            if name in port.counters
-            for fault in _counter(host, check, port, name, change, first)
-        )
+        faults = (fault for port in telling for fault in _counters(host, check, port, names, change, first))
         actual = f"none on {counted(len(telling), 'port')}"
         yield from host.all_of(check, faults, expected="none since the last reading", actual=actual)
 
 
-def _counter(
-    host: Subject, check: Check, port: IbPort, name: str, change: Threshold, first: Threshold | None
+def _counters(
+    host: Subject, check: Check, port: IbPort, names: tuple[str, ...], change: Threshold, first: Threshold | None
 ) -> Iterator[Finding]:
-    grown = host.growth(f"ib.{port.label}.{name}", port.counters[name], _ENDS.get(name))
-    subject = f"{port.label} {name}"
-    if grown.stuck:
-        expected = "a counter that can still show a change"
-        yield host.finding(check, Status.UNKNOWN, subject, expected=expected, actual=grown.text, remedy=_CLEAR)
-    else:
-        yield from host.grew(check, subject, grown, change, first)
+    label, counters = port.label, port.counters
+    for name in names:
+        if name not in counters:
+            continue
+        grown = host.growth(f"ib.{label}.{name}", counters[name], _ENDS.get(name))
+        if grown.stuck:
+            expected, subject = "a counter that can still show a change", f"{label} {name}"
+            yield host.finding(check, Status.UNKNOWN, subject, expected=expected, actual=grown.text, remedy=_CLEAR)
+        elif host.limit_reached(grown, change, first) is not None:
+            yield from host.grew(check, f"{label} {name}", grown, change, first)
 
 
 IB_SUBNET_MANAGER = Check(

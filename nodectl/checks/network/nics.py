@@ -166,21 +166,25 @@ def errors(host: Subject, _nics: dict[str, Nic]) -> Iterator[Finding]:
 
 
 def _errors(host: Subject, nic: Nic) -> Iterator[Finding]:
-    for subject, grown in _grown(host, nic, _ERRORS):
-        yield from host.grew(NIC_ERRORS, subject, grown, NIC_ERRORS_LIMIT, NIC_ERRORS_FIRST_LIMIT)
+    for name, grown in _grown(host, nic, _ERRORS):
+        if host.limit_reached(grown, NIC_ERRORS_LIMIT, NIC_ERRORS_FIRST_LIMIT) is not None:
+            subject = f"{nic.name} {name}"
+            yield from host.grew(NIC_ERRORS, subject, grown, NIC_ERRORS_LIMIT, NIC_ERRORS_FIRST_LIMIT)
 
 
 def _drops(host: Subject, nic: Nic) -> Iterator[Finding]:
-    remedy = f"`ethtool -S {nic.name}` names the reason; larger rings (`ethtool -G`) help where they overflow"
-    for subject, grown in _grown(host, nic, _DROPS):
-        over = " between two readings"
-        yield from host.grew(NIC_DROPS, subject, grown, NIC_DROPS_LIMIT, None, over=over, remedy=remedy)
+    for name, grown in _grown(host, nic, _DROPS):
+        if host.limit_reached(grown, NIC_DROPS_LIMIT, None) is not None:
+            subject, over = f"{nic.name} {name}", " between two readings"
+            remedy = f"`ethtool -S {nic.name}` names the reason; larger rings (`ethtool -G`) help where they overflow"
+            yield from host.grew(NIC_DROPS, subject, grown, NIC_DROPS_LIMIT, None, over=over, remedy=remedy)
 
 
 def _grown(host: Subject, nic: Nic, names: tuple[str, ...]) -> Iterator[tuple[str, Growth]]:
+    counters, prefix = nic.counters, f"nic.{nic.name}."
     for name in names:
-        if name in nic.counters:
-            yield f"{nic.name} {name}", host.growth(f"nic.{nic.name}.{name}", nic.counters[name])
+        if name in counters:
+            yield name, host.growth(prefix + name, counters[name])
 
 
 def _flaps(host: Subject, nic: Nic) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from nodectl.parsers.rdma.labelled import Block, first_match, is_cut_label, labelled, nothing_found, rows_of
@@ -110,7 +110,7 @@ def _put(device: tuple[str, Block, list[_PortBlock]], line: Line) -> None:
         ports.append(_PortBlock(int(match[1])))
     elif match.re is _GID:
         if ports:
-            ports[-1].gids.append(PortGid(int(match[1]), match[2], (match[3] or "").strip() or None))
+            ports[-1].gids.append(_gid(match))
     elif match[1] in (_OF_PORT if ports else _HEAD):
         (ports[-1] if ports else head).put(match[1], line, _without_code(match[1], match[2].strip(), line))
 
@@ -121,16 +121,28 @@ def _form(text: str) -> re.Match[str] | None:
     return _PORT.fullmatch(text) or _GID.fullmatch(text) or _LABEL.fullmatch(text)
 
 
+def _gid(match: re.Match[str]) -> PortGid:
+    return PortGid(int(match[1]), match[2], (match[3] or "").strip() or None)
+
+
+@lru_cache(maxsize=256)
+def _coded(value: str) -> str | None:
+    """The word before the number in brackets; None where that is missing."""
+    match = _CODE.fullmatch(value)
+    return None if match is None else match[1].rstrip()
+
+
 def _without_code(label: str, value: str, line: Line) -> str:
     if label not in _WITH_CODE:
         return value
-    match = _CODE.fullmatch(value)
-    if match is None:
+    word = _coded(value)
+    if word is None:
         raise unreadable(_PROGRAM, line, "the number in brackets is missing")
-    return match[1].rstrip()
+    return word
 
 
 def _device(name: str, head: Block, ports: list[_PortBlock]) -> Device:
-    device = head.read(Device, name=name)
+    # the device first, then its ports: what is cut is told of the first row that is
+    values = head.values(Device)
     read = (block.read(DevicePort, port=block.index, gids=tuple(block.gids)) for block in ports)
-    return replace(device, ports=tuple(read))
+    return Device(name=name, ports=tuple(read), unavailable=head.unavailable, **values)

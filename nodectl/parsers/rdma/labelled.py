@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from nodectl.errors import ParseError
@@ -46,9 +46,10 @@ def labelled(read: Callable[..., object], label: str, *arguments: object) -> Any
 
 
 @cache
-def _rows_of(kind: Any) -> dict[str, Any]:
+def _rows_of(kind: Any) -> dict[str, tuple[Callable[..., object], tuple[object, ...]]]:
     """Of the dataclass `kind`: how each field is read that has a row, by its name."""
-    return {item.name: item.metadata["row"] for item in fields(kind) if "row" in item.metadata}
+    rows = {item.name: item.metadata["row"] for item in fields(kind) if "row" in item.metadata}
+    return {name: (read, tuple(arguments)) for name, (read, *arguments) in rows.items()}
 
 
 class Block:
@@ -65,8 +66,11 @@ class Block:
 
     def read(self, kind: Callable[..., T], **given: object) -> T:
         """The dataclass `kind` with its `labelled` fields, what the caller gives, and what the tool refused."""
-        values = {name: read(self, name, *arguments) for name, (read, *arguments) in _rows_of(kind).items()}
-        return kind(**given, **values, unavailable=self.unavailable)
+        return kind(**given, **self.values(kind), unavailable=self.unavailable)
+
+    def values(self, kind: object) -> dict[str, Any]:
+        """The `labelled` fields of the dataclass `kind` by their names."""
+        return {name: read(self, name, *arguments) for name, (read, arguments) in _rows_of(kind).items()}
 
     def text(self, name: str, label: str, vocabulary: tuple[str, ...] = ()) -> str | None:
         """As printed, None where blank; blank or half a word of a `vocabulary` is a row that was cut."""
@@ -98,9 +102,10 @@ class Block:
         if matched is None:
             return None
         line, value = matched
-        if not _WHOLE.fullmatch(value):
+        number = _number_of(value)
+        if number is None:
             raise unreadable(self._tool, line, f"{value!r} is no whole number")
-        return int(value, 16 if value[:2] in ("0x", "0X") else 10)
+        return number
 
     def number(self, name: str, label: str, pattern: str = r"(\S+)") -> float | None:
         """A decimal number, as a float; ParseError for other text."""
@@ -127,6 +132,12 @@ class Block:
             self.unavailable[name] = row[1]
             return None
         return row
+
+
+@lru_cache(maxsize=1024)
+def _number_of(value: str) -> int | None:
+    """A whole number, hexadecimal after 0x; None for other text."""
+    return int(value, 16 if value[:2] in ("0x", "0X") else 10) if _WHOLE.fullmatch(value) else None
 
 
 def is_cut_label(text: str, labels: Iterable[str]) -> bool:

@@ -13,9 +13,9 @@
 #   NONCE done          after the last
 # Nothing is written to the host's disk, so that a full one can still be read. What even KILL does not end (a driver
 # that never comes back) is left behind: no pipe that it holds is waited for.
-# The caller sets: nonce, budget (seconds for all commands), pack (1: compress where gzip is there), groups (names of
-# variables, each with the lanes whose commands are run together), GROUP_apart (its lanes where they were not done
-# together in time), alone (all other lanes).
+# The caller sets: nonce, budget (seconds for all commands), first_tick (seconds, before which no group is late), pack
+# (1: compress where gzip is there), groups (names of variables, each with the lanes whose commands are run together),
+# GROUP_apart (its lanes where they were not done together in time), alone (all other lanes).
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/cuda/bin
 export LC_ALL PATH
@@ -29,6 +29,7 @@ together_cap=2097152
 together=
 awk=
 files=
+frames= # those that are printed with what comes next: each print wakes all that read it
 looking=
 uid=
 # a lab host answers for hardware that it has not from the recording that it is dressed in; other hosts have no mark
@@ -186,6 +187,7 @@ all_together() { # LANES...
         together=1
         ! command -v awk >/dev/null 2>&1 || awk=1
         for lane in "$@"; do "$lane"; done
+        tell
         show_files
         kill -USR2 "$self"
     } | head -c "$together_cap" &
@@ -222,16 +224,18 @@ take() { # KEY DEADLINE_S LOGIN|root ARGV...
         is_recorded "$key" || ! command -v "$1" >/dev/null 2>&1 || found=1
         return
     fi
+    if ! is_recorded "$key" && ! command -v "$1" >/dev/null 2>&1; then
+        say "$key" 127
+        return
+    fi
     began=$centiseconds # the clock was read when the command before ended
     left=$((budget - (began - started) / 100))
     [ "$deadline" -le "$left" ] || deadline=$left
-    printf '\n%s out %s\n' "$nonce" "$key"
+    printf '%s\n%s out %s\n' "$frames" "$nonce" "$key"
     printf '\n%s err %s\n' "$nonce" "$key" >&2
     if is_recorded "$key"; then
         mark=recorded
         answer "$key"
-    elif ! command -v "$1" >/dev/null 2>&1; then
-        printf '\n%s end 127\n' "$nonce"
     elif [ "$deadline" -le 0 ]; then
         not_asked 'no time left'
     elif [ "$hung" != "${hung#*" $tool "}" ]; then
@@ -249,7 +253,24 @@ take() { # KEY DEADLINE_S LOGIN|root ARGV...
         printf '\n%s end 1\n' "$nonce"
     fi
     clock
-    printf '\n%s took %s %s\n' "$nonce" "$((centiseconds - began))" "$mark"
+    frames="
+$nonce took $((centiseconds - began)) $mark
+"
+}
+
+say() { # KEY STATUS: of what needs no process
+    frames="$frames
+$nonce out $1
+
+$nonce end $2
+
+$nonce took 0 
+"
+}
+
+tell() { # the frames that wait
+    printf '%s' "$frames"
+    frames=
 }
 
 take_newest() { # as take
@@ -283,8 +304,7 @@ ask_in() { # FOLDER KEY DEADLINE_S LOGIN|root ARGV...
     if [ -d "$folder" ] || is_recorded "$1"; then
         take "$@"
     elif [ -z "$looking" ]; then
-        printf '\n%s out %s\n\n%s end 3\n\n%s took 0 \n' "$nonce" "$1" "$nonce" "$nonce"
-        printf '\n%s err %s\n' "$nonce" "$1" >&2
+        say "$1" 3
     fi
 }
 
@@ -295,7 +315,8 @@ begin() {
     trap : PIPE # of what is read no more; a command's own shell has it as it was
     (
         exec >/dev/null 2>&1
-        while sleep 1 && kill -USR1 "$self"; do :; done
+        sleep "$first_tick"
+        while kill -USR1 "$self" && sleep 1; do :; done
     ) &
     ticker=$!
     hung=' ' flooding=' '
@@ -307,8 +328,10 @@ finish() {
 }
 
 one_lane() { # LANE
+    first_tick=1 # it takes its time
     begin
     "$1"
+    tell
     finish
 }
 
@@ -317,6 +340,7 @@ one_lane() { # LANE
 all_quick() { # LANES...
     begin
     for lane in "$@"; do "$lane"; done
+    tell
     late=
     for group in $groups; do
         eval "lanes=\$$group"
@@ -332,6 +356,7 @@ all_quick() { # LANES...
     elif [ -n "$only" ]; then
         clock
         "$only"
+        tell
     fi
     finish
 }

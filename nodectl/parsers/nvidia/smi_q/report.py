@@ -91,28 +91,53 @@ def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
 def _gpu(block: Block, last: bool) -> GpuStatus:
     """All fields of one GPU."""
     unavailable: dict[str, str] = {}
-    named = _fields(GpuStatus, block.values, unavailable)
-    for name, paths, section in _summed(tuple(block.values)):
-        named[name] = _kept(_sum(block.values, paths, section), name, unavailable)
-    named["clock_event_reasons"], other = _reasons(block.values, unavailable)
-    named["retired_pages_pending"] = _pending(block.values, unavailable)
+    values, plan = block.values, _plan(tuple(block.values))
+    named = _fields(plan.layout, values, unavailable)
+    for name, paths, section in plan.sums:
+        named[name] = _kept(_sum(values, paths, section), name, unavailable)
+    reasons = tuple((name, values[path]) for name, path in plan.reasons)
+    named["clock_event_reasons"], other = _reasons(reasons, unavailable)
+    named["retired_pages_pending"] = _pending(values, unavailable)
     processes = block.processes
-    if processes is None and (value := block.values.get("processes")) and refused(value.text):
+    if processes is None and (value := values.get("processes")) and refused(value.text):
         unavailable["processes"] = value.text
+    counters = {name: _plain(US, values[path]) for name, path in plan.counters}
     return GpuStatus(
         bus_id=block.bus_id,
         **named,
         clock_event_reasons_other=other,
-        clock_event_counters_us=_counters(block.values),
+        clock_event_counters_us={name: count for name, count in counters.items() if count is not None},
         mig_devices=None if block.mig_devices is None else tuple(map(_mig_device, block.mig_devices)),
         processes=None if processes is None else _processes(processes, last),
         unavailable=unavailable,
     )
 
 
-def _fields(kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
+# the fields of which nothing is printed, and the others with where
+_Layout = tuple[dict[str, None], tuple[tuple[str, Kind, str, Place], ...]]
+
+
+class _Plan(NamedTuple):
+    """Which of the paths that a GPU prints are looked at; `reasons` and `counters` are (name, path)."""
+
+    layout: _Layout
+    sums: tuple[tuple[str, tuple[str, ...], str], ...]
+    reasons: tuple[tuple[str, str], ...]
+    counters: tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=64)
+def _plan(paths: tuple[str, ...]) -> _Plan:
+    """GPUs of one kind print the same paths."""
+    known = set(paths)
+    first = {name: next((path for path in places if path in known), None) for name, places in COUNTERS.items()}
+    counters = tuple((name, path) for name, path in first.items() if path is not None)
+    return _Plan(_layout(GpuStatus, paths), _summed(paths), _reason_paths(paths), counters)
+
+
+def _fields(layout: _Layout, values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
     """The class's fields that stand somewhere, by name."""
-    blank, printed = _layout(kind, tuple(values))
+    blank, printed = layout
     read: dict[str, Any] = dict(blank)
     for name, kind_of, path, place in printed:
         text, line = values.get(path, _NOTHING)
@@ -126,8 +151,8 @@ def _fields(kind: Any, values: Values, unavailable: dict[str, str]) -> dict[str,
 
 
 @lru_cache(maxsize=64)
-def _layout(kind: Any, paths: tuple[str, ...]) -> tuple[dict[str, None], tuple[tuple[str, Kind, str, Place], ...]]:
-    """The fields of which nothing is printed, and the others with where: GPUs of one kind print the same paths."""
+def _layout(kind: Any, paths: tuple[str, ...]) -> _Layout:
+    """The layout of the dataclass `kind` where these paths are printed."""
     known, printed = set(paths), []
     blank: dict[str, None] = {}
     for name, place in places_of(kind).items():
@@ -173,7 +198,6 @@ def _kept(reading: Any, name: str, unavailable: dict[str, str]) -> Any:
     return reading
 
 
-@lru_cache(maxsize=64)
 def _summed(paths: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...], str], ...]:
     """Each sum's name, its first set of paths that is printed at all, and its section."""
     known, found = set(paths), []
@@ -185,10 +209,23 @@ def _summed(paths: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...], str], .
 
 def _sum(values: Values, paths: tuple[str, ...], section: str) -> int | Refused | None:
     """Of these paths; a part that this GPU does not count adds nothing."""
-    parts = [_reading(COUNT, values[path]) for path in paths]
-    if not parts:
+    if not paths:
         whole = values.get(section)
         return Refused(whole.text) if whole is not None and refused(whole.text) else None
+    try:
+        return _total(tuple(values[path].text for path in paths))
+    except ValueError:
+        for path in paths:
+            _reading(COUNT, values[path])  # it is one of them, and names its line
+        raise
+
+
+@lru_cache(maxsize=1024)
+def _total(texts: tuple[str, ...]) -> int | Refused:
+    """Of what stands there, few different texts over GPUs of one kind; ValueError where one is no count."""
+    if not all(texts):
+        raise ValueError("the value is missing")
+    parts = [_understood(COUNT, text) for text in texts]
     unknown = [part for part in parts if isinstance(part, Refused)]
     if unknown:
         failed = [part for part in unknown if not _ABSENT.fullmatch(part.text)]
@@ -199,18 +236,25 @@ def _sum(values: Values, paths: tuple[str, ...], section: str) -> int | Refused 
     return total
 
 
-def _reasons(values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+def _reason_paths(paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """(name, path) of the reasons for a lower clock."""
+    found = []
+    for path in paths:
+        section, _, rest = path.partition("/")
+        if section in ("clocks_event_reasons", "clocks_throttle_reasons"):
+            name = rest.rpartition("/")[2]
+            found.append((name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_"), path))
+    return tuple(found)
+
+
+def _reasons(
+    printed: Sequence[tuple[str, Value]], unavailable: dict[str, str]
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     active: list[str] = []
     other: list[str] = []
     words: dict[str, Refused] = {}
     read = False
-    # of a hundred values a dozen are looked at closer
-    for path, value in [item for item in values.items() if item[0][:7] == "clocks_"]:
-        section, _, rest = path.partition("/")
-        if section not in ("clocks_event_reasons", "clocks_throttle_reasons"):
-            continue
-        name = rest.rpartition("/")[2]
-        name = name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_")
+    for name, value in printed:
         active_now = _reading(FLAG, value) if value.text else None
         if isinstance(active_now, Refused):
             words[REASONS.get(name, name)] = active_now
@@ -228,11 +272,6 @@ def _reasons(values: Values, unavailable: dict[str, str]) -> tuple[tuple[str, ..
     return (tuple(sorted(set(active), key=order.index)) if read else None), tuple(other)
 
 
-def _counters(values: Values) -> dict[str, int]:
-    counters = {name: _plain(US, _first(values, paths)) for name, paths in COUNTERS.items()}
-    return {name: count for name, count in counters.items() if count is not None}
-
-
 def _pending(values: Values, unavailable: dict[str, str]) -> bool | None:
     names = ("pending_page_blacklist", "pending", "pending_blacklist", "pending_retirement")
     printed = [values[path] for path in (f"retired_pages/{name}" for name in names) if path in values]
@@ -247,24 +286,21 @@ def _pending(values: Values, unavailable: dict[str, str]) -> bool | None:
 
 def _mig_device(values: Values) -> MigDevice:
     unavailable: dict[str, str] = {}
-    return MigDevice(**_fields(MigDevice, values, unavailable), unavailable=unavailable)
+    layout = _layout(MigDevice, tuple(values))
+    return MigDevice(**_fields(layout, values, unavailable), unavailable=unavailable)
 
 
 def _processes(listed: list[Values], last: bool) -> tuple[GpuProcess, ...]:
     processes = []
     for values in listed:
         unavailable: dict[str, str] = {}
-        named = _fields(GpuProcess, values, unavailable)
+        named = _fields(_layout(GpuProcess, tuple(values)), values, unavailable)
         if named["pid"] is None:
             if last and values is listed[-1] and not {"type", "name", "process_name"} & set(values):
                 continue  # the output is cut before its identity
             raise unreadable(TOOL, next(iter(values.values())).line, "a process without its ID")
         processes.append(GpuProcess(**named, unavailable=unavailable))
     return tuple(processes)
-
-
-def _first(values: Values, paths: Sequence[str]) -> Value | None:
-    return next((values[path] for path in paths if path in values), None)
 
 
 def _printed(values: Values, place: Place) -> Value | None:
