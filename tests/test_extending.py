@@ -147,8 +147,13 @@ def test_the_page_has_what_it_promises() -> None:
 @pytest.fixture(scope="module")
 def tried(house: Path) -> str:
     """What pytest says of the tests of all examples."""
-    files = [path for section in SECTIONS for path in section.tests]
-    return run(house, sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *files).stdout
+    return examined(house, "-rA", *(path for section in SECTIONS for path in section.tests)).stdout
+
+
+def examined(house: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """pytest in the copy, whose temporary files lie in it, too: what others left in /tmp would be cleared up by it."""
+    own = ("-p", "no:cacheprovider", f"--basetemp={house / '.state' / 'tmp'}")
+    return run(house, sys.executable, "-m", "pytest", "-q", *own, *argv)
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +191,7 @@ def test_the_examples_are_as_clean_as_the_house(house: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
     done = run(house, "mypy", "--cache-dir", str(_ROOT / ".mypy_cache"), *files)
     assert done.returncode == 0, done.stdout + done.stderr
-    done = run(house, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_imports.py")
+    done = examined(house, "tests/test_imports.py")
     assert done.returncode == 0, done.stdout[-3000:]
 
 

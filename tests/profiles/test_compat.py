@@ -77,6 +77,12 @@ def test_every_row_of_the_matrix_that_may_refuse_has_a_source() -> None:
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.code)
+def test_an_impossible_combination_has_its_reason_its_source_and_the_nearest_that_works(case: Combination) -> None:
+    found = refusal(case)
+    assert case.reason in found.reason and case.nearest in found.nearest and found.source
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.code)
 def test_a_named_stack_really_works_in_the_place_of_the_refused_one(case: Combination) -> None:
     found = refusal(case)
     named = [word.split()[1] for word in found.nearest.split(" or ") if word.startswith("stack ")]
