@@ -34,18 +34,12 @@ def _of_rank(folder: str, node: int, rank: int, local_rank: int, text: str, end:
         code = 1
     if not code:
         return None
-    output = Output(os.path.join(folder, "ranks", f"{node}.log"))
-    logs = os.path.join(folder, "ranks", str(node))
-    verdict = judge(
-        Evidence(
-            code=code,
-            code_from_log=True,
-            note=note,
-            watched=notes.is_watched(folder, rank),
-            after_another=code == -_SIGTERM,
-            **log_of(logs, output, local_rank),
-        )
-    )
+    known = Evidence(code=code, code_from_log=True, note=note, after_another=code == -_SIGTERM)
+    if note is None:  # which says all; of many jobs and ranks, logs are long to read
+        place = os.path.join(folder, "ranks", str(node))
+        log = log_of(place, Output(f"{place}.log"), local_rank)
+        known = known._replace(watched=notes.is_watched(folder, rank), **log)
+    verdict = judge(known)
     return {
         "kind": verdict.kind,
         "class": verdict.category,
