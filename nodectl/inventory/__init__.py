@@ -17,6 +17,9 @@ def read_inventory(sources: Sequence[str], access: Access | None = None) -> Inve
 
     # Ansible makes a folder for temporary files as soon as it is imported: in our state, not in ~/.ansible
     os.environ.setdefault("ANSIBLE_LOCAL_TEMP", str(state_dir() / "ansible"))
+    from nodectl.inventory.shipped_yaml import keep_parsed
+
+    keep_parsed()
     from nodectl.inventory.read import Inventory
 
     return Inventory.read(sources, access)
