@@ -6,10 +6,10 @@ further. A cut-off host ends its ranks by its lease, and starts none without the
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
+from ..common.patterns import lazily
 from . import heartbeat as hb
 from .classify import first
 from .heartbeat import Attempt, Beat
@@ -27,7 +27,7 @@ _MISTAKES = {
     "checkpoint_mismatch": "a restart does not mend a checkpoint of another model",
     "time_limit": "its time is over",
 }
-_MISTAKE = re.compile(r"(?:\w+\.)*(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
+_MISTAKE = lazily(r"(?:\w+\.)*(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
 
 
 class Over(NamedTuple):

@@ -6,28 +6,30 @@ import errno
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Sequence
 
+from ..common.patterns import lazily
+
 COMMUNICATION, TIMEOUT, SCRIPT = "communication", "collective_timeout", "script_error"
 
 # what another rank's end, or its absence, makes of a healthy rank
-_ECHO = re.compile(
+_ECHO = lazily(
     r"gloo[/:]|ncclRemoteError|nccl(?:System|Internal)Error|DistBackendError|DistNetworkError|DistStoreError|TCPStore|"
     r"recvValue failed|sendBytes failed|watchdog caught collective|watchdog (?:got stuck|hang)|NCCL watchdog\b|"
     r"heartbeat monitor timed out|ProcessGroup(?:NCCL|Gloo)|NCCL communicator was aborted",
     re.IGNORECASE,
 )
 # the same, of any program: an echo only where torch's communication raised it
-_CONNECTION = re.compile(
+_CONNECTION = lazily(
     r"connection (?:closed|reset|refused|timed out|was closed|lost)|broken pipe|socket timeout|timed out waiting|"
     r"no route to host|network is unreachable|unhandled system error",
     re.IGNORECASE,
 )
-_TIMED_OUT = re.compile(
+_TIMED_OUT = lazily(
     r"watchdog caught collective operation timeout|timed out waiting \d+ ?ms for|"
     r"ran for \d+ milliseconds before timing out|"
     r"failed to pass monitoredBarrier|wait timeout after \d+ ?ms|application timeout caused pair closure",
     re.IGNORECASE,
 )
-_TORCH_DISTRIBUTED = re.compile(r"torch[/\\]distributed[/\\]")
+_TORCH_DISTRIBUTED = lazily(r"torch[/\\]distributed[/\\]")
 
 
 class Rule(NamedTuple):
@@ -44,8 +46,8 @@ class Rule(NamedTuple):
 
 def _rule(category: str, types: Sequence[str] = (), words: Sequence[str] = ()) -> Rule:
     """Of alternatives, each a regular expression."""
-    fits_words = re.compile("|".join(words), re.IGNORECASE) if words else None
-    return Rule(category, re.compile("|".join(types)) if types else None, fits_words)
+    fits_words = lazily("|".join(words), re.IGNORECASE) if words else None
+    return Rule(category, lazily("|".join(types)) if types else None, fits_words)
 
 
 # causes that speak with a communication library's words: looked at before those of an echo
@@ -384,7 +386,7 @@ _ERRNO = {
     errno.EIO: "hardware_io", errno.ESTALE: "hardware_io", errno.EROFS: "hardware_io", errno.ENOTCONN: "hardware_io",
 }  # fmt: skip
 # torch's writers lose the system's word for what went wrong
-_WRITE_FAILED = re.compile(
+_WRITE_FAILED = lazily(
     r"PytorchStreamWriter failed|file write failed|basic_ios::clear|iostream (?:error|stream error)", re.I
 )
 

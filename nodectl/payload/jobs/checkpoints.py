@@ -7,17 +7,18 @@ import os
 import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..common.patterns import lazily
 from .folder import JobFolderError, check_id, state_root, write_atomic
 
 _UNFINISHED = (".tmp", ".partial", ".part", ".lock")
 _UNFINISHED_FIRST = ("tmp-", "tmp_")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@ -]{0,199}")
+_NAME = lazily(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@ -]{0,199}")
 # the first of these that a name has says which step it is of
 _STEPS = (
-    re.compile(r"(?:step|iter|iteration)[-_=]?(\d+)", re.IGNORECASE),
-    re.compile(r"(?:checkpoint|ckpt|epoch)[-_=]?(\d+)", re.IGNORECASE),
+    lazily(r"(?:step|iter|iteration)[-_=]?(\d+)", re.IGNORECASE),
+    lazily(r"(?:checkpoint|ckpt|epoch)[-_=]?(\d+)", re.IGNORECASE),
 )
-_NUMBER = re.compile(r"\d+")
+_NUMBER = lazily(r"\d+")
 
 
 class File(NamedTuple):

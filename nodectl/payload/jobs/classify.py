@@ -6,6 +6,7 @@ import re
 import signal
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
+from ..common.patterns import lazily
 from . import categories
 
 # a cause comes before its echoes: a killed rank makes its peers fail with communication errors within milliseconds
@@ -18,19 +19,19 @@ _CAUSES = ("signal", "exception", "exit", "checkpoint", "start")
 _HEAD_START_S = 0.5
 
 # torch puts "[rank3]: " before each line of a traceback
-_TAG = re.compile(r"^\[[^\]]*\]: ?")
-_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?::.*)?$")
-_NAMED_ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit)(?::.*)?$")
+_TAG = lazily(r"^\[[^\]]*\]: ?")
+_EXCEPTION = lazily(r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?::.*)?$")
+_NAMED_ERROR = lazily(r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit)(?::.*)?$")
 # a line that does not belong to the message before it
-_OTHER_LINE = re.compile(
+_OTHER_LINE = lazily(
     r"$|terminate called|Fatal Python error|\[?[EWIF]\d{3,4}[ :]|"
     r"\[(?:W|E|I|F|rank\d+\]:\[)|During handling of|The above exception"
     r"|Traceback \(most recent|\d{4}-\d\d-\d\d"
 )
-_WHAT = re.compile(
+_WHAT = lazily(
     r"terminate called after throwing an instance of '([^']+)'\s*what\(\): *([^\n]*(?:\n(?!terminate)[^\n]+){0,6})"
 )
-_USAGE = re.compile(
+_USAGE = lazily(
     r"^(?:usage: .*|\S+: error: (?P<words>.*)|"
     r"Error: (?P<error>(?:No such option|Missing|Invalid value|Got unexpected).*))$",
     re.M,
@@ -39,7 +40,7 @@ _LONGEST = 4000
 _LINES = 24
 _LAST_LINES = 8
 _LAST_WORDS = 4
-_TORCHRUN = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: \d+\)")
+_TORCHRUN = lazily(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: \d+\)")
 _TRACEBACK = "Traceback (most recent call last):"
 
 LOG_ONLY = "log text only"
@@ -310,11 +311,11 @@ class LauncherWords(NamedTuple):
     signal: int = 0
 
 
-_SIGNALLED = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
+_SIGNALLED = lazily(r"SignalException: Process \d+ got signal: (\d+)")
 
 
 # torchrun's own log, before it ends its ranks; Python 3.11 prints the number
-_RECEIVED = re.compile(r"Received (?:Signals\.)?(SIG\w+|\d+) death signal")
+_RECEIVED = lazily(r"Received (?:Signals\.)?(SIG\w+|\d+) death signal")
 
 
 def signal_of_launcher(output: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 from typing import Any, Dict, Optional
 
 from ..common.addresses import family
@@ -63,6 +62,8 @@ def _gpus(plan: Dict[str, Any]) -> str:
     wanted = int(plan.get("gpus_per_node") or 0)
     if not wanted:
         return ""
+    import subprocess  # of use between two attempts alone
+
     try:
         done = subprocess.run(
             ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"],

@@ -5,35 +5,39 @@ from __future__ import annotations
 import glob
 import io
 import os
-import pickle
-import re
 import time
 from typing import Any, Dict, List, NoReturn
+
+from ..common.patterns import lazily
 
 _MOST_BYTES = 64 << 20
 _MOST_GROUPS = 8
 _CLOCK_S = 1.0  # a file's time may be a little older than the moment
-_RANK = re.compile(r"_rank_?(\d+)$")
+_RANK = lazily(r"_rank_?(\d+)$")
 
 
 class DumpError(ValueError):
     """A dump is no flight recorder's, or holds more than plain data."""
 
 
-class _PlainData(pickle.Unpickler):
+def _plain_data(data: bytes) -> Any:
     """A pickle of lists, tuples, dictionaries, text and numbers; whatever names a class or a function is refused."""
+    import pickle  # few jobs have a dump
 
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise DumpError(f"it names {module}.{name}, which is no plain data")
+    class PlainData(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> NoReturn:
+            raise DumpError(f"it names {module}.{name}, which is no plain data")
 
-    def persistent_load(self, pid: Any) -> NoReturn:
-        raise DumpError("it refers to something outside")
+        def persistent_load(self, pid: Any) -> NoReturn:
+            raise DumpError("it refers to something outside")
+
+    return PlainData(io.BytesIO(data)).load()
 
 
 def load(data: bytes) -> Dict[str, Any]:
     """The recorder's document; DumpError where it is none, or a dangerous one."""
     try:
-        document = _PlainData(io.BytesIO(data)).load()
+        document = _plain_data(data)
     except DumpError:
         raise
     except Exception as error:  # a damaged pickle may raise anything

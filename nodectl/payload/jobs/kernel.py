@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import subprocess
 import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..common.patterns import lazily
 
 _TOOL_S = 5.0
 _MOST_LINES = 12
@@ -15,15 +15,15 @@ _LINE_CHARS = 400
 _RECORD_BYTES = 8192
 _VMSTAT = "/proc/vmstat"
 
-_KILLED = re.compile(r"Killed process (\d+)|oom-kill:.*\btask=[^,]*,pid=(\d+)")
-_XID = re.compile(
+_KILLED = lazily(r"Killed process (\d+)|oom-kill:.*\btask=[^,]*,pid=(\d+)")
+_XID = lazily(
     r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\)[^:]*: (\d+)(?:,\s*pid='?(\d+))?|"
     r"GPU ([0-9a-fA-F:.]+): GPU has fallen off the bus"
 )
-_FAULT = re.compile(r"\[(\d+)\](?:: segfault at |:? (?:general protection|trap ))")
+_FAULT = lazily(r"\[(\d+)\](?:: segfault at |:? (?:general protection|trap ))")
 _WORTH = {"oom": _KILLED, "xid": _XID, "fault": _FAULT}
-_TIME = re.compile(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\]\s*")
-_PREFIX = re.compile(r"^(?:<\d+>)?\[\s*\d+\.\d+\]\s*|^\[?\d{4}-\d\d-\d\dT\S+\s+")
+_TIME = lazily(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\]\s*")
+_PREFIX = lazily(r"^(?:<\d+>)?\[\s*\d+\.\d+\]\s*|^\[?\d{4}-\d\d-\d\dT\S+\s+")
 
 
 class Line(NamedTuple):
@@ -114,6 +114,8 @@ def _line(text: str) -> Optional[Line]:
 
 def _log() -> Tuple[str, str]:
     """The kernel's log with times since boot, by the first way that this login may use."""
+    import subprocess  # of use to who may not read it himself
+
     problem = ""
     try:
         return _kmsg(), ""

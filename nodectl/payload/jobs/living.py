@@ -7,6 +7,7 @@ import re
 import time
 from typing import Any, Dict, List, Sequence
 
+from ..common.patterns import lazily
 from . import notes
 from .process import below, read_stat, send
 from .ranks import Rank
@@ -14,8 +15,8 @@ from .ranks import Rank
 _ANSWER_S = 0.5
 _POLL_S = 0.01
 FRAMES = 16
-_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
-_THREAD = re.compile(r"^(?:Current thread|Thread) 0x", re.M)
+_FRAME = lazily(r'^  File "(.*)", line (\d+) in (.*)$')
+_THREAD = lazily(r"^(?:Current thread|Thread) 0x", re.M)
 
 
 def look(job: str, ranks: Sequence[Rank]) -> List[Dict[str, Any]]:

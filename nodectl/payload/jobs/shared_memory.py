@@ -7,6 +7,7 @@ import os
 import re
 from typing import Iterable, Iterator, Set, Tuple
 
+from ..common.patterns import lazily
 from .process import all_pids
 
 _FOLDER = "/dev/shm/"  # noqa: S108 - looked at, never written to
@@ -21,7 +22,7 @@ _MADE_BY_LIBRARIES = (
     "vader_segment.",
     "__KMP_REGISTERED",
 )
-_MAPPED = re.compile(r"^\S+ \S+ \S+ [0-9a-f]+:[0-9a-f]+ (\d+) +/dev/shm/([^/\n]+)$", re.MULTILINE)
+_MAPPED = lazily(r"^\S+ \S+ \S+ [0-9a-f]+:[0-9a-f]+ (\d+) +/dev/shm/([^/\n]+)$", re.MULTILINE)
 
 Segment = Tuple[str, int]
 

@@ -8,16 +8,21 @@ import sys
 from typing import List
 
 from ...common.events import say
-from . import network, programs, reach, storage
 
 
 def main(words: List[str]) -> int:
     """Do what the first word says; the answer is frames."""
     mode = words[0]
+    # each imports what the others need not wait for
     if mode == "look":
+        from . import network, programs, storage
+
         request = json.loads(words[1])
         say(**network.look(request), **programs.look(request), **storage.look(request))
-    elif mode == "listen":
+        return 0
+    from . import reach
+
+    if mode == "listen":
         reach.listen(json.load(sys.stdin))
     else:
         say(**reach.connect(json.load(sys.stdin)))
