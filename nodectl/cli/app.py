@@ -18,6 +18,7 @@ from nodectl.transport.fanout import FORKS
 
 if TYPE_CHECKING:
     from nodectl.history.store import History
+    from nodectl.inventory.apart import InventoryApart
     from nodectl.inventory.read import Inventory
     from nodectl.jobs.slurm.login import Login
     from nodectl.model.host import Host
@@ -39,6 +40,7 @@ class App:
     forks: int
     settings: dict[str, Any] = field(default_factory=dict)
     access: Access = field(default_factory=lambda: Access(ask=_ask_unseen))
+    _apart: InventoryApart | None = field(default=None, init=False)
 
     @classmethod
     def create(
@@ -101,11 +103,19 @@ class App:
             result(text)
 
     @cached_property
-    def inventory(self) -> Inventory:
+    def inventory(self) -> Inventory | InventoryApart:
         """The inventory, read once."""
         from nodectl.inventory import read_inventory
 
-        return read_inventory(self.inventory_sources, self.access)
+        return self._apart or read_inventory(self.inventory_sources, self.access)
+
+    def read_ahead(self) -> None:
+        """Have the inventory read beside what the command loads; not where that asks for something."""
+        from nodectl.inventory.apart import InventoryApart
+
+        asks = self.access.ask_pass or self.access.ask_vault_pass or self.access.vault_id
+        if self.replay is None and not asks:
+            self._apart = InventoryApart(self.inventory_sources, self.access, self.limit)
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:
@@ -170,7 +180,9 @@ class App:
         return find_login(self.transport, self.inventory.hosts(None), self.hosts, submits=submits)
 
     def close(self) -> None:
-        """Close the transport, where one was opened."""
+        """Close the transport, where one was opened; nothing reads the inventory any more."""
+        if self._apart is not None:
+            self._apart.close()
         if "transport" in self.__dict__:
             self.transport.close()
 

@@ -214,6 +214,8 @@ def launch(
     without what .gitignore and .nodectlignore name; `workload:NAME` is a program that nodectl ships. Ctrl-C stops the
     job; closing the terminal does not.
     """
+    if via == "ssh":
+        app.read_ahead()
     from nodectl.jobs.nics import GPU, bind_nics
     from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
     from nodectl.jobs.package import collect_variables, describe_parcels, pack

@@ -307,6 +307,11 @@ class HostVariables(Mapping[str, object]):
             self._rendered[key] = _plain(rendered)
         return self._rendered[key]
 
+    def known(self) -> dict[str, object]:
+        """Those that need not be rendered, or were."""
+        plain = (key for key, value in self._raw.items() if key in self._rendered or not _needs_rendering(value))
+        return {key: self[key] for key in plain}
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._raw)
 
