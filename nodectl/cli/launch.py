@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.jobs import conclude, follow_output, stop_job
 from nodectl.cli.options import OneOf, Read, Seconds
 from nodectl.cli.terminal import note
 from nodectl.cli.tracing import at_the_end, trace_options, tracing
@@ -33,7 +32,6 @@ from nodectl.jobs.plan import (
 )
 from nodectl.model.status import Status, exit_status
 from nodectl.payload.jobs.container import ENGINES
-from nodectl.report.jobs import findings_lines, plan_text
 
 if TYPE_CHECKING:
     from nodectl.checks.launch.candidate import JobNeeds, PathKind
@@ -278,6 +276,8 @@ def launch(
         raise click.exceptions.Exit(slurm.launch_via_slurm(app, batch, env, detach=detach, dry_run=dry_run))
     if sbatch_options:
         raise click.UsageError("--sbatch goes with --via slurm")
+    import nodectl.transport.ssh  # noqa: F401 - while the inventory is still being read
+
     hosts: Sequence[Host] = in_rank_order(app.hosts, fabric_from)
     connect_ahead(app.transport, hosts, app.forks)
     request = LaunchRequest(
@@ -313,6 +313,8 @@ def launch(
         if dry_run:
             if folder is not None:
                 clear_survey(app.transport, hosts, job_id, folder, app.forks)
+            from nodectl.report.jobs import plan_text
+
             document = plan.document()
             app.show("plan", {"plan": document}, plan_text(document, container_line(document), trace_line(document)))
             return
@@ -391,8 +393,11 @@ def _preflight(
     for line in skipped:
         note(f"skipped: {line}")
     shown = [finding for finding in kept if finding.status not in (Status.OK, Status.SKIPPED)]
-    for line in findings_lines(shown):
-        note(line)
+    if shown:
+        from nodectl.report.jobs import findings_lines
+
+        for line in findings_lines(shown):
+            note(line)
     status = exit_status(finding.status for finding in kept)
     least = request.nodes.least if request.nodes else len(hosts)
     if status and gate and least <= len(left := passing(hosts, kept)) < len(hosts):
@@ -417,6 +422,8 @@ def _preflight(
 
 
 def _follow(app: App, job_id: str, *, traced: bool) -> int:
+    from nodectl.cli.jobs import conclude, follow_output, stop_job  # while the ranks load what they need
+
     gone: dict[str, str] = {}
     try:
         gone = follow_output(app, app.hosts, job_id)
