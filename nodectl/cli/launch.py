@@ -23,6 +23,7 @@ from nodectl.errors import UsageError
 from nodectl.jobs.engines import COMMAND, NAMES, TORCHRUN
 from nodectl.jobs.plan import (
     CODE_LIMIT_MIB,
+    GPU,
     LEASE_S,
     LOG_LIMIT_MIB,
     NIC_BINDINGS,
@@ -214,7 +215,6 @@ def launch(
     """
     if via == "ssh":
         app.read_ahead()
-    from nodectl.jobs.nics import GPU, bind_nics
     from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
     from nodectl.jobs.package import collect_variables, describe_parcels, pack
     from nodectl.jobs.plan import (
@@ -301,9 +301,12 @@ def launch(
     folder = request.checkpoint_folder()
     job_needs = _job_needs(request, way, paths, interface)
     hosts, surroundings = _preflight(app, hosts, request, job_needs, skipping, gate=gate)
-    surroundings, lines = bind_nics(app.transport, hosts, surroundings, nic_binding, nproc_per_node, app.forks)
-    for line in lines:
-        note(line)
+    if nic_binding == GPU or surroundings.rdma_hosts:  # else there is nothing to import for
+        from nodectl.jobs.nics import bind_nics
+
+        surroundings, lines = bind_nics(app.transport, hosts, surroundings, nic_binding, nproc_per_node, app.forks)
+        for line in lines:
+            note(line)
     request = replace(request, nodes=fewer(request.nodes, len(hosts)))
     job_id = new_job_id()
     where = counted(len(hosts), "host")

@@ -13,7 +13,7 @@ from nodectl.common.few import few
 from nodectl.common.nodeset import fold
 from nodectl.errors import JobError
 from nodectl.facts.ib_ports import IbPort, ports_in
-from nodectl.jobs.plan import NIC_BINDINGS, PlanHost, Surroundings
+from nodectl.jobs.plan import GPU, NONE, PlanHost, Surroundings
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.topology import NodeTopology
@@ -23,7 +23,6 @@ from nodectl.topology.node import surroundings
 from nodectl.topology.port_uses import TRAINING, uses
 from nodectl.transport.base import Transport
 
-HOST, GPU, NONE = NIC_BINDINGS
 _NO_ANSWER = "it did not answer"
 
 

@@ -20,7 +20,7 @@ from nodectl.payload.jobs.plan_version import PLAN_VERSION
 LEASE_S = 8.0
 CODE_LIMIT_MIB = 64
 NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
-NIC_BINDINGS = ("host", "gpu", "none")
+HOST, GPU, NONE = NIC_BINDINGS = ("host", "gpu", "none")
 LOG_LIMIT_MIB = 1024
 TRACERS = TORCH, NSYS = ("torch", "nsys")
 TRACE_SKIP, TRACE_STEPS = 10, 5

@@ -19,7 +19,6 @@ from nodectl.jobs.plan import CODE_LIMIT_MIB, NSYS, Container, Start, Tracing
 from nodectl.payload.jobs.container import APPTAINER, Place
 from nodectl.payload.jobs.container import argv as container_argv
 from nodectl.payload.jobs.container import name as container_name
-from nodectl.payload.jobs.nsys import argv as nsys_argv
 
 _BUNDLED = "workload:"
 _TORCH = "say --trace torch"
@@ -195,6 +194,8 @@ def trace_line(plan: Mapping[str, Any]) -> str:
     steps = f"{asked['steps']} steps behind the first {asked['skip']}"
     if asked["tool"] != NSYS:
         return f"{asked['tool']}: {steps}"
+    from nodectl.payload.jobs.nsys import argv as nsys_argv
+
     output = f"~/.local/state/nodectl/jobs/{plan['id']}/traces/RANK"
     return f"{steps}: {' '.join(nsys_argv('nsys', output))} python …"
 

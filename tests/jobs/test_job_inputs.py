@@ -51,7 +51,8 @@ def test_the_plan_takes_ports_and_ranks_from_what_was_found() -> None:
     made = plan()
     assert (made.master_port, made.heartbeat_port) == (21_001, 21_002)
     assert (made.nproc_per_node, made.world_size) == (8, 16)
-    assert made.document()["hosts"][1] == {"name": "gpu02", "address": "10.0.0.2", "interface": "eth1"}
+    host = {"name": "gpu02", "address": "10.0.0.2", "interface": "eth1", "ib_hca": "", "gpu_hcas": ()}
+    assert made.document()["hosts"][1] == host
 
 
 def test_ports_lie_below_the_ephemeral_range() -> None:

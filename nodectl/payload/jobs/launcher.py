@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any, Dict, List
 
-from . import container, nics, notes, nsys
+from . import container, nics, notes
 from .contain import MARKER
 from .folder import JobFolder, payload_folder
 from .nsinit import Command
@@ -25,7 +25,7 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     env["NODECTL_ONE_COPY"] = "1"  # the launch script's: `jobs logs` reads the ranks' own files
     if start.get("trace"):
         env["NODECTL_TRACE"] = json.dumps(start["trace"])
-        env.update(nsys.environment() if start["trace"]["tool"] == "nsys" else {})
+        env.update(_nsys() if start["trace"]["tool"] == "nsys" else {})
     env.update(nics.environment(plan["hosts"][plan["rank"]], env))
     if checkpoint_folder:
         env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
@@ -38,6 +38,12 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     if start.get("container"):
         words = _in_container(plan, job, env, cwd, words, checkpoint_folder)
     return Command(words, env, cwd, job.at("output.log"))
+
+
+def _nsys() -> Dict[str, str]:
+    from . import nsys  # of use to few jobs
+
+    return nsys.environment()
 
 
 def _in_container(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import multiprocessing
 import os
 import re
 import stat
@@ -67,10 +68,13 @@ def look(job: JobFolder) -> List[Dict[str, Any]]:
     except FileNotFoundError:
         return []
     places = [os.path.join(folder, name) for name in names]
-    if len(places) < 2:
-        return [_row(place) for place in places]
-    with ProcessPoolExecutor(min(_MOST_AT_ONCE, len(places), os.cpu_count() or 1)) as pool:
-        return list(pool.map(_row, places))
+    workers = min(_MOST_AT_ONCE, len(places), os.cpu_count() or 1)
+    if workers > 1:
+        # other ways to start cannot import this package by its name; without semaphores it goes one after the other
+        fork = multiprocessing.get_context("fork")
+        with contextlib.suppress(OSError, ImportError), ProcessPoolExecutor(workers, fork) as pool:
+            return list(pool.map(_row, places))
+    return [_row(place) for place in places]
 
 
 def _row(place: str) -> Dict[str, Any]:

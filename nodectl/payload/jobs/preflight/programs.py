@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from ...common.libraries import installed
-from .. import nsys
 from ..process import login_of
 
 _SMI_DEADLINE_S = 20
@@ -27,13 +26,20 @@ def look(request: Dict[str, Any]) -> Dict[str, Any]:
             "torch": installed(venv, r"torch") if venv else "",
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
-            "nsys": nsys.find() if request["nsys"] else "",
+            "nsys": nsys() if request["nsys"] else "",
             "numa_binding": has_numa_binding(venv) if venv and request["numa_binding"] else False,
         },
         "containers": {"images": {engine: image_of(engine, request["image"]) for engine in _engines(request)}},
         "gpu_count": {"count": count},
         "gpu_users": {"processes": gpu_users() if count else []},
     }
+
+
+def nsys() -> str:
+    """Where Nsight Systems is; empty where it is not."""
+    from ..nsys import find  # of use to few jobs
+
+    return find()
 
 
 def sha256_of(path: Path) -> str:
