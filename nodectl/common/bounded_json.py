@@ -19,9 +19,17 @@ def loads(text: str | bytes) -> Any:
     except ValueError as error:
         refuse_long_number(error)
         raise
-    if isinstance(document, dict | list):
+    if isinstance(document, dict | list) and not _is_surely_flat(text):
         refuse_deep(document)
     return document
+
+
+def _is_surely_flat(text: str | bytes) -> bool:
+    """It has no more brackets than may be nested: most documents are that short."""
+    if isinstance(text, bytes):
+        # in UTF-16 and UTF-32 a bracket is this byte, too
+        return text.count(b"[") + text.count(b"{") <= DEEPEST
+    return text.count("[") + text.count("{") <= DEEPEST
 
 
 def refuse_long_number(error: ValueError) -> None:

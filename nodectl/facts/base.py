@@ -249,6 +249,8 @@ def rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
 
 def whole(text: str | None) -> int | None:
     """A count; None where the script had none to show, or what is none."""
+    if text == "0":  # as most counters are
+        return 0
     return int(text) if text and _WHOLE.fullmatch(text) else None
 
 

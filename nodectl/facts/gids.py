@@ -1,5 +1,6 @@
 """The GID tables of RDMA ports: RoCE version, interface and IPv4 address of each entry."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from ipaddress import IPv6Address
@@ -8,6 +9,8 @@ from nodectl.common.natural import natural
 from nodectl.facts.base import Fact, UnknownError, parsed_as
 from nodectl.facts.ib_ports import COMMANDS, sysfs_devices
 from nodectl.model.recording import Recording
+
+_MAPPED = re.compile(r"(?:0000:){5}ffff:([0-9a-f]{4}):([0-9a-f]{4})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,9 @@ def _ipv4(gid: str) -> str | None:
     """The IPv4 address that a GID carries in its last four bytes; None where it carries none."""
     if "ffff" not in gid.lower():  # as before every such address: to read one is dear
         return None
+    if (match := _MAPPED.fullmatch(gid)) is not None:  # as the kernel prints it
+        high, low = int(match[1], 16), int(match[2], 16)
+        return f"{high >> 8}.{high & 255}.{low >> 8}.{low & 255}"
     try:
         address = IPv6Address(gid).ipv4_mapped
     except ValueError:

@@ -102,15 +102,12 @@ def _each_gpu(
     """The faults of all GPUs and what could not be told of one, or one line that all is well."""
     if not devices:
         return
-    telling = sum(getattr(gpu, field) is not None for gpu in devices)
+    is_told = [getattr(gpu, field) is not None for gpu in devices]
+    telling = is_told.count(True)
     faults = [
         of_gpu(host, check, gpu, fault.status, fault.actual, remedy=fault.remedy, action=fault.action)
-        for gpu in devices
-        if (
-            fault := fault_of(host, gpu)
-            if getattr(gpu, field) is not None
-            else _untold(gpu, field, siblings_tell=telling > 0)
-        )
+        for gpu, tells in zip(devices, is_told, strict=True)
+        if (fault := fault_of(host, gpu) if tells else _untold(gpu, field, siblings_tell=telling > 0))
     ]
     if faults or telling:
         actual = f"{telling} of {len(devices)} GPUs" if telling < len(devices) else f"all {len(devices)} GPUs"
