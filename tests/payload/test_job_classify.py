@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from nodectl.payload.jobs.classify import (
+    Evidence,
     classify,
     first,
+    judge,
     last_exception,
     signal_of_launcher,
     torchrun_exit,
@@ -110,3 +112,17 @@ def test_a_rank_that_its_launcher_ended_is_no_cause_beside_one_that_failed() -> 
     assert first([ended, raised]) == raised
     assert first([ended, raised, killed]) == raised
     assert first([ended, echo]) == ended
+
+
+@pytest.mark.parametrize(
+    ("full", "category"), [(("/root/.local/state/nodectl/jobs/a",), "disk_full"), ((), "hardware_io")]
+)
+def test_a_disk_without_room_even_for_the_ranks_own_note_is_told_from_its_log(
+    full: tuple[str, ...], category: str
+) -> None:
+    words = "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 1344 vs 1240"
+    log = (
+        f'[rank0]: Traceback (most recent call last):\n[rank0]:   File "train.py", line 9, in main\n[rank0]: {words}\n'
+    )
+    verdict = judge(Evidence(code=1, full=full, log=log))
+    assert (verdict.kind, verdict.category, verdict.message) == ("exception", category, words)

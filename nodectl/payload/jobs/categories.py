@@ -387,7 +387,9 @@ _ERRNO = {
 }  # fmt: skip
 # torch's writers lose the system's word for what went wrong
 _WRITE_FAILED = lazily(
-    r"PytorchStreamWriter failed|file write failed|basic_ios::clear|iostream (?:error|stream error)", re.I
+    r"PytorchStreamWriter failed|file write failed|basic_ios::clear|iostream (?:error|stream error)"
+    r"|inline_container\.cc:\d+\] \. unexpected pos \d+ vs \d+",
+    re.I,
 )
 
 Link = Dict[str, Any]
@@ -454,10 +456,10 @@ def _is_echo(link: Link) -> bool:
     )
 
 
-def of_text(message: str) -> str:
-    """The class of an exception of which only its last lines are known."""
+def of_text(message: str, full: Sequence[str] = ()) -> str:
+    """The class of an exception of which only its last lines are known; `full`: folders without room then."""
     name = message.partition(":")[0].strip()
-    return category_of([{"type": name, "message": message, "role": "raised"}])
+    return category_of([{"type": name, "message": message, "role": "raised"}], full)
 
 
 def is_echo(category: str) -> bool:

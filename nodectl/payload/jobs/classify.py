@@ -200,13 +200,13 @@ def _by_abort(words: str, known: Evidence) -> Verdict:
     """C++ threads of torch abort a process that is ending already, or whose communication broke."""
     exception = "" if known.watched else known.exception
     if exception:
-        return _by_log(exception)
+        return _by_log(exception, known.full)
     thrown = _WHAT.search(known.log)
     if thrown:
         message = f"{thrown[1]}: {thrown[2].strip()}"[:_LONGEST]
         category = categories.of_text(message)
         if category != categories.SCRIPT:
-            return _by_log(message)
+            return _by_log(message, known.full)
         return Verdict("signal", "crash", f"{words}: {message}", (f"its last words ({LOG_ONLY})",))
     category = categories.of_text(known.log[-_LONGEST:])
     if category in ("gpu_error", "gpu_out_of_memory"):
@@ -220,8 +220,8 @@ def _by_abort(words: str, known: Evidence) -> Verdict:
     return Verdict("signal", "crash", words)
 
 
-def _by_log(exception: str) -> Verdict:
-    category = categories.of_text(exception)
+def _by_log(exception: str, full: Tuple[str, ...]) -> Verdict:
+    category = categories.of_text(exception, full)
     return Verdict(_kind(category), category, exception, (f"the last traceback of its log ({LOG_ONLY})",))
 
 
@@ -232,7 +232,7 @@ def _by_status(known: Evidence) -> Verdict:
     if usage:
         return Verdict("exit", "bad_argument", f"{ended}: {usage}", (f"its last words: {usage} ({LOG_ONLY})",))
     if exception and not known.watched and known.code in (None, 1):
-        return _by_log(exception)
+        return _by_log(exception, known.full)
     if exception and categories.is_echo(categories.of_text(exception)):
         words = f"{ended} after {_first_line(exception)}"
         return Verdict(
