@@ -320,7 +320,8 @@ EVENTS = (
         "state-damaged",
         "a host's state file is empty, supervisor and guard are stopped, and somebody stops the job",
         acts.state_damaged,
-        _in_all(Expect(_DAMAGED, ("stopped",), within_s=10.0)),
+        # who is frozen for the lease is lost to the others, who then end by themselves
+        _in_all(Expect(_DAMAGED, ("stopped", "failed"), ("host_lost",), within_s=10.0)),
     ),
     Event(
         "host-gone",

@@ -15,7 +15,7 @@ _LOOKED_AT = ("root", "tmp", "var/tmp", "run", "home", "opt", "srv", "etc", "var
 # docs/jobs.md, 'What lies on a node'
 _OF_A_JOB = (
     r"plan\.json|rank|secret|code(/.*)?|output\.(log|index|dropped)|ranks(/.*)?|notes(/.*)?|state\.json"
-    r"|supervisor\.log|state\.reserve2?"
+    r"|supervisor\.log|state\.reserve2?|stopped_by"
 )
 _NAMED = re.compile(
     rf"{STATE}(/jobs(/[^./][^/]*(/({_OF_A_JOB}))?|/\.[^/]+\.undone)?"

@@ -116,7 +116,7 @@ class Trial:
                 stdin=inner if terminal else subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**self.lab.environment, "SUDO_USER": operator},
+                env={**self.lab.environment, "SUDO_USER": operator, "PYTHONFAULTHANDLER": "1"},
                 preexec_fn=before,
             )
         if terminal:
@@ -250,9 +250,12 @@ class Trial:
         """The launch's exit status, once it has ended by itself; None where it did not."""
         if self.launch is None:
             return None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.launch.wait(within_s + _MORE_S * self.slowness.factor)
-        return self.launch.poll()
+        try:
+            return self.launch.wait(within_s + _MORE_S * self.slowness.factor)
+        except subprocess.TimeoutExpired:
+            self.launch.send_signal(signal.SIGABRT)  # its threads' stacks go to what it has said
+            self.launch.wait()
+            return None
 
     def close(self) -> None:
         """End what is left of the operator's shells, and let everything go on."""
