@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.payload.jobs import control
+from nodectl.payload.jobs.folder import JobFolder, JobFolderError, known_jobs, partial_jobs
 from tests.payload.fleet import RUN, Fleet, answer, processes_of
 
 SLEEP = "import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n"
@@ -133,3 +136,61 @@ def test_a_job_that_was_started_is_undone(fleet: Fleet) -> None:
         assert fleet.ctl(rank, "discard", job_id).returncode == 0
         assert not (fleet.state(rank) / "jobs" / job_id).exists()
     assert processes_of(job_id) == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobFolder:
+    """Of a job in this process's own state folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return JobFolder("20261123-040000-ab12")
+
+
+def _fill(place: str) -> None:
+    for name in ("code", "ranks"):
+        Path(place, name).mkdir(parents=True)
+    for name in ("plan.json", "secret", "rank"):
+        Path(place, name).write_text("{}")
+
+
+def test_what_an_interrupted_removal_leaves_is_listed_and_cleaned(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fill(folder.path)
+    whole = shutil.rmtree
+
+    def interrupted(path: str, ignore_errors: bool = False) -> None:
+        if Path(path).exists():
+            Path(path, "plan.json").unlink()
+            raise SystemExit(1)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(SystemExit):
+        folder.remove()
+    assert (known_jobs(), partial_jobs()) == ([], [folder.id])
+    monkeypatch.setattr(shutil, "rmtree", whole)
+    assert control.clean(folder.id) == [{"id": folder.id, "removed": True, "problem": ""}]
+    assert list(Path(folder.path).parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_an_upload_that_comes_after_its_undoing_leaves_nothing_though_its_connection_ends_meanwhile(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    def unpack(job: JobFolder, rank: int) -> None:
+        _fill(job.partial)
+        job.undo()
+
+    def slow(path: str, ignore_errors: bool = False) -> None:
+        for part in sorted(Path(path).rglob("*"), reverse=True):
+            os.kill(os.getpid(), number)
+            part.unlink() if part.is_file() else part.rmdir()
+        if Path(path).exists():
+            Path(path).rmdir()
+
+    monkeypatch.setattr(control, "_unpack", unpack)
+    monkeypatch.setattr(shutil, "rmtree", slow)
+    before = signal.getsignal(number)
+    with pytest.raises((SystemExit, JobFolderError)):
+        control.receive(folder.id, "0")
+    assert signal.getsignal(number) == before
+    assert [path.name for path in Path(folder.path).parent.iterdir()] == [f".{folder.id}.undone"]

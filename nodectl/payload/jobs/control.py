@@ -42,6 +42,7 @@ _FORCE_S = 1.5
 _POLL_S = 0.02
 _REMOVE_S = 5.0
 _UNDONE = "the start was undone"
+_ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 Row = Dict[str, Any]
 
 _PLAN_KEYS = (
@@ -91,7 +92,7 @@ def _ended_by_signals() -> Iterator[None]:
     def leave(*_: object) -> None:
         raise SystemExit(1)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    before = {number: signal.signal(number, leave) for number in _ENDS}
     try:
         yield
     finally:
@@ -106,10 +107,11 @@ def _receive(job: JobFolder, rank: str) -> None:
         os.rename(job.partial, job.path)
         sync_folder(jobs_root())
         if job.undone:  # asked after the rename: who undoes looks in the other order
-            shutil.rmtree(job.path, ignore_errors=True)
             raise JobFolderError(_UNDONE)
     except BaseException:
-        shutil.rmtree(job.partial, ignore_errors=True)
+        for number in _ENDS:  # the operator's end may come in several ways, and one is enough
+            signal.signal(number, signal.SIG_IGN)
+        job.remove()
         raise
 
 
@@ -194,7 +196,7 @@ def _supervise(job: JobFolder, pipe: int) -> None:
     os.close(pipe)
     _run_attempts(supervisor)
     if undone:
-        shutil.rmtree(job.path, ignore_errors=True)
+        job.remove()
 
 
 def _run_attempts(first: Any) -> None:
@@ -216,8 +218,7 @@ def discard(job_id: str) -> None:
         _force(job)
     ends_s = time.monotonic() + _REMOVE_S
     while (os.path.exists(job.path) or os.path.exists(job.partial)) and time.monotonic() < ends_s:
-        for path in (job.path, job.partial):
-            shutil.rmtree(path, ignore_errors=True)
+        job.remove()
         time.sleep(_POLL_S)
 
 
@@ -316,12 +317,13 @@ def clean(*job_ids: str) -> List[Row]:
 def _clean(job: JobFolder) -> Row:
     row = describe(job) if job.exists else describe_partial(job)
     removed = not row["alive"] and row["processes"] == 0 and row["state"]["state"] != "unreadable"
+    problem = row["problem"]
     if removed:
         Containment.recorded(job.id, row["state"].get("containment", {})).remove()
-        for path in (job.path, job.partial):
-            if os.path.isdir(path):
-                shutil.rmtree(path)
-    return {"id": job.id, "removed": removed, "problem": "" if removed else row["problem"]}
+        job.remove()
+        removed = not os.path.isdir(job.path) and not os.path.isdir(job.partial)
+        problem = f"{job.path} cannot be removed as a whole"
+    return {"id": job.id, "removed": removed, "problem": "" if removed else problem}
 
 
 def _clean_payloads() -> None:

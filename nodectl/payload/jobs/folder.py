@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import shutil
 from typing import Any, Dict, Iterator, List, Optional
 
 from . import repair
@@ -248,6 +249,14 @@ class JobFolder:
         os.makedirs(jobs_root(), mode=0o700, exist_ok=True)
         with contextlib.suppress(OSError):  # on a full disk at least what is there is removed
             _create(self.tombstone).close()
+
+    def remove(self) -> None:
+        """Nothing is left of it; what an interrupted removal leaves is listed and cleaned as a broken upload is."""
+        shutil.rmtree(self.partial, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.rename(self.path, self.partial)
+        for path in (self.partial, self.path):
+            shutil.rmtree(path, ignore_errors=True)
 
     @property
     def undone(self) -> bool:
