@@ -23,7 +23,7 @@ _MODULE = "jobs.logs"
 _RETRY_S = 2.0
 _SIGN_S = 1.0
 _SILENT_S = 6.0  # a follower speaks every 2 s at least
-_LAST_CHANCE_S = 2.0
+_LAST_CHANCE_S = 4.0  # for who was silent as the last of the others ended: all may have been frozen alike
 _ALL_SILENT_S = 60.0
 _ONCE_SILENT_S = 30.0
 _TURN_S = 5.0
@@ -115,11 +115,12 @@ def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterat
                 if time.monotonic() - heard[host] > _SILENT_S:
                     troubled.add(host)
                     yield Trouble(host, f"silent for {_SILENT_S:g} s")
-            if _are_given_up(running, troubled, heard, patience_s if len(running) == len(names) else _LAST_CHANCE_S):
+            if running <= troubled and _is_over(heard, running, patience_s):
                 return
             continue
         match message:
             case _Sign(host, ended=True):
+                heard[host] = time.monotonic()
                 running.discard(host)
             case [Line(host), *_] | Dropped(host) | _Sign(host):
                 heard[host] = time.monotonic()
@@ -133,10 +134,12 @@ def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterat
             yield message
 
 
-def _are_given_up(running: set[str], troubled: set[str], heard: dict[str, float], patience_s: float) -> bool:
-    """All that still run are silent, and have been for longer than that."""
-    silent_s = time.monotonic() - max(heard[host] for host in running)
-    return running <= troubled and silent_s > _SILENT_S + patience_s
+def _is_over(heard: dict[str, float], running: set[str], patience_s: float) -> bool:
+    """Of those that still run nobody has spoken for so long that nobody will; where others have ended, since then."""
+    now_s = time.monotonic()
+    if len(running) == len(heard):
+        return now_s - max(heard.values()) > _SILENT_S + patience_s
+    return now_s - max(heard[host] for host in running) > _SILENT_S and now_s - max(heard.values()) > _LAST_CHANCE_S
 
 
 @dataclass(slots=True)

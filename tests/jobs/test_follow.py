@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import queue
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nodectl.cli.terminal import LinePrinter
-from nodectl.jobs.follow import Line, Start, Trouble, follow
+from nodectl.jobs.follow import Line, Start, Trouble, _collect, _Sign, follow
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.jobs.logs import line_starts
@@ -175,6 +177,26 @@ def test_when_no_host_answers_any_more_it_ends_and_says_so(local: Local, monkeyp
         *(("a", "no route"), ("b", "no route")),
     ]
     assert time.monotonic() - began_s < 60
+
+
+def test_who_was_frozen_with_the_others_is_waited_for_when_these_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodectl.jobs.follow._SILENT_S", 0.2)
+    monkeypatch.setattr("nodectl.jobs.follow._LAST_CHANCE_S", 5.0)
+    messages: queue.Queue[Any] = queue.Queue()
+    events = _collect(messages, ["a", "b"], 60.0)
+    assert {next(events), next(events)} == {Trouble("a", "silent for 0.2 s"), Trouble("b", "silent for 0.2 s")}
+    messages.put([Line("a", "the last one")])
+    messages.put(_Sign("a", ended=True))
+    threading.Timer(2.0, lambda: (messages.put([Line("b", "late")]), messages.put(_Sign("b", ended=True)))).start()
+    assert list(events) == [Line("a", "the last one"), Line("b", "late")]
+
+
+def test_who_stays_silent_when_the_others_have_ended_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodectl.jobs.follow._SILENT_S", 0.2)
+    monkeypatch.setattr("nodectl.jobs.follow._LAST_CHANCE_S", 0.2)
+    messages: queue.Queue[Any] = queue.Queue()
+    messages.put(_Sign("a", ended=True))
+    assert list(_collect(messages, ["a", "b"], 60.0)) == [Trouble("b", "silent for 0.2 s")]
 
 
 def test_a_line_that_does_not_go_on_holds_nobody_up(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
