@@ -187,8 +187,12 @@ def test_who_was_frozen_with_the_others_is_waited_for_when_these_have_ended(monk
     assert {next(events), next(events)} == {Trouble("a", "silent for 0.2 s"), Trouble("b", "silent for 0.2 s")}
     messages.put([Line("a", "the last one")])
     messages.put(_Sign("a", ended=True))
-    for message in ([Line("b", "late")], _Sign("b", ended=True)):
-        threading.Timer(2.0 + isinstance(message, _Sign), messages.put, [message]).start()
+
+    def thaw() -> None:
+        messages.put([Line("b", "late")])
+        messages.put(_Sign("b", ended=True))
+
+    threading.Timer(2.0, thaw).start()
     assert list(events) == [Line("a", "the last one"), Line("b", "late")]
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.test_jobs_lab import Shell, launcher_everywhere, shell
+from tests.jobs.test_jobs_lab import Shell, lab, launcher_everywhere, shell
 
-__all__ = ["launcher_everywhere", "shell"]
+__all__ = ["lab", "launcher_everywhere", "shell"]
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 RANKS, SECONDS = 16, 10
