@@ -268,7 +268,9 @@ def clean(app: App, job: tuple[str, ...]) -> None:
     if own:
         answers = clean_hosts(app.transport, app.hosts, own, app.forks)
         kept_ids, kept = _kept(answers.lines)
-        _note_problems({**answers.problems, **kept})
+        kept_ids |= _with_parts_on(answers.refused, chosen)
+        kept |= answers.refused
+        _note_problems({**answers.unreachable, **kept})
     if (login := app.slurm()) is not None and len(own) < len(ids):
         slurm_ids, slurm_kept = _kept({login.host.name: login.clean([one for one in ids if one not in own])})
         kept_ids, kept = kept_ids | slurm_ids, kept | slurm_kept
@@ -276,6 +278,11 @@ def clean(app: App, job: tuple[str, ...]) -> None:
     removed = [job_id for job_id in ids if job_id not in kept_ids]
     app.show("jobs", {"removed": removed}, f"removed {', '.join(removed)}" if removed else "nothing to remove")
     raise click.exceptions.Exit(3 if listing.unreachable or kept else 0)
+
+
+def _with_parts_on(hosts: Collection[str], jobs: Sequence[Job]) -> set[str]:
+    """Ids of the jobs of which something lies on one of these hosts."""
+    return {job.id for job in jobs if any(part.host in hosts and part.state != "absent" for part in job.parts)}
 
 
 def _kept(rows_by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[set[str], dict[str, str]]:

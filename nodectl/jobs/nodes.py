@@ -23,6 +23,7 @@ _UPLOAD_S = 150.0
 _START_S = 30.0
 _STOP_S = 20.0
 _CLEAN_S = 30.0
+_DISCARD_S = 45.0  # a large project is many files
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def start(
 
 def discard(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int) -> Answers:
     """Undo what a start has left, also what of it is still on its way."""
-    return ask(transport, hosts, lambda _: ["discard", job_id], forks=forks, timeout_s=_START_S)
+    return ask(transport, hosts, lambda _: ["discard", job_id], forks=forks, timeout_s=_DISCARD_S)
 
 
 def plan_checkpoints(

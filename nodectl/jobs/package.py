@@ -10,7 +10,7 @@ import re
 import secrets
 import stat
 import tarfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class Parcel:
 def pack(
     plan: Plan, code: Code | None, kept: Mapping[str, Collection[str]]
 ) -> tuple[dict[str, bytes], tuple[Parcel, ...]]:
-    """Each host's tar.gz with private modes, with what it lacks of the code (`kept` by host's name: SHA-256 it has).
+    """Each host's tar.gz with private modes, with what it lacks of the code (`kept`: beginnings of SHA-256, by host).
 
     The secret is new for every job. Hosts that lack the same have one parcel; there is none where code is not copied.
     """
@@ -48,11 +48,13 @@ def pack(
     if code is None:
         return dict.fromkeys(kept, _archive(plan, secret, {})), ()
     manifest, contents = _read(code)
-    files = json.dumps({"project": code.project, "files": manifest}).encode()
     archives, sent = {}, _parcels(contents, kept)
     for parcel in sent:
-        blobs = {f"blobs/{digest}": data for digest, data in parcel.contents.items()}
-        archives.update(dict.fromkeys(parcel.hosts, _archive(plan, secret, {"files.json": files, **blobs})))
+        # one member for all contents: a node takes four times as long for a member each
+        sizes = [(digest, len(data)) for digest, data in parcel.contents.items()]
+        files = json.dumps({"project": code.project, "files": manifest, "blobs": sizes}).encode()
+        members = {"files.json": files, "blobs": b"".join(parcel.contents.values())}
+        archives.update(dict.fromkeys(parcel.hosts, _archive(plan, secret, members)))
     return archives, sent
 
 
@@ -73,11 +75,17 @@ def _read(code: Code) -> tuple[dict[str, tuple[str, bool]], dict[str, bytes]]:
 def _parcels(contents: Mapping[str, bytes], kept: Mapping[str, Collection[str]]) -> tuple[Parcel, ...]:
     hosts: dict[frozenset[str], list[str]] = {}
     for host, there in kept.items():
-        hosts.setdefault(frozenset(contents).difference(there), []).append(host)
+        hosts.setdefault(frozenset(_lacking(contents, frozenset(there))), []).append(host)
     return tuple(
         Parcel(tuple(names), {digest: contents[digest] for digest in contents if digest in lacking})
         for lacking, names in hosts.items()
     )
+
+
+def _lacking(digests: Iterable[str], there: frozenset[str]) -> Iterator[str]:
+    """Those that begin with none of what the host has."""
+    lengths = {len(beginning) for beginning in there}
+    return (digest for digest in digests if not any(digest[:length] in there for length in lengths))
 
 
 def _archive(plan: Plan, secret: bytes, files: Mapping[str, bytes]) -> bytes:

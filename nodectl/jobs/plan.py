@@ -320,8 +320,8 @@ class LaunchRequest:
 class Surroundings:
     """What preflight found: by host in rank order address, interface and GPUs; and the ports that all have free.
 
-    `skipped` are its findings that the operator let pass by --skip; `kept_code` by host's name the SHA-256 of files of
-    the project that it has. `rdma_hosts` have RDMA devices, and GPUs.
+    `skipped` are its findings that the operator let pass by --skip; `kept_code` by host's name the beginnings of
+    SHA-256 of the files of the project that it has. `rdma_hosts` have RDMA devices, and GPUs.
     """
 
     hosts: tuple[PlanHost, ...]

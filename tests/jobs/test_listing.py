@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.cli.jobs import _kept
+from nodectl.cli.jobs import _kept, _with_parts_on
 from nodectl.errors import UsageError
 from nodectl.jobs.listing import Listing, Report, merge
 from nodectl.model.job import Failure, Job, JobState
@@ -224,6 +224,12 @@ def test_what_an_upload_left_is_a_job_that_can_be_cleaned() -> None:
     job = merge([without_plan("gpu02", "partial", None, ""), without_plan("gpu01", "partial", None, "")], {})
     assert (job.hosts, job.state, job.state.ended) == (("gpu01", "gpu02"), JobState.STOPPED, True)
     assert job.created_at == 1795233600.0
+
+
+def test_of_a_host_that_refused_to_clean_no_job_is_removed() -> None:
+    job = merge([report(0, "finished"), report(1, "finished")], {})
+    assert _with_parts_on({"gpu02"}, [job]) == {job.id}
+    assert _with_parts_on({"gpu09"}, [job]) == set()
 
 
 def test_a_job_of_another_version_is_not_known() -> None:

@@ -28,11 +28,11 @@ def receive(
 ) -> Path:
     """A job's folder of these files, of which the texts `sent` came along; what begins with #! is executable."""
     job = state / "jobs" / name
-    (job / "blobs").mkdir(parents=True)
-    for text in sent:
-        (job / "blobs" / sha(text)).write_text(text)
+    job.mkdir(parents=True)
+    (job / "blobs").write_text("".join(sent))
+    sizes = [(sha(text), len(text)) for text in sent]
     manifest = {place: [sha(text), text.startswith("#!")] for place, text in files.items()}
-    (job / "files.json").write_text(json.dumps({"project": project, "files": manifest}))
+    (job / "files.json").write_text(json.dumps({"project": project, "files": manifest, "blobs": sizes}))
     code_store.assemble(str(job))
     return job
 
@@ -41,7 +41,7 @@ def test_only_what_is_new_need_come(state: Path) -> None:
     first = receive(state, "a", {"train.py": "one", "bin/go": "#!/bin/sh"}, ("one", "#!/bin/sh"))
     assert (first / "code/train.py").read_text() == "one" and os.access(first / "code/bin/go", os.X_OK)
     assert sorted(path.name for path in first.iterdir()) == ["code"]
-    assert code_store.kept("mine-1234abcd") == sorted((sha("one"), sha("#!/bin/sh")))
+    assert code_store.kept("mine-1234abcd") == sorted((sha("one")[:16], sha("#!/bin/sh")[:16]))
     (first / "code/train.py").write_text("changed by the job")
     second = receive(state, "b", {"train.py": "one", "copy.py": "one", "new.py": "two"}, ("two",))
     assert {path.name: path.read_text() for path in (second / "code").iterdir()} == {
@@ -60,6 +60,27 @@ def test_what_is_damaged_or_gone_is_said_and_sent_the_next_time(state: Path) -> 
     assert code_store.kept("mine-1234abcd") == []
     with pytest.raises(JobFolderError, match=r"is gone .*launch again"):
         receive(state, "c", {"train.py": "one"}, ())
+
+
+def test_what_broke_off_is_not_kept(state: Path) -> None:
+    job = state / "jobs" / "a"
+    job.mkdir(parents=True)
+    (job / "blobs").write_text("on")
+    (job / "files.json").write_text(
+        json.dumps({"project": "mine-1234abcd", "files": {"t.py": [sha("one"), False]}, "blobs": [[sha("one"), 3]]})
+    )
+    with pytest.raises(JobFolderError, match="did not arrive whole"):
+        code_store.assemble(str(job))
+    assert code_store.kept("mine-1234abcd") == []
+
+
+def test_all_files_of_a_large_project_are_told(state: Path) -> None:
+    store = state / "code" / "mine-1234abcd"
+    store.mkdir(parents=True)
+    digests = [sha(str(number)) for number in range(30_000)]
+    for digest in digests:
+        (store / digest).touch()
+    assert code_store.kept("mine-1234abcd") == sorted(digest[:16] for digest in digests)
 
 
 @pytest.mark.parametrize("place", ["../plan.json", "/etc/passwd", "a/../../x", ".", ""])
@@ -81,9 +102,9 @@ def test_what_no_launch_used_within_the_hour_is_removed(state: Path) -> None:
     for path in store.iterdir():
         os.utime(path, (long_ago, long_ago))
     receive(state, "b", {"train.py": "one"}, ())
-    assert code_store.kept("mine-1234abcd") == [sha("one")], "used again, and the other is the project's no more"
+    assert code_store.kept("mine-1234abcd") == [sha("one")[:16]], "used again, and the other is the project's no more"
     code_store.clean()
-    assert code_store.kept("mine-1234abcd") == [sha("one")]
+    assert code_store.kept("mine-1234abcd") == [sha("one")[:16]]
     os.utime(store / sha("one"), (long_ago, long_ago))
     code_store.clean()
     assert not store.exists()

@@ -113,6 +113,26 @@ def test_a_start_that_was_undone_does_not_come_later(upload: Upload) -> None:
     assert upload.names() == []
 
 
+@pytest.fixture
+def unremovable(upload: Upload) -> Iterator[Path]:
+    """A folder of a killed upload in which a file cannot be removed."""
+    upload.process.kill()
+    upload.process.wait()
+    partial = upload.fleet.state(0) / "jobs" / f".{JOB}.partial"
+    (partial / "secret").write_bytes(b"x" * 32)
+    (partial / "held").touch()
+    if subprocess.run(["chattr", "+i", str(partial / "held")], check=False).returncode != 0:
+        pytest.skip("no file can be made immutable here")
+    yield partial
+    subprocess.run(["chattr", "-i", str(partial / "held")], check=False)
+
+
+def test_what_cannot_be_removed_is_kept_and_said_without_its_secret(upload: Upload, unremovable: Path) -> None:
+    (row,) = answer(upload.fleet.ctl(0, "clean"))
+    assert (row["removed"], row["problem"]) == (False, f"{unremovable}: Operation not permitted")
+    assert not (unremovable / "secret").exists()
+
+
 def test_a_start_on_some_of_the_hosts_ends_by_itself_and_no_secret_is_on_a_disk(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP, start=[0], start_deadline_s=2.0)
     fleet.wait_settled(job_id, [0])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-import shutil
 import time
-from typing import Any, Dict, List
+from typing import IO, Any, Dict, List
 
 from .folder import JobFolderError, state_root
 
 MANIFEST, BLOBS = "files.json", "blobs"
-_MOST_TOLD = 20_000
+_MOST_TOLD = 100_000
+_TOLD_DIGITS = 16  # of 64: enough to know a file by, and short for as many files
 _FRESH_S = 3600.0
 _BLOCK_BYTES = 1 << 20
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
@@ -25,12 +26,12 @@ def store_root() -> str:
 
 
 def kept(project: str) -> List[str]:
-    """SHA-256 of the files that are there; a project that is not known has none."""
+    """The beginnings of the SHA-256 of the files that are there; a project that is not known has none."""
     try:
         names = os.listdir(_folder(project)) if project else []
     except OSError:
         return []
-    return sorted(name for name in names if _SHA256.fullmatch(name))[:_MOST_TOLD]
+    return sorted(name[:_TOLD_DIGITS] for name in names if _SHA256.fullmatch(name))[:_MOST_TOLD]
 
 
 def _folder(project: str) -> str:
@@ -48,13 +49,33 @@ def assemble(job_folder: str) -> None:
         document = json.load(file)
     store, blobs = _folder(document["project"]), os.path.join(job_folder, BLOBS)
     os.makedirs(store, mode=0o700, exist_ok=True)
-    for name in os.listdir(blobs) if os.path.isdir(blobs) else ():
-        os.replace(os.path.join(blobs, name), os.path.join(store, name))
+    with open(blobs, "rb") as file:
+        for digest, size_bytes in document["blobs"]:
+            _keep(file, os.path.join(store, _checked(digest)), size_bytes)
     for place, (digest, executable) in document["files"].items():
         _copy(store, digest, _inside(os.path.join(job_folder, "code"), place), executable)
     _prune(store, document["files"])
-    shutil.rmtree(blobs, ignore_errors=True)
+    os.unlink(blobs)
     os.unlink(manifest)
+
+
+def _checked(digest: str) -> str:
+    if not _SHA256.fullmatch(digest):
+        raise JobFolderError(f"{digest!r} is no SHA-256")
+    return digest
+
+
+def _keep(file: IO[bytes], path: str, size_bytes: int) -> None:
+    """The next bytes of what came, as one file that is there whole or not at all."""
+    new, left = f"{path}.{os.getpid()}.new", size_bytes
+    with open(new, "wb") as target:
+        while left > 0:
+            block = file.read(min(left, _BLOCK_BYTES))
+            if not block:
+                raise JobFolderError("the code did not arrive whole")
+            target.write(block)
+            left -= len(block)
+    os.replace(new, path)
 
 
 def _inside(code: str, place: str) -> str:
@@ -68,9 +89,7 @@ def _copy(store: str, digest: str, path: str, executable: bool) -> None:
     """A copy, not a link: a job may write into its own files."""
     import hashlib  # the other commands need not wait for it
 
-    if not _SHA256.fullmatch(digest):
-        raise JobFolderError(f"{digest!r} is no SHA-256")
-    source, proof = os.path.join(store, digest), hashlib.sha256()
+    source, proof = os.path.join(store, _checked(digest)), hashlib.sha256()
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700 if executable else 0o600)
     try:
@@ -100,7 +119,7 @@ def clean() -> None:
         store = os.path.join(root, project)
         for name in os.listdir(store) if os.path.isdir(store) else ():
             _remove_old(os.path.join(store, name))
-        if os.path.isdir(store) and not os.listdir(store):
+        with contextlib.suppress(OSError):  # not empty, mostly
             os.rmdir(store)
 
 
@@ -108,5 +127,5 @@ def _remove_old(path: str) -> None:
     try:
         if time.time() - os.path.getmtime(path) > _FRESH_S:
             os.unlink(path)
-    except FileNotFoundError:  # another one removes it, too
+    except OSError:  # another one removes it, too, or nothing can be removed there: the jobs' folders tell
         return

@@ -40,7 +40,7 @@ _FRESH_S = 3600.0
 _SUPERVISOR_S = 7.0  # grace for the ranks, then its parting words; the whole must stay below 10 s
 _FORCE_S = 1.5
 _POLL_S = 0.02
-_REMOVE_S = 5.0
+_REMOVE_S = 20.0  # of a large project
 _UNDONE = "the start was undone"
 _ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 Row = Dict[str, Any]
@@ -210,16 +210,21 @@ def _run_attempts(first: Any) -> None:
 
 
 def discard(job_id: str) -> None:
-    """Undo `receive` and `start`, also those that are still on their way: end the job, remove its folder."""
+    """Undo `receive` and `start`, also those that are still on their way: end the job, remove its folder.
+
+    JobFolderError where something of it is left after that.
+    """
     job = JobFolder(job_id)
     job.undo()
-    signal_receiver(job)
     if job.exists:
         _force(job)
     ends_s = time.monotonic() + _REMOVE_S
-    while (os.path.exists(job.path) or os.path.exists(job.partial)) and time.monotonic() < ends_s:
+    while (left := [path for path in (job.path, job.partial) if os.path.exists(path)]) and time.monotonic() < ends_s:
+        signal_receiver(job)
         job.remove()
         time.sleep(_POLL_S)
+    if left:
+        raise JobFolderError(f"{left[0]} is left: nodectl jobs clean {job.id}")
 
 
 def signal_receiver(job: JobFolder) -> None:
@@ -307,7 +312,8 @@ def clean(*job_ids: str) -> List[Row]:
     for job_id in undone_jobs():
         job = JobFolder(job_id)
         if job_id in job_ids or not _is_fresh(job.tombstone):
-            os.unlink(job.tombstone)
+            with contextlib.suppress(OSError):
+                os.unlink(job.tombstone)
     _clean_payloads()
     if not job_ids:
         code_store.clean()
@@ -320,9 +326,8 @@ def _clean(job: JobFolder) -> Row:
     problem = row["problem"]
     if removed:
         Containment.recorded(job.id, row["state"].get("containment", {})).remove()
-        job.remove()
-        removed = not os.path.isdir(job.path) and not os.path.isdir(job.partial)
-        problem = f"{job.path} cannot be removed as a whole"
+        problem = job.remove()
+        removed = not problem
     return {"id": job.id, "removed": removed, "problem": "" if removed else problem}
 
 

@@ -250,13 +250,18 @@ class JobFolder:
         with contextlib.suppress(OSError):  # on a full disk at least what is there is removed
             _create(self.tombstone).close()
 
-    def remove(self) -> None:
-        """Nothing is left of it; what an interrupted removal leaves is listed and cleaned as a broken upload is."""
+    def remove(self) -> str:
+        """Remove all of it, secrets first, since many files take their time; why something is left, else nothing.
+
+        What an interrupted removal leaves is listed and cleaned as a broken upload is.
+        """
+        for path in (self.partial, self.path):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(path, "secret"))
         shutil.rmtree(self.partial, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.rename(self.path, self.partial)
-        for path in (self.partial, self.path):
-            shutil.rmtree(path, ignore_errors=True)
+        return _remove(self.partial) or _remove(self.path)
 
     @property
     def undone(self) -> bool:
@@ -375,3 +380,13 @@ def _job_names() -> Iterator[str]:
 
 def _create(path: str) -> Any:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
+
+
+def _remove(path: str) -> str:
+    """Why the folder is there still, else nothing."""
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        shutil.rmtree(path, ignore_errors=True)
+        return f"{path}: {error.strerror}" if os.path.exists(path) else ""
+    return ""
