@@ -175,7 +175,8 @@ def attach(app: App, tail: int, job: str) -> None:
     selected = listing.find(job)
     if selected.state.ended or selected.slurm is not None:
         words = f"logs {selected.id}" if selected.state.ended else f"logs -f {selected.id}"
-        raise UsageError(f"{selected.id} is not to be attached to", f"nodectl jobs {words}")
+        why = f"it has ended ({selected.state.value})" if selected.state.ended else "Slurm runs it"
+        raise UsageError(f"{selected.id} is not to be attached to: {why}", f"nodectl jobs {words}")
     note(
         f"job {selected.id} of {selected.operator}, {selected.state.value} on {fold(selected.nodes or selected.hosts)}"
     )

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -95,15 +95,30 @@ def find_module(module: str, folder: Path | None = None, *, limit_mib: int = COD
     )
 
 
-def find_folder(word: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
-    """The code of a command: the project around the folder where the operator stands; `word` names the command."""
+def find_folder(words: Sequence[str], folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
+    """The code of a command: the project around the folder where the operator stands; its words name the command."""
     here = Path.cwd().resolve()
     root = folder.resolve() if folder is not None else _project_of(here)
     if folder is None and root in (Path.home().resolve(), Path(root.anchor)):
         raise UsageError(
             f"{root} is no project, and would be copied whole", "go to the project, or say --code DIR or --chdir DIR"
         )
-    return replace(_code(root, None, limit_mib), script=word, name=_name(Path(word).stem, here))
+
+    def is_own(word: str) -> bool:
+        # a program that is given as text (-c) is too long for a name
+        return os.path.isfile(here / word) and (here / word).resolve().is_relative_to(root)  # noqa: PTH113
+
+    return replace(_code(root, None, limit_mib), script=words[0], name=_name(program_of(words, is_own), here))
+
+
+def program_of(words: Sequence[str], is_own: Callable[[str], bool]) -> str:
+    """What `python3 train.py`, `python3 -m pkg.train` or `bash run.sh` starts, rather than what starts it."""
+    for before, word in zip(("", *words), words, strict=False):
+        if before == "-m":
+            return word
+        if is_own(word):
+            return Path(word).with_suffix("").as_posix()
+    return Path(words[0]).stem
 
 
 def _code(root: Path, path: Path | None, limit_mib: int) -> Code:
@@ -195,7 +210,7 @@ def _collect(root: Path) -> tuple[list[tuple[Path, str]], list[str]]:
     ignored: list[str] = []
     never = GitIgnoreSpec.from_lines(_NEVER)
     try:
-        for path, place, taken in _walk(root, "", [("", never)], (root.resolve(),)):
+        for path, place, taken in _walk(root, "", [("", never)], (root.resolve(),), _taken_back(root)):
             if not taken:
                 if path.name.startswith(".env") or not never.match_file(place):  # of caches nobody wants to hear
                     ignored.append(place)
@@ -215,19 +230,39 @@ _HOW_TO_LEAVE_OUT = (
 
 
 def _walk(
-    folder: Path, place: str, specs: list[tuple[str, GitIgnoreSpec]], above: tuple[Path, ...]
+    folder: Path,
+    place: str,
+    specs: list[tuple[str, GitIgnoreSpec]],
+    above: tuple[Path, ...],
+    back: tuple[str, ...],
 ) -> Iterator[tuple[Path, str, bool]]:
-    """Each file, and each file or folder that is ignored; a link to a folder that it lies in is left out."""
+    """Each file, and each file or folder that is ignored; a link to a folder that it lies in is left out.
+
+    In an ignored folder lies what is taken, too, where `back` names a place in it.
+    """
     specs = [*specs, *_specs_of(folder, place)]
     for path in sorted(folder.iterdir()):
         is_folder = path.is_dir()
         at = f"{place}{path.name}" + ("/" if is_folder else "")
-        if _is_ignored(at, specs):
-            yield path, at, False
-        elif not is_folder:
-            yield path, at, True
-        elif path.resolve() not in above:
-            yield from _walk(path, at, specs, (*above, path.resolve()))
+        verdict = _verdict(at, specs)
+        ignored = verdict or (verdict is None and is_folder and _is_environment(path))
+        if ignored or not is_folder:
+            yield path, at, not ignored
+        if is_folder and path.resolve() not in above and (not ignored or any(each.startswith(at) for each in back)):
+            below = _walk(path, at, specs, (*above, path.resolve()), back)
+            yield from (each for each in below if each[2] or not ignored)
+
+
+def _is_environment(folder: Path) -> bool:
+    """A virtual environment, or one of conda, of whichever name."""
+    return (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()
+
+
+def _taken_back(root: Path) -> tuple[str, ...]:
+    """Places that the project's .nodectlignore takes back by name (`!data/tiny.bin`), also from folders left out."""
+    file = root / ".nodectlignore"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return tuple(line.strip()[1:].lstrip("/") for line in lines if line.startswith("!"))
 
 
 def _specs_of(folder: Path, place: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
@@ -241,12 +276,16 @@ def _specs_of(folder: Path, place: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
 
 
 def _is_ignored(place: str, specs: list[tuple[str, GitIgnoreSpec]]) -> bool:
-    """As the nearest file says that speaks of it."""
+    return bool(_verdict(place, specs))
+
+
+def _verdict(place: str, specs: list[tuple[str, GitIgnoreSpec]]) -> bool | None:
+    """Whether it is ignored, as the nearest file says that speaks of it."""
     for prefix, spec in reversed(specs):
         verdict = spec.check_file(place[len(prefix) :]).include
         if verdict is not None:
             return verdict
-    return False
+    return None
 
 
 def _check_size(root: Path, files: list[tuple[Path, str]], limit_mib: int) -> int:

@@ -78,7 +78,7 @@ CLASSES: dict[str, tuple[str, str]] = {
     ),
     "crash": (
         "the program crashed in native code",
-        "look at the stack in the evidence; where it is always {host}: `nodectl health -l {host}`",
+        "look at the place and the last words in the evidence; where it is always {host}: `nodectl health -l {host}`",
     ),
     "helper_killed": (
         "a process that the rank had started was killed",

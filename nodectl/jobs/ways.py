@@ -13,13 +13,14 @@ from typing import Any
 
 from nodectl.checks.launch.candidate import PathKind
 from nodectl.errors import UsageError
-from nodectl.jobs.code import Code, find_code, find_folder, find_module
+from nodectl.jobs.code import Code, find_code, find_folder, find_module, program_of
 from nodectl.jobs.engines import ACCELERATE, COMMAND, DEEPSPEED, TORCHRUN, of_module, split
 from nodectl.jobs.plan import CODE_LIMIT_MIB, NSYS, Container, Start, Tracing
 from nodectl.payload.jobs.container import APPTAINER, Place
 from nodectl.payload.jobs.container import argv as container_argv
 from nodectl.payload.jobs.container import name as container_name
 
+_PROGRAMS = (".py", ".sh")
 _BUNDLED = "workload:"
 _TORCH = "say --trace torch"
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}")
@@ -72,7 +73,7 @@ def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
     )
     if start.chdir:
         return _on_the_hosts(asked, start, script, args)
-    code = _code(asked, script)
+    code = _code(asked, script, args)
     shown = code.script if asked.engine == TORCHRUN and asked.module is None else script
     return Way(code, shown, args, start, code.name, code.workdir)
 
@@ -162,14 +163,14 @@ def needed(paths: Sequence[str]) -> tuple[tuple[str, PathKind], ...]:
     return tuple((_absolute("--need", path), "any") for path in dict.fromkeys(paths))
 
 
-def _code(asked: Asked, script: str) -> Code:
+def _code(asked: Asked, script: str, args: Sequence[str]) -> Code:
     if asked.module is not None:
         return find_module(asked.module, asked.code_folder, limit_mib=asked.code_limit_mib)
     if asked.engine == TORCHRUN:
         return find_code(script, asked.code_folder, limit_mib=asked.code_limit_mib)
     if script.startswith(_BUNDLED):
         raise UsageError(f"--engine {asked.engine}: {script} is started by torchrun", "leave --engine out")
-    return find_folder(script, asked.code_folder, limit_mib=asked.code_limit_mib)
+    return find_folder((script, *args), asked.code_folder, limit_mib=asked.code_limit_mib)
 
 
 def _on_the_hosts(asked: Asked, start: Start, script: str, args: tuple[str, ...]) -> Way:
@@ -180,9 +181,11 @@ def _on_the_hosts(asked: Asked, start: Start, script: str, args: tuple[str, ...]
     paths: list[tuple[str, PathKind]] = [(start.chdir, "folder")]
     if asked.module is None and asked.engine != COMMAND:
         paths.append((posixpath.join(start.chdir, script), "file"))
-    stem = posixpath.splitext(posixpath.basename(script))[0]
+    # of a command, what it starts: two scripts that one Python runs have checkpoints of their own
+    program = script if asked.engine != COMMAND else program_of((script, *args), lambda word: word.endswith(_PROGRAMS))
+    stem = posixpath.splitext(posixpath.basename(program))[0]
     slug = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:50] or "job"
-    name = f"{slug}-{hashlib.sha256(posixpath.join(start.chdir, script).encode()).hexdigest()[:8]}"
+    name = f"{slug}-{hashlib.sha256(posixpath.join(start.chdir, program).encode()).hexdigest()[:8]}"
     return Way(None, script, args, start, name, "", tuple(paths))
 
 

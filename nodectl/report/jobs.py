@@ -17,6 +17,7 @@ from nodectl.report.findings import grouped
 from nodectl.report.table import aligned
 
 _MOST_CONSEQUENCES = 8
+_WHY_CHARS = 160
 _MOST_EVIDENCE = 12
 _TRACEBACK_LINES = 40
 
@@ -84,7 +85,7 @@ def jobs_table(jobs: Sequence[Job]) -> str:
     rows = [("JOB", "STATE", "OWNER", "STARTED", "TIME", "HOSTS", "SCRIPT", "WHY")]
     for job in jobs:
         first, started = job.first_failure, _clock(job.created_at)
-        why = f"{_where(first)}: {_first_line(first.message)}" if first else _slurm(job)
+        why = f"{_where(first)}: {_cut(_first_line(first.message))}" if first else _slurm(job)
         rows.append((job.id, job.state.value, job.operator, started, _duration(job), _hosts(job), job.script, why))
     return aligned(rows)
 
@@ -119,7 +120,7 @@ def job_text(job: Job) -> str:
 def _past_line(past: PastAttempt) -> str:
     """`attempt 1 on node[01-04] ended 03:12:44: host node02, rank 5: killed by signal 9 (SIGKILL)`."""
     ended = f" ended {_clock(past.ended_at)}" if past.ended_at else ""
-    why = f": {_where(past.cause)}: {_first_line(past.cause.message)}" if past.cause else ""
+    why = f": {_where(past.cause)}: {_cut(_first_line(past.cause.message))}" if past.cause else ""
     return f"attempt {past.number} on {fold(past.hosts)}{ended}{why}"
 
 
@@ -189,6 +190,11 @@ def cause_lines(cause: Failure) -> list[str]:
         lines += ["  traceback:", *([f"    … {left} lines before"] if left > 0 else [])]
         lines += [f"    {line}" for line in text[-_TRACEBACK_LINES:]]
     return [*lines, *([f"  try: {cause.remedy}"] if cause.remedy else [])]
+
+
+def _cut(text: str) -> str:
+    """So much of it that a table stays one: `jobs why` has all."""
+    return text if len(text) <= _WHY_CHARS else f"{text[: _WHY_CHARS - 1]}…"
 
 
 def _first_line(text: str) -> str:

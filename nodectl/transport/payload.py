@@ -64,10 +64,12 @@ def run_payload(
 def payload_argv(module: str, args: Sequence[str], python: str | None = None, *, bare: bool = False) -> tuple[str, ...]:
     """What runs a program of nodectl/payload on a host; see `lacks_payload` for what its exit status may tell.
 
-    `bare`: without site-packages, in which some Pythons look around for longer than the program runs.
+    `bare`: without site-packages, in which some Pythons look around for longer than the program runs. Variables of
+    Python's own (PYTHONPATH, PYTHONINSPECT) that a login sets are for its own programs, and for a `python` it names.
     """
     _, digest = _packed()
-    run = _RUN.replace('exec "$p"', 'exec "$p" -S') if bare else _RUN
+    options = " -E" * (python is None) + " -S" * bare
+    run = _RUN.replace('exec "$p"', f'exec "$p"{options}')
     return "sh", "-c", run, "sh", digest, python or "python3", module, *args
 
 

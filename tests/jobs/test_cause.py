@@ -158,6 +158,8 @@ def link(kind: str, message: str = "", role: str = "raised", **more: Any) -> dic
         ([link("_pickle.UnpicklingError", "invalid load key")], "data_damaged"),
         ([link("PermissionError", "[Errno 13] Permission denied: '/x'", errno=13)], "permission"),
         ([link("KeyboardInterrupt")], "interrupted"),
+        ([link("ExceptionGroup", "tasks"), link("KeyError", "k", "part"),
+          link("FileNotFoundError", "y", "part", errno=2)], "data_missing"),
     ],
 )  # fmt: skip
 def test_classes_of_exceptions(chain: Any, category: str) -> None:
@@ -190,6 +192,10 @@ HANDLED = 'Traceback (most recent call last):\n  File "t.py", line 1\nValueError
         (Evidence(code=-9, memory_killer=("oom_kill went from 0 to 1",)), "signal", "host_out_of_memory", "killer"),
         (Evidence(code=-11), "signal", "crash", "SIGSEGV"),
         (Evidence(code=137), "exit", "exit", "killed by SIGKILL"),
+        (Evidence(code=-10, warned=10), "signal", "time_limit", "SIGUSR1"),
+        (Evidence(code=-10), "signal", "killed_from_outside", "SIGUSR1"),
+        (Evidence(code=-13), "signal", "interrupted", "its reader had closed"),
+        (Evidence(code=-24), "signal", "limits", "CPU time"),
         (Evidence(code=1, kernel=("log",), xid=True, note={"chain": [link("RuntimeError", "CUDA error: x")]}),
          "exception", "xid", "CUDA error"),
         (Evidence(code=-6, note={"chain": [link("KeyError", "x")]}), "exception", "script_error", "KeyError"),
@@ -199,6 +205,33 @@ def test_the_strongest_evidence_decides(known: Evidence, kind: str, category: st
     verdict = judge(known)
     assert (verdict.kind, verdict.category) == (kind, category)
     assert says in verdict.message
+
+
+FATAL = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f01 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 324 in wait
+
+Current thread 0x00007f02 (most recent call first):
+  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
+  File "/home/me/train.py", line 8 in step
+  File "/home/me/train.py", line 20 in <module>
+
+Extension modules: numpy.core (total: 1)"""
+
+
+def test_a_crash_is_told_with_the_place_in_the_users_code() -> None:
+    verdict = judge(Evidence(code=-11, stack=FATAL))
+    assert "at /home/me/train.py:8 in step" in verdict.evidence
+    assert verdict.traceback == FATAL
+
+
+@pytest.mark.parametrize("code", [1, -6])
+def test_the_last_words_of_who_left_no_exception_are_told(code: int) -> None:
+    log = "step 3\ncannot find the shards under /data\n\n"
+    assert "its last words: cannot find the shards under /data (log text only)" in judge(
+        Evidence(code=code, log=log, watched=True)).evidence  # fmt: skip
+    assert not any("shards" in line for line in judge(Evidence(code=code, log=log, shared=True)).evidence)
 
 
 def test_what_rests_on_log_text_says_so() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.jobs.code import Code, find_code
+from nodectl.jobs.code import Code, find_code, find_folder, program_of
 
 
 @pytest.fixture
@@ -164,3 +164,48 @@ def test_scripts_that_do_not_exist() -> None:
         find_code("workload:nosuch")
     assert "transformer" in caught.value.remedy
     assert find_code("workload:transformer").script == "transformer.py"
+
+
+def test_a_file_in_an_ignored_folder_is_taken_back_by_its_name(project: Path) -> None:
+    write(project / ".gitignore", "data/\n")
+    for place in ("data/tiny/a.bin", "data/tiny/b.bin", "data/huge.bin"):
+        write(project / place)
+    write(project / ".nodectlignore", "!data/tiny/a.bin\n")
+    code = find_code(str(project / "scripts/train.py"))
+    assert [place for place in places(code) if place.startswith("data")] == ["data/tiny/a.bin"]
+    assert code.ignored == ("data/",)
+
+
+@pytest.mark.parametrize("mark", ["pyvenv.cfg", "conda-meta/history"])
+def test_an_environment_of_any_name_stays_here_and_is_said(project: Path, mark: str) -> None:
+    for place in (mark, "bin/python"):
+        write(project / "env311" / place)
+    code = find_code(str(project / "scripts/train.py"))
+    assert not any(place.startswith("env311") for place in places(code))
+    assert code.ignored == ("env311/",)
+    write(project / ".nodectlignore", "!env311/\n")
+    assert "env311/bin/python" in places(find_code(str(project / "scripts/train.py")))
+
+
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        (("python3", "train.py", "--x"), "train"),
+        (("python3", "-u", "./scripts/train.py"), "scripts/train"),
+        (("python3", "-m", "pkg.train"), "pkg.train"),
+        (("/usr/bin/bash", "run.sh"), "run"),
+        (("./own.go", "serve"), "own"),
+    ],
+)
+def test_a_command_is_known_by_what_it_starts(words: tuple[str, ...], program: str) -> None:
+    files = {"train.py", "./scripts/train.py", "run.sh"}
+    assert program_of(words, files.__contains__) == program
+
+
+def test_two_scripts_of_one_python_are_two_programs(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    write(project / "eval.py")
+    commands = [("python3", "scripts/train.py"), ("python3", "eval.py"), ("python3", "-c", "x\n" * 500)]
+    names = [find_folder(words).name for words in commands]
+    assert [name.rpartition("-")[0] for name in names] == ["scripts-train", "eval", "python3"]
+    assert {find_folder(words).script for words in commands} == {"python3"}

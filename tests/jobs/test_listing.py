@@ -11,7 +11,7 @@ from nodectl.cli.jobs import _kept, _with_parts_on
 from nodectl.errors import UsageError
 from nodectl.jobs.listing import Listing, Report, merge
 from nodectl.model.job import Failure, Job, JobState
-from nodectl.report.jobs import job_document, job_text
+from nodectl.report.jobs import job_document, job_text, jobs_table
 
 HOSTS = ("gpu01", "gpu02", "gpu03")
 
@@ -243,3 +243,8 @@ def test_each_job_that_a_host_keeps_is_named() -> None:
     ids, texts = _kept({"node01": (gone, runs, broken), "node02": (gone,)})
     assert ids == {"b", "c"}
     assert texts == {"node01": "b is kept: something of it runs; c is kept: its plan.json is empty"}
+
+
+def test_a_long_cause_leaves_the_table_a_table() -> None:
+    table = jobs_table([merge([report(0, "failed", [failure("exception", 1.0, 0, "x" * 8000)])], {})])
+    assert max(map(len, table.splitlines())) < 400 and "xxx…" in table

@@ -67,6 +67,35 @@ def test_an_uncaught_exception_is_kept_whole_with_what_it_came_from(run: Any, tm
     assert torchs["extraInfo"]["py_callstack"] == note["text"]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups came with Python 3.11")
+def test_what_a_group_of_exceptions_holds_is_kept(run: Any, tmp_path: Path) -> None:
+    inner = "ExceptionGroup('inner', [FileNotFoundError(2, 'No such file', '/data/a')])"
+    run(f"raise ExceptionGroup('tasks', [{inner}, KeyError('k')])").communicate(timeout=60)
+    note = notes.read_error(str(tmp_path), 3)
+    assert note is not None
+    found = [(link["type"], link["role"], link["errno"]) for link in note["chain"]]
+    assert found == [
+        ("ExceptionGroup", "raised", None),
+        ("FileNotFoundError", "part", 2),
+        ("KeyError", "part", None),
+    ]
+
+
+def test_an_attribute_of_that_name_makes_no_group(run: Any, tmp_path: Path) -> None:
+    run("class Own(Exception):\n    exceptions = 3\nraise Own('x')").communicate(timeout=60)
+    note = notes.read_error(str(tmp_path), 3)
+    assert note is not None
+    assert [link["type"] for link in note["chain"]] == ["Own"]
+
+
+def test_a_crash_leaves_its_stack(run: Any, tmp_path: Path) -> None:
+    process = run("import os, signal\ndef step(): os.kill(os.getpid(), signal.SIGSEGV)\nstep()")
+    process.communicate(timeout=60)
+    assert process.returncode == -11
+    stack = notes.crash(str(tmp_path), 3)
+    assert stack.startswith("Fatal Python error: Segmentation fault") and "line 2 in step" in stack
+
+
 @pytest.mark.parametrize(
     "script",
     [

@@ -15,7 +15,7 @@ from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport import payload
 from nodectl.transport.base import OnOutput, Transport
-from nodectl.transport.payload import run_payload
+from nodectl.transport.payload import payload_argv, run_payload
 
 if TYPE_CHECKING:
     from tests.transport.sshd_server import Sshd
@@ -87,6 +87,26 @@ def test_payload_hands_output_on(sshd: Sshd, transport: Transport, programs: Pat
     )
     assert done.ok
     assert sorted(arrived) == [("stderr", b"err"), ("stdout", b"hello \n")]
+
+
+@pytest.mark.parametrize("setting", ["PYTHONPATH={evil}", "PYTHONHASHSEED=x", "PYTHONINSPECT=1", "PYTHONHOME=/nowhere"])
+@pytest.mark.parametrize("bare", [True, False])
+def test_what_a_login_sets_for_its_own_python_is_not_for_ours(
+    programs: Path, tmp_path: Path, setting: str, bare: bool
+) -> None:
+    (tmp_path / "evil").mkdir()
+    for name in ("os", "importlib", "sitecustomize", "sys"):
+        (tmp_path / "evil" / f"{name}.py").write_text("raise SystemExit(9)")
+    packed, digest = payload._packed()
+    home = tmp_path / "home"
+    there = home / ".local/state/nodectl/payload" / digest
+    there.mkdir(parents=True)
+    subprocess.run(["tar", "-xf", "-", "-C", str(there)], input=packed, check=True)
+    argv = ["env", f"HOME={home}", "XDG_STATE_HOME=", setting.format(evil=tmp_path / "evil")]
+    done = subprocess.run(
+        [*argv, *payload_argv("greet", ["you"], bare=bare)], input=b"in", capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"hello you in\n", b"err")
 
 
 def test_a_host_without_python_says_so(sshd: Sshd, transport: Transport, programs: Path, tmp_path: Path) -> None:

@@ -419,10 +419,10 @@ def category_of(chain: Sequence[Link], full: Sequence[str] = ()) -> str:
 
 
 def _explicit(chain: Sequence[Link]) -> List[Link]:
-    """The raised exception and what it names as its cause."""
+    """The raised exception, what it names as its cause, and what a group holds."""
     causes = list(chain[:1])
     for link in chain[1:]:
-        if link.get("role") != "cause":
+        if link.get("role") not in ("cause", "part"):
             break
         causes.append(link)
     return causes

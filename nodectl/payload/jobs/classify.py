@@ -88,7 +88,8 @@ class Evidence(NamedTuple):
 
     `note` is what it wrote of its uncaught exception itself, `watched` says that it would have; `memory_killer` and
     `kernel` are sentences; `full` are folders without room; `log` is the end of what it wrote, `shared` says that it
-    may hold other ranks' lines too.
+    may hold other ranks' lines too. `warned` is the signal that nodectl sent it before the end of its time; `stack` is
+    what faulthandler wrote of its crash.
     """
 
     code: Optional[int] = None
@@ -102,6 +103,8 @@ class Evidence(NamedTuple):
     log: str = ""
     code_from_log: bool = False
     shared: bool = False
+    warned: int = 0
+    stack: str = ""
 
     @property
     def exception(self) -> str:
@@ -136,7 +139,7 @@ def _status_line(known: Evidence) -> str:
     if known.code is None:
         return "its exit status is not known: its launcher took it away first"
     what = f"signal {-known.code} ({signal_name(-known.code)})" if known.code < 0 else f"exit status {known.code}"
-    return f"{what}, as torchrun's log has it ({LOG_ONLY})" if known.code_from_log else f"its own end: {what}"
+    return f"{what}, as its launcher's log has it ({LOG_ONLY})" if known.code_from_log else f"its own end: {what}"
 
 
 def _judge(known: Evidence) -> Verdict:
@@ -153,8 +156,7 @@ def _by_note(note: Dict[str, Any]) -> Verdict:
     category = categories.category_of(chain, full)
     evidence = ["its own error file: an uncaught exception"]
     for link in chain[1:]:
-        relation = "raised from" if link["role"] == "cause" else "raised while handling"
-        evidence.append(f"{relation} {_first_line(link['message'])}")
+        evidence.append(f"{_RELATIONS.get(link['role'], 'raised while handling')} {_first_line(link['message'])}")
     evidence += [f"no space was left for {place}" for place in full]
     where = _where(chain)
     if where:
@@ -162,6 +164,9 @@ def _by_note(note: Dict[str, Any]) -> Verdict:
     return Verdict(
         _kind(category), category, chain[0]["message"][:_LONGEST], tuple(evidence), str(note.get("text", ""))
     )
+
+
+_RELATIONS = {"cause": "raised from", "part": "of its group:"}
 
 
 def _where(chain: List[Dict[str, Any]]) -> str:
@@ -177,6 +182,11 @@ def _kind(category: str) -> str:
 
 def _by_signal(number: int, known: Evidence) -> Verdict:
     words = f"killed by signal {number} ({signal_name(number)})"
+    if number == known.warned:
+        handles = (
+            f"nodectl sent it before the end of its time (--signal), and it has no handler of {signal_name(number)}"
+        )
+        return Verdict("signal", "time_limit", words, (handles,))
     if number == signal.SIGTERM and known.after_another:
         return Verdict("terminated", "terminated", "ended by its launcher after another rank")
     if number == signal.SIGKILL and known.memory_killer:
@@ -186,14 +196,46 @@ def _by_signal(number: int, known: Evidence) -> Verdict:
     if number == signal.SIGABRT:
         return _by_abort(words, known)
     if number in _CRASHES:
-        return Verdict("signal", "crash", words)
-    if number == signal.SIGXFSZ:
-        return Verdict("signal", "limits", f"{words}: a file grew beyond the limit of its size")
+        return _by_crash(words, known)
+    if number in _LIMITS:
+        return Verdict("signal", "limits", f"{words}: {_LIMITS[number]}")
+    if number in _ITS_OWN:
+        return Verdict("signal", "interrupted", f"{words}: {_ITS_OWN[number]}")
     killer = () if number != signal.SIGKILL else ("nothing tells of the kernel's memory killer",)
     return Verdict("signal", "killed_from_outside", words, killer)
 
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS, signal.SIGTRAP)
+
+
+_LIMITS: Dict[int, str] = {
+    signal.SIGXFSZ: "a file grew beyond the limit of its size",
+    signal.SIGXCPU: "it used up the CPU time that its limit gives it",
+}
+_ITS_OWN: Dict[int, str] = {
+    signal.SIGPIPE: "it wrote to a pipe or a connection that its reader had closed",
+    signal.SIGALRM: "a timer that it had set itself ran out",
+    signal.SIGVTALRM: "a timer that it had set itself ran out",
+    signal.SIGPROF: "a timer that it had set itself ran out",
+}
+_FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
+
+
+def _by_crash(words: str, known: Evidence) -> Verdict:
+    """With the Python that was at work when native code crashed."""
+    thread = known.stack.partition("Current thread ")[2].partition("\n\n")[0]
+    frames = [(frame[1], frame[2], frame[3]) for frame in _FRAME.finditer(thread)]
+    where = _where([{"frames": frames[::-1]}]) or (
+        f"at {frames[0][0]}:{frames[0][1]} in {frames[0][2]}" if frames else ""
+    )
+    return Verdict("signal", "crash", words, (where,) if where else _last_line(known), known.stack)
+
+
+def _last_line(known: Evidence) -> Tuple[str, ...]:
+    """Its last words, where they are its own: people read them first anyway."""
+    lines = [] if known.shared else [_TAG.sub("", line).strip() for line in known.log.splitlines()]
+    said = next((line for line in reversed(lines) if line), "")
+    return (f"its last words: {said[:300]} ({LOG_ONLY})",) if said else ()
 
 
 def _by_abort(words: str, known: Evidence) -> Verdict:
@@ -217,7 +259,7 @@ def _by_abort(words: str, known: Evidence) -> Verdict:
         ]
         text = "\n".join(["aborted by a communication library (gloo or NCCL)", *said[-_LAST_WORDS:]])
         return Verdict("communication", category, text, (f"its last words ({LOG_ONLY})",))
-    return Verdict("signal", "crash", words)
+    return _by_crash(words, known)
 
 
 def _by_log(exception: str, full: Tuple[str, ...]) -> Verdict:
@@ -238,7 +280,8 @@ def _by_status(known: Evidence) -> Verdict:
         return Verdict(
             "communication", categories.of_text(exception), words, (f"a traceback that it handled ({LOG_ONLY})",)
         )
-    hint = (f"its log holds a traceback that it handled: {_first_line(exception)} ({LOG_ONLY})",) if exception else ()
+    handled = f"its log holds a traceback that it handled: {_first_line(exception)} ({LOG_ONLY})"
+    hint = (handled,) if exception else _last_line(known)
     if known.code is not None and known.code > 128 and signal_name(known.code - 128).startswith("SIG"):
         by = f"{ended}: what it had started was killed by {signal_name(known.code - 128)}"
         killer = "host_out_of_memory" if known.code == 128 + signal.SIGKILL and known.memory_killer else "exit"

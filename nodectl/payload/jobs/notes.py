@@ -11,6 +11,7 @@ from . import steady
 
 _MOST_BYTES = 4 << 20
 _FULL_BYTES = 64 * 1024
+_FATAL = "Fatal Python error: "
 
 
 def hook_folder() -> str:
@@ -79,6 +80,12 @@ def _is_full(place: str) -> bool:
     except OSError:
         return False
     return state.f_blocks > 0 and state.f_bavail * state.f_frsize < _FULL_BYTES
+
+
+def crash(job: str, rank: int) -> str:
+    """What faulthandler wrote when a signal of a crash ended the rank; empty where it did not."""
+    _, fatal, text = stacks(job, rank).rpartition(_FATAL)
+    return fatal + text.rstrip() if fatal else ""
 
 
 def stacks(job: str, rank: int) -> str:

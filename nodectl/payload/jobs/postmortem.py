@@ -106,6 +106,10 @@ class Postmortem:
             self._ask(self._read_unseen)
         return self.is_described(now_s) and (self._said is not None or now_s - self._asked_s > _READ_S)
 
+    def note_warning(self, number: int) -> None:
+        """The ranks are sent this signal before the end of their time: who dies of it was not killed by a stranger."""
+        self._at_start = self._at_start._replace(warned=number)
+
     def is_described(self, now_s: float) -> bool:
         """What the logs say of dead ranks is known, or takes too long."""
         return all(now_s - died_s > _READ_S for died_s in self._undescribed.values())

@@ -173,7 +173,8 @@ def _code(rank: Rank, stat: Optional[Stat]) -> Optional[int]:
 class HostAtStart(NamedTuple):
     """What a rank's end is compared with: the job's folder, when its ranks were started, and kills until then.
 
-    `logs` is the folder of the ranks' own logs, `output` what they wrote together.
+    `logs` is the folder of the ranks' own logs, `output` what they wrote together; `warned` is the signal that they
+    were sent before the end of their time (0: none yet).
     """
 
     job: str
@@ -181,6 +182,7 @@ class HostAtStart(NamedTuple):
     output: Output
     since_s: float
     kills: Optional[int]
+    warned: int = 0
 
 
 def host_at_start(job: str, logs: str, output: Output) -> HostAtStart:
@@ -229,6 +231,8 @@ def _evidence(
         # a note that found no room says nothing by its absence
         watched=notes.is_watched(host.job, death.rank) and not no_space(host.job),
         full=full if note is None else (),
+        warned=host.warned,
+        stack=notes.crash(host.job, death.rank),
         **log_of(host.logs, host.output, death.local_rank),
     )
     ended_us = death.after_stop or (code == -signal.SIGTERM and after_another)

@@ -351,6 +351,7 @@ class Supervisor:
             return
         if self.plan.get("warning") and not self._warned and left_s <= float(self.plan["warning"]["before_s"]):
             self._warned = True
+            self.postmortem.note_warning(int(self.plan["warning"]["signal"]))
             self.watch.signal(int(self.plan["warning"]["signal"]))
         if left_s <= 0:
             self.postmortem.fail("time_limit", f"its time limit of {limit_s:g} s is over")

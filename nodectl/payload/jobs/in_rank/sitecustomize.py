@@ -161,7 +161,16 @@ def _chain(value: BaseException) -> List[Tuple[BaseException, str]]:
             break
         seen.add(id(before))
         links.append((before, role))
-    return links
+    parts = [(part, "part") for part in _parts(value)]
+    return [links[0], *parts[: _CHAIN // 2], *links[1 : _CHAIN - min(len(parts), _CHAIN // 2)]]
+
+
+def _parts(value: Any) -> List[BaseException]:
+    """What an exception group holds (Python 3.11), of groups in it too: those say what went wrong."""
+    import builtins
+
+    group = getattr(builtins, "BaseExceptionGroup", ())
+    return [leaf for part in value.exceptions for leaf in _parts(part) or [part]] if isinstance(value, group) else []
 
 
 def _link(value: BaseException, role: str) -> Dict[str, Any]:
