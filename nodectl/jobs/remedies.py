@@ -113,7 +113,10 @@ CLASSES: dict[str, tuple[str, str]] = {
     ),
     "hardware_io": ("a file system or a device failed", "run `nodectl health -l {host}`; see its kernel log"),
     "not_a_number": ("the training diverged", "go back to an earlier checkpoint, with a lower learning rate"),
-    "interrupted": ("the program was interrupted by a signal", "ask who sent it"),
+    "interrupted": (
+        "the program was interrupted by a signal",
+        "ask who sent it; SIGPIPE and signals of timers are the script's own: handle them there",
+    ),
     "script_error": ("the script raised an exception", "correct the script; the traceback names the line"),
     "exit": (
         "the script ended itself with this status",
