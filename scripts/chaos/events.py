@@ -13,6 +13,7 @@ from scripts.chaos.trial import Trial
 _S, _R, _T, _A = Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.RESTARTED
 _GLOO_S = 6.0  # of a collective, where ranks are to wait in vain
 _SECOND_CTRL_C_S = 2.0
+_IMPORT_S = 10.0
 
 # words of docs/jobs.md
 _RANK_DIES = "its host tells the others at once; all get SIGTERM after 1 s, SIGKILL 3 s later"
@@ -186,7 +187,11 @@ EVENTS = (
         "rank-stopped",
         "SIGSTOP of a rank",
         acts.send(Trial.rank, signal.SIGSTOP),
-        _in_all(_dies("stopped", promise=_NOT_IN_COLLECTIVE, within_s=_GLOO_S + TOLD_S)),
+        {
+            **_in_all(_dies("stopped", promise=_NOT_IN_COLLECTIVE, within_s=_GLOO_S + TOLD_S)),
+            # the others have to come to the collective first
+            _S: _dies("stopped", promise=_NOT_IN_COLLECTIVE, within_s=_IMPORT_S + _GLOO_S + TOLD_S),
+        },
         args=_everywhere("--timeout", f"{_GLOO_S:g}"),
     ),
     Event(

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -230,6 +232,31 @@ def test_a_stop_in_the_back_off_ends_the_job_and_no_restart_follows(fleet: Fleet
     assert {report["state"]["state"] for report in reports} == {"stopped"}
     assert not any(report["alive"] for report in reports)
     assert processes_of(job_id) == []
+
+
+DEAF = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.write(1, b"deaf\\n")
+time.sleep(1000)
+"""
+
+
+def test_a_host_that_is_gone_while_the_job_is_stopped_does_not_make_it_failed(fleet: Fleet) -> None:
+    job_id = fleet.launch(DEAF, lease_s=2.0, grace_s=6.0)
+    fleet.wait_up(job_id, "deaf", 2)
+    guard = fleet.report(1, job_id)["state"]["containment"]["outer"]
+    with ThreadPoolExecutor(1) as pool:
+        stop = pool.submit(fleet.ctl, 0, "stop", job_id)
+        fleet.wait(lambda: fleet.report(1, job_id)["state"]["state"] == "stopping")
+        for pid in (*descendants({guard}), guard, fleet.report(1, job_id)["state"]["pid"]):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert stop.result().returncode == 0
+    fleet.wait(lambda: all(not fleet.report(rank, job_id)["alive"] for rank in (0, 2)))
+    states = [fleet.report(rank, job_id)["state"] for rank in (0, 2)]
+    assert [state["state"] for state in states] == ["stopped"] * 2
+    assert {failure["kind"] for state in states for failure in state["failures"]} == {"terminated"}  # its own ranks
 
 
 # floats summed in an order that a resumed run must keep; the first host's rank writes

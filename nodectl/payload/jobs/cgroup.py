@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from typing import Optional, Set
 
 _ATTEMPTS = 5
+_TRIES, _RETRY_S = 50, 0.01
 
 
 def create(name: str) -> Optional[str]:
@@ -86,9 +88,20 @@ def kill(path: str) -> None:
 def remove(path: str) -> None:
     """Remove the empty group, the groups below it, and the common parent after the last job."""
     for folder, _, _ in os.walk(path, topdown=False):
-        try:
-            os.rmdir(folder)
-        except OSError:
+        if not _remove_one(folder):
             return
     with contextlib.suppress(OSError):
         os.rmdir(os.path.dirname(path))
+
+
+def _remove_one(folder: str) -> bool:
+    """Also where what was killed in it is still on its way out."""
+    for _ in range(_TRIES):
+        try:
+            os.rmdir(folder)
+            return True
+        except FileNotFoundError:
+            return True
+        except OSError:
+            time.sleep(_RETRY_S)
+    return False

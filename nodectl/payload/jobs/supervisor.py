@@ -465,7 +465,7 @@ class Supervisor:
 
     def _lose(self, rank: int, why: str) -> None:
         self.lost.append(rank)
-        if self.state == hb.SPARE:
+        if self.state in (hb.SPARE, hb.STOPPING, hb.STOPPED):  # who is asked to end may be gone first
             return
         self.postmortem.fail("host_lost", f"{self.hosts[rank]['name']}: {why}", lost=rank)
 
