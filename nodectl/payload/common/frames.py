@@ -8,7 +8,8 @@ write, nodectl reads (and a program on a node that has others of ours below it).
 import json
 import os
 import re
-from typing import Any, Callable, List, Union
+import sys
+from typing import Any, Callable, List, Tuple, Type, Union
 
 VERSION = 1
 MOST_BYTES = 64 << 20
@@ -34,6 +35,19 @@ def send(document: Any) -> None:
     left = memoryview(encode(document))
     while left:
         left = left[os.write(1, left) :]
+
+
+def exit_status(answer: Callable[[], None], *refusals: Type[Exception]) -> int:
+    """Of a program that answers in frames: 1 with the reason on stderr where it refuses or the system does."""
+    errors: Tuple[Type[Exception], ...] = (OSError, *refusals)
+    try:
+        answer()
+    except BrokenPipeError:  # the operator has gone
+        os._exit(1)
+    except errors as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
 
 class Reader:

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from ..common.frames import send
+from ..common.frames import exit_status, send
 from . import checkpoints, code_store
 from .contain import Containment
 from .folder import (
@@ -66,14 +66,7 @@ def main(argv: List[str]) -> int:
         "traces": traces_of,
     }
     os.umask(0o077)
-    try:
-        send(commands[argv[0]](*argv[1:]) or [])
-    except BrokenPipeError:  # the operator has gone
-        os._exit(1)
-    except (JobFolderError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(lambda: send(commands[argv[0]](*argv[1:]) or []), JobFolderError)
 
 
 def receive(job_id: str, rank: str) -> None:

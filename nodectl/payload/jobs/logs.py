@@ -9,13 +9,12 @@ import json
 import os
 import re
 import resource
-import sys
 import time
 from bisect import bisect_left
 from itertools import islice
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple
 
-from ..common.frames import send
+from ..common.frames import exit_status, send
 from . import outputs
 from .folder import JobFolder, JobFolderError
 
@@ -35,14 +34,7 @@ def main(argv: List[str]) -> int:
     with contextlib.suppress(OSError, ValueError):  # of many attempts there are many files
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    try:
-        stream(*argv)
-    except BrokenPipeError:  # the operator has gone
-        os._exit(1)
-    except (JobFolderError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(lambda: stream(*argv), JobFolderError)
 
 
 def stream(job_id: str, mode: str, request: str) -> None:

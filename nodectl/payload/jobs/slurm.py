@@ -18,7 +18,7 @@ import tarfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ..common.frames import send
+from ..common.frames import exit_status, send
 from . import flight, notes, slurm_ends
 from .folder import JobFolderError, check_id, is_job_id, state_root, write_atomic
 
@@ -45,17 +45,14 @@ def main(argv: List[str]) -> int:
     commands: Dict[str, Callable[..., List[Row]]] = {"submit": submit, "list": show, "stop": stop, "clean": clean}
     os.umask(0o077)
     root = argv[1] or os.path.join(state_root(), "slurm")
-    try:
+
+    def answer() -> None:
         if argv[0] == "logs":
             stream(root, *argv[2:])
         else:
             send(commands[argv[0]](root, *argv[2:]))
-    except BrokenPipeError:  # the operator has gone
-        os._exit(1)
-    except (JobFolderError, OSError, tarfile.TarError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+
+    return exit_status(answer, JobFolderError, tarfile.TarError, ValueError)
 
 
 def submit(root: str, job_id: str) -> List[Row]:

@@ -12,11 +12,10 @@ import multiprocessing
 import os
 import re
 import stat
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Dict, List, Optional
 
-from ..common.frames import send
+from ..common.frames import exit_status, send
 from . import nsys
 from .chrome_trace import TraceError, read_events
 from .folder import JobFolder, JobFolderError, write_atomic
@@ -33,14 +32,7 @@ _ENDINGS = {"torch": "json.gz", "nsys": "nsys-rep"}
 
 def main(argv: List[str]) -> int:
     """Send a trace's file; 1 with the reason where it is none."""
-    try:
-        _send(JobFolder(argv[0]), argv[1])
-    except BrokenPipeError:  # the operator has gone
-        os._exit(1)
-    except (JobFolderError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return exit_status(lambda: _send(JobFolder(argv[0]), argv[1]), JobFolderError)
 
 
 def _send(job: JobFolder, name: str) -> None:
