@@ -112,15 +112,16 @@ class TestLab:
         self, nodectl: Callable[..., Any], slow_lab: tuple[str, dict[str, Any]]
     ) -> None:
         inventory, status = slow_lab
-        document = json.loads(nodectl("-i", inventory, "--output", "json", "probe", "tcp", "--repetitions", "1").stdout)
-        assert document["findings"] == []
-        assert {tuple(each["hosts"]) for each in document["measurements"]} == {
-            ("node01", "node02"),
-            ("node02", "node01"),
-        }
-        for each in document["measurements"]:
-            assert each["value"] == pytest.approx(by_hand(status, *each["hosts"]), rel=0.03)
-            assert each["conditions"]["mtu"] == [1500, 1500]
+        for last in (False, False, True):  # a moment in which the machine was busy spoils one of the two figures
+            done = nodectl("-i", inventory, "--output", "json", "probe", "tcp", "--repetitions", "1")
+            document = json.loads(done.stdout)
+            assert document["findings"] == []
+            values = {tuple(each["hosts"]): each["value"] for each in document["measurements"]}
+            expected = {hosts: by_hand(status, *hosts) for hosts in (("node01", "node02"), ("node02", "node01"))}
+            assert all(each["conditions"]["mtu"] == [1500, 1500] for each in document["measurements"])
+            if values == pytest.approx(expected, rel=0.03):
+                break
+            assert not last, (values, expected)
 
     def test_a_missing_tool_is_a_finding_and_nothing_is_left_running(
         self, nodectl: Callable[..., Any], slow_lab: tuple[str, dict[str, Any]]
