@@ -11,7 +11,7 @@ from typing import Any
 
 from nodectl.common.nodeset import fold
 from nodectl.errors import UnreachableError, UsageError
-from nodectl.jobs.cause import ECHOES, HostWords, failure, failures_of
+from nodectl.jobs.cause import ECHOES, HostWords, failure, failure_place, failures_of
 from nodectl.jobs.nodes import ask
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
@@ -148,7 +148,7 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         attempt=attempt,
         nodes=tuple(names[rank] for rank in roster),
         restarts=int(plan.get("restarts") or 0),
-        past=_past(newest),
+        past=_past(newest, by_rank, names),
         stopped_by=next((who for report in reports if (who := report.document.get("stopped_by"))), ""),
         no_restart=next((why for report in newest.values() if (why := report.document["state"].get("no_restart"))), ""),
         skipped=tuple(map(str, plan.get("skipped") or ())),
@@ -164,7 +164,7 @@ def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> t
     return newest.attempt, [int(rank) for rank in newest.document["state"].get("roster") or first]
 
 
-def _past(newest: Mapping[int, Report]) -> tuple[PastAttempt, ...]:
+def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Sequence[str]) -> tuple[PastAttempt, ...]:
     """The attempts before the newest, as the host tells that knows most of them."""
     histories = [report.document["state"].get("attempts") or [] for report in newest.values()]
     return tuple(
@@ -173,10 +173,24 @@ def _past(newest: Mapping[int, Report]) -> tuple[PastAttempt, ...]:
             hosts=tuple(item["hosts"]),
             begun_at=float(item["begun_at"]),
             ended_at=item["ended_at"],
-            cause=failure(item["cause"]["host"], item["cause"]) if item["cause"] else None,
+            cause=_past_cause(int(item["number"]), item["cause"], by_rank, names),
         )
         for item in max(histories, key=lambda history: sum(item["cause"] is not None for item in history), default=[])
     )
+
+
+def _past_cause(
+    number: int, told: Mapping[str, Any] | None, by_rank: Mapping[int, Report], names: Sequence[str]
+) -> Failure | None:
+    """What the hosts agreed on; of one that was silent to them then, what it tells of its own end in that attempt."""
+    if told is None:
+        return None
+    agreed = failure(told["host"], told)
+    report = by_rank.get(names.index(agreed.host)) if agreed.host in names else None
+    if agreed.kind != "host_lost" or report is None or report.attempt != number:
+        return agreed
+    own = [failure(agreed.host, item) for item in report.document["state"].get("failures", ())]
+    return min((item for item in own if item.kind not in (*ECHOES, "host_lost")), key=failure_place, default=agreed)
 
 
 def _may_go_on(by_rank: Mapping[int, Report], members: int) -> int:

@@ -73,7 +73,10 @@ class SlurmJob:
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
-    """A run of the job's ranks that failed and was followed by another; `cause` as the hosts then knew it."""
+    """A run of the job's ranks that failed and was followed by another; `cause` as the hosts then knew it.
+
+    A host that was silent then, and can be asked now, tells its own.
+    """
 
     number: int
     hosts: tuple[str, ...]

@@ -128,6 +128,9 @@ class _Case:
             self.ended_s = time.monotonic() - begun_s
         self.problems += verdict.wrong_time(expect, self.ended_s, trial.slowness.factor)
         trial.event.undo(trial)
+        if trial.phase is Phase.STOPPING:
+            with suppress(CaseError):  # who was hit cannot say that it has ended; the verdict is what `jobs why` tells
+                trial.wait(lambda: trial.has_ended, "", _SETTLE_S, _MORE_S)
         if trial.phase is Phase.RESTARTED:
             trial.wait(lambda: bool(trial.ranks()), "no other attempt began")
             trial.go_on()

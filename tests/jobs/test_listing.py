@@ -125,6 +125,21 @@ def test_a_failure_that_only_the_others_heard_of() -> None:
     assert (cause(job).host, cause(job).rank) == ("gpu02", 2)
 
 
+@pytest.mark.parametrize(("attempt", "kind"), [(1, "supervisor"), (2, "host_lost")])
+def test_a_past_attempt_s_silent_host_tells_its_own_end_of_that_attempt(attempt: int, kind: str) -> None:
+    """Its guard knows what the others could only miss."""
+    silent = report(1, "failed", [failure("supervisor", 9.0, message="killed")])
+    silent.document["state"]["attempt"] = attempt
+    past = {"number": 1, "hosts": list(HOSTS[:2]), "begun_at": 1.0, "ended_at": 10.0}
+    cause_then = {**failure("host_lost", 9.5, message="no heartbeat for 5 s"), "host": HOSTS[1]}
+    others = [report(0, "finished"), report(2, "finished")]
+    for other in others:
+        other.document["state"].update(attempt=2, roster=[0, 2], attempts=[{**past, "cause": cause_then}])
+    (told,) = merge([others[0], silent, others[1]], {}).past
+    assert told.cause is not None
+    assert (told.cause.kind, told.cause.host) == (kind, HOSTS[1])
+
+
 def test_stopped_by_the_operator_though_ranks_complained() -> None:
     job = merge(
         [
