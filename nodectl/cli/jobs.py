@@ -314,18 +314,19 @@ def follow_output(
 
 
 def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, str]:
-    from nodectl.jobs.follow import Dropped, Line
+    from nodectl.jobs.follow import Back, Dropped, Line
 
     printer = LinePrinter(to_stderr=app.json)
     silent: dict[str, str] = {}
     for event in events:
         if isinstance(event, Line):
-            silent.pop(event.host, None)
             text, mark = event.text, f"[{event.local_rank}] "
             if event.local_rank is None:
                 text, mark = _TORCHRUN_MARK.sub(r"[\1] ", text), ""
             source = f"{event.host} {event.local_rank}"
             printer.add(source, f"{event.host.ljust(width)} | {mark}", text, goes_on=event.goes_on)
+        elif isinstance(event, Back):
+            silent.pop(event.host, None)
         elif isinstance(event, Dropped):
             printer.end()
             whose = f"{event.host} [{event.local_rank}]" if event.local_rank is not None else event.host

@@ -61,6 +61,13 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
+class Back:
+    """A host that was in trouble is heard again."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Sign:
     """A host's reader has heard of it, or has come to the end."""
 
@@ -68,7 +75,7 @@ class _Sign:
     ended: bool = False
 
 
-Event: TypeAlias = Line | Dropped | Trouble
+Event: TypeAlias = Line | Dropped | Trouble | Back
 # the lines of one frame together; bounded, so that who reads slowly slows the hosts down
 _Messages: TypeAlias = "queue.Queue[list[Line] | Dropped | Trouble | _Sign]"
 
@@ -124,7 +131,9 @@ def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterat
                 running.discard(host)
             case [Line(host), *_] | Dropped(host) | _Sign(host):
                 heard[host] = time.monotonic()
-                troubled.discard(host)
+                if host in troubled:
+                    troubled.discard(host)
+                    yield Back(host)
             case Trouble(host) if host not in troubled:
                 troubled.add(host)
                 yield message

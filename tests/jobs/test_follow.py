@@ -12,12 +12,14 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from nodectl.cli.jobs import _print_events
 from nodectl.cli.terminal import LinePrinter
-from nodectl.jobs.follow import Line, Start, Trouble, _collect, _Sign, follow
+from nodectl.jobs.follow import Back, Line, Start, Trouble, _collect, _Sign, follow
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.jobs.logs import line_starts
@@ -193,7 +195,14 @@ def test_who_was_frozen_with_the_others_is_waited_for_when_these_have_ended(monk
         messages.put(_Sign("b", ended=True))
 
     threading.Timer(2.0, thaw).start()
-    assert list(events) == [Line("a", "the last one"), Line("b", "late")]
+    assert list(events) == [Back("a"), Line("a", "the last one"), Back("b"), Line("b", "late")]
+
+
+def test_who_is_heard_again_without_a_line_is_not_taken_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first host's rank prints; the connections of all had been lost."""
+    app: Any = SimpleNamespace(json=False)
+    events = (Trouble("a", "lost"), Trouble("b", "lost"), Trouble("c", "lost"), Back("a"), Back("b"))
+    assert _print_events(app, events, 1) == {"c": "lost"}
 
 
 def test_who_stays_silent_when_the_others_have_ended_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nodectl.common import bounded_json
-from nodectl.jobs.follow import Event, Line, Trouble
+from nodectl.jobs.follow import Back, Event, Line, Trouble
 from nodectl.jobs.slurm.login import Login
 from nodectl.payload.common.frames import Reader
 
@@ -67,6 +67,7 @@ class _Reader:
                 self.job_id, "once" if self.once else "follow", self.wanted.request(self.offsets), self._take
             )
             if self.ended:
+                self._put([Back(self.login.host.name)])
                 break
             self._put([Trouble(self.login.host.name, why or "it gave no answer")])
             if self.once:
