@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -102,6 +104,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     """Run the command line and end the process: 2 for usage, 70 for a bug of ours, else as the command says."""
     from nodectl.errors import NodectlError
 
+    _keep_home()
     try:
         status = cli.main(args=None if argv is None else list(argv), prog_name="nodectl", standalone_mode=False)
     except click.NoSuchOption as error:
@@ -127,6 +130,12 @@ def run(argv: Sequence[str] | None = None) -> None:
     except Exception as error:
         status = report_bug(error)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _keep_home() -> None:
+    """HOME of the password database where there is none: an empty one would be `/` to us, to ansible and to ssh."""
+    with suppress(KeyError):  # a number without a login
+        os.environ["HOME"] = os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
 
 
 def of_another_command(error: click.NoSuchOption) -> click.UsageError | None:

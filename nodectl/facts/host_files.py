@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.common.counting import counted
+from nodectl.common.node_paths import FIND_HOME
 from nodectl.facts.base import script, text_fact
 
 # FILE TAB TEXT a line; of what logins read only these assignments: what else stands there is nobody's business
 _SHOW = """\
-home=$HOME
-[ -z "$SUDO_USER" ] || home=$(getent passwd "$SUDO_USER" | cut -d: -f6)
 set --
 for file in /etc/machine-id /etc/hosts /etc/environment /etc/profile /etc/profile.d/*.sh /etc/bash.bashrc \\
   /etc/bashrc "$home"/.profile "$home"/.bash_profile "$home"/.bashrc; do
@@ -81,4 +80,4 @@ def _words(files: HostFiles) -> str:
     return f"{names} in /etc/hosts; {variables or 'no variable of NCCL, CUDA or the loader'}"
 
 
-FACT = text_fact("host_files", script("host-files", _SHOW), _parse, _words, row=845)
+FACT = text_fact("host_files", script("host-files", FIND_HOME + _SHOW), _parse, _words, row=845)

@@ -2,20 +2,18 @@
 
 from dataclasses import dataclass
 
+from nodectl.common.node_paths import FIND_HOME
 from nodectl.facts.base import Fact, file_text, listed, script
 from nodectl.model.recording import Command, Recording
 
 _SYSTEM = Command("nccl-conf", ("cat", "/etc/nccl.conf"))
-# under sudo the login's own is meant, not root's
 _OF_LOGIN = """\
-home=$HOME
-[ -z "$SUDO_USER" ] || home=$(getent passwd "$SUDO_USER" | cut -d: -f6)
 file=$home/.nccl.conf
 [ ! -e "$file" ] && [ ! -L "$file" ] || exec cat "$file"
 printf 'cat: %s: No such file or directory\\n' "$file" >&2
 exit 1
 """
-_USER = script("nccl-conf-user", _OF_LOGIN, waits=True)
+_USER = script("nccl-conf-user", FIND_HOME + _OF_LOGIN, waits=True)
 
 
 @dataclass(frozen=True, slots=True)

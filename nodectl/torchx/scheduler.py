@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import shlex
 import subprocess
@@ -222,8 +223,9 @@ def _path(inventory: str) -> str:
 
 
 def _notes() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base, "nodectl", "torchx")
+    base = os.environ.get("XDG_STATE_HOME")
+    home = os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
+    return Path(base or f"{home}/.local/state", "nodectl", "torchx")
 
 
 def _note(app_id: str, place: Place) -> None:

@@ -1,13 +1,17 @@
 """Numbers that programs on nodes and roles must repeat, held together with their source."""
 
 import os
+import pwd
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
+from nodectl.cli.root import run
 from nodectl.common import node_paths
+from nodectl.facts import nccl_files
+from nodectl.payload.jobs import nics
 from nodectl.payload.jobs.folder import state_root
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
@@ -28,10 +32,36 @@ def test_roles_install_where_nodectl_looks(ending: str, path: str) -> None:
     assert set(values.values()) == {path}
 
 
+def of_shell(text: str) -> str:
+    """What a shell makes of it."""
+    return subprocess.run(["sh", "-c", f'printf %s "{text}"'], capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("state_home", ["", "/var/lib/somewhere"])
 def test_shell_and_payload_name_the_same_state_folder(state_home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("XDG_STATE_HOME", state_home)
-    script = f"printf %s {node_paths.STATE_FOLDER}"
-    shell = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, env=dict(os.environ))
-    assert shell.stdout == str(state_root())
+    assert of_shell(node_paths.STATE_FOLDER) == state_root() == f"{state_home or '/home/me/.local/state'}/nodectl"
+
+
+@pytest.mark.parametrize("home", [None, ""])
+def test_without_a_home_it_is_that_of_the_password_database(home: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "") if home == "" else monkeypatch.delenv("HOME")
+    of_login = pwd.getpwuid(os.geteuid()).pw_dir
+    assert of_shell(node_paths.STATE_FOLDER) == state_root() == f"{of_login}/.local/state/nodectl"
+    shell = subprocess.run(nccl_files._USER.argv, capture_output=True, text=True, check=False)
+    assert f"{of_login}/.nccl.conf" in shell.stderr or shell.returncode == 0
+    files: list[str] = []
+    monkeypatch.setattr("nodectl.payload.jobs.nics._names_it", files.append)
+    nics.environment({"ib_hca": "=mlx5_0:1"}, {"HOME": ""} if home == "" else {})
+    assert files == [f"{of_login}/.nccl.conf", "/etc/nccl.conf"]
+
+
+@pytest.mark.parametrize("home", [None, ""])
+def test_the_operators_side_has_one_too(home: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "") if home == "" else monkeypatch.delenv("HOME")
+    with pytest.raises(SystemExit) as ended:
+        run(["profile", "list"])
+    assert ended.value.code == 0
+    assert os.environ["HOME"] == pwd.getpwuid(os.geteuid()).pw_dir

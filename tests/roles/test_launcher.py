@@ -123,6 +123,13 @@ def test_the_first_writer_wins(launch: Launcher, tmp_path: Path) -> None:
     job.write_text("NCCL_DEBUG=TRACE\nNCCL_BUFFSIZE=1\n")
     home = f"[{launch.home}/.nccl.conf]"
     assert launch.shown(NCCL_DEBUG="INFO") == ["NCCL_DEBUG=INFO  [environment]", f"NCCL_NET=Socket  {home}"]
+    getent = launch.home / "getent"
+    getent.write_text(f"#!/bin/sh\necho me:x:1000:1000::{launch.home}:/bin/sh\n")
+    getent.chmod(0o755)
+    path = f"{launch.home}:{os.environ['PATH']}"
+    assert launch.shown(NCCL_DEBUG="INFO", HOME="", PATH=path)[1] == f"NCCL_NET=Socket  {home}", (
+        "a start file took HOME"
+    )
     shown = launch.shown(NCCL_CONF_FILE=str(job), NCCL_DEBUG="")
     assert f"NCCL_BUFFSIZE=1  [{job}]" in shown and "NCCL_DEBUG=  [environment]" in shown
     assert not [line for line in shown if "NCCL_NET" in line], "with NCCL_CONF_FILE, ~/.nccl.conf is not read"

@@ -21,6 +21,7 @@ from ..common import ranks as host_ranks
 from ..common.events import first_line, say
 from ..common.libraries import loaded_nccl
 from ..common.machine import available_bytes
+from ..jobs.folder import login_home
 from . import turns
 
 # the first steps allocate, and DDP puts its buckets in order after the first
@@ -50,7 +51,7 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 def nccl_settings() -> Dict[str, str]:
     """The values in force, read as NCCL reads them: environment, the user's file, the system's; the first counts."""
     values = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
-    home = os.environ.get("HOME", "/nonexistent") + "/.nccl.conf"
+    home = login_home() + "/.nccl.conf"
     for path in (os.environ.get("NCCL_CONF_FILE", home), "/etc/nccl.conf"):
         try:
             lines = Path(path).read_text(errors="replace").splitlines()

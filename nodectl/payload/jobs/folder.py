@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import pwd
 import re
 import shutil
 from typing import Any, Dict, Iterator, List, Optional
@@ -27,9 +28,17 @@ class JobFolderError(Exception):
     """A job's folder is missing, unreadable or cannot be written; the text says which and why."""
 
 
+def login_home() -> str:
+    """HOME; where a start file has taken it away, or emptied it, the home that the password database names."""
+    try:
+        return os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:  # a number without a login
+        return "/"
+
+
 def state_root() -> str:
-    """`${XDG_STATE_HOME:-$HOME/.local/state}/nodectl`: everything nodectl writes on a node lies below it."""
-    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    """`${XDG_STATE_HOME:-~/.local/state}/nodectl`: everything nodectl writes on a node lies below it."""
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(login_home(), ".local", "state")
     return os.path.join(base, "nodectl")
 
 

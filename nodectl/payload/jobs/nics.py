@@ -6,6 +6,8 @@ import json
 import os
 from typing import Any, Dict, List, Mapping
 
+from .folder import login_home
+
 _NAME = "NCCL_IB_HCA"
 _MOST_BYTES = 1 << 20
 
@@ -28,7 +30,8 @@ def _is_in_files(env: Mapping[str, str]) -> bool:
 
 def _files(env: Mapping[str, str]) -> List[str]:
     own = env.get("NCCL_CONF_FILE")
-    return [own if own is not None else os.path.join(env.get("HOME", "/nonexistent"), ".nccl.conf"), "/etc/nccl.conf"]
+    home = env.get("HOME") or login_home()
+    return [own if own is not None else os.path.join(home, ".nccl.conf"), "/etc/nccl.conf"]
 
 
 def _names_it(path: str) -> bool:
