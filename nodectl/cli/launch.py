@@ -307,7 +307,8 @@ def launch(
         surroundings, lines = bind_nics(app.transport, hosts, surroundings, nic_binding, nproc_per_node, app.forks)
         for line in lines:
             note(line)
-    request = replace(request, nodes=fewer(request.nodes, len(hosts)))
+    left_out = tuple(host.name for host in app.hosts if host not in hosts)
+    request = replace(request, nodes=fewer(request.nodes, len(hosts)), left_out=left_out)
     job_id = new_job_id()
     where = counted(len(hosts), "host")
     with interruptible(deaf_s=_UNDO_S):
@@ -321,6 +322,8 @@ def launch(
             document = plan.document()
             app.show("plan", {"plan": document}, plan_text(document, container_line(document), trace_line(document)))
             return
+        if plan.no_restart:
+            note(f"after a failure the job is {plan.no_restart}")
         packages, sent = pack(plan, way.code, surroundings.kept_code)
         if any(surroundings.kept_code.values()):
             note(describe_parcels(sent))
@@ -342,7 +345,7 @@ def launch(
         app.show("jobs", {"jobs": [job]}, plan.id)
         return
     note(f"job {plan.id} runs on {where}; it goes on without this terminal: nodectl jobs logs -f {plan.id}")
-    raise click.exceptions.Exit(_follow(app, plan.id, traced=plan.start.trace is not None))
+    raise click.exceptions.Exit(_follow(app, hosts, plan.id, traced=plan.start.trace is not None))
 
 
 def _venv(host: Host, launcher: str, asked: str | None, *, in_container: bool) -> str:
@@ -424,12 +427,12 @@ def _preflight(
     )
 
 
-def _follow(app: App, job_id: str, *, traced: bool) -> int:
+def _follow(app: App, hosts: Sequence[Host], job_id: str, *, traced: bool) -> int:
     from nodectl.cli.jobs import conclude, follow_output, stop_job  # while the ranks load what they need
 
     gone: dict[str, str] = {}
     try:
-        gone = follow_output(app, app.hosts, job_id)
+        gone = follow_output(app, hosts, job_id)
     except KeyboardInterrupt:
         note(f"stopping {job_id} on all hosts in {_CHANCE_S:g} s; Ctrl-C again leaves it running")
         try:
@@ -437,6 +440,7 @@ def _follow(app: App, job_id: str, *, traced: bool) -> int:
         except KeyboardInterrupt:
             note(f"it goes on: nodectl jobs logs -f {job_id}, nodectl jobs stop {job_id}")
             return 130
-        gone = dict(stop_job(app, app.hosts, job_id))
-    heard = [host for host in app.hosts if host.name not in gone]
+        gone = dict(stop_job(app, hosts, job_id))
+    heard = [host for host in hosts if host.name not in gone]
+    gone |= {host.name: "it is not in the job" for host in app.hosts if host not in hosts}
     return conclude(app, job_id, gone, (lambda job: at_the_end(app, job, heard)) if traced else None)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from nodectl.common import node_paths
+from nodectl.common.nodeset import fold
 from nodectl.common.operator import operator
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.engines import COMMAND, TORCHRUN
@@ -126,7 +127,8 @@ class Plan:
 
     Of `hosts`, in rank order, the first `nodes` run the ranks; the others stand by. An attempt after a failure takes
     at least `least_nodes`.
-    `skipped`: what preflight found and the operator let pass.
+    `skipped`: what preflight found and the operator let pass. `no_restart`: why no attempt can follow a failure though
+    spares were asked for.
     """
 
     id: str
@@ -147,6 +149,7 @@ class Plan:
     nodes: int = 0
     least_nodes: int = 0
     restarts: int = 0
+    no_restart: str = ""
     gpus_per_node: int = 0
     start: Start = Start()
     skipped: tuple[str, ...] = ()
@@ -284,7 +287,8 @@ def slurm_nodes(nodes: str | None) -> int | None:
 class LaunchRequest:
     """What the operator asked for; `checkpoint` is an absolute folder, `auto`, or None.
 
-    `script` is named from `workdir`, a place in the code; `name` is the project's and the script's own.
+    `script` is named from `workdir`, a place in the code; `name` is the project's and the script's own. `left_out` are
+    the hosts that --gate starts without.
     """
 
     script: str
@@ -298,6 +302,7 @@ class LaunchRequest:
     workdir: str = ""
     checkpoint: str | None = None
     nodes: NodeCount | None = None
+    left_out: tuple[str, ...] = ()
     restarts: int | None = None
     start: Start = Start()
     time_limit_s: float = 0.0
@@ -361,6 +366,7 @@ def make_plan(
         nodes=nodes.most,
         least_nodes=nodes.least,
         restarts=restarts,
+        no_restart=_no_restart(request) if not restarts else "",
         gpus_per_node=min(gpus, default=0),
         start=_start(request.start, surroundings),
         skipped=surroundings.skipped,
@@ -369,6 +375,13 @@ def make_plan(
         beat_s=beat_s(len(surroundings.hosts)),
         log_limit_mib=request.log_limit_mib,
     )
+
+
+def _no_restart(request: LaunchRequest) -> str:
+    """Why there is none where hosts were to take each other's place; empty where none was asked for."""
+    if request.restarts is not None or not request.left_out:
+        return ""
+    return f"not restarted: no host is left to take another's place, without {fold(request.left_out)} (--gate)"
 
 
 def _start(asked: Start, surroundings: Surroundings) -> Start:

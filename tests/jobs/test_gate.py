@@ -1,6 +1,13 @@
 """Which hosts a launch with `--gate` goes without."""
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from nodectl.checks.launch.candidate import REACHABLE, WAY_TO_FIRST
+from nodectl.cli import jobs as cli_jobs
+from nodectl.cli.launch import _follow
 from nodectl.jobs.gate import passing
 from nodectl.jobs.plan import NodeCount, fewer
 from nodectl.model.finding import Finding
@@ -40,3 +47,12 @@ def test_with_fewer_hosts_an_attempt_takes_no_more_than_there_are() -> None:
     assert fewer(NodeCount(2, 4), 3) == NodeCount(2, 3)
     assert fewer(NodeCount(2, 2), 3) == NodeCount(2, 2)
     assert fewer(None, 3) is None
+
+
+def test_hosts_that_were_left_out_are_not_followed_nor_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(cli_jobs, "follow_output", lambda app, hosts, job_id: asked.update(followed=hosts) or {})
+    monkeypatch.setattr(cli_jobs, "conclude", lambda app, job_id, gone, more: asked.update(gone=gone) or 0)
+    app: Any = SimpleNamespace(hosts=HOSTS)
+    assert _follow(app, HOSTS[:3], "20261121-040000-ab12", traced=False) == 0
+    assert asked == {"followed": HOSTS[:3], "gone": {"gpu04": "it is not in the job"}}

@@ -17,6 +17,7 @@ from nodectl.jobs.package import collect_variables, describe_parcels, pack
 from nodectl.jobs.plan import (
     CheckpointPlan,
     LaunchRequest,
+    NodeCount,
     PlanHost,
     Surroundings,
     candidate_ports,
@@ -24,6 +25,7 @@ from nodectl.jobs.plan import (
     make_plan,
     new_job_id,
 )
+from nodectl.report.jobs import plan_text
 
 HOSTS = (PlanHost("gpu01", "10.0.0.1", "eth1"), PlanHost("gpu02", "10.0.0.2", "eth1"))
 
@@ -53,6 +55,15 @@ def test_the_plan_takes_ports_and_ranks_from_what_was_found() -> None:
     assert (made.nproc_per_node, made.world_size) == (8, 16)
     host = {"name": "gpu02", "address": "10.0.0.2", "interface": "eth1", "ib_hca": "", "gpu_hcas": ()}
     assert made.document()["hosts"][1] == host
+
+
+def test_a_job_whose_only_spare_was_left_out_says_that_it_is_not_restarted() -> None:
+    made = plan(nodes=NodeCount(2, 2), left_out=("gpu03",))
+    assert made.no_restart == "not restarted: no host is left to take another's place, without gpu03 (--gate)"
+    assert "none (not restarted: no host is left" in plan_text(made.document())
+    assert plan(nodes=NodeCount(1, 1), left_out=("gpu03",)).no_restart == "", "another one is there"
+    assert plan(nodes=NodeCount(2, 2), left_out=("gpu03",), restarts=2).no_restart == ""
+    assert plan().no_restart == ""
 
 
 def test_ports_lie_below_the_ephemeral_range() -> None:

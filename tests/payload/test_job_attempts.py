@@ -66,6 +66,15 @@ def test_after_a_killed_rank_the_same_hosts_try_again() -> None:
     assert failed().after(2.1) == Attempt(2, (0, 1))
 
 
+def test_why_there_is_no_other_attempt_at_all_is_said_where_one_was_to_be_expected() -> None:
+    rules = Rules(2, 2, 2, 0, 8.0, 3.0, why_none="no spare")
+    assert Views(beat(0, hb.FAILED, failure=KILLED), {}, rules=rules).ask(100.0) == Over(hb.FAILED, "no spare")
+    assert Views(beat(0, hb.STOPPED), {}, rules=rules).ask(100.0) == Over(hb.STOPPED)
+    plan = {"hosts": [{}, {}], "lease_s": 8, "grace_s": 3, "no_restart": "no spare"}
+    assert Rules.of(plan) == rules
+    assert Rules.of({**plan, "no_restart": ""}).why_none == ""
+
+
 def test_nothing_begins_while_a_host_still_ends_its_ranks() -> None:
     views = failed()
     views.others[1] = beat(1, hb.ENDING, failure=KILLED)
@@ -302,7 +311,9 @@ def test_a_spare_goes_on_from_the_checkpoint_that_the_second_host_has(fleet: Fle
 
 
 @pytest.mark.parametrize("how", ["its supervisor was killed", "it was rebooted"])
-def test_a_host_that_ends_without_a_word_is_told_as_lost_and_the_job_goes_on_elsewhere(fleet: Fleet, how: str) -> None:
+def test_a_host_that_ends_without_a_word_is_told_by_its_own_end_and_the_job_goes_on_elsewhere(
+    fleet: Fleet, how: str
+) -> None:
     job_id = fleet.launch(TRAIN, restarts=1, nodes=2, lease_s=3.0)
     fleet.wait(lambda: all(fleet.output(rank, job_id).count("up in 1") == 2 for rank in (0, 1)))
     state = fleet.report(1, job_id)["state"]
@@ -321,7 +332,7 @@ def test_a_host_that_ends_without_a_word_is_told_as_lost_and_the_job_goes_on_els
     assert (job.state, job.nodes) == (JobState.FINISHED, ("host0", "host2"))
     cause = job.past[0].cause
     assert cause is not None
-    assert (cause.host, cause.category) == ("host1", "host_lost")
+    assert (cause.host, cause.category) == ("host1", "rebooted" if rebooted else "supervisor")
     assert processes_of(job_id) == []
 
 

@@ -39,7 +39,10 @@ class Over(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What the plan says of it: `least` to `most` hosts an attempt; `rejoin_s`: for how long hosts are waited for."""
+    """What the plan says of it: `least` to `most` hosts an attempt; `rejoin_s`: for how long hosts are waited for.
+
+    `why_none`: why there is no other attempt, where the operator may have expected one.
+    """
 
     members: int
     least: int
@@ -48,6 +51,7 @@ class Rules(NamedTuple):
     lease_s: float
     grace_s: float
     rejoin_s: float = _REJOIN_S
+    why_none: str = ""
 
     @classmethod
     def of(cls, plan: Dict[str, Any]) -> Rules:
@@ -55,10 +59,9 @@ class Rules(NamedTuple):
         members = len(plan["hosts"])
         most = int(plan.get("nodes") or members)
         least = int(plan.get("least_nodes") or most)
-        more = float(plan.get("rejoin_s") or _REJOIN_S)
-        return cls(
-            members, least, most, int(plan.get("restarts", 0)), float(plan["lease_s"]), float(plan["grace_s"]), more
-        )
+        restarts, more_s = int(plan.get("restarts", 0)), float(plan.get("rejoin_s") or _REJOIN_S)
+        lease_s, grace_s = float(plan["lease_s"]), float(plan["grace_s"])
+        return cls(members, least, most, restarts, lease_s, grace_s, more_s, str(plan.get("no_restart", "")))
 
     @property
     def first(self) -> Tuple[int, ...]:
@@ -121,7 +124,7 @@ class Succession:
     ) -> Union[Over, Attempt, None]:
         """What follows when nothing runs on this host: nothing yet, the end, or another attempt."""
         if not self.possible:
-            return Over(me.state)
+            return Over(me.state, self.rules.why_none if me.state == hb.FAILED else "")
         words = {**beats, me.rank: me}
         if any(word.state in (hb.STOPPING, hb.STOPPED) for word in words.values()):
             return Over(hb.STOPPED)
