@@ -1,10 +1,12 @@
 """What the inventory says of how to reach a host by SSH: `ansible_ssh_*_args` and the variables beside them.
 
-An OpenSSH option that nodectl does not honour is named in an error, never dropped.
+An OpenSSH option that would change where, as whom or how safely a host is reached, and that nodectl does not honour, is
+named in an error, never dropped. What only steers the OpenSSH client's own session means nothing here.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +16,28 @@ from nodectl.errors import InventoryError
 from nodectl.model.host import Host
 
 _FLAGS = {"-J": "proxyjump", "-i": "identityfile", "-p": "port", "-l": "user", "-F": "config"}
-_KNOWN = {"proxyjump", "proxycommand", "identityfile", "userknownhostsfile", "user", "port"}
-# they steer how the OpenSSH client shares and watches its connections; nodectl keeps its own, so here they mean nothing
-_SHARING = {"controlmaster", "controlpersist", "controlpath", "serveraliveinterval", "serveralivecountmax"}
-_REMEDY = "nodectl knows -J -i -p -l -F and -o ProxyJump, ProxyCommand, IdentityFile, UserKnownHostsFile, User, Port"
+_KNOWN = {
+    "proxyjump", "proxycommand", "identityfile", "userknownhostsfile", "user", "port", "identitiesonly", "hostkeyalias",
+}  # fmt: skip
+# they steer the OpenSSH client: how it shares, watches and ends its connections, in which order it offers what it may
+# log in with, what it forwards and prints.  nodectl keeps connections of its own, so here, and in an ssh_config, they
+# change nothing in how a host is reached
+CLIENTS_OWN = frozenset({
+    "addkeystoagent", "batchmode", "challengeresponseauthentication", "checkhostip", "clearallforwardings",
+    "compression", "connectionattempts", "connecttimeout", "controlmaster", "controlpath", "controlpersist",
+    "escapechar", "exitonforwardfailure", "forwardagent", "forwardx11", "forwardx11timeout", "forwardx11trusted",
+    "gssapiauthentication", "gssapidelegatecredentials", "hashknownhosts", "ipqos", "kbdinteractiveauthentication",
+    "loglevel", "numberofpasswordprompts", "passwordauthentication", "permitlocalcommand", "preferredauthentications",
+    "pubkeyauthentication", "rekeylimit", "requesttty", "sendenv", "serveralivecountmax", "serveraliveinterval",
+    "tcpkeepalive", "updatehostkeys", "verifyhostkeydns", "visualhostkey",
+})  # fmt: skip
+_CLIENTS_FLAGS = re.compile("-[AaCKkqTtvXxY]+")  # of the same kind; letters without a value may stand together
+_REMEDY = (
+    "nodectl knows -J -i -p -l -F and -o ProxyJump, ProxyCommand, IdentityFile, IdentitiesOnly, UserKnownHostsFile, "
+    "HostKeyAlias, User, Port"
+)
 _CHECKING = "stricthostkeychecking"
+_SEPARATOR = re.compile(r"\s*[\s=]\s*")  # a name ends at a blank or at =, whichever is first
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +51,8 @@ class SshOptions:
     proxy_jump: str | None = None
     proxy_command: str | None = None
     config_file: str | None = None
+    identities_only: bool | None = None
+    host_key_alias: str | None = None
 
     def then(self, other: SshOptions) -> SshOptions:
         """These options, and where they are silent, the other ones."""
@@ -44,6 +65,8 @@ class SshOptions:
             proxy_jump=self.proxy_jump if proxied else other.proxy_jump,
             proxy_command=self.proxy_command if proxied else other.proxy_command,
             config_file=self.config_file or other.config_file,
+            identities_only=other.identities_only if self.identities_only is None else self.identities_only,
+            host_key_alias=self.host_key_alias or other.host_key_alias,
         )
 
 
@@ -84,7 +107,7 @@ def _pairs(words: Sequence[str], variable: str) -> Iterator[tuple[str, str]]:
     while left:
         word = left.pop(0)
         flag, value = word[:2], word[2:]
-        if flag == "-C" and not value and variable == "ansible_ssh_args":
+        if _CLIENTS_FLAGS.fullmatch(word):
             continue
         if flag not in {*_FLAGS, "-o"}:
             raise InventoryError(f"{variable}: nodectl does not know the option {word}", _REMEDY)
@@ -96,17 +119,16 @@ def _pairs(words: Sequence[str], variable: str) -> Iterator[tuple[str, str]]:
 
 
 def _option(text: str, variable: str) -> tuple[str, str]:
-    name, separator, value = text.strip().partition("=") if "=" in text else text.strip().partition(" ")
-    key, value = name.strip().lower(), value.strip()
+    name, value = (*_SEPARATOR.split(text.strip(), maxsplit=1), "")[:2]
+    key = name.lower()
     if key == _CHECKING and value.lower() in {"no", "off", "accept-new"}:
         raise InventoryError(
             f"{variable}: -o {text}: nodectl never trusts a host key unseen",
             "take the option out; `nodectl hostkeys accept` shows the fingerprints and stores the keys",
         )
-    sharing = key in _SHARING and variable == "ansible_ssh_args"
-    if key not in _KNOWN and not sharing and key != _CHECKING:
-        raise InventoryError(f"{variable}: nodectl does not know the option {name.strip() or text}", _REMEDY)
-    if not separator or not value:
+    if key not in _KNOWN | CLIENTS_OWN and key != _CHECKING:
+        raise InventoryError(f"{variable}: nodectl does not know the option {name or text}", _REMEDY)
+    if not value:
         raise InventoryError(f"{variable}: -o {text} needs a value", _REMEDY)
     return key, value
 
@@ -125,9 +147,13 @@ def _single(key: str, value: str, variable: str) -> SshOptions:
             return SshOptions(user=value.strip('"'))
         case "config":
             return SshOptions(config_file=value)
+        case "hostkeyalias":
+            return SshOptions(host_key_alias=value.strip('"'))
+        case "identitiesonly":
+            return SshOptions(identities_only=value.lower() == "yes")
         case "port":
             return SshOptions(port=_port(value, variable))
-    return SshOptions()  # host key checking is always on; connection sharing is not ours
+    return SshOptions()  # host key checking is always on; the rest is the OpenSSH client's own
 
 
 def _port(value: str, variable: str) -> int:

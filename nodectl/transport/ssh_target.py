@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nodectl.errors import InventoryError, UnreachableError
 from nodectl.model.host import Host
-from nodectl.transport.ssh_options import SshOptions, options_of
+from nodectl.transport.ssh_options import CLIENTS_OWN, SshOptions, options_of
 
 _SSH_PORT = 22
 _DEFAULT_KEYS = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
@@ -28,12 +28,7 @@ _DEEPEST = 8  # jump hosts in a row, and files that include each other
 
 _GLOBAL_CONFIG = Path("/etc/ssh/ssh_config")
 # directives that change nothing in how nodectl reaches a host; all others are a reason to ask `ssh -G`
-_HARMLESS = {
-    "addkeystoagent", "batchmode", "compression", "controlmaster", "controlpath", "controlpersist", "forwardagent",
-    "forwardx11", "forwardx11timeout", "forwardx11trusted", "gssapiauthentication", "gssapidelegatecredentials",
-    "hashknownhosts", "host", "loglevel", "match", "permitlocalcommand", "sendenv", "serveralivecountmax",
-    "serveraliveinterval", "stricthostkeychecking", "tcpkeepalive", "updatehostkeys", "visualhostkey",
-}  # fmt: skip
+_HARMLESS = CLIENTS_OWN | {"host", "match", "stricthostkeychecking"}
 _SSH_G_S = 10.0
 
 
@@ -111,6 +106,8 @@ def _settings(address: str, options: SshOptions) -> dict[str, list[str]]:
         "identityfile": keys,
         "userknownhostsfile": [_quoted(options.known_hosts_files or _USER_KNOWN_HOSTS)],
         "globalknownhostsfile": [_quoted(_GLOBAL_KNOWN_HOSTS)],
+        "hostkeyalias": [options.host_key_alias] if options.host_key_alias else [],
+        "identitiesonly": ["yes" if options.identities_only else "no"],
         "proxyjump": [options.proxy_jump] if options.proxy_jump else [],
         "proxycommand": [options.proxy_command] if options.proxy_command else [],
     }
@@ -122,6 +119,8 @@ def _as_arguments(options: SshOptions) -> list[str]:
         ("User", options.user),
         ("Port", options.port),
         ("UserKnownHostsFile", _quoted(options.known_hosts_files)),
+        ("HostKeyAlias", options.host_key_alias),
+        ("IdentitiesOnly", {None: None, True: "yes", False: "no"}[options.identities_only]),
         ("ProxyJump", options.proxy_jump),
         ("ProxyCommand", options.proxy_command),
         *(("IdentityFile", _quoted((name,))) for name in options.identity_files),

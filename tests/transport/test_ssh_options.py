@@ -24,7 +24,9 @@ from nodectl.transport.ssh_target import config_matters, target_of
         ("-i a -o IdentityFile=b", SshOptions(identity_files=("a", "b"))),
         ("-o 'UserKnownHostsFile=/a /b'", SshOptions(known_hosts_files=("/a", "/b"))),
         ('-o ProxyCommand="ssh -W %h:%p j"', SshOptions(proxy_command="ssh -W %h:%p j")),
+        ("-o 'ProxyCommand ssh -o User=a -W %h:%p j'", SshOptions(proxy_command="ssh -o User=a -W %h:%p j")),
         ("-o StrictHostKeyChecking=yes", SshOptions()),
+        ("-o IdentitiesOnly=yes -o HostKeyAlias=rack1", SshOptions(identities_only=True, host_key_alias="rack1")),
     ],
 )
 def test_known_options(text: str, expected: SshOptions) -> None:
@@ -34,10 +36,11 @@ def test_known_options(text: str, expected: SshOptions) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("-v", "-v"),
-        ("-A -p 22", "-A"),
+        ("-4", "-4"),
+        ("-b 10.0.0.1 -p 22", "-b"),
+        ("-vb", "-vb"),
         ("-o Ciphers=aes128-ctr", "Ciphers"),
-        ("-o ControlMaster=auto", "ControlMaster"),
+        ("-o BindAddress=10.0.0.1", "BindAddress"),
         ("-o StrictHostKeyChecking=no", "StrictHostKeyChecking"),
         ("-o 'stricthostkeychecking accept-new'", "stricthostkeychecking"),
         ("-p", "-p"),
@@ -54,8 +57,29 @@ def test_others_are_named(text: str, named: str) -> None:
     assert caught.value.remedy
 
 
-def test_ansibles_own_connection_sharing_means_nothing_here() -> None:
-    assert parse_options("-C -o ControlMaster=auto -o ControlPersist=60s", "ansible_ssh_args") == SshOptions()
+@pytest.mark.parametrize("variable", ["ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-C -o ControlMaster=auto -o ControlPersist=60s -o ControlPath=~/.ansible/cp/%h",
+        "-o ServerAliveInterval=30 -o ServerAliveCountMax=5 -o TCPKeepAlive=yes -o ConnectTimeout=10",
+        "-q -A -tt -vvv -o LogLevel=ERROR -o BatchMode=yes",
+        "-o PreferredAuthentications=publickey -o PasswordAuthentication=no -o GSSAPIAuthentication=no",
+        "-o 'ForwardAgent yes' -oCompression=yes",
+    ],
+)
+def test_what_steers_the_openssh_client_alone_means_nothing_here(text: str, variable: str) -> None:
+    assert parse_options(f"{text} -p 7", variable) == SshOptions(port=7)
+
+
+def test_identities_only_and_the_keys_name_of_the_inventory_count(home: Path) -> None:
+    said = {"ansible_ssh_common_args": "-o IdentitiesOnly=yes -o HostKeyAlias=rack1"}
+    target = target_of(host(**said))
+    assert (target.identities_only, target.key_name) == (True, "rack1")
+    (home / ".ssh" / "config").write_text("Host *\n  HostKeyAlias other\n  IdentitiesOnly no\n")
+    ssh_target._has_directives.cache_clear()
+    asked = target_of(host(**said))
+    assert (asked.identities_only, asked.key_name) == (True, "rack1")
 
 
 def host(address: str = "10.0.0.1", port: int | None = None, user: str | None = None, **variables: object) -> Host:
