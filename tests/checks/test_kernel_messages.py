@@ -131,6 +131,9 @@ ALARMING = {
     "VFS: Dirty inode writeback failed for block device dm-1 (err=-5).": "page_lost",
     "sd 2:0:0:0: Device offlined - not ready after error recovery": "target_error",
     "sd 2:0:0:0: attempting task abort!scmd(0x00000000f1), outstanding for 30 ms & timeout 3 ms": "scsi_failed",
+    "sd 0:0:0:0: [sda] tag#12 FAILED Result: hostbyte=DID_TIME_OUT driverbyte=DRIVER_OK cmd_age=30s": "scsi_failed",
+    "sd 0:0:0:0: [sda] tag#12 Sense Key : Hardware Error [current]": "scsi_failed",
+    "CIFS VFS: Server nas has not responded in 120 seconds. Reconnecting...": "cifs",
     "sd 2:0:0:0: [sda] Synchronize Cache(10) failed: Result: hostbyte=DID_BAD_TARGET": "scsi_failed",
     "ata3: reset failed, giving up": "ata_error",
     "ata3: limiting SATA link speed to 1.5 Gbps": "ata_error",
@@ -282,6 +285,13 @@ HARMLESS = [
     "HugeTLB: registered 2.00 MiB page size, pre-allocated 0 pages",
     "ice 0000:31:00.0: The DDP package was successfully loaded: ICE OS Default Package version 1.3.30.0",
     "audit: initializing netlink subsys (disabled)",
+    "critical target error, dev sda, sector 2048 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 0",
+    "critical target error, dev nvme1n1, sector 0 op 0x9:(WRITE_ZEROES) flags 0x400 phys_seg 0 prio class 0",
+    # a BMC's virtual drive without a medium
+    "sd 2:0:0:0: [sdb] tag#0 FAILED Result: hostbyte=DID_OK driverbyte=DRIVER_OK cmd_age=0s",
+    "sd 2:0:0:0: [sdb] tag#0 Sense Key : Not Ready [current]",
+    "sd 2:0:0:0: [sdb] tag#0 Add. Sense: Medium not present",
+    "sd 8:0:0:0: [sdc] tag#0 Sense Key : Illegal Request [current]",
     "clocksource: Switched to clocksource tsc",
 ]
 
@@ -291,6 +301,19 @@ def test_an_alarming_line_is_found_by_its_entry(text: str, name: str) -> None:
     (finding,) = found(messages, Case("", "", log(text)))
     assert finding.subject == name and finding.status.value in ("failed", "warning") and finding.remedy
     assert text[:40] in finding.evidence
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'audit: type=1326 audit(1.0:2): comm="EXT4-fs error (device sda1)" exe="/bin/x"',
+        'audit: type=1400 audit(1.0:3): name="NVRM: Xid (PCI:0000:07:00): 79, pid=1" comm="sh"',
+        "mce: Machine check injector initialized",
+        "x86/mce: Machine check polling timer started",
+    ],
+)
+def test_what_is_quoted_or_only_started_is_no_event(text: str) -> None:
+    assert parse_dmesg(f"[    1.000000] Linux version 6.8.0\n[   99.100000] {text}\n").events == ()
 
 
 @pytest.mark.parametrize("text", HARMLESS)

@@ -37,7 +37,9 @@ _PEERMEM = re.compile(
     r"(?:nvidia[-_]peermem|nv_peer_mem)\b.{0,300}\b(?:error|fail|unknown symbol|disagrees|invalid)", re.I
 )
 _MCE = re.compile(
-    r"\bmce: .{0,300}(?:machine check|hardware memory error)|\[Hardware Error\]: .{0,300}machine check", re.IGNORECASE
+    r"\bmce: .{0,300}(?:machine check(?! (?:polling|injector))|hardware memory error)"
+    r"|\[Hardware Error\]: .{0,300}machine check",
+    re.IGNORECASE,
 )
 _MCE_KILL = re.compile(
     r"(?i:mce)(?: 0x[0-9a-f]{1,16})?: Killing (?P<name>.{1,64}?):(?P<pid>\d{1,10}) due to hardware memory corruption"
@@ -114,6 +116,8 @@ def parse_dmesg(text: str) -> Dmesg:
 
 def _event(line: Line) -> KernelEvent | None:
     time, text = _message_of(line.text)
+    if text.startswith("audit: type="):  # it quotes what programs are called and were told
+        return None
     for read in (_nvidia, _memory, _crash):
         event = read(text)
         if event is not None:
