@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from pathlib import Path
 
@@ -25,4 +26,10 @@ def parse(tool: str, file: str) -> None:
     from nodectl.parsers.document import as_document
 
     data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    emit_json(f"parse.{tool}", as_document(parser_of(tool)(data.decode("utf-8", errors="replace"))))
+    emit_json(f"parse.{tool}", as_document(parser_of(tool)(_text(data))))
+
+
+def _text(data: bytes) -> str:
+    """UTF-8, or what the file's own mark says: PowerShell saves as UTF-16."""
+    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if is_utf16 else "utf-8", errors="replace")

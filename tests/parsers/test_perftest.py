@@ -321,3 +321,12 @@ def test_a_mere_complaint_in_a_run_with_figures_is_no_failure(before: str, after
     run = parse_perftest(f"{before}{HEADER_GBIT} 2   5    0.02    0.01    0.1\n{after}")
     assert (run.error, len(run.rows)) == (None, 1)
     assert before == "" or parse_perftest(before).error is not None
+
+
+def test_what_sudo_says_of_the_hosts_name_is_not_why_a_run_failed() -> None:
+    warning = "sudo: unable to resolve host gpu01: Name or service not known\n"
+    good = (FIXTURES / "ib_write_bw.client.txt").read_text()
+    assert parse_perftest(warning + good) == parse_perftest(good)
+    failed = parse_perftest(warning + "Couldn't connect to 10.0.0.2:18515\n").error
+    assert failed is not None
+    assert failed.kind == "no_server"

@@ -370,6 +370,8 @@ _COMPLAINT = re.compile(
 
 # of taking the connection down, after the figures
 _LATE = re.compile(r"Failed to disconnect|^\s*ERRNO:")
+# what started the program says so in words of its own: sudo cannot resolve this host's name, and goes on
+_STARTER = re.compile(r"^\s*(?:sudo|ssh|-?bash|sh): ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +391,9 @@ def _is_error(text: str) -> bool:
 
 def _find_error(lines: Sequence[Line], has_figures: bool) -> PerftestError | None:
     """The cause among the lines for which `_is_error` holds."""
+    own = [line for line in lines if not _STARTER.match(line.text)]
+    if own or has_figures:
+        lines = own
     if has_figures:
         lines = [line for line in lines if not _LATE.search(line.text)]
     for kind, pattern in _KINDS:

@@ -1,0 +1,22 @@
+"""`nodectl parse`: files as operating systems save them."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nodectl.cli import root
+
+IBSTAT = Path(__file__).parent.parent / "fixtures" / "tools" / "ibstat" / "two.txt"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_a_file_of_powershell_is_read_whole(tmp_path: Path, encoding: str) -> None:
+    text = IBSTAT.read_text()
+    plain, saved = tmp_path / "plain", tmp_path / "saved"
+    plain.write_text(text)
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    saved.write_bytes(mark + text.replace("\n", "\r\n").encode(encoding))
+    documents = [CliRunner().invoke(root.cli, ["parse", "ibstat", str(path)]) for path in (plain, saved)]
+    assert documents[0].exit_code == 0
+    assert documents[1].output == documents[0].output
