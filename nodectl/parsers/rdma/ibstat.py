@@ -14,8 +14,9 @@ _ADAPTER = re.compile(r"\s*(?:CA|Switch|Router|iWARP RNIC|\?\?\?):? '([^']+)'\s*
 _ADAPTER_START = re.compile(r"\s*(?:CA|Switch|Router|iWARP RNIC|\?\?\?):? '")
 _PORT = re.compile(r"\s*Port (\d{1,3}):\s*")
 _LABEL = re.compile(r"\s*([A-Z][A-Za-z]*(?: [A-Za-z]+){0,3}):(.*)")
+_FIRST = "CA type"  # of each adapter
 _LABELS = (
-    *("CA type", "Number of ports", "Firmware version", "Hardware version", "Node GUID", "System image GUID"),
+    *(_FIRST, "Number of ports", "Firmware version", "Hardware version", "Node GUID", "System image GUID"),
     *("State", "Physical state", "Rate", "Base lid", "LMC", "SM lid", "Capability mask", "Port GUID", "Link layer"),
 )
 _STATES = ("Down", "Initializing", "Armed", "Active", "ActiveDefer")
@@ -71,11 +72,22 @@ def parse_ibstat(text: str) -> Ibstat:
             adapters.append((match[1], Block(TOOL), []))
         elif _ADAPTER_START.match(line.text):
             raise unreadable(TOOL, line, "the adapter's name is cut")
+        elif (
+            (match := _LABEL.fullmatch(line.text))
+            and match[1] == _FIRST
+            and (not adapters or _FIRST in adapters[-1][1])
+        ):
+            raise unreadable(TOOL, line, "the line with the name of its adapter is cut or garbled")
         elif adapters:
             _put(adapters[-1], line)
     if not adapters:
         raise nothing_found(TOOL, "adapter", lines, _FAILURE)
     return Ibstat(tuple(_adapter(*adapter) for adapter in adapters), first_match(lines, _FAILURE))
+
+
+def _is_first(line: Line) -> bool:
+    match = _LABEL.fullmatch(line.text)
+    return match is not None and match[1] == _FIRST
 
 
 def _put(adapter: tuple[str, Block, list[tuple[int, Block]]], line: Line) -> None:

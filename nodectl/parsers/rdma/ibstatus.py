@@ -15,7 +15,8 @@ _PORT = re.compile(r"\s*Infiniband device '([^']+)' port (\d{1,3}) status:\s*")
 _CUT_VALUE = re.compile(
     r"\s*(?:(?:phys )?state:\s*\d{1,3}|default gid:\s*(?!.*::)(?=.{0,38}$)[0-9a-f]{1,4}(?::[0-9a-f]{0,4}){0,7})\s*"
 )
-_LABELS = ("default gid", "base lid", "sm lid", "state", "phys state", "rate", "link_layer")
+_FIRST = "default gid"  # of each port
+_LABELS = (_FIRST, "base lid", "sm lid", "state", "phys state", "rate", "link_layer")
 _LABEL = re.compile(rf"\s*({'|'.join(_LABELS)}):(.*)")
 _STATES = ("DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER", "NOP")
 _PHYSICAL_STATES = (
@@ -58,7 +59,9 @@ def parse_ibstatus(text: str) -> Ibstatus:
             ports.append((match[1], int(match[2]), Block(TOOL)))
         elif line.text.lstrip().startswith("Infiniband device '"):
             raise unreadable(TOOL, line, "the port's name is cut")
-        elif ports and (match := _LABEL.fullmatch(line.text)):
+        elif (match := _LABEL.fullmatch(line.text)) and match[1] == _FIRST and (not ports or _FIRST in ports[-1][2]):
+            raise unreadable(TOOL, line, "the line with the name of its port is cut or garbled")
+        elif ports and match:
             if not match[2].strip() or _CUT_VALUE.fullmatch(match[0]):
                 raise unreadable(TOOL, line, "the row is cut")
             ports[-1][2].put(match[1], line, _without_code(match[1], match[2]))

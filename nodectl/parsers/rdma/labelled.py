@@ -64,6 +64,9 @@ class Block:
         """A label that comes again belongs to a part of the block that is not read."""
         self._rows.setdefault(label, (line, value.strip()))
 
+    def __contains__(self, label: str) -> bool:
+        return label in self._rows
+
     def read(self, kind: Callable[..., T], **given: object) -> T:
         """The dataclass `kind` with its `labelled` fields, what the caller gives, and what the tool refused."""
         return kind(**given, **self.values(kind), unavailable=self.unavailable)

@@ -16,7 +16,8 @@ TOOL = "rdma-link"
 _PROGRAM = "rdma link"
 # iproute2 before 4.19 numbered the links: `1/1: mlx5_0/1: state ACTIVE …`
 _LINK = re.compile(r"\s*(?:link |\d+/\d+: )(\S+?)/(\d{1,3}):?(?: (.*))?")
-_LINK_START = re.compile(r"\s*(?:link\s+\S+|\d+/\d+: \S+/\S+)\s*")
+# a row that is cut behind its name, and the rest of one whose beginning is cut or garbled
+_CUT = re.compile(r"\s*(?:link\s+\S+|\d+/\d+: \S+/\S+)\s*|.*\bstate [A-Z_]+ physical_state\b.*")
 _STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
 _PHYSICAL_STATES = (
     *("NOP", "SLEEP", "POLLING", "DISABLED", "PORT_CONFIGURATION_TRAINING", "LINK_UP", "LINK_ERROR_RECOVER"),
@@ -52,8 +53,8 @@ def parse_rdma_link(text: str) -> RdmaLink:
     for line in rows_of(text, _PROGRAM):
         if match := _LINK.fullmatch(line.text):
             links.append(_link(match[1], int(match[2]), match[3] or "", line))
-        elif _LINK_START.fullmatch(line.text):
-            raise unreadable(_PROGRAM, line, "the row is cut")
+        elif _CUT.fullmatch(line.text):
+            raise unreadable(_PROGRAM, line, "the row is cut or garbled")
     if links:
         return RdmaLink(tuple(links))
     try:
