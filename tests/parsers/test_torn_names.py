@@ -1,4 +1,4 @@
-"""A block whose first line is torn is refused: its device must not vanish, nor be taken for a part of the one before."""
+"""A block whose first line is torn is refused: its device must neither vanish nor become a part of the one before."""
 
 from __future__ import annotations
 

@@ -73,12 +73,12 @@ def test_what_steers_the_openssh_client_alone_means_nothing_here(text: str, vari
 
 
 def test_identities_only_and_the_keys_name_of_the_inventory_count(home: Path) -> None:
-    said = {"ansible_ssh_common_args": "-o IdentitiesOnly=yes -o HostKeyAlias=rack1"}
-    target = target_of(host(**said))
+    asked_for = "-o IdentitiesOnly=yes -o HostKeyAlias=rack1"
+    target = target_of(host(ansible_ssh_common_args=asked_for))
     assert (target.identities_only, target.key_name) == (True, "rack1")
     (home / ".ssh" / "config").write_text("Host *\n  HostKeyAlias other\n  IdentitiesOnly no\n")
     ssh_target._has_directives.cache_clear()
-    asked = target_of(host(**said))
+    asked = target_of(host(ansible_ssh_common_args=asked_for))
     assert (asked.identities_only, asked.key_name) == (True, "rack1")
 
 
