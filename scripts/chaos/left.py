@@ -22,8 +22,11 @@ _NAMED = re.compile(
     r"|/payload(/[^/]+(/.*)?)?|/code(/[^/]+(/.*)?)?|/checkpoints(/[^/]+(/.*)?)?)?"
 )
 _KEPT_BY_CLEAN = re.compile(rf"{STATE}(/jobs(/\.[^/]+\.undone)?|/payload(/.*)?|/code(/.*)?|/checkpoints(/.*)?)?")
-# of the lab and of these trials
-_OWN = re.compile(rf"root/\.(local(/(state|share))?|cache)|{ASKED}|run/sshd.*|etc/ld\.so\.preload|var/log/sshd\.log")
+# of the lab, of these trials, and of the torch that they train with
+_OWN = re.compile(
+    rf"root/\.(local(/(state|share))?|cache)|{ASKED}|run/sshd.*|etc/ld\.so\.preload|var/log/sshd\.log"
+    r"|tmp/torchinductor_[^/]+(/.*)?"
+)
 
 
 @dataclass(frozen=True, slots=True)

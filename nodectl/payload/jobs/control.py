@@ -15,8 +15,8 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..common.frames import exit_status, send
-from . import checkpoints, code_store
-from .contain import Containment
+from . import checkpoints, code_store, shared_memory
+from .contain import KILL_ROUND_S, Containment
 from .folder import (
     RECEIVER,
     JobFolder,
@@ -115,7 +115,8 @@ def _unpack(job: JobFolder, rank: int) -> None:
         json.dump({"pid": os.getpid(), "start_ticks": stat.start_ticks if stat else 0}, file)
     _extract(job.partial)
     code_store.assemble(job.partial)
-    write_atomic(os.path.join(job.partial, "rank"), json.dumps({"rank": rank}).encode())
+    before = {"rank": rank, "segments": sorted(shared_memory.present())}  # for who ends the job without its state
+    write_atomic(os.path.join(job.partial, "rank"), json.dumps(before).encode())
     for name in ("plan.json", "secret"):
         sync_file(os.path.join(job.partial, name))
     for name in ("ranks", "code"):  # of a folder without files nothing travels, and the job runs in it
@@ -398,11 +399,16 @@ def _force(job: JobFolder) -> Row:
 
     A disk that takes no state keeps nothing alive: the last state is the answer.
     """
-    state = job.state()
-    containment = Containment.recorded(job.id, state.get("containment", {}))
+    found = job.state()
+    containment = Containment.recorded(job.id, found.get("containment", {}))
     containment.end_guard()
-    job.signal_supervisor(signal.SIGKILL)
+    ends_s = time.monotonic() + _FORCE_S
+    # where its state was lost, the next of those that held the job is then found
+    while job.signal_supervisor(signal.SIGKILL) and time.monotonic() < ends_s:
+        time.sleep(KILL_ROUND_S)
     state = job.state()
+    if "repaired" in state and not found["final"]:
+        state = found  # how it ended is known: by this
     if state.get("containment"):
         containment.kill(_FORCE_S)
         containment.remove()

@@ -125,6 +125,14 @@ class JobFolder:
         rank = self._read_json("rank").get("rank")
         return rank if isinstance(rank, int) else None
 
+    def _segments(self) -> Optional[List[Any]]:
+        """What was in /dev/shm when the job was received; None where that cannot be read."""
+        try:
+            segments = self._read_json("rank").get("segments")
+        except (OSError, JobFolderError):
+            return None
+        return segments if isinstance(segments, list) else None
+
     def _other_version(self, version: object) -> str:
         """The sentence about a plan of another version; the state's own words may not be trusted further than this."""
         try:
@@ -160,7 +168,7 @@ class JobFolder:
             return {"state": "received", "final": True}
         except (OSError, JobFolderError) as error:
             reason = str(error)
-        return repair.rebuilt(self.id, self.rank(), reason, repair.modified_at(path))
+        return repair.rebuilt(self.id, self.rank(), reason, repair.modified_at(path), self._segments())
 
     def reserve(self) -> None:
         """Set space aside twice, so that states can be written in turns on a disk that has become full."""
