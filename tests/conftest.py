@@ -1,12 +1,15 @@
 """What tests of several components share: the command line as a process, and one lab for all tests that need hosts."""
 
+import gc
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,8 @@ import pytest
 import yaml
 from hypothesis import settings
 
+from nodectl.lab.down import down
+from nodectl.lab.state import LabFolder
 from tests import warm_cli
 
 # a real sshd on a loopback port, for what needs a server and no lab
@@ -24,10 +29,14 @@ pytest_plugins = ["tests.transport.sshd_server"]
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
+# collecting makes a million objects that all live on: looks for garbage among them are a fifth of its CPU time
+gc.disable()
+
 # a shell lets its background jobs ignore Ctrl-C, and what the tests interrupt would inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _ROOT = Path(__file__).resolve().parent.parent
+_STATE = _ROOT / ".state" / "tests"
 # those that wait stand between those that compute
 _LONGEST = (
     "test_provision.py",
@@ -120,6 +129,31 @@ class LabUnderTest:
         return replace(self, inventory=str(inventory), hosts=self.hosts[:count])
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Labs that a session which was killed has left go down before pytest removes what their hosts stand on."""
+    if hasattr(config, "workerinput") or os.geteuid() != 0:
+        return
+    left = {path for path in (_STATE / "state/nodectl/lab").glob("*-*") if _has_ended(path.name.rpartition("-")[2])}
+    if config.option.basetemp:
+        left |= _labs_below(Path(config.option.basetemp).resolve())
+    for path in left:
+        down(LabFolder(path))
+
+
+def _has_ended(pid: str) -> bool:
+    return pid.isdecimal() and not Path("/proc", pid).exists()
+
+
+def _labs_below(folder: Path) -> set[Path]:
+    """The folders of labs that run, by what their processes have mounted."""
+    lab = re.compile(rf"upperdir=({re.escape(str(folder))}/[^,]*/nodectl/lab/[^/,]+)/")
+    found: set[Path] = set()
+    for mounts in Path("/proc").glob("[1-9]*/mountinfo"):
+        with suppress(OSError):
+            found |= {Path(each) for each in lab.findall(mounts.read_text().replace("\\040", " "))}
+    return found
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes a minute of one process comes first, then what has hosts: none is left alone at the end."""
     on_hosts = {item.path for item in items if "lab_machine" in getattr(item, "fixturenames", ())}
@@ -127,16 +161,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (longest.get(item.path, len(longest)), item.path not in on_hosts))
 
 
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.fixture(scope="session")
 def cli_env() -> dict[str, str]:
     """The environment of every nodectl process in the tests; it writes below the checkout's ignored folders only."""
-    state = _ROOT / ".state" / "tests"
     env = {name: value for name, value in os.environ.items() if not name.startswith(("NODECTL_", "ANSIBLE_"))}
     env |= {
-        "XDG_STATE_HOME": str(state / "state"),
-        "XDG_CONFIG_HOME": str(state / "config"),
+        "XDG_STATE_HOME": str(_STATE / "state"),
+        "XDG_CONFIG_HOME": str(_STATE / "config"),
         "XDG_CACHE_HOME": str(_ROOT / ".cache"),
-        "ANSIBLE_HOME": str(state / "ansible"),
+        "ANSIBLE_HOME": str(_STATE / "ansible"),
         "PYTHONPATH": str(_ROOT),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
@@ -162,9 +200,6 @@ def lab_machine() -> None:
 @pytest.fixture(scope="session")
 def lab4(nodectl: Cli, lab_machine: None) -> Iterator[LabUnderTest]:
     """Four hosts for the whole session; tests leave them as they found them."""
-    for left in Path(nodectl.env["XDG_STATE_HOME"]).glob("nodectl/lab/tests-*"):
-        if not Path("/proc", left.name.removeprefix("tests-")).exists():  # that session was killed
-            nodectl("lab", "down", "--name", left.name)
     name = f"tests-{os.getpid()}"
     inventory = nodectl("lab", "up", "-n", "4", "--name", name).stdout.strip()
     status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)

@@ -67,7 +67,7 @@ def lab(lab4: LabUnderTest, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         part.ssh(host, f"printf %s {shlex.quote(text)} > {_LAUNCHER} && chmod 755 {_LAUNCHER}")
     yield part
     for host in part.hosts:
-        part.ssh(host, f"rm -f {_LAUNCHER}")
+        part.ssh(host, f"rm -rf {_LAUNCHER} {Path(_VENV).parent}")
 
 
 @pytest.fixture

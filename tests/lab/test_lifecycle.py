@@ -186,9 +186,21 @@ def loops() -> dict[int, bool]:
     return {int(path.name[4:]): (path / "loop" / "backing_file").exists() for path in found}
 
 
-def test_loop_devices_that_the_lab_added_are_removed(own: Cli) -> None:
+@pytest.fixture
+def taken(tmp_path: Path) -> Iterator[None]:
+    """The loop devices that others left idle are in use, so that a lab must add its own."""
+    backing = tmp_path / "taken"
+    backing.write_bytes(bytes(1 << 20))
+    idle = [f"/dev/loop{number}" for number, used in loops().items() if not used]
+    taken = [path for path in idle if subprocess.run(["losetup", path, backing], check=False).returncode == 0]
+    yield
+    if taken:
+        subprocess.run(["losetup", "-d", *taken], check=True)
+
+
+def test_loop_devices_that_the_lab_added_are_removed(own: Cli, taken: None) -> None:
     # a lab of another test that goes down meanwhile leaves its devices to this one, which then adds none
-    for more in (2, 10, 20):
+    for more in (2, 2, 10, 10, 20):
         before = loops()
         own("lab", "up", "-n", str(list(before.values()).count(False) + more), "--disk", "64M")
         added = loops().keys() - before.keys()

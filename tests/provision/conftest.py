@@ -64,9 +64,6 @@ class Fleet:
 @pytest.fixture(scope="session")
 def own_lab(nodectl: Cli, lab_machine: None) -> Iterator[LabUnderTest]:
     """Two hosts that no other test uses."""
-    for left in Path(nodectl.env["XDG_STATE_HOME"]).glob("nodectl/lab/back-*"):
-        if not Path("/proc", left.name.removeprefix("back-")).exists():  # that session was killed
-            nodectl("lab", "down", "--name", left.name)
     name = f"back-{os.getpid()}"
     inventory = nodectl("lab", "up", "-n", "2", "--name", name).stdout.strip()
     status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)

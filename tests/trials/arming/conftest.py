@@ -98,9 +98,6 @@ class ArmFleet:
 @pytest.fixture(scope="session")
 def arm_lab(nodectl: Cli, lab_machine: None) -> Iterator[ArmFleet]:
     """Two hosts that no other test uses, with values of their own."""
-    for left in Path(nodectl.env["XDG_STATE_HOME"]).glob("nodectl/lab/arm-*"):
-        if not Path("/proc", left.name.removeprefix("arm-")).exists():  # that session was killed
-            nodectl("lab", "down", "--name", left.name)
     name = f"arm-{os.getpid()}"
     inventory = nodectl("lab", "up", "-n", "2", "--name", name).stdout.strip()
     status = json.loads(nodectl("lab", "status", "--name", name, "--output", "json").stdout)
