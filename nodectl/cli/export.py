@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _RDMA_RESOURCE = "rdma/hca_shared_devices_a"
 _FORMS = ("deepspeed", "openmpi", "mpich", "torchrun")
 _KINDS = ("jobset", "pytorchjob")
+_RESOURCE = re.compile(r"([a-z0-9.-]+/[A-Za-z0-9._-]+)(?:=([1-9][0-9]{0,5}))?")
 _QUANTITY = re.compile(r"[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)?")
 
 
@@ -57,6 +58,7 @@ def slurm(
 ) -> None:
     """Print a batch script for `sbatch`; SCRIPT is named from the folder where that will be called."""
     from nodectl.export.sbatch import SbatchJob
+    from nodectl.export.words import script_path
     from nodectl.jobs.plan import check_interface, venv_of
 
     hosts = app.hosts
@@ -67,7 +69,7 @@ def slurm(
         hosts=() if nodes else [host.name for host in hosts],
         nproc_per_node=nproc_per_node or gpus or 1,
         gpus=gpus,
-        program=(script, *args),
+        program=(script_path(script), *args),
         asked=options,
         launcher=launcher,
         venv=venv_of(hosts[0].variables, launcher, venv),
@@ -127,7 +129,7 @@ def kubernetes(
     args: tuple[str, ...],
 ) -> None:
     """Print a JobSet or a PyTorchJob for `kubectl apply -f -`; SCRIPT is a path in the image."""
-    from nodectl.export.kubernetes import KubernetesJob, manifest
+    from nodectl.export.kubernetes import KubernetesJob, job_name, manifest
 
     if shm and not _QUANTITY.fullmatch(shm):
         raise click.UsageError(f"--shm {shm!r}: no quantity such as 64Gi")
@@ -135,7 +137,7 @@ def kubernetes(
     wanted = _wanted(app, hosts)
     count = gpus_a_host(app, hosts) if gpus is None else gpus
     job = KubernetesJob(
-        name=name or re.sub(r"[^a-z0-9]+", "-", PurePosixPath(script).stem.lower()).strip("-")[:40].strip("-") or "job",
+        name=name if name is not None else job_name(script),
         namespace=namespace,
         image=image,
         nodes=nodes or len(hosts),
@@ -180,12 +182,12 @@ def _rdma(asked: Sequence[str], wanted: Sequence[Resolved]) -> Mapping[str, int]
         return {_RDMA_RESOURCE: 1} if has else {}
     counts = {}
     for text in asked:
-        name, _, count = text.partition("=")
-        if not re.fullmatch(r"[a-z0-9.-]+/[A-Za-z0-9._-]+", name) or not (count or "1").isdigit():
-            if text == "none":
-                continue
+        match = _RESOURCE.fullmatch(text)
+        if text == "none":
+            continue
+        if match is None:
             raise UsageError(f"--rdma-resource {text!r}: write {_RDMA_RESOURCE}=1", "see `kubectl describe node`")
-        counts[name] = int(count or 1)
+        counts[match[1]] = int(match[2] or 1)
     return counts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from nodectl.errors import UsageError
 from nodectl.export.templates import render
 
 _PORT = 29500
+_ADDRESS = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class Node:
 def hostfile(nodes: Sequence[Node], form: str) -> str:
     """The file's text; UsageError for an address that the form cannot hold."""
     for node in nodes:
-        if not node.address or node.address != node.address.strip() or set(node.address) & set(" \t#=,\n\r"):
+        if not _ADDRESS.fullmatch(node.address):
             raise UsageError(f"{node.address!r} is no address for a hostfile", "set ansible_host to a plain address")
     return FORMS[form](nodes)
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
 
+from nodectl.common.image_names import is_image_name
 from nodectl.errors import UsageError
+from nodectl.export.words import script_path
 
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+# the job's name is a service's, too, and those begin with a letter
 # NAME-nodes-0-INDEX is a pod's host name, and that has 63 characters
 _LONGEST_NAME = 40
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_LABEL = "a-z, 0-9 and -"
+_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_GPUS = "nvidia.com/gpu"
 _PORT = 29500
 _NODES = "nodes"
 Document = dict[str, Any]
@@ -42,12 +50,34 @@ class KubernetesJob:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for what, text in (("--name", self.name), ("--namespace", self.namespace or "x")):
-            if not _LABEL.fullmatch(text) or len(text) > _LONGEST_NAME:
-                raise UsageError(
-                    f"{what} {text!r}: Kubernetes takes a-z, 0-9 and - here, {_LONGEST_NAME} characters at most",
-                    "say --name NAME",
-                )
+        """UsageError for what Kubernetes would refuse, or read as something else."""
+        for what, text, is_right, rule in (
+            ("--name", self.name, _NAME.fullmatch(self.name), f"{_LABEL}, a letter first, at most {_LONGEST_NAME}"),
+            ("--namespace", self.namespace, not self.namespace or _NAMESPACE.fullmatch(self.namespace), _LABEL),
+            ("--image", self.image, is_image_name(self.image), "REGISTRY/NAME:TAG, the name in lower case"),
+            *(
+                ("--rdma-resource", name, _is_rdma(name), "a device's, as `kubectl describe node` names it")
+                for name in self.rdma
+            ),
+            *(("", word, _is_utf8(word), "text in UTF-8") for word in (self.script, *self.args, *self.env.values())),
+        ):
+            if not is_right:
+                raise UsageError(f"{what} {text!r}: Kubernetes takes {rule} here".lstrip(), "say another one")
+
+
+def _is_rdma(name: str) -> bool:
+    return _RESOURCE.fullmatch(name) is not None and name != _GPUS
+
+
+def _is_utf8(word: str) -> bool:
+    """An argument that is none arrives with surrogates in it."""
+    return not any("\ud800" <= character <= "\udfff" for character in word)
+
+
+def job_name(script: str) -> str:
+    """A name for the job of a script."""
+    name = re.sub(r"[^a-z0-9]+", "-", PurePosixPath(script).stem.lower()).strip("-") or "job"
+    return (name if name[0].isalpha() else f"job-{name}")[:_LONGEST_NAME].strip("-")
 
 
 def manifest(job: KubernetesJob, kind: str) -> str:
@@ -115,7 +145,7 @@ def _metadata(job: KubernetesJob) -> Document:
 
 def _pod(job: KubernetesJob, rank: str, address: str, port: str, own_env: list[Document]) -> Document:
     """Container, shared memory and network of a pod; `rank` is the variable that holds its number."""
-    limits = {**({"nvidia.com/gpu": job.gpus} if job.gpus else {}), **job.rdma}
+    limits = {**({_GPUS: job.gpus} if job.gpus else {}), **job.rdma}
     env = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", **job.env}
     container: Document = {
         "name": "pytorch",  # the training operator looks for this name
@@ -137,7 +167,6 @@ def _pod(job: KubernetesJob, rank: str, address: str, port: str, own_env: list[D
 
 
 def _torchrun(job: KubernetesJob, rank: str, address: str, port: str) -> list[str]:
-    script = f"./{job.script}" if job.script.startswith("-") else job.script
     options = {
         "--nnodes": str(job.nodes),
         "--node-rank": f"$({rank})",
@@ -147,7 +176,7 @@ def _torchrun(job: KubernetesJob, rank: str, address: str, port: str) -> list[st
         "--master-port": port,
     }
     own = [word for option in options.items() for word in option]
-    return [*own, *(literal(word) for word in (script, *job.args))]
+    return [*own, *(literal(word) for word in (script_path(job.script), *job.args))]
 
 
 def literal(text: str) -> str:

@@ -22,6 +22,7 @@ _CPU_OPTIONS = ("exclusive", "cpus-per-task", "cpus-per-gpu", "oversubscribe", "
 _MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
 _GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres")
 _LONGEST_NAME = 64
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,15 @@ class SbatchJob:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def script_text(self) -> str:
-        """The whole script; UsageError for an option of sbatch that it cannot take."""
+        """The whole script; UsageError for a node's name, an option or a word that sbatch does not take."""
+        text = self._text()
+        if "\r\n" in text:
+            raise UsageError(
+                "a word of the job holds a line's end of DOS, and sbatch refuses such a script", "leave it out"
+            )
+        return text
+
+    def _text(self) -> str:
         return render(
             "sbatch.sh.j2",
             options=[sbatch_line(name, value) for name, value in self._options()],
@@ -79,7 +88,7 @@ class SbatchJob:
             ("output", "batch.log" if self.id else "slurm-%j.out"),
         ]
         if self.hosts:
-            options.append(("nodelist", ",".join(self.hosts)))
+            options.append(("nodelist", ",".join(map(_node, self.hosts))))
         if names.isdisjoint(_CPU_OPTIONS):
             options.append(("exclusive", None))  # whole nodes, as over SSH
         if names.isdisjoint(_MEMORY_OPTIONS):
@@ -92,6 +101,13 @@ class SbatchJob:
         if names.isdisjoint(("requeue", "no-requeue")):
             options.append(("no-requeue", None))  # a second start would find the first one's files
         return [*options, *asked]
+
+
+def _node(name: str) -> str:
+    """A name that Slurm's list of nodes takes as one node: a slash would make a file of it, a bracket many nodes."""
+    if not _NODE.fullmatch(name):
+        raise UsageError(f"host {name!r}: no name of a Slurm node", "name hosts as Slurm does, or say --nodes N")
+    return name
 
 
 def read_option(text: str) -> tuple[str, str | None]:

@@ -34,6 +34,9 @@ _BEAT_S, _BEAT_LARGE_S, _LARGE_FLEET = 0.5, 1.0, 128
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
 _CANDIDATES = 12
 _PORTS_NEEDED = 2
+# the kernel takes names of interfaces (and their longer altnames) without blanks and slashes
+_INTERFACE = re.compile(r"[^\s/]{1,127}")
+_INTERFACE_REMEDY = "say a name (eth1) or a network (10.1.0.0/16)"
 _WARNINGS = ("USR1", "USR2", "TERM", "INT", "HUP", "CONT")
 
 
@@ -220,12 +223,16 @@ def check_lease(lease_s: float) -> float:
 
 def check_interface(asked: str | None) -> str | None:
     """A name as it is, or a network (`10.1.0.0/16`) in its own form; UsageError where it is neither."""
-    if asked is None or "/" not in asked:
+    if asked is None:
+        return None
+    if "/" not in asked:
+        if not _INTERFACE.fullmatch(asked):
+            raise UsageError(f"--interface {asked!r}: no name of an interface", _INTERFACE_REMEDY)
         return asked
     try:
         return str(ipaddress.ip_network(asked, strict=False))
     except ValueError as error:
-        raise UsageError(f"--interface {asked}: {error}", "say a name (eth1) or a network (10.1.0.0/16)") from error
+        raise UsageError(f"--interface {asked}: {error}", _INTERFACE_REMEDY) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.checks.launch.candidate import PathKind
+from nodectl.common.image_names import is_image_name
 from nodectl.errors import UsageError
 from nodectl.jobs.code import Code, find_code, find_folder, find_module, program_of
 from nodectl.jobs.engines import ACCELERATE, COMMAND, DEEPSPEED, TORCHRUN, of_module, split
@@ -23,7 +24,6 @@ from nodectl.payload.jobs.container import name as container_name
 _PROGRAMS = (".py", ".sh")
 _BUNDLED = "workload:"
 _TORCH = "say --trace torch"
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +135,10 @@ def _container(asked: Asked, needs: Sequence[str]) -> Container | None:
         if engine not in ("", APPTAINER):
             raise UsageError(f"--container {image}: {engine} takes an image by its name", "say NAME:TAG")
         return in_container(Container(_absolute("--container", image), APPTAINER), needs)
-    if not _IMAGE.fullmatch(image):
+    if not is_image_name(image):
         raise UsageError(
-            f"--container {image!r}: not the name of an image", "say REGISTRY/NAME:TAG, or for apptainer /a/file.sif"
+            f"--container {image!r}: not the name of an image",
+            "say REGISTRY/NAME:TAG, NAME in lower case, or for apptainer /a/file.sif",
         )
     return in_container(Container(image, engine), needs)
 

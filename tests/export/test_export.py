@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from nodectl.errors import UsageError
 from nodectl.export.hostfile import Node, hostfile
-from nodectl.export.kubernetes import KINDS, KubernetesJob, manifest
+from nodectl.export.kubernetes import KINDS, KubernetesJob, job_name, manifest
 from tests.conftest import Cli
 
 SCHEMAS = {"jobset": "jobset-v1alpha2", "pytorchjob": "pytorchjob-v1"}
@@ -125,10 +125,60 @@ def test_the_pods_are_the_nodes() -> None:
     assert {name: part["replicas"] for name, part in replicas.items()} == {"Master": 1, "Worker": 2}
 
 
-@pytest.mark.parametrize("name", ["Train", "a_b", "-a", "a" * 41, "", "a\nb"])
+@pytest.mark.parametrize("name", ["Train", "a_b", "-a", "7b", "a" * 41, "", "a\nb"])
 def test_a_name_that_kubernetes_refuses_is_refused_here(name: str) -> None:
     with pytest.raises(UsageError, match="--name"):
         job(name=name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"image": "a b"}, "--image"),
+        ({"image": "Pytorch:2"}, "--image"),
+        ({"image": "reg.io/a:b:c"}, "--image"),
+        ({"image": "a@sha256:12"}, "--image"),
+        ({"image": "-a"}, "--image"),
+        ({"image": "a\n"}, "--image"),
+        ({"image": "a/" * 128 + "a"}, "--image"),
+        ({"namespace": "a_b"}, "--namespace"),
+        ({"namespace": "a" * 64}, "--namespace"),
+        ({"rdma": {"rdma/-x": 1}}, "--rdma-resource"),
+        ({"rdma": {"nvidia.com/gpu": 1}}, "--rdma-resource"),
+        ({"args": ["\udcff"]}, "UTF-8"),
+        ({"script": "\udcff.py"}, "UTF-8"),
+    ],
+)
+def test_a_value_that_kubernetes_refuses_is_refused_here(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        job(**changes)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "a",
+        "a__b/c.d-e:V1.0_x",
+        "LOCAL:5000/a/b",
+        f"reg.io/a:1@sha256:{'0a' * 32}",
+        "[fd00::1]:5000/a",
+        f"sha256:{'0a' * 32}",
+    ],
+)
+def test_images_by_all_their_names_are_taken(image: str) -> None:
+    assert (
+        pods(yaml.safe_load(manifest(job(image=image, namespace="a" * 63), "jobset")))[0]["containers"][0]["image"]
+        == image
+    )
+
+
+def test_a_name_is_made_of_a_script_that_begins_with_a_digit_or_a_dash() -> None:
+    assert [job_name(script) for script in ("/a/7b.py", "-Dash.py", "__.py", f"{'7' * 50}.py", f"{'a' * 39}-b.py")] == [
+        *("job-7b", "dash", "job", f"job-{'7' * 36}", "a" * 39)
+    ]
+    assert yaml.safe_load(manifest(job(script="-x.py"), "jobset")) == yaml.safe_load(
+        manifest(job(script="./-x.py"), "jobset")
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +200,7 @@ def test_a_name_that_kubernetes_refuses_is_refused_here(name: str) -> None:
 def test_hostfiles(form: str, lines: list[str]) -> None:
     first, *rest = hostfile([Node("10.0.0.1", 8), Node("gpu02", 4)], form).splitlines()
     assert first.startswith("# Written by nodectl") and rest == lines
-    for address in ("a b", "a#b", "a\nb slots=9", ""):
+    for address in ("a b", "a#b", "a\nb slots=9", "", "-x", "a\x07", "a;b"):
         with pytest.raises(UsageError):
             hostfile([Node(address, 1)], form)
 
@@ -182,5 +232,9 @@ def test_what_the_profiles_say_stands_in_what_is_exported(nodectl: Cli, tmp_path
     assert "#SBATCH --gpus-per-node=8\n" in script and "ranks=8 " in script
     assert "[[ -v NCCL_SOCKET_IFNAME ]] || export NCCL_SOCKET_IFNAME==ib0\n" in script
     assert nodectl(*own, "hostfile").stdout.splitlines()[1:] == ["gpu1 slots=8", "gpu2 slots=8"]
-    odd = nodectl(*own, "kubernetes", "--image", "i", "--rdma-resource", "rdma", "t.py", check=False)
-    assert (odd.returncode, "--rdma-resource 'rdma'" in odd.stderr) == (2, True)
+    assert "\nprogram=(-- ./-dash.py --x)\n" in nodectl(*own, "slurm", "--", "-dash.py", "--x").stdout
+    for name in ("rdma", "a/b=²", "a/b=0"):
+        odd = nodectl(*own, "kubernetes", "--image", "i", "--rdma-resource", name, "t.py", check=False)
+        assert (odd.returncode, f"--rdma-resource '{name}'" in odd.stderr) == (2, True)
+    odd = nodectl(*own, "slurm", "--interface", "a b", "t.py", check=False)
+    assert (odd.returncode, "no name of an interface" in odd.stderr) == (2, True)

@@ -57,6 +57,14 @@ def test_what_the_script_cannot_take_is_refused(text: str) -> None:
         read_option(text)
 
 
+@pytest.mark.parametrize(
+    "changes", [{"hosts": ["n[1-3]"]}, {"hosts": ["/etc/x"]}, {"hosts": ["a,b"]}, {"program": ["a\r\n"]}]
+)
+def test_what_slurm_would_read_as_something_else_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        job(**changes).script_text()
+
+
 def test_words_that_sbatch_would_blank_out_are_no_part_of_a_line() -> None:
     assert job_name("my HetJob; $(id)\n") == "my-job-id"
     assert (job_name("§§"), len(job_name("x" * 500))) == ("job", 64)

@@ -105,6 +105,7 @@ def test_a_command_brings_the_project_where_the_operator_stands(project: Path, m
         (Asked("train.py", conda="env"), "not an absolute path"),
         (Asked("train.py", container="--privileged"), "not the name of an image"),
         (Asked("train.py", container="img; id"), "not the name of an image"),
+        (Asked("train.py", container="Img"), "not the name of an image"),
         (Asked("train.py", container="docker://img", container_engine="apptainer"), "not an absolute path"),
         (Asked("train.py", container="/img.sif", container_engine="docker"), "by its name"),
         (Asked("train.py", container="img", conda="/env"), "brings its own"),
@@ -191,7 +192,9 @@ def test_what_cannot_be_skipped(name: str, words: str) -> None:
 
 
 def test_a_containers_image_says_what_may_run_it() -> None:
-    there = find_way(Asked("t.py", chdir="/srv", container="reg.io/a/b:1@sha256:ab"), ["/data"]).start.container
+    there = find_way(
+        Asked("t.py", chdir="/srv", container=f"reg.io/a/b:1@sha256:{'0a' * 32}"), ["/data"]
+    ).start.container
     assert there is not None and (there.engine, there.paths) == ("", ("/data",))
     there = find_way(Asked("t.py", chdir="/srv", container="/images/a.sif")).start.container
     assert there is not None and there.engine == "apptainer"
