@@ -126,3 +126,12 @@ def test_a_disk_without_room_even_for_the_ranks_own_note_is_told_from_its_log(
     )
     verdict = judge(Evidence(code=1, full=full, log=log))
     assert (verdict.kind, verdict.category, verdict.message) == ("exception", category, words)
+
+
+@pytest.mark.parametrize(
+    ("full", "category"), [(("/root/.local/state/nodectl/jobs/a", "/"), "disk_full"), ((), "crash")]
+)
+def test_an_abort_without_a_word_on_a_full_disk_is_the_disks(full: tuple[str, ...], category: str) -> None:
+    verdict = judge(Evidence(code=-6, full=full, log="up\n", watched=True))
+    assert (verdict.kind, verdict.category) == ("signal", category)
+    assert ("no space is left for /root/.local/state/nodectl/jobs/a" in verdict.message) is bool(full)

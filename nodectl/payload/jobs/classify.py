@@ -259,6 +259,8 @@ def _by_abort(words: str, known: Evidence) -> Verdict:
         ]
         text = "\n".join(["aborted by a communication library (gloo or NCCL)", *said[-_LAST_WORDS:]])
         return Verdict("communication", category, text, (f"its last words ({LOG_ONLY})",))
+    if known.full:  # what aborts says why, and there was no room for that
+        return Verdict("signal", "disk_full", f"{words}: no space is left for {known.full[0]}", (), known.stack)
     return _by_crash(words, known)
 
 
