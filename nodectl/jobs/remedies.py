@@ -130,6 +130,17 @@ CLASSES: dict[str, tuple[str, str]] = {
 }
 
 
+# by exit status, where it was a signal of the kernel for a limit: SIGKILL, SIGXCPU and SIGXFSZ
+_LIMITS = {
+    **dict.fromkeys(
+        (137, 152),
+        "raise the limit of CPU time: `ulimit -t` on {host} shows the login's (limits.conf: cpu); a unit's LimitCPU="
+        " or the script itself may set another",
+    ),
+    153: "raise the limit of a file's size: `ulimit -f` on {host} shows the login's (limits.conf: fsize)",
+}
+
+
 def remedy_of(failure: Failure) -> str:
     """What to do; empty where there is nothing to say."""
     if failure.category == "xid":
@@ -137,4 +148,7 @@ def remedy_of(failure: Failure) -> str:
         if numbers:
             known = meaning(numbers[0])
             return f"Xid {numbers[0]}, {known.title}: {known.remedy}"
-    return CLASSES.get(failure.category, ("", ""))[1].replace("{host}", failure.host)
+    remedy = CLASSES.get(failure.category, ("", ""))[1]
+    if failure.category == "limits" and failure.kind in ("signal", "exit"):
+        remedy = _LIMITS.get(failure.exit_status or 0, remedy)
+    return remedy.replace("{host}", failure.host)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,11 @@ import pytest
 
 from nodectl.jobs.cause import HostWords, failures_of
 from nodectl.jobs.clocks import compare
-from nodectl.jobs.remedies import CLASSES
+from nodectl.jobs.remedies import CLASSES, remedy_of
+from nodectl.model.job import Failure
 from nodectl.payload.jobs.categories import category_of, of_text
 from nodectl.payload.jobs.classify import Evidence, judge
+from nodectl.payload.jobs.process import CpuTime
 
 GLOO = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.1.0.2]:9857."
 LATE = "RuntimeError: [/pytorch/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation"
@@ -196,6 +200,12 @@ HANDLED = 'Traceback (most recent call last):\n  File "t.py", line 1\nValueError
         (Evidence(code=-10), "signal", "killed_from_outside", "SIGUSR1"),
         (Evidence(code=-13), "signal", "interrupted", "its reader had closed"),
         (Evidence(code=-24), "signal", "limits", "CPU time"),
+        (Evidence(code=-9, cpu=CpuTime(5, 5.01, 0)), "signal", "limits", "CPU time"),
+        (Evidence(code=-9, cpu=CpuTime(5, 5.01, 0), memory_killer=("x",)), "signal", "host_out_of_memory", "killer"),
+        (Evidence(code=-9, cpu=CpuTime(500, 5.01, 0)), "signal", "killed_from_outside", "SIGKILL"),
+        (Evidence(code=137, cpu=CpuTime(5, 0.1, 5.0)), "exit", "limits", "CPU time"),
+        (Evidence(code=137, cpu=CpuTime(5, 0.1, 2.0)), "exit", "exit", "SIGKILL"),
+        (Evidence(code=152), "exit", "limits", "CPU time"),
         (Evidence(code=1, kernel=("log",), xid=True, note={"chain": [link("RuntimeError", "CUDA error: x")]}),
          "exception", "xid", "CUDA error"),
         (Evidence(code=-6, note={"chain": [link("KeyError", "x")]}), "exception", "script_error", "KeyError"),
@@ -220,6 +230,21 @@ Current thread 0x00007f02 (most recent call first):
 Extension modules: numpy.core (total: 1)"""
 
 
+def test_a_killed_helper_is_told_with_the_limit_of_cpu_time() -> None:
+    note = {"chain": [link("RuntimeError", "DataLoader worker (pid 7) is killed by signal: Killed.")]}
+    told = judge(Evidence(code=1, note=note, cpu=CpuTime(60, 1.0, 0)))
+    assert any("60 s of CPU time" in line for line in told.evidence)
+    assert not any("CPU" in line for line in judge(Evidence(code=1, note=note)).evidence)
+
+
+@pytest.mark.parametrize(
+    ("status", "command"), [(137, "ulimit -t"), (152, "ulimit -t"), (153, "ulimit -f"), (1, "ulimit -a")]
+)
+def test_the_remedy_of_a_limit_names_that_limit(status: int, command: str) -> None:
+    kind = "signal" if status > 128 else "exception"
+    assert f"`{command}` on gpu01" in remedy_of(Failure("gpu01", 0, kind, "x", status, category="limits"))
+
+
 def test_a_crash_is_told_with_the_place_in_the_users_code() -> None:
     verdict = judge(Evidence(code=-11, stack=FATAL))
     assert "at /home/me/train.py:8 in step" in verdict.evidence
@@ -232,6 +257,43 @@ def test_the_last_words_of_who_left_no_exception_are_told(code: int) -> None:
     assert "its last words: cannot find the shards under /data (log text only)" in judge(
         Evidence(code=code, log=log, watched=True)).evidence  # fmt: skip
     assert not any("shards" in line for line in judge(Evidence(code=code, log=log, shared=True)).evidence)
+
+
+IN_A_THREAD = "import threading; thread = threading.Thread(target=load, name='loader'); thread.start(); thread.join()\n"
+CHAINED = "def load():\n    try: {}['a']\n    except KeyError as error: raise OSError('no shard') from error\n"
+UNNAMED = "import _thread, time; _thread.start_new_thread(load, ()); time.sleep(0.3)\n"
+TASK = "import asyncio\nasync def main():\n    async def work(): load()\n    asyncio.ensure_future(work())\n"
+IGNORED = "class Shard:\n    def __del__(self): load()\nShard()\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "whose"),
+    [
+        (IN_A_THREAD, "an uncaught exception of its thread loader"),
+        (UNNAMED, "an uncaught exception of its thread <function load"),
+        (TASK + "    await asyncio.sleep(0)\nasyncio.run(main())\n", "an exception of asyncio's Task"),
+        (IGNORED, "an exception that Python ignored, in <function Shard.__del__"),
+    ],
+)
+def test_an_exception_that_ended_a_thread_is_none_that_the_rank_handled(script: str, whose: str) -> None:
+    argv = [sys.executable, "-c", f"{CHAINED}{script}raise SystemExit(1)"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    for log in (done.stderr, "".join(f"[rank1]: {line}\n" for line in done.stderr.splitlines())):
+        for watched in (True, False):
+            verdict = judge(Evidence(code=1, log=log, watched=watched))
+            assert (verdict.kind, verdict.message) == ("exit", "exit status 1")
+            (line,) = [line for line in verdict.evidence if "its log holds" in line]
+            assert line.startswith(f"its log holds {whose}") and line.endswith(": OSError: no shard (log text only)")
+            assert "handled" not in line
+
+
+def test_the_ranks_own_exception_before_that_of_a_thread_is_the_cause_where_only_the_log_tells() -> None:
+    script = "import atexit\nclass Late:\n    def __del__(self): load()\nlate = Late()\nraise ValueError('bad shard')"
+    argv = [sys.executable, "-c", f"{CHAINED}{script}"]
+    log = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stderr
+    assert "Exception ignored" in log.partition("ValueError")[2]
+    assert judge(Evidence(code=1, log=log)).message == "ValueError: bad shard"
 
 
 def test_what_rests_on_log_text_says_so() -> None:

@@ -56,6 +56,17 @@ def test_a_handled_traceback_is_no_cause(fleet: Fleet) -> None:
     assert any("a traceback that it handled: ValueError" in line for line in cause["evidence"])
 
 
+@pytest.mark.parametrize(("soft", "number"), [(1, signal.SIGKILL), (0, signal.SIGXCPU)])
+def test_a_rank_that_uses_up_its_cpu_time_is_no_victim_of_a_stranger(fleet: Fleet, soft: int, number: int) -> None:
+    text = fleet.launcher.read_text()
+    fleet.launcher.write_text(text.replace("time.sleep(0.1)", "time.sleep(2)"))  # it leaves the dead lying for so long
+    burns = f"import resource\nresource.setrlimit(resource.RLIMIT_CPU, ({soft}, 1))\nwhile True: pass\n"
+    cause, _ = ended(fleet, fleet.launch(f"{SLEEP}if os.environ['RANK'] == '2':\n    exec({burns!r})\nload()\n"))
+    assert (cause["rank"], cause["class"], cause["exit_status"]) == (2, "limits", 128 + number)
+    assert "CPU time" in cause["message"]
+    assert not any("memory killer" in line for line in cause["evidence"])
+
+
 def test_a_killed_launcher_is_the_cause_and_not_the_ranks_that_die_with_it(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP + "load()\n")
     fleet.wait_up(job_id, "up", 2)

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ..common.patterns import lazily
 from . import categories
+from .process import CpuTime
 
 # a cause comes before its echoes: a killed rank makes its peers fail with communication errors within milliseconds
 KINDS = (
@@ -26,7 +27,7 @@ _NAMED_ERROR = lazily(r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit)(
 _OTHER_LINE = lazily(
     r"$|terminate called|Fatal Python error|\[?[EWIF]\d{3,4}[ :]|"
     r"\[(?:W|E|I|F|rank\d+\]:\[)|During handling of|The above exception"
-    r"|Traceback \(most recent|\d{4}-\d\d-\d\d"
+    r"|Traceback \(most recent|Exception (?:in thread|ignored) |\d{4}-\d\d-\d\d"
 )
 _WHAT = lazily(
     r"terminate called after throwing an instance of '([^']+)'\s*what\(\): *([^\n]*(?:\n(?!terminate)[^\n]+){0,6})"
@@ -43,12 +44,28 @@ _LAST_WORDS = 4
 _TORCHRUN = lazily(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: \d+\)")
 _TRACEBACK = "Traceback (most recent call last):"
 
+# what Python prints above the traceback of an exception that ended something else than the program
+_ELSEWHERE = (
+    (
+        lazily(r"^(?:Exception(?: ignored)?|Unhandled exception) in thread (?:started by:? )?(.+?):?$"),
+        "an uncaught exception of its thread {}, which ended the thread and not the rank",
+    ),
+    (lazily(r"^Exception ignored (?:in|on|while)\b:? ?(.*?):?$"), "an exception that Python ignored, in {}"),
+    (lazily(r"^(?:future|task|handle): <(?:\w+\.)*(\w+)"), "an exception of asyncio's {}, for which nobody waited"),
+)
+_CHAINED = lazily(r"^(?:The above exception was the direct cause|During handling of the above exception)")
+
 LOG_ONLY = "log text only"
 
 
-def last_exception(text: str) -> str:
-    """The last exception of `text` with all lines of its message; empty where there is none."""
+def last_exception(text: str, *, own: bool = False) -> str:
+    """The last exception of `text` with all lines of its message; empty where there is none.
+
+    `own`: that may have ended the program, and not only a thread of it.
+    """
     start = text.rfind(_TRACEBACK)
+    if own and start >= 0 and _elsewhere(text, start):
+        return last_exception(text[: _first_of_chain(text, start)], own=True)
     # a SyntaxError in the script itself comes without that line
     lines, pattern = (
         (text[start:].splitlines()[1:], _EXCEPTION) if start >= 0 else (text.splitlines()[-_LAST_LINES:], _NAMED_ERROR)
@@ -56,6 +73,23 @@ def last_exception(text: str) -> str:
     for number, line in enumerate(lines):
         if pattern.match(_TAG.sub("", line)):
             return _message(lines[number:])
+    return ""
+
+
+def _first_of_chain(text: str, start: int) -> int:
+    """Where the traceback begins from which that at `start` came."""
+    above = [line for line in text[:start].splitlines() if _TAG.sub("", line).strip()]
+    before = text.rfind(_TRACEBACK, 0, start)
+    return _first_of_chain(text, before) if above and before >= 0 and _CHAINED.match(_TAG.sub("", above[-1])) else start
+
+
+def _elsewhere(text: str, start: int) -> str:
+    """Of what, other than the program, the exception was whose traceback begins at `start`; empty where of none."""
+    above = [_TAG.sub("", line) for line in text[: _first_of_chain(text, start)].splitlines() if _TAG.sub("", line)]
+    for pattern, words in _ELSEWHERE:
+        match = pattern.search(above[-1]) if above else None
+        if match:
+            return words.format(match[1])
     return ""
 
 
@@ -89,7 +123,7 @@ class Evidence(NamedTuple):
     `note` is what it wrote of its uncaught exception itself, `watched` says that it would have; `memory_killer` and
     `kernel` are sentences; `full` are folders without room; `log` is the end of what it wrote, `shared` says that it
     may hold other ranks' lines too. `warned` is the signal that nodectl sent it before the end of its time; `stack` is
-    what faulthandler wrote of its crash.
+    what faulthandler wrote of its crash; `cpu` is its CPU time where that is limited.
     """
 
     code: Optional[int] = None
@@ -105,12 +139,20 @@ class Evidence(NamedTuple):
     shared: bool = False
     warned: int = 0
     stack: str = ""
+    cpu: Optional[CpuTime] = None
 
     @property
     def exception(self) -> str:
-        """The last one of the log; of a shared log its first line, as the next may be another rank's."""
-        text = last_exception(self.log)
+        """The last one of the log that may have ended the rank; of a shared log its first line (see `printed`)."""
+        text = last_exception(self.log, own=True)
         return _first_line(text) if self.shared else text
+
+    @property
+    def printed(self) -> Tuple[str, str]:
+        """The last exception of the log, as `exception` has it, and what it was where it did not end the rank."""
+        text = last_exception(self.log)
+        whose = _elsewhere(self.log, self.log.rfind(_TRACEBACK)) if _TRACEBACK in self.log else ""
+        return _first_line(text) if self.shared else text, whose or "a traceback that it handled"
 
 
 class Verdict(NamedTuple):
@@ -128,6 +170,8 @@ def judge(known: Evidence) -> Verdict:
     verdict = _judge(known)
     lines = [_status_line(known), *verdict.evidence, *known.memory_killer, *known.kernel]
     lines += [f"no space left for {place}" for place in known.full]
+    if verdict.category == "helper_killed" and known.cpu:
+        lines.append(f"the kernel kills a process here that uses {known.cpu.limit_s:g} s of CPU time (RLIMIT_CPU)")
     if known.xid and verdict.kind in ("exception", "communication", "signal"):
         verdict = verdict._replace(
             category="xid", kind="exception" if verdict.kind == "communication" else verdict.kind
@@ -191,6 +235,8 @@ def _by_signal(number: int, known: Evidence) -> Verdict:
         return Verdict("terminated", "terminated", "ended by its launcher after another rank")
     if number == signal.SIGKILL and known.memory_killer:
         return Verdict("signal", "host_out_of_memory", f"{words}: the kernel's memory killer ended it")
+    if number == signal.SIGKILL and known.cpu and _used_up(known.cpu.used_s, known.cpu):
+        return Verdict("signal", "limits", f"{words}: {_CPU_TIME}", (_of_cpu(known.cpu.used_s, known.cpu),))
     if number == signal.SIGBUS and any(place == "/dev/shm" for place in known.full):  # noqa: S108
         return Verdict("signal", "shared_memory_full", f"{words}: /dev/shm is full")
     if number == signal.SIGABRT:
@@ -208,10 +254,20 @@ def _by_signal(number: int, known: Evidence) -> Verdict:
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS, signal.SIGTRAP)
 
 
-_LIMITS: Dict[int, str] = {
-    signal.SIGXFSZ: "a file grew beyond the limit of its size",
-    signal.SIGXCPU: "it used up the CPU time that its limit gives it",
-}
+_CPU_TIME = "it used up the CPU time that its limit gives it"
+_LIMITS: Dict[int, str] = {signal.SIGXFSZ: "a file grew beyond the limit of its size", signal.SIGXCPU: _CPU_TIME}
+# the limit is compared with what was counted at ticks, stolen time included: more than what /proc tells later
+_NEAR, _NEAR_S = 0.85, 0.5
+
+
+def _used_up(used_s: float, cpu: CpuTime) -> bool:
+    return used_s >= _NEAR * cpu.limit_s - _NEAR_S
+
+
+def _of_cpu(used_s: float, cpu: CpuTime) -> str:
+    return f"it had used {used_s:.1f} s of CPU time, and the kernel kills it beyond {cpu.limit_s:g} s (RLIMIT_CPU)"
+
+
 _ITS_OWN: Dict[int, str] = {
     signal.SIGPIPE: "it wrote to a pipe or a connection that its reader had closed",
     signal.SIGALRM: "a timer that it had set itself ran out",
@@ -277,18 +333,28 @@ def _by_status(known: Evidence) -> Verdict:
         return Verdict("exit", "bad_argument", f"{ended}: {usage}", (f"its last words: {usage} ({LOG_ONLY})",))
     if exception and not known.watched and known.code in (None, 1):
         return _by_log(exception, known.full)
-    if exception and categories.is_echo(categories.of_text(exception)):
-        words = f"{ended} after {_first_line(exception)}"
-        return Verdict(
-            "communication", categories.of_text(exception), words, (f"a traceback that it handled ({LOG_ONLY})",)
-        )
-    handled = f"its log holds a traceback that it handled: {_first_line(exception)} ({LOG_ONLY})"
-    hint = (handled,) if exception else _last_line(known)
+    printed, whose = known.printed
+    if printed and categories.is_echo(categories.of_text(printed)):
+        words = f"{ended} after {_first_line(printed)}"
+        return Verdict("communication", categories.of_text(printed), words, (f"{whose} ({LOG_ONLY})",))
+    hint = (f"its log holds {whose}: {_first_line(printed)} ({LOG_ONLY})",) if printed else _last_line(known)
     if known.code is not None and known.code > 128 and signal_name(known.code - 128).startswith("SIG"):
-        by = f"{ended}: what it had started was killed by {signal_name(known.code - 128)}"
-        killer = "host_out_of_memory" if known.code == 128 + signal.SIGKILL and known.memory_killer else "exit"
-        return Verdict("exit", killer, by, hint)
+        return _by_child(known, ended, hint)
     return Verdict("exit", "disk_full" if known.full else "exit", ended, hint)
+
+
+def _by_child(known: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
+    """A shell's exit status for a program of its that a signal ended."""
+    number = (known.code or 0) - 128
+    by = f"{ended}: what it had started was killed by {signal_name(number)}"
+    if number == signal.SIGKILL and known.memory_killer:
+        return Verdict("exit", "host_out_of_memory", by, hint)
+    if number == signal.SIGKILL and known.cpu and _used_up(known.cpu.by_children_s, known.cpu):
+        used = _of_cpu(known.cpu.by_children_s, known.cpu)
+        return Verdict("exit", "limits", f"{by}: {_CPU_TIME}", (used, *hint))
+    if number in _LIMITS:
+        return Verdict("exit", "limits", f"{by}: {_LIMITS[number]}", hint)
+    return Verdict("exit", "exit", by, hint)
 
 
 _USAGE_STATUS = 2  # of argparse and click

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import json
 import os
-import pwd
 import re
 import shutil
 from typing import Any, Dict, Iterator, List, Optional
@@ -30,6 +29,8 @@ class JobFolderError(Exception):
 
 def login_home() -> str:
     """HOME; where a start file has taken it away, or emptied it, the home that the password database names."""
+    import pwd  # mostly of no use
+
     try:
         return os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:  # a number without a login

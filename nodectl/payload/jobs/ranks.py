@@ -14,7 +14,7 @@ from .classify import Evidence, judge, torchrun_exit, wait_status
 from .contain import MARKER
 from .flight import summary
 from .folder import no_space
-from .process import Stat, is_alive, read_environ, read_stat, send
+from .process import CpuTime, Stat, cpu_time, is_alive, read_environ, read_stat, send
 from .syscalls import process_handle
 
 _SETTLED_S = 3.0  # after this a process has executed what it will be
@@ -51,6 +51,7 @@ class Death(NamedTuple):
     pid: int = 0
     kills: Optional[Dict[str, int]] = None
     gpu: str = ""
+    cpu: Optional[CpuTime] = None
 
 
 class Output(NamedTuple):
@@ -134,8 +135,9 @@ class RankWatch:
                 continue
             self._forget(rank)
             code = _code(rank, stat)
+            cpu = cpu_time(rank.pid, stat) if code is not None and stat is not None else None
             ended.append(
-                Death(rank.rank, rank.local_rank, code, steady.now(), after_stop, rank.pid, rank.kills, rank.gpu)
+                Death(rank.rank, rank.local_rank, code, steady.now(), after_stop, rank.pid, rank.kills, rank.gpu, cpu)
             )
         if ended:
             self.expect(time.monotonic())  # an elastic launcher starts others
@@ -233,6 +235,7 @@ def _evidence(
         full=full if note is None else (),
         warned=host.warned,
         stack=notes.crash(host.job, death.rank),
+        cpu=death.cpu,
         **log_of(host.logs, host.output, death.local_rank),
     )
     ended_us = death.after_stop or (code == -signal.SIGTERM and after_another)
