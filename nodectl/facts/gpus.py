@@ -11,6 +11,7 @@ from nodectl.model.recording import Command, Recording
 from nodectl.parsers.nvidia.smi_q.fields import GpuStatus
 from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 from nodectl.parsers.nvidia.smi_query import CsvRow, parse_nvidia_smi_query
+from nodectl.parsers.nvidia.words import lost_gpu
 from nodectl.parsers.text import bus_id
 
 _COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version"
@@ -55,7 +56,7 @@ class Gpus:
 
 
 def _read(recording: Recording) -> Gpus:
-    """From the first command that tells; the first one's reason where none does."""
+    """From the first command that tells; where none does what they name as lost, else the first one's reason."""
     ways: tuple[tuple[str, Callable[[Recording], Gpus]], ...] = (
         (REPORT.key, _from_report),
         (_TABLE.key, _from_table),
@@ -70,7 +71,16 @@ def _read(recording: Recording) -> Gpus:
             return Gpus(0, (), source=key) if _no_devices(recording, key) else way(recording)
         except (AbsentError, UnknownError, ParseError) as error:
             reasons.append(error)
+    lost = next(filter(None, (_named_as_lost(recording, key) for key, _ in ways)), ())
+    if lost:  # nvidia-smi stops at the first GPU that it cannot reach, and then may print nothing else
+        return Gpus(0, (), lost)
     raise reasons[0] if reasons else UnknownError(f"{REPORT.key} is not in the recording")
+
+
+def _named_as_lost(recording: Recording, key: str) -> tuple[str, ...]:
+    done = recording.entries.get(key)
+    lines = (done.stdout[:4096] + done.stderr[:4096]).splitlines() if done else []
+    return tuple(dict.fromkeys(gpu.bus_id or gpu.text for gpu in map(lost_gpu, lines) if gpu))
 
 
 def _no_devices(recording: Recording, key: str) -> bool:

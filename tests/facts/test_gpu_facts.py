@@ -1,5 +1,7 @@
 """GPUs and their links from what nvidia-smi prints: whole, in part, refused, of a lost GPU, or not at all."""
 
+import pytest
+
 from nodectl.facts.fabric_manager import FabricManager
 from nodectl.facts.gpus import Gpus
 from nodectl.model.facts import Unread
@@ -142,3 +144,12 @@ def test_fabric_manager_with_and_without_systemd() -> None:
     assert fact("fabric_manager", fabric_manager=says, units=3) == FabricManager("580.95.05")
     assert fact("fabric_manager", fabric_manager="hello\n").kind == "unknown"
     assert fact("fabric_manager", fabric_manager=127).kind == "absent"
+
+
+@pytest.mark.parametrize(
+    "text", [LOST, "Unable to determine the device handle for GPU 0000:0F:00.0: GPU is lost.  Reboot\n"]
+)
+def test_where_nvidia_smi_says_only_which_gpu_it_cannot_reach_that_one_is_lost(text: str) -> None:
+    told = fact("gpus", nvidia_smi_q=(255, text), nvidia_smi_query=(255, text))
+    assert isinstance(told, Gpus)
+    assert (told.count, told.lost) == (0, ("0000:0F:00.0",))

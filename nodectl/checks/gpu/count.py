@@ -37,9 +37,10 @@ def count(host: Subject) -> Iterator[Finding]:
         yield host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=f"{gpus.kind}: {gpus.reason}")
     if isinstance(gpus, Gpus):
         lost = f"; lost: {', '.join(gpus.lost)}" if gpus.lost else ""
+        told = f"{gpus.count}{lost}" if gpus.count or not lost else f"not told, because nvidia-smi stops at one{lost}"
         status = failed_unless(gpus.count == wanted and not gpus.lost)
         action = "reboot" if gpus.count < wanted else "none"
-        yield host.finding(GPUS, status, expected=expected, actual=f"{gpus.count}{lost}", action=action)
+        yield host.finding(GPUS, status, expected=expected, actual=told, action=action)
 
 
 GPU_REPORT = Check("gpu_report", looks_at="nvidia-smi -q", fires="unknown: not read, or cut", expected="nvidia-smi -q")

@@ -34,14 +34,14 @@ def _without(number: int) -> Edit:
     return edit
 
 
-def _lost(number: int) -> Edit:
-    """nvidia-smi names a GPU that it cannot reach any more, and fails."""
+def _lost(number: int, *, alone: bool = False) -> Edit:
+    """nvidia-smi names a GPU that it cannot reach any more, behind the others or alone, and fails."""
 
     def edit(outputs: Outputs) -> dict[str, Output]:
         bus = bus_of(outputs, number)
         complaint = f"Unable to determine the device handle for GPU0000:{bus[5:].upper()}.0: Unknown Error\n"
-        changed = _without(number)(outputs)
-        return {key: Output(f"{output.stdout}{complaint}", "", 255) for key, output in changed.items()}
+        shown = {key: "" if alone else output.stdout for key, output in _without(number)(outputs).items()}
+        return {key: Output(f"{text}{complaint}", "", 255) for key, text in shown.items()}
 
     return edit
 
@@ -97,6 +97,7 @@ _FOREIGN = """Processes
 FAULTS: tuple[Fault, ...] = (
     recorded("gpu-missing", "the driver shows one GPU less", "gpus", _without(5)),
     recorded("gpu-lost", "nvidia-smi cannot reach a GPU that it names", "gpu_lost", _lost(3)),
+    recorded("gpu-lost-alone", "nvidia-smi says only which GPU it cannot reach", "gpu_lost", _lost(0, alone=True)),
     recorded(
         "gpu-fallen",
         "the kernel says that a GPU has fallen off the bus",
