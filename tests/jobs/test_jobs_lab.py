@@ -56,6 +56,7 @@ class Shell:
         until = time.monotonic() + 120
         while self.run("jobs", "logs", job_id).stdout.count("| up") < 6:
             assert time.monotonic() < until, "the ranks did not start"
+            time.sleep(0.5)
 
     def job(self, wanted: str) -> dict[str, Any]:
         done = self.run("--output", "json", "jobs", "show", wanted)
@@ -69,6 +70,7 @@ class Shell:
             if job["state"] in ENDED:
                 return job
             assert time.monotonic() < until, job
+            time.sleep(0.5)
 
     def left(self, job_id: str) -> str:
         """Pids on all hosts that carry the job's mark; the lab's hosts share no process tree."""
@@ -82,21 +84,23 @@ def lab(lab4: LabUnderTest, tmp_path_factory: pytest.TempPathFactory) -> LabUnde
 
 
 @pytest.fixture(scope="module")
-def launcher_everywhere(lab: LabUnderTest) -> None:
+def launcher_everywhere(lab: LabUnderTest, nodectl: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """On all hosts; jobs stay until the last test, since looking for them takes a second of a CPU."""
     text = LAUNCHER.format(python="/usr/bin/python3")
     for host in lab.hosts:
         said = lab.ssh(host, f"printf %s {shlex.quote(text)} > {_LAUNCHER} && chmod 755 {_LAUNCHER}")
         assert said == ""
-
-
-@pytest.fixture
-def shell(lab: LabUnderTest, nodectl: Any, launcher_everywhere: None, tmp_path: Path) -> Iterator[Shell]:
-    made = Shell(lab, nodectl, tmp_path)
-    yield made
+    yield
+    made = Shell(lab, nodectl, tmp_path_factory.mktemp("end"))
     for job in json.loads(made.run("--output", "json", "jobs", "list").stdout)["jobs"]:
         if job["state"] not in ENDED:
             made.run("jobs", "stop", job["id"])
     made.run("jobs", "clean")
+
+
+@pytest.fixture
+def shell(lab: LabUnderTest, nodectl: Any, launcher_everywhere: None, tmp_path: Path) -> Shell:
+    return Shell(lab, nodectl, tmp_path)
 
 
 def test_launch_follows_to_the_end_and_passes_words_and_secrets_whole(shell: Shell) -> None:
@@ -257,6 +261,7 @@ def test_a_cut_link_ends_the_job_in_seconds_and_names_the_host(shell: Shell) -> 
         seen: dict[str, Any] = {"state": "running"}
         while seen["state"] != "failed":
             assert time.monotonic() - started < 45, seen
+            time.sleep(0.5)
             seen = json.loads(shell.run("-l", others, "--output", "json", "jobs", "show", job_id).stdout)["jobs"][0]
         assert (seen["first_failure"]["host"], seen["first_failure"]["kind"]) == (cut, "host_lost")
         listed = shell.run("jobs", "list")

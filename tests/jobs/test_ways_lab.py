@@ -80,11 +80,18 @@ def idle(lab: LabUnderTest, nodectl: Any, tmp_path: Path, monkeypatch: pytest.Mo
     return Shell(lab, nodectl)
 
 
+@pytest.fixture(scope="module")
+def jobs(lab: LabUnderTest, nodectl: Any) -> Iterator[None]:
+    """Those of all tests go together."""
+    yield
+    made = Shell(lab, nodectl)
+    made.run("jobs", "stop", "last")
+    made.run("jobs", "clean")
+
+
 @pytest.fixture
-def shell(idle: Shell) -> Iterator[Shell]:
-    yield idle
-    idle.run("jobs", "stop", "last")
-    idle.run("jobs", "clean")
+def shell(idle: Shell, jobs: None) -> Shell:
+    return idle
 
 
 @pytest.fixture
