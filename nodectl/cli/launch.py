@@ -294,6 +294,7 @@ def launch(
         nodes=count_nodes(len(hosts), nodes, spares),
         restarts=restarts,
         start=way.start,
+        stayed=() if way.code is None else way.code.stayed,
         time_limit_s=time_limit or 0.0,
         warning=warning,
         log_limit_mib=log_limit,

@@ -45,7 +45,7 @@ def launch_via_slurm(app: App, asked: Asked, env: Mapping[str, str], *, detach: 
     from nodectl.jobs.slurm.package import pack, plan_document
 
     job = _job(app, asked, new_job_id())
-    plan, script = plan_document(job, tuple(sorted(env))), job.script_text()
+    plan, script = plan_document(job, tuple(sorted(env)), asked.way.code), job.script_text()
     if dry_run:
         app.show("plan", {"plan": plan, "script": script}, script.rstrip("\n"))
         return 0

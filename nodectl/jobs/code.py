@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec
 
@@ -31,6 +32,19 @@ _NEVER = (
     *("__pycache__/", "*.py[co]", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".tox/"),
     *(".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template"),
 )
+_MOST_STAYED = 300
+
+
+class _Rules(NamedTuple):
+    """Of one ignore file, for what lies below `prefix`."""
+
+    prefix: str
+    spec: GitIgnoreSpec
+    file: str
+
+
+_NEVER_SPEC = GitIgnoreSpec.from_lines(_NEVER)
+_OWN_RULES = _Rules("", _NEVER_SPEC, "nodectl's own rule for secrets, environments and caches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +52,7 @@ class Code:
     """What is copied: files with their places below `folder`; the script runs in `workdir`, and is named from there.
 
     `name` is the project's and script's own, for what is kept from one launch to the next; `project` is the folder's.
+    `ignored` are places that are told, `stayed` some of all that stay here, with the file whose rule says so.
     """
 
     folder: Path
@@ -47,6 +62,7 @@ class Code:
     files: tuple[tuple[Path, str], ...]
     size_bytes: int
     ignored: tuple[str, ...] = ()
+    stayed: tuple[tuple[str, str], ...] = ()
     project: str = ""
 
     def describe(self) -> str:
@@ -122,7 +138,7 @@ def program_of(words: Sequence[str], is_own: Callable[[str], bool]) -> str:
 
 
 def _code(root: Path, path: Path | None, limit_mib: int) -> Code:
-    files, ignored = _collect(root)
+    files, stayed = _collect(root)
     if path is not None and path not in (source for source, _ in files):
         files.append((path, path.relative_to(root).as_posix()))
     size_bytes = _check_size(root, files, limit_mib)
@@ -134,7 +150,8 @@ def _code(root: Path, path: Path | None, limit_mib: int) -> Code:
         name="" if path is None else _name(path.stem, path),
         files=tuple(files),
         size_bytes=size_bytes,
-        ignored=tuple(sorted(ignored)),
+        ignored=tuple(sorted(place for place in stayed if _is_told(place))),
+        stayed=tuple(sorted(stayed.items(), key=lambda item: (not item[0].endswith("/"), item)))[:_MOST_STAYED],
         project=_name(root.name, root),
     )
 
@@ -165,12 +182,12 @@ def _project_of(here: Path) -> Path:
 
 def _is_of(root: Path, script: Path) -> bool:
     """Nothing on the way to the script is ignored: a scratch folder in a project is none of it."""
-    specs, folder, place = [("", GitIgnoreSpec.from_lines(_NEVER))], root, ""
+    specs, folder, place = [_OWN_RULES], root, ""
     for part in script.relative_to(root).parts:
         specs += _specs_of(folder, place)
         folder /= part
         place += part + ("/" if folder.is_dir() else "")
-        if _is_ignored(place, specs):
+        if _verdict(place, specs)[0]:
             return False
     return True
 
@@ -204,23 +221,26 @@ def _is_program(path: Path) -> bool:
     return '__name__ == "__main__"' in path.read_text(encoding="utf-8")
 
 
-def _collect(root: Path) -> tuple[list[tuple[Path, str]], list[str]]:
-    """All files below `root`, those of linked folders too; and the places that an ignore file leaves out."""
+def _is_told(place: str) -> bool:
+    """Of caches nobody wants to hear."""
+    return PurePosixPath(place).name.startswith(".env") or not _NEVER_SPEC.match_file(place)
+
+
+def _collect(root: Path) -> tuple[list[tuple[Path, str]], dict[str, str]]:
+    """All files below `root`, those of linked folders too; and the places that stay here, with whose rule says so."""
     files: list[tuple[Path, str]] = []
-    ignored: list[str] = []
-    never = GitIgnoreSpec.from_lines(_NEVER)
+    stayed: dict[str, str] = {}
     try:
-        for path, place, taken in _walk(root, "", [("", never)], (root.resolve(),), _taken_back(root)):
-            if not taken:
-                if path.name.startswith(".env") or not never.match_file(place):  # of caches nobody wants to hear
-                    ignored.append(place)
+        for path, place, rule in _walk(root, "", [_OWN_RULES], (root.resolve(),), _taken_back(root)):
+            if rule:
+                stayed[place] = rule
             elif path.is_file():
                 files.append((path, place))
                 if len(files) > _LIMIT_FILES:
                     raise UsageError(f"{root} holds more than {_LIMIT_FILES} files", _HOW_TO_LEAVE_OUT)
     except OSError as error:
         raise UsageError(f"the code cannot be read: {error}", _HOW_TO_LEAVE_OUT) from error
-    return files, ignored
+    return files, stayed
 
 
 _HOW_TO_LEAVE_OUT = (
@@ -232,11 +252,13 @@ _HOW_TO_LEAVE_OUT = (
 def _walk(
     folder: Path,
     place: str,
-    specs: list[tuple[str, GitIgnoreSpec]],
+    specs: list[_Rules],
     above: tuple[Path, ...],
     back: tuple[str, ...],
-) -> Iterator[tuple[Path, str, bool]]:
-    """Each file, and each file or folder that is ignored; a link to a folder that it lies in is left out.
+) -> Iterator[tuple[Path, str, str]]:
+    """Each file, and each file or folder that is ignored, with whose rule it is (else empty).
+
+    A link to a folder that it lies in is left out.
 
     In an ignored folder lies what is taken, too, where `back` names a place in it.
     """
@@ -244,13 +266,14 @@ def _walk(
     for path in sorted(folder.iterdir()):
         is_folder = path.is_dir()
         at = f"{place}{path.name}" + ("/" if is_folder else "")
-        verdict = _verdict(at, specs)
-        ignored = verdict or (verdict is None and is_folder and _is_environment(path))
+        ignored, by = _verdict(at, specs)
+        if ignored is None and is_folder and _is_environment(path):
+            ignored, by = True, _OWN_RULES.file
         if ignored or not is_folder:
-            yield path, at, not ignored
+            yield path, at, by if ignored else ""
         if is_folder and path.resolve() not in above and (not ignored or any(each.startswith(at) for each in back)):
             below = _walk(path, at, specs, (*above, path.resolve()), back)
-            yield from (each for each in below if each[2] or not ignored)
+            yield from (each for each in below if not each[2] or not ignored)
 
 
 def _is_environment(folder: Path) -> bool:
@@ -265,27 +288,24 @@ def _taken_back(root: Path) -> tuple[str, ...]:
     return tuple(line.strip()[1:].lstrip("/") for line in lines if line.startswith("!"))
 
 
-def _specs_of(folder: Path, place: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
+def _specs_of(folder: Path, place: str) -> Iterator[_Rules]:
     for name in _IGNORE_FILES:
         file = folder / name
         if file.is_file():
             try:
-                yield place, GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8").splitlines())
+                lines = file.read_text(encoding="utf-8").splitlines()
+                yield _Rules(place, GitIgnoreSpec.from_lines(lines), f"{place}{name}")
             except ValueError as error:  # also of text that is none
                 raise UsageError(f"{file}: {error}", "correct the file") from error
 
 
-def _is_ignored(place: str, specs: list[tuple[str, GitIgnoreSpec]]) -> bool:
-    return bool(_verdict(place, specs))
-
-
-def _verdict(place: str, specs: list[tuple[str, GitIgnoreSpec]]) -> bool | None:
-    """Whether it is ignored, as the nearest file says that speaks of it."""
-    for prefix, spec in reversed(specs):
-        verdict = spec.check_file(place[len(prefix) :]).include
+def _verdict(place: str, rules: Sequence[_Rules]) -> tuple[bool | None, str]:
+    """Whether it is ignored, as the nearest file says that speaks of it; and which that is."""
+    for each in reversed(rules):
+        verdict = each.spec.check_file(place[len(each.prefix) :]).include
         if verdict is not None:
-            return verdict
-    return None
+            return verdict, each.file
+    return None, ""
 
 
 def _check_size(root: Path, files: list[tuple[Path, str]], limit_mib: int) -> int:

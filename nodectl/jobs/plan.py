@@ -131,7 +131,7 @@ class Plan:
     Of `hosts`, in rank order, the first `nodes` run the ranks; the others stand by. An attempt after a failure takes
     at least `least_nodes`.
     `skipped`: what preflight found and the operator let pass. `no_restart`: why no attempt can follow a failure though
-    spares were asked for.
+    spares were asked for. `stayed`: places of the project that did not travel, with whose rule says so.
     """
 
     id: str
@@ -156,6 +156,7 @@ class Plan:
     gpus_per_node: int = 0
     start: Start = Start()
     skipped: tuple[str, ...] = ()
+    stayed: tuple[tuple[str, str], ...] = ()
     time_limit_s: float = 0.0
     warning: Warn | None = None
     grace_s: float = _GRACE_S
@@ -312,6 +313,7 @@ class LaunchRequest:
     left_out: tuple[str, ...] = ()
     restarts: int | None = None
     start: Start = Start()
+    stayed: tuple[tuple[str, str], ...] = ()
     time_limit_s: float = 0.0
     warning: Warn | None = None
     log_limit_mib: int = LOG_LIMIT_MIB
@@ -377,6 +379,7 @@ def make_plan(
         gpus_per_node=min(gpus, default=0),
         start=_start(request.start, surroundings),
         skipped=surroundings.skipped,
+        stayed=request.stayed,
         time_limit_s=request.time_limit_s,
         warning=check_warning(request.warning, request.time_limit_s),
         beat_s=beat_s(len(surroundings.hosts)),

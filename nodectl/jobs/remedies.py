@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 
 from nodectl.checks.gpu.xid import meaning
 from nodectl.model.job import Failure
@@ -141,6 +142,17 @@ _LIMITS = {
 }
 
 
+# as payload/jobs/stayed.py says it
+_STAYED = re.compile(r"(.+) did not travel with the code: ")
+
+
+def _of_stayed(place: str) -> str:
+    back = f"take it back with `!{place}` in .nodectlignore"
+    if PurePosixPath(place).name.startswith(".env"):
+        return f"hand its variables over with --env-file, or {back}"
+    return f"{back}, or have it on the hosts and name its absolute path (--need sees to it before a start)"
+
+
 def remedy_of(failure: Failure) -> str:
     """What to do; empty where there is nothing to say."""
     if failure.category == "xid":
@@ -148,6 +160,9 @@ def remedy_of(failure: Failure) -> str:
         if numbers:
             known = meaning(numbers[0])
             return f"Xid {numbers[0]}, {known.title}: {known.remedy}"
+    places = [match[1] for line in failure.evidence if (match := _STAYED.match(line))]
+    if places:
+        return _of_stayed(places[0])
     remedy = CLASSES.get(failure.category, ("", ""))[1]
     if failure.category == "limits" and failure.kind in ("signal", "exit"):
         remedy = _LIMITS.get(failure.exit_status or 0, remedy)

@@ -76,6 +76,10 @@ def test_ignore_files_are_read_as_git_reads_them(project: Path) -> None:
     always = {".gitignore", "mine/.gitignore", "mine/__init__.py", "pyproject.toml", "scripts/train.py"}
     assert set(places(code)) == taken | always
     assert code.ignored == ("data/", "mine/local.py", "out/", "x.bin")
+    rules = {"data/": ".gitignore", "out/": ".gitignore", "mine/local.py": "mine/.gitignore", "x.bin": ".gitignore"}
+    own = {place: rule for place, rule in code.stayed if place not in rules}
+    assert {place: rule for place, rule in code.stayed if place in rules} == rules
+    assert set(own.values()) <= {"nodectl's own rule for secrets, environments and caches"}
     write(project / ".nodectlignore", "!data/\nkeep.bin\n")
     assert set(places(find_code(str(project / "scripts" / "train.py")))) == always | taken - {"keep.bin"} | {
         "data/a", ".nodectlignore",
@@ -183,6 +187,7 @@ def test_an_environment_of_any_name_stays_here_and_is_said(project: Path, mark: 
     code = find_code(str(project / "scripts/train.py"))
     assert not any(place.startswith("env311") for place in places(code))
     assert code.ignored == ("env311/",)
+    assert ("env311/", "nodectl's own rule for secrets, environments and caches") in code.stayed
     write(project / ".nodectlignore", "!env311/\n")
     assert "env311/bin/python" in places(find_code(str(project / "scripts/train.py")))
 

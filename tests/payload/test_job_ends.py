@@ -48,6 +48,13 @@ def test_an_exception_is_told_whole_and_what_the_others_did(fleet: Fleet) -> Non
     assert set(states[0]["ways"]) == {"1", "2"}
 
 
+def test_a_file_that_an_ignore_file_left_behind_is_told_as_that(fleet: Fleet) -> None:
+    fails = "if os.environ['RANK'] == '4':\n    open('data/x.bin')\nload()\n"
+    cause, _ = ended(fleet, fleet.launch(SLEEP + fails, stayed=[["data/", ".gitignore"]]))
+    assert (cause["rank"], cause["class"]) == (4, "data_missing")
+    assert "data/x.bin did not travel with the code: .gitignore leaves out data/" in cause["evidence"]
+
+
 def test_a_handled_traceback_is_no_cause(fleet: Fleet) -> None:
     handled = "import traceback, sys\ntry: int('x')\nexcept ValueError: traceback.print_exc()\nsys.exit(3)"
     script = f"{SLEEP}if os.environ['RANK'] == '2':\n    time.sleep(2)\n    exec({handled!r})\nload()\n"

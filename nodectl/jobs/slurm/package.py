@@ -15,7 +15,7 @@ from nodectl.jobs.code import Code
 from nodectl.jobs.package import add_code, add_file
 
 
-def plan_document(job: SbatchJob, env_names: tuple[str, ...]) -> dict[str, object]:
+def plan_document(job: SbatchJob, env_names: tuple[str, ...], code: Code | None) -> dict[str, object]:
     """What `jobs` shows of it later, and --dry-run now; no value of a variable."""
     return {
         "id": job.id,
@@ -35,6 +35,7 @@ def plan_document(job: SbatchJob, env_names: tuple[str, ...]) -> dict[str, objec
         "venv": job.venv,
         "sbatch": list(job.asked),
         "checkpoint": job.checkpoint_dir,
+        "stayed": [] if code is None else list(code.stayed),
     }
 
 

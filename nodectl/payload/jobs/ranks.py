@@ -9,7 +9,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
 
-from . import kernel, notes, outputs, steady
+from . import kernel, notes, outputs, stayed, steady
 from .classify import Evidence, judge, torchrun_exit, wait_status
 from .contain import MARKER
 from .flight import summary
@@ -208,7 +208,7 @@ def describe(
     verdict = judge(_evidence(death, code, note, host, after_another=after_another))
     status = None if code is None else (code if code >= 0 else 128 - code)
     ended_us = death.after_stop and not (note and notes.raised_at(note) < stopped_at)
-    return {
+    failure = {
         "kind": "terminated" if ended_us else verdict.kind,
         "class": "terminated" if ended_us else verdict.category,
         "message": verdict.message,
@@ -219,6 +219,8 @@ def describe(
         "traceback": verdict.traceback[-_TRACEBACK_CHARS:],
         **({"flight": summary(note.get("flight"))} if note and note.get("flight") else {}),
     }
+    stayed.explain(failure, host.job)
+    return failure
 
 
 def _evidence(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
-from . import notes
+from . import notes, stayed
 from .classify import Evidence, judge, launcher_words, signal_name, torchrun_exit
 from .flight import summary
 from .ranks import Output, log_of, tail
@@ -40,7 +40,7 @@ def _of_rank(folder: str, node: int, rank: int, local_rank: int, text: str, end:
         log = log_of(place, Output(f"{place}.log"), local_rank)
         known = known._replace(watched=notes.is_watched(folder, rank), stack=notes.crash(folder, rank), **log)
     verdict = judge(known)
-    return {
+    failure = {
         "kind": verdict.kind,
         "class": verdict.category,
         "message": verdict.message,
@@ -51,6 +51,8 @@ def _of_rank(folder: str, node: int, rank: int, local_rank: int, text: str, end:
         "traceback": verdict.traceback[-_TRACEBACK_CHARS:],
         **({"flight": summary(note.get("flight"))} if note and note.get("flight") else {}),
     }
+    stayed.explain(failure, folder)
+    return failure
 
 
 def _raised_at(note: Optional[Dict[str, Any]], end: End) -> float:

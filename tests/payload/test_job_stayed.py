@@ -1,0 +1,80 @@
+"""A file that a rank misses, and that stayed where the job was launched, is said to have done so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.jobs.remedies import remedy_of
+from nodectl.model.job import Failure
+from nodectl.payload.jobs.stayed import explain
+
+STAYED = [["data/", ".gitignore"], ["src/made/", ".nodectlignore"], ["cfg/a.yml", "cfg/.gitignore"], [".env", "own"]]
+NONE = "FileNotFoundError: [Errno 2] No such file or directory: "
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "code" / "data").mkdir(parents=True)
+    (tmp_path / "code" / "data" / "back.bin").touch()
+    plan = {"stayed": STAYED, "workdir": "scripts", "script": "train.py"}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    return tmp_path
+
+
+def told(job: Path, message: str, category: str = "data_missing", *evidence: str) -> list[str]:
+    failure: dict[str, Any] = {"class": category, "message": message, "evidence": list(evidence)}
+    explain(failure, str(job))
+    return [line for line in failure["evidence"] if "did not travel" in line]
+
+
+@pytest.mark.parametrize(
+    ("message", "category", "place", "rule"),
+    [
+        (f"{NONE}'data/train/x.bin'", "data_missing", "data/train/x.bin", ".gitignore leaves out data/"),
+        (f"{NONE}'../data/x.bin'", "data_missing", "data/x.bin", ".gitignore leaves out data/"),
+        (f"{NONE}'cfg'", "data_missing", "cfg", "cfg/.gitignore leaves out cfg/a.yml"),
+        (f"{NONE}'.env'", "data_missing", ".env", "own leaves out .env"),
+        ("RuntimeError: cannot read ./data/x.pt", "data_missing", "data/x.pt", ".gitignore leaves out data/"),
+        ("ModuleNotFoundError: No module named 'made'", "import_error", "src/made.py", None),
+        ("ModuleNotFoundError: No module named 'made.x'", "import_error", "src/made/x.py", ".nodectlignore leaves out"),
+    ],
+)
+def test_what_was_left_here_is_named_with_the_rule(
+    job: Path, message: str, category: str, place: str, rule: str | None
+) -> None:
+    (line,) = told(job, message, category)
+    assert line.startswith(f"{place} did not travel with the code: {rule or ''}") or rule is None
+    if rule is None:
+        assert line == "src/made did not travel with the code: .nodectlignore leaves out src/made/"
+    wanted = "--env-file" if place == ".env" else f"`!{line.split(' did')[0]}` in .nodectlignore"
+    assert wanted in remedy_of(Failure("gpu01", 0, "exception", message, 1, category=category, evidence=(line,)))
+
+
+def test_by_its_whole_path_and_by_what_it_was_raised_from(job: Path) -> None:
+    assert told(job, f"{NONE}'{job}/code/data/x'")[0].startswith("data/x did not travel")
+    assert told(job, "RuntimeError: bad", "data_missing", f"raised from {NONE}'data/x'")
+
+
+@pytest.mark.parametrize(
+    ("message", "category"),
+    [
+        (f"{NONE}'/data/x.bin'", "data_missing"),
+        (f"{NONE}'../../data/x.bin'", "data_missing"),
+        (f"{NONE}'database/x.bin'", "data_missing"),
+        (f"{NONE}'../data/back.bin'", "data_missing"),
+        (f"{NONE}'data/x.bin'", "script_error"),
+        ("ModuleNotFoundError: No module named 'data_tools'", "import_error"),
+    ],
+)
+def test_nothing_is_said_of_what_was_never_there_or_has_come(job: Path, message: str, category: str) -> None:
+    assert told(job, message, category) == []
+
+
+def test_a_plan_that_says_nothing_of_it_or_is_damaged_is_no_matter(job: Path) -> None:
+    for text in ("{}", "{", "[]", '{"stayed": null}'):
+        (job / "plan.json").write_text(text)
+        assert told(job, f"{NONE}'data/x.bin'") == []
