@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.terminal import result
+from nodectl.cli.terminal import result, terminal_width
 from nodectl.jobs.pulse import Watch, stalls
 from nodectl.model.host import Host
 from nodectl.model.pulse import Pulse
@@ -43,8 +43,10 @@ def watch_job(
 
 
 def _print(app: App, job_id: str, pulses: Sequence[Pulse], said: Sequence[str]) -> None:
-    if sys.stdout.isatty() and not app.json:
+    live = sys.stdout.isatty() and not app.json
+    if live:
         click.echo(_HOME, nl=False)
-    app.show("watch", watch_document(job_id, pulses, said), watch_text(job_id, pulses, said))
-    if not sys.stdout.isatty() and not app.json:
+    width = terminal_width() if live else None
+    app.show("watch", watch_document(job_id, pulses, said), watch_text(job_id, pulses, said, width))
+    if not live and not app.json:
         result("")

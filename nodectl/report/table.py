@@ -51,6 +51,14 @@ def _below(rows: Sequence[Sequence[str]], width: int, column: int) -> str:
     )
 
 
+def broken(line: str, width: int) -> list[str]:
+    """The line in pieces of at most `width`, broken between the parts of a list where there is one."""
+    if len(line) <= width:
+        return [line]
+    parts = [part if len(part) >= width - len(_BELOW) else part.replace(" ", _UNBROKEN) for part in line.split(", ")]
+    return [piece.replace(_UNBROKEN, " ") for piece in wrap(", ".join(parts), width, subsequent_indent=_BELOW)]
+
+
 def _wrapped(text: str, width: int) -> list[str]:
     """Broken between the parts of a list rather than within them: not between a number and its unit."""
     parts = [part if len(part) >= width else part.replace(" ", _UNBROKEN) for part in text.split(", ")]

@@ -7,25 +7,43 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from nodectl.common.units import digits
-from nodectl.report.table import aligned
+from nodectl.report.table import aligned, broken
 
 if TYPE_CHECKING:
     from nodectl.model.pulse import Pulse
 
 _MISSING = "-"
+_HEAD = ("HOST", "STATE", "STEP", "LOSS", "OUTPUT", "GPU", "POWER", "IN", "OUT")
 
 
-def watch_text(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str]) -> str:
-    """Progress in the first line, then the hosts, then what stands still."""
-    head = ("HOST", "STATE", "STEP", "LOSS", "OUTPUT", "GPU", "POWER", "IN", "OUT")
-    rows = [head, *(_row(pulse) for pulse in pulses)]
+def watch_text(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str], width: int | None = None) -> str:
+    """Progress in the first line, then the hosts, then what stands still; no line wider than `width`."""
+    hosts = _hosts([_HEAD, *(_row(pulse) for pulse in pulses)], width)
     problems = [f"{pulse.host}: {pulse.problem}" for pulse in pulses if pulse.problem]
-    return "\n".join([_progress(job_id, pulses), aligned(rows), *problems, *(f"STALL: {line}" for line in stalls)])
+    lines = [_progress(job_id, pulses), *hosts, *problems, *(f"STALL: {line}" for line in stalls)]
+    return "\n".join(lines if width is None else (part for line in lines for part in broken(line, width)))
 
 
 def watch_document(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str]) -> dict[str, object]:
     """For `--output json`."""
     return {"job": job_id, "hosts": [asdict(pulse) for pulse in pulses], "stalls": list(stalls)}
+
+
+def _hosts(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """A line a host; where that is too wide without columns of which nothing is known, a list of its values."""
+    table = aligned(rows).splitlines()
+    if width is None or max(map(len, table)) <= width:
+        return table
+    known = [column for column in zip(*rows, strict=True) if set(column[1:]) != {_MISSING}]
+    table = aligned(list(zip(*known, strict=True))).splitlines()
+    if max(map(len, table)) <= width:
+        return table
+    names = [name if name == "GPU" else name.lower() for name in rows[0][2:]]
+    return [", ".join([f"{host}: {state}", *_pairs(names, values)]) for host, state, *values in rows[1:]]
+
+
+def _pairs(names: Sequence[str], values: Sequence[str]) -> list[str]:
+    return [f"{name} {value}" for name, value in zip(names, values, strict=True) if value != _MISSING]
 
 
 def _progress(job_id: str, pulses: Sequence[Pulse]) -> str:
