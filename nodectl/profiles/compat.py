@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from nodectl.common.counting import counted
 from nodectl.common.spelling import misspelt
 from nodectl.errors import ProfileError
+from nodectl.profiles.addresses import addresses
 from nodectl.profiles.families import families
 from nodectl.profiles.matrix import GpuRow, Matrix, TorchRow
 from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index, version_key
@@ -20,6 +21,8 @@ from nodectl.profiles.schema import Hardware, PythonRange, Stack, Tuning
 _THEMSELVES = "the profiles themselves"
 _LIBRARIES = {"cudnn": "cuDNN", "nccl": "NCCL"}
 _MAX_SOCKETS = 64
+# PyTorch's names for its builds: of CUDA, of the CPU, of other makers' GPUs
+_BUILD = re.compile(r"cu[0-9]+|cpu|rocm[0-9.]+|xpu")
 # from this version on a collective without an allowed algorithm is an error
 _STRICT_ALGORITHMS = "2.24"
 
@@ -323,9 +326,10 @@ def _build(stack: Stack, row: TorchRow) -> Iterator[Problem]:
 
 def _names(stack: Stack, row: TorchRow) -> Iterator[Problem]:
     """The index and the version's own + name the build too, and uv goes by those; an index of a site may be any."""
-    named = {"index": stack.index, "torch": (stack.torch or "").partition("+")[2]}
+    index = (stack.index or "").rstrip("/").removeprefix(f"{addresses().pytorch}/")
+    named = {"index": index, "torch": (stack.torch or "").partition("+")[2]}
     for field, name in named.items():
-        if name and re.fullmatch(r"cu[0-9]+|cpu", name) and name != row.index:
+        if _BUILD.fullmatch(name) and name != row.index:
             reason = f"{field} names the build {name}, and CUDA {stack.cuda or 'none'} is the build {row.index}"
             choices = (build_choice(stack, row),)
             yield Problem(f"{field}-of-another-build", reason, _THEMSELVES, choices=choices, other_stack=True)

@@ -15,6 +15,8 @@ from click.testing import CliRunner
 from nodectl.cli.root import cli
 
 _CAPABILITIES = {
+    "K80": "3.7",
+    "M60": "5.2",
     "P100": "6.0",
     "P40": "6.1",
     "V100": "7.0",
@@ -117,9 +119,9 @@ def _validated(folder: Path, row: Known) -> tuple[int, str]:
 
 
 def test_the_table_is_large_and_each_row_says_who_says_so() -> None:
-    assert (len(SANE), len(IMPOSSIBLE)) == (70, 64)
+    assert (len(SANE), len(IMPOSSIBLE)) == (72, 72)
     assert all(row.source for row in (*SANE, *IMPOSSIBLE)) and all(row.code for row in IMPOSSIBLE)
-    assert len({*SANE, *IMPOSSIBLE}) == 134
+    assert len({*SANE, *IMPOSSIBLE}) == 144
 
 
 @pytest.mark.parametrize("row", SANE, ids=str)
