@@ -4,11 +4,13 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodectl.probes.registry import listed
+from tests.torch_venv import torch_venv
 
 LOCAL = "[all]\nhere ansible_connection=local\n"
 UNKNOWN, USAGE = 3, 2
@@ -138,9 +140,10 @@ class TestLab:
 
     def test_collectives_fill_the_link(self, nodectl: Callable[..., Any], slow_lab: tuple[str, dict[str, Any]]) -> None:
         inventory, _ = slow_lab
-        provisioned = nodectl("-i", inventory, "provision", "--tags", "pytorch,launcher", check=False, timeout=280)
-        if provisioned.returncode != 0:
-            pytest.skip(f"the hosts could not be given torch: {provisioned.stderr.strip()[-300:]}")
+        if Path(torch_venv()).parent.name != "lab-share":
+            pytest.skip("the lab's share holds no environment with torch")
+        made = "mkdir -p /opt/nodectl && ln -s /srv/nodectl/venv /opt/nodectl/venv"
+        nodectl("-i", inventory, "exec", "--", "sh", "-c", made)
         args = ("probe", "nccl", "--collectives", "all_reduce", "--sizes", "32MiB", "--repetitions", "2")
         (only,) = json.loads(nodectl("-i", inventory, "--output", "json", *args).stdout)["measurements"]
         assert 8 * only["value"] >= 0.8 * LINK_GBIT_S
