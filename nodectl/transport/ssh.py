@@ -21,6 +21,7 @@ _CHUNK_BYTES = 65536
 # after its exit status a host has this long to send the rest; a daemon left behind may never close the channel
 _DRAIN_S = 0.5
 _POLL_S = 0.25
+_ASK_S = 1.0
 # beyond so many hosts a connection is not kept for the next command: each costs a thread and a file descriptor
 _KEPT = 256
 
@@ -32,6 +33,7 @@ class SshTransport(CallTransport):
         self._client = SshClient()
         self._lock = threading.Lock()
         self._connections: dict[Host, SharedConnection] = {}
+        self._running: dict[paramiko.Channel, Start] = {}
         self._closed = False
 
     def call(self, call: Call) -> CommandResult:
@@ -47,13 +49,18 @@ class SshTransport(CallTransport):
             self._release(call.host)
 
     def _on(self, channel: paramiko.Channel, call: Call, output: Output) -> CommandResult:
+        deadline, start = call.deadline(), Start(call)
+        self._running[channel] = start
         try:
-            deadline, start = call.deadline(), Start(call)
             _start(channel, call)
             ended = _follow(channel, output, deadline, start)
         except (OSError, EOFError, paramiko.SSHException):
             ended = True
+        finally:
+            del self._running[channel]
         status = channel.exit_status
+        if not ended and (start.waits or call.stdin is None):
+            _terminate(channel)
         with suppress(OSError, EOFError, paramiko.SSHException):  # the connection may be closed by another thread
             channel.close()
         if not ended:
@@ -76,6 +83,11 @@ class SshTransport(CallTransport):
     def close(self) -> None:
         """Close every connection; what still runs on the hosts ends with them."""
         self._closed = True
+        starting = [channel for channel, start in list(self._running.items()) if start.waits]
+        if starting:
+            asking = threading.Thread(target=lambda: list(map(_terminate, starting)), daemon=True)
+            asking.start()
+            asking.join(_ASK_S)  # a dead line takes no word
         for shared in list(self._connections.values()):
             shared.close()
         self._client.close()
@@ -133,15 +145,29 @@ class _Wake(threading.Event):
         super().clear()
 
 
-def _start(channel: paramiko.Channel, call: Call) -> None:
-    """Ask for the command without waiting for the answer: a refusal closes the channel."""
+def _terminate(channel: paramiko.Channel) -> None:
+    """Have sshd send SIGTERM to the session's processes: a start file that never ends has no lifeline.
+
+    sshd does so from OpenSSH 7.9 on, and not where it forces a command.
+    """
+    with suppress(OSError, EOFError, paramiko.SSHException):
+        _request(channel, "signal", "TERM", answered=False)
+
+
+def _request(channel: paramiko.Channel, kind: str, text: str, *, answered: bool) -> None:
+    """A request of RFC 4254 with one text, sent without waiting for the answer."""
     message = paramiko.Message()
     message.add_byte(paramiko.common.cMSG_CHANNEL_REQUEST)
     message.add_int(channel.remote_chanid)
-    message.add_string("exec")
-    message.add_boolean(True)
-    message.add_string(command_line(call.argv, call.stdin_bytes))
+    message.add_string(kind)
+    message.add_boolean(answered)
+    message.add_string(text)
     channel.get_transport()._send_user_message(message)  # type: ignore[attr-defined]
+
+
+def _start(channel: paramiko.Channel, call: Call) -> None:
+    """Ask for the command; a refusal closes the channel."""
+    _request(channel, "exec", command_line(call.argv, call.stdin_bytes), answered=True)
     # the watcher of a command without input reads lines and makes nothing of them
     data = FOR_START_FILES if call.stdin is None else BEFORE_INPUT + call.stdin
     threading.Thread(target=_feed, args=(channel, data), daemon=True).start()

@@ -14,20 +14,20 @@ START_S = 30.0
 
 
 class Start:
-    """Takes the line by which a command with input says that it starts out of what its host prints."""
+    """Takes the line by which a command with input says that it starts out of what its host prints; `waits` for it."""
 
     def __init__(self, call: Call) -> None:
-        self._waits = call.stdin is not None
+        self.waits = call.stdin is not None
         self._until = monotonic() + START_S
         self._held = b""
 
     def passed(self, data: bytes) -> bytes:
         """What of `data` is not that line; what may be its beginning is kept for the next time."""
-        if not self._waits:
+        if not self.waits:
             return data
         before, line, after = (self._held + data).partition(STARTED)
         if line:
-            self._waits, self._held = False, b""
+            self.waits, self._held = False, b""
             return before + after
         begun = next(size for size in range(len(STARTED) - 1, -1, -1) if before.endswith(STARTED[:size]))
         self._held = before[len(before) - begun :]
@@ -41,7 +41,7 @@ class Start:
     @property
     def is_late(self) -> bool:
         """The time for it is over."""
-        return self._waits and monotonic() >= self._until
+        return self.waits and monotonic() >= self._until
 
     def missed(self, output: Output) -> CommandResult:
         """The result of a command that did not start in time."""

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from tests.transport.sshd_server import Sshd
 
 
-def processes(marker: str) -> list[str]:
-    """Command lines on this machine that hold `marker` as a whole argument of their own program."""
-    found = []
+def processes(marker: str) -> dict[int, str]:
+    """By process the command lines on this machine that hold `marker` as a whole argument of their own program."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
         if marker in words[1:]:
-            found.append(" ".join(words)[:100])
+            found[int(path.parent.name)] = " ".join(words)[:100]
     return found
 
 
@@ -100,13 +100,20 @@ def test_a_start_file_that_reads_holds_no_command_up(
     assert (done.outcome, done.stdout) == (Outcome.RAN, "ran\n")
 
 
-@pytest.mark.parametrize("text", ["cat >/dev/null", "sleep 1000", "exec cat"])
+@pytest.mark.parametrize("text", ["cat {marker} - >/dev/null 2>&1", "sleep {marker}", "exec cat {marker} -"])
 def test_a_start_file_that_keeps_the_input_is_told_soon(
     sshd: Sshd, transport: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setattr(start, "START_S", 2.0)
-    done = transport.run(sshd.with_start_file(text, tmp_path), ["sh", "-s"], timeout_s=600, stdin=b"echo ran\n")
+    marker = f"3{time.time_ns()}"
+    host = sshd.with_start_file(text.format(marker=marker), tmp_path)
+    try:
+        done = transport.run(host, ["sh", "-s"], timeout_s=600, stdin=b"echo ran\n")
+    finally:
+        for pid in processes(marker) if "sleep" in text else ():  # of a forced command sshd ends nothing
+            os.kill(pid, signal.SIGTERM)
     assert (done.outcome, "start files" in done.error, ".bashrc" in done.remedy) == (Outcome.UNREACHABLE, True, True)
+    assert gone(marker)
 
 
 def test_a_start_file_that_ends_the_session(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
@@ -179,7 +186,7 @@ def test_nothing_runs_on_when_nodectl_is_gone(sshd: Sshd, tmp_path: Path, number
     command = [sys.executable, "-m", "nodectl", "-i", str(inventory), "exec", "--", "sleep", marker]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     deadline = time.monotonic() + 60
-    while sum(line.startswith("sleep") for line in processes(marker)) < 3:
+    while sum(line.startswith("sleep") for line in processes(marker).values()) < 3:
         assert time.monotonic() < deadline, "the command did not start"
         time.sleep(0.05)
     process.send_signal(number)
