@@ -25,7 +25,7 @@ _FORMS = re.compile(
   | 0[xX][0-9A-Fa-f]{1,16}
   | (?=[a-f]*\d|[A-F]*\d) [0-9A-Fa-f]{1,4}       # of a PCI address, of a GID
   | [fF]+ | [0-9a-f]{0,8}[f0]{8}                 # a mask
-  | [^\W\d_]{1,2} | [A-Za-z]\d{1,4}
+  | [A-Za-zµμΩ]{1,2} | [A-Za-z]\d{1,4}          # of other scripts two signs are a name
   | \d{1,8}T\d{1,6}Z?                            # of a time
   | \d{1,2}x[SDQFEHNX]DR\d{0,2} | GPU0{4,8}      # an InfiniBand link; a PCI address behind its GPU
   | (?:en|ib|ro|sl|wl|ww) (?:[oPpsfndiu]\d{1,5}|np\d{1,3}|b\d{1,3}|c\d{1,3}){1,6} (?:v\d{1,3})?   # an interface
@@ -44,7 +44,7 @@ _PRIVATE = (
     r"|auth(?:orization|entication)?|psk|pin)"
 )
 _OWNED = (
-    r"(?:user(?:_?name|_?id)?|login|owner|account|e?mail|contact|author|operator|domain|realm|workgroup|tenant|customer"
+    r"(?:user(?:_?name|_?id)?|(?:a|e|fs|ou|s)?[ug]id|login|owner|account|e?mail|contact|author|operator|domain|realm|workgroup|tenant|customer"
     r"|organi[sz]ation|company|project|site|rack|location|asset(?:[ _]?tag)?|serial(?:[ _]?(?:number|no))?"
     r"|(?:node)?host[ _]?name|host|nodehostname|node_?addr|nodename|server|peer|proxy|upstream|gateway|addr_?host)"
 )

@@ -48,6 +48,9 @@ mounts|{mdsprime}@tcp:/{lustrefs1} /scratch lustre rw 0 0
 slurm-node|NodeName={dgxq-31} NodeAddr={dgxq-31.fra2} NodeHostName={dgxq-31} Owner={jvanderberg}(20551) State=DRAIN \
 Partitions={skunkworks},debug Reason={fan of model} {ticket8812} [{opsjane}@2026-11-02T10:00:00]
 slurm-node|NodeName={dgxq-31} Comment={rented by} {Globex} Extra={contract-551} ActiveFeatures={blackproject} State=IDLE
+dmesg|[   47.000000] Geheim: 密码={阳光} пароль={Солнце} by {王伟}
+dmesg|[   48.000000] Out of memory: Killed process 9 (python) total-vm:1kB, UID:{48213} pgtables:1kB oom_score_adj:0
+mounts|{keeper}@{bastion9}:/home /mnt/ssh fuse.sshfs rw,user_id={48215},uid={48216} 0 0
 processes|process D 4711 nfs_wait {payrolld}
 listening|LISTEN 0 128 10.3.7.9:22 *:* users:(("{vaultd}",pid=1,fd=3))
 nccl-conf|NCCL_SOCKET_IFNAME={trunkq}0
