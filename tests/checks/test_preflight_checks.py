@@ -178,8 +178,8 @@ def test_a_single_host_has_nobody_to_disagree_with() -> None:
         ("launch_python", {"job_venv__python": "3.12.1"}, "failed", "3.12"),
         ("launch_torch", {"job_venv__torch": "2.12.0"}, "failed", "2.12.0"),
         ("launch_nccl", {"job_venv__nccl": ""}, "failed", "none"),
-        ("launch_clock", {"time__offset_s": 2.5}, "warning", "2.5 s ahead"),
-        ("launch_clock", {"time__offset_s": -40.0}, "failed", "40.0 s behind"),
+        ("launch_clock", {"time__offset_s": 2.5}, "warning", "2.4 s ahead"),
+        ("launch_clock", {"time__offset_s": -40.0}, "failed", "39.9 s behind"),
         ("launch_clock", {"time": None}, "unknown", "did not arrive"),
     ],
 )
@@ -200,7 +200,7 @@ def test_of_two_hosts_both_show_the_difference() -> None:
     findings = judge(fleet("a", "b", a={"job_venv__torch": "2.12.0"}, b={"time__offset_s": 6.01}))
     assert bad(findings) == {(host, check, "failed") for host in "ab" for check in ("launch_torch", "launch_clock")}
     said = {one.host: one.actual for one in findings if one.check == "launch_clock"}
-    assert said == {"a": "6.0 s behind", "b": "6.0 s ahead"}
+    assert said == {"a": "5.9 s behind", "b": "5.9 s ahead"}
 
 
 def test_a_named_interface_must_be_on_every_host() -> None:
@@ -327,3 +327,10 @@ def test_all_hosts_need_one_engine_and_one_image(there: dict[str, str], engine: 
     if there == {"docker": "a1", "podman": ""}:
         odd = [one for one in judge(other) if one.check == "launch_container" and one.status is not Status.OK]
         assert [(one.host, one.actual) for one in odd] == [("c", "docker has another image of that name: b2")]
+
+
+def test_a_host_that_answers_late_is_not_taken_for_one_whose_clock_is_off() -> None:
+    busy = fleet("a", "b", "c", b={"time": Clock(-6.0, 6.5)})
+    assert {one.status.value for one in judge(busy) if one.check == "launch_clock"} == {"ok"}
+    off = fleet("a", "b", "c", b={"time": Clock(-12.0, 6.5)})
+    assert bad(judge(off)) == {("b", "launch_clock", "failed")}

@@ -83,7 +83,8 @@ def test_one_host_is_fine_by_itself(tmp_path: Path) -> None:
     assert bad(report) == set() and report.ports == NEEDS.candidate_ports
     host = report.candidates["a"]
     assert host.known("names", Names).hostname == socket.gethostname()
-    assert abs(host.known("time", Clock).offset_s) < 5
+    clock = host.known("time", Clock)
+    assert clock.offset_s <= 0.01 and clock.offset_s + clock.error_s >= -0.01, "it is this machine's own"
 
 
 def test_a_dead_host_is_unknown_and_the_others_are_still_judged(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_clocks_are_compared_by_what_arrives(tmp_path: Path) -> None:
     def late(host: str, line: bytes) -> bytes:
         words = line.split()
         if host == "b" and words[:1] == [b"nodectl-collect/2"]:
-            words[1] = b"%.3f" % (float(words[1]) + 30)
+            words[1] = b"%.3f" % (float(words[1]) + 300)
             return b" ".join(words) + b"\n"
         return line
 

@@ -210,10 +210,17 @@ CLOCK = Check(
 @judges_together(CLOCK, reads=("time",))
 def clocks(hosts: Sequence[Candidate]) -> Iterator[Finding]:
     """torchrun compares times of one host with the clock of another."""
-    known = {host.host: clock.offset_s for host in hosts if (clock := host.fact("time", Clock))}
+    known = {host.host: clock for host in hosts if (clock := host.fact("time", Clock))}
     for host in hosts if len(hosts) > 1 else ():
-        offset_s = known.get(host.host)
-        yield _clock(host, [] if offset_s is None else [other_s - offset_s for other_s in known.values()])
+        own = known.get(host.host)
+        yield _clock(host, [] if own is None else [_certain_s(own, other) for other in known.values()])
+
+
+def _certain_s(own: Clock, other: Clock) -> float:
+    """By how much the other's clock is ahead for certain: each is up to its error above its offset."""
+    least_s = other.offset_s - own.offset_s - own.error_s
+    most_s = other.offset_s + other.error_s - own.offset_s
+    return least_s if least_s > 0 else min(0.0, most_s)
 
 
 def _clock(host: Candidate, to_others_s: Sequence[float]) -> Finding:
