@@ -26,13 +26,14 @@ _SUBJECTS = 4
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Findings that are told together: each variant says one thing of several subjects or hosts; a `cause` is of all.
+    """Findings that are told together: each variant says one thing of several subjects or hosts.
 
-    `is_mixed`: which subject is on which host is not told.
+    `is_cause`: each variant is a reason for which the same checks cannot tell; `is_mixed`: which subject is on which
+    host is not told.
     """
 
     variants: tuple[tuple[Finding, ...], ...]
-    cause: str = ""
+    is_cause: bool = False
     is_mixed: bool = False
 
     @property
@@ -79,25 +80,26 @@ def _rest(groups: Sequence[_Group]) -> Iterator[str]:
 
 
 def _groups(findings: Sequence[Finding]) -> list[_Group]:
-    """In the order of their first finding: those of a common cause, and else those of one check and status."""
+    """In the order of their first finding: those whose causes are of the same checks, else those of one check."""
     causes = _common_causes(findings)
     groups: dict[object, list[Finding]] = defaultdict(list)
     for finding in findings:
-        is_common = finding.status is Status.UNKNOWN and finding.actual in causes
-        groups[finding.actual if is_common else (finding.status, finding.check)].append(finding)
-    return [
-        _Group((tuple(alike),), key, is_mixed=True) if isinstance(key, str) else _of_check(alike)
-        for key, alike in groups.items()
-    ]
+        checks = causes.get(finding.actual) if finding.status is Status.UNKNOWN else None
+        groups[checks or (finding.status, finding.check)].append(finding)
+    return [_of_causes(alike) if isinstance(key, frozenset) else _of_check(alike) for key, alike in groups.items()]
 
 
-def _common_causes(findings: Sequence[Finding]) -> set[str]:
-    """Reasons for which several checks could not tell."""
+def _of_causes(findings: Sequence[Finding]) -> _Group:
+    return _Group(tuple(map(tuple, _by(findings, lambda finding: finding.actual))), is_cause=True, is_mixed=True)
+
+
+def _common_causes(findings: Sequence[Finding]) -> dict[str, frozenset[str]]:
+    """Reasons for which several checks could not tell, and those checks."""
     checks: dict[str, set[str]] = defaultdict(set)
     for finding in findings:
         if finding.status is Status.UNKNOWN and finding.actual:
             checks[finding.actual].add(finding.check)
-    return {reason for reason, of_it in checks.items() if len(of_it) >= _CHECKS_OF_A_CAUSE}
+    return {reason: frozenset(of_it) for reason, of_it in checks.items() if len(of_it) >= _CHECKS_OF_A_CAUSE}
 
 
 def _of_check(findings: Sequence[Finding]) -> _Group:
@@ -125,8 +127,7 @@ def _by(findings: Sequence[Finding], key: Callable[[Finding], object]) -> list[l
 
 def _block(group: _Group, most: int, *, remedies: bool) -> list[str]:
     """A line for each variant and what to do; of more than `most` variants the first, and how many there are."""
-    if group.cause:
-        return [_safe(_of_cause(group)), *(_more(group.findings) if remedies else ())]
+    line = _of_cause if group.is_cause else _line
     shown = (
         sorted(group.variants, key=lambda variant: -len(variant))[:most]
         if len(group.variants) > most
@@ -135,14 +136,14 @@ def _block(group: _Group, most: int, *, remedies: bool) -> list[str]:
     lines: list[str] = []
     for position, variant in enumerate(shown):
         follows = shown[position + 1] if position + 1 < len(shown) else None
-        lines.append(_safe(_line(variant)))
+        lines.append(_safe(line(variant)))
         if remedies and (follows is None or list(_more(follows)) != list(_more(variant))):
             lines += _more(variant)
     if len(group.variants) > most:
         told = set(map(id, shown))
         left = [finding for variant in group.variants if id(variant) not in told for finding in variant]
         hosts = fold(dict.fromkeys(finding.host for finding in left))
-        what = group.variants[0][0].check + _others(left, shown)
+        what = _checks(left) if group.is_cause else group.variants[0][0].check + _others(left, shown)
         lines.append(_safe(f"    and {counted(len(left), 'more finding')} of {what} on {hosts}"))
     return lines
 
@@ -154,13 +155,14 @@ def _others(left: Sequence[Finding], shown: Sequence[Sequence[Finding]]) -> str:
     return f" ({few(list(filter(None, subjects)), _SUBJECTS)})" if any(subjects) else ""
 
 
-def _of_cause(group: _Group) -> str:
-    findings = group.findings
+def _of_cause(findings: Sequence[Finding]) -> str:
     hosts = fold(dict.fromkeys(finding.host for finding in findings))
-    checks = list(dict.fromkeys(finding.check for finding in findings))
-    status = findings[0].status.upper()
-    number = counted(len(findings), "finding")
-    return f"{status}  {hosts}  {number} of one cause: {group.cause} ({few(checks, _MOST_NAMES)})"
+    status, number = findings[0].status.upper(), counted(len(findings), "finding")
+    return f"{status}  {hosts}  {number} of one cause: {findings[0].actual} ({_checks(findings)})"
+
+
+def _checks(findings: Sequence[Finding]) -> str:
+    return few(list(dict.fromkeys(finding.check for finding in findings)), _MOST_NAMES)
 
 
 def _line(variant: Sequence[Finding]) -> str:
@@ -172,16 +174,12 @@ def _line(variant: Sequence[Finding]) -> str:
 
 
 def _short(group: _Group) -> str:
-    if group.cause:
-        text = _of_cause(group)
-    elif len(group.variants) == 1:
-        text = _line(group.variants[0])
-    else:
-        first = max(group.variants, key=len)
-        others = len(group.findings) - len(first)
-        text = f"{_line(first)} (and {counted(others, 'more finding')} of {first[0].check})"
-    text = _safe(text)
-    return text if len(text) <= _LONGEST_SHORT else f"{text[:_LONGEST_SHORT]}…"
+    first = max(group.variants, key=len)
+    text, others = (_of_cause if group.is_cause else _line)(first), len(group.findings) - len(first)
+    what = "these for other reasons" if group.is_cause else first[0].check
+    more = f" (and {counted(others, 'more finding')} of {what})" if others else ""
+    text, room = _safe(text), _LONGEST_SHORT - len(more)
+    return f"{text if len(text) <= room else f'{text[:room]}…'}{more}"
 
 
 def _more(variant: Sequence[Finding]) -> Iterator[str]:

@@ -44,6 +44,25 @@ def test_one_reason_for_which_many_checks_cannot_tell_is_one_cause() -> None:
     assert lines[1:] == ["UNKNOWN  node03  log_1: other", HINT, "13 unknown on 3 hosts"]
 
 
+def test_a_cause_of_its_own_on_each_host_does_not_hide_other_checks() -> None:
+    names = ("stuck", "zombies", "load")
+    unread = [
+        Finding(host, name, Status.UNKNOWN, actual=f"line 1: 'no {host}'", remedy="look")
+        for host in HOSTS
+        for name in names
+    ]
+    warned = [Finding(host, f"check_{n:02}", Status.WARNING, actual="bad") for host in HOSTS for n in range(12)]
+    lines = findings_table([*unread, *warned]).splitlines()
+    causes = [line for line in lines if "of one cause" in line]
+    assert causes[0].startswith("UNKNOWN  node01  3 findings of one cause: line 1: 'no node01' (stuck, zombies, load)")
+    assert len(causes) == 8
+    assert "    and 168 more findings of stuck, zombies, load on node[09-64]" in lines
+    assert all(any(f"check_{n:02}: bad" in line for line in lines) for n in range(12))
+    worse = [Finding(host, f"other_{n:02}", Status.FAILED, actual=host) for host in HOSTS for n in range(20)]
+    (short,) = [line for line in findings_table([*unread, *warned, *worse]).splitlines() if "of one cause" in line]
+    assert short.endswith("(stuck, zombies, load) (and 189 more findings of these for other reasons)")
+
+
 def test_two_checks_with_one_reason_are_told_each() -> None:
     lines = findings_table([Finding("a", name, Status.UNKNOWN, actual="no") for name in ("x", "y")]).splitlines()
     assert lines[:2] == ["UNKNOWN  a  x: no", "UNKNOWN  a  y: no"]
