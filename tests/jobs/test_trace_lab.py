@@ -43,7 +43,7 @@ class Numbers(Dataset):
 
     def __getitem__(self, number):
         if how == "loading" and dist.get_rank() == slow:
-            time.sleep(0.04)
+            time.sleep(0.08)
         return torch.randn(128, generator=torch.Generator().manual_seed(number))
 
 
@@ -111,28 +111,32 @@ def losses(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_the_slow_rank_is_named_and_the_losses_stay_bit_for_bit(shell: Shell) -> None:
-    words = ("train.py", "--", "1", "loading", "9")
+    words = ("train.py", "--", "1", "loading", "8")
     traced = shell.launch("--trace", "torch", "--trace-skip", "3", "--trace-steps", "3", *words, document=True)
-    assert traced.returncode == 0, traced.stderr + traced.stdout
+    said = traced.stderr + traced.stdout
+    assert traced.returncode == 0, said
     document = json.loads(traced.stdout)
     told = document["trace"]
     assert [(rank["rank"], rank["host"], rank["steps"], rank["device"]) for rank in told["ranks"]] == [
         (number, host, 3, "cpu") for number, host in enumerate(shell.hosts)
-    ]
+    ], said
     slow = told["slowest"]
-    assert (slow["rank"], slow["host"], slow["part"]) == (1, shell.hosts[1], "loading")
-    assert slow["part_ms"] > 8 * 40 and slow["by_share"] > 0.2
+    assert slow is not None, said
+    assert (slow["rank"], slow["host"], slow["part"]) == (1, shell.hosts[1], "loading"), said
+    # the others' own work takes longer on a busy machine, and so all shares are less
+    assert slow["part_ms"] > 8 * 80 and slow["by_share"] > 0.2, said
     one, two, three = told["ranks"]
-    assert two["loading"] > 0.3 > one["loading"] and two["waiting"] < min(one["waiting"], three["waiting"])
-    assert one["exposed"] >= one["waiting"] > 0.2
+    assert two["loading"] > 0.3 > one["loading"] and two["waiting"] < min(one["waiting"], three["waiting"]), said
+    assert one["exposed"] >= one["waiting"] > 0.2, said
     files = sorted(Path(told["files"]["folder"]).iterdir())
     assert [path.name for path in files] == [f"{host}.{number}.json.gz" for number, host in enumerate(shell.hosts)]
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     again = shell.run("--output", "json", "jobs", "trace", document["jobs"][0]["id"])
-    assert again.returncode == 0 and json.loads(again.stdout)["trace"]["ranks"] == told["ranks"], again.stderr
+    assert again.returncode == 0, again.stderr + again.stdout
+    assert json.loads(again.stdout)["trace"]["ranks"] == told["ranks"], again.stderr
     plain = shell.launch(*words)
-    assert plain.returncode == 0 and len(losses(plain)) == 9
-    assert losses(plain) == losses(traced)
+    assert plain.returncode == 0 and len(losses(plain)) == 8, plain.stderr + plain.stdout
+    assert losses(plain) == losses(traced), said
 
 
 @pytest.mark.slow
