@@ -12,6 +12,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -150,11 +151,12 @@ class Fleet:
         return path.read_text() if path.exists() else ""
 
     def wait(self, condition: Callable[[], bool], timeout_s: float = 120.0) -> float:
-        """Seconds until `condition` held."""
-        started = time.monotonic()
+        """Seconds until `condition` held; one that starts processes is not tried again at once."""
+        started = tried = time.monotonic()
         while not condition():
             assert time.monotonic() - started < timeout_s, "it did not come true"
-            time.sleep(0.05)
+            time.sleep(min(0.5, max(0.05, 2 * (time.monotonic() - tried))))
+            tried = time.monotonic()
         return time.monotonic() - started
 
     def wait_settled(self, job_id: str, ranks: Sequence[int] | None = None, timeout_s: float = 120.0) -> float:
@@ -167,10 +169,25 @@ class Fleet:
         self.wait(lambda: all(self.output(rank, job_id).count(word) >= count for rank in range(self.size)))
 
     def close(self) -> None:
-        """Stop every job."""
-        for job_id in self.jobs:
+        """Stop every job that has left something."""
+        for job_id in filter(_lives, self.jobs):
             for rank in range(self.size):
                 self.ctl(rank, "stop", job_id)
+
+
+def _lives(job_id: str) -> bool:
+    if groups_of(job_id):
+        return True
+    for command in Path("/proc").glob("[1-9]*/cmdline"):
+        with suppress(OSError):
+            if job_id.encode() in command.read_bytes():
+                return True
+    return bool(processes_of(job_id))
+
+
+def groups_of(job_id: str) -> list[Path]:
+    """The job's control groups."""
+    return [path for place in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{place}nodectl/{job_id}.*")]
 
 
 def answer(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
@@ -190,9 +207,6 @@ def processes_of(job_id: str) -> list[int]:
                     found.add(int(folder.name))
             except OSError:
                 continue
-    for group in [
-        *Path("/sys/fs/cgroup").glob(f"nodectl/{job_id}.*"),
-        *Path("/sys/fs/cgroup").glob(f"*/nodectl/{job_id}.*"),
-    ]:
+    for group in groups_of(job_id):
         found |= {int(line) for line in (group / "cgroup.procs").read_text().split()}
     return sorted(found)
