@@ -12,7 +12,9 @@ from nodectl.model.recording import Recording
 _SHOW = f"""\
 state={STATE_FOLDER}
 printf '%s\\n' "$state"
-while [ ! -e "$state" ]; do state=${{state%/*}}; done
+while [ -n "$state" ] && [ ! -e "$state" ]; do
+  case $state in */*) state=${{state%/*}} ;; *) state=. ;; esac
+done
 df -kP / "${{state:-/}}"
 set -- / "${{state:-/}}"
 [ ! -d /home ] || set -- "$@" /home

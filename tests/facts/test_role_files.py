@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from nodectl.facts.role_files import FACT, RECORDS
+from nodectl.model.host import Host
 
 ABSENT = 3
 
 
 def looked(records: Path) -> subprocess.CompletedProcess[str]:
     """The collected script, with the folder of the records elsewhere."""
-    (command,) = FACT.commands
+    (command,) = FACT.commands_on(Host("gpu01", "gpu01"))
     words = [word.replace(RECORDS, str(records)) for word in command.argv]
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
