@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import queue
 import threading
 import time
@@ -27,6 +28,7 @@ _LAST_CHANCE_S = 4.0  # for who was silent as the last of the others ended: all 
 _ALL_SILENT_S = 60.0
 _ONCE_SILENT_S = 30.0
 _TURN_S = 5.0
+_STEADY_S = 10.0  # a connection that holds for so long is one
 _MOST_FRAMES = 32
 
 
@@ -112,35 +114,58 @@ def follow(
 
 
 def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterator[Event]:
-    heard = dict.fromkeys(names, time.monotonic())
+    heard = _Heard(names)
     running, troubled = set(names), set[str]()
     while running:
         try:
             message = messages.get(timeout=0.5)
         except queue.Empty:  # whoever has something to say has said it
             for host in running - troubled:
-                if time.monotonic() - heard[host] > _SILENT_S:
+                if time.monotonic() - heard.at_s[host] > _SILENT_S:
                     troubled.add(host)
                     yield Trouble(host, f"silent for {_SILENT_S:g} s")
-            if running <= troubled and _is_over(heard, running, patience_s):
+            if running <= troubled and _is_over(heard.at_s, running, patience_s):
                 return
             continue
         match message:
             case _Sign(host, ended=True):
-                heard[host] = time.monotonic()
+                heard.note(host)
                 running.discard(host)
             case [Line(host), *_] | Dropped(host) | _Sign(host):
-                heard[host] = time.monotonic()
+                heard.note(host, progress=not isinstance(message, _Sign))
                 if host in troubled:
                     troubled.discard(host)
                     yield Back(host)
-            case Trouble(host) if host not in troubled:
-                troubled.add(host)
-                yield message
+            case Trouble(host):
+                heard.note_trouble(host)
+                if host not in troubled:
+                    troubled.add(host)
+                    yield message
         if isinstance(message, list):
             yield from message
         elif isinstance(message, Dropped):
             yield message
+
+
+class _Heard:
+    """When each host was heard last. One that breaks off again and again, and brings nothing, is not heard by that."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.at_s = dict.fromkeys(names, time.monotonic())
+        self._begun: dict[str, tuple[float, float]] = {}  # of its connection: since when, and when it was heard before
+
+    def note(self, host: str, *, progress: bool = False) -> None:
+        """Something came; `progress`: more than a sign of life."""
+        now_s = time.monotonic()
+        begun_s, before_s = self._begun.get(host, (now_s, self.at_s[host]))
+        self._begun[host] = -math.inf if progress else begun_s, before_s
+        self.at_s[host] = now_s
+
+    def note_trouble(self, host: str) -> None:
+        """Its connection, or its program there, broke off."""
+        begun_s, before_s = self._begun.pop(host, (-math.inf, 0.0))
+        if time.monotonic() - begun_s < _STEADY_S:
+            self.at_s[host] = before_s
 
 
 def _is_over(heard: dict[str, float], running: set[str], patience_s: float) -> bool:
