@@ -165,8 +165,10 @@ def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> t
 
 
 def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Sequence[str]) -> tuple[PastAttempt, ...]:
-    """The attempts before the newest, as the host tells that knows most of them."""
-    histories = [report.document["state"].get("attempts") or [] for report in newest.values()]
+    """The attempts before the newest: of what the hosts say of one, the likeliest cause."""
+    told = (item for report in newest.values() for item in report.document["state"].get("attempts") or [])
+    items = sorted(told, key=lambda item: (int(item["number"]), _past_place(item)))
+    likeliest = {int(item["number"]): item for item in reversed(items)}
     return tuple(
         PastAttempt(
             number=int(item["number"]),
@@ -175,8 +177,14 @@ def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Se
             ended_at=item["ended_at"],
             cause=_past_cause(int(item["number"]), item["cause"], by_rank, names),
         )
-        for item in max(histories, key=lambda history: sum(item["cause"] is not None for item in history), default=[])
+        for _, item in sorted(likeliest.items())
     )
+
+
+def _past_place(item: Mapping[str, Any]) -> tuple[float, float]:
+    """A host that was silent, or back too late, to the others may know no cause, or an echo of it alone."""
+    cause = item["cause"]
+    return failure_place(failure(cause["host"], cause)) if cause is not None else (float("inf"), 0.0)
 
 
 def _past_cause(

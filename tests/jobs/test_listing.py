@@ -140,6 +140,18 @@ def test_a_past_attempt_s_silent_host_tells_its_own_end_of_that_attempt(attempt:
     assert (told.cause.kind, told.cause.host) == (kind, HOSTS[1])
 
 
+def test_of_what_the_hosts_say_of_a_past_attempt_the_likeliest_cause_counts() -> None:
+    past = {"number": 1, "hosts": list(HOSTS[:2]), "begun_at": 1.0, "ended_at": 10.0}
+    echo = {**failure("communication", 9.4, 1, "Connection closed by peer", 1), "host": HOSTS[1]}
+    killed = {**failure("signal", 9.5, 0, "killed by signal 9 (SIGKILL)", 137), "host": HOSTS[0]}
+    reports = [report(rank, "finished") for rank in range(3)]
+    for each, cause_then in zip(reports, (echo, killed, None), strict=True):
+        each.document["state"].update(attempt=2, roster=[0, 1], attempts=[{**past, "cause": cause_then}])
+    (told,) = merge(reports, {}).past
+    assert told.cause is not None
+    assert (told.cause.kind, told.cause.host) == ("signal", HOSTS[0])
+
+
 def test_stopped_by_the_operator_though_ranks_complained() -> None:
     job = merge(
         [

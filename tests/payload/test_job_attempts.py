@@ -18,6 +18,7 @@ from nodectl.jobs.listing import Report, merge
 from nodectl.model.job import JobState
 from nodectl.payload.jobs import heartbeat as hb
 from nodectl.payload.jobs.attempts import Over, Rules, Succession, unmendable
+from nodectl.payload.jobs.classify import first_of_attempt
 from nodectl.payload.jobs.heartbeat import Attempt, Beat
 from nodectl.payload.jobs.member import placed
 from nodectl.payload.jobs.process import descendants
@@ -230,6 +231,51 @@ def test_a_killed_rank_is_followed_by_a_second_attempt_on_the_same_hosts(fleet: 
         announced = "nodectl: attempt 2 on host0,host1,host2; the last one failed: host1, rank 3: killed by signal 9"
         assert announced in fleet.output(rank, job_id)
     assert processes_of(job_id) == []
+
+
+# in the first attempt rank 3 is gone when rank 5 waits for it
+LEAVE = """
+import os, time
+if os.environ["NODECTL_ATTEMPT"] == "1":
+    if os.environ["RANK"] == "3":
+        time.sleep(3)
+        raise SystemExit(0)
+    if os.environ["RANK"] == "5":
+        time.sleep(7)
+        raise RuntimeError("gloo/transport/tcp/pair.cc Connection closed by peer")
+    time.sleep(1000)
+"""
+# the host that leads the others into the second attempt has the killed rank of the first
+DIE = """
+import os, signal, time
+if os.environ["NODECTL_ATTEMPT"] == "1":
+    if os.environ["RANK"] == "0":
+        time.sleep(2)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if os.environ["RANK"] == "5":
+        time.sleep(2.2)
+        raise RuntimeError("gloo/transport/tcp/pair.cc Connection closed by peer")
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize(("script", "host", "rank", "kind"), [(LEAVE, "host1", 3, "left"), (DIE, "host0", 0, "signal")])
+def test_all_hosts_keep_the_cause_of_an_attempt_before_and_not_its_echo(
+    fleet: Fleet, script: str, host: str, rank: int, kind: str
+) -> None:
+    job_id = fleet.launch(script, restarts=1)
+    fleet.wait_settled(job_id)
+    for report in fleet.reports(job_id):
+        (before,) = report["state"]["attempts"]
+        assert (before["cause"]["host"], before["cause"]["rank"], before["cause"]["kind"]) == (host, rank, kind)
+
+
+def test_a_rank_that_left_is_no_cause_beside_one_or_beside_a_lost_host() -> None:
+    left = {**KILLED, "kind": "left", "rank": 2, "exit_status": 0, "time": 0.5}
+    echo = {**KILLED, "kind": "communication", "exit_status": 1, "time": 2.0}
+    assert first_of_attempt([echo, left]) == left
+    assert first_of_attempt([left, KILLED]) == KILLED
+    assert first_of_attempt([echo, left], host_lost=True) == echo
 
 
 def test_a_stop_in_the_back_off_ends_the_job_and_no_restart_follows(fleet: Fleet) -> None:

@@ -1,6 +1,17 @@
 """What a heartbeat proves, and when silence means that a host is lost."""
 
-from nodectl.payload.jobs.heartbeat import ENDING, FINISHED, RUNNING, Beat, Peers, decode, encode
+from nodectl.payload.jobs.heartbeat import (
+    ENDING,
+    FINISHED,
+    RESTING,
+    RUNNING,
+    WAITING,
+    Attempt,
+    Beat,
+    Peers,
+    decode,
+    encode,
+)
 
 KEY, JOB = b"k" * 32, "20261121-040000-ab12"
 
@@ -53,3 +64,28 @@ def test_unheard_hosts_are_known() -> None:
     peers = Peers([1, 2], lease_s=8)
     peers.hear(Beat(2, 1, RUNNING, None), 0.0)
     assert peers.unheard() == [1]
+
+
+def test_what_a_host_said_of_an_attempt_counts_when_it_has_gone_on_to_the_next() -> None:
+    first, second = Attempt(1, (0, 1)), Attempt(2, (0, 1))
+    failure = {"kind": "signal", "rank": 3, "message": "killed", "exit_status": 137, "time": 1.5}
+    peers = Peers([1], lease_s=8)
+    peers.begin(first)
+    peers.hear(Beat(1, 1, RESTING, failure, first), 0.0)
+    peers.hear(Beat(1, 2, WAITING, None, second), 1.0)
+    assert peers.failures == {1: failure}
+    peers.begin(second)
+    assert peers.failures == {}
+    peers.hear(Beat(1, 3, RESTING, failure, second), 2.0)
+    assert peers.failures == {1: failure}
+
+
+def test_a_failure_of_the_next_attempt_is_heard_before_this_host_has_joined_it() -> None:
+    second = Attempt(2, (0, 1))
+    failure = {"kind": "exit", "rank": 1, "message": "exit status 3", "exit_status": 3, "time": 1.5}
+    peers = Peers([1], lease_s=8)
+    peers.begin(Attempt(1, (0, 1)))
+    peers.hear(Beat(1, 1, RESTING, failure, second), 0.0)
+    assert peers.failures == {}
+    peers.begin(second)
+    assert peers.failures == {1: failure}

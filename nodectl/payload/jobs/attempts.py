@@ -11,7 +11,7 @@ from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, S
 
 from ..common.patterns import lazily
 from . import heartbeat as hb
-from .classify import first
+from .classify import first_of_attempt
 from .heartbeat import Attempt, Beat
 
 _END_S = 3.0  # what ending ranks takes beside the grace
@@ -231,7 +231,7 @@ def _cause(words: Dict[int, Beat], lost: Sequence[int], attempt: Attempt) -> Tup
         for member, word in words.items()
         if word.failure is not None and word.attempt == attempt and word.failure["kind"] != "host_lost"
     }
-    cause = first(told.values())
+    cause = first_of_attempt(told.values(), host_lost=bool(lost))
     if cause is None:
         return (lost[0] if lost else -1), None
     return next(member for member, failure in told.items() if failure is cause), cause

@@ -413,6 +413,18 @@ def first(failures: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
     return min(failures, key=place, default=None)
 
 
+# kinds of failures that follow from another rank's end
+FOLLOWED = ("communication", "terminated")
+
+
+def first_of_attempt(failures: Iterable[Dict[str, Any]], *, host_lost: bool = False) -> Optional[Dict[str, Any]]:
+    """As `first`; that a rank left early is the cause only where all else that is known follows from another's end."""
+    known = list(failures)
+    if host_lost or any(each["kind"] not in (*FOLLOWED, "left") for each in known):
+        known = [each for each in known if each["kind"] != "left"]
+    return first(known)
+
+
 class LauncherWords(NamedTuple):
     """What a launcher said when it ended by itself; `signal` is the one that it had been sent, 0 for none."""
 

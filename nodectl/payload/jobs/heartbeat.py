@@ -95,11 +95,15 @@ class Peers:
         self._born_s = born_s
         self._heard_s: Dict[int, float] = {}
         self._attempt: Optional[Attempt] = None
+        self._failures: Dict[int, Dict[str, Any]] = {}
 
     def begin(self, attempt: Attempt) -> None:
         """From now on only what is said in this attempt counts, and only its hosts can be lost."""
         self._attempt = attempt
         self.lost = set()
+        self._failures = {}
+        for beat in self._here():
+            self._note_failure(beat)
 
     def hear(self, beat: Beat, now_s: float) -> bool:
         """Take a beat in; False for an old one (a replay, or one that was overtaken) and for a stranger."""
@@ -107,7 +111,15 @@ class Peers:
             return False
         self._heard_s[beat.rank] = now_s
         self.beats[beat.rank] = beat
+        if self._attempt is None or beat.attempt == self._attempt:
+            self._note_failure(beat)
         return True
+
+    def _note_failure(self, beat: Beat) -> None:
+        """What a host said of this attempt counts for who is still in it when that host is in the next."""
+        self._failures.pop(beat.rank, None)
+        if beat.failure is not None:
+            self._failures[beat.rank] = beat.failure
 
     def _takes_part(self, rank: int) -> bool:
         return self._attempt is None or rank in self._attempt.roster
@@ -120,7 +132,7 @@ class Peers:
     @property
     def failures(self) -> Dict[int, Dict[str, Any]]:
         """The first failure of each host in this attempt."""
-        return {beat.rank: beat.failure for beat in self._here() if beat.failure is not None}
+        return dict(self._failures)
 
     def unheard(self) -> List[int]:
         """Hosts of the attempt that have never been heard in it."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
 from . import flight, kernel, living, steady
-from .classify import LauncherWords, launcher_words, signal_name, signal_of_launcher
+from .classify import FOLLOWED, LauncherWords, first, launcher_words, signal_name, signal_of_launcher
 from .clerk import News, Work
 from .folder import JobFolder, no_space
 from .ranks import Death, HostAtStart, Output, Rank, RankWatch, describe, tail, unseen
@@ -61,6 +61,18 @@ class Postmortem:
         """Add a failure of this moment that is no rank's own."""
         failure = {"kind": kind, "message": message, "rank": None, "exit_status": None, "time": steady.now()}
         self.failures.append({**failure, "class": kind, **more})
+
+    def told(self, elsewhere: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+        """What the other hosts hear of this one: its first failure, or the rank that was gone when others missed it.
+
+        `elsewhere`: the first failures of the others. Only this host knows of a good end.
+        """
+        own = first(self.failures)
+        if own is not None and own["kind"] not in FOLLOWED:
+            return own
+        is_missed = any(each["kind"] == "communication" for each in (*self.failures, *elsewhere))
+        early = [end for end in self.ends if end["code"] == 0 and not end["stopped"]]
+        return _left(min(early, key=lambda end: float(end["time"]))) if is_missed and early else own
 
     def note_leaving(self, kind: str, message: str) -> None:
         """The host's part of the job ends, and whoever ends that may have asked launcher and ranks to end as well."""
@@ -191,6 +203,12 @@ class Postmortem:
         is_news = not self._asked_launcher and self._launcher_killed is None
         if said.signal and is_news and all(_is_terminated(each) for each in self.failures):
             self._blame_signal(said.signal, _NEVER)
+
+
+def _left(end: Dict[str, Any]) -> Dict[str, Any]:
+    message = "it ended with exit status 0 while other ranks waited for it in a collective"
+    failure = {"kind": "left", "class": "left_early", "message": message, "rank": end["rank"], "exit_status": 0}
+    return {**failure, "time": end["time"], "evidence": ["its own end: exit status 0"]}
 
 
 def _is_terminated(failure: Dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from . import heartbeat as hb
 from . import launcher, node_end, shared_memory, steady
 from .attempts import Over
 from .checkpoint_copy import Courier
-from .classify import bounded, brief, first
+from .classify import bounded, brief, first_of_attempt
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
 from .fitness import newest_ns, unfit
@@ -479,7 +479,7 @@ class Supervisor:
     def _beat(self, now_s: float) -> hb.Beat:
         over = self.over.why if self.over else None
         missing = tuple(self.member.missing(now_s))
-        cause, attempt = first(self.postmortem.failures), self.member.attempt
+        cause, attempt = self.postmortem.told(self.peers.failures.values()), self.member.attempt
         told = None if cause is None else brief(cause)
         active, sent = self.peers.active(now_s), steady.now()
         return hb.Beat(self.rank, 0, self.state, told, attempt, over, self._fit, self._newest_ns, missing, active, sent)
@@ -526,7 +526,7 @@ class Supervisor:
     def _record(self) -> Dict[str, Any]:
         """What is kept of this attempt when another begins."""
         number, roster, _ = self.member.attempt
-        told = {**self.peers.failures, self.rank: first(self.postmortem.failures)}
+        told = {**self.peers.failures, self.rank: self.postmortem.told(self.peers.failures.values())}
         causes = [placed(failure, rank, self.hosts) for rank, failure in told.items() if failure]
         return {
             "number": number,
@@ -534,7 +534,7 @@ class Supervisor:
             "begun_at": self.begun_at,
             "ended_at": self.ended_at,
             "log_begin": self._log_begin,
-            "cause": first(causes),
+            "cause": first_of_attempt(causes),
         }
 
     def _keeper(self) -> Keeper:
