@@ -14,6 +14,7 @@ from nodectl.cli.options import profile_option
 from nodectl.cli.terminal import note, writing
 from nodectl.common import bounded_json
 from nodectl.common.nodeset import fold
+from nodectl.common.spelling import meant
 from nodectl.errors import ProfileError, UnreachableError
 from nodectl.model.measurement import Measurement
 from nodectl.model.recording import Recording
@@ -254,8 +255,10 @@ def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardwar
     if prefer in kinds:
         kinds = [prefer]
     if not kinds:
-        known = ", ".join(f"{kind}/{name}" for kind in KINDS for name in find_profiles(kind, folders))
-        raise ProfileError(f"no profile {name!r}", f"one of: {known}")
+        among = (wanted,) if wanted in KINDS else KINDS
+        known = [(kind, name) for kind in among for name in find_profiles(kind, folders)]
+        near = meant(bare, [each for _, each in known])
+        raise ProfileError(f"no profile {name!r}", f"{near}one of: {', '.join(map('/'.join, known))}")
     if len(kinds) > 1:
         raise ProfileError(f"{name!r} names several profiles", f"say {' or '.join(f'{kind}/{bare}' for kind in kinds)}")
     return kinds[0], load_profile(kinds[0], bare, folders)

@@ -53,12 +53,15 @@ class Drift:
 
 def drift(points: Sequence[tuple[float, float]], *, lower_better: bool) -> Drift | None:
     """The drift of (time, value) for the worse; None where there is none, or too little to tell."""
-    known = sorted(point for point in points if point[1] > 0)[-WINDOW:]
+    # a rate may have come down to nothing; a time of nothing was not measured
+    known = sorted(point for point in points if point[1] > 0 or (point[1] == 0 and not lower_better))[-WINDOW:]
     if len(known) < MIN_POINTS:
         return None
     values = [value for _, value in known]
     reference = values[: len(values) // 2]
     usual = median(reference)
+    if usual <= 0:
+        return None
     deviation = max(robust_deviation(reference, usual), _STEADIEST * usual)
     sign = 1.0 if lower_better else -1.0
     latest = median(values[-_LATEST:])

@@ -63,6 +63,15 @@ def test_diff_of_two_kinds_is_a_slip(nodectl: Cli) -> None:
     assert done.returncode == 2 and "compare two of one kind" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("h100", "h100-8"), ("tuning/stok", "stock"), ("hardwar/h100-8", "h100-8"), ("DGX_A100", "dgx-a100")],
+)
+def test_a_name_that_is_nearly_one_is_told_the_one(nodectl: Cli, name: str, meant: str) -> None:
+    done = nodectl("profile", "show", name, check=False)
+    assert done.returncode == 2 and f"did you mean {meant}? one of: " in done.stderr
+
+
 def test_validate_ends_with_0_where_the_profiles_work_together(nodectl: Cli) -> None:
     done = nodectl("profile", "validate", "--hardware", "rtx4090-3", "--stack", "cu121", "--tuning", "consumer-pcie")
     assert "can work together" in done.stdout and "NCCL_P2P_DISABLE" in done.stderr

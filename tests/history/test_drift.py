@@ -74,6 +74,15 @@ def test_a_change_too_small_to_matter() -> None:
     assert drift(points(steady(20, 1, 0.001) + steady(10, 2, 0.001, factor=0.97)), lower_better=False) is None
 
 
+def test_a_rate_that_came_down_to_nothing_has_drifted_and_one_that_never_was_has_not() -> None:
+    found = drift(points([*steady(20, 1), 0.0, 0.0, 0.0, 0.0]), lower_better=False)
+    assert found is not None and found.change_percent == -100
+    assert drift(points([0.0] * 20), lower_better=False) is None
+    assert drift(points([0.0] * 10 + steady(10, 1)), lower_better=False) is None
+    # no path takes no time
+    assert drift(points([*steady(20, 1), 0.0, 0.0, 0.0, 0.0]), lower_better=True) is None
+
+
 def test_the_slope_withstands_outliers() -> None:
     values = [100.0 + day for day in range(20)]
     values[3] = values[11] = 900.0
