@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import resource
+import signal
+import subprocess
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -20,6 +24,7 @@ from nodectl.payload.common import frames
 from nodectl.payload.jobs import outputs
 from nodectl.payload.jobs.clerk import Clerk
 from nodectl.payload.jobs.folder import JobFolder
+from nodectl.payload.jobs.logs import stream
 from nodectl.transport.base import OnOutput
 from tests.jobs.test_follow import JOB, Local, wrote
 
@@ -268,3 +273,40 @@ def test_files_that_deepspeeds_launcher_writes_are_of_their_ranks(tmp_path: Path
         (folder / f"20261123080000_rank{rank}.log").write_text(f"I am {rank}\n")
     assert sorted(written.lines(), key=str) == [(0, "I am 8"), (1, "I am 9")]
     assert outputs.own_files(str(written.folder / "ranks"), 1) == [str(folder / "20261123080000_rank9.log")]
+
+
+def test_a_host_whose_supervisor_is_frozen_for_long_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name, value in {"_ALIVE_S": 0.05, "_POLL_S": 0.02, "_FROZEN_S": 1.0, "send": sent.append}.items():
+        monkeypatch.setattr(f"nodectl.payload.jobs.logs.{name}", value)
+    supervisor = subprocess.Popen(["sleep", "600"])
+    ticks = int(Path(f"/proc/{supervisor.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    folder = tmp_path / "nodectl" / "jobs" / JOB
+    folder.mkdir(parents=True)
+    (folder / "plan.json").write_text("{}")
+    state = {"state": "running", "final": False, "pid": supervisor.pid, "start_ticks": ticks}
+    (folder / "state.json").write_text(json.dumps(state))
+    following = threading.Thread(target=stream, args=(JOB, "follow", "{}"), daemon=True)
+
+    def heard(within_s: float) -> bool:
+        before, until_s = len(sent), time.monotonic() + within_s
+        while len(sent) == before and time.monotonic() < until_s:
+            time.sleep(0.05)
+        return len(sent) > before
+
+    try:
+        following.start()
+        assert heard(30.0)
+        supervisor.send_signal(signal.SIGSTOP)
+        (folder / "state.json").write_text("")  # its process is known
+        until_s = time.monotonic() + 30
+        while heard(2.0):
+            assert time.monotonic() < until_s
+        supervisor.send_signal(signal.SIGCONT)
+        assert heard(30.0) and sent[-1] == {"alive": True}
+    finally:
+        supervisor.kill()
+        supervisor.wait()
+    following.join(30)
+    assert sent[-1] == {"end": True}

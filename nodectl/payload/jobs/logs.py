@@ -17,10 +17,12 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tupl
 from ..common.frames import exit_status, send
 from . import outputs
 from .folder import JobFolder, JobFolderError
+from .process import is_alive, read_stat
 
 _POLL_S = 0.2
 _ALIVE_S = 2.0
 _UNFINISHED_S = 1.0
+_FROZEN_S = 30.0  # a guard ends a job whose supervisor is frozen long before
 _CHUNK_BYTES = 256 * 1024
 _HEAD_BYTES = 32
 # how torchrun marks the lines of a rank
@@ -44,9 +46,9 @@ def stream(job_id: str, mode: str, request: str) -> None:
     `{"dropped"}` where so many bytes of a file are no longer there; then `{"end"}`. Before them `{"offsets"}`, where
     those are not the files' beginnings.
 
-    `mode` is `follow` (until the supervisor has left; `{"alive"}` every 2 s) or `once`. `request` is JSON: `offsets` in
-    bytes by file, with the file that is `inside` a line; or `tail` in lines, or `since_s` seconds ago; `local_rank` for
-    the lines of one. `rank` is of the file, null where lines say it themselves.
+    `mode` is `follow` (until the supervisor has left; `{"alive"}` every 2 s, but of one that is frozen) or `once`.
+    `request` is JSON: `offsets` in bytes by file, with the file that is `inside` a line; or `tail` in lines, or
+    `since_s` seconds ago; `local_rank` for the lines of one. `rank` is of the file, null where lines say it themselves.
     """
     job = JobFolder(job_id)
     if not job.exists:
@@ -161,6 +163,7 @@ class _Reader:
         self._job, self._rank = job, rank
         self._streams: Dict[str, _Stream] = {}
         self._lost = _Lost(job)
+        self._supervisor = _Supervisor(job)
         self._find()
 
     def _find(self) -> None:
@@ -191,7 +194,7 @@ class _Reader:
         self._catch_up()
         spoke_s = time.monotonic()
         while True:
-            running = follow and self._job.supervisor_alive()  # asked before reading: what it wrote last is then read
+            running = follow and self._supervisor.is_there()  # asked before reading: what it wrote last is then read
             self._find()
             if self._pass_on(partial=not running):
                 spoke_s = time.monotonic()
@@ -202,7 +205,7 @@ class _Reader:
             if not running:
                 send({"end": True})
                 return
-            if time.monotonic() - spoke_s > _ALIVE_S:
+            if time.monotonic() - spoke_s > _ALIVE_S and self._supervisor.moves():
                 send({"alive": True})
                 spoke_s = time.monotonic()
             time.sleep(_POLL_S)
@@ -234,6 +237,29 @@ class _Reader:
         for stream in begun:
             stream.break_off()
         return bool(begun)
+
+
+class _Supervisor:
+    """The process that holds the job here. The state is read where it is not known: one that is lost takes long."""
+
+    def __init__(self, job: JobFolder) -> None:
+        self._job = job
+        self._pid = self._start_ticks = 0
+        self._moved_s = time.monotonic()
+
+    def is_there(self) -> bool:
+        """It runs, or is frozen."""
+        if not is_alive(self._pid, self._start_ticks):
+            state = self._job.state()
+            self._pid, self._start_ticks = int(state.get("pid", 0)), int(state.get("start_ticks", 0))
+        return is_alive(self._pid, self._start_ticks)
+
+    def moves(self) -> bool:
+        """It was not stopped all the time of late: nobody may know for how long it is."""
+        stat = read_stat(self._pid)
+        if stat is None or stat.state not in "tT":
+            self._moved_s = time.monotonic()
+        return time.monotonic() - self._moved_s < _FROZEN_S
 
 
 class _Lost:
