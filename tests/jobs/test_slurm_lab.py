@@ -175,7 +175,7 @@ def test_stop_leaves_nothing_of_it_and_a_waiting_job_says_why_it_waits(shell: Sh
     until = time.monotonic() + 120
     while shell.run("jobs", "logs", job_id).stdout.count("] up") < 6:
         assert time.monotonic() < until, shell.run("jobs", "logs", job_id).stdout
-        time.sleep(0.5)
+        time.sleep(1)
     assert shell.job(job_id)["state"] == "running"
     number = shell.job(job_id)["slurm"]["id"]
     assert 'Comment=a "b" #c \\ $(touch /pwned) \'d' in shell.cluster.ssh(f"scontrol show job {number}")
@@ -185,6 +185,7 @@ def test_stop_leaves_nothing_of_it_and_a_waiting_job_says_why_it_waits(shell: Sh
     until = time.monotonic() + 60
     while shell.job(second)["slurm"]["reason"] != "Resources":
         assert time.monotonic() < until, shell.job(second)
+        time.sleep(1)
     assert shell.run("jobs", "clean", job_id).returncode == 2
     for stopped in (second, job_id):
         done = shell.run("jobs", "stop", stopped)
