@@ -173,7 +173,7 @@ def _rivals(first: Placed, placed: Sequence[Placed], clocks: Clocks) -> list[str
         apart_s = item.failure.time - first.failure.time
         unsure_s = clocks.uncertainty_s(first.host, item.host)
         if abs(apart_s) <= unsure_s and not _is_alike(item.failure, first.failure):
-            where = f"host {item.failure.host}, rank {item.failure.rank}"
+            where = f"host {item.failure.host}" + ("" if item.failure.rank is None else f", rank {item.failure.rank}")
             lines.append(
                 f"{where} failed within {unsure_s:.2f} s of it, which is as well as the clocks tell; it may have been"
                 f" first: {_line(item.failure.message)}"

@@ -61,6 +61,13 @@ def _rank(host: str, row: Mapping[str, Any]) -> RankNow:
     )
 
 
+# of calls that another rank answers with the other half
+_POINT_TO_POINT = {
+    **dict.fromkeys(("recv", "recv_object_list"), "each waits for another to send, and none does"),
+    **dict.fromkeys(("send", "send_object_list"), "each waits for another to receive, and none does"),
+}
+
+
 def _verdict(
     ranks: Sequence[RankNow], missing: Sequence[RankNow], behind: Sequence[int]
 ) -> tuple[str, tuple[int, ...]]:
@@ -90,7 +97,9 @@ def _verdict(
             return text, tuple(each.rank for each in odd)
         if any(each.moved for each in ranks):
             return "all ranks are in collectives, and move", ()
-        return f"all ranks are in {next(iter(calls))} and none moves: the network between them, or a GPU", ()
+        call = next(iter(calls))
+        why = _POINT_TO_POINT.get(call, "the network between them, or a GPU")
+        return f"all ranks are in {call} and none moves: {why}", ()
     return "no rank waits in a collective", ()
 
 

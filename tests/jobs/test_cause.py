@@ -55,6 +55,8 @@ def test_two_causes_nearer_than_the_clocks_tell_are_both_named() -> None:
     one, other = failure("exception", 100.0, 0, "ValueError: a"), failure("exception", 100.2, 1, "KeyError: b")
     unsure = [host(0, one, ways={"1": 0.3}), host(1, other, ways={"0": 0.3})]
     assert any("may have been first: KeyError: b" in line for line in failures_of(unsure, [])[0].evidence)
+    launchers = [host(n, {**each, "rank": None}, ways={str(1 - n): 0.3}) for n, each in enumerate((one, other))]
+    assert any(line.startswith("host gpu02 failed within") for line in failures_of(launchers, [])[0].evidence)
     sure = [host(0, one, ways={"1": 0.01}), host(1, other, ways={"0": 0.01})]
     assert not any("may have been first" in line for line in failures_of(sure, [])[0].evidence)
 
@@ -129,6 +131,9 @@ def test_an_xid_explains_ranks_that_waited_in_vain() -> None:
     assert first.remedy.startswith("Xid 79")
 
 
+READER = ["/v/site-packages/torch/serialization.py", 807, "__init__"]
+
+
 def link(kind: str, message: str = "", role: str = "raised", **more: Any) -> dict[str, Any]:
     return {"type": kind, "message": f"{kind}: {message}", "role": role, **more}
 
@@ -162,6 +167,29 @@ def link(kind: str, message: str = "", role: str = "raised", **more: Any) -> dic
         ([link("_pickle.UnpicklingError", "invalid load key")], "data_damaged"),
         ([link("PermissionError", "[Errno 13] Permission denied: '/x'", errno=13)], "permission"),
         ([link("KeyboardInterrupt")], "interrupted"),
+        ([link("OSError", "libcudnn_ops.so.8: cannot open shared object file: No such file or directory")],
+         "import_error"),
+        ([link("OSError", "/lib/libx.so: invalid ELF header")], "version_mismatch"),
+        ([link("torch.AcceleratorError", "CUDA error: no kernel image is available for execution")],
+         "version_mismatch"),
+        ([link("torch.AcceleratorError", "CUDA error: invalid device ordinal")], "gpu_missing"),
+        ([link("RuntimeError", "Triton Error [CUDA]: out of memory")], "gpu_out_of_memory"),
+        ([link("OSError", "[Errno 22] Invalid argument", errno=22, frames=[READER])], "data_damaged"),
+        ([link("OSError", "[Errno 22] Invalid argument", errno=22, frames=[READER, ["/c/t.py", 1, "x"]])],
+         "script_error"),
+        ([link("OSError", "[Errno 27] File too large", errno=27)], "limits"),
+        ([link("ValueError", "mmap length is greater than file size")], "data_damaged"),
+        ([link("zlib.error", "Error -3 while decompressing data: incorrect header check")], "data_damaged"),
+        ([link("RuntimeError", "unable to open shared memory object </torch_1>: Too many open files (24)")],
+         "limits"),
+        ([link("RuntimeError", "received 0 items of ancdata")], "limits"),
+        ([link("subprocess.CalledProcessError", "Command 'x' died with <Signals.SIGKILL: 9>.")], "helper_killed"),
+        ([link("ProcessExitedException", "process 0 terminated with signal SIGKILL")], "helper_killed"),
+        ([link("RuntimeError", "Function 'SqrtBackward0' returned nan values in its 0th output.")], "not_a_number"),
+        ([link("RuntimeError", "NaN or Inf found in input tensor.")], "not_a_number"),
+        ([link("Exception", "Current loss scale already at minimum - cannot decrease scale")], "not_a_number"),
+        ([link("yaml.scanner.ScannerError", "mapping values are not allowed here")], "bad_argument"),
+        ([link("ssl.SSLCertVerificationError", "certificate verify failed")], "download_failed"),
         ([link("ExceptionGroup", "tasks"), link("KeyError", "k", "part"),
           link("FileNotFoundError", "y", "part", errno=2)], "data_missing"),
     ],
@@ -179,6 +207,14 @@ def test_every_class_is_documented() -> None:
 def test_a_failed_write_is_a_full_disk_where_one_was_full() -> None:
     chain = [link("RuntimeError", "PytorchStreamWriter failed writing file data/0: file write failed")]
     assert [category_of(chain, ["/ckpt"]), category_of(chain)] == ["disk_full", "hardware_io"]
+
+
+@pytest.mark.parametrize(
+    ("full", "category"),
+    [(["/dev/shm"], "shared_memory_full"), (["/ckpt", "/dev/shm"], "disk_full"), ([], "disk_full")],
+)
+def test_what_only_dev_shm_has_no_room_for_is_told_of_it(full: list[str], category: str) -> None:
+    assert category_of([link("OSError", "[Errno 28] No space left on device", errno=28)], full) == category
 
 
 HANDLED = 'Traceback (most recent call last):\n  File "t.py", line 1\nValueError: handled\n'

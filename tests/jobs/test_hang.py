@@ -17,6 +17,7 @@ IN_ALL_REDUCE = [
     "/c/train.py:9 step",
 ]
 IN_BARRIER = [f"{TORCH}/distributed_c10d.py:5000 barrier", "/c/train.py:12 save"]
+IN_RECV = [f"{TORCH}/distributed_c10d.py:2799 recv", "/c/train.py:5 <module>"]
 LOADS = ["/c/data.py:33 load", "/c/train.py:8 step"]
 MISMATCH = """Job summary
 ===========
@@ -69,7 +70,8 @@ def test_the_rank_that_others_wait_for_is_named_with_its_place() -> None:
         ([rank(0, IN_ALL_REDUCE), rank(1, IN_ALL_REDUCE, state="T")], "for rank 1: it is stopped", (1,)),
         ([rank(0, IN_ALL_REDUCE), rank(1, LOADS, moved=True)], "it may come yet", (1,)),
         ([rank(0, IN_ALL_REDUCE), rank(2, IN_ALL_REDUCE), rank(1, IN_BARRIER)], "rank 1 is in barrier", (1,)),
-        ([rank(0, IN_ALL_REDUCE), rank(1, IN_ALL_REDUCE)], "none moves", ()),
+        ([rank(0, IN_ALL_REDUCE), rank(1, IN_ALL_REDUCE)], "none moves: the network", ()),
+        ([rank(0, IN_RECV), rank(1, IN_RECV)], "in recv and none moves: each waits for another to send", ()),
         ([rank(0, IN_ALL_REDUCE, moved=True), rank(1, IN_ALL_REDUCE)], "and move", ()),
         ([rank(0, LOADS), rank(1, LOADS)], "no rank waits in a collective", ()),
         ([rank(0, []), rank(1, [])], "is not known", ()),

@@ -233,13 +233,17 @@ def test_a_killed_rank_is_followed_by_a_second_attempt_on_the_same_hosts(fleet: 
     assert processes_of(job_id) == []
 
 
-# in the first attempt rank 3 is gone when rank 5 waits for it
+# in the first attempt rank 3 is gone when rank 5 waits for it; its launcher stands still until its status was seen
 LEAVE = """
-import os, time
+import os, signal, time
 if os.environ["NODECTL_ATTEMPT"] == "1":
     if os.environ["RANK"] == "3":
         time.sleep(3)
+        os.kill(os.getppid(), signal.SIGSTOP)
         raise SystemExit(0)
+    if os.environ["RANK"] == "2":
+        time.sleep(5)
+        os.kill(os.getppid(), signal.SIGCONT)
     if os.environ["RANK"] == "5":
         time.sleep(7)
         raise RuntimeError("gloo/transport/tcp/pair.cc Connection closed by peer")

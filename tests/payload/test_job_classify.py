@@ -81,6 +81,12 @@ def test_a_cause_comes_before_an_earlier_echo() -> None:
     assert first([]) is None
 
 
+def test_the_place_of_an_exception_is_in_the_script_and_not_in_python_itself() -> None:
+    frames = [["/c/train.py", 4, "read"], ["<frozen codecs>", 322, "decode"]]
+    raised = {"type": "UnicodeDecodeError", "message": "UnicodeDecodeError: x", "role": "raised", "frames": frames}
+    assert "at /c/train.py:4 in read" in judge(Evidence(code=1, note={"chain": [raised]})).evidence
+
+
 def test_what_the_launcher_says_of_a_rank_that_it_reaped_first() -> None:
     assert torchrun_exit(TORCHRUN, 1) == -9
     assert torchrun_exit(TORCHRUN, 0) is None

@@ -50,6 +50,9 @@ def _rule(category: str, types: Sequence[str] = (), words: Sequence[str] = ()) -
     return Rule(category, lazily("|".join(types)) if types else None, fits_words)
 
 
+# CUDA says so of GPUs that are not there, or not what the libraries were built for
+_NO_GPU_FAULT = "no kernel image|invalid device ordinal|no CUDA-capable device|CUDA driver version is insufficient"
+
 # causes that speak with a communication library's words: looked at before those of an echo
 _IN_COMMUNICATION = (
     _rule(
@@ -62,7 +65,11 @@ _IN_COMMUNICATION = (
     ),
     _rule(
         "gpu_error",
-        words=(r"CUDA error: (?!out of memory)", r"uncorrectable ECC", r"Cuda failure (?!2 |'out of memory)"),
+        words=(
+            rf"CUDA error: (?!out of memory|{_NO_GPU_FAULT})",
+            r"uncorrectable ECC",
+            r"Cuda failure (?!2 |'out of memory)",
+        ),
     ),
     _rule(
         "bad_argument",
@@ -133,8 +140,16 @@ _RULES = (
         types=("OutOfMemoryError",),
         words=(
             "(?:CUDA|HIP)(?: error:)? out of memory",
-            "CUBLAS_STATUS_ALLOC_FAILED",
+            "(?:CUBLAS|CUDNN)_STATUS_ALLOC_FAILED",
+            r"Triton Error \[CUDA\]: out of memory",
             "cudaErrorMemoryAllocation",
+        ),
+    ),
+    _rule(
+        "limits",  # torch opens a file for each tensor that a worker hands over
+        words=(
+            r"shared memory[^\n]{0,99}too many open files",
+            "received 0 items of ancdata",
         ),
     ),
     _rule(
@@ -171,6 +186,8 @@ _RULES = (
     _rule(
         "helper_killed",
         words=(
+            r"died with <Signals\.SIG(?:KILL|SEGV|BUS|ABRT|ILL)",
+            r"process \d+ terminated with signal",
             r"DataLoader worker \(pid[^)]*\) (?:is killed by signal",
             "exited unexpectedly)|A process in the process pool was terminated abruptly",
         ),
@@ -206,6 +223,7 @@ _RULES = (
             r"(?:version|got) [^\n]{0,40} is not (?:supported|compatible)",
             r"incompatible [^\n]{0,30}version",
             "different (?:torch|pytorch|python|cuda|nccl) version",
+            r"\b(?:invalid|wrong) ELF (?:header|class)",
         ),
     ),
     _rule(
@@ -236,7 +254,11 @@ _RULES = (
             "ModuleNotFoundError",
             "ImportError",
         ),
-        words=(r"^(?:\w+\.)*(?:ModuleNotFoundError|ImportError)\b",),
+        words=(
+            r"^(?:\w+\.)*(?:ModuleNotFoundError|ImportError)\b",
+            r"cannot open shared object file",
+            r"error while loading shared libraries",
+        ),
     ),
     _rule(
         "checkpoint_mismatch",
@@ -258,6 +280,7 @@ _RULES = (
             "ParserError",
             "ArrowInvalid",
             "UnidentifiedImageError",
+            "ReadError",
             "LZMAError",
             "UnicodeDecodeError",
             "HeaderTooLarge",
@@ -268,6 +291,9 @@ _RULES = (
             "invalid load key",
             "unexpected EOF",
             "file is truncated",
+            "file too short",
+            "mmap length is greater than file size",
+            "while decompressing data",
             r"corrupted?\b[^\n]{0,40}(?:file|data|shard|record)",
             "checksum (?:mismatch|failed)",
         ),
@@ -280,7 +306,7 @@ _RULES = (
             "ReadTimeout",
             "HTTPError",
             "URLError",
-            "SSLError",
+            r"SSL\w*Error",
             "HfHubHTTPError",
             "LocalEntryNotFoundError",
             "OfflineModeIsEnabled",
@@ -342,6 +368,8 @@ _RULES = (
             "ConfigKeyError",
             "MissingMandatoryValue",
             "HydraException",
+            "ScannerError",
+            "TOMLDecodeError",
             "OverrideParseException",
         ),
         words=(
@@ -375,6 +403,10 @@ _RULES = (
             r"\b(?:loss|gradients?|grad norm|output)\b[^\n]{0,60}\b(?:nan|inf|infinite|non-finite|not finite)\b",
             r"\b(?:nan|non-finite)\b[^\n]{0,40}\b(?:loss|gradients?|grad)",
             "contains? nan",
+            r"\bnan or inf\b[^\n]{0,20}\b(?:found|detected|encountered)",
+            r"\b(?:found|detected|encountered) (?:nan|inf)\b",
+            "loss scale (?:is )?already at minimum",
+            r"returned nan values in its \d+\w* output",
         ),
     ),
 )
@@ -382,7 +414,7 @@ _RULES = (
 _ERRNO = {
     errno.ENOSPC: "disk_full", errno.EDQUOT: "disk_full", errno.ENOMEM: "host_out_of_memory",
     errno.ENOENT: "data_missing", errno.ENOTDIR: "data_missing", errno.EACCES: "permission", errno.EPERM: "permission",
-    errno.EMFILE: "limits", errno.ENFILE: "limits", errno.EADDRINUSE: "port_in_use",
+    errno.EMFILE: "limits", errno.ENFILE: "limits", errno.EFBIG: "limits", errno.EADDRINUSE: "port_in_use",
     errno.EIO: "hardware_io", errno.ESTALE: "hardware_io", errno.EROFS: "hardware_io", errno.ENOTCONN: "hardware_io",
 }  # fmt: skip
 # torch's writers lose the system's word for what went wrong
@@ -391,6 +423,7 @@ _WRITE_FAILED = lazily(
     r"|inline_container\.cc:\d+\] \. unexpected pos \d+ vs \d+",
     re.I,
 )
+_CHECKPOINT_READER = lazily(r"torch[/\\]serialization\.py .*(?:__init__|_open_zipfile_reader|load)")
 
 Link = Dict[str, Any]
 
@@ -434,14 +467,28 @@ def _own(link: Link, full: Sequence[str]) -> str:
         if rule.fits(name, message):
             return rule.category
     if _WRITE_FAILED.search(message):
-        return "disk_full" if full else "hardware_io"
+        return _full_place(full) if full else "hardware_io"
     number = link.get("errno")
     by_number = _ERRNO.get(number, "") if isinstance(number, int) else ""
-    if by_number == "disk_full" and any(place == "/dev/shm" for place in full) and "/dev/shm" in message:  # noqa: S108
-        return "shared_memory_full"
+    if number == errno.ENOSPC:
+        return _full_place(full, message)
+    if number == errno.EINVAL and _reads_checkpoint(link):
+        return "data_damaged"
     if by_number:
         return by_number
     return next((rule.category for rule in _RULES if rule.fits(name, message)), SCRIPT)
+
+
+def _full_place(full: Sequence[str], message: str = "") -> str:
+    """Where no room was left: in memory, where the words say so or only that was full."""
+    memory = "/dev/shm"  # noqa: S108
+    return "shared_memory_full" if memory in full and (memory in message or set(full) == {memory}) else "disk_full"
+
+
+def _reads_checkpoint(link: Link) -> bool:
+    """Of a file that was cut off torch's reader tells no more than 'Invalid argument'."""
+    place = next((f"{frame[0]} {frame[2]}" for frame in reversed(link.get("frames") or ())), "")
+    return bool(_CHECKPOINT_READER.search(place))
 
 
 def _is_echo(link: Link) -> bool:

@@ -213,10 +213,13 @@ def _by_note(note: Dict[str, Any]) -> Verdict:
 _RELATIONS = {"cause": "raised from", "part": "of its group:"}
 
 
+_LIBRARY = lazily(r"site-packages|dist-packages|/lib/python3|^<frozen ")
+
+
 def _where(chain: List[Dict[str, Any]]) -> str:
     """The last place in code that belongs to no library."""
     frames = chain[0].get("frames") or ()
-    own = [frame for frame in frames if "site-packages" not in str(frame[0]) and "/lib/python3" not in str(frame[0])]
+    own = [frame for frame in frames if not _LIBRARY.search(str(frame[0]))]
     return f"at {own[-1][0]}:{own[-1][1]} in {own[-1][2]}" if own else ""
 
 
