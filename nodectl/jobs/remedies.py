@@ -164,6 +164,8 @@ def remedy_of(failure: Failure) -> str:
     if places:
         return _of_stayed(places[0])
     remedy = CLASSES.get(failure.category, ("", ""))[1]
+    if any("RLIMIT_CPU); how much" in line for line in failure.evidence):
+        remedy = f"{_LIMITS[137]}; or {remedy}"
     if failure.category == "limits" and failure.kind in ("signal", "exit"):
         remedy = _LIMITS.get(failure.exit_status or 0, remedy)
     return remedy.replace("{host}", failure.host)

@@ -266,6 +266,18 @@ Current thread 0x00007f02 (most recent call first):
 Extension modules: numpy.core (total: 1)"""
 
 
+def test_where_how_much_cpu_time_was_used_is_not_known_the_limit_is_said() -> None:
+    told = judge(Evidence(code=-9, cpu=CpuTime(60, 0.1, 0, is_last=False)))
+    assert (told.category, told.evidence[-1].startswith("the kernel kills it beyond 60 s")) == (
+        "killed_from_outside",
+        True,
+    )
+    remedy = remedy_of(
+        Failure("gpu01", 0, told.kind, told.message, 137, category=told.category, evidence=told.evidence)
+    )
+    assert "`ulimit -t` on gpu01" in remedy and "earlyoom" in remedy
+
+
 def test_a_killed_helper_is_told_with_the_limit_of_cpu_time() -> None:
     note = {"chain": [link("RuntimeError", "DataLoader worker (pid 7) is killed by signal: Killed.")]}
     told = judge(Evidence(code=1, note=note, cpu=CpuTime(60, 1.0, 0)))

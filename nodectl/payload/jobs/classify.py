@@ -250,7 +250,7 @@ def _by_signal(number: int, known: Evidence) -> Verdict:
         return Verdict("signal", "limits", f"{words}: {_LIMITS[number]}")
     if number in _ITS_OWN:
         return Verdict("signal", "interrupted", f"{words}: {_ITS_OWN[number]}")
-    killer = () if number != signal.SIGKILL else ("nothing tells of the kernel's memory killer",)
+    killer = () if number != signal.SIGKILL else ("nothing tells of the kernel's memory killer", *_limit(known))
     return Verdict("signal", "killed_from_outside", words, killer)
 
 
@@ -261,6 +261,14 @@ _CPU_TIME = "it used up the CPU time that its limit gives it"
 _LIMITS: Dict[int, str] = {signal.SIGXFSZ: "a file grew beyond the limit of its size", signal.SIGXCPU: _CPU_TIME}
 # the limit is compared with what was counted at ticks, stolen time included: more than what /proc tells later
 _NEAR, _NEAR_S = 0.85, 0.5
+
+
+def _limit(known: Evidence) -> Tuple[str, ...]:
+    """Where it may have used up its CPU time, and its launcher took away how much that was."""
+    if known.cpu is None or known.cpu.is_last:
+        return ()
+    limit_s = known.cpu.limit_s
+    return (f"the kernel kills it beyond {limit_s:g} s of CPU time (RLIMIT_CPU); how much it had used is not known",)
 
 
 def _used_up(used_s: float, cpu: CpuTime) -> bool:

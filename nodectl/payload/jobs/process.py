@@ -41,21 +41,25 @@ def read_stat(pid: int) -> Optional[Stat]:
 
 
 class CpuTime(NamedTuple):
-    """The hard limit of CPU seconds of a process, beyond which the kernel kills it, and what it had used of them."""
+    """The hard limit of CPU seconds of a process, beyond which the kernel kills it, and what it has used of them.
+
+    `is_last`: that was read at its end.
+    """
 
     limit_s: float
     used_s: float
     by_children_s: float
+    is_last: bool = True
 
 
 def cpu_time(pid: int, stat: Stat) -> Optional[CpuTime]:
-    """Of a process that may have ended, but was not waited for; None where it has no limit."""
+    """Of a process that runs, or has ended and was not waited for; None where it has no limit."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/limits", encoding="ascii") as file:
         for line in file:
             if line.startswith("Max cpu time"):
                 hard = line.split()[4]
                 used_s, by_children_s = stat.cpu_ticks / _TICKS_PER_S, stat.children_ticks / _TICKS_PER_S
-                return CpuTime(float(hard), used_s, by_children_s) if hard.isdigit() else None
+                return CpuTime(float(hard), used_s, by_children_s, not stat.alive) if hard.isdigit() else None
     return None
 
 

@@ -28,7 +28,8 @@ _SUMMARY_BYTES = 256 * 1024
 class Rank(NamedTuple):
     """A running rank; `handle` is a pidfd, readable at its end (-1 where this kernel has none).
 
-    `kills` are the counts of the memory killer in its groups at its start, `gpu` its GPU's address where that is told.
+    `kills` are the counts of the memory killer in its groups at its start, `gpu` its GPU's address where that is told,
+    `cpu` the limit of its CPU time.
     """
 
     pid: int
@@ -38,6 +39,7 @@ class Rank(NamedTuple):
     handle: int
     kills: Optional[Dict[str, int]] = None
     gpu: str = ""
+    cpu: Optional[CpuTime] = None
 
 
 class Death(NamedTuple):
@@ -116,6 +118,7 @@ class RankWatch:
         local_rank, killed = int(env["LOCAL_RANK"]), kernel.kills(kernel.memory_counters(pid))
         gpu = kernel.gpu_address(env.get("CUDA_VISIBLE_DEVICES", ""), local_rank)
         rank = Rank(pid, stat.start_ticks, int(env["RANK"]), local_rank, process_handle(pid), killed, gpu)
+        rank = rank._replace(cpu=cpu_time(pid, stat))
         self._ranks[pid] = rank
         if rank.handle >= 0:
             self._selector.register(rank.handle, selectors.EVENT_READ)
@@ -135,7 +138,7 @@ class RankWatch:
                 continue
             self._forget(rank)
             code = _code(rank, stat)
-            cpu = cpu_time(rank.pid, stat) if code is not None and stat is not None else None
+            cpu = cpu_time(rank.pid, stat) if code is not None and stat is not None else rank.cpu
             ended.append(
                 Death(rank.rank, rank.local_rank, code, steady.now(), after_stop, rank.pid, rank.kills, rank.gpu, cpu)
             )
