@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import re
@@ -21,6 +22,9 @@ from nodectl.common.declarations import load
 from nodectl.common.spelling import meant
 from nodectl.errors import DeclarationError
 
+# a full disk, a file system that is read-only or fails, no more files for this process
+_MACHINES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
+_FORBIDDEN = {errno.EACCES, errno.EPERM}
 _DECLARES = re.compile(r"^@click\.(command|group)\b", re.MULTILINE)
 # the first line of a command's docstring: the command has the module's name, and this help line
 _HEAD = re.compile(r'"""`nodectl (\w+)`: (.+?)(?:""")?$')
@@ -127,6 +131,8 @@ def run(argv: Sequence[str] | None = None) -> None:
     except NodectlError as error:
         show_error(error.message, error.remedy)
         status = error.exit_status
+    except OSError as error:
+        status = 1 if told_of_this_machine(error) else report_bug(error)
     except Exception as error:
         status = report_bug(error)
     sys.exit(status if isinstance(status, int) else 0)
@@ -166,13 +172,38 @@ def show_error(message: str, remedy: str = "") -> None:
         click.echo(f"  try: {safe(remedy)}", err=True)
 
 
+def told_of_this_machine(error: OSError) -> bool:
+    """Show it as what is wrong with the operator's machine, if it is: a full disk, a state folder that cannot be."""
+    from nodectl.common.paths import folders
+
+    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
+    if error.errno in _MACHINES:
+        remedy = "make room, or write elsewhere: XDG_STATE_HOME, XDG_CACHE_HOME and TMPDIR name the folders"
+    elif path is not None and any(_keeps_from(place, path, error) for place in folders()):
+        remedy = "may you write there? XDG_STATE_HOME and XDG_CACHE_HOME name other folders"
+    else:
+        return False
+    show_error(f"{path or 'what nodectl writes'}: {error.strerror}", remedy)
+    return True
+
+
+def _keeps_from(folder: Path, path: Path, error: OSError) -> bool:
+    """The folder cannot be made, or what is in it is another login's."""
+    return path == folder or path in folder.parents or (folder in path.parents and error.errno in _FORBIDDEN)
+
+
 def report_bug(error: Exception) -> int:
-    """Keep the traceback in the state folder, show one line, and return 70."""
+    """Keep the traceback in the state folder, or show it where that cannot be; show one line, and return 70."""
     import traceback
 
     from nodectl.common.paths import state_dir
 
-    trace = state_dir() / "last-error.txt"
-    trace.write_text("".join(traceback.format_exception(error)))
-    click.echo(f"nodectl: internal error: {type(error).__name__}: {error}\n  the trace is in {trace}", err=True)
+    text, place = "".join(traceback.format_exception(error)), "above"
+    try:
+        trace = state_dir() / "last-error.txt"
+        trace.write_text(text)
+        place = f"in {trace}"
+    except OSError:
+        click.echo(text, err=True)
+    click.echo(f"nodectl: internal error: {type(error).__name__}: {error}\n  the trace is {place}", err=True)
     return 70

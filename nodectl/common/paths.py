@@ -5,6 +5,11 @@ from pathlib import Path
 from platformdirs import user_cache_path, user_state_path
 
 
+def folders() -> tuple[Path, Path]:
+    """Both, whether or not they are there, or can be."""
+    return user_state_path("nodectl"), user_cache_path("nodectl")
+
+
 def state_dir() -> Path:
     """nodectl's state folder (XDG_STATE_HOME), made 0700 on first use."""
     path = user_state_path("nodectl")

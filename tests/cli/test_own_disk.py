@@ -1,0 +1,74 @@
+"""What is wrong with the operator's own disk is told as that: no traceback, and no bug of ours."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nodectl.cli import root
+
+INVENTORY = "all: {hosts: {here: {ansible_connection: local}}}\n"
+
+
+def nodectl(*args: str, stdout: int, **environ: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **environ}
+    argv = [sys.executable, "-m", "nodectl", *args]
+    return subprocess.run(argv, stdout=stdout, stderr=subprocess.PIPE, text=True, env=env, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("command", [("history", "list"), ("exec", "--", "true")])
+def test_a_state_folder_that_cannot_be_made(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "hosts.yml").write_text(INVENTORY)
+    place = tmp_path / "file" / "state"
+    done = nodectl("-i", str(tmp_path / "hosts.yml"), *command, stdout=subprocess.PIPE, XDG_STATE_HOME=str(place))
+    assert done.returncode == 1
+    first, second = done.stderr.splitlines()[-2:]
+    assert first.startswith(f"nodectl: {place}") and "XDG_STATE_HOME" in second
+    assert "Traceback" not in done.stderr and "internal error" not in done.stderr
+
+
+def test_a_full_standard_output() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        done = nodectl("profile", "list", stdout=full.fileno())
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "nodectl: what nodectl writes: No space left on device"
+    assert "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "told"),
+    [
+        (errno.ENOSPC, "/elsewhere/run.json", True),
+        (errno.EACCES, "STATE/health/fleet.json", True),  # as sudo left it
+        (errno.EACCES, "STATE", True),
+        (errno.ENOENT, "STATE/health/fleet.json", False),
+        (errno.EACCES, "/elsewhere/run.json", False),
+        (errno.ECONNRESET, None, False),
+    ],
+)
+def test_what_is_of_this_machine(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    name: str | None,
+    told: bool,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = name and name.replace("STATE", str(tmp_path / "nodectl"))
+    assert root.told_of_this_machine(OSError(number, os.strerror(number), path)) is told
+    assert capsys.readouterr().err.startswith(f"nodectl: {path}: {os.strerror(number)}\n  try: " if told else "")
+
+
+def test_a_bug_is_shown_whole_where_its_trace_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert root.report_bug(ValueError("a slip")) == 70
+    shown = capsys.readouterr().err
+    assert "ValueError: a slip" in shown and "the trace is above" in shown
