@@ -172,7 +172,7 @@ _SERIALS = (
     re.compile(r"(?i)\[SN\][^:\n]*:\s*(\S+)"),
     re.compile(r"(?im)^\s*board_id:\s*(\S+)"),
 )
-_COLUMNS = re.compile(r"(?im)^[^\n]*\bserial\b[^\n]*,[^\n]*$|^[^\n]*,[^\n]*\bserial\b[^\n]*$")
+_COLUMN = re.compile(r"(?i)\bserial\b")
 _SERIAL = re.compile(r"(?=[^\d]*\d)[A-Za-z0-9][A-Za-z0-9_./-]{3,63}")
 _HOSTS = (
     re.compile(r"(?m)\bNode(?:Host)?Name=([A-Za-z0-9][A-Za-z0-9_.-]*)"),
@@ -245,13 +245,24 @@ class Words:
 def serials(text: str) -> set[str]:
     """Serial numbers, by the label or the column that they stand under; board numbers, too."""
     values = {match[1] for pattern in _SERIALS for match in pattern.finditer(text)}
-    head = _COLUMNS.search(text)
+    head, end = _head(text)
     if head:
-        columns = [name.strip().strip('"').lower() for name in head.group().split(",")]
+        columns = [name.strip().strip('"').lower() for name in head.split(",")]
         at = [n for n, name in enumerate(columns) if name == "serial" or name.endswith(("_serial", ".serial"))]
-        rows = (line.split(",") for line in text[head.end() :].splitlines())
+        rows = (line.split(",") for line in text[end:].splitlines())
         values |= {row[n].strip().strip('"') for row in rows for n in at if n < len(row)}
     return {value for value in values if _SERIAL.fullmatch(value) and value.upper() not in ("N/A", "0000")}
+
+
+def _head(text: str) -> tuple[str, int]:
+    """The first line of columns, one of which is of serial numbers, and where it ends; an empty one where none is."""
+    end = 0
+    while found := _COLUMN.search(text, end):
+        start, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())
+        end = len(text) if end < 0 else end
+        if "," in text[start:end]:
+            return text[start:end], end
+    return "", 0
 
 
 def host_names(text: str) -> set[str]:
