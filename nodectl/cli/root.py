@@ -181,10 +181,18 @@ def told_of_this_machine(error: OSError) -> bool:
         remedy = "make room, or write elsewhere: XDG_STATE_HOME, XDG_CACHE_HOME and TMPDIR name the folders"
     elif path is not None and any(_keeps_from(place, path, error) for place in folders()):
         remedy = "may you write there? XDG_STATE_HOME and XDG_CACHE_HOME name other folders"
+    elif error.errno == errno.ENOENT and not _stands_somewhere():
+        path, remedy = Path("the folder in which nodectl was started"), "it is gone: cd to one that is there"
     else:
         return False
     show_error(f"{path or 'what nodectl writes'}: {error.strerror}", remedy)
     return True
+
+
+def _stands_somewhere() -> bool:
+    with suppress(FileNotFoundError):
+        return bool(Path.cwd())
+    return False
 
 
 def _keeps_from(folder: Path, path: Path, error: OSError) -> bool:

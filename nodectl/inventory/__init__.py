@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nodectl.errors import InventoryError
+
 if TYPE_CHECKING:
     from nodectl.common.access import Access
     from nodectl.inventory.read import Inventory
@@ -20,6 +22,12 @@ def read_inventory(sources: Sequence[str], access: Access | None = None) -> Inve
     from nodectl.inventory.shipped_yaml import keep_parsed
 
     keep_parsed()
-    from nodectl.inventory.read import Inventory
-
+    try:
+        from nodectl.inventory.read import Inventory
+    except Exception as error:
+        # Ansible reads its settings when it is imported
+        if type(error).__module__ == "ansible.errors":
+            words = " ".join(str(error).split())
+            raise InventoryError(f"Ansible's own settings: {words}", "correct the file or the variable") from error
+        raise
     return Inventory.read(sources, access)

@@ -72,3 +72,17 @@ def test_a_bug_is_shown_whole_where_its_trace_cannot_be_kept(
     assert root.report_bug(ValueError("a slip")) == 70
     shown = capsys.readouterr().err
     assert "ValueError: a slip" in shown and "the trace is above" in shown
+
+
+def test_the_folder_that_it_was_started_in_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(FileNotFoundError) as raised:
+        os.getcwd()  # noqa: PTH109 - as anything would
+    assert root.told_of_this_machine(raised.value)
+    monkeypatch.chdir(tmp_path)
+    assert not root.told_of_this_machine(raised.value)
+    assert capsys.readouterr().err.count("cd to one that is there") == 1
