@@ -24,6 +24,7 @@ SHARED_WITH_NODES = {
     "nodectl.payload.jobs.container",
     "nodectl.payload.jobs.nsys",
     "nodectl.payload.jobs.plan_version",
+    "nodectl.payload.jobs.standing",
 }
 # who may use which library
 HOMES = {

@@ -14,15 +14,12 @@ from nodectl.jobs.clocks import Clocks, compare
 from nodectl.jobs.remedies import remedy_of
 from nodectl.model.job import Failure
 from nodectl.payload.jobs.classify import KINDS, happened_s, severity
+from nodectl.payload.jobs.standing import doing, in_collective
 
 # known here alone: two hosts that blame each other have a bad link
 _KNOWN_HERE = {"link": float(KINDS.index("host_lost"))}
 ECHOES = ("communication", "terminated")
 _MOST_NAMED = 8
-COLLECTIVES = re.compile(
-    r"[/\\]torch[/\\](?:distributed[/\\](?!run\.py|launcher|elastic)|nn[/\\]parallel[/\\]distributed|autograd[/\\])"
-)
-_LIBRARY = re.compile(r"site-packages|dist-packages|[/\\]lib[/\\]python3|<frozen ")
 # "Ranks 1, 3 failed to pass monitoredBarrier"
 _NAMED = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
 _BARRIER = re.compile(r"\[Rank \d+\]: Rank (\d+) (?:failed|reported)")
@@ -320,25 +317,6 @@ def _named(waiting: Sequence[Failure]) -> set[int]:
             named |= {int(word) for word in match.replace(",", " ").split()}
         named |= {int(word) for word in _BARRIER.findall(item.message)}
     return named
-
-
-def in_collective(rank: Mapping[str, Any]) -> bool:
-    """A living rank's main thread is in torch's communication, or where it is is not known."""
-    if rank["state"] in "tTD":
-        return False
-    stack = rank["stack"]
-    return not stack or any(COLLECTIVES.search(frame) for frame in stack)
-
-
-def doing(rank: Mapping[str, Any]) -> str:
-    """`stopped by a signal`, `in train.py:33 load`, or what else is known of a living rank."""
-    if rank["state"] in "tT":
-        return "it is stopped (SIGSTOP, or a debugger)"
-    own = next((frame for frame in rank["stack"] if not _LIBRARY.search(frame)), None)
-    place = own or (rank["stack"][0] if rank["stack"] else "")
-    if rank["state"] == "D":
-        return "it waits in the kernel, for a disk or a device (state D)" + (f", called at {place}" if place else "")
-    return f"it is at {place}" if place else "what it does is not known"
 
 
 def _living_lines(living: Iterable[tuple[HostWords, Mapping[str, Any]]]) -> list[str]:

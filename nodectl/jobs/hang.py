@@ -9,11 +9,11 @@ from typing import Any
 from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
-from nodectl.jobs.cause import COLLECTIVES, doing, in_collective
 from nodectl.jobs.nodes import ask
 from nodectl.model.host import Host
 from nodectl.model.look import Look, RankNow
 from nodectl.parsers.nccl.ncclras import parse_ncclras
+from nodectl.payload.jobs.standing import COLLECTIVES, doing, in_collective
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 45.0

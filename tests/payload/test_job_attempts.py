@@ -263,7 +263,24 @@ if os.environ["NODECTL_ATTEMPT"] == "1":
 """
 
 
-@pytest.mark.parametrize(("script", "host", "rank", "kind"), [(LEAVE, "host1", 3, "left"), (DIE, "host0", 0, "signal")])
+# in the first attempt all wait for rank 3, which is stopped
+STOP = """
+import os, signal, time
+if os.environ["NODECTL_ATTEMPT"] == "1":
+    if os.environ["RANK"] == "3":
+        time.sleep(2)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if os.environ["RANK"] == "0":
+        time.sleep(5)
+        raise RuntimeError("gloo/transport/tcp/unbound_buffer.cc Timed out waiting 5000ms for send operation")
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "host", "rank", "kind"),
+    [(LEAVE, "host1", 3, "left"), (DIE, "host0", 0, "signal"), (STOP, "host1", 3, "left")],
+)
 def test_all_hosts_keep_the_cause_of_an_attempt_before_and_not_its_echo(
     fleet: Fleet, script: str, host: str, rank: int, kind: str
 ) -> None:

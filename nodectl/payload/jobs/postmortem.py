@@ -6,7 +6,7 @@ import signal
 from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
-from . import flight, kernel, living, steady
+from . import flight, kernel, living, standing, steady
 from .classify import FOLLOWED, LauncherWords, first, launcher_words, signal_name, signal_of_launcher
 from .clerk import News, Work
 from .folder import JobFolder, no_space
@@ -17,6 +17,7 @@ _LAST_WORDS_BYTES = 8000
 _TOGETHER_S = 2.0
 _NEVER = float("inf")
 _ASKS = (signal.SIGTERM, signal.SIGHUP)
+_WAITED = ("collective_timeout", "rendezvous")
 _ENDS = ("signal", "exit", "launcher")
 _UNREAD = "its output could not be read"
 
@@ -63,16 +64,21 @@ class Postmortem:
         self.failures.append({**failure, "class": kind, **more})
 
     def told(self, elsewhere: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-        """What the other hosts hear of this one: its first failure, or the rank that was gone when others missed it.
+        """What the other hosts hear of this one: its first failure, or the rank that others missed in a collective.
 
-        `elsewhere`: the first failures of the others. Only this host knows of a good end.
+        `elsewhere`: the first failures of the others. Only this host knows of a good end, and where its ranks were.
         """
         own = first(self.failures)
         if own is not None and own["kind"] not in FOLLOWED:
             return own
-        is_missed = any(each["kind"] == "communication" for each in (*self.failures, *elsewhere))
+        echoes = [each for each in (*self.failures, *elsewhere) if each["kind"] == "communication"]
         early = [end for end in self.ends if end["code"] == 0 and not end["stopped"]]
-        return _left(min(early, key=lambda end: float(end["time"]))) if is_missed and early else own
+        if echoes and early:
+            return _left(min(early, key=lambda end: float(end["time"])))
+        waiting = [each for each in echoes if each.get("class") in _WAITED]
+        echoed = {each["rank"] for each in echoes}
+        absent = [rank for rank in self.living if not standing.in_collective(rank) and rank["rank"] not in echoed]
+        return _absent(absent[0], waiting) if waiting and absent else own
 
     def note_leaving(self, kind: str, message: str) -> None:
         """The host's part of the job ends, and whoever ends that may have asked launcher and ranks to end as well."""
@@ -209,6 +215,13 @@ def _left(end: Dict[str, Any]) -> Dict[str, Any]:
     message = "it ended with exit status 0 while other ranks waited for it in a collective"
     failure = {"kind": "left", "class": "left_early", "message": message, "rank": end["rank"], "exit_status": 0}
     return {**failure, "time": end["time"], "evidence": ["its own end: exit status 0"]}
+
+
+def _absent(rank: Dict[str, Any], waiting: List[Dict[str, Any]]) -> Dict[str, Any]:
+    message = f"it did not come to the collective in which other ranks waited: {standing.doing(rank)}"
+    category = "stopped" if rank["state"] in "tT" else str(waiting[0]["class"])
+    failure = {"kind": "left", "class": category, "message": message, "rank": rank["rank"], "exit_status": None}
+    return {**failure, "time": min(each["time"] for each in waiting), "evidence": []}
 
 
 def _is_terminated(failure: Dict[str, Any]) -> bool:

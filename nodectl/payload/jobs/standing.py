@@ -1,0 +1,31 @@
+"""Where a living rank stands, from its state and its stack: in a collective, or elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ..common.patterns import lazily
+
+COLLECTIVES = lazily(
+    r"[/\\]torch[/\\](?:distributed[/\\](?!run\.py|launcher|elastic)|nn[/\\]parallel[/\\]distributed|autograd[/\\])"
+)
+_LIBRARY = lazily(r"site-packages|dist-packages|[/\\]lib[/\\]python3|<frozen ")
+
+
+def in_collective(rank: Mapping[str, Any]) -> bool:
+    """A living rank's main thread is in torch's communication, or where it is is not known."""
+    if rank["state"] in "tTD":
+        return False
+    stack = rank["stack"]
+    return not stack or any(COLLECTIVES.search(frame) for frame in stack)
+
+
+def doing(rank: Mapping[str, Any]) -> str:
+    """`stopped by a signal`, `in train.py:33 load`, or what else is known of a living rank."""
+    if rank["state"] in "tT":
+        return "it is stopped (SIGSTOP, or a debugger)"
+    own = next((frame for frame in rank["stack"] if not _LIBRARY.search(frame)), None)
+    place = own or (rank["stack"][0] if rank["stack"] else "")
+    if rank["state"] == "D":
+        return "it waits in the kernel, for a disk or a device (state D)" + (f", called at {place}" if place else "")
+    return f"it is at {place}" if place else "what it does is not known"
