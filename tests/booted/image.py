@@ -31,7 +31,7 @@ INSTALLED = (
 INSTALLABLE = (
     "rdma-core", "ibverbs-utils", "ibverbs-providers", "rdmacm-utils", "perftest", "infiniband-diags", "libibverbs-dev",
     "chrony", "ethtool", "pciutils", "numactl", "irqbalance", "unattended-upgrades", "gnupg", "libaio-dev",
-    "ninja-build", "g++", "make", "git", "python3-venv", "linux-image-amd64", "busybox-static",
+    "ninja-build", "g++", "make", "git", "python3-venv", "python3-debian", "linux-image-amd64", "busybox-static",
 )  # fmt: skip
 
 

@@ -72,10 +72,8 @@ def gpu_host(nodectl: Cli, lab_machine: None, repository: Repository) -> Iterato
         archive.add(repository.base_url_path, arcname=PLACE)
     # none of the packages needs the distribution, whose long lists would make each call of apt take seconds
     quick = "rm -rf /etc/apt/sources.list.d/* /var/lib/apt/lists/* /etc/apt/apt.conf.d/docker-clean"
-    # the distribution's own source, as far as the roles need one
-    distribution = (
-        f"echo 'deb [trusted=yes] file://{PLACE}/archive/x86_64/ /' > /etc/apt/sources.list; apt-get -qq update"
-    )
+    # the distribution's own source, as far as the roles need one; apt has read none yet, as on a fresh image
+    distribution = f"echo 'deb [trusted=yes] file://{PLACE}/archive/x86_64/ /' > /etc/apt/sources.list"
     command = f"tar -C / -x && {quick} && {{ {distribution}; }} && echo force-unsafe-io > /etc/dpkg/dpkg.cfg.d/tests"
     subprocess.run(["ssh", "-F", lab.ssh_config, lab.hosts[0], command], input=packed.getvalue(), check=True)
     yield lab

@@ -37,6 +37,7 @@ class Apt:
 
     def __init__(self, module: AnsibleModule, root: str = "/") -> None:
         self.module, self.root = module, root
+        self._has_read = False
         private = ["-o", f"Dir={root}", "-o", f"Dir::State::status={root}/var/lib/dpkg/status"] if root != "/" else []
         private += ["-o", "APT::Sandbox::User=root"] if private else []
         self.options = ["-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", *private]
@@ -57,9 +58,16 @@ class Apt:
 
     def offers(self, names: list[str]) -> dict[str, list[str]]:
         """{package: its versions, newest first}, whatever the pins say; a name may be a pattern."""
+        self._read_first()
         names = [known for name in names for known in (self.known(name) if "*" in name else [name])]
         status, out, _unused = self.call("apt-cache", "madison", *names) if names else (0, "", "")
         return plan.parse_madison(out) if status == 0 else {}
+
+    def _read_first(self) -> None:
+        """Have apt read its sources where it never has, as on an image: it would know of no package at all."""
+        if not self._has_read and not any(Path(self.root, "var/lib/apt/lists").glob("*_Packages*")):
+            self.call("apt-get", "update", "--quiet")
+        self._has_read = True
 
     def known(self, pattern: str) -> list[str]:
         """Names of packages, of any repository, that fit."""
