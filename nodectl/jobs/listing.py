@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -166,8 +166,9 @@ def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> t
 
 def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Sequence[str]) -> tuple[PastAttempt, ...]:
     """The attempts before the newest: of what the hosts say of one, the likeliest cause."""
-    told = (item for report in newest.values() for item in report.document["state"].get("attempts") or [])
-    items = sorted(told, key=lambda item: (int(item["number"]), _past_place(item)))
+    told = [item for report in newest.values() for item in report.document["state"].get("attempts") or []]
+    votes = Counter(_past_vote(item) for item in told)
+    items = sorted(told, key=lambda item: (int(item["number"]), _past_place(item, votes[_past_vote(item)])))
     likeliest = {int(item["number"]): item for item in reversed(items)}
     return tuple(
         PastAttempt(
@@ -181,10 +182,17 @@ def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Se
     )
 
 
-def _past_place(item: Mapping[str, Any]) -> tuple[float, float]:
-    """A host that was silent, or back too late, to the others may know no cause, or an echo of it alone."""
-    cause = item["cause"]
-    return failure_place(failure(cause["host"], cause)) if cause is not None else (float("inf"), 0.0)
+def _past_vote(item: Mapping[str, Any]) -> tuple[int, str]:
+    """Of which attempt it tells, and on which host it saw the cause."""
+    return int(item["number"]), str(item["cause"]["host"]) if item["cause"] is not None else ""
+
+
+def _past_place(item: Mapping[str, Any], votes: int) -> tuple[float, int, float]:
+    """The likeliest kind is the lowest, then what most tell: who was cut off knows an echo, or blames all others."""
+    if item["cause"] is None:
+        return float("inf"), 0, 0.0
+    level, time_s = failure_place(failure(item["cause"]["host"], item["cause"]))
+    return level, -votes, time_s
 
 
 def _past_cause(

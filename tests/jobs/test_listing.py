@@ -140,6 +140,18 @@ def test_a_past_attempt_s_silent_host_tells_its_own_end_of_that_attempt(attempt:
     assert (told.cause.kind, told.cause.host) == (kind, HOSTS[1])
 
 
+def test_of_a_past_attempt_s_lost_hosts_the_one_that_most_tell_counts() -> None:
+    """Who was cut off, and is back, has missed another host first."""
+    past = {"number": 1, "hosts": list(HOSTS), "begun_at": 1.0, "ended_at": 10.0}
+    reports = [report(rank, "finished") for rank in range(3)]
+    for each, host, time_s in zip(reports, (1, 2, 1), (9.5, 9.0, 9.6), strict=True):
+        cause_then = {**failure("host_lost", time_s, message="no heartbeat for 5 s"), "host": HOSTS[host]}
+        each.document["state"].update(attempt=2, roster=[0, 1, 2], attempts=[{**past, "cause": cause_then}])
+    (told,) = merge(reports, {}).past
+    assert told.cause is not None
+    assert told.cause.host == HOSTS[1]
+
+
 def test_of_what_the_hosts_say_of_a_past_attempt_the_likeliest_cause_counts() -> None:
     past = {"number": 1, "hosts": list(HOSTS[:2]), "begun_at": 1.0, "ended_at": 10.0}
     echo = {**failure("communication", 9.4, 1, "Connection closed by peer", 1), "host": HOSTS[1]}

@@ -291,6 +291,16 @@ def test_all_hosts_keep_the_cause_of_an_attempt_before_and_not_its_echo(
         assert (before["cause"]["host"], before["cause"]["rank"], before["cause"]["kind"]) == (host, rank, kind)
 
 
+def test_the_lost_host_is_the_one_that_most_others_lost_not_who_was_missed_first() -> None:
+    def lost(member: int, time_s: float) -> dict[str, Any]:
+        return {"kind": "host_lost", "lost": member, "exit_status": None, "time": time_s}
+
+    cut_off = lost(2, 1.0)
+    assert first_of_attempt([cut_off, lost(1, 2.0), lost(1, 3.0)]) == lost(1, 2.0)
+    assert first_of_attempt([cut_off, lost(1, 2.0)]) == cut_off
+    assert first_of_attempt([cut_off, lost(1, 2.0), KILLED]) == KILLED
+
+
 def test_a_rank_that_left_is_no_cause_beside_one_or_beside_a_lost_host() -> None:
     left = {**KILLED, "kind": "left", "rank": 2, "exit_status": 0, "time": 0.5}
     echo = {**KILLED, "kind": "communication", "exit_status": 1, "time": 2.0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections import Counter
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ..common.patterns import lazily
@@ -433,7 +434,14 @@ def first_of_attempt(failures: Iterable[Dict[str, Any]], *, host_lost: bool = Fa
     known = list(failures)
     if host_lost or any(each["kind"] not in (*FOLLOWED, "left") for each in known):
         known = [each for each in known if each["kind"] != "left"]
-    return first(known)
+    return first(_most_lost(known))
+
+
+def _most_lost(failures: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Of hosts that were lost the one that most others lost: who was cut off has lost all of them."""
+    votes = Counter(each.get("lost") for each in failures if each["kind"] == "host_lost")
+    most = max(votes.values(), default=0)
+    return [each for each in failures if each["kind"] != "host_lost" or votes[each.get("lost")] == most]
 
 
 class LauncherWords(NamedTuple):
