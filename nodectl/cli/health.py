@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.options import OneOf, Seconds, profile_option
-from nodectl.cli.terminal import as_json, note, result, safe, writing
+from nodectl.cli.terminal import as_json, note, result, safe, terminal_width, writing
 from nodectl.common.files import replace_file
 from nodectl.common.nodeset import fold
 from nodectl.model.status import exit_status
@@ -166,7 +167,8 @@ def _rendered(health: Health, form: str, *, everything: bool, strict: bool) -> s
         return junit(health.findings, time_s=time.time(), strict=strict)
     if form == "one-line":
         return one_line(health.findings)
-    return findings_table(health.findings, everything=everything)
+    columns = terminal_width() if sys.stdout.isatty() else None
+    return findings_table(health.findings, everything=everything, columns=columns)
 
 
 def _list(as_document: bool) -> None:

@@ -30,12 +30,17 @@ def whole_finding(finding: Finding) -> dict[str, Any]:
     return {**asdict(finding), "status": finding.status.value, "hosts": list(finding.hosts)}
 
 
-def findings_table(findings: Sequence[Finding], *, everything: bool = False, rows: int = TWO_SCREENS) -> str:
-    """What is not fine, folded into `rows` lines (or each finding), then how many there are of each status."""
+def findings_table(
+    findings: Sequence[Finding], *, everything: bool = False, rows: int = TWO_SCREENS, columns: int | None = None
+) -> str:
+    """What is not fine, folded into `rows` (or each finding), then how many there are of each status.
+
+    `columns` of the terminal that shows it; None where none does, and a row is a line.
+    """
     if everything:
         return "\n".join([*map(_line, grouped(findings, _without_host)), counts(findings)])
     shown = [finding for finding in findings if finding.status not in _FINE]
-    return "\n".join([*folded(shown, rows), counts(findings)])
+    return "\n".join([*folded(shown, rows, columns=columns), counts(findings)])
 
 
 def grouped(findings: Sequence[Finding], alike: Callable[[Finding], object]) -> list[list[Finding]]:

@@ -19,7 +19,7 @@ HINT = "folded: --all shows each finding, with its remedy"
 _CHECKS_OF_A_CAUSE = 3
 # how many different values of one check have lines of their own, where there is room, and where there is not
 _VARIANTS = (8, 3, 1)
-_LONGEST_SHORT = 220
+_LONGEST_SHORT, _SHORTEST_SHORT = 220, 60
 _MOST_NAMES = 12
 _SUBJECTS = 4
 
@@ -41,32 +41,48 @@ class _Group:
         return [finding for variant in self.variants for finding in variant]
 
 
-def folded(findings: Sequence[Finding], rows: int, *, remedies: bool = True) -> list[str]:
-    """At most `rows` lines, the worst first; the last is HINT where a finding or its remedy is not among them."""
+def folded(findings: Sequence[Finding], rows: int, *, remedies: bool = True, columns: int | None = None) -> list[str]:
+    """Lines of at most `rows`, the worst first; the last is HINT where a finding or its remedy is not among them.
+
+    `columns`: of a terminal, on which longer lines take several rows.
+    """
     groups = _groups(sorted(findings, key=lambda finding: finding.status.rank))
     for most in _VARIANTS:
         blocks = [_block(group, most, remedies=remedies) for group in groups]
         is_whole = all(len(group.variants) <= most and not group.is_mixed for group in groups)
-        if sum(map(len, blocks)) + (not is_whole) <= rows:
+        if _height(_joined(blocks), columns) + (not is_whole) <= rows:
             return [*_joined(blocks), *(() if is_whole else (HINT,))]
-    return [*_fitted(groups, blocks, rows - 1), HINT]
+    return [*_fitted(groups, blocks, rows - 1, columns), HINT]
 
 
 def _joined(blocks: Sequence[Sequence[str]]) -> list[str]:
     return [line for block in blocks for line in block]
 
 
-def _fitted(groups: Sequence[_Group], blocks: Sequence[Sequence[str]], rows: int) -> list[str]:
+def _height(lines: Sequence[str], columns: int | None) -> int:
+    """Rows that these lines take."""
+    return len(lines) if columns is None else sum(max(1, -(-len(line) // columns)) for line in lines)
+
+
+def _fitted(groups: Sequence[_Group], blocks: Sequence[Sequence[str]], rows: int, columns: int | None) -> list[str]:
     """Remedies for as many of the worst as there is room for, a line for each of the others, and the rest by name."""
-    short = [_short(group) for group in groups]
-    room = rows - len(Status)
-    if len(short) > room:
-        return [*short[:room], *_rest(groups[room:])][:rows]
+    short = [_short(group, columns) for group in groups]
+    if _height(short, columns) > rows - len(Status):
+        return _with_rest(groups, short, rows, columns)
     lines: list[str] = []
-    for position, block in enumerate(blocks):
-        fits = len(lines) + len(block) + len(short) - position - 1 <= rows
-        lines += block if fits else [short[position]]
+    left = _height(short, columns)
+    for block, line in zip(blocks, short, strict=True):
+        left -= _height([line], columns)
+        lines += block if _height([*lines, *block], columns) + left <= rows else [line]
     return lines
+
+
+def _with_rest(groups: Sequence[_Group], short: Sequence[str], rows: int, columns: int | None) -> list[str]:
+    """A line for each of as many as there is room for, and the rest by name."""
+    shown = min(len(groups), rows - len(Status))
+    while shown and _height(lines := [*short[:shown], *_rest(groups[shown:])], columns) > rows:
+        shown -= 1
+    return lines if shown else list(_rest(groups))
 
 
 def _rest(groups: Sequence[_Group]) -> Iterator[str]:
@@ -173,13 +189,15 @@ def _line(variant: Sequence[Finding]) -> str:
     return text + (f"; expected {finding.expected}" if finding.expected else "")
 
 
-def _short(group: _Group) -> str:
+def _short(group: _Group, columns: int | None) -> str:
+    """One line, on a terminal one row; not so short that nothing is said."""
+    longest = _LONGEST_SHORT if columns is None else min(_LONGEST_SHORT, max(columns, _SHORTEST_SHORT))
     first = max(group.variants, key=len)
     text, others = (_of_cause if group.is_cause else _line)(first), len(group.findings) - len(first)
     what = "these for other reasons" if group.is_cause else first[0].check
     more = f" (and {counted(others, 'more finding')} of {what})" if others else ""
-    text, room = _safe(text), _LONGEST_SHORT - len(more)
-    return f"{text if len(text) <= room else f'{text[:room]}…'}{more}"
+    text, room = _safe(text), longest - len(more) - 1
+    return f"{text if len(text) <= room + 1 else f'{text[:room]}…'}{more}"
 
 
 def _more(variant: Sequence[Finding]) -> Iterator[str]:
