@@ -91,6 +91,17 @@ def test_the_rank_that_did_not_come_is_named_with_its_place() -> None:
     assert (first.rank, first.category) == (1, "stopped")
 
 
+def test_a_rank_whose_collective_broke_and_that_was_seen_leaving_did_not_stay_away() -> None:
+    aborted = failure("communication", 100.0, 1, LATE, 134) | {"class": "collective_timeout"}
+    broken = host(
+        0,
+        failure("communication", 100.1, 0, GLOO),
+        living=[living(0, "/v/lib/python3.11/site-packages/torch/library.py:665 _del_library")],
+    )
+    first = failures_of([broken, host(1, aborted)], [])[0]
+    assert (first.host, first.rank, first.category) == ("gpu02", 1, "collective_timeout")
+
+
 def test_where_all_waited_the_flight_recorder_tells_who_is_behind() -> None:
     def timed_out(rank: int, number: int) -> dict[str, Any]:
         call = {"collective": "gloo:all_reduce", "number": number, "sizes": "[[4]]"}

@@ -20,6 +20,11 @@ def in_collective(rank: Mapping[str, Any]) -> bool:
     return not stack or any(COLLECTIVES.search(frame) for frame in stack)
 
 
+def is_leaving(rank: Mapping[str, Any]) -> bool:
+    """Only libraries are at work in it: its program has ended, and Python takes leave, or has not begun."""
+    return bool(rank["stack"]) and all(_LIBRARY.search(frame) for frame in rank["stack"])
+
+
 def doing(rank: Mapping[str, Any]) -> str:
     """`stopped by a signal`, `in train.py:33 load`, or what else is known of a living rank."""
     if rank["state"] in "tT":
