@@ -186,6 +186,8 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     first = placed[0].failure
     echoes = [item.failure for item in placed if item.failure.kind == "communication"]
     waiting = [echo for echo in echoes if echo.category in _WAITED] or echoes
+    if waiting[0].time <= first.time + _ECHO_LAG_S:  # who timed out and was aborted is gone later than it broke others
+        first = waiting[0]
     living = [(host, rank) for host in words for rank in host.state.get("living", ())]
     gpu_lines = [(host, line) for host in words for line in host.state.get("xids", ())]
     if gpu_lines:

@@ -102,6 +102,13 @@ def test_a_rank_whose_collective_broke_and_that_was_seen_leaving_did_not_stay_aw
     assert (first.host, first.rank, first.category) == ("gpu02", 1, "collective_timeout")
 
 
+@pytest.mark.parametrize(("later_s", "rank"), [(0.3, 1), (60.0, 2)])
+def test_an_abort_by_a_time_out_comes_before_the_connections_that_it_broke(later_s: float, rank: int) -> None:
+    aborted = failure("communication", 100.0 + later_s, 1, LATE, 134) | {"class": "collective_timeout"}
+    first = failures_of([host(1, aborted), host(2, failure("communication", 100.0, 2, GLOO))], [])[0]
+    assert first.rank == rank
+
+
 def test_where_all_waited_the_flight_recorder_tells_who_is_behind() -> None:
     def timed_out(rank: int, number: int) -> dict[str, Any]:
         call = {"collective": "gloo:all_reduce", "number": number, "sizes": "[[4]]"}
