@@ -1,0 +1,305 @@
+"""Gradients made smaller before they are sent: communication hooks for DDP, which count what they send.
+
+What a hook does depends on a parameter and not on the bucket it lies in: DDP puts its buckets in another order after
+the first step, and a resumed training begins with the first order again. torch's own PowerSGD hook keeps its state by
+bucket, needs numpy, and starts collectives from callbacks, whose order over gloo may differ between ranks.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+KINDS = ("none", "fp16", "bf16", "powersgd", "topk", "threshold")
+# these leave something out, and may send it later
+LOSSY = ("powersgd", "topk", "threshold")
+_HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+_VALUE_BYTES = 4
+# an index and a value
+_ENTRY_BYTES = 8
+# so many times less is sent of a matrix, or it goes as it is
+_LEAST_GAIN = 2
+
+
+@dataclass(frozen=True)
+class Compression:
+    """What is sent of the gradients; `feedback`: what was left out is added to the next step's."""
+
+    kind: str = "none"
+    ratio: float = 0.01
+    threshold: float = 1e-3
+    rank: int = 4
+    feedback: bool = True
+
+    def check(self, world_size: int, precision: str) -> None:
+        """ValueError, with the rule, where it cannot be or would send more than without."""
+        if self.kind in LOSSY and self.feedback and precision == "fp16":
+            raise ValueError(
+                f"--compress {self.kind} with error feedback cannot go with --precision fp16: its loss scale changes, "
+                "and what was kept back would be in the old scale; use bf16, or --no-error-feedback"
+            )
+        if self.kind == "topk" and not 0 < self.ratio < 1:
+            raise ValueError(f"--compress-ratio {self.ratio:g}: a share between 0 and 1")
+        if self.kind == "topk" and self.ratio * world_size >= 1:
+            raise ValueError(
+                f"--compress-ratio {self.ratio:g} over {world_size} ranks sends more than no compression: every rank "
+                f"gets every other's entries of {_ENTRY_BYTES} bytes; it must be below 1/{world_size}"
+            )
+        if self.kind == "threshold" and self.threshold <= 0:
+            raise ValueError(f"--compress-threshold {self.threshold:g}: more than 0")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of which `of` makes a Compression."""
+    usual = Compression()
+    parser.add_argument("--compress", choices=KINDS, default=usual.kind, help="of gradients before they are sent")
+    parser.add_argument("--compress-ratio", type=float, default=usual.ratio, help="topk: share of the values sent")
+    parser.add_argument(
+        "--compress-threshold", type=float, default=usual.threshold, help="threshold: values beyond it are sent"
+    )
+    parser.add_argument("--compress-rank", type=int, default=usual.rank, help="powersgd: columns kept of a matrix")
+    parser.add_argument(
+        "--no-error-feedback",
+        dest="error_feedback",
+        action="store_false",
+        default=usual.feedback,
+        help="drop what compression leaves out, instead of adding it to the next step's gradients",
+    )
+
+
+def of(settings: Any) -> Compression:
+    """From what `add_options` parsed."""
+    return Compression(
+        settings.compress,
+        settings.compress_ratio,
+        settings.compress_threshold,
+        settings.compress_rank,
+        settings.error_feedback,
+    )
+
+
+class Compressor:
+    """A communication hook over `parameters`, which have the same order on every rank."""
+
+    def __init__(self, how: Compression, parameters: Sequence[nn.Parameter], device: torch.device) -> None:
+        self.how, self.device = how, device
+        self.world_size = dist.get_world_size()
+        self.sent_bytes = self.plain_bytes = self.steps = 0
+        self._numbers = {parameter: number for number, parameter in enumerate(parameters)}
+        # what was kept back of a parameter's gradients, as they lie in the bucket, and PowerSGD's last Q
+        self._errors: dict[int, torch.Tensor] = {}
+        self._bases: dict[int, torch.Tensor] = {}
+        on_gpu = device.type == "cuda"
+        # a GPU's collectives queue in the order of the calls; on a CPU one thread sees to that, in a group of its own
+        self._stream = torch.cuda.Stream(device) if on_gpu else None
+        self._thread = ThreadPoolExecutor(1, "compression")
+        self._group = None if on_gpu else dist.new_group()
+        self._exchange = {"topk": self._sparse, "threshold": self._sparse, "powersgd": self._low_rank}.get(
+            how.kind, self._half
+        )
+
+    def register(self, model: DistributedDataParallel) -> None:
+        """Have `model` send its gradients through this."""
+        # DDP reads a hook's annotations, and refuses those that are text
+        model.register_comm_hook(None, lambda _, bucket: self._begin(bucket))
+
+    def summary(self) -> dict[str, Any]:
+        """What was sent by this rank, a step, and how many times more it would have been without."""
+        steps = max(1, self.steps)
+        return {
+            "kind": self.how.kind,
+            "error_feedback": self.how.kind in LOSSY and self.how.feedback,
+            "bytes_per_step": round(self.sent_bytes / steps),
+            "plain_bytes_per_step": round(self.plain_bytes / steps),
+            "ratio": round(self.plain_bytes / self.sent_bytes, 3) if self.sent_bytes else None,
+        }
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """What the next step depends on, of this rank alone."""
+        kept = {f"error.{number}": error for number, error in self._errors.items()}
+        return {**kept, **{f"basis.{number}": basis for number, basis in self._bases.items()}}
+
+    def load(self, states: Sequence[dict[str, torch.Tensor]]) -> None:
+        """Go on from all ranks' `state`; another number of ranks shares what was kept back."""
+        same = len(states) == self.world_size
+        own = states[dist.get_rank()] if same else _mean(states)
+        for name, value in own.items():
+            what, number = name.split(".")
+            # no alias of what was read, which is shared
+            (self._errors if what == "error" else self._bases)[int(number)] = value.to(self.device, copy=True)
+
+    def _begin(self, bucket: Any) -> Any:
+        """A future of the bucket's mean over all ranks; the backward pass goes on meanwhile."""
+        self.steps += bucket.index() == 0
+        self.plain_bytes += self._reduced_bytes(bucket.buffer().numel() * bucket.buffer().element_size())
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(self._stream):
+                on_gpu: Any = torch.futures.Future(devices=[self.device])
+                self._mean_of(bucket)
+                on_gpu.set_result(bucket.buffer())
+            return on_gpu
+        future: Any = torch.futures.Future()
+        self._thread.submit(self._answer, bucket, future)
+        return future
+
+    def _answer(self, bucket: Any, future: Any) -> None:
+        try:
+            self._mean_of(bucket)
+        except Exception as error:  # it belongs to who waits for the gradients
+            future.set_exception(error)
+        else:
+            future.set_result(bucket.buffer())
+
+    def _mean_of(self, bucket: Any) -> None:
+        with torch.no_grad():
+            self._exchange(bucket)
+
+    def _all_reduce(self, tensor: torch.Tensor) -> None:
+        self.sent_bytes += self._reduced_bytes(tensor.numel() * tensor.element_size())
+        dist.all_reduce(tensor, group=self._group)
+
+    def _all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        self.sent_bytes += (self.world_size - 1) * tensor.numel() * tensor.element_size()
+        parts = [torch.empty_like(tensor) for _ in range(self.world_size)]
+        dist.all_gather(parts, tensor, group=self._group)
+        return parts
+
+    def _reduced_bytes(self, size_bytes: int) -> int:
+        """What a rank sends in a ring: its share of everything, once to sum and once to spread."""
+        shared: int = 2 * (self.world_size - 1) * size_bytes // self.world_size
+        return shared
+
+    def _half(self, bucket: Any) -> None:
+        buffer = bucket.buffer()
+        # divided first: the sum could be more than a float16 holds
+        half = buffer.to(_HALVES[self.how.kind]).div_(self.world_size)
+        self._all_reduce(half)
+        buffer.copy_(half)
+
+    def _sparse(self, bucket: Any) -> None:
+        """The largest values of each parameter, or those beyond the threshold, with their places."""
+        buffer = bucket.buffer()
+        parts = _parts(bucket)
+        if self.how.feedback:
+            for place, number in self._numbers_in(bucket):
+                if number in self._errors:
+                    parts[place].add_(self._errors[number])
+        places = self._chosen(buffer, parts)
+        longest = self._longest(len(places))
+        if _ENTRY_BYTES * longest * self.world_size >= 2 * _VALUE_BYTES * buffer.numel():
+            self._keep_back(bucket, None)
+            self._all_reduce(buffer.div_(self.world_size))
+            return
+        values = buffer[places]
+        self._keep_back(bucket, places)
+        entries = torch.zeros(2, longest, dtype=torch.int32, device=self.device)
+        entries[0, : len(places)] = places.to(torch.int32)
+        entries[1, : len(places)] = values.div_(self.world_size).float().view(torch.int32)
+        gathered = self._all_gather(entries)
+        buffer.zero_()
+        # in the order of ranks: every rank gets the same sum to the last bit; entries that fill up add nothing
+        for given in gathered:
+            buffer.index_add_(0, given[0].long(), given[1].view(torch.float32).to(buffer.dtype))
+
+    def _chosen(self, buffer: torch.Tensor, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Places in the bucket."""
+        if self.how.kind == "threshold":
+            return (buffer.abs() > self.how.threshold).nonzero().flatten()
+        places, begin = [], 0
+        for part in parts:
+            count = max(1, round(self.how.ratio * part.numel()))
+            places.append(torch.topk(part.abs(), count, sorted=False).indices + begin)
+            begin += part.numel()
+        return torch.cat(places)
+
+    def _longest(self, count: int) -> int:
+        """The largest of all ranks' counts, which only a threshold makes different."""
+        if self.how.kind == "topk":
+            return count
+        longest = torch.tensor([count], dtype=torch.int64, device=self.device)
+        self.sent_bytes += self._reduced_bytes(8)
+        dist.all_reduce(longest, dist.ReduceOp.MAX, group=self._group)
+        return int(longest.item())
+
+    def _keep_back(self, bucket: Any, sent: Any) -> None:
+        """Remember what is not sent; None: all of it is sent."""
+        if not self.how.feedback:
+            return
+        buffer = bucket.buffer()
+        left = torch.zeros_like(buffer) if sent is None else buffer.clone()
+        if sent is not None:
+            left[sent] = 0
+        parts = left.split([parameter.numel() for parameter in bucket.parameters()])
+        for place, number in self._numbers_in(bucket):
+            # a copy: a view would hold the whole bucket
+            self._errors[number] = parts[place].clone()
+
+    def _numbers_in(self, bucket: Any) -> Iterator[tuple[int, int]]:
+        """The place of each parameter in the bucket, and its number in the model."""
+        return enumerate(self._numbers[parameter] for parameter in bucket.parameters())
+
+    def _low_rank(self, bucket: Any) -> None:
+        """PowerSGD (Vogels et al. 2019): of each matrix M the mean of M Q, orthogonal, times the mean of its M^T P."""
+        gradients = bucket.gradients()
+        matrices, rest = {}, []
+        for place, number in self._numbers_in(bucket):
+            gradient = gradients[place]
+            rows = gradient.shape[0] if gradient.dim() > 1 and gradient.is_contiguous() else 1
+            columns = gradient.numel() // rows
+            if _LEAST_GAIN * (rows + columns) * self.how.rank <= rows * columns:
+                matrices[number] = gradient.view(rows, columns)
+            else:
+                rest.append(gradient)
+        for number, matrix in matrices.items():
+            if self.how.feedback and number in self._errors:
+                matrix.add_(self._errors[number])
+            if number not in self._bases:
+                self._bases[number] = self._first_basis(number, matrix)
+        lefts = {number: matrix @ self._bases[number] for number, matrix in matrices.items()}
+        self._mean_together([*lefts.values(), *rest])
+        for number, matrix in matrices.items():
+            lefts[number] = torch.linalg.qr(lefts[number].float()).Q.to(matrix.dtype)
+            self._bases[number] = matrix.t() @ lefts[number]
+        self._mean_together([self._bases[number] for number in matrices])
+        for number, matrix in matrices.items():
+            sent = lefts[number] @ self._bases[number].t()
+            if self.how.feedback:
+                self._errors[number] = matrix - sent
+            matrix.copy_(sent)
+
+    def _first_basis(self, number: int, matrix: torch.Tensor) -> torch.Tensor:
+        """The same on every rank, drawn on the CPU."""
+        random = torch.Generator().manual_seed(number)
+        basis = torch.randn(matrix.shape[1], self.how.rank, generator=random)
+        return torch.linalg.qr(basis).Q.to(matrix.device, matrix.dtype)
+
+    def _mean_together(self, tensors: Sequence[torch.Tensor]) -> None:
+        """The mean of each over all ranks, in its place, by one collective."""
+        if not tensors:
+            return
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors]).div_(self.world_size)
+        self._all_reduce(flat)
+        for tensor in tensors:
+            mean, flat = flat[: tensor.numel()], flat[tensor.numel() :]
+            tensor.copy_(mean.view_as(tensor))
+
+
+def _parts(bucket: Any) -> list[torch.Tensor]:
+    """The bucket's flat buffer by parameters, in the order of memory."""
+    sizes = [parameter.numel() for parameter in bucket.parameters()]
+    return list(bucket.buffer().split(sizes))
+
+
+def _mean(states: Sequence[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    return {name: torch.stack([state[name] for state in states]).mean(dim=0) for name in states[0]}

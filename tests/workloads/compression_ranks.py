@@ -1,0 +1,174 @@
+"""Two ranks of a small DDP training with each compression; the first prints what came of it as JSON.
+
+Run by a Python that has torch, with nodectl/workloads on its path, in a network namespace of its own where bytes are
+to be counted. The second rank is a fork: torch is imported once.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from nodectl.workloads.compression import Compression, Compressor
+else:  # on a node these files lie in one folder, without the package
+    from compression import Compression, Compressor
+
+WIDTH, BATCH = 256, 32
+STEPS = 24
+KINDS = {
+    "fp16": Compression("fp16"),
+    "bf16": Compression("bf16"),
+    "powersgd": Compression("powersgd", rank=8),
+    "topk": Compression("topk", ratio=0.05),
+    "threshold": Compression("threshold", threshold=1e-3),
+}
+
+
+def trainer(how: Any, model: nn.Module, lr: float) -> tuple[Any, Any, Any]:
+    """The wrapped model, its optimiser, and the compressor, None for DDP as it is."""
+    wrapped = DistributedDataParallel(model, bucket_cap_mb=0.1)
+    compressor = None
+    if how is not None:
+        compressor = Compressor(how, list(model.parameters()), torch.device("cpu"))
+        compressor.register(wrapped)
+    return wrapped, torch.optim.SGD(model.parameters(), lr=lr), compressor
+
+
+def net() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH)
+    )
+
+
+def batch(step: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs of a few directions, so that gradients have a low rank, and what a fixed map makes of them."""
+    random = torch.Generator().manual_seed(1)
+    few = torch.randn(16, WIDTH, generator=random) / 4
+    out = torch.randn(16, WIDTH, generator=random) / 4
+    codes = torch.randn(BATCH, 16, generator=torch.Generator().manual_seed(2 + 2 * step + rank))
+    return codes @ few, codes @ out
+
+
+def train(wrapped: Any, optimizer: Any, begin: int, end: int, rank: int) -> float:
+    loss = torch.zeros(())
+    for step in range(begin, end):
+        inputs, targets = batch(step, rank)
+        loss = nn.functional.mse_loss(wrapped(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    loss = loss.detach()
+    dist.all_reduce(loss)
+    return float(loss.item()) / 2
+
+
+def loopback_bytes() -> int:
+    """What the loopback device of this network namespace has sent."""
+    line = next(line for line in Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("lo:"))
+    return int(line.split()[9])
+
+
+def course(how: Any, rank: int) -> dict[str, Any]:
+    """Loss before and after, what was counted, and what the device sent between."""
+    wrapped, optimizer, compressor = trainer(how, net(), 8.0)
+    first = train(wrapped, optimizer, 0, 1, rank)
+    dist.barrier()
+    before = loopback_bytes()
+    last = train(wrapped, optimizer, 1, STEPS, rank)
+    dist.barrier()
+    told = {"first": first, "last": last, "wire_per_step": (loopback_bytes() - before) / 2 / (STEPS - 1)}
+    return {**told, **({} if compressor is None else compressor.summary())}
+
+
+def resumed(how: Any, rank: int) -> bool:
+    """The weights after 6 steps, and after 3 and 3 with everything built anew between."""
+    whole = net()
+    train(*trainer(how, whole, 8.0)[:2], 0, 6, rank)
+    half = net()
+    wrapped, optimizer, compressor = trainer(how, half, 8.0)
+    train(wrapped, optimizer, 0, 3, rank)
+    states: list[Any] = [None, None]
+    dist.all_gather_object(states, compressor.state())
+    again = net()
+    again.load_state_dict(half.state_dict())
+    wrapped, optimizer, compressor = trainer(how, again, 8.0)
+    compressor.load(states)
+    train(wrapped, optimizer, 3, 6, rank)
+    return all(torch.equal(one, other) for one, other in zip(whole.parameters(), again.parameters(), strict=True))
+
+
+class Eight(nn.Module):  # type: ignore[misc]  # torch is not there where mypy runs
+    """Eight numbers: the first has a large gradient that cancels out over two steps, those of the others lead to 3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = nn.Parameter(torch.zeros(8))
+
+    def forward(self, sign: int) -> torch.Tensor:
+        loss: torch.Tensor = 10 * sign * self.numbers[0] + 0.5 * (self.numbers[1:] - 3).square().sum()
+        return loss
+
+
+def eight(feedback: bool) -> float:
+    """How far the worst of them is from 3 when one of eight is sent."""
+    wrapped, optimizer, _ = trainer(Compression("topk", ratio=0.125, feedback=feedback), Eight(), 0.02)
+    for step in range(400):
+        optimizer.zero_grad()
+        wrapped(1 - 2 * (step % 2)).backward()
+        optimizer.step()
+    return float((wrapped.module.numbers[1:] - 3).abs().max().item())
+
+
+def refused(how: Any, world_size: int, precision: str = "fp32") -> str:
+    try:
+        how.check(world_size, precision)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def failing() -> str:
+    """What a backward pass says when the collective fails."""
+    wrapped, _, compressor = trainer(Compression("fp16"), net(), 0.1)
+    compressor._half = compressor._exchange = None
+    try:
+        wrapped(torch.zeros(1, WIDTH)).sum().backward()
+    except (RuntimeError, TypeError) as error:
+        return str(error)
+    return ""
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    child = os.fork()
+    rank = int(child == 0)
+    dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", world_size=2, rank=rank)
+    told = {
+        "plain": course(None, rank),
+        **{name: course(how, rank) for name, how in KINDS.items()},
+        "resumed": {name: resumed(KINDS[name], rank) for name in ("powersgd", "topk", "threshold")},
+        "far": {"with": eight(True), "without": eight(False)},
+        "refused": {
+            "fp16": refused(KINDS["topk"], 2, "fp16"),
+            "ranks": refused(KINDS["topk"], 32),
+            "ratio": refused(Compression("topk", ratio=1.5), 2),
+            "threshold": refused(Compression("threshold", threshold=0.0), 2),
+            "none": refused(Compression("topk", feedback=False), 2, "fp16"),
+        },
+        "failing": failing(),
+    }
+    if rank == 0:
+        os.write(1, json.dumps(told).encode() + b"\n")
+        os.waitpid(child, 0)
+    os._exit(0)
+
+
+main()
