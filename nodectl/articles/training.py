@@ -30,8 +30,6 @@ _START_S = 10.0
 # how long one step may take before a rank gives up on the others
 _STEP_S = 180.0
 _SEED = 1
-# the modules of the workload that a step needs
-_MODULES = ("settings", "ranks", "training")
 # fewer steps than this may not show it yet
 _LEARNS_STEPS = 8
 _BYTES_PER_PARAMETER = 4
@@ -128,7 +126,7 @@ def _members(options: TrainingOptions, ready: Sequence[Endpoint], device: str, a
 
 def _modules() -> bytes:
     folder = payload_dir().parent / "workloads"
-    return json.dumps({name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in _MODULES}).encode()
+    return json.dumps({path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}).encode()
 
 
 def _results(

@@ -1,117 +1,49 @@
-"""One training on one rank: its task, its model, everything that a checkpoint holds, and the step that changes it."""
+"""One training on one rank: where it stands, everything that a checkpoint holds, and the step that changes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 if TYPE_CHECKING:
-    from nodectl.workloads import ranks, settings
+    from nodectl.workloads import parallel, ranks
+    from nodectl.workloads.feed import Wanted
+    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.workload import Batch, Workload
 else:  # on a node these files lie in one folder, without the package
+    import parallel
     import ranks
-    import settings
-
-VOCABULARY = 64
-NOISE = 0.1
-
-
-class Task:
-    """A regression task that can be learnt, equal on every host and device, and far smaller than what it feeds.
-
-    `samples` sequences of `length` vectors of `width`, each with one number to predict.
-
-    A sequence is a row of symbols; each symbol has a fixed vector (what the model sees) and a fixed worth; the target
-    is the normalised sum of the worths, plus noise of deviation `NOISE`: no model gets below a loss of `NOISE` squared.
-    """
-
-    def __init__(self, samples: int, length: int, width: int, seed: int, device: torch.device) -> None:
-        # always drawn on the CPU: a GPU's generator gives other numbers
-        random = torch.Generator().manual_seed(seed)
-        symbols = torch.randint(VOCABULARY, (samples, length), generator=random)
-        worth = torch.randn(VOCABULARY, generator=random)
-        targets = (worth - worth.mean())[symbols].sum(dim=1) / (worth.std() * length**0.5)
-        targets += NOISE * torch.randn(samples, generator=random)
-        self.vectors = torch.randn(VOCABULARY, width, generator=random).to(device)
-        self.symbols = symbols.to(device)
-        self.targets = targets.unsqueeze(1).to(device)
-
-    def __len__(self) -> int:
-        return len(self.symbols)
-
-    def batch(self, indices: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs (len(indices), length, width) and targets (len(indices), 1)."""
-        where = torch.tensor(indices, device=self.symbols.device)
-        return self.vectors[self.symbols[where]], self.targets[where]
-
-
-class Transformer(nn.Module):  # type: ignore[misc]  # torch is not there where mypy runs
-    """Encoder, mean over the sequence, one number a sample."""
-
-    def __init__(self, options: settings.Settings) -> None:
-        super().__init__()
-        # norm_first: the other order needs a warm-up of the learning rate to train six layers at 1e-3
-        layer = nn.TransformerEncoderLayer(
-            options.d_model,
-            options.heads,
-            4 * options.d_model,
-            dropout=options.dropout,
-            batch_first=True,
-            norm_first=True,
-        )
-        self.encoder = nn.TransformerEncoder(
-            layer, options.layers, norm=nn.LayerNorm(options.d_model), enable_nested_tensor=False
-        )
-        self.head = nn.Linear(options.d_model, 1)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """(batch, seq, d_model) to (batch, 1)."""
-        answer: torch.Tensor = self.head(self.encoder(inputs).mean(dim=1))
-        return answer
+    from feed import Wanted
 
 
 class Training:
     """The state of one training on one rank: everything that a checkpoint holds, and the step that changes it."""
 
-    def __init__(self, options: settings.Settings, group: ranks.Ranks) -> None:
-        self.options, self.group = options, group
-        self.precision = pick_precision(options.precision, group.device)
-        torch.manual_seed(options.seed)
-        model = Transformer(options).to(group.device)
-        torch.manual_seed(options.seed + 1 + group.rank)  # dropout differs between ranks, the weights do not
-        self.task = Task(options.samples, options.seq, options.d_model, options.seed, group.device)
+    def __init__(self, workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
+        self.workload, self.settings, self.group = workload, settings, group
+        self.parallel = parallel.check(settings, group.world_size)
+        self.precision = pick_precision(settings.precision, group.device)
+        self.data = workload.data(settings)
+        torch.manual_seed(settings.seed)
+        self.strategy = parallel.make(self.parallel, workload, settings, group, self.precision)
+        # dropout differs between those who have different samples, the weights do not
+        torch.manual_seed(settings.seed + 1 + self.strategy.data_rank)
         self.sampler: DistributedSampler[int] = DistributedSampler(
-            range(len(self.task)), group.world_size, group.rank, seed=options.seed
+            range(len(self.data)), self.strategy.data_size, self.strategy.data_rank, seed=settings.seed
         )
-        self.model = self._parallel(model)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options.lr)
-        self.scaler = _scaler(self.precision == "fp16")
         self.epoch = self.step = self.taken = 0  # `taken`: samples of this epoch that this rank has had
         self.losses: dict[str, float] = {}
-
-    def _parallel(self, model: nn.Module) -> nn.Module:
-        if self.group.world_size == 1:
-            return model
-        on_gpu = self.group.device.type == "cuda"
-        wrapped: nn.Module = DistributedDataParallel(model, device_ids=[self.group.local_rank] if on_gpu else None)
-        return wrapped
-
-    @property
-    def bare_model(self) -> nn.Module:
-        """The model without the data-parallel wrapper."""
-        model: nn.Module = self.model.module if isinstance(self.model, DistributedDataParallel) else self.model
-        return model
+        self.evaluated: dict[str, float] = {}
 
     @property
     def total_steps(self) -> int:
         """How many steps the whole training has."""
-        an_epoch = -(-self.sampler.num_samples // self.options.batch)
-        return self.options.steps or an_epoch * self.options.epochs
+        an_epoch = -(-self.sampler.num_samples // (self.settings.batch * self.settings.accumulation))
+        return self.settings.steps or an_epoch * self.settings.epochs
 
     @property
     def begun_epochs(self) -> int:
@@ -119,61 +51,66 @@ class Training:
         return self.epoch + 1
 
     @property
-    def parameters(self) -> int:
-        """How many numbers are trained."""
-        return sum(parameter.numel() for parameter in self.bare_model.parameters())
+    def is_epoch_over(self) -> bool:
+        """The step just done was the last of its epoch."""
+        return bool(self.taken >= self.sampler.num_samples)
 
-    def batches(self) -> Iterator[list[int]]:
-        """This rank's share of the samples from where the training stands to its last step, epoch after epoch."""
-        while self.step < self.total_steps:
-            self.sampler.set_epoch(self.epoch)
-            mine = list(self.sampler)
-            while self.taken < len(mine) and self.step < self.total_steps:
-                yield mine[self.taken : self.taken + self.options.batch]
-            if self.taken >= len(mine):
-                self.epoch, self.taken = self.epoch + 1, 0
+    def plan(self) -> Iterator[list[Wanted]]:
+        """This rank's micro-batches of each step, from where the training stands to its end, epoch after epoch."""
+        epoch, taken = self.epoch, self.taken
+        size = self.settings.batch
+        mine = self._order(epoch)
+        for _ in range(self.step, self.total_steps):
+            if taken >= len(mine):
+                epoch, taken = epoch + 1, 0
+                mine = self._order(epoch)
+            whole = mine[taken : taken + size * self.settings.accumulation]
+            taken += len(whole)
+            yield [Wanted(epoch, whole[begin : begin + size]) for begin in range(0, len(whole), size)]
 
-    def train_step(self, indices: list[int]) -> torch.Tensor:
-        """One optimiser step over these samples; the loss of this rank, still on its device."""
-        inputs, targets = self.task.batch(indices)
-        self.optimizer.zero_grad(set_to_none=True)
-        with self._autocast():
-            loss: torch.Tensor = nn.functional.mse_loss(self.model(inputs).float(), targets)
-        self.scaler.scale(loss).backward()
-        self.scaler.unscale_(self.optimizer)  # the limit is meant for the true gradients
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+    def _order(self, epoch: int) -> list[int]:
+        self.sampler.set_epoch(epoch)
+        return list(self.sampler)
+
+    def train_step(self, parts: Sequence[Batch]) -> torch.Tensor:
+        """One optimiser step over these micro-batches; the loss of this rank, still on its device."""
+        if self.is_epoch_over:
+            self.epoch, self.taken = self.epoch + 1, 0
+        loss = self.strategy.gradients(parts)
+        self.strategy.step(self.settings.lr * self._schedule())
         self.step += 1
-        self.taken += len(indices)
+        self.taken += sum(len(part[0]) for part in parts)
         return loss
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        dtype = torch.float16 if self.precision == "fp16" else torch.bfloat16
-        autocast: AbstractContextManager[Any] = torch.autocast(
-            self.group.device.type, dtype=dtype, enabled=self.precision in ("fp16", "bf16")
-        )
-        return autocast
+    def _schedule(self) -> float:
+        """The part of the learning rate that the step to come has."""
+        warmup = self.settings.warmup_steps
+        if self.step < warmup:
+            return (self.step + 1) / warmup
+        if self.settings.schedule == "constant":
+            return 1.0
+        done = (self.step - warmup) / max(1, self.total_steps - warmup)
+        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on; every rank must call it."""
         return {
-            "settings": self.options.model,
+            "settings": self.workload.identity(self.settings),
             "course": self.course,
-            "model": self.bare_model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.scaler.state_dict(),
+            **self.strategy.state(),
             "epoch": self.epoch,
             "step": self.step,
-            "taken_by_all": self.taken * self.group.world_size,
+            "taken_by_all": self.taken * self.strategy.data_size,
             "losses": self.losses,
+            "evaluated": self.evaluated,
             "random": [ranks.to_tensor(own) for own in self.group.gather(ranks.to_bytes(self._random()))],
         }
 
     @property
     def course(self) -> dict[str, Any]:
         """What must be equal for a resumed run to repeat an uninterrupted one."""
-        return {**self.options.course, "ranks": self.group.world_size, "precision": self.precision}
+        own = {"ranks": self.strategy.data_size, "precision": self.precision, "data": self.data.words}
+        return {**self.settings.course(self.total_steps), **own}
 
     def differences(self, course: dict[str, Any]) -> list[str]:
         """What was otherwise in the run that `course` comes from."""
@@ -183,16 +120,16 @@ class Training:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`; SystemExit where it belongs to another model."""
-        if state["settings"] != self.options.model:
+        own = self.workload.identity(self.settings)
+        if state["settings"] != own:
             raise SystemExit(
-                f"the checkpoint is of another model ({state['settings']}, this one is {self.options.model}): "
+                f"the checkpoint is of another model ({state['settings']}, this one is {own}): "
                 "choose another --checkpoint-dir, or --no-resume to set it aside"
             )
-        self.bare_model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.scaler.load_state_dict(state["scaler"])
+        self.strategy.load(state)
         self.epoch, self.step, self.losses = state["epoch"], state["step"], state["losses"]
-        self.taken = state["taken_by_all"] // self.group.world_size
+        self.evaluated = state.get("evaluated", {})
+        self.taken = state["taken_by_all"] // self.strategy.data_size
         if len(state["random"]) == self.group.world_size:
             self._set_random(state["random"][self.group.rank])
 
@@ -221,12 +158,3 @@ def pick_precision(wanted: str, device: torch.device) -> str:
     chosen = ("bf16" if bf16 else "fp16") if wanted == "auto" else wanted
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = chosen == "tf32"
     return chosen
-
-
-def _scaler(enabled: bool) -> Any:
-    # torch.amp has it since 2.3
-    return (
-        torch.amp.GradScaler("cuda", enabled=enabled)
-        if hasattr(torch.amp, "GradScaler")
-        else (torch.cuda.amp.GradScaler(enabled=enabled))
-    )

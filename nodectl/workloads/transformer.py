@@ -5,202 +5,128 @@ Run it under torchrun over many hosts, or by itself. The last line of rank 0 is 
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import statistics
-import sys
-import time
+import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-# before torch loads OpenMP: where ranks share cores, threads that wait by spinning make a step twenty times as long
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
 import torch
-from torch.distributed.elastic.multiprocessing.errors import record
+from torch import nn
 
 if TYPE_CHECKING:
-    from nodectl.workloads import checkpoint, ranks, settings
-    from nodectl.workloads.training import Training
+    from nodectl.workloads import program
+    from nodectl.workloads.options import at_least, number
+    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
-    import checkpoint
-    import ranks
-    import settings
-    from training import Training
+    import program
+    from options import at_least, number
+    from workload import Data, Workload
 
-WARMUP_STEPS = 10
-
-
-class Clock:
-    """Durations of the steps of this run, and how many samples all ranks had in each."""
-
-    def __init__(self, device: torch.device, steps: int) -> None:
-        self.device = device
-        self.warmup = min(WARMUP_STEPS, steps // 2)  # a short run keeps half of its steps
-        self.durations_s: list[float] = []
-        self.samples: list[int] = []
-        self._began_s = 0.0
-
-    def start(self) -> None:
-        """Take the time at which a step begins."""
-        self._began_s = time.perf_counter()
-
-    def stop(self, samples: int) -> None:
-        """It ended; a GPU is waited for, else only its queue would be timed."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        self.durations_s.append(time.perf_counter() - self._began_s)
-        self.samples.append(samples)
-
-    def median_step_ms(self, last: int = 0) -> float | None:
-        """Median over this run, or its `last` steps, without warm-up; None where only warm-up was run."""
-        timed = self.durations_s[self._from(last) :]
-        return round(statistics.median(timed) * 1e3, 3) if timed else None
-
-    def samples_per_s(self, last: int = 0) -> float | None:
-        """Samples of all ranks over the time of the same steps."""
-        begin = self._from(last)
-        total_s = sum(self.durations_s[begin:])
-        return round(sum(self.samples[begin:]) / total_s, 1) if total_s else None
-
-    def _from(self, last: int) -> int:
-        return max(self.warmup, len(self.durations_s) - last if last else 0)
+VOCABULARY = 64
+NOISE = 0.1
+# of a layer, over its width: four matrices of attention, two of the feed-forward part with four times the width
+_FEED_FORWARD = 4
+_MATRICES = 4 + 2 * _FEED_FORWARD
 
 
-def train(options: settings.Settings, group: ranks.Ranks) -> None:
-    """The whole training, from where a checkpoint left it to its last step."""
-    training = Training(options, group)
-    resume(training)
-    begun_at = training.step
-    clock = Clock(group.device, training.total_steps - begun_at)
-    wish = Wish(group)
-    for indices in training.batches():
-        clock.start()
-        loss = training.train_step(indices)
-        clock.stop(len(indices) * group.world_size)
-        wished = False
-        if training.step == 1 or _due(training, options.log_every):
-            note_loss(training, group.mean(loss), clock)
-            wished = wish.is_shared()
-        if wished or _due(training, options.checkpoint_every):
-            save(training)
-    _tell(group, json.dumps(summary(training, clock, begun_at)))
+class Task(Data):
+    """A regression task that can be learnt, equal on every host and device, and far smaller than what it feeds.
+
+    `samples` sequences of `length` vectors of `width`, each with one number to predict.
+
+    A sequence is a row of symbols; each symbol has a fixed vector (what the model sees) and a fixed worth; the target
+    is the normalised sum of the worths, plus noise of deviation `NOISE`: no model gets below a loss of `NOISE` squared.
+    """
+
+    words = "synthetic vectors"
+
+    def __init__(self, samples: int, length: int, width: int, seed: int) -> None:
+        # always drawn on the CPU: a GPU's generator gives other numbers
+        random = torch.Generator().manual_seed(seed)
+        self.symbols = torch.randint(VOCABULARY, (samples, length), generator=random)
+        worth = torch.randn(VOCABULARY, generator=random)
+        targets = (worth - worth.mean())[self.symbols].sum(dim=1) / (worth.std() * length**0.5)
+        targets += NOISE * torch.randn(samples, generator=random)
+        self.vectors = torch.randn(VOCABULARY, width, generator=random)
+        self.targets = targets.unsqueeze(1)
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def batch(self, indices: Sequence[int], epoch: int) -> Batch:
+        """Inputs (len(indices), length, width) and targets (len(indices), 1)."""
+        where = torch.tensor(indices)
+        return self.vectors[self.symbols[where]], self.targets[where]
 
 
-class Wish:
-    """For a checkpoint out of turn, said by SIGUSR1 to any rank; all ranks ask at the same step, and get one answer."""
+class Encoder(nn.Module):  # type: ignore[misc]  # torch is not there where mypy runs
+    """Encoder, mean over the sequence, one number a sample."""
 
-    def __init__(self, group: ranks.Ranks) -> None:
-        self._group = group
-        self._said = False
-        signal.signal(signal.SIGUSR1, self._say)
+    def __init__(self, layers: int, d_model: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        # norm_first: the other order needs a warm-up of the learning rate to train six layers at 1e-3
+        layer = nn.TransformerEncoderLayer(
+            d_model, heads, _FEED_FORWARD * d_model, dropout=dropout, batch_first=True, norm_first=True
+        )
+        self.encoder = nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(d_model), enable_nested_tensor=False)
+        self.head = nn.Linear(d_model, 1)
 
-    def _say(self, *_: object) -> None:
-        self._said = True
-
-    def is_shared(self) -> bool:
-        """At least one rank was asked since the last call; every rank must call it."""
-        said, self._said = self._said, False
-        return self._group.mean(torch.tensor(float(said), device=self._group.device)) > 0
-
-
-def _due(training: Training, every: int) -> bool:
-    return training.step % every == 0 or training.step == training.total_steps
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(batch, seq, d_model) to (batch, 1)."""
+        answer: torch.Tensor = self.head(self.encoder(inputs).mean(dim=1))
+        return answer
 
 
-def note_loss(training: Training, loss: float, clock: Clock) -> None:
-    """Keep the loss of this step for the summary, and print a line."""
-    training.losses.setdefault("first", loss)
-    training.losses["last"] = loss
-    every = training.options.log_every
-    median_ms, samples_per_s = clock.median_step_ms(every), clock.samples_per_s(every)
-    speed = "warming up" if median_ms is None else f"step {median_ms:.1f} ms, {samples_per_s:.1f} samples/s"
-    place = f"epoch {training.begun_epochs} step {training.step}/{training.total_steps}"
-    _tell(training.group, f"{place} loss {loss:.6f} {speed}")
+class Transformer(Workload):
+    """A regression by an encoder; the loss is the mean squared error."""
 
+    name = "transformer"
+    summary = "Train a small transformer encoder on synthetic data."
 
-def save(training: Training) -> None:
-    """Save a checkpoint if a folder was given; every rank must call it, rank 0 writes."""
-    folder = training.options.checkpoint_dir
-    if folder is None:
-        return
-    state = training.state()
-    if training.group.first:
-        try:
-            path = checkpoint.save(folder, training.step, state)
-        except OSError as error:
-            raise SystemExit(f"{error}; make room or choose another --checkpoint-dir") from error
-        _tell(training.group, f"saved {path}")
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Its shape."""
+        parser.add_argument("--layers", type=at_least(1), default=6, help="encoder layers")
+        parser.add_argument("--d-model", type=at_least(1), default=512, help="width of the model")
+        parser.add_argument("--heads", type=at_least(1), default=8, help="attention heads")
+        parser.add_argument("--seq", type=at_least(1), default=128, help="vectors in a sample")
+        parser.add_argument("--dropout", type=number(0.0), default=0.1, help="share of activations dropped")
 
+    def check(self, settings: Settings) -> None:
+        """Every head has the same width."""
+        own = settings.own
+        if own.d_model % own.heads:
+            raise ValueError(f"--d-model {own.d_model} cannot be shared among --heads {own.heads}")
+        if own.dropout >= 1:
+            raise ValueError(f"--dropout {own.dropout:g} leaves nothing: it is a share below 1")
 
-def resume(training: Training) -> None:
-    """Take the newest usable checkpoint, which only rank 0's host must have."""
-    options, group = training.options, training.group
-    if options.checkpoint_dir is None:
-        return
-    data = None
-    if group.first and options.resume:
-        data = checkpoint.newest(options.checkpoint_dir, print_now)
-    elif group.first:
-        checkpoint.set_aside(options.checkpoint_dir)
-    data = group.broadcast(data)
-    if data is None:
-        return
-    state = checkpoint.load(data)
-    training.restore(state)
-    for line in training.differences(state["course"]):
-        _tell(group, f"not an exact continuation: {line}")
+    def identity(self, settings: Settings) -> dict[str, Any]:
+        """Its shape."""
+        return {name: getattr(settings.own, name) for name in ("layers", "d_model", "heads")}
 
+    def data(self, settings: Settings) -> Data:
+        """Drawn from the seed."""
+        return Task(settings.samples, settings.own.seq, settings.own.d_model, settings.seed)
 
-def summary(training: Training, clock: Clock, begun_at: int) -> dict[str, Any]:
-    """What the last line says; losses belong to the whole training, times to this run."""
-    group, losses = training.group, training.losses
-    return {
-        "workload": "transformer",
-        "first_loss": losses.get("first"),
-        "last_loss": losses.get("last"),
-        "steps": training.step,
-        "resumed_from_step": begun_at,
-        "median_step_ms": clock.median_step_ms(),
-        "samples_per_s": clock.samples_per_s(),
-        "warmup_steps": clock.warmup,
-        "world_size": group.world_size,
-        "hosts": sorted(set(group.hostnames)),
-        "params": training.parameters,
-        "batch_per_rank": training.options.batch,
-        "precision": training.precision,
-        "device": group.device.type,
-        "backend": group.backend,
-    }
+    def model(self, settings: Settings) -> nn.Module:
+        """An encoder."""
+        own = settings.own
+        return Encoder(own.layers, own.d_model, own.heads, own.dropout)
 
+    def loss(self, answer: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Mean squared error."""
+        error: torch.Tensor = nn.functional.mse_loss(answer.float(), batch[-1])
+        return error
 
-def _tell(group: ranks.Ranks, text: str) -> None:
-    if group.first:
-        print_now(text)
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
+        """The encoder's layers."""
+        return tuple(model.encoder.layers)
 
-
-def print_now(text: str) -> None:
-    """Print without waiting for a buffer to fill: somebody follows the log."""
-    # one write a line: torchrun runs ranks unbuffered, and print would let another rank in before the line end
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-@record  # type: ignore[untyped-decorator]  # torch is not there where mypy runs
-def main() -> None:
-    """Train by the command line's options, as a rank of torchrun or alone."""
-    options = settings.parse()
-    group = ranks.join(options.device)
-    place = f"rank {group.rank}/{group.world_size} on {group.hostnames[group.rank]}"
-    print_now(
-        f"{place}: local rank {group.local_rank}, device {group.device}, backend {group.backend}, pid {os.getpid()}"
-    )
-    try:
-        train(options, group)
-    finally:
-        ranks.leave()
-    ranks.end()
+    def flops_per_sample(self, settings: Settings, model: nn.Module) -> float:
+        """6 for each weight of the matrices and each vector, and 12 x width x sequence for attention of each layer."""
+        own = settings.own
+        a_vector = 6 * _MATRICES * own.d_model**2 + 12 * own.d_model * own.seq
+        return float(own.layers * own.seq * a_vector)
 
 
 if __name__ == "__main__":
-    main()
+    program.run(Transformer())

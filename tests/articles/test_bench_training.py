@@ -186,4 +186,4 @@ def test_two_real_ranks_learn_and_agree(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert only.conditions["gradient_bytes"] == 4 * only.conditions["parameters"]  # type: ignore[operator]
     # nothing but the payload is left on a host
     assert {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*.py")} == {("nodectl", "payload")}
-    assert not list(tmp_path.rglob("training.py"))
+    assert not list(tmp_path.rglob("transformer.py"))

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from nodectl import workloads
-from nodectl.workloads.settings import parse
 from tests.torch_venv import torch_venv
 
 PROGRAM = Path(next(iter(workloads.__path__))) / "transformer.py"
@@ -204,26 +203,52 @@ def test_fp16_without_a_gpu_is_refused() -> None:
     assert done.returncode != 0 and "needs a GPU" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--heads", "5"), "cannot be shared"),
-        (("--batch", "0"), "whole number from 1"),
-        (("--steps", "-1"), "whole number from 0"),
-        (("--d-modell", "8"), "unrecognized"),
-    ],
-)
-def test_wrong_options_are_refused(options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        parse(options)
-    assert message in capsys.readouterr().err
+PARSED = """
+import contextlib, io, json, sys
+from options import parse
+from transformer import Transformer
+told = []
+for argv in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            told.append(str(parse(Transformer(), argv).checkpoint_dir))
+    except SystemExit as error:
+        told.append(f"{error.code} {said.getvalue()}")
+print(json.dumps(told))
+"""
 
 
-def test_the_checkpoint_folder_of_a_job_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NODECTL_CHECKPOINT_DIR", "/c")
-    assert parse([]).checkpoint_dir == Path("/c") and parse(["--checkpoint-dir", "/d"]).checkpoint_dir == Path("/d")
-    monkeypatch.setenv("NODECTL_CHECKPOINT_DIR", "")
-    assert parse([]).checkpoint_dir is None
+def parsed(*options: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """The checkpoint folder of each command line, or the exit status and the words of its refusal."""
+    told = subprocess.run(
+        [f"{torch_venv()}/bin/python", "-c", PARSED, json.dumps(options)],
+        cwd=PROGRAM.parent,
+        env={"PATH": os.environ["PATH"], **env},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer: list[str] = json.loads(told.stdout)
+    return answer
+
+
+def test_wrong_options_are_refused_and_the_checkpoint_folder_of_a_job_is_the_default() -> None:
+    refused = {
+        ("--heads", "5"): "cannot be shared",
+        ("--batch", "0"): "whole number from 1",
+        ("--steps", "-1"): "whole number from 0",
+        ("--lr", "nan"): "number from 0",
+        ("--dropout", "1"): "leaves nothing",
+        ("--preset", "article-9"): "unrecognized",
+        ("--d-modell", "8"): "unrecognized",
+        ("--layer", "8"): "unrecognized",
+    }
+    *folders, last = parsed(*refused, (), ("--checkpoint-dir", "/d"), env={"NODECTL_CHECKPOINT_DIR": "/c"})
+    assert (folders.pop(), last) == ("/c", "/d")
+    for said, message in zip(folders, refused.values(), strict=True):
+        assert said.startswith("2 ") and message in said, said
+    assert parsed((), env={"NODECTL_CHECKPOINT_DIR": ""}) == ["None"]
 
 
 def test_sigusr1_is_a_wish_for_a_checkpoint_that_all_ranks_follow(tmp_path: Path) -> None:

@@ -99,19 +99,22 @@ class Run:
     """This rank's training, step by step."""
 
     def __init__(self, options: argparse.Namespace, group: Any, torch: Any) -> None:
-        settings, training = (importlib.import_module(name) for name in ("settings", "training"))
+        names = ("options", "training", "feed", "transformer")
+        command_line, training, feed, transformer = (importlib.import_module(name) for name in names)
         self.options, self.group, self.torch = options, group, torch
         shape = ["--%s=%s" % (name, getattr(options, name.replace("-", "_"))) for name in SHAPE]
         # one batch, every step the same samples: its loss must fall, however few the steps are
         samples = options.batch * options.world_size
         fixed = ["--samples=%d" % samples, "--steps=%d" % ENDLESS, "--dropout=0", "--lr=1e-4", "--no-resume"]
-        self.training = training.Training(settings.parse([*shape, *fixed]), group)
-        self.batches = self.training.batches()
+        workload = transformer.Transformer()
+        asked = command_line.parse(workload, [*shape, *fixed])
+        self.training = training.Training(workload, asked, group)
+        _, self.parts = next(feed.Feed(self.training.data, asked, group.device).steps(self.training.plan()))
         self.finite = torch.ones((), dtype=torch.bool, device=group.device)
 
     def step(self) -> Any:
         """One step; the loss of this rank before it."""
-        loss = self.training.train_step(next(self.batches)).detach()
+        loss = self.training.train_step(self.parts)
         self.finite &= self.torch.isfinite(loss)
         return loss
 
@@ -144,7 +147,7 @@ class Run:
     def checksum(self) -> str:
         """Of every bit of the trained weights, the same on all ranks or something went wrong on the way."""
         whole, weighted = 0, 0
-        for parameter in self.training.bare_model.parameters():
+        for parameter in self.training.strategy.bare.parameters():
             bits = parameter.detach().float().flatten().view(self.torch.int32).to(self.torch.int64)
             index = self.torch.arange(bits.numel(), device=bits.device) % CHECK_PRIME + 1
             whole += int(bits.sum().item())
@@ -176,7 +179,7 @@ def measure(run: Run, options: argparse.Namespace) -> None:
         last_loss=finite(run.group.mean(loss)),
         finite=bool(run.finite.item()),
         weights=run.checksum(),
-        parameters=run.training.parameters,
+        parameters=run.training.strategy.parameters,
         precision=run.training.precision,
     )
 

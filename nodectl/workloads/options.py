@@ -1,0 +1,142 @@
+"""The command line of a training program: what every workload has, and what one has of its own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nodectl.workloads import parallel
+    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.workload import Workload
+else:  # on a node these files lie in one folder, without the package
+    import parallel
+    from settings import Settings
+
+PRECISIONS = ("auto", "fp32", "tf32", "fp16", "bf16")
+OPTIMIZERS = ("adam", "adamw", "sgd")
+SCHEDULES = ("constant", "cosine")
+
+
+def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Settings:
+    """Settings from the command line; argparse ends the program (2) on a wrong one."""
+    parser = _parser(workload)
+    own = _own_names(workload)
+    parser.set_defaults(**workload.presets.get(_preset_of(arguments) or "", {}))
+    given = vars(parser.parse_args(arguments))
+    common = {name: value for name, value in given.items() if name not in own}
+    settings = Settings(**common, own=argparse.Namespace(**{name: given[name] for name in sorted(own)}))
+    try:
+        workload.check(settings)
+    except ValueError as error:
+        parser.error(str(error))
+    return settings
+
+
+def _preset_of(arguments: Sequence[str] | None) -> str | None:
+    """Read first, since it gives the other options their defaults; errors are left to the real reading."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--preset", nargs="?")
+    name: str | None = first.parse_known_args(arguments)[0].preset
+    return name
+
+
+def _own_names(workload: Workload) -> frozenset[str]:
+    only = argparse.ArgumentParser(add_help=False)
+    workload.add_options(only)
+    return frozenset(vars(only.parse_args([])))
+
+
+def _parser(workload: Workload) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=workload.name,
+        description=workload.summary,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+    )
+    if workload.presets:
+        known = sorted(workload.presets)
+        parser.add_argument("--preset", choices=known, help="an article's options; those given beside it go before")
+    model = parser.add_argument_group("the workload's own")
+    workload.add_options(model)  # type: ignore[arg-type]  # a group takes options as a parser does
+    _add_course(parser.add_argument_group("course of the training"))
+    _add_speed(parser.add_argument_group("how it is computed"))
+    _add_log(parser.add_argument_group("what is said and kept"))
+    parser.set_defaults(**{"preset": None, **workload.defaults})
+    return parser
+
+
+def _add_course(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--batch", type=at_least(1), default=32, help="samples of a micro-batch on each rank")
+    group.add_argument("--accumulation", type=at_least(1), default=1, help="micro-batches of a step on each rank")
+    group.add_argument("--epochs", type=at_least(1), default=10, help="passes over the samples")
+    group.add_argument("--samples", type=at_least(1), default=1024, help="samples of synthetic data, over all ranks")
+    group.add_argument("--steps", type=at_least(0), default=0, help="end after so many steps in all; 0: by --epochs")
+    group.add_argument("--lr", type=number(0.0), default=1e-3, help="learning rate")
+    group.add_argument("--optimizer", choices=OPTIMIZERS, default="adam", help="what changes the weights")
+    group.add_argument("--weight-decay", type=number(0.0), default=0.0, help="of the optimizer")
+    group.add_argument("--momentum", type=number(0.0), default=0.0, help="of sgd")
+    group.add_argument("--schedule", choices=SCHEDULES, default="constant", help="of the learning rate; cosine: to 0")
+    group.add_argument("--warmup-steps", type=at_least(0), default=0, help="steps in which the learning rate rises")
+    group.add_argument("--clip", type=number(0.0), default=1.0, help="largest norm of the gradients; 0: any")
+    group.add_argument("--seed", type=at_least(0), default=0, help="of weights, data, order and dropout")
+
+
+def _add_speed(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--precision", choices=PRECISIONS, default="auto", help="auto: bf16 or fp16 on a GPU, else fp32")
+    group.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: a GPU where there is one"
+    )
+    group.add_argument(
+        "--parallel", choices=parallel.NAMES, default="auto", help="auto: ddp over several ranks, else single"
+    )
+    group.add_argument("--workers", type=at_least(0), default=0, help="processes a rank that prepare batches")
+    group.add_argument("--pin-memory", action="store_true", help="batches go to a GPU from page-locked memory")
+    group.add_argument(
+        "--prefetch", type=at_least(1), default=2, help="batches that each of the workers prepares ahead"
+    )
+
+
+def _add_log(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--log-every", type=at_least(1), default=10, help="steps between two lines")
+    folder = os.environ.get("NODECTL_CHECKPOINT_DIR") or None
+    group.add_argument("--checkpoint-dir", type=Path, default=folder, help="none: save nothing")
+    group.add_argument("--checkpoint-every", type=at_least(1), default=50, help="steps between two checkpoints")
+    group.add_argument(
+        "--resume", dest="resume", action="store_true", default=True, help="go on from the newest checkpoint"
+    )
+    group.add_argument(
+        "--no-resume", dest="resume", action="store_false", help="begin anew; older checkpoints are set aside"
+    )
+
+
+class at_least:  # noqa: N801 (argparse names the type in its message)
+    """A whole number from `smallest`."""
+
+    def __init__(self, smallest: int) -> None:
+        self.smallest = smallest
+        self.__name__ = f"whole number from {smallest}"
+
+    def __call__(self, text: str) -> int:
+        value = int(text)
+        if value < self.smallest:
+            raise ValueError
+        return value
+
+
+class number:  # noqa: N801 (as above)
+    """A finite number from `smallest`."""
+
+    def __init__(self, smallest: float) -> None:
+        self.smallest = smallest
+        self.__name__ = f"number from {smallest:g}"
+
+    def __call__(self, text: str) -> float:
+        value = float(text)
+        if not self.smallest <= value < float("inf"):
+            raise ValueError
+        return value

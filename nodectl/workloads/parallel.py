@@ -1,0 +1,193 @@
+"""How one model is trained by many ranks: who has which samples, when gradients meet, what a checkpoint holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from nodectl.workloads.ranks import Ranks
+    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.workload import Batch, Workload
+
+
+class Strategy:
+    """One rank that has the whole model and all samples; what others do otherwise, they override.
+
+    `model` is what is called, `bare` the workload's own; `data_rank` of `data_size` says which share of the samples.
+    """
+
+    def __init__(self, workload: Workload, settings: Settings, group: Ranks, precision: str) -> None:
+        self.workload, self.settings, self.group, self.precision = workload, settings, group, precision
+        self.bare = self._make()
+        self.model = self._wrap(self.bare)
+        self.optimizer = make_optimizer(settings, self.model.parameters())
+        self.scaler = _scaler(precision == "fp16")
+
+    @property
+    def data_rank(self) -> int:
+        """Which of the `data_size` shares of the samples this rank has."""
+        return 0
+
+    @property
+    def data_size(self) -> int:
+        """Among how many the samples are shared."""
+        return 1
+
+    def _make(self) -> nn.Module:
+        return self.workload.model(self.settings).to(self.group.device)
+
+    def _wrap(self, model: nn.Module) -> nn.Module:
+        return model
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the whole model has that are trained."""
+        return sum(parameter.numel() for parameter in self.bare.parameters() if parameter.requires_grad)
+
+    def gradients(self, parts: Sequence[Batch]) -> torch.Tensor:
+        """Forward and backward of all micro-batches of a step; their mean loss on this rank, on its device."""
+        self.optimizer.zero_grad(set_to_none=True)
+        samples = sum(len(part[0]) for part in parts)
+        total = torch.zeros((), device=self.group.device)
+        for number, part in enumerate(parts, start=1):
+            with self._meeting(last=number == len(parts)):
+                loss = self._loss(part) * (len(part[0]) / samples)
+                self.scaler.scale(loss).backward()
+            total += loss.detach()
+        return total
+
+    def _loss(self, part: Batch) -> torch.Tensor:
+        with self.autocast():
+            answer = self.model(*part[:-1])
+        return self.workload.loss(answer, part)
+
+    def _meeting(self, *, last: bool) -> AbstractContextManager[Any]:
+        """Around a backward pass; gradients need not meet before the last of a step."""
+        return nullcontext()
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The precision of the forward pass."""
+        dtype = torch.float16 if self.precision == "fp16" else torch.bfloat16
+        autocast: AbstractContextManager[Any] = torch.autocast(
+            self.group.device.type, dtype=dtype, enabled=self.precision in ("fp16", "bf16")
+        )
+        return autocast
+
+    def step(self, lr: float) -> None:
+        """Change the weights by the gradients, no longer than the limit, at this learning rate."""
+        for each in self.optimizer.param_groups:
+            each["lr"] = lr
+        self.scaler.unscale_(self.optimizer)  # the limit is meant for the true gradients
+        if self.settings.clip:
+            self._clip(self.settings.clip)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def _clip(self, limit: float) -> None:
+        nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+
+    def mean_loss(self, loss: torch.Tensor) -> float:
+        """The mean over all samples of a step, the same on every rank; every rank must call it."""
+        return self.group.mean(loss)
+
+    def predict(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The model's answer without gradients, as it is now."""
+        with torch.no_grad(), self.autocast():
+            answer: torch.Tensor = self.model(*inputs)
+        return answer
+
+    def state(self) -> dict[str, Any]:
+        """Model, optimizer and scaler, whole; every rank must call it."""
+        return {
+            "model": self.bare.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take what `state` gave; every rank must call it."""
+        self.bare.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+
+
+class OneProcess(Strategy):
+    """All GPUs of a host by one process (nn.DataParallel): here to show what it costs beside a rank a GPU."""
+
+    def _wrap(self, model: nn.Module) -> nn.Module:
+        wrapped: nn.Module = nn.DataParallel(model)
+        return wrapped
+
+
+class Replicas(Strategy):
+    """The whole model on every rank, gradients averaged while the backward pass runs (DistributedDataParallel)."""
+
+    @property
+    def data_rank(self) -> int:
+        """Its own rank."""
+        return self.group.rank
+
+    @property
+    def data_size(self) -> int:
+        """All ranks."""
+        return self.group.world_size
+
+    def _wrap(self, model: nn.Module) -> nn.Module:
+        on_gpu = self.group.device.type == "cuda"
+        wrapped: nn.Module = DistributedDataParallel(model, device_ids=[self.group.local_rank] if on_gpu else None)
+        return wrapped
+
+    def _meeting(self, *, last: bool) -> AbstractContextManager[Any]:
+        silent: AbstractContextManager[Any] = nullcontext() if last else self.model.no_sync()
+        return silent
+
+
+_STRATEGIES: dict[str, Callable[..., Strategy]] = {"single": Strategy, "dataparallel": OneProcess, "ddp": Replicas}
+NAMES = ("auto", *_STRATEGIES)
+
+
+def check(settings: Settings, world_size: int) -> str:
+    """The strategy's name; SystemExit with the rule that so many ranks break."""
+    name = settings.parallel
+    if name == "auto":
+        return "ddp" if world_size > 1 else "single"
+    if name in ("single", "dataparallel") and world_size > 1:
+        raise SystemExit(
+            f"--parallel {name} is one process, and there are {world_size} ranks, which would each train a model of"
+            " their own: start one, or take --parallel ddp"
+        )
+    if name not in ("single", "dataparallel") and world_size == 1:
+        raise SystemExit(
+            f"--parallel {name} shares a training among ranks, and this is the only one: start it by torchrun"
+        )
+    return name
+
+
+def make(name: str, workload: Workload, settings: Settings, group: Ranks, precision: str) -> Strategy:
+    """The strategy of that name, as `check` gave it; SystemExit where the options break a rule of its own."""
+    return _STRATEGIES[name](workload, settings, group, precision)
+
+
+def make_optimizer(settings: Settings, parameters: Any) -> Any:
+    """What changes these weights."""
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(
+            parameters, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
+        )
+    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+    return kind(parameters, lr=settings.lr, weight_decay=settings.weight_decay)
+
+
+def _scaler(enabled: bool) -> Any:
+    # torch.amp has it since 2.3
+    return (
+        torch.amp.GradScaler("cuda", enabled=enabled)
+        if hasattr(torch.amp, "GradScaler")
+        else (torch.cuda.amp.GradScaler(enabled=enabled))
+    )

@@ -1,0 +1,200 @@
+"""What every workload's program does: train by its options, say how it goes, save and resume, sum up."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+# before torch loads OpenMP: where ranks share cores, threads that wait by spinning make a step twenty times as long
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import torch
+from torch.distributed.elastic.multiprocessing.errors import record
+
+if TYPE_CHECKING:
+    from nodectl.workloads import checkpoint, options, ranks
+    from nodectl.workloads.clock import Clock
+    from nodectl.workloads.feed import Feed
+    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.training import Training
+    from nodectl.workloads.usage import Usage
+    from nodectl.workloads.workload import Workload
+else:  # on a node these files lie in one folder, without the package
+    import checkpoint
+    import options
+    import ranks
+    from clock import Clock
+    from feed import Feed
+    from training import Training
+    from usage import Usage
+
+
+def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
+    """The whole training, from where a checkpoint left it to its last step."""
+    training = Training(workload, settings, group)
+    resume(training)
+    begun_at = training.step
+    clock = Clock(group.device, training.total_steps - begun_at)
+    usage = Usage(group, training.precision)
+    wish = Wish(group)
+    feed = Feed(training.data, settings, group.device)
+    arriving = feed.steps(training.plan())
+    for _ in range(begun_at, training.total_steps):
+        if clock.is_warm:
+            usage.start()
+        clock.start()
+        waited_s = feed.waited_s
+        samples, parts = next(arriving)
+        loss = training.train_step(parts)
+        clock.stop(samples * training.strategy.data_size, feed.waited_s - waited_s)
+        wished = False
+        if training.step == 1 or _due(training, settings.log_every):
+            note_loss(training, training.strategy.mean_loss(loss), clock)
+            wished = wish.is_shared()
+        if training.is_epoch_over:
+            note_figures(training)
+        if wished or _due(training, settings.checkpoint_every):
+            save(training)
+    usage.stop()
+    _tell(group, json.dumps(summary(training, clock, usage, begun_at)))
+
+
+class Wish:
+    """For a checkpoint out of turn, said by SIGUSR1 to any rank; all ranks ask at the same step, and get one answer."""
+
+    def __init__(self, group: ranks.Ranks) -> None:
+        self._group = group
+        self._said = False
+        signal.signal(signal.SIGUSR1, self._say)
+
+    def _say(self, *_: object) -> None:
+        self._said = True
+
+    def is_shared(self) -> bool:
+        """At least one rank was asked since the last call; every rank must call it."""
+        said, self._said = self._said, False
+        return self._group.mean(torch.tensor(float(said), device=self._group.device)) > 0
+
+
+def _due(training: Training, every: int) -> bool:
+    return training.step % every == 0 or training.step == training.total_steps
+
+
+def note_loss(training: Training, loss: float, clock: Clock) -> None:
+    """Keep the loss of this step for the summary, and print a line."""
+    training.losses.setdefault("first", loss)
+    training.losses["last"] = loss
+    every = training.settings.log_every
+    median_ms, samples_per_s = clock.median_step_ms(every), clock.samples_per_s(every)
+    speed = "warming up" if median_ms is None else f"step {median_ms:.1f} ms, {samples_per_s:.1f} samples/s"
+    _tell(training.group, f"{_place(training)} loss {loss:.6f} {speed} on {training.data.words}")
+
+
+def note_figures(training: Training) -> None:
+    """After an epoch: what the test set says, where there is one; every rank must call it."""
+    figures = training.workload.evaluate(training.settings, training.group, training.strategy.predict)
+    training.evaluated.update(figures)
+    said = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in figures.items())
+    if said:
+        _tell(training.group, f"{_place(training)} {said} on {training.data.words}")
+
+
+def _place(training: Training) -> str:
+    return f"epoch {training.begun_epochs} step {training.step}/{training.total_steps}"
+
+
+def save(training: Training) -> None:
+    """Save a checkpoint if a folder was given; every rank must call it, rank 0 writes."""
+    folder = training.settings.checkpoint_dir
+    if folder is None:
+        return
+    state = training.state()
+    if training.group.first:
+        try:
+            path = checkpoint.save(folder, training.step, state)
+        except OSError as error:
+            raise SystemExit(f"{error}; make room or choose another --checkpoint-dir") from error
+        _tell(training.group, f"saved {path}")
+
+
+def resume(training: Training) -> None:
+    """Take the newest usable checkpoint, which only rank 0's host must have."""
+    settings, group = training.settings, training.group
+    if settings.checkpoint_dir is None:
+        return
+    data = None
+    if group.first and settings.resume:
+        data = checkpoint.newest(settings.checkpoint_dir, print_now)
+    elif group.first:
+        checkpoint.set_aside(settings.checkpoint_dir)
+    data = group.broadcast(data)
+    if data is None:
+        return
+    state = checkpoint.load(data)
+    training.restore(state)
+    for line in training.differences(state["course"]):
+        _tell(group, f"not an exact continuation: {line}")
+
+
+def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> dict[str, Any]:
+    """What the last line says; losses belong to the whole training, times to this run. Every rank must call it."""
+    group, losses, settings = training.group, training.losses, training.settings
+    workload, strategy = training.workload, training.strategy
+    figures = clock.figures()
+    samples_per_s = figures["samples_per_s"]
+    units = workload.units_per_sample(settings)
+    flops = workload.flops_per_sample(settings, strategy.bare)
+    return {
+        "workload": workload.name,
+        "preset": settings.preset,
+        "data": training.data.words,
+        "first_loss": losses.get("first"),
+        "last_loss": losses.get("last"),
+        **training.evaluated,
+        "steps": training.step,
+        "resumed_from_step": begun_at,
+        **figures,
+        f"{workload.unit}_per_s": None if samples_per_s is None else round(samples_per_s * units, 1),
+        **usage.figures(None if samples_per_s is None else samples_per_s * flops, figures["timed_steps"]),
+        "world_size": group.world_size,
+        "hosts": sorted(set(group.hostnames)),
+        "params": strategy.parameters,
+        "batch_per_rank": settings.batch,
+        "accumulation": settings.accumulation,
+        "global_batch": settings.batch * settings.accumulation * strategy.data_size,
+        "parallel": training.parallel,
+        "precision": training.precision,
+        "device": group.device.type,
+        "backend": group.backend,
+    }
+
+
+def _tell(group: ranks.Ranks, text: str) -> None:
+    if group.first:
+        print_now(text)
+
+
+def print_now(text: str) -> None:
+    """Print without waiting for a buffer to fill: somebody follows the log."""
+    # one write a line: torchrun runs ranks unbuffered, and print would let another rank in before the line end
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+@record  # type: ignore[untyped-decorator]  # torch is not there where mypy runs
+def run(workload: Workload) -> None:
+    """Train by the command line's options, as a rank of torchrun or alone."""
+    settings = options.parse(workload)
+    group = ranks.join(settings.device)
+    place = f"rank {group.rank}/{group.world_size} on {group.hostnames[group.rank]}"
+    print_now(
+        f"{place}: local rank {group.local_rank}, device {group.device}, backend {group.backend}, pid {os.getpid()}"
+    )
+    try:
+        train(workload, settings, group)
+    finally:
+        ranks.leave()
+    ranks.end()

@@ -1,0 +1,147 @@
+"""What a training takes: GPU time and memory, bytes on the network, and how much of what the GPUs could do."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from nodectl.workloads.ranks import Ranks
+
+_NET = Path("/sys/class/net")
+_INFINIBAND = Path("/sys/class/infiniband")
+# its port counters count words of four bytes
+_WORD_BYTES = 4
+_EVERY_S = 1.0
+_PATIENCE_S = 10.0
+# dense, with fp32 accumulation, TFLOP/s: half precision, tf32, fp32; data sheets of NVIDIA, the first name that fits
+_PEAKS = (
+    (r"B200|GB200", 2250, 1125, 75),
+    (r"H100 PCIe", 756, 378, 51),
+    (r"H100 NVL", 835, 418, 60),
+    (r"H100|H200|GH200", 989, 494, 67),
+    (r"A100|A800", 312, 156, 19.5),
+    (r"A30\b", 165, 82, 10.3),
+    (r"A10\b", 125, 62.5, 31.2),
+    (r"A40\b|A6000", 150, 75, 37),
+    (r"L40S", 362, 183, 91.6),
+    (r"L40\b", 181, 90.5, 90.5),
+    (r"L4\b", 121, 60, 30.3),
+    (r"RTX 4090", 165.2, 82.6, 82.6),
+    (r"RTX 3090", 71, 35.6, 35.6),
+    (r"V100", 125, 15.7, 15.7),
+    (r"T4\b", 65, 8.1, 8.1),
+)
+
+
+def peak_flops(name: str, precision: str) -> float | None:
+    """What a GPU of this name can do in a second at most; None where that is not known."""
+    for pattern, half, tf32, single in _PEAKS:
+        if re.search(pattern, name):
+            return {"fp32": single, "tf32": tf32}.get(precision, half) * 1e12
+    return None
+
+
+def sent_bytes(net: Path = _NET, infiniband: Path = _INFINIBAND) -> int:
+    """What this host's network interfaces and RDMA ports have sent since they came up, its own loop left out.
+
+    An Ethernet port that also carries RDMA counts that in its port counters alone.
+    """
+    total = 0
+    for folder in net.glob("*"):
+        # what stands on others (a bridge, a bond, a VLAN) would count their bytes again
+        if folder.name != "lo" and not list(folder.glob("lower_*")):
+            total += _read_count(folder / "statistics/tx_bytes")
+    for counter in infiniband.glob("*/ports/*/counters/port_xmit_data"):
+        total += _WORD_BYTES * _read_count(counter)
+    return total
+
+
+def _read_count(path: Path) -> int:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+
+
+class Usage:
+    """Counted from the first step after the warm-up to the last; what a device does not tell is null."""
+
+    def __init__(self, group: Ranks, precision: str) -> None:
+        self._group, self._precision = group, precision
+        self._began_bytes: int | None = None
+        self._sent_bytes = 0
+        self._shares: list[float] = []
+        self._ended = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    def start(self) -> None:
+        """The first call counts."""
+        if self._began_bytes is not None:
+            return
+        self._began_bytes = sent_bytes()
+        if self._group.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._group.device)
+            self._watcher = threading.Thread(target=self._watch, daemon=True)
+            self._watcher.start()
+
+    def stop(self) -> None:
+        """The last step is over."""
+        self._ended.set()
+        if self._began_bytes is not None:
+            self._sent_bytes = sent_bytes() - self._began_bytes
+        if self._watcher is not None:
+            self._watcher.join(_PATIENCE_S)
+
+    def _watch(self) -> None:
+        """What nvidia-smi says of this rank's GPU, again and again, until it fails or the training ends."""
+        properties = torch.cuda.get_device_properties(self._group.device)
+        uuid = getattr(properties, "uuid", None)  # torch has it since 2.3
+        which = f"GPU-{uuid}" if uuid is not None else str(self._group.local_rank)
+        ask = ["nvidia-smi", f"--id={which}", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+        while not self._ended.wait(_EVERY_S):
+            try:
+                done = subprocess.run(ask, capture_output=True, text=True, timeout=_PATIENCE_S, check=True)
+                self._shares.append(float(done.stdout.strip()) / 100)
+            except (OSError, subprocess.SubprocessError, ValueError):
+                return
+
+    def figures(self, flops_per_s: float | None, steps: int) -> dict[str, Any]:
+        """For the summary; every rank must call it. `flops_per_s` is of all ranks together, over so many steps.
+
+        `gpu_utilisation` is the mean over ranks of the part of the time in which any kernel ran, which is no measure of
+        how well it ran (`mfu` is). `net_bytes_per_step` is what all hosts sent, whoever sent it.
+        """
+        group, on_gpu = self._group, self._group.device.type == "cuda"
+        first_here = group.local_rank == 0
+        sent = self._sum(float(self._sent_bytes) if first_here else 0.0)
+        memory = torch.cuda.max_memory_allocated(group.device) if on_gpu else 0
+        watched = self._sum(float(bool(self._shares)))
+        shares = self._sum(sum(self._shares) / len(self._shares) if self._shares else 0.0)
+        name = torch.cuda.get_device_name(group.device) if on_gpu else "cpu"
+        peak = peak_flops(name, self._precision) if on_gpu else None
+        mfu = None if peak is None or flops_per_s is None else round(flops_per_s / (peak * group.world_size), 4)
+        return {
+            "model_flops_per_s": flops_per_s,
+            "mfu": mfu,
+            "device_name": name,
+            "peak_memory_bytes": int(self._most(float(memory))) if on_gpu else None,
+            "gpu_utilisation": round(shares / watched, 4) if watched else None,
+            "net_bytes_per_step": round(sent / steps) if steps and len(set(group.hostnames)) > 1 else None,
+        }
+
+    def _sum(self, value: float) -> float:
+        return self._group.mean(torch.tensor(value, dtype=torch.float64, device=self._group.device)) * (
+            self._group.world_size
+        )
+
+    def _most(self, value: float) -> float:
+        total = torch.tensor([value], dtype=torch.float64, device=self._group.device)
+        if self._group.world_size > 1:
+            torch.distributed.all_reduce(total, torch.distributed.ReduceOp.MAX)
+        return float(total.item())

@@ -1,0 +1,84 @@
+"""What a training program is made of: its data, its model, its loss, and the options that belong to it alone."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from nodectl.workloads.ranks import Ranks
+    from nodectl.workloads.settings import Settings
+
+    # what the model takes, then the targets
+    Batch: TypeAlias = "tuple[torch.Tensor, ...]"
+    # the trained model's answer, without gradients
+    Predict: TypeAlias = "Callable[[Sequence[torch.Tensor]], torch.Tensor]"
+
+
+class Data:
+    """Samples by their numbers. `words` says what they are, for every result that comes from them."""
+
+    words = ""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def batch(self, indices: Sequence[int], epoch: int) -> Batch:
+        """These samples, on the CPU: a function of its arguments and the seed alone, whoever asks, in any order."""
+        raise NotImplementedError
+
+
+class Workload:
+    """A training program; `unit` is what its speed is told in beside samples: samples, or tokens."""
+
+    name = ""
+    summary = ""
+    unit = "samples"
+    # of options: by their destinations; what stands on the command line goes before it
+    presets: Mapping[str, Mapping[str, Any]] = {}
+    defaults: Mapping[str, Any] = {}
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """The options that no other workload has."""
+
+    def check(self, settings: Settings) -> None:
+        """ValueError with the rule that these options break."""
+
+    def identity(self, settings: Settings) -> dict[str, Any]:
+        """What a checkpoint must have been made with to fit at all."""
+        raise NotImplementedError
+
+    def data(self, settings: Settings) -> Data:
+        """What is trained on; SystemExit where it is not there."""
+        raise NotImplementedError
+
+    def model(self, settings: Settings) -> nn.Module:
+        """The model, made anew on the default device; its weights by the seed that was set before."""
+        raise NotImplementedError
+
+    def loss(self, answer: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """The mean over a micro-batch, in float32."""
+        raise NotImplementedError
+
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
+        """The repeated layers of the bare model, in their order."""
+        raise NotImplementedError
+
+    def units_per_sample(self, settings: Settings) -> int:
+        """How many of `unit` a sample has."""
+        return 1
+
+    def flops_per_sample(self, settings: Settings, model: nn.Module) -> float:
+        """Floating-point operations that a training step needs for one sample: forward and backward, nothing twice."""
+        raise NotImplementedError
+
+    def evaluate(self, settings: Settings, group: Ranks, predict: Predict) -> dict[str, float]:
+        """Figures beside the loss after an epoch, over all ranks, all of which call it; nothing without a test set."""
+        return {}
