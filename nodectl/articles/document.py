@@ -2,66 +2,66 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import asdict, replace
 
+from nodectl.articles.claims import Figure, article, figures
+from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, nearest
 from nodectl.articles.sweep import Row, Sweep
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.common.resources import data_dir
 from nodectl.common.units import digits
 from nodectl.model.measurement import Measurement
+from nodectl.probes.base import ProbeResult
 from nodectl.report.table import aligned
 
-
-@dataclass(frozen=True, slots=True)
-class PublishedRow:
-    """One column of the article's table."""
-
-    rate_gbit_s: float
-    one_node_samples_s: float
-    many_nodes_samples_s: float
-    retrieval_ms: float
+ARTICLE, CLAIM = 2, "network_sweep"
+_COLUMNS = {"one_node": "one node", "many_nodes": "all nodes", "retrieval": "retrieval"}
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The article's figures, lowest rate first."""
-
-    source: str
-    hardware: str
-    network: str
-    rows: tuple[PublishedRow, ...]
-
-    @property
-    def ratio(self) -> float:
-        """Throughput of many nodes at the highest rate to that at the lowest."""
-        return self.rows[-1].many_nodes_samples_s / self.rows[0].many_nodes_samples_s
+def published() -> dict[str, tuple[Figure, ...]]:
+    """The article's figures by their column, lowest rate first."""
+    table = figures(ARTICLE, CLAIM)
+    return {
+        column: tuple(
+            sorted((each for each in table if each.column == column), key=lambda each: each.conditions["link_gbit"])
+        )
+        for column in _COLUMNS
+    }
 
 
-@lru_cache(maxsize=1)
-def published() -> Published:
-    """The rows that the article printed, from the data that nodectl ships."""
-    document = json.loads((data_dir() / "articles" / "network-sweep.json").read_text(encoding="utf-8"))
-    rows = sorted((PublishedRow(**row) for row in document.pop("rows")), key=lambda row: row.rate_gbit_s)
-    return Published(rows=tuple(rows), **document)
+def article_ratio() -> float:
+    """The article's throughput of many nodes at the highest rate to that at the lowest."""
+    many = published()["many_nodes"]
+    return many[-1].value / many[0].value
 
 
 def sweep_document(sweep: Sweep, *, scaled: bool) -> dict[str, object]:
     """The sweep as plain data for JSON."""
-    article = published()
     return {
         "scaled": scaled,
         "rows": [_row_document(row) for row in sweep.rows],
         "ratio": sweep.ratio,
         "rising": sweep.rising,
-        "article_ratio": round(article.ratio, 4),
-        "article": asdict(article),
+        "article_ratio": round(article_ratio(), 4),
+        "article": {"title": article(ARTICLE).title, "rows": [asdict(each) for each in figures(ARTICLE, CLAIM)]},
         "measurements": [asdict(measurement) for measurement in sweep.result.measurements],
         "findings": [asdict(finding) for finding in sweep.result.findings],
     }
+
+
+def sweep_lines(sweep: Sweep) -> list[list[object]]:
+    """A line for each figure measured, with the article's that is nearest."""
+    header = ["rate", "rate_bits", "column", "value", "unit", "spread", *HEADER]
+    lines: list[list[object]] = [list(header)]
+    for row in sweep.rows:
+        cells = {"one_node": row.one_node, "many_nodes": row.many_nodes, "retrieval": row.retrieval}
+        for name, cell in _beside(row).items():
+            measured = cells[name]
+            if measured is not None:
+                own = [row.link.name, row.link.rate_bits, name, measured.value, measured.unit, measured.spread]
+                lines.append([*own, *cell.cells])
+    return lines
 
 
 def _row_document(row: Row) -> dict[str, object]:
@@ -74,7 +74,32 @@ def _row_document(row: Row) -> dict[str, object]:
         "training": {**{name: cell and cell.value for name, cell in training.items()}, "unit": "samples/s"},
         "retrieval": {name: conditions.get(name) for name in ("p50_ms", "p99_ms", "queries_s")},
         "spread": {name: cell and cell.spread for name, cell in cells.items()},
+        "article": {name: cell.document for name, cell in _beside(row).items()},
     }
+
+
+def _beside(row: Row) -> dict[str, Comparable]:
+    """By column the article's figure that is nearest to what was measured."""
+    cells = {"one_node": row.one_node, "many_nodes": row.many_nodes, "retrieval": row.retrieval}
+    rate = {} if row.link.rate_bits is None else {"link_gbit": row.link.rate_bits / 1e9}
+    return {
+        name: nearest(published()[name], {**conditions_of(cell), **rate})
+        for name, cell in cells.items()
+        if cell is not None
+    }
+
+
+def conditions_of(measured: Measurement) -> dict[str, object]:
+    """Of a training or a retrieval, by the names that claims have for them."""
+    given = measured.conditions
+    ours = {
+        "device": given.get("device"),
+        "devices": given.get("ranks"),
+        "nodes": len(measured.hosts),
+        "batch_per_rank": given.get("batch_size"),
+        "precision": given.get("precision"),
+    }
+    return {name: value for name, value in ours.items() if value is not None}
 
 
 def sweep_table(sweep: Sweep, *, scaled: bool, hosts: int) -> str:
@@ -83,8 +108,21 @@ def sweep_table(sweep: Sweep, *, scaled: bool, hosts: int) -> str:
     units = ("", "samples/s", "samples/s", "all nodes", "p50 ms", "p99 ms")
     lowest = sweep.rows[0].many_nodes
     ours = [_cells(row, lowest.value if lowest and len(sweep.rows) > 1 else None) for row in sweep.rows]
-    table = aligned([names, units, *ours, *map(_article_cells, published().rows)])
-    return "\n".join([table, "", f"here: {counted(hosts, 'host')}", *_remarks(sweep, scaled=scaled)])
+    table = aligned([names, units, *ours, *_article_rows()])
+    remarks = [f"here: {counted(hosts, 'host')}", *_remarks(sweep, scaled=scaled), *comparable_lines(_verdicts(sweep))]
+    return "\n".join([table, "", *remarks])
+
+
+def _verdicts(sweep: Sweep) -> dict[str, Comparable]:
+    """By column what stands against its figures at any of the rates; by rate and column where nothing does at one."""
+    beside = [(row.link.name, name, cell) for row in sweep.rows for name, cell in _beside(row).items()]
+    if any(cell.comparable for _, _, cell in beside):
+        return {f"{_COLUMNS[name]} at {rate}": cell for rate, name, cell in beside}
+    columns: dict[str, Comparable] = {}
+    for _, name, cell in beside:
+        before = columns.get(_COLUMNS[name], cell)
+        columns[_COLUMNS[name]] = replace(before, because=tuple(dict.fromkeys((*before.because, *cell.because))))
+    return columns
 
 
 def _cells(row: Row, lowest: float | None) -> tuple[str, ...]:
@@ -99,21 +137,26 @@ def _cells(row: Row, lowest: float | None) -> tuple[str, ...]:
     )
 
 
-def _article_cells(row: PublishedRow) -> tuple[str, ...]:
-    return (
-        f"article, {row.rate_gbit_s:g} Gbit/s",
-        digits(row.one_node_samples_s),
-        digits(row.many_nodes_samples_s),
-        f"{row.many_nodes_samples_s / published().rows[0].many_nodes_samples_s:.2f} x",
-        digits(row.retrieval_ms),
-        "-",
-    )
+def _article_rows() -> list[tuple[str, ...]]:
+    columns = published()
+    lowest = columns["many_nodes"][0].value
+    return [
+        (
+            f"article, {one.row}",
+            digits(one.value),
+            digits(many.value),
+            f"{many.value / lowest:.2f} x",
+            digits(latency.value),
+            "-",
+        )
+        for one, many, latency in zip(*columns.values(), strict=True)
+    ]
 
 
 def _remarks(sweep: Sweep, *, scaled: bool) -> list[str]:
-    article = published()
-    first, last = article.rows[0], article.rows[-1]
-    theirs = f"the article: {article.ratio:.2f} times, {first.rate_gbit_s:g} to {last.rate_gbit_s:g} Gbit/s"
+    many = published()["many_nodes"]
+    first, last = (each.conditions["link_gbit"] for each in (many[0], many[-1]))
+    theirs = f"the article: {article_ratio():.2f} times, {first} to {last} Gbit/s"
     lines = []
     if sweep.ratio is not None:
         low, high = sweep.rows[0].link.name, sweep.rows[-1].link.name
@@ -122,7 +165,32 @@ def _remarks(sweep: Sweep, *, scaled: bool) -> list[str]:
         lines.append("scaled: a lab's links, its hosts share this machine's processors and memory")
     else:
         lines.append(f"one rate: the links are what they are here ({theirs})")
-    lines.append(f"the article's rows: {article.hardware}; {article.network}; it gives no p99")
+    lines.append("the article gives no p99")
+    return lines
+
+
+def _retrieval_beside(measured: Measurement) -> Comparable:
+    """Without a rate of the network: these are the links as they are, whatever that is."""
+    return nearest(published()["retrieval"], conditions_of(measured))
+
+
+def retrieval_document(result: ProbeResult) -> dict[str, object]:
+    """The measurements as plain data for JSON, each with the article's figure that is nearest."""
+    return {
+        "measurements": [
+            {**asdict(measured), "article": _retrieval_beside(measured).document} for measured in result.measurements
+        ],
+        "findings": [asdict(finding) for finding in result.findings],
+    }
+
+
+def retrieval_lines(measurements: Sequence[Measurement]) -> list[list[object]]:
+    """A line for each batch size."""
+    names = ("batch_size", "p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")
+    lines: list[list[object]] = [["hosts", "p50_ms", "spread", *names, *HEADER]]
+    for each in measurements:
+        own = [len(each.hosts), each.value, each.spread, *(each.conditions.get(name) for name in names)]
+        lines.append([*own, *_retrieval_beside(each).cells])
     return lines
 
 
@@ -134,7 +202,12 @@ def retrieval_table(measurements: Sequence[Measurement]) -> str:
     checked = f"{first['checked_queries']} queries over {first['checked_rows']} rows"
     confirmed = "equal to brute force" if first["correct"] else "NOT equal to brute force"
     title += f" on {first['device']}, asked by {first['front']}; {checked}: {confirmed}"
-    return f"{aligned([header, *map(_retrieval_cells, measurements)])}\n\n{title}"
+    theirs = ", ".join(f"{digits(figure.value)} ms at {figure.row}" for figure in published()["retrieval"])
+    beside = comparable_lines(
+        {f"batch {each.conditions['batch_size']}": _retrieval_beside(each) for each in measurements}
+    )
+    table = aligned([header, *map(_retrieval_cells, measurements)])
+    return "\n".join([table, "", title, f"the article: {theirs}", *beside])
 
 
 def _retrieval_cells(measured: Measurement) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodectl.articles import sweep as sweep_module
-from nodectl.articles.document import published, sweep_document, sweep_table
+from nodectl.articles.document import article_ratio, published, sweep_document, sweep_table
 from nodectl.articles.gangs import Turns
 from nodectl.articles.retrieval import Table
 from nodectl.articles.sweep import LinkRate, Sweep, run_sweep, table_for
@@ -87,6 +87,7 @@ def test_three_rates_make_the_articles_table(monkeypatch: pytest.MonkeyPatch) ->
     assert lab.asked == [("training", 1), ("training", 4), ("retrieval", 4)]
     document: Any = sweep_document(swept, scaled=True)
     assert [row["rate"] for row in document["rows"]] == list(SPEED)
+    beside = document["rows"][0].pop("article")
     assert document["rows"][0] == {
         "rate": "100mbit",
         "rate_bits": 10**8,
@@ -94,6 +95,13 @@ def test_three_rates_make_the_articles_table(monkeypatch: pytest.MonkeyPatch) ->
         "retrieval": {"p50_ms": 60.0, "p99_ms": 120.0, "queries_s": None},
         "spread": {"one_node": 0.1, "many_nodes": 0.1, "retrieval": 0.1},
     }
+    assert {name: cell["value"] for name, cell in beside.items()} == {
+        "one_node": 12345,
+        "many_nodes": 8765,
+        "retrieval": 45.2,
+    }
+    assert beside["many_nodes"]["comparable"] is False
+    assert "number of nodes: 4 here, 8 there" in beside["many_nodes"]["because"]
     assert (document["ratio"], document["rising"], document["scaled"]) == (15.0, True, True)
     assert document["article_ratio"] == pytest.approx(2.93, abs=0.005)
     assert document["findings"] == []
@@ -108,7 +116,9 @@ def test_three_rates_make_the_articles_table(monkeypatch: pytest.MonkeyPatch) ->
     assert rows["article, 1 Gbit/s"] == ["12,345", "8,765", "1.00 x", "45.2", "-"]
     assert rows["article, 10 Gbit/s"] == ["23,456", "18,234", "2.08 x", "22.1", "-"]
     assert rows["article, 20 Gbit/s"] == ["28,901", "25,678", "2.93 x", "9.80", "-"]
-    assert "8 DGX A100" in shown and max(map(len, shown.splitlines())) <= 100
+    assert (
+        "number of nodes: 4 here, 8 there (all nodes, retrieval)" in shown and max(map(len, shown.splitlines())) <= 100
+    )
 
 
 def test_a_rate_that_brings_nothing_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +203,7 @@ def test_one_host_is_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_article_is_as_printed() -> None:
-    rows = published().rows
-    assert [each.rate_gbit_s for each in rows] == [1, 10, 20]
-    assert [each.retrieval_ms for each in rows] == [45.2, 22.1, 9.8]
-    assert published().ratio == 25678 / 8765
+    latencies = published()["retrieval"]
+    assert [each.conditions["link_gbit"] for each in latencies] == [1, 10, 20]
+    assert [each.value for each in latencies] == [45.2, 22.1, 9.8]
+    assert article_ratio() == 25678 / 8765

@@ -1,0 +1,171 @@
+"""What the articles claim: figures with their conditions, what is wrong in them, and where their other numbers are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from nodectl.common.resources import data_dir
+from nodectl.common.spelling import meant
+from nodectl.errors import UsageError
+from nodectl.profiles.load import check_document, read_document
+from nodectl.profiles.schema import Strict
+
+# the conditions that a figure may name, in words; a measurement that has one names it the same
+CONDITIONS = {
+    "device": "device",
+    "devices": "number of devices",
+    "nodes": "number of nodes",
+    "cpu": "processor",
+    "link_gbit": "rate of the network in Gbit/s",
+    "workload": "workload",
+    "preset": "preset",
+    "parallel": "kind of parallel training",
+    "mode": "mode",
+    "precision": "precision",
+    "batch": "batch of all devices",
+    "batch_per_rank": "batch of a rank",
+    "accumulation": "accumulation",
+    "files": "number of files",
+    "workers": "number of workers",
+    "baseline_device": "device of the baseline",
+    "baseline_devices": "number of devices of the baseline",
+    "baseline_workers": "number of workers of the baseline",
+}
+Condition = str | int | float
+Conditions = Mapping[str, Condition]
+
+
+def _known(conditions: dict[str, Condition]) -> dict[str, Condition]:
+    for name in conditions:
+        if name not in CONDITIONS:
+            raise ValueError(f"no condition {name!r}; {meant(name, CONDITIONS)}")
+    return conditions
+
+
+Known = Annotated[dict[str, Condition], AfterValidator(_known)]
+
+
+class Row(Strict):
+    """Figures that share a line of a table; one for each column that the line has."""
+
+    name: str
+    conditions: Known = Field(default_factory=dict)
+    values: dict[str, float] = Field(min_length=1)
+
+
+class Column(Strict):
+    """What the figures of one column have beside those of their row."""
+
+    conditions: Known = Field(default_factory=dict)
+    not_told: tuple[str, ...] = ()
+
+
+class Claim(Strict):
+    """A table, or figures of the text; `measured_by` is the command that prints them for other machines."""
+
+    what: str
+    measured_by: str
+    units: dict[str, str] = Field(min_length=1)
+    columns: dict[str, Column] = Field(default_factory=dict)
+    conditions: Known = Field(default_factory=dict)
+    not_told: tuple[str, ...] = ()
+    truth: str
+    rows: tuple[Row, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _columns_have_units(self) -> Self:
+        named = {*self.columns, *(column for row in self.rows for column in row.values)}
+        if strange := sorted(named - set(self.units)):
+            raise ValueError(f"no unit for {', '.join(strange)}")
+        return self
+
+
+class Setting(Strict):
+    """A number that is no figure but a choice; `at` are the places that hold it here."""
+
+    what: str
+    value: Condition | tuple[Condition, ...]
+    at: tuple[str, ...] = Field(min_length=1)
+
+
+class Refused(Strict):
+    """A number that nothing here holds, and why not."""
+
+    what: str
+    value: Condition | tuple[Condition, ...]
+    why: str
+
+
+class Article(Strict):
+    """One article: its title, what it says, what is wrong in that, and all its numbers."""
+
+    title: str
+    says: str
+    wrong: tuple[str, ...]
+    conditions: Known = Field(default_factory=dict)
+    not_told: tuple[str, ...] = ()
+    claims: dict[str, Claim]
+    settings: tuple[Setting, ...]
+    refused: tuple[Refused, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One published number; `not_told` are conditions of which it depends and that the article does not give."""
+
+    article: int
+    claim: str
+    row: str
+    column: str
+    value: float
+    unit: str
+    conditions: Conditions
+    not_told: tuple[str, ...]
+
+
+@cache
+def articles() -> Mapping[int, Article]:
+    """All articles by their number; ProfileError names the file and the field of one that cannot be read."""
+    files = sorted((data_dir() / "articles").glob("article-*.yml"))
+    return {
+        int(file.stem.rpartition("-")[2]): check_document(Article, read_document(file), str(file)) for file in files
+    }
+
+
+def article(number: int) -> Article:
+    """The article of that number; UsageError where there is none."""
+    if number not in articles():
+        raise UsageError(f"no article {number}", f"one of: {', '.join(map(str, articles()))}")
+    return articles()[number]
+
+
+def figures(number: int, name: str, column: str = "") -> tuple[Figure, ...]:
+    """The figures of a claim, those of one column where one is named, in the article's order."""
+    whole = article(number)
+    return tuple(
+        figure for figure in _figures(number, whole, name, whole.claims[name]) if column in ("", figure.column)
+    )
+
+
+def all_figures() -> tuple[Figure, ...]:
+    """The figures of all articles."""
+    return tuple(
+        figure
+        for number, whole in articles().items()
+        for name, claim in whole.claims.items()
+        for figure in _figures(number, whole, name, claim)
+    )
+
+
+def _figures(number: int, whole: Article, name: str, claim: Claim) -> Iterator[Figure]:
+    for row in claim.rows:
+        for column, value in row.values.items():
+            own = claim.columns.get(column, Column())
+            conditions = {**whole.conditions, **claim.conditions, **own.conditions, **row.conditions}
+            not_told = (*whole.not_told, *claim.not_told, *own.not_told)
+            yield Figure(number, name, row.name, column, value, claim.units[column], conditions, not_told)

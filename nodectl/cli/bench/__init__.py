@@ -1,0 +1,18 @@
+"""`nodectl bench`: The articles' tables, measured on these hosts."""
+
+from __future__ import annotations
+
+import click
+
+from nodectl.cli.bench.claims import claims
+from nodectl.cli.bench.network_sweep import network_sweep
+from nodectl.cli.bench.retrieval import retrieval
+
+
+@click.group()
+def bench() -> None:
+    """The articles' tables, measured on these hosts."""
+
+
+for command in (claims, network_sweep, retrieval):
+    bench.add_command(command)

@@ -1,0 +1,195 @@
+"""The articles' numbers: every one is a figure, a setting that lies where it says, or refused with a reason."""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodectl.articles.claims import Article, Figure, all_figures, article, articles, figures
+from nodectl.articles.comparing import comparable_lines, compared, nearest
+from nodectl.common.resources import share_dir
+from nodectl.errors import ProfileError, UsageError
+from nodectl.profiles.load import check_document, read_profile
+
+NUMBERS = yaml.safe_load((Path(__file__).parents[1] / "fixtures/articles/numbers.yml").read_text())
+
+
+def scalars(value: Any) -> Iterator[Any]:
+    """The single values in a tree of lists and mappings."""
+    if isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from scalars(part)
+    else:
+        yield value
+
+
+def as_number(value: Any) -> Any:
+    """A number where the text is one, so that 5e8 is 500000000."""
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_every_number_of_the_article_is_told_of(number: int) -> None:
+    whole = article(number)
+    held = [
+        *(each.values for claim in whole.claims.values() for each in claim.rows),
+        *(figure.conditions for figure in all_figures() if figure.article == number),
+        *(setting.value for setting in whole.settings),
+        *(refused.value for refused in whole.refused),
+    ]
+    known = {as_number(value) for value in scalars(held)}
+    assert [value for value in NUMBERS[number] if as_number(value) not in known] == []
+
+
+def settings() -> Iterable[tuple[int, str, Any, str]]:
+    """(article, what, value, place) of each setting; the values of a list go with its places one by one."""
+    for number, whole in articles().items():
+        for setting in whole.settings:
+            values = setting.value if isinstance(setting.value, tuple) else (setting.value,)
+            paired = len(values) == len(setting.at)
+            for index, place in enumerate(setting.at):
+                for value in (values[index],) if paired else values:
+                    yield number, setting.what, value, place
+
+
+PROFILES = [each for each in settings() if each[3].split()[0] in ("hardware", "stack", "tuning")]
+
+
+@pytest.mark.parametrize(("number", "what", "value", "place"), PROFILES)
+def test_a_setting_lies_in_the_profile_that_is_named(number: int, what: str, value: Any, place: str) -> None:
+    kind, name, path = place.split()
+    target: Any = read_profile(kind, name)[0]
+    for step in path.split("/"):
+        target = target[int(step)] if isinstance(target, list) else target[step]
+    if isinstance(target, dict):  # a range of versions
+        low, high, asked = (tuple(map(int, str(each).split("."))) for each in (*target.values(), value))
+        assert low <= asked <= high
+    else:
+        texts = [str(each) for each in scalars(target)]
+        assert any(re.search(rf"(^|[^\d.]){re.escape(str(value))}($|[^\d])", text) for text in texts), (what, target)
+
+
+def test_a_setting_of_a_template_lies_there() -> None:
+    templates = [each for each in settings() if each[3].startswith("template ")]
+    assert len(templates) == 3
+    for _, what, value, place in templates:
+        _, name, *variable = place.split()
+        text = (share_dir() / "templates" / name).read_text()
+        assert f"{{{{ {variable[0]} }}}}" in text if variable else re.search(rf"\b{value}\b", text), what
+
+
+def test_the_switches_between_two_nodes_are_the_articles() -> None:
+    ((_, _, value, place),) = [each for each in settings() if each[3].startswith("code nodectl/topology")]
+    _, file, name = place.split()
+    tree = ast.parse((Path(__file__).parents[2] / file).read_text())
+    given = {
+        target.id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    assert given[name] == value
+
+
+def test_every_reason_and_truth_is_a_sentence() -> None:
+    for whole in articles().values():
+        texts = [*whole.wrong, whole.says, *(each.why for each in whole.refused)]
+        texts += [claim.truth for claim in whole.claims.values()]
+        assert all(len(text) >= 10 and text == text.strip() for text in texts)
+
+
+def raw(number: int) -> dict[str, Any]:
+    return article(number).model_dump()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"conditions": {"devces": 3}}, "no condition 'devces'.*devices"),
+        ({"titel": "x"}, "titel: no such field, did you mean title"),
+        ({"claims": {"scaling": {"what": "x"}}}, "claims.scaling.measured_by"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ProfileError, match=said):
+        check_document(Article, raw(3) | change, "article-3.yml")
+
+
+def test_a_figure_without_a_unit_is_refused() -> None:
+    document = raw(3)
+    document["claims"]["scaling"]["units"].pop("gpu_use")
+    with pytest.raises(ProfileError, match="no unit for gpu_use"):
+        check_document(Article, document, "article-3.yml")
+
+
+def test_an_article_that_is_none() -> None:
+    with pytest.raises(UsageError, match="no article 7"):
+        article(7)
+
+
+def of_004(row: str) -> Figure:
+    return next(each for each in figures(4, "scaling", "tokens_s") if each.row == row)
+
+
+HERE = {
+    "device": "NVIDIA GeForce RTX 4090",
+    "nodes": 1,
+    "workload": "llm",
+    "preset": "article-4",
+    "devices": 1,
+    "batch": 4,
+    "accumulation": 8,
+    "parallel": "single",
+}
+
+
+def test_what_differs_and_what_is_not_told_stands_against_it() -> None:
+    figure = of_004("1 GPU")
+    assert (figure.value, figure.unit) == (42, "tokens/s")
+    assert compared(figure, HERE).text == "no, because the article does not tell: tokens in a sequence"
+    told = replace(figure, not_told=())
+    assert compared(told, HERE).text == "yes"
+    assert compared(told, HERE | {"batch": 8}).because == ("batch of all devices: 8 here, 4 there",)
+    assert compared(told, HERE | {"device": "NVIDIA GeForce RTX 3090"}).because == (
+        "device: NVIDIA GeForce RTX 3090 here, RTX 4090 there",
+    )
+    unknown = {name: value for name, value in HERE.items() if name != "accumulation"}
+    assert compared(told, unknown).because == ("accumulation: not known here, 8 there",)
+
+
+@pytest.mark.parametrize("name", ["NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"])
+def test_a_device_is_known_by_the_words_of_its_name(name: str) -> None:
+    figure = next(each for each in figures(1, "two_clouds", "step"))
+    assert not any("device:" in reason for reason in compared(figure, {"device": name}).because)
+    assert any("device:" in reason for reason in compared(figure, {"device": "NVIDIA A100-SXM4-40GB"}).because)
+
+
+def test_the_nearest_row_is_the_one_with_most_in_common() -> None:
+    here = HERE | {"devices": 2, "batch": 8, "accumulation": 4, "parallel": "ddp"}
+    assert nearest(figures(4, "scaling", "tokens_s"), here).figure.row == "2 GPUs, DP"
+
+
+def test_each_reason_is_said_once_with_the_cells_that_it_is_of() -> None:
+    first, second = (replace(of_004(row), not_told=()) for row in ("1 GPU", "2 GPUs, DP"))
+    cells = {"one": compared(first, HERE), "two": compared(second, HERE), "three": compared(second, HERE)}
+    assert comparable_lines(cells) == [
+        "comparable: yes, one",
+        "the others: no, because",
+        "  number of devices: 1 here, 2 there",
+        "  batch of all devices: 4 here, 8 there",
+        "  accumulation: 8 here, 4 there",
+        "  kind of parallel training: single here, ddp there",
+    ]
+    assert comparable_lines({"one": compared(first, HERE | {"nodes": 2}), "two": compared(first, HERE)})[1:] == [
+        "the others: no, because",
+        "  number of nodes: 2 here, 1 there",
+    ]
