@@ -233,3 +233,19 @@ def test_the_first_operator_who_stops_a_job_is_remembered_and_a_second_one_does_
     assert (report["state"]["state"], report["stopped_by"]) == ("stopped", "ann@one")
     fleet.wait_settled(job_id)
     assert processes_of(job_id) == []
+
+
+def test_the_last_state_takes_away_what_a_killed_writer_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    job = folders.JobFolder("20260101-000000-aaaa")
+    Path(job.path).mkdir(parents=True)
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    left, living = (Path(job.at(f"state.json.{pid}.partial")) for pid in (ended.pid, os.getppid()))
+    for path in (left, living, Path(job.at("state.json.x.partial"))):
+        path.write_text("{")
+    job.write_state({"state": "running", "final": False})
+    assert left.exists()
+    job.write_state({"state": "failed", "final": True})
+    assert not left.exists() and living.exists()
+    assert {path.name for path in Path(job.path).iterdir()} == {"state.json", living.name, "state.json.x.partial"}

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from . import repair
 from .plan_version import PLAN_VERSION
-from .process import is_alive, send
+from .process import is_alive, read_stat, send
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _RESERVE_BYTES = 64 * 1024
@@ -181,12 +181,25 @@ class JobFolder:
     def write_state(self, state: Dict[str, Any]) -> None:
         """Replace the state in one step, on the disk when this returns; from a reserve where there is no space."""
         data = json.dumps(state).encode()
+        if state["final"]:
+            self._drop_unfinished("state.json")
         try:
             write_atomic(self.at("state.json"), data)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT) or len(data) > _RESERVE_BYTES:
                 raise
             self._write_to_reserve(data.ljust(_RESERVE_BYTES))
+
+    def _drop_unfinished(self, name: str) -> None:
+        """What another began to write in place of the file, and was killed over."""
+        for each in os.listdir(self.path):
+            writer = each[len(name) + 1 : -len(_PARTIAL)]
+            if each != f"{name}.{writer}{_PARTIAL}" or not writer.isdigit():
+                continue
+            stat = read_stat(int(writer))
+            if stat is None or not stat.alive:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.at(each))
 
     def _write_to_reserve(self, data: bytes) -> None:
         """Into a reserve that becomes the state; a state that was one itself becomes the next reserve."""
@@ -313,7 +326,7 @@ def _after_reboot(state: Dict[str, Any], written_at: float) -> Dict[str, Any]:
 
 def write_atomic(path: str, data: bytes) -> None:
     """Write a 0600 file in one step, on the disk when this returns; a failed attempt leaves the old file alone."""
-    temporary = f"{path}.{os.getpid()}.partial"
+    temporary = f"{path}.{os.getpid()}{_PARTIAL}"
     try:
         with _create(temporary) as file:
             file.write(data)
