@@ -1,0 +1,165 @@
+"""What every workload's training does by its options: checked in one process of a Python that has torch."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl import workloads
+from tests.torch_venv import torch_venv
+
+FOLDER = Path(next(iter(workloads.__path__)))
+SCRIPT = """
+import json, pathlib, sys, time
+import torch
+from clock import Clock
+from feed import Feed
+from options import parse
+from ranks import Ranks
+from training import Training
+from transformer import Transformer
+import usage
+
+TINY = ["--d-model=16", "--layers=1", "--heads=2", "--seq=4", "--dropout=0", "--samples=24", "--clip=0", "--device=cpu"]
+
+def begun(workload, *options):
+    settings = parse(workload, [*TINY, *options])
+    training = Training(workload, settings, Ranks(0, 1, 0, torch.device("cpu"), "none", ("here",)))
+    return training, Feed(training.data, settings, training.group.device)
+
+def trained(*options):
+    training, feed = begun(Transformer(), *options)
+    told = {"sizes": [], "lr": [], "passes": 0}
+    def count(*_):
+        told["passes"] += 1
+    training.strategy.model.register_forward_hook(count)
+    for samples, parts in feed.steps(training.plan()):
+        told["sizes"].append([len(part[0]) for part in parts])
+        assert samples == sum(told["sizes"][-1])
+        training.train_step(parts)
+        told["lr"].append(training.strategy.optimizer.param_groups[0]["lr"])
+    told["weights"] = torch.cat([each.detach().flatten() for each in training.strategy.bare.parameters()])
+    told["epoch"] = training.begun_epochs
+    return told
+
+def difference(one, other):
+    return float((one["weights"] - other["weights"]).abs().max())
+
+told = {}
+# sgd: Adam would hide a gradient that is too large by a factor
+sgd = ["--optimizer=sgd", "--lr=0.1", "--epochs=2"]
+whole = trained(*sgd, "--batch=10")
+parts = trained(*sgd, "--batch=5", "--accumulation=2")
+told["whole"] = {name: whole[name] for name in ("sizes", "passes", "epoch")}
+told["parts"] = {name: parts[name] for name in ("sizes", "passes", "epoch")}
+told["accumulated"] = difference(whole, parts)
+told["loaded"] = difference(whole, trained(*sgd, "--batch=10", "--workers=2", "--prefetch=1"))
+for name in ("seed=1", "weight-decay=0.1", "momentum=0.9", "clip=0.01"):
+    told[name] = difference(whole, trained(*sgd, "--batch=10", "--" + name))
+told["cosine"] = trained("--lr=1", "--steps=8", "--warmup-steps=2", "--schedule=cosine", "--batch=24")["lr"]
+told["constant"] = trained("--lr=1", "--steps=3", "--batch=24")["lr"]
+
+class Slow(Transformer):
+    def data(self, settings):
+        data = super().data(settings)
+        get = data.batch
+        data.batch = lambda *arguments: (time.sleep(0.1), get(*arguments))[1]
+        return data
+
+def waited(*options):
+    training, feed = begun(Slow(), "--batch=12", "--steps=4", *options)
+    arriving = feed.steps(training.plan())
+    next(arriving)
+    first_s = feed.waited_s
+    for _ in arriving:
+        time.sleep(1)
+    return feed.waited_s - first_s
+told["waited"], told["waited_ahead"] = waited(), waited("--workers=1", "--prefetch=3")
+
+clock = Clock(torch.device("cpu"), 30)
+clock.durations_s = [9.0] * 10 + [0.1 * step for step in range(1, 21)]
+clock.waits_s, clock.samples = [0.05] * 30, [4] * 30
+told["clock"] = clock.figures()
+told["peaks"] = [usage.peak_flops(*each) for each in json.loads(sys.argv[1])]
+told["sent"] = usage.sent_bytes(pathlib.Path(sys.argv[2]) / "net", pathlib.Path(sys.argv[2]) / "infiniband")
+print(json.dumps(told))
+"""
+GPUS = [
+    ("NVIDIA A100-SXM4-80GB", "bf16"),
+    ("NVIDIA H200", "fp16"),
+    ("NVIDIA H100 PCIe", "tf32"),
+    ("NVIDIA GeForce RTX 4090", "fp32"),
+    ("NVIDIA L40S", "bf16"),
+    ("Tesla K80", "fp32"),
+]
+
+
+def counters(folder: Path) -> None:
+    """A host's interfaces: a loop, a port, a VLAN on it, and an RDMA port of four-byte words."""
+    for name, count in {"lo": 1000, "eth0": 70, "eth0.5": 60}.items():
+        (folder / "net" / name / "statistics").mkdir(parents=True)
+        (folder / "net" / name / "statistics/tx_bytes").write_text(f"{count}\n")
+    (folder / "net/eth0.5/lower_eth0").mkdir()
+    (folder / "infiniband/mlx5_0/ports/1/counters").mkdir(parents=True)
+    (folder / "infiniband/mlx5_0/ports/1/counters/port_xmit_data").write_text("100\n")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("sys")
+    counters(folder)
+    done = subprocess.run(
+        [f"{torch_venv()}/bin/python", "-c", SCRIPT, json.dumps(GPUS), str(folder)],
+        cwd=FOLDER,
+        env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_micro_batches_come_to_what_one_batch_comes_to(told: dict[str, Any]) -> None:
+    assert told["whole"] == {"sizes": [[10], [10], [4]] * 2, "passes": 6, "epoch": 2}
+    assert told["parts"] == {"sizes": [[5, 5], [5, 5], [4]] * 2, "passes": 10, "epoch": 2}
+    assert told["accumulated"] < 1e-6
+
+
+def test_who_prepares_the_samples_changes_nothing(told: dict[str, Any]) -> None:
+    assert told["loaded"] == 0.0 and told["seed=1"] > 1e-2
+
+
+def test_processes_that_load_ahead_take_the_waiting_away(told: dict[str, Any]) -> None:
+    # three batches of a tenth of a second each, while a step takes ten times that
+    assert told["waited"] > 0.3 > told["waited_ahead"]
+
+
+def test_what_changes_the_weights_does(told: dict[str, Any]) -> None:
+    assert all(told[name] > 1e-4 for name in ("weight-decay=0.1", "momentum=0.9", "clip=0.01"))
+
+
+def test_the_learning_rate_rises_and_falls_by_its_schedule(told: dict[str, Any]) -> None:
+    assert told["cosine"] == pytest.approx([0.5, 1.0, 1.0, 0.933013, 0.75, 0.5, 0.25, 0.066987], abs=1e-6)
+    assert told["constant"] == [1.0] * 3
+
+
+def test_figures_leave_the_warm_up_out(told: dict[str, Any]) -> None:
+    figures = told["clock"]
+    assert (figures["median_step_ms"], figures["p95_step_ms"]) == (1050.0, 1900.0)
+    assert (figures["timed_steps"], figures["timed_s"], figures["warmup_steps"]) == (20, 21.0, 10)
+    assert figures["samples_per_s"] == round(80 / 21, 1) and figures["data_wait_share"] == round(1 / 21, 4)
+    assert figures["step_spread"] == pytest.approx((1.9 - 0.2) / 1.1, abs=1e-3)
+
+
+def test_the_peak_of_a_gpu_is_that_of_its_name_and_precision(told: dict[str, Any]) -> None:
+    assert told["peaks"] == [312e12, 989e12, 378e12, 82.6e12, 362e12, None]
+
+
+def test_bytes_are_counted_once_where_they_leave_the_host(told: dict[str, Any]) -> None:
+    assert told["sent"] == 70 + 400
